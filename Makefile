@@ -1,0 +1,64 @@
+# `make demo` and `make test` do all that they need on a fresh machine with Python >= 3.10.
+find = for p in $(1); do $$p -c '$(2)' >/dev/null 2>&1 && { echo $$p; break; }; done
+PYTHON ?= $(shell $(call find,python3 python3.13 python3.12 python3.11 python3.10 python,import sys; sys.exit(sys.version_info < (3, 10))))
+# torch 2.2.2 has no wheel for Python 3.13.
+PYTHON_COMPAT ?= $(shell $(call find,python3 python3.12 python3.11 python3.10 python,import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))))
+VENV := .venv
+VENV_COMPAT := .venv-compat
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+
+.PHONY: help demo test test-compat lint format bench clean
+
+help:
+	@echo 'make demo         trace a small training run on a made data set and print the report'
+	@echo 'make test         every test'
+	@echo 'make test-compat  the integration tests on the oldest supported torch (2.2.2)'
+	@echo 'make lint         ruff format, ruff check, mypy --strict'
+	@echo 'make bench        what lotus costs at its own start'
+	@echo 'make clean        remove the environments made here'
+
+demo: $(VENV)/demo.stamp
+	$(VENV)/bin/lotus demo
+
+test: $(VENV)/dev.stamp
+	$(VENV)/bin/python -m pytest
+
+test-compat: $(VENV_COMPAT)/compat.stamp
+	$(VENV_COMPAT)/bin/python -m pytest tests/integration
+
+lint: $(VENV)/dev.stamp
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy --strict
+
+format: $(VENV)/dev.stamp
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+
+bench: $(VENV)/demo.stamp
+	$(VENV)/bin/python tools/bench/startup.py
+
+clean:
+	rm -rf $(VENV) $(VENV_COMPAT)
+
+$(VENV)/bin/python:
+	@test -n '$(PYTHON)' || { echo 'no Python >= 3.10 found; set PYTHON=' >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/demo.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo 'installing lotus, torch and torchvision into $(VENV)'
+	$(VENV)/bin/python $(PIP_INSTALL) --constraint constraints.txt --editable '.[demo]'
+	touch $@
+
+$(VENV)/dev.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo 'installing lotus, torch, torchvision and the development tools into $(VENV)'
+	$(VENV)/bin/python $(PIP_INSTALL) --constraint constraints.txt --editable '.[demo,dev]'
+	touch $@ $(VENV)/demo.stamp
+
+$(VENV_COMPAT)/compat.stamp: pyproject.toml
+	@test -n '$(PYTHON_COMPAT)' || { echo 'torch 2.2.2 needs Python 3.10 to 3.12; set PYTHON_COMPAT=' >&2; exit 1; }
+	$(PYTHON_COMPAT) -m venv $(VENV_COMPAT)
+	@echo 'installing lotus, torch 2.2.2 and torchvision 0.17.2 into $(VENV_COMPAT)'
+	$(VENV_COMPAT)/bin/python $(PIP_INSTALL) --editable '.[demo]' \
+	    torch==2.2.2 torchvision==0.17.2 'numpy<2' 'pytest>=8.0' 'hypothesis>=6.80'
+	touch $@

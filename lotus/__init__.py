@@ -1,0 +1,26 @@
+"""lotus: where a PyTorch training's data loading spends its time.
+
+``lotus.load(path)``   read a run directory as pandas DataFrames
+``lotus.trace(path)``  record from inside a script or notebook, as a context manager
+``lotus.span(name)``   label a region of a data set's code, as a context manager or decorator
+"""
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+__all__ = ["__version__", "load", "span", "trace"]
+
+_LAZY = {"load": "lotus.run", "span": "lotus.spans", "trace": "lotus.session"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'lotus' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_LAZY[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

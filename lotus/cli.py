@@ -1,0 +1,68 @@
+"""The command line: finds the verb's file in lotus/commands/ and hands the arguments over."""
+
+import argparse
+import importlib
+import os
+import pkgutil
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import lotus
+import lotus.commands
+from lotus.errors import LotusError
+
+_EPILOG = """\
+examples:
+  lotus trace -- python train.py     record a training run
+  lotus report lotus-runs/train-...  explain a recorded run
+  lotus demo                         see both on a small made data set
+
+`lotus COMMAND --help` explains a command.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `lotus` with these arguments (default: the process's own); returns the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    names = [module.name for module in pkgutil.iter_modules(lotus.commands.__path__)]
+    # Only the verb that was asked for is imported; all of them for `--help` and for a wrong one.
+    wanted = [name for name in names if arguments[:1] == [name]] or names
+    commands = [importlib.import_module(f"lotus.commands.{name}") for name in wanted]
+    args = _parser(commands).parse_args(arguments)
+    try:
+        return int(args.run(args))
+    except LotusError as error:
+        print(f"lotus: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        # The reader of our output has gone (`lotus report R | head`): no traceback at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+
+
+def _parser(commands: Sequence[Any]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="lotus",
+        description="Shows where a PyTorch training's data loading spends its time.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"lotus {lotus.__version__}")
+    verbs = parser.add_subparsers(metavar="COMMAND", required=True)
+    for command in commands:
+        verb = verbs.add_parser(
+            command.NAME,
+            help=command.HELP,
+            description=command.HELP,
+            epilog=command.EPILOG,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        command.add_arguments(verb)
+        verb.set_defaults(run=command.run)
+    return parser

@@ -1,0 +1,1 @@
+"""Plain training scripts, as users write them, and the data they need."""

@@ -1,0 +1,1 @@
+"""From perf samples to functions and counters per operation; comes with a later version."""
