@@ -1,0 +1,547 @@
+"""Synthetic runs for tests and benchmarks, written with the recorder's own layout.
+
+Exact control, one call a record::
+
+    run = RunBuilder(tmp_path / "run")
+    main = run.process(pid=100)
+    main.loader(0, num_workers=1)
+    main.iterator(0, epoch=0, start_ns=1_000, end_ns=2_000, workers=[101])
+    worker = run.process(pid=101, ppid=100, start_ns=1_500)
+    worker.worker(0)
+    worker.operations("Loader", "ToTensor")
+    worker.batch(0, start_ns=5_000, samples=[Sample(7, 100, [("Loader", 60), ("ToTensor", 30)])])
+    worker.sends((0, 0, 5_200, 10, 5, 80))  # epoch, batch, start, pickle, lock, write
+    main.wait(0, 0, batch=0, start_ns=2_000, end_ns=5_400, arrival_ns=5_350)
+    path = run.end()
+
+Or a whole consistent run, from a small simulation of torch's DataLoader::
+
+    path = simulate(tmp_path / "run", workers=2, batches=8, batch_size=4, step_ns=5_000_000)
+"""
+
+import json
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lotus.inside import layout
+
+MS = 1_000_000
+START_NS = 1_000_000_000  # default start of a run, on the monotonic clock
+
+
+class Sample(NamedTuple):
+    """One sample: its index (None: unknown), duration, and operations one after the other.
+
+    An operation is (name, duration) or (name, duration, offset from the start of the sample).
+    They stand in order of completion: with offsets, an inner one before the one around it.
+    """
+
+    index: int | None
+    duration_ns: int
+    ops: Sequence[tuple[Any, ...]] = ()
+
+
+def pack_frame(
+    kind: int, fixed: Mapping[str, int], arrays: Mapping[str, Sequence[Sequence[int]]] | None = None
+) -> bytes:
+    """Bytes of one frame from field names; what is not named is 0, counts are filled in."""
+    arrays = arrays or {}
+    _, fields, described = layout.FRAMES[kind]
+    values = {name: 0 for name, _ in fields} | dict(fixed)
+    payload = b""
+    for name, columns in described:
+        rows = arrays.get(name, ())
+        values[f"n_{name}"] = len(rows)
+        row = struct.Struct("<" + "".join(code for _, code in columns))
+        payload += b"".join(row.pack(*entry) for entry in rows)
+    return layout.frame(kind, layout.FIXED[kind].pack(*values.values()) + payload)
+
+
+def pack_event(event: Mapping[str, Any], time_ns: int = 0) -> bytes:
+    text = json.dumps(event).encode()
+    fixed = layout.FIXED[layout.EVENT].pack(time_ns, len(text))
+    return layout.frame(layout.EVENT, fixed + text)
+
+
+def pack_header(**fields: Any) -> bytes:
+    """Bytes of a file header; the given fields replace or add to those of a plain process."""
+    header = {
+        "schema": layout.SCHEMA,
+        "frames": layout.description(),
+        "pid": 100,
+        "ppid": 1,
+        "host": "host",
+        "rank": None,
+        "local_rank": None,
+        "world_size": None,
+        "executable": "/usr/bin/python3",
+        "argv": ["train.py"],
+        "python": "3.11.7",
+        "torch": "2.14.1",
+        "start_ns": START_NS,
+        "start_wall_ns": 1_700_000_000_000_000_000,
+        "boot_id": "boot",
+        "level": "op",
+    } | fields
+    text = json.dumps(header).encode()
+    return layout.FILE_HEADER.pack(layout.FILE_MAGIC, len(text)) + text
+
+
+class ProcessLog:
+    """The event log of one process; every method appends one frame to `data`."""
+
+    def __init__(self, path: Path, **header: Any) -> None:
+        self.path = path
+        self.pid = int(header.get("pid", 100))
+        self.data = bytearray(pack_header(**header))
+        self.header_size = len(self.data)
+        self.number = -1  # of the worker, once `worker` was called
+        self.epoch = 0  # how often the worker was resumed, once `resume` was called
+        self._ids: dict[str, int] = {}
+
+    def save(self) -> None:
+        self.path.write_bytes(bytes(self.data))
+
+    def event(self, event: str, **fields: Any) -> None:
+        self.data += pack_event({"event": event, **fields})
+
+    def operations(self, *names: str, kind: str = "transform", **parents: str) -> None:
+        """Define operations; a keyword says the container of one: `ColorJitter="RandomApply"`."""
+        rows = []
+        for name in names:
+            known = self._ids.setdefault(name, len(self._ids) + 1)
+            parent = self._ids.get(parents.get(name, ""), 0)
+            rows.append(
+                {"id": known, "name": name, "parent": parent, "index": known - 1, "kind": kind}
+            )
+        self.event("operations", operations=rows)
+
+    def id_of(self, name: str) -> int:
+        if name not in self._ids:
+            self.operations(name)
+        return self._ids[name]
+
+    # -- the consumer's side ---------------------------------------------------------------
+
+    def loader(self, loader: int = 0, **fields: Any) -> None:
+        described: dict[str, Any] = {
+            "call_site": "train.py:31",
+            "class": "DataLoader",
+            "dataset": "ImageFolder",
+            "dataset_kind": "map",
+            "dataset_length": 1000,
+            "length": 10,
+            "batch_size": 4,
+            "num_workers": 0,
+            "prefetch_factor": None,
+            "pin_memory": False,
+            "persistent_workers": False,
+            "start_method": None,
+            "drop_last": False,
+            "in_order": True,
+            "sampler": "RandomSampler",
+            "batch_sampler": "BatchSampler",
+            "collate_fn": "default_collate",
+            "timeout": 0,
+        }
+        self.event("loader", loader=loader, **(described | fields))
+
+    def iterator(
+        self,
+        loader: int = 0,
+        epoch: int = 0,
+        start_ns: int = START_NS,
+        end_ns: int | None = None,
+        workers: Sequence[int] = (),
+        resumed: bool = False,
+    ) -> None:
+        self.event(
+            "iterator",
+            loader=loader,
+            epoch=epoch,
+            start_ns=start_ns,
+            end_ns=start_ns + MS if end_ns is None else end_ns,
+            workers=list(workers),
+            resumed=resumed,
+        )
+
+    def epoch_end(
+        self,
+        loader: int = 0,
+        epoch: int = 0,
+        time_ns: int = 0,
+        batches: int = 0,
+        exhausted: bool = True,
+        last_next_ns: int = 0,
+    ) -> None:
+        self.event(
+            "epoch_end",
+            loader=loader,
+            epoch=epoch,
+            time_ns=time_ns,
+            batches=batches,
+            exhausted=exhausted,
+            last_next_ns=last_next_ns,
+        )
+
+    def shutdown(self, loader: int = 0, epoch: int = 0, start_ns: int = 0, end_ns: int = 0) -> None:
+        self.event("shutdown", loader=loader, epoch=epoch, start_ns=start_ns, end_ns=end_ns)
+
+    def wait(
+        self,
+        loader: int = 0,
+        epoch: int = 0,
+        batch: int = 0,
+        *,
+        start_ns: int,
+        end_ns: int,
+        arrival_ns: int = 0,
+        flags: int = 0,
+        tid: int | None = None,
+        pins: Sequence[tuple[int, int, int]] = (),
+        loose: Sequence[tuple[Any, ...]] = (),
+        loose_cpu: Sequence[Sequence[int]] = (),
+    ) -> None:
+        """One `next`. `pins`: (batch, start, end); `loose`: see `loose_rows`."""
+        fixed = {
+            "loader": loader,
+            "epoch": epoch,
+            "batch": batch,
+            "tid": self.pid if tid is None else tid,
+            "flags": flags,
+            "start_ns": start_ns,
+            "end_ns": end_ns,
+            "arrival_ns": arrival_ns,
+        }
+        arrays = {"pins": pins, "loose": self.loose_rows(loose), "loose_cpu": loose_cpu}
+        self.data += pack_frame(layout.WAIT, fixed, arrays)
+
+    # -- the worker's side -----------------------------------------------------------------
+
+    def worker(
+        self,
+        worker: int,
+        *,
+        num_workers: int = 1,
+        loop_ns: int = START_NS,
+        process_ns: int | None = None,
+        ready_ns: int | None = None,
+    ) -> None:
+        """Enter the worker loop and, with `ready_ns`, ask for the first index."""
+        self.number = worker
+        self.event(
+            "worker",
+            worker=worker,
+            num_workers=num_workers,
+            loop_ns=loop_ns,
+            process_ns=process_ns,
+        )
+        if ready_ns is not None:
+            self.event("worker_ready", worker=worker, time_ns=ready_ns)
+
+    def resume(self) -> None:
+        """A persistent worker starts its next epoch: no frame, but its records count it."""
+        self.epoch += 1
+
+    def batch(
+        self,
+        batch: int = 0,
+        *,
+        start_ns: int,
+        samples: Sequence[Sample] = (),
+        collate_ns: int = 0,
+        fetch_ns: int | None = None,
+        loader: int | None = None,
+        epoch: int | None = None,
+        sends: Sequence[tuple[int, ...]] = (),
+        loose: Sequence[tuple[Any, ...]] = (),
+        ops_cpu: Sequence[Sequence[int]] = (),
+        loose_cpu: Sequence[Sequence[int]] = (),
+        index: Sequence[int] | None = None,
+        **fixed: int,
+    ) -> None:
+        """One batch made: samples one after the other from `start_ns`, then collation.
+
+        `fetch_ns` defaults to what they take; `loader` to -1 in a worker and 0 elsewhere;
+        `fixed` sets any other field of the frame (idle_ns, cpu_ns, bytes, flags, ...).
+        """
+        at, rows, ops, indices = start_ns, [], [], []
+        for sample in samples:
+            offset = 0
+            for name, duration, *where in sample.ops:
+                begin = where[0] if where else offset
+                ops.append((begin, duration, self.id_of(name)))
+                offset = begin + duration
+            rows.append((at, sample.duration_ns, len(ops)))
+            indices.append(sample.index)
+            at += sample.duration_ns
+        known = [number for number in indices if number is not None] if index is None else index
+        wide = any(number < 0 or number >= 1 << 32 for number in known)
+        fetch = at - start_ns + collate_ns if fetch_ns is None else fetch_ns
+        values = {
+            "loader": (-1 if self.number >= 0 else 0) if loader is None else loader,
+            "epoch": self.epoch if epoch is None else epoch,
+            "batch": batch,
+            "worker": self.number,
+            "tid": self.pid,
+            "size": len(samples),
+            "fetch_start_ns": start_ns,
+            "fetch_ns": fetch,
+            "collate_start_ns": at if collate_ns else 0,
+            "collate_ns": collate_ns,
+            "put_ns": start_ns + fetch,
+        }
+        arrays = {
+            "samples": rows,
+            "index": [] if wide else [(number,) for number in known],
+            "index64": [(number,) for number in known] if wide else [],
+            "ops": ops,
+            "ops_cpu": ops_cpu,
+            "loose": self.loose_rows(loose),
+            "loose_cpu": loose_cpu,
+            "sends": [self.send_row(send) for send in sends],
+        }
+        self.data += pack_frame(layout.BATCH, values | fixed, arrays)
+
+    def sends(self, *sends: tuple[int, ...]) -> None:
+        """The last send times of a worker: a batch frame without a batch."""
+        fixed = {"loader": -1, "worker": self.number, "tid": self.pid, "flags": layout.SENDS}
+        rows = [self.send_row(send) for send in sends]
+        self.data += pack_frame(layout.BATCH, fixed, {"sends": rows})
+
+    def send_row(self, send: tuple[int, ...]) -> tuple[int, ...]:
+        """(epoch, batch, start, pickle, lock, write[, bytes[, tid]]) with defaults filled in."""
+        return (*send, *(1000, self.pid + 1)[len(send) - 6 :])
+
+    def worker_end(self, time_ns: int) -> None:
+        self.event("worker_end", worker=self.number, time_ns=time_ns)
+
+    # -- either side -----------------------------------------------------------------------
+
+    def loose_rows(self, rows: Iterable[tuple[Any, ...]]) -> list[tuple[int, ...]]:
+        """(name, start, duration[, tid[, position]]) as rows of `loose`."""
+        found = []
+        for name, start, duration, *where in rows:
+            tid = where[0] if where else self.pid
+            position = where[1] if len(where) > 1 else -1
+            found.append((start, duration, self.id_of(name), tid, position, 0))
+        return found
+
+    def loose(self, *rows: tuple[Any, ...]) -> None:
+        """A frame of operations outside any batch."""
+        self.data += pack_frame(layout.LOOSE, {}, {"loose": self.loose_rows(rows)})
+
+    def resources(self, time_ns: int, **fields: int) -> None:
+        fixed = {"time_ns": time_ns, "worker": self.number} | fields
+        self.data += pack_frame(layout.RESOURCES, fixed)
+
+
+class RunBuilder:
+    """A run directory in the making: `process` for each log, then `end`."""
+
+    def __init__(self, path: Path, **manifest: Any) -> None:
+        """Make the directory; `manifest` replaces or adds to the keys of run.json."""
+        self.path = path
+        (path / "events").mkdir(parents=True)
+        (path / "state").mkdir()
+        self.logs: list[ProcessLog] = []
+        self.manifest: dict[str, Any] = {
+            "schema": layout.SCHEMA,
+            "lotus": "0.1.0",
+            "state": "running",
+            "command": ["python", "train.py"],
+            "cwd": "/home/me",
+            "start_ns": START_NS - MS,
+            "start_wall_ns": 1_700_000_000_000_000_000,
+            "end_ns": None,
+            "exit_code": None,
+            "signal": None,
+            "level": "op",
+            "batches": None,
+            "every": 1,
+            "max_log": None,
+            "ops": [],
+            "clock": "CLOCK_MONOTONIC",
+            "boot_id": "boot",
+            "host": "host",
+            "kernel": "6.1.0",
+            "cpu": {"model": "A CPU", "logical": 8, "affinity": 8, "quota": None},
+            "memory_bytes": 16 << 30,
+            "environment": {},
+            "rank": None,
+            "local_rank": None,
+            "world_size": None,
+        } | manifest
+        self.write_manifest()
+
+    def write_manifest(self) -> None:
+        (self.path / "run.json").write_text(json.dumps(self.manifest, indent=2))
+
+    def process(self, pid: int = 100, *, ppid: int = 1, **header: Any) -> ProcessLog:
+        """The log of one more process; `header` sets fields of its file header (rank, ...)."""
+        path = self.path / "events" / f"host-{pid}-{len(self.logs):x}.ltr"
+        log = ProcessLog(path, pid=pid, ppid=ppid, **header)
+        self.logs.append(log)
+        return log
+
+    def report(self, event: str, pid: int = 100, **fields: Any) -> None:
+        """Append one line to processes.jsonl."""
+        line = {"event": event, "pid": pid, "time_ns": START_NS, **fields}
+        with (self.path / "processes.jsonl").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def save(self) -> Path:
+        """Write every log as it is now; the run stays "running"."""
+        for log in self.logs:
+            log.save()
+        return self.path
+
+    def end(self, exit_code: int = 0, end_ns: int | None = None, **manifest: Any) -> Path:
+        """Write every log and a manifest that says the run has ended; return the directory."""
+        self.manifest |= {"state": "ended", "exit_code": exit_code, "end_ns": end_ns} | manifest
+        self.write_manifest()
+        return self.save()
+
+
+OPS = (("Loader", 3 * MS), ("RandomResizedCrop", MS), ("ToTensor", MS // 2))
+
+
+def simulate(
+    path: Path,
+    *,
+    workers: int = 2,
+    batches: int = 8,
+    batch_size: int = 4,
+    epochs: int = 1,
+    ops: Sequence[tuple[str, int]] = OPS,
+    sample_self_ns: int = 10_000,
+    collate_ns: int = 2 * MS,
+    fetch_self_ns: int = 50_000,
+    step_ns: int = 5 * MS,
+    startup_ns: int = 20 * MS,
+    pickle_ns: int = MS,
+    lock_ns: int = 10_000,
+    write_ns: int = 200_000,
+    prefetch: int = 2,
+    extra_ns: Callable[[int, int, int, str], int] | None = None,
+    rank: int | None = None,
+    first_pid: int = 100,
+    builder: RunBuilder | None = None,
+) -> Path:
+    """Write a run of one loader as torch would have run it (in order, not persistent).
+
+    `extra_ns(epoch, batch, sample index, operation)` is added to an operation's duration: plant a
+    slow sample, worker (batch % workers) or operation with it. Every sample's index is its ordinal.
+    With `builder`, one more rank or process is added to that run and the run is left open.
+    """
+    run = builder or RunBuilder(path)
+    main = run.process(first_pid, rank=rank)
+    run.report("python", first_pid, ppid=1, executable="python", argv=["train.py"], python="3.11.7")
+    run.report("torch", first_pid, torch="2.14.1")
+    main.loader(
+        0,
+        num_workers=workers,
+        batch_size=batch_size,
+        length=batches,
+        dataset_length=batches * batch_size,
+        prefetch_factor=prefetch if workers else None,
+        start_method="fork" if workers else None,
+    )
+
+    def samples_of(epoch: int, batch: int) -> list[Sample]:
+        made = []
+        for index in range(batch * batch_size, (batch + 1) * batch_size):
+            extra = extra_ns or (lambda *_: 0)
+            rows = [(name, took + extra(epoch, batch, index, name)) for name, took in ops]
+            made.append(Sample(index, sum(took for _, took in rows) + sample_self_ns, rows))
+        return made
+
+    now, pid = START_NS, first_pid
+    for epoch in range(epochs):
+        begin = now
+        pids = list(range(pid + 1, pid + 1 + workers))
+        pid += workers
+        main.iterator(0, epoch, begin, begin + MS, pids)
+        now = begin + MS
+        logs = []
+        for number, worker_pid in enumerate(pids):
+            log = run.process(worker_pid, ppid=first_pid, rank=rank, start_ns=begin + MS // 2)
+            loop, ready = begin + startup_ns // 2, begin + startup_ns
+            log.worker(
+                number,
+                num_workers=workers,
+                loop_ns=loop,
+                process_ns=begin + MS // 2,
+                ready_ns=ready,
+            )
+            log.operations(*[name for name, _ in ops])
+            logs.append(log)
+        if not workers:
+            main.operations(*[name for name, _ in ops])
+        free = [begin + startup_ns] * workers  # when each worker asks for its next index
+        asked = [now] * batches  # when each index is handed out; set as batches are taken
+        ready_at: list[int] = []
+        sent_at: dict[int, list[tuple[int, ...]]] = {number: [] for number in range(workers)}
+        arrivals: dict[int, int] = {}
+        for batch in range(batches):
+            start = now
+            if not workers:
+                made = samples_of(epoch, batch)
+                took = sum(sample.duration_ns for sample in made) + collate_ns + fetch_self_ns
+                main.batch(
+                    batch,
+                    start_ns=start,
+                    samples=made,
+                    collate_ns=collate_ns,
+                    fetch_ns=took,
+                    epoch=epoch,
+                    cpu_ns=took,
+                    bytes=batch_size * 1000,
+                )
+                now = start + took
+                main.wait(0, epoch, batch, start_ns=start, end_ns=now)
+                now += step_ns
+                continue
+            # Make all that was asked for by now: `prefetch` batches a worker ahead.
+            while len(ready_at) < min(batches, batch + prefetch * workers):
+                number = len(ready_at) % workers
+                this = len(ready_at)
+                made = samples_of(epoch, this)
+                idle = free[number]
+                fetch = max(idle, asked[this])
+                took = sum(sample.duration_ns for sample in made) + collate_ns + fetch_self_ns
+                put = fetch + took
+                logs[number].batch(
+                    this,
+                    start_ns=fetch,
+                    samples=made,
+                    collate_ns=collate_ns,
+                    fetch_ns=took,
+                    sends=sent_at[number],
+                    idle_start_ns=idle,
+                    idle_ns=fetch - idle,
+                    cpu_ns=took,
+                    bytes=batch_size * 1000,
+                )
+                sent_at[number] = [(0, this, put, pickle_ns, lock_ns, write_ns)]
+                free[number] = put
+                ready_at.append(put + pickle_ns)
+            # Take from the queue in order of readiness until this one is there.
+            while batch not in arrivals:
+                waiting = [n for n in range(len(ready_at)) if n not in arrivals]
+                other = min(waiting, key=lambda n: ready_at[n])
+                now = arrivals[other] = max(now, ready_at[other])
+            if batch + prefetch * workers < batches:
+                asked[batch + prefetch * workers] = now
+            main.wait(0, epoch, batch, start_ns=start, end_ns=now, arrival_ns=arrivals[batch])
+            now += step_ns
+        main.epoch_end(0, epoch, now, batches, True, now)
+        if workers:
+            main.shutdown(0, epoch, now, now + MS)
+        for number, log in enumerate(logs):
+            log.sends(*sent_at[number])
+            log.worker_end(now + MS // 2)
+        now += 2 * MS
+    return run.save() if builder else run.end(end_ns=now)
