@@ -12,6 +12,7 @@ from typing import Any
 import lotus
 import lotus.commands
 from lotus.errors import LotusError
+from lotus.streams import open_missing, say
 
 _EPILOG = """\
 examples:
@@ -25,6 +26,7 @@ examples:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `lotus` with these arguments (default: the process's own); returns the exit code."""
+    open_missing()
     arguments = list(sys.argv[1:] if argv is None else argv)
     names = [module.name for module in pkgutil.iter_modules(lotus.commands.__path__)]
     # Only the verb that was asked for is imported; all of them for `--help` and for a wrong one.
@@ -34,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(args.run(args))
     except LotusError as error:
-        print(f"lotus: {error}", file=sys.stderr)
+        say(f"lotus: {error}")
         return error.exit_code
     except BrokenPipeError:
         # The reader of our output has gone (`lotus report R | head`): no traceback at exit.

@@ -1,0 +1,149 @@
+"""`lotus trace`: run a command and record its data loading."""
+
+import argparse
+import contextlib
+import os
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from lotus import diagnosis, launch
+from lotus.errors import LotusError
+from lotus.manifest import LEVELS, Settings
+from lotus.streams import say
+
+NAME = "trace"
+HELP = "run a command and record its data loading"
+EPILOG = """\
+examples:
+  lotus trace -- python train.py --epochs 1
+  lotus trace -o my-run --level op+cpu -- torchrun --nproc-per-node 2 train.py
+  lotus trace --op mypackage.data:decode -- python -m mypackage.train
+  lotus trace --batches 100:200 --max-log 500MB -- bash train.sh
+
+The command keeps its terminal, its output, its exit code and its signals. `-m MODULE` and
+`-c CODE` directly after `--` run under the python found on PATH.
+"""
+
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_BINARY_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "lotus trace [options] -- COMMAND ..."
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="DIR", help="run directory (lotus-runs/SCRIPT-TIME)"
+    )
+    parser.add_argument("-f", "--force", action="store_true", help="overwrite an earlier run")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing at the end")
+    parser.add_argument(
+        "--level", choices=LEVELS, default="op", help="what is recorded, each with those before it"
+    )
+    parser.add_argument(
+        "--batches", type=_range, metavar="A:B", help="record batches A up to B of each epoch only"
+    )
+    parser.add_argument(
+        "--every", type=_positive, default=1, metavar="N", help="record each N-th batch only"
+    )
+    parser.add_argument(
+        "--max-log", type=_size, metavar="SIZE", help="stop recording at this size, as 500MB"
+    )
+    parser.add_argument(
+        "--op",
+        action="append",
+        default=[],
+        type=_callable,
+        metavar="PKG.MOD:NAME",
+        dest="ops",
+        help="time this function or method too (repeatable)",
+    )
+    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
+
+def run(args: argparse.Namespace) -> int:
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not command:
+        raise LotusError("no command to trace; try `lotus trace -- python train.py`")
+    directory = args.output or default_directory(command)
+    settings = Settings(args.level, args.batches, args.every, args.max_log, tuple(args.ops))
+    outcome = launch.trace(command, directory, settings, args.force)
+    if not args.quiet:
+        with contextlib.suppress(KeyboardInterrupt):  # the program has ended by now
+            say(summary(directory, outcome))
+    return launch.end_as(outcome)
+
+
+def summary(directory: Path, outcome: launch.Outcome) -> str:
+    """Return what is said after the program's end; a fault in it is a line, never an error."""
+    lines = diagnosis.ending(outcome.exit_code, outcome.signal)
+    report = ""
+    batches, unseen = 0, []
+    if any((directory / "events").glob("*.ltr")):
+        try:
+            import lotus
+            from lotus.reporters import terminal
+
+            recorded = lotus.load(directory)
+            batches, unseen = len(recorded.batches), recorded.unseen
+            if batches:
+                report = terminal.short_report(recorded)
+        except Exception as error:
+            lines.append(f"the run could not be read: {type(error).__name__}: {error}")
+            batches = -1
+    lines += diagnosis.missing(diagnosis.processes(directory), batches, unseen)
+    lines = [f"lotus: {line}" for line in lines]
+    return "\n".join(
+        [*([report.rstrip("\n")] if report else []), *lines, f"lotus report {directory}"]
+    )
+
+
+def default_directory(command: Sequence[str]) -> Path:
+    """Return lotus-runs/SCRIPT-TIME, a name that is not taken."""
+    base = Path("lotus-runs") / f"{_script_name(command)}-{time.strftime('%Y%m%d-%H%M%S')}"
+    directory, number = base, 1
+    while os.path.lexists(directory):
+        number += 1
+        directory = base.with_name(f"{base.name}-{number}")
+    return directory
+
+
+def _script_name(command: Sequence[str]) -> str:
+    scripts = [word for word in command if re.search(r"\.(py|sh|bash)$", word)]
+    if "-m" in command[:-1] and not scripts:
+        name = command[command.index("-m") + 1]
+    elif scripts:
+        name = Path(scripts[0]).stem
+    else:
+        name = Path(command[0]).name
+    return re.sub(r"[^\w.]+", "-", name).strip("-.")[:60] or "run"
+
+
+def _range(text: str) -> str:
+    match = re.fullmatch(r"(\d*):(\d*)", text)
+    if not match or (match[1] and match[2] and int(match[1]) >= int(match[2])):
+        raise argparse.ArgumentTypeError(f"{text!r} is no range of batches such as 100:200 or 50:")
+    return text
+
+
+def _positive(text: str) -> int:
+    if not re.fullmatch(r"\d+", text) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above zero")
+    return int(text)
+
+
+def _size(text: str) -> int:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", text.strip(), re.IGNORECASE)
+    if not match or (match[3] and not match[2]):
+        raise argparse.ArgumentTypeError(f"{text!r} is no size such as 500MB or 2GB")
+    units = _BINARY_UNITS if match[3] else _UNITS
+    size = int(float(match[1]) * units[match[2].upper()])
+    if size < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} leaves no room for anything")
+    return size
+
+
+def _callable(text: str) -> str:
+    if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no callable such as package.module:function")
+    return text

@@ -1,0 +1,76 @@
+"""Why a run recorded nothing, or less than hoped for: by what reported in, never by the command."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+_NO_PYTHON = (
+    "no Python reported in: the command started none, or started it where lotus cannot load "
+    "(python -I, -E or -S, or an emptied environment); run it without these"
+)
+_NO_TORCH = (
+    "Python ran, but never imported torch.utils.data: there was no data loading to record; "
+    "check that this is the command that trains"
+)
+_NO_ITERATION = (
+    "torch.utils.data was imported, but no DataLoader was iterated: nothing was recorded; "
+    "check that the program came as far as its training loop"
+)
+
+
+def processes(directory: Path) -> list[dict[str, Any]]:
+    """Return what the traced processes reported (processes.jsonl); a torn line is left out."""
+    try:
+        content = (directory / "processes.jsonl").read_text("utf-8", errors="replace")
+    except OSError:
+        return []
+    lines = []
+    for line in content.splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict):
+            lines.append(record)
+    return lines
+
+
+def ending(exit_code: int | None, signal: int | None) -> list[str]:
+    """Return a line that says how the program ended, or none where all went well."""
+    if signal is not None:
+        return [f"the program was ended by {_signal_name(signal)}; what it did until then is kept"]
+    if exit_code:
+        return [f"the program ended with code {exit_code}; what it did until then is kept"]
+    return []
+
+
+def missing(
+    reports: Sequence[Mapping[str, Any]], batches: int, unseen: Sequence[Mapping[str, Any]] = ()
+) -> list[str]:
+    """Return a line that says why nothing was recorded, or none where something was.
+
+    `reports` are the lines of processes.jsonl, `batches` how many batches were recorded,
+    `unseen` the loaders that lotus met and cannot look into.
+    """
+    lines = [f"not seen: {loader.get('what')}, for {loader.get('why')}" for loader in unseen]
+    if batches:
+        return lines
+    events = {report.get("event") for report in reports}
+    if "python" not in events:
+        return [_NO_PYTHON]
+    faults = [str(report.get("error")) for report in reports if report.get("event") == "fault"]
+    if faults:
+        return [*lines, f"recording was switched off: {faults[0]}"]
+    if "torch" not in events:
+        return [_NO_TORCH]
+    return lines or [_NO_ITERATION]
+
+
+def _signal_name(number: int) -> str:
+    import signal
+
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

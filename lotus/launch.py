@@ -1,0 +1,246 @@
+"""Starts the program that is traced, passes signals on to it, and ends as it ended.
+
+The program keeps lotus's standard streams, terminal, process group and working directory: nothing
+is piped, and nothing of lotus stands between it and its terminal. lotus waits beside it.
+
+What a process sends to the whole process group (`timeout`, a shell's `kill %1`) cannot be told
+from what it sends to lotus alone: the program gets it twice. What the terminal sends can be told.
+"""
+
+import contextlib
+import errno
+import os
+import resource
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lotus import manifest
+from lotus.errors import LotusError
+from lotus.manifest import Settings
+
+# Forwarded where a process sent them to lotus alone.
+_FORWARDED = {
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+}
+_TAKEN = _FORWARDED | {signal.SIGCHLD}
+_VARIABLES = frozenset(
+    ("LOTUS_RUN", "LOTUS_LEVEL", "LOTUS_BATCHES", "LOTUS_EVERY", "LOTUS_MAX_LOG", "LOTUS_OPS")
+)
+_PATH_ENTRY = Path(__file__).resolve().parent / "inside" / "sitecustomize"
+
+
+class CannotStart(LotusError):
+    """The command cannot be started; `exit_code` is what a shell would return."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a program ended: with an exit code, or by a signal (the other one is None)."""
+
+    exit_code: int | None
+    signal: int | None
+    end_ns: int
+
+
+def trace(
+    command: Sequence[str], directory: Path, settings: Settings, force: bool = False
+) -> Outcome:
+    """Run a command traced into a run directory and return how it ended.
+
+    Raises CannotStart where the command cannot be started, LotusError for the directory.
+    """
+    directory = Path(os.path.abspath(directory))
+    words = resolve(command)
+    manifest.make_directory(directory, force)
+    environ = environment(os.environ, directory, settings)
+    record = manifest.begin(command, settings, environ)
+    try:
+        manifest.write(directory, record)
+    except OSError as error:
+        raise LotusError(f"cannot write {directory / manifest.NAME}: {error.strerror}") from None
+    try:
+        outcome = run(words, environ)
+    except CannotStart as error:
+        _write_end(directory, record, Outcome(error.exit_code, None, time.monotonic_ns()))
+        raise
+    _write_end(directory, record, outcome)
+    return outcome
+
+
+def _write_end(directory: Path, record: dict[str, Any], outcome: Outcome) -> None:
+    # On a full disk the manifest stays "running", which its readers understand.
+    with contextlib.suppress(OSError):
+        manifest.write(
+            directory, manifest.end(record, outcome.exit_code, outcome.signal, outcome.end_ns)
+        )
+
+
+def environment(environ: Mapping[str, str], directory: Path, settings: Settings) -> dict[str, str]:
+    """Return the environment of the traced program: `environ`, PYTHONPATH and LOTUS_*."""
+    ours = str(_PATH_ENTRY)
+    # A run inside a traced run records to its own directory only, with its own settings.
+    added = {name: content for name, content in environ.items() if name not in _VARIABLES}
+    # An empty PYTHONPATH is none, but an empty entry in it is the working directory.
+    paths = (environ.get("PYTHONPATH") or ours).split(os.pathsep)
+    added["PYTHONPATH"] = os.pathsep.join([ours, *(path for path in paths if path != ours)])
+    added["LOTUS_RUN"] = str(directory)
+    added["LOTUS_LEVEL"] = settings.level
+    if settings.batches is not None:
+        added["LOTUS_BATCHES"] = settings.batches
+    if settings.every != 1:
+        added["LOTUS_EVERY"] = str(settings.every)
+    if settings.max_log is not None:
+        added["LOTUS_MAX_LOG"] = str(settings.max_log)
+    if settings.ops:
+        added["LOTUS_OPS"] = "\n".join(settings.ops)
+    return added
+
+
+def resolve(command: Sequence[str]) -> list[str]:
+    """Return the words to execute: `-m`, `-c` and plain .py files run under PATH's python.
+
+    Raises CannotStart where there is no such command.
+    """
+    words = list(command)
+    if words[0] in ("-m", "-c") or _needs_python(words[0]):
+        python = shutil.which("python") or shutil.which("python3") or sys.executable
+        return [python, *words]
+    if shutil.which(words[0]) is None:
+        raise _cannot_start(words[0])
+    return words
+
+
+def _needs_python(name: str) -> bool:
+    """Whether this is a Python file that the system would not run by itself."""
+    if not name.endswith(".py") or not os.path.isfile(name):
+        return False
+    if shutil.which(name) is None:
+        return True
+    try:
+        with open(name, "rb") as file:
+            return file.read(2) != b"#!"
+    except OSError:
+        return False
+
+
+def _cannot_start(name: str) -> CannotStart:
+    if os.path.isdir(name):
+        return CannotStart(f"{name} is a directory, not a command", 126)
+    if os.path.dirname(name) and os.path.exists(name):
+        return CannotStart(f"{name} is not executable; chmod +x it or name its interpreter", 126)
+    return CannotStart(f"{name}: command not found; what follows `--` is run as it stands", 127)
+
+
+def run(words: Sequence[str], environ: Mapping[str, str]) -> Outcome:
+    """Run a program to its end with lotus's own streams and terminal; pass signals on to it."""
+    # Inherited as ignored, it would make the kernel forget how the program ended.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _TAKEN)
+    try:
+        pid = _spawn(words, environ, before)
+        outcome = _wait(pid)
+        # What the terminal sent to both while the program ended was meant for it.
+        while signal.sigtimedwait(_TAKEN, 0) is not None:
+            pass
+        return outcome
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _spawn(
+    words: Sequence[str], environ: Mapping[str, str], mask: set[int | signal.Signals]
+) -> int:
+    try:
+        return _posix_spawn(words, environ, mask)
+    except FileNotFoundError:
+        found = shutil.which(words[0])
+        if found is None:
+            raise _cannot_start(words[0]) from None
+        raise CannotStart(f"{found}: the interpreter in its first line is missing", 126) from None
+    except OSError as error:
+        raise CannotStart(f"{words[0]} cannot be started: {error.strerror}", 126) from None
+
+
+def _posix_spawn(
+    words: Sequence[str], environ: Mapping[str, str], mask: set[int | signal.Signals]
+) -> int:
+    def spawn(words: list[str]) -> int:
+        return os.posix_spawnp(
+            words[0],
+            words,
+            environ,
+            setsigmask=mask,
+            # Python ignores these two; the program must find them as it would without us.
+            setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+        )
+
+    try:
+        return spawn(list(words))
+    except OSError as error:
+        path = shutil.which(words[0])
+        if error.errno != errno.ENOEXEC or path is None or _is_binary(path):
+            raise
+    # A script without a first line that names its interpreter, as every shell runs it.
+    return spawn(["/bin/sh", path, *words[1:]])
+
+
+def _is_binary(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return b"\0" in file.read(128)
+    except OSError:
+        return True
+
+
+def _wait(pid: int) -> Outcome:
+    while True:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            break
+        taken = signal.sigwaitinfo(_TAKEN)
+        # The terminal's own signals (SI_KERNEL, positive) have reached the program already.
+        if taken.si_signo in _FORWARDED and taken.si_code <= 0:
+            # The pid is still ours: the program has not been waited for.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, taken.si_signo)
+    end_ns = time.monotonic_ns()
+    code = os.waitstatus_to_exitcode(status)
+    return Outcome(code, None, end_ns) if code >= 0 else Outcome(None, -code, end_ns)
+
+
+def end_as(outcome: Outcome) -> int:
+    """Die by the signal that the program died by, or return its exit code."""
+    if outcome.signal is None:
+        assert outcome.exit_code is not None
+        return outcome.exit_code
+    with contextlib.suppress(Exception):
+        # The program dumped its core; a second one, of lotus, would be a nuisance. A core
+        # handler that is a pipe takes no notice of the limit, hence both.
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+        import ctypes
+
+        ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    with contextlib.suppress(OSError, ValueError):  # of SIGKILL there is nothing to reset
+        signal.signal(outcome.signal, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {outcome.signal})
+    os.kill(os.getpid(), outcome.signal)
+    # The first process of a container does not die of signals.
+    return 128 + outcome.signal

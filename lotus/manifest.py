@@ -1,0 +1,162 @@
+"""run.json: what was run, where, and how it ended."""
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import lotus
+from lotus import host, redact
+from lotus.errors import LotusError
+from lotus.inside.layout import SCHEMA
+
+NAME = "run.json"
+LEVELS = ("batch", "sample", "op", "op+cpu")
+
+# All else in the environment is the user's business and is not kept.
+_KEPT = frozenset(
+    "OMP_NUM_THREADS OMP_PROC_BIND OMP_PLACES GOMP_CPU_AFFINITY KMP_AFFINITY KMP_BLOCKTIME "
+    "MKL_NUM_THREADS OPENBLAS_NUM_THREADS NUMEXPR_NUM_THREADS RANK LOCAL_RANK WORLD_SIZE "
+    "LOCAL_WORLD_SIZE GROUP_RANK NODE_RANK CUDA_VISIBLE_DEVICES HIP_VISIBLE_DEVICES "
+    "ROCR_VISIBLE_DEVICES NVIDIA_VISIBLE_DEVICES PYTHONHASHSEED PYTHONOPTIMIZE LD_PRELOAD "
+    "MALLOC_ARENA_MAX PYTORCH_CUDA_ALLOC_CONF PYTORCH_ALLOC_CONF SLURM_JOB_ID SLURM_PROCID "
+    "SLURM_LOCALID SLURM_NTASKS SLURM_NNODES SLURM_CPUS_PER_TASK".split()
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How much is recorded. `batches` is "FIRST:LAST" (half open), `max_log` bytes a process."""
+
+    level: str = "op"
+    batches: str | None = None
+    every: int = 1
+    max_log: int | None = None
+    ops: tuple[str, ...] = ()
+
+
+def begin(command: Sequence[str], settings: Settings, environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return the manifest of a run that starts now; secrets are redacted."""
+    try:
+        cwd = os.getcwd()
+    except OSError:  # removed under our feet
+        cwd = None
+    return {
+        "schema": SCHEMA,
+        "lotus": lotus.__version__,
+        "state": "running",
+        "command": redact.command(command),
+        "cwd": cwd,
+        "start_ns": time.monotonic_ns(),
+        "start_wall_ns": time.time_ns(),
+        "end_ns": None,
+        "exit_code": None,
+        "signal": None,
+        "level": settings.level,
+        "batches": settings.batches,
+        "every": settings.every,
+        "max_log": settings.max_log,
+        "ops": list(settings.ops),
+        "clock": "CLOCK_MONOTONIC",
+        **host.facts(),
+        "environment": redact.environment(
+            {
+                name: content
+                for name, content in sorted(environ.items())
+                if name in _KEPT or name.startswith("LOTUS_")
+            }
+        ),
+        "rank": _number(environ, "RANK"),
+        "local_rank": _number(environ, "LOCAL_RANK"),
+        "world_size": _number(environ, "WORLD_SIZE"),
+    }
+
+
+def end(
+    manifest: Mapping[str, Any], exit_code: int | None, signal: int | None, end_ns: int
+) -> dict[str, Any]:
+    """Return the manifest of the same run after its end."""
+    return {
+        **manifest,
+        "state": "ended",
+        "end_ns": end_ns,
+        "exit_code": exit_code,
+        "signal": signal,
+    }
+
+
+def write(directory: Path, manifest: Mapping[str, Any]) -> None:
+    """Write run.json so that a reader sees the old one or the new one; raises OSError."""
+    # ASCII: a command line may hold bytes that are no UTF-8.
+    content = json.dumps(manifest, indent=2).encode("ascii") + b"\n"
+    beside = directory / f".{NAME}.{os.getpid()}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with open(os.open(beside, flags, 0o600), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, directory / NAME)
+    except OSError:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        raise
+
+
+def make_directory(directory: Path, force: bool = False) -> None:
+    """Make a run directory (mode 0700), or with `force` empty an earlier run of its records.
+
+    Raises LotusError where something else stands there, or where it cannot be made.
+    """
+    try:
+        if directory.exists() and not directory.is_dir():
+            raise LotusError(f"{directory} is a file; choose another directory with -o")
+        if directory.is_dir() and any(directory.iterdir()):
+            _empty(directory, force)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise LotusError(f"cannot make the run directory {directory}: {error.strerror}") from None
+
+
+def _empty(directory: Path, force: bool) -> None:
+    if not is_run(directory):
+        raise LotusError(
+            f"{directory} is not empty and holds no lotus run; choose another directory with -o"
+        )
+    if not force:
+        raise LotusError(
+            f"{directory} holds an earlier run; -f overwrites it, -o chooses another directory"
+        )
+    # Only what lotus wrote: a report that the user saved beside it stays.
+    for path in (*directory.glob(f".{NAME}.*"), directory / "processes.jsonl"):
+        path.unlink(missing_ok=True)
+    for name, pattern in (("events", "*.ltr"), ("state", "*.state")):
+        folder = directory / name
+        if folder.is_symlink():
+            folder.unlink()
+            continue
+        for path in folder.glob(pattern):
+            path.unlink()
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+    (directory / NAME).unlink()
+
+
+def is_run(directory: Path) -> bool:
+    """Whether a directory holds a run.json that lotus wrote."""
+    try:
+        manifest = json.loads((directory / NAME).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(manifest, dict) and {"schema", "lotus", "command"} <= manifest.keys()
+
+
+def _number(environ: Mapping[str, str], name: str) -> int | None:
+    try:
+        return int(environ[name])
+    except (KeyError, ValueError):
+        return None

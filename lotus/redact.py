@@ -1,0 +1,137 @@
+"""Hides what looks like a secret in a command line or an environment, before it is kept.
+
+A word that is hidden by mistake costs a reader little; a key that is kept is lost. What a value
+is called decides (``--token X``, ``password=X``, ``API_KEY=X``), or its shape (``hf_...``,
+``ghp_...``, ``https://user:word@host``).
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+
+HIDDEN = "***"
+
+# The last word of a name that holds a secret ("HF_TOKEN", "--db-password", "wandbApiKey") ...
+_SECRET_WORDS = frozenset(
+    "token secret secrets password passwd passphrase passcode pwd pass apikey credential "
+    "credentials auth authtoken authorization bearer cookie signature sig sas pat".split()
+)
+# ... or the word before "key".
+_KEY_KINDS = frozenset(
+    "api access secret private session auth account encryption decryption ssh signing master "
+    "license licence wandb comet neptune openai storage shared hf deploy client service".split()
+)
+# Words that may follow and change nothing: AWS_ACCESS_KEY_ID, token_value.
+_FILLERS = frozenset("id value string str text hash b64 base64 raw".split())
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_NAME = r"[A-Za-z_][\w.\-]*"
+_ASSIGNMENT = re.compile(rf"(?s)([-+~]*({_NAME})\s*=)(.+)")
+_INNER = re.compile(
+    rf"""({_NAME})(["']?\s*(?:=|:(?!//))\s*)((?:(?:Bearer|Basic|Token)\s+)?"""
+    r"""(?:"[^"]*"|'[^']*'|[^\s"'&;,)}\]]+))"""
+)
+_INNER_FLAG = re.compile(rf"(--?({_NAME})\s+)((?!-)(?:\"[^\"]*\"|'[^']*'|\S+))")
+_URL_USER = re.compile(r"\b([A-Za-z][\w+.\-]*://)([^\s/?#\"']*)@")
+_LONG = re.compile(r"[A-Za-z0-9+/_\-=.]{20,}")
+_SHAPES = re.compile(
+    r"""
+    \bhf_(?:(?=[a-z]*[0-9A-Z])[A-Za-z0-9]{8,}|[a-z]{16,})
+  | \bgh[oprsu]_(?:(?=[a-z]*[0-9A-Z])[A-Za-z0-9]{8,}|[a-z]{16,})
+  | \bgithub_pat_\w{16,}
+  | \bgl(?:pat|dt|rt)-[\w\-]{16,}
+  | \b(?:sk|pk|rk)-[A-Za-z0-9_\-]{20,}
+  | \b(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{10,}
+  | \bxox[abeprs]-[\w\-]{10,}
+  | \b(?:AKIA|ASIA|AGPA|AROA|AIDA)[A-Z0-9]{12,}
+  | \bAIza[\w\-]{30,}
+  | \bya29\.[\w\-]{20,}
+  | \b(?:npm|dop_v1|dapi)_?[A-Za-z0-9]{32,}
+  | \bpypi-[\w\-]{20,}
+  | \beyJ[\w\-]{8,}\.[\w\-]{8,}(?:\.[\w\-]*)?
+  | -----BEGIN[ ][A-Z ]*PRIVATE[ ]KEY-----.*?(?:-----END[ ][A-Z ]*PRIVATE[ ]KEY-----|\Z)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def command(words: Sequence[str]) -> list[str]:
+    """Return the words of a command line, each secret in them replaced by ``***``."""
+    shown = []
+    secret_next = False
+    for word in words:
+        # A flag without its value (`--use-auth-token --epochs 3`) hides no other flag.
+        if secret_next and not word.startswith("--"):
+            shown.append(HIDDEN)
+            secret_next = False
+            continue
+        shown.append(text(word))
+        secret_next = word.startswith("-") and bool(
+            re.fullmatch(rf"-+{_NAME}", word) and is_secret_name(word)
+        )
+    return shown
+
+
+def environment(values: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables with the values of secret ones replaced by ``***``."""
+    return {name: value(name, content) for name, content in values.items()}
+
+
+def value(name: str, content: str) -> str:
+    """Return what may be kept of a value of this name."""
+    if is_secret_name(name) or (_has_key_word(name) and _LONG.fullmatch(content)):
+        return HIDDEN
+    return text(content)
+
+
+def text(content: str) -> str:
+    """Return a text with the secrets in it replaced by ``***``."""
+    whole = _ASSIGNMENT.fullmatch(content)
+    if whole and value(whole[2], whole[3]) == HIDDEN:
+        return whole[1] + HIDDEN
+    content = _SHAPES.sub(HIDDEN, content)
+    content = _URL_USER.sub(_hide_user, content)
+    content = _INNER.sub(lambda m: m[1] + m[2] + _hide(m[1], m[3]), content)
+    return _INNER_FLAG.sub(lambda m: m[1] + _hide(m[2], m[3]), content)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a flag, key or variable of this name holds a secret."""
+    words = [word.lower() for word in _WORD.findall(name)]
+    while words and (words[-1] in _FILLERS or words[-1].isdigit()):
+        words.pop()
+    if not words:
+        return False
+    if words[-1] in ("key", "keys"):
+        return len(words) > 1 and words[-2] in _KEY_KINDS
+    return words[-1] in _SECRET_WORDS
+
+
+def _has_key_word(name: str) -> bool:
+    words = {word.lower() for word in _WORD.findall(name)}
+    return bool(words & {"key", "keys", "tokens", "creds", *_SECRET_WORDS})
+
+
+def _hide(name: str, content: str) -> str:
+    bare = content.strip("\"'")
+    if HIDDEN in content or value_is_code(bare):
+        return content
+    if is_secret_name(name) or (_has_key_word(name) and _LONG.fullmatch(bare)):
+        quote = content[0] if content[:1] in ("'", '"') else ""
+        return f"{quote}{HIDDEN}{quote}"
+    return content
+
+
+def value_is_code(content: str) -> bool:
+    """Whether a value is a reference, not a secret itself (``$TOKEN``, ``None``)."""
+    return content in ("", "None", "True", "False", "true", "false") or bool(
+        re.fullmatch(r"\$\w+|\$\{\w+\}", content)
+    )
+
+
+def _hide_user(match: re.Match[str]) -> str:
+    scheme, user = match[1], match[2]
+    name, colon, _ = user.partition(":")
+    if colon:
+        return f"{scheme}{name}:{HIDDEN}@"
+    # A lone user name is no secret, a token in its place is.
+    return f"{scheme}{HIDDEN if len(user) >= 20 else user}@"
