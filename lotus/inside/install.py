@@ -1,0 +1,233 @@
+"""Install and uninstall the hooks, in pairs; wait for torch.utils.data, never import it.
+
+Every Python that the traced program starts loads this file, most of them for nothing: what costs
+time to import is imported when torch.utils.data is.
+"""
+
+import atexit
+import os
+import sys
+
+_DATALOADER = "torch.utils.data.dataloader"
+# Loaders with a worker loop of their own: module, class, why its inside cannot be seen.
+_UNSEEN = (
+    (
+        "torchdata.stateful_dataloader.stateful_dataloader",
+        "StatefulDataLoader",
+        "it has a worker loop of its own",
+    ),
+    ("ffcv.loader.loader", "Loader", "it loads in compiled threads"),
+    ("nvidia.dali.pipeline", "Pipeline", "DALI loads in its own native threads"),
+)
+
+active = None  # the Tracer in force, one a process
+
+
+class Tracer:
+    """All hooks of one recording in this process."""
+
+    def __init__(self, environ):
+        self.environ = environ
+        self.named = [name for name in (environ.get("LOTUS_OPS") or "").split("\n") if name]
+        self.undo = []  # functions that put back what was there, called in reverse
+        self.waiting = {}  # module name -> functions to call once it is imported
+        self.late = []  # for __main__, which is complete only when the first loader is iterated
+        self.unseen = set()
+        self.on = True
+        self._recorder = None
+
+    @property
+    def recorder(self):
+        if self._recorder is None:
+            from .recorder import Config, Recorder
+
+            self._recorder = Recorder(Config(self.environ))
+            atexit.register(self._recorder.finish)
+            self.undo.append(lambda: atexit.unregister(self._recorder.finish))
+            # Registered for good: Python has no way to take it back.
+            os.register_at_fork(after_in_child=self._after_fork)
+        return self._recorder
+
+    def install(self):
+        self._when_imported(_DATALOADER, self._hook_torch)
+        for module, name, why in _UNSEEN:
+            self._when_imported(
+                module, lambda m, name=name, why=why: self._hook_unseen(m, name, why)
+            )
+        for named in self.named:
+            module = named.partition(":")[0]
+            call = lambda m, named=named: self._hook_named(m, named)  # noqa: E731
+            if module == "__main__":
+                self.late.append(call)
+            else:
+                self._when_imported(module, call)
+        if self.waiting:
+            finder = _Watcher(self)
+            sys.meta_path.insert(0, finder)
+            self.undo.append(lambda: finder in sys.meta_path and sys.meta_path.remove(finder))
+
+    def uninstall(self):
+        """Write what is left and put everything back as it was."""
+        self.on = False
+        recorder = self._recorder
+        if recorder is not None:
+            recorder.finish()
+        while self.undo:
+            try:
+                self.undo.pop()()
+            except Exception as error:
+                self.fault(error)
+        if recorder is not None:
+            recorder.on = False
+
+    def fault(self, error):
+        self.recorder.fault(error)
+
+    def _when_imported(self, name, function):
+        module = sys.modules.get(name)
+        if module is not None:
+            self.run(function, module)
+        else:
+            self.waiting.setdefault(name, []).append(function)
+
+    def run(self, function, module):
+        try:
+            function(module)
+        except Exception as error:
+            self.fault(error)
+
+    def _replace(self, owner, name, value):
+        before = vars(owner)[name]
+        setattr(owner, name, value)
+        self.undo.append(lambda: setattr(owner, name, before))
+
+    def _hook_torch(self, module):
+        from . import loader, worker
+        from .recorder import hook
+
+        recorder = self.recorder
+        version = str(sys.modules["torch"].__version__)
+        recorder.append_line("processes.jsonl", {"event": "torch", "torch": version})
+        utils = module._utils
+        many, single = module._MultiProcessingDataLoaderIter, module._SingleProcessDataLoaderIter
+        loaders = loader.Loaders(recorder)
+        plan = (
+            (module.DataLoader, "_get_iterator", loader.get_iterator, (loaders,)),
+            (many, "_reset", loader.reset, (loaders,)),
+            (many, "_try_get_data", loader.try_get_data, (recorder,)),
+            (many, "_next_data", loader.next_data, (loaders,)),
+            (single, "_next_data", loader.next_data, (loaders,)),
+            (many, "_shutdown_workers", loader.shutdown_workers, (loaders,)),
+            (utils.pin_memory, "_pin_memory_loop", loader.pin_memory_loop, (loaders,)),
+            (utils.worker, "_worker_loop", worker.worker_loop, (recorder,)),
+            (utils.worker, "ExceptionWrapper", worker.exception_wrapper, ()),
+        )
+        # All or nothing: a torch that is not as we know it is left alone.
+        made = [(owner, name, make(vars(owner)[name], *args)) for owner, name, make, args in plan]
+        kind = module._DatasetKind
+        create = loader.create_fetcher(kind.create_fetcher, recorder, self.undo)
+        made.append((kind, "create_fetcher", create))
+        for owner, name, value in made:
+            self._replace(owner, name, value)
+        if self.late:
+            original = module.DataLoader._get_iterator
+
+            def _get_iterator(self_):
+                late, self.late = self.late, []
+                for function in late:
+                    self.run(function, sys.modules["__main__"])
+                return original(self_)
+
+            self._replace(module.DataLoader, "_get_iterator", hook(_get_iterator))
+
+    def _after_fork(self):
+        if self.on:
+            self.recorder.after_fork()
+
+    def _hook_named(self, module, named):
+        from .operations import wrap_named
+
+        recorder = self.recorder
+        name = named.partition(":")[2]
+        owner, path = module, name.split(".")
+        try:
+            for part in path[:-1]:
+                owner = getattr(owner, part)
+            operation = recorder.define(name, kind="named")
+            self.undo.append(wrap_named(owner, path[-1], operation, recorder))
+        except (AttributeError, TypeError) as error:
+            recorder.event({"event": "note", "text": f"--op {named}: {error}"})
+
+    def _hook_unseen(self, module, name, why):
+        from .recorder import hook
+
+        cls = getattr(module, name, None)
+        original = getattr(cls, "__iter__", None)
+        if original is None:
+            return
+
+        def __iter__(loader):
+            if name not in self.unseen:
+                self.unseen.add(name)
+                what = f"{module.__name__}.{name}"
+                self.recorder.event({"event": "unseen", "what": what, "why": why})
+            return original(loader)
+
+        cls.__iter__ = hook(__iter__)
+        self.undo.append(lambda: setattr(cls, "__iter__", original))
+
+
+class _Watcher:
+    """A meta path finder that calls functions after a module was imported; finds nothing itself."""
+
+    def __init__(self, tracer):
+        self.tracer = tracer
+        self.busy = set()
+
+    def find_spec(self, name, path=None, target=None):
+        tracer = self.tracer
+        if name not in tracer.waiting or name in self.busy:
+            return None
+        self.busy.add(name)
+        try:
+            others = [finder for finder in sys.meta_path if finder is not self]
+            found = (
+                finder.find_spec(name, path, target)
+                for finder in others
+                if hasattr(finder, "find_spec")
+            )
+            spec = next((one for one in found if one is not None), None)
+        finally:
+            self.busy.discard(name)
+        loader = getattr(spec, "loader", None)
+        if loader is None or not hasattr(loader, "exec_module"):
+            return spec
+        original = loader.exec_module
+
+        def exec_module(module):
+            vars(loader).pop("exec_module", None)  # the loader is again what it was
+            original(module)
+            for function in tracer.waiting.pop(name, ()):
+                tracer.run(function, module)
+
+        try:
+            loader.exec_module = exec_module
+        except AttributeError:
+            return spec  # a loader that takes no attributes: of a built-in module
+        return spec
+
+
+def install(environ=None):
+    """Start recording in this process as the environment asks; return the Tracer.
+
+    Raises nothing: on a fault there is one line on stderr and no recording.
+    """
+    global active
+    if active is not None and active.on:
+        return active
+    active = tracer = Tracer(dict(os.environ if environ is None else environ))
+    try:
+        tracer.install()
+    except Exception as error:
+        tracer.fault(error)
+    return tracer

@@ -1,0 +1,178 @@
+"""The layout of an event log: what the recorder writes and the reader outside reads.
+
+A log (``events/*.ltr``) is one file per process, append-only, little-endian:
+
+* file header: ``FILE_MAGIC``, u32 length of the JSON that follows, JSON (UTF-8).
+  The JSON repeats the frame descriptions below, so that a log can be read without this file.
+* frames: ``FRAME_HEADER`` (magic, kind, flags, payload length, CRC-32 of those three fields
+  and the payload), then the payload: the frame's fixed fields, then its arrays back to back.
+  How many rows an array has stands in the fixed field ``n_<array>``.
+
+Times are nanoseconds of CLOCK_MONOTONIC. Field codes are those of :mod:`struct`.
+"""
+
+import struct
+import zlib
+
+SCHEMA = 1
+FILE_MAGIC = b"LTR1"
+FILE_HEADER = struct.Struct("<4sI")
+FRAME_MAGIC = 0x5246544C  # "LTFR"
+FRAME_HEADER = struct.Struct("<IHHII")  # magic, kind, flags, payload length, crc
+_CHECKED = struct.Struct("<HHI")  # the header fields that the CRC covers
+
+# `frames` of the header and the reader are generated from this table.
+# kind: (name, fixed fields, arrays in order)
+# An array is (name, fields); all its rows have the same width.
+_CPU = (("cpu_ns", "Q"), ("minor_faults", "Q"), ("major_faults", "Q"), ("read_bytes", "Q"))
+# An operation outside a sample, on another thread than the fetch, or too long for `ops`.
+_LOOSE = (
+    ("start_ns", "Q"),
+    ("duration_ns", "Q"),
+    ("operation", "I"),
+    ("tid", "I"),
+    ("position", "i"),  # of the sample in its batch; -1: in none
+    ("pad", "I"),
+)
+BATCH, WAIT, LOOSE, RESOURCES, EVENT = 1, 2, 3, 4, 5
+FRAMES = {
+    # One batch made: in a worker, or in the main process at num_workers=0.
+    BATCH: (
+        "batch",
+        (
+            ("loader", "i"),  # -1 in a worker, which knows only its pid
+            ("epoch", "I"),  # in a worker: how often it was resumed
+            ("batch", "Q"),
+            ("worker", "i"),  # -1: the main process
+            ("tid", "I"),
+            ("size", "I"),  # samples
+            ("flags", "I"),
+            ("idle_start_ns", "Q"),  # the worker asked for an index ...
+            ("idle_ns", "Q"),  # ... and waited so long for it
+            ("fetch_start_ns", "Q"),
+            ("fetch_ns", "Q"),
+            ("collate_start_ns", "Q"),
+            ("collate_ns", "Q"),
+            ("put_ns", "Q"),  # a time: handed to the queue (or returned, in the main process)
+            ("cpu_ns", "Q"),  # CPU time of the fetching thread during the fetch
+            ("minor_faults", "I"),
+            ("major_faults", "I"),
+            ("read_bytes", "Q"),  # read from storage by this thread (ru_inblock)
+            ("bytes", "Q"),  # of the batch's tensors and arrays
+            ("n_samples", "I"),
+            ("n_index", "I"),
+            ("n_index64", "I"),
+            ("n_ops", "I"),
+            ("n_ops_cpu", "I"),
+            ("n_loose", "I"),
+            ("n_loose_cpu", "I"),
+            ("n_sends", "I"),
+        ),
+        (
+            # `ops` is how many rows of the array `ops` were complete when the sample ended.
+            ("samples", (("start_ns", "Q"), ("duration_ns", "Q"), ("ops", "Q"))),
+            # Sample indices, 4 bytes each; or 8 where one does not fit; or neither (unknown).
+            ("index", (("sample", "I"),)),
+            ("index64", (("sample", "q"),)),
+            # Offset from the start of its sample; rows are in order of completion.
+            ("ops", (("offset_ns", "I"), ("duration_ns", "I"), ("operation", "I"))),
+            ("ops_cpu", _CPU),  # parallel to `ops`, or empty
+            ("loose", _LOOSE),
+            ("loose_cpu", _CPU),  # parallel to `loose`, or empty
+            # What the feeder thread did with earlier batches of this worker.
+            (
+                "sends",
+                (
+                    ("epoch", "Q"),
+                    ("batch", "Q"),
+                    ("start_ns", "Q"),  # pickling starts; its end is when the batch is ready
+                    ("pickle_ns", "Q"),
+                    ("lock_ns", "Q"),
+                    ("write_ns", "Q"),
+                    ("bytes", "Q"),  # written to the pipe
+                    ("tid", "Q"),
+                ),
+            ),
+        ),
+    ),
+    # One `next` of the consumer.
+    WAIT: (
+        "wait",
+        (
+            ("loader", "i"),
+            ("epoch", "I"),
+            ("batch", "Q"),
+            ("tid", "I"),
+            ("flags", "I"),
+            ("start_ns", "Q"),
+            ("end_ns", "Q"),
+            ("arrival_ns", "Q"),  # taken from the queue of the workers; 0 without workers
+            ("n_pins", "I"),
+            ("n_loose", "I"),
+            ("n_loose_cpu", "I"),
+        ),
+        (
+            ("pins", (("batch", "Q"), ("start_ns", "Q"), ("end_ns", "Q"))),
+            ("loose", _LOOSE),
+            ("loose_cpu", _CPU),
+        ),
+    ),
+    # Spans and named callables outside any batch.
+    LOOSE: (
+        "loose",
+        (("n_loose", "I"), ("n_loose_cpu", "I")),
+        (("loose", _LOOSE), ("loose_cpu", _CPU)),
+    ),
+    # The process once a second.
+    RESOURCES: (
+        "resources",
+        (
+            ("time_ns", "Q"),
+            ("worker", "i"),
+            ("descriptors", "I"),
+            ("pss", "Q"),  # bytes; 0: not read this time
+            ("rss", "Q"),  # bytes
+            ("shm", "Q"),  # bytes in use in /dev/shm, by anybody
+        ),
+        (),
+    ),
+    # Something rare, as a JSON object with the key "event".
+    EVENT: ("event", (("time_ns", "Q"), ("n_text", "I")), (("text", (("byte", "B"),)),)),
+}
+
+# flags of BATCH and WAIT
+FAILED = 1  # an exception came out
+MANY = 2  # `__getitems__`: one row of `samples` covers all samples of the batch
+STOPPED = 4  # an iterable data set had no (full) batch left
+SENDS = 8  # holds no batch, only the last `sends` of a worker
+
+FIXED = {
+    kind: struct.Struct("<" + "".join(code for _, code in fixed))
+    for kind, (_, fixed, _) in FRAMES.items()
+}
+
+
+def description():
+    """Return FRAMES as JSON-able lists, for the file header."""
+    return [
+        {
+            "kind": kind,
+            "name": name,
+            "fields": [list(field) for field in fixed],
+            "arrays": [[array, [list(field) for field in fields]] for array, fields in arrays],
+        }
+        for kind, (name, fixed, arrays) in FRAMES.items()
+    ]
+
+
+def checksum(kind, flags, payload):
+    """CRC-32 of a frame: its header without magic and CRC, then its payload."""
+    return zlib.crc32(payload, zlib.crc32(_CHECKED.pack(kind, flags, len(payload))))
+
+
+def frame(kind, payload, flags=0):
+    """Return the bytes of one frame."""
+    return (
+        FRAME_HEADER.pack(FRAME_MAGIC, kind, flags, len(payload), checksum(kind, flags, payload))
+        + payload
+    )

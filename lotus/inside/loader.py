@@ -1,0 +1,408 @@
+"""Hooks in the process that iterates a DataLoader: waiting, order of arrival, start, end.
+
+They sit below the methods that users call (`_next_data`, not `__next__`): torch's own frame stays
+the one that warns and raises.
+"""
+
+import os
+import sys
+import weakref
+
+from . import state
+from .fetch import instrument
+from .layout import FAILED
+from .recorder import clock, hook, ours, rank_of_process, strip
+
+_KEY = "_lotus_iteration"
+
+
+class Iteration:
+    """What is known of one `iter()` of a loader."""
+
+    __slots__ = ("alive", "arrivals", "epoch", "last_next", "loader", "pins", "taken", "workers")
+
+    def __init__(self, loader, epoch, workers):
+        self.loader = loader
+        self.epoch = epoch
+        self.workers = workers
+        self.taken = 0  # batches returned
+        self.arrivals = {}  # batch -> when it came out of the workers' queue
+        self.pins = []  # (batch, start, end), appended by the pin thread
+        self.last_next = 0
+        self.alive = True
+
+
+class Loaders:
+    """The loaders of this process, numbered by their first `iter()`."""
+
+    def __init__(self, recorder):
+        self.recorder = recorder
+        self.numbers = {}  # id(loader) -> (weak reference, number)
+        self.epochs = []  # by number: how often it was iterated
+        self.pins = {}  # id(queue) -> list, between the pin thread's start and `started`
+        self.last = {}  # number -> its last Iteration
+
+    def number(self, loader):
+        known = self.numbers.get(id(loader))
+        if known is not None and known[0]() is loader:
+            return known[1]
+        number = len(self.epochs)
+        self.epochs.append(0)
+        self.numbers[id(loader)] = (weakref.ref(loader), number)
+        self.recorder.event({"event": "loader", "loader": number, **describe(loader)})
+        return number
+
+    def started(self, iterator, loader, start, end, resumed):
+        """An iterator was made or, with persistent workers, reset."""
+        recorder = self.recorder
+        number = self.number(loader)
+        last = self.last.get(number)
+        if last is not None and last.alive and (resumed or last.workers == 0):
+            self.ended(last, False)
+        if recorder.worker < 0:
+            recorder.open_page(-1)
+        recorder.iteration_started()
+        workers = [worker.pid for worker in getattr(iterator, "_workers", ())]
+        iteration = Iteration(number, self.epochs[number], len(workers))
+        self.epochs[number] += 1
+        self.last[number] = iteration
+        pins = self.pins.pop(id(getattr(iterator, "_data_queue", None)), None)
+        previous = iterator.__dict__.get(_KEY)
+        if pins is not None:
+            iteration.pins = pins
+        elif previous is not None:
+            iteration.pins = previous.pins
+        iterator.__dict__[_KEY] = iteration
+        recorder.event(
+            {
+                "event": "iterator",
+                "loader": number,
+                "epoch": iteration.epoch,
+                "start_ns": start,
+                "end_ns": end,
+                "workers": workers,
+                "resumed": resumed,
+            }
+        )
+        return iteration
+
+    def ended(self, iteration, exhausted):
+        if not iteration.alive:
+            return
+        iteration.alive = False
+        recorder = self.recorder
+        recorder.event(
+            {
+                "event": "epoch_end",
+                "loader": iteration.loader,
+                "epoch": iteration.epoch,
+                "time_ns": clock(),
+                "batches": iteration.taken,
+                "exhausted": exhausted,
+                "last_next_ns": iteration.last_next if exhausted else 0,
+            }
+        )
+        recorder.iteration_ended()
+
+
+def call_site():
+    """`file:line` of the nearest caller that is neither lotus nor an installed package."""
+    frame = sys._getframe(1)
+    first = None
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if not ours(frame):
+            if f"torch{os.sep}utils{os.sep}data" not in path and first is None:
+                first = frame
+            if "-packages" not in path and not path.startswith(os.path.dirname(os.__file__)):
+                first = frame
+                break
+        frame = frame.f_back
+    if first is None:
+        return ""
+    return f"{os.path.basename(first.f_code.co_filename)}:{first.f_lineno}"
+
+
+def _length(thing):
+    try:
+        return len(thing)
+    except Exception:  # code of the user: __len__ may raise what it likes
+        return None
+
+
+def describe(loader):
+    """The parameters of a DataLoader, as JSON-able values."""
+
+    def name(thing):
+        if thing is None:
+            return None
+        return getattr(thing, "__name__", None) or type(thing).__name__
+
+    def get(key, default=None):
+        return getattr(loader, key, default)
+
+    dataset = get("dataset")
+    iterable = get("_dataset_kind") == 1
+    context = get("multiprocessing_context")
+    workers = get("num_workers", 0)
+    method = None
+    if workers:
+        multiprocessing = sys.modules.get("multiprocessing")
+        method = (context or multiprocessing).get_start_method()
+    rank, _, world_size = rank_of_process()
+    return {
+        "call_site": call_site(),
+        "class": type(loader).__name__,
+        "dataset": type(dataset).__name__,
+        "dataset_kind": "iterable" if iterable else "map",
+        # `len` of an iterable data set or its loader is remembered by torch and may warn later.
+        "dataset_length": None if iterable else _length(dataset),
+        "length": None if iterable else _length(get("_index_sampler")),
+        "batch_size": get("batch_size") or getattr(get("batch_sampler"), "batch_size", None),
+        "num_workers": workers,
+        "prefetch_factor": get("prefetch_factor"),
+        "pin_memory": bool(get("pin_memory")),
+        "persistent_workers": bool(get("persistent_workers")),
+        "start_method": method,
+        "drop_last": bool(get("drop_last")),
+        "in_order": bool(get("in_order", True)),
+        "sampler": name(get("sampler")),
+        "batch_sampler": name(get("batch_sampler")),
+        "collate_fn": name(get("collate_fn")),
+        "timeout": get("timeout", 0),
+        "rank": rank,
+        "world_size": world_size,
+    }
+
+
+def edge(recorder, function, *args):
+    """Call our own `function`; what it raises switches recording off, never reaches the user."""
+    if recorder.on:
+        try:
+            return function(*args)
+        except Exception as error:
+            recorder.fault(error)
+    return None
+
+
+def hide_our_frames(recorder, error):
+    """Take our frames out of an exception on its way to the user.
+
+    Below this hook it can be done at once; this hook's own frame is left out when the exception
+    ends the program (only then is `sys.excepthook` touched).
+    """
+    try:
+        strip(error.__traceback__)
+        shown = sys.excepthook
+        if getattr(shown, "_lotus", False):
+            return
+
+        def excepthook(kind, value, traceback):
+            sys.excepthook = shown
+            if value is not None:
+                value.__traceback__ = strip(traceback)
+            shown(kind, value, strip(traceback))
+
+        excepthook._lotus = True
+        sys.excepthook = excepthook
+    except Exception as fault:
+        recorder.fault(fault)
+
+
+def get_iterator(original, loaders):
+    """Hook for `DataLoader._get_iterator`."""
+    recorder = loaders.recorder
+
+    def _get_iterator(self):
+        start = clock()
+        try:
+            iterator = original(self)
+        except BaseException as error:
+            hide_our_frames(recorder, error)
+            raise
+        edge(recorder, loaders.started, iterator, self, start, clock(), False)
+        return iterator
+
+    return hook(_get_iterator)
+
+
+def reset(original, loaders):
+    """Hook for `_MultiProcessingDataLoaderIter._reset`: an epoch of persistent workers starts."""
+    recorder = loaders.recorder
+
+    def _reset(self, loader, first_iter=False):
+        if first_iter:
+            return original(self, loader, first_iter)
+        start = clock()
+        result = original(self, loader, first_iter)
+        edge(recorder, loaders.started, self, loader, start, clock(), True)
+        return result
+
+    return hook(_reset)
+
+
+def try_get_data(original, recorder):
+    """Hook for `_MultiProcessingDataLoaderIter._try_get_data`: when each batch arrives."""
+
+    def _try_get_data(self, *args, **kwargs):
+        result = original(self, *args, **kwargs)
+        iteration = self.__dict__.get(_KEY)
+        if iteration is not None and result[0]:
+            iteration.arrivals[result[1][0]] = clock()
+            if not getattr(self, "_in_order", True):
+                iteration.arrivals["last"] = result[1][0]
+        return result
+
+    return hook(_try_get_data)
+
+
+def next_data(original, loaders):
+    """Hook for `_next_data` of both iterators: one `next` of the consumer."""
+    recorder = loaders.recorder
+
+    def _next_data(self):
+        iteration = self.__dict__.get(_KEY)
+        if iteration is None or not recorder.on:
+            return original(self)
+        page, before = recorder.page, recorder.where
+        where = (iteration.loader, iteration.epoch, iteration.taken)
+        if iteration.workers == 0:
+            recorder.where = where
+        page[state.W_PHASE] = state.WAIT
+        page[state.W_LOADER], page[state.W_EPOCH] = where[0], where[1]
+        page[state.W_BATCH] = where[2]
+        page[state.W_SINCE] = start = clock()
+        try:
+            data = original(self)
+        except StopIteration:
+            iteration.last_next = start
+            edge(recorder, stopped, recorder, loaders, iteration)
+            raise
+        except BaseException as error:
+            edge(recorder, record, recorder, iteration, self, start, clock(), FAILED)
+            hide_our_frames(recorder, error)
+            raise
+        finally:
+            recorder.where = before
+        end = clock()
+        page[state.W_PHASE] = state.STEP
+        page[state.W_SINCE] = end
+        edge(recorder, record, recorder, iteration, self, start, end, 0)
+        return data
+
+    return hook(_next_data)
+
+
+def stopped(recorder, loaders, iteration):
+    recorder.flush_batch(clock())
+    loaders.ended(iteration, True)
+
+
+def record(recorder, iteration, iterator, start, end, flags):
+    """Write the record of one `next` that returned a batch or raised."""
+    arrivals = iteration.arrivals
+    if iteration.workers == 0:
+        batch = iteration.taken
+    elif "last" in arrivals:
+        batch = arrivals["last"]
+    else:
+        batch = iterator._rcvd_idx - 1
+    arrival = arrivals.pop(batch, 0)
+    iteration.taken += 1
+    count = len(iteration.pins)
+    pins = iteration.pins[:count]
+    del iteration.pins[:count]
+    where = (iteration.loader, iteration.epoch, max(batch, 0))
+    recorder.wait(where, flags, start, end, arrival, pins)
+
+
+def shutdown_workers(original, loaders):
+    """Hook for `_MultiProcessingDataLoaderIter._shutdown_workers`."""
+    recorder = loaders.recorder
+
+    def _shutdown_workers(self):
+        iteration = self.__dict__.get(_KEY)
+        if iteration is None or not recorder.on or getattr(self, "_shutdown", True):
+            return original(self)
+        start = clock()
+        try:
+            return original(self)
+        finally:
+            # Not while the interpreter goes down: there torch does nothing either.
+            if self._shutdown:
+                edge(recorder, shut_down, recorder, loaders, iteration, start)
+
+    return hook(_shutdown_workers)
+
+
+def shut_down(recorder, loaders, iteration, start):
+    recorder.event(
+        {
+            "event": "shutdown",
+            "loader": iteration.loader,
+            "epoch": iteration.epoch,
+            "start_ns": start,
+            "end_ns": clock(),
+        }
+    )
+    loaders.ended(iteration, False)
+
+
+def create_fetcher(original, recorder, undo):
+    """Hook for `_DatasetKind.create_fetcher`, which workers and the main process call."""
+
+    def create(kind, dataset, *args, **kwargs):
+        fetcher = original(kind, dataset, *args, **kwargs)
+        edge(recorder, instrument, fetcher, dataset, recorder, undo)
+        return fetcher
+
+    return staticmethod(hook(create))
+
+
+class _PinSource:
+    """The pin thread's incoming queue: notes which batch it took and when."""
+
+    def __init__(self, queue, note):
+        self._queue, self._note = queue, note
+
+    def __getattr__(self, name):
+        return getattr(self._queue, name)
+
+    def get(self, *args, **kwargs):
+        item = self._queue.get(*args, **kwargs)
+        self._note[:] = (item[0], clock())
+        return item
+
+
+class _PinTarget:
+    """The pin thread's outgoing queue: notes when the batch was pinned."""
+
+    def __init__(self, queue, note, rows):
+        self._queue, self._note, self._rows = queue, note, rows
+
+    def __getattr__(self, name):
+        return getattr(self._queue, name)
+
+    def put(self, item, *args, **kwargs):
+        note, end = self._note, clock()
+        if note and note[0] == item[0] and isinstance(item[0], int):
+            self._rows.append((note[0], note[1], end))
+            del note[:]  # a full queue makes the thread put the same batch again
+        self._queue.put(item, *args, **kwargs)
+
+
+for _method in (_PinSource.get, _PinTarget.put):
+    hook(_method)
+
+
+def pin_memory_loop(original, loaders):
+    """Hook for `_utils.pin_memory._pin_memory_loop`."""
+
+    def _pin_memory_loop(in_queue, out_queue, *args, **kwargs):
+        note, rows = [], []
+        loaders.pins[id(out_queue)] = rows
+        return original(
+            _PinSource(in_queue, note), _PinTarget(out_queue, note, rows), *args, **kwargs
+        )
+
+    return hook(_pin_memory_loop)

@@ -1,0 +1,393 @@
+"""Operations: find the transforms of a data set and time each call.
+
+A transform is timed by a stand-in at its place in its container (or attribute), never by a hook
+on its class, which would record the model too. A stand-in behaves as what it stands for
+(isinstance, attributes, repr, pickle, copy), so the program does not notice it.
+"""
+
+import resource
+import sys
+import threading
+import time
+import types
+import weakref
+
+from . import state
+from .recorder import clock, hook
+
+# Attributes of a data set that hold one callable.
+_SINGLE = ("transform", "target_transform", "transforms", "loader")
+_MOST_OBJECTS = 2000  # looked at in one data set
+_MOST_ITEMS = 64  # of a list that may hold transforms or data sets
+_DEEPEST = 8
+# Looked up on the type, so a stand-in needs its own.
+_NOT_FORWARDED = frozenset(
+    "__class__ __new__ __init__ __getattribute__ __getattr__ __setattr__ __delattr__ __dict__ "
+    "__slots__ __reduce__ __reduce_ex__ __getstate__ __setstate__ __getnewargs__ "
+    "__getnewargs_ex__ __init_subclass__ __subclasshook__ __del__ __call__ __doc__ __module__ "
+    "__weakref__ __dir__ __sizeof__ __get__ __set__ __delete__ __set_name__ __abstractmethods__ "
+    "__class_getitem__ __copy__ __deepcopy__ __firstlineno__ __static_attributes__".split()
+)
+
+
+def timed(original, operation, recorder):
+    """Return a function (self, *args, **kwargs) that times `original` as `operation`."""
+    extend, ident = recorder.ops.extend, threading.get_ident
+    word = state.word_of(operation)
+
+    def __call__(self, /, *args, **kwargs):
+        recorder.page[word] = start = clock()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            end = clock()
+            recorder.page[word] = 0
+            base = recorder.base
+            if base and recorder.owner == ident():
+                extend((start - base, end - start, operation))
+            elif recorder.on:
+                recorder.add_loose(start, end, operation)
+
+    return hook(__call__)
+
+
+def timed_cpu(original, operation, recorder):
+    """As `timed`, with thread CPU time, page faults and bytes read."""
+    ident = threading.get_ident
+    word = state.word_of(operation)
+    usage, thread_time = resource.getrusage, time.thread_time_ns
+    who = resource.RUSAGE_THREAD
+
+    def __call__(self, /, *args, **kwargs):
+        before, cpu = usage(who), thread_time()
+        recorder.page[word] = start = clock()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            end = clock()
+            cpu = thread_time() - cpu
+            after = usage(who)
+            recorder.page[word] = 0
+            row = (
+                cpu,
+                after.ru_minflt - before.ru_minflt,
+                after.ru_majflt - before.ru_majflt,
+                (after.ru_inblock - before.ru_inblock) * 512,
+            )
+            base = recorder.base
+            if base and recorder.owner == ident():
+                recorder.ops.extend((start - base, end - start, operation))
+                recorder.ops_cpu.extend(row)
+            elif recorder.on:
+                recorder.add_loose(start, end, operation, row)
+
+    return hook(__call__)
+
+
+def timer(original, operation, recorder):
+    make = timed_cpu if recorder.config.level == 3 else timed
+    return make(original, operation, recorder)
+
+
+class StandIn:
+    """Base of the stand-ins; each has a class of its own, made by `stand_in`."""
+
+    __slots__ = ("__weakref__", "_lotus_operation", "_lotus_original", "_lotus_reduce")
+
+    def __getattr__(self, name):
+        return getattr(object.__getattribute__(self, "_lotus_original"), name)
+
+    def __setattr__(self, name, value):
+        setattr(object.__getattribute__(self, "_lotus_original"), name, value)
+
+    def __delattr__(self, name):
+        delattr(object.__getattribute__(self, "_lotus_original"), name)
+
+    def __dir__(self):
+        return dir(object.__getattribute__(self, "_lotus_original"))
+
+    def __reduce_ex__(self, protocol):
+        # Pickled or copied, a stand-in is what it stands for. `max` of one thing is that thing,
+        # and is there also where lotus is not.
+        return object.__getattribute__(self, "_lotus_reduce") or (max, ((original_of(self),),))
+
+
+def is_stand_in(thing):
+    return issubclass(type(thing), StandIn)
+
+
+def original_of(thing):
+    return object.__getattribute__(thing, "_lotus_original") if is_stand_in(thing) else thing
+
+
+def _forward(name):
+    def method(self, /, *args, **kwargs):
+        original = original_of(self)
+        return getattr(type(original), name)(
+            original, *[original_of(arg) for arg in args], **kwargs
+        )
+
+    method.__name__ = name
+    return method
+
+
+def stand_in(original, operation, recorder, reduce=None):
+    """Return an object that times calls of `original` and is `original` in all else."""
+    kind = type(original)
+    members = {
+        name: _forward(name)
+        for name in dir(kind)
+        if name.startswith("__")
+        and name.endswith("__")
+        and name not in _NOT_FORWARDED
+        and callable(getattr(kind, name, None))
+    }
+    if getattr(kind, "__hash__", None) is None:
+        members["__hash__"] = None
+    members["__slots__"] = ()
+    members["__class__"] = property(lambda self: original_of(self).__class__)
+    members["__doc__"] = getattr(original, "__doc__", None)
+    members["__call__"] = timer(original, operation, recorder)
+    made = object.__new__(type(kind.__name__, (StandIn,), members))
+    object.__setattr__(made, "_lotus_original", original)
+    object.__setattr__(made, "_lotus_operation", operation)
+    object.__setattr__(made, "_lotus_reduce", reduce)
+    return made
+
+
+def label(thing):
+    """A short name for a callable: its class, or its own name for a function."""
+    function = getattr(thing, "func", None) if type(thing).__name__ == "partial" else thing
+    function = original_of(function)
+    if isinstance(function, (types.FunctionType, types.BuiltinFunctionType, types.MethodType)):
+        name = function.__name__
+    else:
+        name = type(function).__name__
+    return "lambda" if name == "<lambda>" else name
+
+
+class Finder:
+    """Walks one data set and puts a stand-in at every operation it finds."""
+
+    def __init__(self, recorder, undo):
+        self.recorder = recorder
+        self.undo = undo  # list of functions that put the originals back
+        self.seen = set()
+        self.made = {}  # id(original) -> stand-in
+        self.keep = []  # what was seen stays alive, so that ids stay theirs
+        module = sys.modules.get("torch.nn")
+        self.module = module.Module if module else ()
+        self.sequence = (module.Sequential, module.ModuleList) if module else ()
+        data = sys.modules.get("torch.utils.data")
+        self.dataset = data.Dataset if data else ()
+
+    def data_set(self, owner, depth=0):
+        """Instrument a data set and the data sets inside it."""
+        if not self._enter(owner, depth):
+            return
+        for name, value in list(_attributes(owner)):
+            self._attribute(owner, name, value, depth)
+
+    def _enter(self, thing, depth):
+        if depth > _DEEPEST or id(thing) in self.seen or len(self.seen) > _MOST_OBJECTS:
+            return False
+        self.seen.add(id(thing))
+        self.keep.append(thing)
+        return True
+
+    def _attribute(self, owner, name, value, depth):
+        plain = original_of(value)
+        if self._children(plain) is not None:
+            self.container(
+                plain, "" if name in ("transform", "transforms") else name + ":", 0, depth
+            )
+        elif name in _SINGLE and callable(value):
+            if any(callable(getattr(plain, inner, None)) for inner in _SINGLE[:2]):
+                self.data_set(plain, depth + 1)  # torchvision's StandardTransform
+                return
+            text = "Loader" if name == "loader" else label(plain)
+            prefix = name + ":" if name == "target_transform" else ""
+            made = self._stand_in(value, prefix + text, 0, 0, name == "loader")
+            if made is not value:
+                self._set_attribute(owner, name, made)
+            self._inside(plain, made, prefix + text, depth)
+        elif name == "_format_kwargs" and isinstance(value, dict):
+            transform = value.get("transform")  # Hugging Face: set_transform
+            if callable(transform):
+                self._set_item(value, "transform", transform, label(transform), 0, 0)
+        elif self._is_data_set(plain, name):
+            self.data_set(plain, depth + 1)
+        elif type(value) in (list, tuple) and 0 < len(value) <= _MOST_ITEMS:
+            for item in value:
+                if self._is_data_set(item, name):
+                    self.data_set(item, depth + 1)
+
+    def _is_data_set(self, value, name):
+        if isinstance(value, self.module):
+            return False
+        return isinstance(value, self.dataset) or (
+            name in ("dataset", "datasets", "_datapipe", "datapipe", "source_datapipe")
+            and hasattr(value, "__dict__")
+        )
+
+    def _children(self, thing):
+        """The transforms of a container as (key, callable) pairs, or None if it is none."""
+        if isinstance(thing, self.sequence):
+            return list(thing._modules.items())
+        if isinstance(thing, type):
+            return None
+        try:
+            inner = vars(thing).get("transforms")
+            if inner is None and isinstance(thing, self.module):
+                inner = thing._modules.get("transforms")
+        except TypeError:
+            return None
+        if isinstance(inner, self.sequence):
+            return list(inner._modules.items())
+        few = type(inner) in (list, tuple) and 0 < len(inner) <= 4 * _MOST_ITEMS
+        if few and all(callable(item) for item in inner):
+            return list(enumerate(inner))
+        return None
+
+    def container(self, container, path, parent, depth):
+        """Instrument the transforms of one container; `path` precedes their names."""
+        if not self._enter(container, depth):
+            return
+        children = self._children(container)
+        labels = [label(original_of(child)) for _, child in children]
+        for index, (key, child) in enumerate(children):
+            text = labels[index]
+            if labels.count(text) > 1:
+                text += f"[{labels[:index].count(text)}]"
+            made = self._place(container, key, child, path + text, parent, index)
+            self._inside(original_of(child), made, path + text, depth)
+
+    def _inside(self, plain, made, path, depth):
+        """Containers inside an operation: RandomApply, or a transform of the user's own."""
+        operation = object.__getattribute__(made, "_lotus_operation") if is_stand_in(made) else 0
+        if not operation:
+            forward = getattr(plain, "__dict__", {}).get("forward")
+            if is_stand_in(forward):
+                operation = object.__getattribute__(forward, "_lotus_operation")
+        if self._children(plain) is not None:
+            self.container(plain, path + "/", operation, depth + 1)
+            return
+        if isinstance(plain, (types.FunctionType, types.BuiltinFunctionType, type)):
+            return
+        for _, value in list(_attributes(plain)):
+            value = original_of(value)
+            if self._children(value) is not None:
+                self.container(value, path + "/", operation, depth + 1)
+
+    def _place(self, container, key, child, name, parent, index):
+        if isinstance(container, self.sequence):
+            return self._override_forward(child, name, parent, index)
+        inner = vars(container).get("transforms")
+        if inner is None:
+            inner = container._modules["transforms"]
+        if isinstance(inner, self.sequence):
+            return self._override_forward(child, name, parent, index)
+        if type(inner) is list:
+            return self._set_item(inner, key, child, name, parent, index)
+        made = self._stand_in(child, name, parent, index)
+        if made is not child:
+            changed = (*inner[:key], made, *inner[key + 1 :])
+            self._set_attribute(container, "transforms", changed)
+        return made
+
+    def _stand_in(self, child, name, parent, index, loads=False):
+        if is_stand_in(child):
+            return child
+        known = self.made.get(id(child))
+        if known is None:
+            recorder = self.recorder
+            kind = "loader" if loads else "transform"
+            known = stand_in(child, recorder.define(name, parent, index, kind), recorder)
+            self.made[id(child)] = known
+            self.keep.append(child)
+        return known
+
+    def _override_forward(self, child, name, parent, index):
+        """A module inside a module: other code walks the modules, so it must stay in its place."""
+        if isinstance(child, self.module) and "forward" not in child.__dict__:
+            forward = getattr(child, "forward", None)
+            if forward is not None and type(child).__module__ != "torch.jit._script":
+                operation = self.recorder.define(name, parent, index)
+                made = stand_in(forward, operation, self.recorder, (getattr, (child, "forward")))
+                child.__dict__["forward"] = made
+                reference = weakref.ref(child)
+
+                def restore():
+                    alive = reference()
+                    if alive is not None and alive.__dict__.get("forward") is made:
+                        del alive.__dict__["forward"]
+
+                self.undo.append(restore)
+        return child
+
+    def _set_item(self, holder, key, child, name, parent, index):
+        made = self._stand_in(child, name, parent, index)
+        if made is not child:
+            holder[key] = made
+
+            def restore():
+                if holder[key] is made:
+                    holder[key] = child
+
+            self.undo.append(restore)
+        return made
+
+    def _set_attribute(self, owner, name, value):
+        before = vars(owner)[name]
+        vars(owner)[name] = value
+        try:
+            reference = weakref.ref(owner)
+        except TypeError:
+            return
+
+        def restore():
+            alive = reference()
+            if alive is not None and vars(alive).get(name) is value:
+                vars(alive)[name] = before
+
+        self.undo.append(restore)
+
+
+def _attributes(thing):
+    try:
+        return vars(thing).items()
+    except TypeError:
+        return ()
+
+
+def wrap_named(owner, name, operation, recorder):
+    """Replace the function or method `owner.name` by a timed one; return how to undo it.
+
+    Raises AttributeError where there is none, TypeError for a class.
+    """
+    found = vars(owner).get(name, None) if isinstance(owner, type) else None
+    found = found if found is not None else getattr(owner, name)
+    if isinstance(found, type):
+        raise TypeError(f"{name} is a class: name a method, such as {name}.__call__")
+    function = found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
+    if not callable(function):
+        raise TypeError(f"{name} is not callable")
+    inner = timer(function, operation, recorder)
+
+    def call(*args, **kwargs):
+        return inner(None, *args, **kwargs)
+
+    call = hook(call)
+    for attribute in ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__"):
+        if hasattr(function, attribute):
+            setattr(call, attribute, getattr(function, attribute))
+    call.__dict__.update(getattr(function, "__dict__", {}))
+    call.__wrapped__ = function
+    wrapped = type(found)(call) if function is not found else call
+    setattr(owner, name, wrapped)
+
+    def restore():
+        if vars(owner).get(name) is wrapped:
+            setattr(owner, name, found)
+
+    return restore

@@ -1,0 +1,66 @@
+"""Loaded by every Python of the traced program, because its folder is first on PYTHONPATH.
+
+Puts the hooks in, then runs the sitecustomize that it hides.
+"""
+
+import os
+import sys
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def _start():
+    import importlib.util
+    import json
+    import time
+
+    run = os.environ["LOTUS_RUN"]
+    inside = os.path.dirname(_HERE)
+    spec = importlib.util.spec_from_file_location(
+        "_lotus_inside",
+        os.path.join(inside, "__init__.py"),
+        submodule_search_locations=[inside],
+    )
+    sys.modules["_lotus_inside"] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    from _lotus_inside import install
+
+    line = {
+        "event": "python",
+        "pid": os.getpid(),
+        "ppid": os.getppid(),
+        "time_ns": time.monotonic_ns(),
+        "executable": sys.executable,
+        "argv": getattr(sys, "argv", sys.orig_argv)[:1],
+        "python": sys.version.split()[0],
+    }
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    fd = os.open(os.path.join(run, "processes.jsonl"), flags, 0o600)
+    try:
+        os.write(fd, (json.dumps(line) + "\n").encode())
+    finally:
+        os.close(fd)
+    install.install()
+
+
+def _run_hidden():
+    """Run the sitecustomize that Python would have found without us."""
+    import importlib.machinery
+    import importlib.util
+
+    elsewhere = [path for path in sys.path if os.path.abspath(path or ".") != _HERE]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", elsewhere)
+    if spec is None or spec.loader is None:
+        return
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["sitecustomize"] = module
+    spec.loader.exec_module(module)
+
+
+if os.environ.get("LOTUS_RUN"):
+    try:
+        _start()
+    except Exception as _error:
+        # Descriptor 2 is still what it was when Python started.
+        print(f"lotus: tracing of process {os.getpid()} did not start: {_error!r}", file=sys.stderr)
+_run_hidden()

@@ -1,0 +1,215 @@
+"""Hooks in a DataLoader worker: its loop, its two queues and its feeder thread."""
+
+import collections
+import os
+import threading
+
+from . import state
+from .recorder import clock, guarded, hook, strip
+
+
+class IndexQueue:
+    """The worker's queue of indices, seen by the worker loop alone."""
+
+    def __init__(self, queue, recorder):
+        self._queue = queue
+        self._recorder = recorder
+        self._asked = 0
+        self._ready = False
+
+    def __getattr__(self, name):
+        return getattr(self._queue, name)
+
+    def get(self, *args, **kwargs):
+        recorder = self._recorder
+        start = clock()
+        if not self._ready:
+            self._ready = True
+            ready = {"event": "worker_ready", "worker": recorder.worker, "time_ns": start}
+            recorder.event(ready)
+        self._asked = self._asked or start
+        page = recorder.page
+        page[state.W_PHASE] = state.IDLE
+        page[state.W_SINCE] = start
+        item = self._queue.get(*args, **kwargs)  # raises Empty every few seconds
+        end = clock()
+        if isinstance(item, tuple) and len(item) == 2:
+            recorder.where = (-1, recorder.worker_epoch, item[0])
+            recorder.idle_start, recorder.idle_ns = self._asked, end - self._asked
+        elif item is not None:  # _ResumeIteration: a persistent worker's next epoch
+            recorder.worker_epoch += 1
+            page[state.W_EPOCH] = recorder.worker_epoch
+        self._asked = 0
+        return item
+
+
+class ResultQueue:
+    """The worker's queue of results, seen by the worker loop alone."""
+
+    def __init__(self, queue, recorder):
+        self._queue = queue
+        self._recorder = recorder
+
+    def __getattr__(self, name):
+        return getattr(self._queue, name)
+
+    def put(self, item, *args, **kwargs):
+        recorder = self._recorder
+        page = recorder.page
+        page[state.W_PHASE] = state.SEND
+        page[state.W_SINCE] = now = clock()
+        self._queue.put(item, *args, **kwargs)
+        recorder.flush_batch(now)
+
+
+class Feeder:
+    """Times what the queue's feeder thread does with each batch: pickle, lock, write."""
+
+    def __init__(self, recorder):
+        self.recorder = recorder
+        self.batch = None
+        self.start = self.pickled = self.locked = 0
+
+    def attach(self, queue):
+        """Put our three parts into a queue whose feeder thread has not started yet."""
+        parts = ("_thread", "_buffer", "_wlock", "_send_bytes")
+        if not all(hasattr(queue, part) for part in parts) or queue._thread is not None:
+            return
+        if type(queue._buffer) is not collections.deque or queue._wlock is None:
+            return
+        queue._buffer = _Buffer(self, queue._buffer)
+        queue._wlock = _Lock(self, queue._wlock)
+        original = queue._send_bytes
+
+        def send_bytes(data, *args, **kwargs):
+            result = original(data, *args, **kwargs)
+            self.sent(len(data))
+            return result
+
+        queue._send_bytes = hook(send_bytes)
+
+    def sent(self, size):
+        end = clock()
+        batch, recorder = self.batch, self.recorder
+        if isinstance(batch, int) and recorder.on:
+            recorder.sends.append(
+                (
+                    recorder.worker_epoch,
+                    batch,
+                    self.start,
+                    self.pickled - self.start,
+                    self.locked - self.pickled,
+                    end - self.locked,
+                    size,
+                    threading.get_native_id(),
+                )
+            )
+        self.batch = None
+
+
+class _Buffer(collections.deque):
+    def __init__(self, feeder, items):
+        super().__init__(items)
+        self._feeder = feeder
+
+    def popleft(self):
+        item = super().popleft()
+        feeder = self._feeder
+        feeder.batch = item[0] if isinstance(item, tuple) and len(item) == 2 else None
+        feeder.start = clock()
+        return item
+
+
+class _Lock:
+    def __init__(self, feeder, lock):
+        self._feeder = feeder
+        self._lock = lock
+        self.release = lock.release
+
+    def __getattr__(self, name):
+        return getattr(self._lock, name)
+
+    def acquire(self, *args, **kwargs):
+        feeder = self._feeder
+        feeder.pickled = clock()
+        got = self._lock.acquire(*args, **kwargs)
+        feeder.locked = clock()
+        return got
+
+    def __enter__(self):
+        return self.acquire()
+
+    def __exit__(self, *args):
+        return self._lock.__exit__(*args)
+
+
+for _method in (IndexQueue.get, ResultQueue.put, _Buffer.popleft, _Lock.acquire):
+    hook(_method)
+
+
+def process_start_ns():
+    """When this process started, on CLOCK_MONOTONIC, to 10 ms; None where /proc does not tell."""
+    try:
+        import time
+
+        with open("/proc/self/stat", "rb") as file:
+            ticks = int(file.read().rsplit(b")", 1)[1].split()[19])
+        since_boot = ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+        return since_boot - (time.clock_gettime_ns(time.CLOCK_BOOTTIME) - clock())
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+@guarded
+def _enter(recorder, args, kwargs, names):
+    """Prepare this process as a worker; return the arguments with our queues in place."""
+    arguments = dict(zip(names, args, strict=False))
+    arguments.update(kwargs)
+    recorder.worker = arguments["worker_id"]
+    recorder.open_page(recorder.worker)
+    started = {"event": "worker", "worker": recorder.worker, "loop_ns": clock()}
+    started["num_workers"] = arguments["num_workers"]
+    started["process_ns"] = process_start_ns()
+    recorder.event(started)
+    Feeder(recorder).attach(arguments["data_queue"])
+    arguments["index_queue"] = IndexQueue(arguments["index_queue"], recorder)
+    arguments["data_queue"] = ResultQueue(arguments["data_queue"], recorder)
+    return arguments
+
+
+def worker_loop(original, recorder):
+    """Return the hook for `_utils.worker._worker_loop`."""
+    code = original.__code__
+    names = code.co_varnames[: code.co_argcount]
+
+    def _worker_loop(*args, **kwargs):
+        arguments = _enter(recorder, args, kwargs, names)
+        try:
+            if arguments is None:
+                return original(*args, **kwargs)
+            # The holder and the data set must not be kept alive by this frame.
+            args = kwargs = None
+            return original(**arguments)
+        finally:
+            recorder.event({"event": "worker_end", "worker": recorder.worker, "time_ns": clock()})
+            recorder.finish()
+
+    _worker_loop.__module__ = original.__module__
+    _worker_loop.__name__ = original.__name__
+    _worker_loop.__qualname__ = original.__qualname__
+    _worker_loop.__doc__ = original.__doc__
+    return hook(_worker_loop)
+
+
+def exception_wrapper(original):
+    """Return what stands for `ExceptionWrapper` in the worker: our frames are no news to a user."""
+
+    def ExceptionWrapper(exc_info=None, where="in background"):
+        import sys
+
+        if exc_info is None:
+            kind, error, traceback = sys.exc_info()
+            exc_info = (kind, error, strip(traceback))
+        return original(exc_info, where=where)
+
+    return hook(ExceptionWrapper)
