@@ -7,6 +7,7 @@ time to import is imported when torch.utils.data is.
 import atexit
 import os
 import sys
+from contextlib import suppress
 
 _DATALOADER = "torch.utils.data.dataloader"
 # Loaders with a worker loop of their own: module, class, why its inside cannot be seen.
@@ -81,7 +82,8 @@ class Tracer:
             recorder.on = False
 
     def fault(self, error):
-        self.recorder.fault(error)
+        with suppress(Exception):  # where not even a recorder could be made
+            self.recorder.fault(error)
 
     def _when_imported(self, name, function):
         module = sys.modules.get(name)
@@ -102,7 +104,7 @@ class Tracer:
         self.undo.append(lambda: setattr(owner, name, before))
 
     def _hook_torch(self, module):
-        from . import loader, worker
+        from . import loader, spans, worker  # noqa: F401  (`lotus.span` finds spans by its name)
         from .recorder import hook
 
         recorder = self.recorder

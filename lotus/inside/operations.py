@@ -5,14 +5,12 @@ on its class, which would record the model too. A stand-in behaves as what it st
 (isinstance, attributes, repr, pickle, copy), so the program does not notice it.
 """
 
-import resource
 import sys
 import threading
-import time
 import types
 import weakref
 
-from . import state
+from . import state, usage
 from .recorder import clock, hook
 
 # Attributes of a data set that hold one callable.
@@ -55,25 +53,16 @@ def timed_cpu(original, operation, recorder):
     """As `timed`, with thread CPU time, page faults and bytes read."""
     ident = threading.get_ident
     word = state.word_of(operation)
-    usage, thread_time = resource.getrusage, time.thread_time_ns
-    who = resource.RUSAGE_THREAD
 
     def __call__(self, /, *args, **kwargs):
-        before, cpu = usage(who), thread_time()
+        before = usage.now()
         recorder.page[word] = start = clock()
         try:
             return original(*args, **kwargs)
         finally:
             end = clock()
-            cpu = thread_time() - cpu
-            after = usage(who)
+            row = usage.since(before)
             recorder.page[word] = 0
-            row = (
-                cpu,
-                after.ru_minflt - before.ru_minflt,
-                after.ru_majflt - before.ru_majflt,
-                (after.ru_inblock - before.ru_inblock) * 512,
-            )
             base = recorder.base
             if base and recorder.owner == ident():
                 recorder.ops.extend((start - base, end - start, operation))

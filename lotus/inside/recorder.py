@@ -7,7 +7,6 @@ recording off with one line.
 
 import json
 import os
-import resource
 import socket
 import sys
 import threading
@@ -16,7 +15,7 @@ from array import array
 from contextlib import suppress
 from functools import wraps
 
-from . import layout, state
+from . import layout, state, usage
 
 clock = time.monotonic_ns
 _BIG_ENDIAN = sys.byteorder == "big"
@@ -211,6 +210,13 @@ class Recorder:
         finally:
             os.close(fd)
 
+    def file(self, folder, name):
+        """Path of a file in a folder of the run, which is made where it is missing."""
+        folder = os.path.join(self.config.run, folder)
+        with suppress(FileExistsError):
+            os.mkdir(folder, 0o700)  # not its parents: a run that was removed stays removed
+        return os.path.join(folder, name)
+
     def _open(self):
         with self._lock:
             if self._fd >= 0:
@@ -218,7 +224,7 @@ class Recorder:
             flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
             if self._path is None:
                 stem = f"{socket.gethostname()}-{os.getpid()}-{clock():x}"
-                self._path = os.path.join(self.config.run, "events", stem + ".ltr")
+                self._path = self.file("events", stem + ".ltr")
                 fd = os.open(self._path, flags | os.O_CREAT | os.O_EXCL, 0o600)
                 self._file = _identity(fd)
                 _write(fd, self._header())
@@ -296,9 +302,9 @@ class Recorder:
             # read once a second where that is cheap, and never for more than 0.1 % of the time.
             pss = 0
             if clock() >= self._pss_due_ns:
-                pss, cost = pss_and_cost()
+                pss, cost = usage.pss_and_cost()
                 self._pss_due_ns = clock() + 1000 * cost
-            _write(self._fd, layout.frame(layout.RESOURCES, resources(self.worker, pss)))
+            _write(self._fd, layout.frame(layout.RESOURCES, usage.resources(self.worker, pss)))
 
     def _event_frame(self, event):
         text = json.dumps(event, default=str).encode()
@@ -383,25 +389,20 @@ class Recorder:
         self.base = 0
         self.detail = selected
         self.collate_start = self.collate_ns = 0
-        usage = resource.getrusage(resource.RUSAGE_THREAD)
-        return (outer, loader, epoch, batch, usage, time.thread_time_ns(), clock())
+        return (outer, loader, epoch, batch, usage.now(), clock())
 
     @guarded
     def end_fetch(self, token, indices, size, nbytes, flags):
         """Leave a fetch; the batch waits in `pending` until it was handed on."""
         now = clock()
-        outer, loader, epoch, batch, usage, cpu, start = token
+        outer, loader, epoch, batch, before, start = token
         idle = (0, 0) if loader >= 0 else (self.idle_start, self.idle_ns)
         if self.detail:
-            cpu = time.thread_time_ns() - cpu
-            after = resource.getrusage(resource.RUSAGE_THREAD)
             counts, arrays = self._detail(indices)
             fixed = [
                 loader, epoch, batch, self.worker, threading.get_native_id(), size, flags,
                 *idle, start, now - start,
-                self.collate_start, self.collate_ns, 0, cpu,
-                after.ru_minflt - usage.ru_minflt, after.ru_majflt - usage.ru_majflt,
-                (after.ru_inblock - usage.ru_inblock) * 512, nbytes,
+                self.collate_start, self.collate_ns, 0, *usage.since(before), nbytes,
             ]  # fmt: skip
             self.pending = (fixed, counts, arrays)
         self.depth -= 1
@@ -527,7 +528,7 @@ class Recorder:
         self.has_page = True
         stem = f"{socket.gethostname()}-{os.getpid()}-{clock():x}.state"
         try:
-            page = state.create(os.path.join(self.config.run, "state", stem))
+            page = state.create(self.file("state", stem))
         except (OSError, AttributeError, ValueError):
             return
         page[state.W_PID] = os.getpid()
@@ -589,34 +590,3 @@ def boot_id():
             return file.read().strip()
     except OSError:
         return None
-
-
-def pss_and_cost():
-    """(proportional set size in bytes or 0, what reading it cost in ns)."""
-    start = clock()
-    pss = 0
-    try:
-        with open("/proc/self/smaps_rollup", "rb") as file:
-            for line in file:
-                if line.startswith(b"Pss:"):
-                    pss = int(line.split()[1]) * 1024
-                    break
-    except OSError:
-        pass  # not on every kernel
-    return pss, clock() - start
-
-
-def resources(worker, pss):
-    """Fixed fields of a RESOURCES frame for this process."""
-    try:
-        with open("/proc/self/statm", "rb") as file:
-            rss = int(file.read().split()[1]) * resource.getpagesize()
-        descriptors = len(os.listdir("/proc/self/fd")) - 1
-    except OSError:
-        rss = descriptors = 0
-    try:
-        shm = os.statvfs("/dev/shm")
-        used = (shm.f_blocks - shm.f_bfree) * shm.f_frsize
-    except OSError:
-        used = 0
-    return layout.FIXED[layout.RESOURCES].pack(clock(), worker, descriptors, pss, rss, used)

@@ -1,0 +1,57 @@
+"""What the kernel tells of this thread and process: CPU time, faults, reads, memory."""
+
+import os
+import resource
+import time
+
+from . import layout
+
+clock = time.monotonic_ns
+
+
+def now():
+    """What `since` subtracts: the thread's resource usage and CPU time (ns)."""
+    return resource.getrusage(resource.RUSAGE_THREAD), time.thread_time_ns()
+
+
+def since(before):
+    """CPU time (ns), minor and major page faults and bytes read by this thread since."""
+    cpu = time.thread_time_ns() - before[1]
+    after, before = resource.getrusage(resource.RUSAGE_THREAD), before[0]
+    return (
+        cpu,
+        after.ru_minflt - before.ru_minflt,
+        after.ru_majflt - before.ru_majflt,
+        (after.ru_inblock - before.ru_inblock) * 512,
+    )
+
+
+def pss_and_cost():
+    """(proportional set size in bytes or 0, what reading it cost in ns)."""
+    start = clock()
+    pss = 0
+    try:
+        with open("/proc/self/smaps_rollup", "rb") as file:
+            for line in file:
+                if line.startswith(b"Pss:"):
+                    pss = int(line.split()[1]) * 1024
+                    break
+    except OSError:
+        pass  # not on every kernel
+    return pss, clock() - start
+
+
+def resources(worker, pss):
+    """Fixed fields of a RESOURCES frame for this process."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            rss = int(file.read().split()[1]) * resource.getpagesize()
+        descriptors = len(os.listdir("/proc/self/fd")) - 1
+    except OSError:
+        rss = descriptors = 0
+    try:
+        shm = os.statvfs("/dev/shm")
+        used = (shm.f_blocks - shm.f_bfree) * shm.f_frsize
+    except OSError:
+        used = 0
+    return layout.FIXED[layout.RESOURCES].pack(clock(), worker, descriptors, pss, rss, used)
