@@ -1,0 +1,1 @@
+"""Pure analysis: DataFrames of a `Run` in, DataFrames and dataclasses out; no I/O, no state."""

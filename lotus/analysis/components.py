@@ -1,0 +1,294 @@
+"""What each batch is made of, and the part of it that is out of the ordinary.
+
+All matrices have one row per batch and one column per component: the top-level operations, then
+the data set's own code, collate and the rest of the fetch. Values are nanoseconds >= 0 and a row
+adds up to the fetch of its batch.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.columns import (
+    Bools,
+    Floats,
+    Ints,
+    batch_rows,
+    busy_within,
+    flag,
+    integer,
+    median,
+    number,
+    process_rows,
+)
+
+OWN, COLLATE, REST = "own code", "collate", "rest of fetch"
+# A sample this many times slower than its worker's median is an outlier; if more than this share
+# of the samples are, they are no outliers but a second kind of sample.
+SLOW_TIMES, SLOW_SHARE, SLOW_LEAST_NS = 5.0, 0.05, 1e6
+# A worker is slow if its typical batch takes this much longer than the other workers' typical one.
+WORKER_TIMES = 1.5
+# The first batch of a process is start-up where it takes this much longer than later ones.
+FIRST_TIMES = 1.5
+# The longest that storage can plausibly take: a disc that seeks for every 4 KiB and every fault.
+STORAGE_NS_PER_BYTE, STORAGE_NS_PER_FAULT = 2000.0, 20e6
+
+
+@dataclass(frozen=True)
+class Components:
+    """`parts[k, c]`: nanoseconds of component `names[c]` in the fetch of batch k."""
+
+    names: list[str]
+    kinds: list[str]  # "operation", "dataset", "collate", "fetch"
+    parts: Floats
+    fetch: Floats  # (n,), 0 where no fetch was recorded
+    sample_rows: Ints  # row of each sample's batch, -1 none
+    op_rows: Ints  # row of each top-level operation's batch, -1 for all other operations
+    op_codes: Ints  # its column
+
+
+def components(batches: pd.DataFrame, samples: pd.DataFrame, ops: pd.DataFrame) -> Components:
+    """Split the fetch of each batch. At a level without operations or samples those are 0."""
+    count = len(batches)
+    fetch = np.nan_to_num(number(batches, "fetch_ns"))
+    sample_rows = batch_rows(batches, samples)
+    codes, names = _operations(ops)
+    width = len(names)
+    op_rows = batch_rows(batches, ops)
+    inside = (integer(ops, "position") >= 0) & ~flag(ops, "nested")
+    op_rows = np.where(inside, op_rows, -1)
+    parts = np.zeros((count, width + 3))
+    known = op_rows >= 0
+    if width:
+        parts[:, :width] = np.bincount(
+            op_rows[known] * width + codes[known],
+            weights=number(ops, "duration_ns")[known],
+            minlength=count * width,
+        ).reshape(count, width)
+    seen = sample_rows >= 0
+    own = np.nan_to_num(number(samples, "self_ns"))
+    parts[:, width] = np.bincount(sample_rows[seen], weights=own[seen], minlength=count)
+    parts[:, width + 1] = np.nan_to_num(number(batches, "collate_ns"))
+    parts = np.maximum(parts, 0.0)
+    # Operations on several threads at once can add up to more than the fetch.
+    made = parts.sum(axis=1)
+    parts *= np.where(made > fetch, fetch / np.where(made > 0, made, 1.0), 1.0)[:, None]
+    parts[:, width + 2] = np.maximum(fetch - parts.sum(axis=1), 0.0)
+    return Components(
+        names=[*names, OWN, COLLATE, REST],
+        kinds=["operation"] * width + ["dataset", "collate", "fetch"],
+        parts=parts,
+        fetch=fetch,
+        sample_rows=sample_rows,
+        op_rows=op_rows,
+        op_codes=codes,
+    )
+
+
+def _operations(ops: pd.DataFrame) -> tuple[Ints, list[str]]:
+    if "operation" not in ops.columns or not len(ops):
+        return np.zeros(len(ops), np.int64), []
+    column = ops["operation"].astype("category")
+    return column.cat.codes.to_numpy(np.int64), [str(name) for name in column.cat.categories]
+
+
+def first_of_process(batches: pd.DataFrame, workers: pd.DataFrame) -> Bools:
+    """Which batches are the first that their process made for this loader."""
+    process = process_rows(workers, batches)
+    frame = pd.DataFrame(
+        {
+            "rank": integer(batches, "rank"),
+            "pid": np.where(process >= 0, -1 - process, integer(batches, "pid")),
+            "loader": integer(batches, "loader"),
+            "start": number(batches, "fetch_start_ns"),
+        }
+    )
+    earliest = frame.groupby(["rank", "pid", "loader"])["start"].transform("min")
+    return (frame["start"] == earliest).to_numpy(dtype=np.bool_)
+
+
+def usual_fetch(batches: pd.DataFrame, fetch: Floats, first: Bools) -> Floats:
+    """The typical fetch_ns of each batch's worker, first batches left out; NaN if there is none."""
+    frame = pd.DataFrame(
+        {
+            "rank": integer(batches, "rank"),
+            "worker": integer(batches, "worker"),
+            "fetch": np.where(first | (fetch <= 0), np.nan, fetch),
+        }
+    )
+    own = frame.groupby(["rank", "worker"])["fetch"]
+    several = own.transform("count") >= 2
+    usual = own.transform("median").where(several, median(frame["fetch"].to_numpy()))
+    return usual.to_numpy(np.float64)
+
+
+def first_excess(batches: pd.DataFrame, fetch: Floats, first: Bools) -> Floats:
+    """By how much the first batch of a process took longer than its worker's later ones (n,)."""
+    usual = usual_fetch(batches, fetch, first)
+    slow = first & (fetch > FIRST_TIMES * usual)
+    return np.where(slow, fetch - usual, 0.0)
+
+
+def slow_samples(
+    batches: pd.DataFrame, samples: pd.DataFrame, sample_rows: Ints, first: Bools
+) -> tuple[Bools, Floats]:
+    """Which samples are outliers (m,), and the typical duration of each one's worker (m,).
+
+    Samples of a process's first batch are none: what is slow there is start-up.
+    """
+    duration = number(samples, "duration_ns")
+    usable = (sample_rows >= 0) & ~flag(samples, "many") & ~np.isnan(duration)
+    if len(batches):
+        usable &= ~first[np.maximum(sample_rows, 0)]
+    frame = pd.DataFrame(
+        {
+            "rank": integer(samples, "rank"),
+            "worker": integer(samples, "worker"),
+            "duration": np.where(usable, duration, np.nan),
+        }
+    )
+    typical = frame.groupby(["rank", "worker"])["duration"].transform("median").to_numpy(np.float64)
+    slow = usable & (duration > SLOW_TIMES * typical) & (duration - typical > SLOW_LEAST_NS)
+    if slow.sum() > max(1.0, SLOW_SHARE * usable.sum()):
+        slow = np.zeros(len(samples), np.bool_)
+    return slow, typical
+
+
+def slow_sample_parts(
+    found: Components, samples: pd.DataFrame, ops: pd.DataFrame, slow: Bools, typical: Floats
+) -> Floats:
+    """What the outliers took beyond a typical sample, per batch and component (n, c)."""
+    count, width = found.parts.shape
+    excess = np.zeros((count, width))
+    rows = np.flatnonzero(slow)
+    if not rows.size:
+        return excess
+    duration = number(samples, "duration_ns")
+    share = 1.0 - typical[rows] / duration[rows]
+    batch = found.sample_rows[rows]
+    own = found.names.index(OWN)
+    np.add.at(excess, (batch, own), np.nan_to_num(number(samples, "self_ns"))[rows] * share)
+    affected = np.zeros(count, np.bool_)
+    affected[batch] = True
+    near = np.flatnonzero((found.op_rows >= 0) & affected[np.maximum(found.op_rows, 0)])
+    if near.size:
+        position = integer(samples, "position")
+        which = pd.DataFrame({"batch": batch, "position": position[rows], "share": share})
+        their = pd.DataFrame(
+            {
+                "batch": found.op_rows[near],
+                "position": integer(ops, "position")[near],
+                "code": found.op_codes[near],
+                "duration": number(ops, "duration_ns")[near],
+            }
+        ).merge(which, on=["batch", "position"])
+        np.add.at(
+            excess,
+            (their["batch"].to_numpy(), their["code"].to_numpy()),
+            (their["duration"] * their["share"]).to_numpy(),
+        )
+    return np.minimum(excess, found.parts)
+
+
+def slow_workers(batches: pd.DataFrame, fetch: Floats, first: Bools) -> pd.DataFrame:
+    """Typical nanoseconds per sample of each worker against the others' typical one.
+
+    Columns rank worker own_ns others_ns times slow; `slow` for at most half of a rank's workers,
+    with at least two batches each after their first.
+    """
+    size = number(batches, "size")
+    per_sample = fetch / np.where(size > 0, size, np.nan)
+    frame = pd.DataFrame(
+        {
+            "rank": integer(batches, "rank"),
+            "worker": integer(batches, "worker"),
+            "own": np.where(first | (fetch <= 0), np.nan, per_sample),
+        }
+    )
+    frame = frame[(frame["worker"] >= 0) & frame["own"].notna()]
+    table = frame.groupby(["rank", "worker"], as_index=False)["own"].agg(["median", "count"])
+    table = table[table["count"] >= 2].reset_index(drop=True)
+    own = table["median"].to_numpy(np.float64)
+    rank = table["rank"].to_numpy()
+    others = np.full(len(table), np.nan)
+    for name in np.unique(rank):
+        mine = np.flatnonzero(rank == name)
+        for row in mine:
+            others[row] = median(own[mine[mine != row]])
+    times = own / others
+    slow = times >= WORKER_TIMES
+    for name in np.unique(rank):
+        mine = rank == name
+        if slow[mine].sum() > mine.sum() / 2:
+            slow[mine] = False
+    return pd.DataFrame(
+        {
+            "rank": rank,
+            "worker": table["worker"].to_numpy(),
+            "own_ns": own,
+            "others_ns": others,
+            "times": times,
+            "slow": slow,
+        }
+    )
+
+
+def interpreter_held(batches: pd.DataFrame, fetch: Floats) -> Floats:
+    """How long each fetch stood still because its worker's feeder thread pickled (n,).
+
+    Pickling Python objects holds the interpreter: the part of a fetch that overlaps its own
+    process's pickling, as far as the fetch had no CPU time meanwhile.
+    """
+    start = number(batches, "fetch_start_ns")
+    group = integer(batches, "rank") * 4_194_304 + integer(batches, "pid")  # Linux: pid < 2^22
+    overlap = busy_within(
+        group,
+        start,
+        start + fetch,
+        group,
+        number(batches, "send_start_ns"),
+        number(batches, "pickle_ns"),
+    )
+    return np.minimum(overlap, off_cpu(batches, fetch))
+
+
+def off_cpu(batches: pd.DataFrame, fetch: Floats) -> Floats:
+    """How long each fetch was not on a CPU (n,); 0 where CPU time was not recorded."""
+    cpu = number(batches, "cpu_ns")
+    return np.where(np.isnan(cpu), 0.0, np.maximum(fetch - cpu, 0.0))
+
+
+def storage_parts(
+    found: Components, batches: pd.DataFrame, ops: pd.DataFrame, loaders: set[str], held: Floats
+) -> Floats:
+    """How long each component waited for local storage (n, c), at most what storage can take.
+
+    Per operation where its CPU time was recorded. Otherwise the batch's time off the CPU, given
+    first to operations that load files (names in `loaders`), then to all others alike.
+    """
+    count, width = found.parts.shape
+    result = np.zeros((count, width))
+    own = found.names.index(OWN)
+    waited = np.maximum(off_cpu(batches, found.fetch) - held, 0.0)
+    possible = np.nan_to_num(number(batches, "read_bytes")) * STORAGE_NS_PER_BYTE
+    possible += np.nan_to_num(number(batches, "major_faults")) * STORAGE_NS_PER_FAULT
+    left = np.minimum(waited, possible)
+    cpu = number(ops, "cpu_ns")
+    measured = (found.op_rows >= 0) & ~np.isnan(cpu)
+    if measured.any():
+        off = np.maximum(number(ops, "duration_ns") - cpu, 0.0)
+        read = np.nan_to_num(number(ops, "read_bytes")) * STORAGE_NS_PER_BYTE
+        read += np.nan_to_num(number(ops, "major_faults")) * STORAGE_NS_PER_FAULT
+        stalled = np.minimum(off, read)[measured]
+        np.add.at(result, (found.op_rows[measured], found.op_codes[measured]), stalled)
+        result[:, own] = np.maximum(left - result.sum(axis=1), 0.0)
+    else:
+        columns = [found.names.index(name) for name in found.names if name in loaders]
+        for chosen in (columns, [place for place in range(own + 1) if place not in columns]):
+            parts = found.parts[:, chosen]
+            there = parts.sum(axis=1)
+            take = np.minimum(left, there)
+            result[:, chosen] += parts * (take / np.where(there > 0, there, 1.0))[:, None]
+            left = left - take
+    return np.minimum(result, found.parts)
