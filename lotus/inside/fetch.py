@@ -5,9 +5,10 @@ import operator
 from threading import get_ident
 
 from . import state
+from .guard import hook
 from .layout import FAILED, MANY, STOPPED
 from .operations import Finder
-from .recorder import clock, hook
+from .recorder import clock
 
 _MOST_ITEMS = 64
 _PATHS = ("samples", "imgs", "image_paths", "img_paths", "image_files", "files", "paths")

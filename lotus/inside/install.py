@@ -105,11 +105,12 @@ class Tracer:
 
     def _hook_torch(self, module):
         from . import loader, spans, worker  # noqa: F401  (`lotus.span` finds spans by its name)
-        from .recorder import hook
+        from .guard import hook
+        from .log import append_line
 
         recorder = self.recorder
         version = str(sys.modules["torch"].__version__)
-        recorder.append_line("processes.jsonl", {"event": "torch", "torch": version})
+        append_line(recorder.config.run, {"event": "torch", "torch": version})
         utils = module._utils
         many, single = module._MultiProcessingDataLoaderIter, module._SingleProcessDataLoaderIter
         loaders = loader.Loaders(recorder)
@@ -161,7 +162,7 @@ class Tracer:
             recorder.event({"event": "note", "text": f"--op {named}: {error}"})
 
     def _hook_unseen(self, module, name, why):
-        from .recorder import hook
+        from .guard import hook
 
         cls = getattr(module, name, None)
         original = getattr(cls, "__iter__", None)

@@ -10,8 +10,10 @@ import weakref
 
 from . import state
 from .fetch import instrument
+from .guard import hook, ours, strip
 from .layout import FAILED
-from .recorder import clock, hook, ours, rank_of_process, strip
+from .log import rank_of_process
+from .recorder import clock
 
 _KEY = "_lotus_iteration"
 

@@ -11,7 +11,8 @@ import types
 import weakref
 
 from . import state, usage
-from .recorder import clock, hook
+from .guard import hook
+from .recorder import clock
 
 # Attributes of a data set that hold one callable.
 _SINGLE = ("transform", "target_transform", "transforms", "loader")

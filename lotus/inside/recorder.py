@@ -7,81 +7,20 @@ recording off with one line.
 
 import json
 import os
-import socket
 import sys
 import threading
 import time
 from array import array
 from contextlib import suppress
-from functools import wraps
 
 from . import layout, state, usage
+from .guard import guarded
+from .log import Log, append_line, identity
 
 clock = time.monotonic_ns
 _BIG_ENDIAN = sys.byteorder == "big"
-_HERE = os.path.dirname(os.path.abspath(__file__))
-_STDLIB = os.path.dirname(os.__file__)
-# Code objects of hooks carry this file name. It holds the two words by which CPython's
-# warnings module knows frames to leave out when it counts `stacklevel`, so that a warning
-# from the user's code still names the user's line; and by it we know our frames.
-HOOK_FILE = "<lotus hook, as importlib._bootstrap>"
 LEVELS = ("batch", "sample", "op", "op+cpu")
 _SLOWEST = 32  # samples whose path is kept, per process
-
-
-def hook(function):
-    """Mark a function as a hook: see HOOK_FILE."""
-    function.__code__ = function.__code__.replace(co_filename=HOOK_FILE)
-    return function
-
-
-def ours(frame_or_traceback):
-    code = getattr(frame_or_traceback, "tb_frame", frame_or_traceback).f_code
-    return code.co_filename == HOOK_FILE or os.path.dirname(code.co_filename) == _HERE
-
-
-def strip(traceback):
-    """Return `traceback` without the frames of lotus."""
-    while traceback is not None and ours(traceback):
-        traceback = traceback.tb_next
-    link = traceback
-    while link is not None:
-        after = link.tb_next
-        while after is not None and ours(after):
-            after = after.tb_next
-        if after is not link.tb_next:
-            link.tb_next = after
-        link = after
-    return traceback
-
-
-def _of_the_program(error):
-    """Whether a signal handler of the program raised `error` while we were at work."""
-    traceback = error.__traceback__
-    while traceback is not None:
-        path = traceback.tb_frame.f_code.co_filename
-        if not ours(traceback) and (not path.startswith(_STDLIB) or "-packages" in path):
-            return True
-        traceback = traceback.tb_next
-    return False
-
-
-def guarded(method):
-    """A method of the recorder that the hooks call: does nothing once recording is off."""
-
-    @wraps(method)
-    def call(self, *args, **kwargs):
-        if not self.on:
-            return None
-        try:
-            return method(self, *args, **kwargs)
-        except Exception as error:
-            if _of_the_program(error):
-                raise
-            self.fault(error)
-            return None
-
-    return call
 
 
 def pack(code, values):
@@ -113,25 +52,6 @@ class Config:
         )
 
 
-def rank_of_process():
-    """(rank, local rank, world size) from the job's environment or torch.distributed, or Nones."""
-    found = []
-    for names in (
-        ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"),
-        ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"),
-        ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"),
-    ):
-        values = [os.environ[name] for name in names if os.environ.get(name, "").isdigit()]
-        found.append(int(values[0]) if values else None)
-    distributed = sys.modules.get("torch.distributed")
-    try:
-        if distributed is not None and distributed.is_available() and distributed.is_initialized():
-            found[0], found[2] = distributed.get_rank(), distributed.get_world_size()
-    except Exception:
-        pass  # the program may be half-way through its own set-up
-    return tuple(found)
-
-
 class Recorder:
     """Buffers and log of this process. `on` is False before `start` and after a fault."""
 
@@ -142,15 +62,15 @@ class Recorder:
         self.page = state.blank()
         self.operations = []  # definitions; an operation's id is its place here plus one
         self._ids = {}
-        self._stderr = _identity(2)
+        self._stderr = identity(2)
+        # The hooks hold these lists: they are emptied, never replaced.
+        self.samples, self.ops, self.ops_cpu = [], [], []
+        self.loose, self.loose_cpu, self.sends = [], [], []
         self._new_process()
 
     def _new_process(self):
         """Start empty: at the start, and in a forked child, which must not touch our file."""
-        self._fd = -1
-        self._file = None  # (device, inode) once created
-        self._path = None
-        self._lock = threading.Lock()
+        self.log = Log(self.config.run, LEVELS[self.config.level])
         self._defined = 0
         self._checked_ns = 0
         self._pss_due_ns = 0
@@ -162,16 +82,15 @@ class Recorder:
         self.depth = 0
         self.base = 0  # start of the sample in hand; 0: none
         self.owner = 0  # thread that fetches; only its operations go to `ops`
-        self.samples, self.ops, self.ops_cpu = [], [], []
-        self.loose, self.loose_cpu = [], []
-        self.sends = []
+        for buffer in (self.samples, self.ops, self.ops_cpu):
+            del buffer[:]
+        for buffer in (self.loose, self.loose_cpu, self.sends):
+            del buffer[:]
         self.iterations = 0  # iterators alive: the log stays open while there are any
         self._clear_fetch()
 
     def after_fork(self):
-        fd, mine = self._fd, self._file
-        if self.on and fd >= 0 and _identity(fd) == mine:
-            os.close(fd)
+        self.log.close()
         self._new_process()
 
     def _clear_fetch(self):
@@ -192,110 +111,30 @@ class Recorder:
         self.base = 0
         text = f"{type(error).__name__}: {error}".replace("\n", " ")[:300]
         with suppress(Exception):
-            self.append_line("processes.jsonl", {"event": "fault", "error": text})
+            append_line(self.config.run, {"event": "fault", "error": text})
         with suppress(Exception):
-            self._close()
+            self.log.close()
         with suppress(Exception):
             # Only if descriptor 2 still is what it was: it may be a file of the program by now.
-            if _identity(2) == self._stderr:
+            if identity(2) == self._stderr:
                 os.write(2, f"lotus: tracing of process {os.getpid()} stopped: {text}\n".encode())
 
-    def append_line(self, name, item):
-        item = {**item, "pid": os.getpid(), "time_ns": clock()}
-        data = (json.dumps(item) + "\n").encode()
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        fd = os.open(os.path.join(self.config.run, name), flags, 0o600)
-        try:
-            os.write(fd, data)
-        finally:
-            os.close(fd)
-
-    def file(self, folder, name):
-        """Path of a file in a folder of the run, which is made where it is missing."""
-        folder = os.path.join(self.config.run, folder)
-        with suppress(FileExistsError):
-            os.mkdir(folder, 0o700)  # not its parents: a run that was removed stays removed
-        return os.path.join(folder, name)
-
-    def _open(self):
-        with self._lock:
-            if self._fd >= 0:
-                return
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-            if self._path is None:
-                stem = f"{socket.gethostname()}-{os.getpid()}-{clock():x}"
-                self._path = self.file("events", stem + ".ltr")
-                fd = os.open(self._path, flags | os.O_CREAT | os.O_EXCL, 0o600)
-                self._file = _identity(fd)
-                _write(fd, self._header())
-                self._fd = fd
-                return
-            fd = os.open(self._path, flags)
-            if _identity(fd) != self._file:
-                os.close(fd)
-                raise OSError("the event log was replaced by another file")
-            self._fd = fd
-
-    def _header(self):
-        rank, local_rank, world_size = rank_of_process()
-        torch = sys.modules.get("torch")
-        header = {
-            "schema": layout.SCHEMA,
-            "frames": layout.description(),
-            "pid": os.getpid(),
-            "ppid": os.getppid(),
-            "host": socket.gethostname(),
-            "rank": rank,
-            "local_rank": local_rank,
-            "world_size": world_size,
-            "executable": sys.executable,
-            "argv": [str(arg) for arg in getattr(sys, "argv", [])[:1]],
-            "python": sys.version.split()[0],
-            "torch": str(getattr(torch, "__version__", "")) or None,
-            "start_ns": clock(),
-            "start_wall_ns": time.time_ns(),
-            "boot_id": boot_id(),
-            "level": LEVELS[self.config.level],
-        }
-        text = json.dumps(header).encode()
-        return layout.FILE_HEADER.pack(layout.FILE_MAGIC, len(text)) + text
-
     def _write(self, data):
-        if self._fd < 0:
-            self._open()
-        # The program may have closed our descriptor and opened a file of its own under the
-        # number, or removed the run directory.
-        try:
-            status = os.fstat(self._fd)
-        except OSError:
-            status = None
-        if status is None or (status.st_dev, status.st_ino) != self._file:
-            self._fd = -1
-            self._open()
-            status = os.fstat(self._fd)
-        if status.st_nlink == 0:
-            raise OSError("the run directory was removed")
-        _write(self._fd, data)
+        self.log.write(data)
         now = clock()
         if now - self._checked_ns > 1_000_000_000:
             self._checked_ns = now
             self._once_a_second()
 
-    def _close(self):
-        fd, self._fd = self._fd, -1
-        if fd >= 0 and _identity(fd) == self._file:
-            os.close(fd)
-
     def _once_a_second(self):
         config = self.config
         if config.max_log:
-            with os.scandir(os.path.join(config.run, "events")) as entries:
-                size = sum(entry.stat(follow_symlinks=False).st_size for entry in entries)
+            size = self.log.size_of_run()
             if size >= config.max_log:
                 stopped = {"event": "stopped", "why": "max-log", "bytes": size}
-                _write(self._fd, self._event_frame(stopped))
+                self.log.write(self._event_frame(stopped))
                 self.on = False
-                self._close()
+                self.log.close()
                 return
         if self.worker >= 0:
             # The kernel walks all pages for the PSS: 12 ms for a small torch process. So it is
@@ -304,7 +143,7 @@ class Recorder:
             if clock() >= self._pss_due_ns:
                 pss, cost = usage.pss_and_cost()
                 self._pss_due_ns = clock() + 1000 * cost
-            _write(self._fd, layout.frame(layout.RESOURCES, usage.resources(self.worker, pss)))
+            self.log.write(layout.frame(layout.RESOURCES, usage.resources(self.worker, pss)))
 
     def _event_frame(self, event):
         text = json.dumps(event, default=str).encode()
@@ -526,9 +365,8 @@ class Recorder:
         if self.has_page:
             return
         self.has_page = True
-        stem = f"{socket.gethostname()}-{os.getpid()}-{clock():x}.state"
         try:
-            page = state.create(self.file("state", stem))
+            page = state.create(self.log.file("state", "state"))
         except (OSError, AttributeError, ValueError):
             return
         page[state.W_PID] = os.getpid()
@@ -549,7 +387,7 @@ class Recorder:
         self.iterations = max(self.iterations - 1, 0)
         if self.iterations == 0 and self.worker < 0:
             self.flush_loose()
-            self._close()
+            self.log.close()
 
     @guarded
     def finish(self):
@@ -559,7 +397,7 @@ class Recorder:
             self._write(self._sends_frame())
         self.page[state.W_PHASE] = state.ENDED
         self.page[state.W_SINCE] = clock()
-        self._close()
+        self.log.close()
 
     def _sends_frame(self):
         """The last batch's send times, in a batch frame that holds no batch (size 0, no fetch)."""
@@ -567,26 +405,3 @@ class Recorder:
         fixed = [-1, self.worker_epoch, 0, self.worker, threading.get_native_id(), 0, layout.SENDS]
         fixed += [0] * 12 + [0] * 7 + [len(sends) // 64]
         return layout.frame(layout.BATCH, layout.FIXED[layout.BATCH].pack(*fixed) + sends)
-
-
-def _identity(fd):
-    try:
-        status = os.fstat(fd)
-    except OSError:
-        return None
-    return (status.st_dev, status.st_ino)
-
-
-def _write(fd, data):
-    written = os.write(fd, data)
-    if written != len(data):
-        raise OSError("the disk is full (a write was cut short)")
-
-
-def boot_id():
-    """The kernel's id of this boot, by which clocks of two logs can be known to be the same."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            return file.read().strip()
-    except OSError:
-        return None

@@ -5,7 +5,8 @@ import os
 import threading
 
 from . import state
-from .recorder import clock, guarded, hook, strip
+from .guard import guarded, hook, strip
+from .recorder import clock
 
 
 class IndexQueue:
