@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from lotus import manifest
+from lotus.directory import make, make_default
 from lotus.errors import LotusError
 from lotus.manifest import Settings
 
@@ -58,16 +59,19 @@ class Outcome:
 
 
 def trace(
-    command: Sequence[str], directory: Path, settings: Settings, force: bool = False
-) -> Outcome:
-    """Run a command traced into a run directory and return how it ended.
+    command: Sequence[str], directory: Path | None, settings: Settings, force: bool = False
+) -> tuple[Path, Outcome]:
+    """Run a command traced into a run directory; returns the directory and how it ended.
 
     Raises CannotStart where the command cannot be started, LotusError for the directory.
     """
-    directory = Path(os.path.abspath(directory))
+    # First of all: a mistyped command leaves no directory behind and overwrites none.
     words = resolve(command)
-    manifest.make_directory(directory, force)
-    environ = environment(os.environ, directory, settings)
+    if directory is None:
+        directory = make_default(command)
+    else:
+        make(directory, force)
+    environ = environment(os.environ, directory.absolute(), settings)
     record = manifest.begin(command, settings, environ)
     try:
         manifest.write(directory, record)
@@ -79,7 +83,7 @@ def trace(
         _write_end(directory, record, Outcome(error.exit_code, None, time.monotonic_ns()))
         raise
     _write_end(directory, record, outcome)
-    return outcome
+    return directory, outcome
 
 
 def _write_end(directory: Path, record: dict[str, Any], outcome: Outcome) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 
 import lotus
 from lotus import host, redact
-from lotus.errors import LotusError
 from lotus.inside.layout import SCHEMA
 
 NAME = "run.json"
@@ -105,54 +104,6 @@ def write(directory: Path, manifest: Mapping[str, Any]) -> None:
         with contextlib.suppress(OSError):
             beside.unlink()
         raise
-
-
-def make_directory(directory: Path, force: bool = False) -> None:
-    """Make a run directory (mode 0700), or with `force` empty an earlier run of its records.
-
-    Raises LotusError where something else stands there, or where it cannot be made.
-    """
-    try:
-        if directory.exists() and not directory.is_dir():
-            raise LotusError(f"{directory} is a file; choose another directory with -o")
-        if directory.is_dir() and any(directory.iterdir()):
-            _empty(directory, force)
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise LotusError(f"cannot make the run directory {directory}: {error.strerror}") from None
-
-
-def _empty(directory: Path, force: bool) -> None:
-    if not is_run(directory):
-        raise LotusError(
-            f"{directory} is not empty and holds no lotus run; choose another directory with -o"
-        )
-    if not force:
-        raise LotusError(
-            f"{directory} holds an earlier run; -f overwrites it, -o chooses another directory"
-        )
-    # Only what lotus wrote: a report that the user saved beside it stays.
-    for path in (*directory.glob(f".{NAME}.*"), directory / "processes.jsonl"):
-        path.unlink(missing_ok=True)
-    for name, pattern in (("events", "*.ltr"), ("state", "*.state")):
-        folder = directory / name
-        if folder.is_symlink():
-            folder.unlink()
-            continue
-        for path in folder.glob(pattern):
-            path.unlink()
-        with contextlib.suppress(OSError):
-            folder.rmdir()
-    (directory / NAME).unlink()
-
-
-def is_run(directory: Path) -> bool:
-    """Whether a directory holds a run.json that lotus wrote."""
-    try:
-        manifest = json.loads((directory / NAME).read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(manifest, dict) and {"schema", "lotus", "command"} <= manifest.keys()
 
 
 def _number(environ: Mapping[str, str], name: str) -> int | None:

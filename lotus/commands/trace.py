@@ -2,13 +2,11 @@
 
 import argparse
 import contextlib
-import os
 import re
-import time
-from collections.abc import Sequence
+import shlex
 from pathlib import Path
 
-from lotus import diagnosis, launch
+from lotus import closing, launch
 from lotus.errors import LotusError
 from lotus.manifest import LEVELS, Settings
 from lotus.streams import say
@@ -65,58 +63,12 @@ def run(args: argparse.Namespace) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         raise LotusError("no command to trace; try `lotus trace -- python train.py`")
-    directory = args.output or default_directory(command)
     settings = Settings(args.level, args.batches, args.every, args.max_log, tuple(args.ops))
-    outcome = launch.trace(command, directory, settings, args.force)
+    directory, outcome = launch.trace(command, args.output, settings, args.force)
     if not args.quiet:
         with contextlib.suppress(KeyboardInterrupt):  # the program has ended by now
-            say(summary(directory, outcome))
+            say(closing.text(directory, outcome, f"lotus report {shlex.quote(str(directory))}"))
     return launch.end_as(outcome)
-
-
-def summary(directory: Path, outcome: launch.Outcome) -> str:
-    """Return what is said after the program's end; a fault in it is a line, never an error."""
-    lines = diagnosis.ending(outcome.exit_code, outcome.signal)
-    report = ""
-    batches, unseen = 0, []
-    if any((directory / "events").glob("*.ltr")):
-        try:
-            import lotus
-            from lotus.reporters import terminal
-
-            recorded = lotus.load(directory)
-            batches, unseen = len(recorded.batches), recorded.unseen
-            if batches:
-                report = terminal.short_report(recorded)
-        except Exception as error:
-            lines.append(f"the run could not be read: {type(error).__name__}: {error}")
-            batches = -1
-    lines += diagnosis.missing(diagnosis.processes(directory), batches, unseen)
-    lines = [f"lotus: {line}" for line in lines]
-    return "\n".join(
-        [*([report.rstrip("\n")] if report else []), *lines, f"lotus report {directory}"]
-    )
-
-
-def default_directory(command: Sequence[str]) -> Path:
-    """Return lotus-runs/SCRIPT-TIME, a name that is not taken."""
-    base = Path("lotus-runs") / f"{_script_name(command)}-{time.strftime('%Y%m%d-%H%M%S')}"
-    directory, number = base, 1
-    while os.path.lexists(directory):
-        number += 1
-        directory = base.with_name(f"{base.name}-{number}")
-    return directory
-
-
-def _script_name(command: Sequence[str]) -> str:
-    scripts = [word for word in command if re.search(r"\.(py|sh|bash)$", word)]
-    if "-m" in command[:-1] and not scripts:
-        name = command[command.index("-m") + 1]
-    elif scripts:
-        name = Path(scripts[0]).stem
-    else:
-        name = Path(command[0]).name
-    return re.sub(r"[^\w.]+", "-", name).strip("-.")[:60] or "run"
 
 
 def _range(text: str) -> str:

@@ -1,0 +1,97 @@
+"""The run directory: its name, its making, and when it may be overwritten."""
+
+import contextlib
+import itertools
+import json
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from lotus import manifest
+from lotus.errors import LotusError
+
+
+def make_default(command: Sequence[str]) -> Path:
+    """Make lotus-runs/SCRIPT-TIME; of two that start at once each gets its own.
+
+    Raises LotusError where it cannot be made.
+    """
+    base = Path("lotus-runs") / f"{_script_name(command)}-{time.strftime('%Y%m%d-%H%M%S')}"
+    try:
+        base.parent.mkdir(exist_ok=True)
+        for number in itertools.count(2):
+            path = base if number == 2 else base.with_name(f"{base.name}-{number - 1}")
+            with contextlib.suppress(FileExistsError):
+                path.mkdir(mode=0o700)
+                return path
+    except OSError as error:
+        raise _cannot_make(base, error) from None
+    raise AssertionError
+
+
+def _script_name(command: Sequence[str]) -> str:
+    if command[0] == "-c":
+        return "code"
+    scripts = [word for word in command if re.search(r"\.(py|sh|bash)$", word)]
+    if "-m" in command[:-1] and not scripts:
+        name = command[command.index("-m") + 1]
+    elif scripts:
+        name = Path(scripts[0]).stem
+    else:
+        name = Path(command[0]).name
+    return re.sub(r"[^\w.]+", "-", name).strip("-.")[:60] or "run"
+
+
+def make(path: Path, force: bool = False) -> None:
+    """Make a run directory (mode 0700), or with `force` empty an earlier run of its records.
+
+    Raises LotusError where something else stands there, or where it cannot be made.
+    """
+    try:
+        if path.exists() and not path.is_dir():
+            raise LotusError(f"{path} is a file; choose another directory with -o")
+        if path.is_dir() and any(path.iterdir()):
+            _empty(path, force)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot_make(path, error) from None
+
+
+def _cannot_make(path: Path, error: OSError) -> LotusError:
+    return LotusError(
+        f"cannot make the run directory {path}: {error.strerror}; choose another one with -o"
+    )
+
+
+def _empty(path: Path, force: bool) -> None:
+    if not is_run(path):
+        raise LotusError(
+            f"{path} is not empty and holds no lotus run; choose another directory with -o"
+        )
+    if not force:
+        raise LotusError(
+            f"{path} holds an earlier run; -f overwrites it, -o chooses another directory"
+        )
+    # Only what lotus wrote: a report that the user saved beside it stays.
+    for old in (*path.glob(f".{manifest.NAME}.*"), path / "processes.jsonl"):
+        old.unlink(missing_ok=True)
+    for name, pattern in (("events", "*.ltr"), ("state", "*.state")):
+        folder = path / name
+        if folder.is_symlink():
+            folder.unlink()
+            continue
+        for old in folder.glob(pattern):
+            old.unlink()
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+    (path / manifest.NAME).unlink()
+
+
+def is_run(path: Path) -> bool:
+    """Whether a directory holds a run.json that lotus wrote."""
+    try:
+        record = json.loads((path / manifest.NAME).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(record, dict) and {"schema", "lotus", "command"} <= record.keys()

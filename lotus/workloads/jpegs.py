@@ -1,0 +1,123 @@
+"""A deterministic data set of JPEGs the size of ImageNet's, in class folders.
+
+    python jpegs.py DIRECTORY --images 512
+
+The pictures are made, not taken: soft gradients, a few shapes, and noise at every scale, as
+photographs have it, so that a decoder has as much to do as with a photograph (500x375 pixels,
+about 110 kB on average, some twice as large as others).
+"""
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
+
+WIDTH, HEIGHT = 500, 375
+CLASSES = 8
+QUALITY = 94
+
+
+def picture(number: int) -> Image.Image:
+    """Return picture `number` (RGB, 500x375): the same pixels each time."""
+    random = np.random.Generator(np.random.PCG64(number))
+    label = number % CLASSES
+    canvas = _gradient(random, label)
+    _shapes(canvas, random)
+    pixels = np.asarray(canvas, dtype=np.float32) + _noise(random)
+    return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
+
+
+def _gradient(random: np.random.Generator, label: int) -> Image.Image:
+    corners = random.integers(40, 216, size=(3, 4, 3))
+    corners[..., label % 3] += 12 * (label // 3) - 12  # what there is to learn
+    small = Image.fromarray(np.clip(corners, 0, 255).astype(np.uint8))
+    return small.resize((WIDTH, HEIGHT), Image.Resampling.BICUBIC)
+
+
+def _shapes(canvas: Image.Image, random: np.random.Generator) -> None:
+    draw = ImageDraw.Draw(canvas)
+    for _ in range(int(random.integers(4, 12))):
+        x, y = (int(v) for v in random.integers(0, (WIDTH, HEIGHT)))
+        w, h = (int(v) for v in random.integers(15, 160, size=2))
+        red, green, blue = (int(v) for v in random.integers(0, 256, size=3))
+        kind = draw.ellipse if random.integers(2) else draw.rectangle
+        kind((x - w // 2, y - h // 2, x + w // 2, y + h // 2), fill=(red, green, blue))
+
+
+def _noise(random: np.random.Generator) -> NDArray[np.float32]:
+    """Return noise (375, 500, 3) at eight scales: much in brightness, little in colour."""
+    strength = float(random.uniform(0.1, 0.5))
+    total = np.zeros((HEIGHT, WIDTH, 3), dtype=np.float32)
+    for octave in range(8):
+        cells = 2 ** (octave + 2)
+        size = min(cells, WIDTH), min(cells * 3 // 4, HEIGHT)
+        grid = random.integers(0, 256, size=(size[1], size[0], 3), dtype=np.uint8)
+        layer = Image.fromarray(grid).resize((WIDTH, HEIGHT), Image.Resampling.BILINEAR)
+        noise = np.asarray(layer, dtype=np.float32) - 127.5
+        total += (noise[..., :1] + 0.3 * noise) * (strength * 0.9**octave)
+    return total
+
+
+def make(directory: Path, images: int) -> Iterator[int]:
+    """Make the data set, or find it made; yields how many pictures there are so far.
+
+    The folder appears when it is whole: two who make it at once do not disturb each other.
+    """
+    if directory.is_dir():
+        yield images
+        return
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    beside = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
+    try:
+        for label in range(min(CLASSES, images)):
+            (beside / f"class_{label}").mkdir()
+
+        def save(number: int) -> None:
+            path = beside / f"class_{number % CLASSES}" / f"{number:05d}.jpg"
+            picture(number).save(path, quality=QUALITY)
+
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            for done, _ in enumerate(pool.map(save, range(images)), 1):
+                yield done
+        beside.chmod(0o755)
+        try:
+            beside.rename(directory)
+        except OSError:
+            if not directory.is_dir():  # else somebody else was faster
+                raise
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def main() -> None:
+    """Make the data set of the command line, with a progress bar where it takes long."""
+    parser = argparse.ArgumentParser(description="Make a data set of photo-sized JPEGs.")
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--images", type=int, default=512)
+    args = parser.parse_args()
+    if args.directory.is_dir():
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    try:
+        with Progress(console=Console(stderr=True), transient=True) as progress:
+            task = progress.add_task(f"making {args.images} pictures", total=args.images)
+            for done in make(args.directory, args.images):
+                progress.update(task, completed=done)
+    except OSError as error:
+        sys.exit(f"{args.directory}: {error.strerror}")
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()
