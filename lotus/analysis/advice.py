@@ -136,8 +136,8 @@ def advise(charge: Charge, around: Circumstances) -> str:
         )
     if kind == kinds.INDEX:
         return (
-            f"The workers were idle while the loop waited: raise prefetch_factor ({around.prefetch} "
-            "now) and look for a slow sampler."
+            "The workers were idle while the loop waited: raise prefetch_factor "
+            f"({around.prefetch} now) and look for a slow sampler."
         )
     if kind == kinds.MAIN:
         return "Look for a slow sampler or batch sampler: it runs in the main process."
@@ -161,7 +161,9 @@ def _against_work(charge: Charge, around: Circumstances) -> str:
             "It waits (network, lock, sleep) and uses no CPU, so more workers overlap it at no "
             "cost in cores. " + _more_workers(around, waits=True) + look
         )
-    return (_more_workers(around) + " Or make it cheaper, or do it once, ahead of time." + look).strip()
+    return (
+        _more_workers(around) + " Or make it cheaper, or do it once, ahead of time." + look
+    ).strip()
 
 
 def _more_workers(around: Circumstances, waits: bool = False) -> str:
@@ -171,7 +173,9 @@ def _more_workers(around: Circumstances, waits: bool = False) -> str:
     if around.workers == 0:
         count = min(math.ceil(wanted) if wanted < 1000 else cores, cores)
         shown = f"num_workers={max(1, int(count))}" if math.isfinite(count) else "num_workers"
-        return f"The main process makes every batch itself: set {shown} to overlap it with the step."
+        return (
+            f"The main process makes every batch itself: set {shown} to overlap it with the step."
+        )
     if around.workers >= cores:
         return (
             f"The {around.workers} workers have {int(cores)} cores: more workers will not help, "

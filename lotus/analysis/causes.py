@@ -105,9 +105,12 @@ class _Parts:
         self.excess = first_excess(scope.batches, fetch, first)
         self.held = np.minimum(interpreter_held(scope.batches, fetch), fetch - self.excess)
         kinds = scope.operations
-        loads = kinds["kind"].astype(str) == "loader" if "kind" in kinds else []
-        names = set(kinds.loc[loads, "operation"].astype(str)) if len(kinds) else set()
-        self.storage = storage_parts(found, scope.batches, ops=scope.ops, loaders=names, held=self.held)
+        names: set[str] = set()
+        if len(kinds):
+            names = set(kinds.loc[kinds["kind"].astype(str) == "loader", "operation"].astype(str))
+        self.storage = storage_parts(
+            found, scope.batches, ops=scope.ops, loaders=names, held=self.held
+        )
         self.outliers = np.zeros_like(found.parts)
         self.lag = np.zeros(len(fetch))
 
@@ -122,12 +125,11 @@ def _lag(batches: pd.DataFrame, workers: pd.DataFrame) -> Floats:
     return np.nan_to_num(1.0 - 1.0 / joined["times"].to_numpy(np.float64))
 
 
-def _charges(
-    scope: Scope, loop: pd.DataFrame, phases: pd.DataFrame, parts: _Parts
-) -> list[Charge]:
+def _charges(scope: Scope, loop: pd.DataFrame, phases: pd.DataFrame, parts: _Parts) -> list[Charge]:
     found = parts.found
     charged = {
-        name: column.to_numpy() for name, column in paced(phases, scope.batches, parts.first).items()
+        name: column.to_numpy()
+        for name, column in paced(phases, scope.batches, parts.first).items()
     }
     making = np.where(parts.known, charged["making"], 0.0)
     unseen = total(charged["unseen"]) + total(np.where(parts.known, 0.0, charged["making"]))
@@ -142,7 +144,8 @@ def _charges(
     weight = np.where(first, min(1.0, steady / fill) if fill > 0 else 1.0, 1.0)
     filling = total(rest * (1.0 - weight))
     making, sending, pinning, handover = (
-        part * weight for part in (making, charged["sending"], charged["pinning"], charged["handover"])
+        part * weight
+        for part in (making, charged["sending"], charged["pinning"], charged["handover"])
     )
 
     held = making * parts.held / parts.fetch
@@ -270,8 +273,11 @@ def _with_outlier_evidence(
     if charge.kind == SLOW_SAMPLES and slow.any():
         duration = number(samples, "duration_ns")
         worst = int(np.argmax(np.where(slow, duration, -1.0)))
+        index = integer(samples, "sample")[slow]
+        distinct = len(set(index.tolist())) if (index != -1).all() else slow.sum()
         evidence = {
-            "samples": float(slow.sum()),
+            "samples": float(distinct),
+            "times_fetched": float(slow.sum()),
             "slowest_sample": float(integer(samples, "sample")[worst]),
             "slowest_ns": float(duration[worst]),
             "typical_ns": float(typical[worst]),
@@ -280,7 +286,8 @@ def _with_outlier_evidence(
     if charge.kind == SLOW_WORKER:
         worst_worker = workers[workers["slow"]].sort_values("times").iloc[-1]
         evidence = {
-            name: float(worst_worker[name]) for name in ("rank", "worker", "own_ns", "others_ns", "times")
+            name: float(worst_worker[name])
+            for name in ("rank", "worker", "own_ns", "others_ns", "times")
         }
         return Charge(charge.kind, charge.name, charge.ns, evidence)
     return charge

@@ -31,7 +31,7 @@ def integer(frame: pd.DataFrame, name: str, missing: int = -1) -> Ints:
         return np.full(len(frame), missing, np.int64)
     column = frame[name]
     if column.dtype == np.int64:
-        return column.to_numpy()
+        return np.asarray(column, np.int64)
     return column.astype("Int64").to_numpy(dtype=np.int64, na_value=missing)
 
 
@@ -132,7 +132,10 @@ def busy_within(
         before = np.concatenate(([0.0], np.cumsum(lengths)))
 
         def busy_until(
-            time: Floats, begins: Floats = begins, lengths: Floats = lengths, before: Floats = before
+            time: Floats,
+            begins: Floats = begins,
+            lengths: Floats = lengths,
+            before: Floats = before,
         ) -> Floats:
             place = np.searchsorted(begins, time, side="right") - 1
             inside = np.minimum(time - begins[place], lengths[place])

@@ -47,6 +47,11 @@ class Components:
     op_rows: Ints  # row of each top-level operation's batch, -1 for all other operations
     op_codes: Ints  # its column
 
+    @property
+    def own(self) -> int:
+        """The column of the data set's own code."""
+        return len(self.names) - 3
+
 
 def components(batches: pd.DataFrame, samples: pd.DataFrame, ops: pd.DataFrame) -> Components:
     """Split the fetch of each batch. At a level without operations or samples those are 0."""
@@ -68,7 +73,7 @@ def components(batches: pd.DataFrame, samples: pd.DataFrame, ops: pd.DataFrame) 
         ).reshape(count, width)
     seen = sample_rows >= 0
     own = np.nan_to_num(number(samples, "self_ns"))
-    parts[:, width] = np.bincount(sample_rows[seen], weights=own[seen], minlength=count)
+    parts[:, width] = np.bincount(sample_rows[seen], own[seen], count)
     parts[:, width + 1] = np.nan_to_num(number(batches, "collate_ns"))
     parts = np.maximum(parts, 0.0)
     # Operations on several threads at once can add up to more than the fetch.
@@ -90,7 +95,7 @@ def _operations(ops: pd.DataFrame) -> tuple[Ints, list[str]]:
     if "operation" not in ops.columns or not len(ops):
         return np.zeros(len(ops), np.int64), []
     column = ops["operation"].astype("category")
-    return column.cat.codes.to_numpy(np.int64), [str(name) for name in column.cat.categories]
+    return np.asarray(column.cat.codes, np.int64), [str(name) for name in column.cat.categories]
 
 
 def first_of_process(batches: pd.DataFrame, workers: pd.DataFrame) -> Bools:
@@ -167,8 +172,9 @@ def slow_sample_parts(
     duration = number(samples, "duration_ns")
     share = 1.0 - typical[rows] / duration[rows]
     batch = found.sample_rows[rows]
-    own = found.names.index(OWN)
-    np.add.at(excess, (batch, own), np.nan_to_num(number(samples, "self_ns"))[rows] * share)
+    excess[:, found.own] = np.bincount(
+        batch, np.nan_to_num(number(samples, "self_ns"))[rows] * share, count
+    )
     affected = np.zeros(count, np.bool_)
     affected[batch] = True
     near = np.flatnonzero((found.op_rows >= 0) & affected[np.maximum(found.op_rows, 0)])
@@ -183,11 +189,9 @@ def slow_sample_parts(
                 "duration": number(ops, "duration_ns")[near],
             }
         ).merge(which, on=["batch", "position"])
-        np.add.at(
-            excess,
-            (their["batch"].to_numpy(), their["code"].to_numpy()),
-            (their["duration"] * their["share"]).to_numpy(),
-        )
+        place = their["batch"].to_numpy() * width + their["code"].to_numpy()
+        weight = (their["duration"] * their["share"]).to_numpy()
+        excess += np.bincount(place, weight, count * width).reshape(count, width)
     return np.minimum(excess, found.parts)
 
 
@@ -269,7 +273,6 @@ def storage_parts(
     """
     count, width = found.parts.shape
     result = np.zeros((count, width))
-    own = found.names.index(OWN)
     waited = np.maximum(off_cpu(batches, found.fetch) - held, 0.0)
     possible = np.nan_to_num(number(batches, "read_bytes")) * STORAGE_NS_PER_BYTE
     possible += np.nan_to_num(number(batches, "major_faults")) * STORAGE_NS_PER_FAULT
@@ -281,11 +284,13 @@ def storage_parts(
         read = np.nan_to_num(number(ops, "read_bytes")) * STORAGE_NS_PER_BYTE
         read += np.nan_to_num(number(ops, "major_faults")) * STORAGE_NS_PER_FAULT
         stalled = np.minimum(off, read)[measured]
-        np.add.at(result, (found.op_rows[measured], found.op_codes[measured]), stalled)
-        result[:, own] = np.maximum(left - result.sum(axis=1), 0.0)
+        place = found.op_rows[measured] * width + found.op_codes[measured]
+        result += np.bincount(place, stalled, count * width).reshape(count, width)
+        result[:, found.own] = np.maximum(left - result.sum(axis=1), 0.0)
     else:
-        columns = [found.names.index(name) for name in found.names if name in loaders]
-        for chosen in (columns, [place for place in range(own + 1) if place not in columns]):
+        samples = range(found.own + 1)
+        first = [place for place in samples[:-1] if found.names[place] in loaders]
+        for chosen in (first, [place for place in samples if place not in first]):
             parts = found.parts[:, chosen]
             there = parts.sum(axis=1)
             take = np.minimum(left, there)

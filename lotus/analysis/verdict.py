@@ -58,7 +58,7 @@ def verdict(scope: Scope) -> Verdict:
 def judge(books: Account, around: Circumstances) -> Verdict:
     """Judge a loop whose time is accounted for."""
     loop = books.loop_ns
-    owed = {kind: 0.0 for kind in (CONSUMER, STARTUP, SHUTDOWN)}
+    owed = dict.fromkeys((CONSUMER, STARTUP, SHUTDOWN), 0.0)
     for charge in books.charges:
         if charge.kind in owed:
             owed[charge.kind] += charge.ns
@@ -70,7 +70,7 @@ def judge(books: Account, around: Circumstances) -> Verdict:
     kind, degree = _kind(inputs, startup + shutdown)
     causes = [_cause(charge, books, around) for charge in _ranked(books.charges, kind)]
     causes = [one for one in causes if one.share >= LEAST_SHARE] or causes[:1]
-    summary = _summary(kind, degree, inputs, startup + shutdown, step, causes)
+    summary = _summary(kind, degree, inputs, startup + shutdown, step)
     return Verdict(kind, degree, summary, inputs, startup, step, shutdown, causes)
 
 
@@ -111,9 +111,7 @@ def _cause(charge: Charge, books: Account, around: Circumstances) -> Cause:
     )
 
 
-def _summary(
-    kind: str, degree: str, inputs: float, edges: float, step: float, causes: list[Cause]
-) -> str:
+def _summary(kind: str, degree: str, inputs: float, edges: float, step: float) -> str:
     """One sentence with the numbers that say so."""
     if kind == "start-up-bound":
         return (
@@ -125,6 +123,8 @@ def _summary(
             f"The loop waits for data {inputs:.1%} of its time; the consumer's own step "
             f"takes {step:.0%}."
         )
-    return f"The loop waits for data {inputs:.0%} of its time ({degree} input-bound: over " + (
-        f"{HIGH:.0%})." if degree == "highly" else f"{MODERATE:.0%})."
+    limit = HIGH if degree == "highly" else MODERATE
+    return (
+        f"The loop waits for data {inputs:.0%} of its time; more than {limit:.0%} is "
+        f"{degree} input-bound."
     )

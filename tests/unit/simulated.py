@@ -94,8 +94,13 @@ class _Simulation:
             ),
             sample_paths=pd.DataFrame(
                 [
-                    {"rank": plan.rank, "pid": row["pid"], "sample": row["sample"],
-                     "path": f"/data/{row['sample']}.jpg", "duration_ns": row["duration_ns"]}
+                    {
+                        "rank": plan.rank,
+                        "pid": row["pid"],
+                        "sample": row["sample"],
+                        "path": f"/data/{row['sample']}.jpg",
+                        "duration_ns": row["duration_ns"],
+                    }
                     for row in sorted(self.rows["samples"], key=lambda one: -one["duration_ns"])[:8]
                 ],
                 columns=["rank", "pid", "sample", "path", "duration_ns"],

@@ -1,0 +1,118 @@
+"""Everything that a report shows of a run, computed once; reporters only write it down."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis import batches as batch_times
+from lotus.analysis.advice import circumstances
+from lotus.analysis.causes import Account, account
+from lotus.analysis.columns import number, total
+from lotus.analysis.operations import books, operation_table, worker_time_table
+from lotus.analysis.samples import slowest_samples
+from lotus.analysis.scope import RunLike, Scope, scopes, table
+from lotus.analysis.verdict import Verdict, judge
+from lotus.analysis.waits import PHASES
+from lotus.analysis.workers import idle_share, rank_table, worker_table
+
+THRESHOLD_NS = 100e6  # a batch that is waited for so long is felt
+
+
+@dataclass(frozen=True)
+class LoaderSummary:
+    """One loader, all ranks and epochs. Times are nanoseconds; tables as their makers document."""
+
+    scope: Scope
+    verdict: Verdict
+    times: dict[str, float]
+    phases: dict[str, float]  # what the waits waited for, nanoseconds; they add up to wait_ns
+    operations: pd.DataFrame
+    other_time: pd.DataFrame
+    books: pd.DataFrame
+    slowest: pd.DataFrame
+    batches: pd.DataFrame
+    order: dict[str, float]
+    workers: pd.DataFrame
+    ranks: pd.DataFrame
+    epochs: pd.DataFrame
+    coverage: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A run: the loader with the most samples first; its verdict is the run's."""
+
+    path: str
+    manifest: Mapping[str, Any]
+    threshold_ns: float
+    loaders: list[LoaderSummary]
+    lost: pd.DataFrame
+    unseen: list[Mapping[str, Any]]
+    notes: list[str]
+
+
+def summarise(run: RunLike, threshold_ns: float = THRESHOLD_NS, slowest: int = 10) -> Summary:
+    """Compute all that is shown. `threshold_ns`: batches above it are counted."""
+    return Summary(
+        path=str(getattr(run, "path", "")),
+        manifest=run.manifest,
+        threshold_ns=threshold_ns,
+        loaders=[_loader(scope, threshold_ns, slowest) for scope in scopes(run)],
+        lost=table(run, "lost"),
+        unseen=list(getattr(run, "unseen", None) or []),
+        notes=[str(note) for note in getattr(run, "notes", None) or []],
+    )
+
+
+def _loader(scope: Scope, threshold_ns: float, slowest: int) -> LoaderSummary:
+    ledger = account(scope)
+    ranks = rank_table(scope, ledger)
+    return LoaderSummary(
+        scope=scope,
+        verdict=judge(ledger, circumstances(scope)),
+        times=_times(scope, ledger, ranks),
+        phases={name: total(number(ledger.phases, name)) for name in PHASES},
+        operations=operation_table(scope),
+        other_time=worker_time_table(scope),
+        books=books(scope),
+        slowest=slowest_samples(scope, slowest),
+        batches=batch_times.batch_table(scope, threshold_ns),
+        order=batch_times.order(scope),
+        workers=worker_table(scope, ledger),
+        ranks=ranks,
+        epochs=_epochs(ledger),
+        coverage=batch_times.coverage(scope),
+    )
+
+
+def _times(scope: Scope, ledger: Account, ranks: pd.DataFrame) -> dict[str, float]:
+    """The loop in numbers. Sums are over epochs and ranks; samples_per_s is that of all ranks."""
+    epochs = ledger.epochs
+    longest = float(ranks["loop_ns"].max()) if len(ranks) else 0.0
+    samples = float(ranks["samples"].sum())
+    startup = number(epochs, "startup_ns")
+    return {
+        "loop_ns": ledger.loop_ns,
+        "iter_ns": ledger.iter_ns,
+        "wait_ns": ledger.wait_ns,
+        "step_ns": ledger.step_ns,
+        "tail_ns": ledger.tail_ns,
+        "startup_mean_ns": float(np.nanmean(startup)) if (~np.isnan(startup)).any() else np.nan,
+        "startup_first_ns": float(startup[0]) if len(startup) else np.nan,
+        "shutdown_mean_ns": total(number(epochs, "shutdown_ns")) / max(len(epochs), 1),
+        "epochs": len(epochs),
+        "batches": int(epochs["waits"].sum()),
+        "samples": int(samples),
+        "samples_per_s": samples / longest * 1e9 if longest > 0 else np.nan,
+        "workers_idle_share": idle_share(scope),
+    }
+
+
+def _epochs(ledger: Account) -> pd.DataFrame:
+    """One row per rank and epoch: the sums of `loop_times`, start-up and shut-down."""
+    names = ["rank", "epoch", "waits", "loop_ns", "iter_ns", "startup_ns", "wait_ns", "step_ns"]
+    names += ["tail_ns", "shutdown_ns", "exhausted"]
+    return ledger.epochs[names].sort_values(["rank", "epoch"]).reset_index(drop=True)

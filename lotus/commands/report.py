@@ -1,0 +1,72 @@
+"""`lotus report`: explain a recorded run."""
+
+import argparse
+import math
+import sys
+from pathlib import Path
+
+NAME = "report"
+HELP = "explain a recorded run: the verdict first, then where the time went"
+EPILOG = """\
+examples:
+  lotus report lotus-runs/train-20260101-120000
+  lotus report RUN --threshold 500         count batches that took over 500 ms
+  lotus report RUN --json | jq .verdict    the same numbers for programs
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_directory", type=Path, metavar="RUN", help="the run directory")
+    parser.add_argument("--json", action="store_true", help="print a document for programs")
+    parser.add_argument(
+        "--threshold",
+        type=_milliseconds,
+        default=100.0,
+        metavar="MS",
+        help="show the share of batches above this many milliseconds (100)",
+    )
+    parser.add_argument(
+        "--slowest", type=_count, default=10, metavar="N", help="how many slow samples to list (10)"
+    )
+    parser.add_argument(
+        "--loader", type=_count, metavar="N", help="show this loader in full, not the largest"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    # pandas and rich are slow to import: not for `lotus --help`.
+    from lotus.analysis.summary import summarise
+    from lotus.errors import LotusError
+    from lotus.reporters import tables, terminal
+    from lotus.run import load
+
+    summary = summarise(load(args.run_directory), args.threshold * 1e6, args.slowest)
+    known = [one.scope.loader for one in summary.loaders]
+    if args.loader is not None and args.loader not in known:
+        names = ", ".join(str(loader) for loader in sorted(known)) or "none"
+        raise LotusError(f"there is no loader {args.loader} in this run; there are: {names}")
+    if args.json:
+        print(tables.text(summary))
+        return 0
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="replace")  # a terminal that has no µ shows a question mark
+    terminal.write(summary, sys.stdout, args.loader)
+    return 0
+
+
+def _milliseconds(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < math.inf:
+        raise ValueError(text)
+    return value
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise ValueError(text)
+    return value
+
+
+_milliseconds.__name__, _count.__name__ = "number of milliseconds", "number"

@@ -1,0 +1,115 @@
+"""Lines that every form of the report shares: what was recorded, of what, and what is missing."""
+
+from collections.abc import Iterator
+
+from lotus.analysis.columns import integer, records
+from lotus.analysis.summary import LoaderSummary, Summary
+from lotus.analysis.verdict import Verdict
+from lotus.reporters.words import amount, command, duration, plain, plural, shorten, size
+
+
+def heading(summary: Summary) -> Iterator[str]:
+    """What ran, how it ended and what the recording covers."""
+    manifest = summary.manifest
+    start, end = manifest.get("start_ns"), manifest.get("end_ns")
+    words = manifest.get("command") or []
+    parts = [shorten(command(words), 60)] if words else []
+    if start and end:
+        parts.append(duration(end - start))
+    parts.append(_ending(summary))
+    yield "lotus report: " + ", ".join(part for part in parts if part)
+    cover = coverage(summary)
+    if cover:
+        yield cover
+
+
+def _ending(summary: Summary) -> str:
+    manifest = summary.manifest
+    if manifest.get("state") == "running":
+        return "still running, or lotus was killed"
+    if manifest.get("signal"):
+        return f"ended by signal {manifest['signal']}"
+    code = manifest.get("exit_code")
+    return f"exit code {code}" if code else ""
+
+
+def coverage(summary: Summary) -> str:
+    """What was asked to be recorded, if that was not everything."""
+    manifest = summary.manifest
+    parts = []
+    level = manifest.get("level")
+    if level and level != "op":
+        parts.append(f"level {plain(level)}")
+    if manifest.get("batches"):
+        parts.append(f"batches {plain(manifest['batches'])} of each epoch")
+    if (manifest.get("every") or 1) != 1:
+        parts.append(f"every {manifest['every']}th batch")
+    if manifest.get("max_log"):
+        parts.append(f"at most {size(float(manifest['max_log']))}")
+    return "Recorded: " + ", ".join(parts) if parts else ""
+
+
+def verdict_words(judged: Verdict) -> str:
+    """The verdict in capitals."""
+    if judged.kind == "input-bound":
+        return f"{judged.degree.upper()} INPUT-BOUND"
+    return judged.kind.upper().replace("UNKNOWN", "NO VERDICT")
+
+
+def loader_lines(one: LoaderSummary) -> Iterator[str]:
+    """Which loader this is and how it is set."""
+    scope = one.scope
+    settings = scope.settings
+    text = f"Loader {scope.loader}: {plain(scope.title)}, {plural(scope.num_workers, 'worker')}"
+    if isinstance(settings.get("batch_size"), int):
+        text += f", batch size {settings['batch_size']}"
+    if scope.num_workers and settings.get("prefetch_factor"):
+        text += f", prefetch {settings['prefetch_factor']}"
+    for name, label in (("pin_memory", "pinned"), ("persistent_workers", "persistent")):
+        if settings.get(name) is True:
+            text += f", {label}"
+    text += f", {plural(one.times['epochs'], 'epoch')}"
+    if len(scope.ranks) > 1:
+        text += f", {len(scope.ranks)} ranks"
+    yield text
+    made, taken = one.coverage["batches_made"], one.coverage["batches_taken"]
+    whole = one.coverage["batches_recorded_whole"]
+    if taken and whole < taken:
+        yield f"{amount(whole)} of {plural(taken, 'batch')} are recorded in detail."
+    if one.coverage["made_never_taken"] and made:
+        yield f"{plural(one.coverage['made_never_taken'], 'batch')} made were never taken."
+
+
+def losses(summary: Summary) -> Iterator[str]:
+    """One line for each kind of loss, each loader that was not seen, and each note."""
+    lost = summary.lost
+    if len(lost):
+        table = lost.assign(
+            what=lost["what"].astype(str),
+            count=integer(lost, "count", 0),
+            bytes=integer(lost, "bytes", 0),
+        )
+        table = table.groupby("what", as_index=False).agg(
+            times=("what", "size"), count=("count", "sum"), bytes=("bytes", "sum")
+        )
+        for row in records(table):
+            text = plain(row["what"])
+            if row["count"] > 0:
+                text += f": {amount(row['count'])}"
+            if row["bytes"] > 0:
+                text += f" ({size(row['bytes'])})"
+            if row["times"] > 1:
+                text += f", in {row['times']} places"
+            yield text
+    for one in summary.unseen:
+        yield f"Not seen: {plain(one.get('what', '?'))}: {plain(one.get('why', ''))}"
+    for note in summary.notes:
+        yield plain(note)
+    for one_loader in summary.loaders:
+        unseen = one_loader.phases["unseen"]
+        wait = one_loader.times["wait_ns"]
+        if not one_loader.scope.partial and unseen > 0.03 * wait:
+            yield (
+                f"Loader {one_loader.scope.loader}: {duration(unseen)} of waiting have no "
+                "record of how the batch was made."
+            )

@@ -1,0 +1,53 @@
+"""The end of `lotus trace`: the report in a dozen plain lines."""
+
+import textwrap
+from typing import Any
+
+from lotus.analysis.summary import LoaderSummary, Summary, summarise
+from lotus.reporters import covering
+from lotus.reporters.words import amount, duration, plain, plural, share, shorten
+
+_WIDTH, _MOST_CAUSES, _MOST_LOSSES = 78, 4, 3
+
+
+def short_report(run: Any) -> list[str]:
+    """The verdict, its causes and the next step of a `Run`, as lines without colour."""
+    return lines(summarise(run, slowest=0))
+
+
+def lines(summary: Summary) -> list[str]:
+    """The same for a summary."""
+    if not summary.loaders:
+        result = ["no DataLoader was iterated in what was recorded"]
+    else:
+        result = _loader(summary.loaders[0])
+        for other in summary.loaders[1:4]:
+            words = covering.verdict_words(other.verdict).lower()
+            result += _wrap(f"loader {other.scope.loader} ({plain(other.scope.title)}): {words}")
+        if len(summary.loaders) > 4:
+            result.append(f"and {plural(len(summary.loaders) - 4, 'loader')} more")
+    missing = list(covering.losses(summary))
+    for line in missing[:_MOST_LOSSES]:
+        result += _wrap(line)
+    if len(missing) > _MOST_LOSSES:
+        result.append(f"and {len(missing) - _MOST_LOSSES} more losses or notes")
+    return result
+
+
+def _loader(one: LoaderSummary) -> list[str]:
+    judged, times = one.verdict, one.times
+    result = _wrap(f"{covering.verdict_words(judged)}: {judged.summary}")
+    for cause in judged.causes[:_MOST_CAUSES]:
+        result.append(f"  {share(cause.share):>6}  {shorten(plain(cause.title), _WIDTH - 10)}")
+    if judged.causes:
+        result += _wrap(f"next step: {plain(judged.causes[0].advice)}")
+    loop = times["loop_ns"] / max(len(one.scope.ranks), 1)
+    result += _wrap(
+        f"loop {duration(loop)}, {amount(times['samples_per_s'])} samples/s, start-up "
+        f"{duration(times['startup_mean_ns'])}, workers idle {share(times['workers_idle_share'])}"
+    )
+    return result
+
+
+def _wrap(text: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, subsequent_indent="  ") or [text]

@@ -1,0 +1,102 @@
+"""The report as a document for programs: `lotus report RUN --json`.
+
+Units are in the names: `_ns` nanoseconds, `_share` a fraction of 1, `_bytes`, `_per_s`. What was
+not measured is null. Keys are only ever added within one `schema`.
+
+{
+  "schema": 1,
+  "run": {"path", "command", "state", "exit_code", "signal", "elapsed_ns", "level", "batches",
+          "every", "max_log", "host", "lotus", "threshold_ns"},
+  "verdict": the first loader's verdict, or null where no loader was iterated,
+  "loaders": [{           # the one with the most samples first
+    "loader", "ranks", "settings": {...},
+    "verdict": {"kind", "degree", "summary", "input_share", "startup_share", "step_share",
+                "shutdown_share",
+                "causes": [{"kind", "title", "share", "wait_share", "ns", "evidence", "advice"}]},
+    "times": {...}, "phases": {...}, "operations": [...], "other_time": [...], "books": [...],
+    "slowest_samples": [...], "batches": [...], "order": {...}, "workers": [...],
+    "rank_times": [...], "epochs": [...], "coverage": {...}
+  }],
+  "lost": [{"what", "pid", "count", "bytes"}], "unseen": [...], "notes": [...]
+}
+
+kind of a verdict: input-bound, consumer-bound, start-up-bound, unknown. kind of a cause: operation,
+dataset, collate, fetch, slow-samples, slow-worker, cold-files, send, pin, main-process, index,
+start-up, shut-down, consumer, unseen. The tables' columns are those of `lotus.analysis`.
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from lotus.analysis.columns import plain_value, records
+from lotus.analysis.summary import LoaderSummary, Summary
+
+SCHEMA = 1
+_RUN = ("command", "state", "exit_code", "signal", "level", "batches", "every", "max_log", "host")
+
+
+def document(summary: Summary) -> dict[str, Any]:
+    """The document as JSON-able values."""
+    manifest = summary.manifest
+    start, end = manifest.get("start_ns"), manifest.get("end_ns")
+    loaders = [_loader(one) for one in summary.loaders]
+    run = {
+        "path": summary.path,
+        **{name: manifest.get(name) for name in _RUN},
+        "lotus": manifest.get("lotus"),
+        "elapsed_ns": end - start if start and end else None,
+        "threshold_ns": summary.threshold_ns,
+    }
+    whole = {
+        "schema": SCHEMA,
+        "run": run,
+        "verdict": loaders[0]["verdict"] if loaders else None,
+        "loaders": loaders,
+        "lost": summary.lost,
+        "unseen": summary.unseen,
+        "notes": summary.notes,
+    }
+    plain = _plain(whole)
+    assert isinstance(plain, dict)
+    return plain
+
+
+def text(summary: Summary) -> str:
+    """The document as JSON text: ASCII, so that no name in it can steer a terminal."""
+    return json.dumps(document(summary), indent=2, allow_nan=False)
+
+
+def _loader(one: LoaderSummary) -> dict[str, Any]:
+    scope = one.scope
+    return {
+        "loader": scope.loader,
+        "ranks": scope.ranks,
+        "settings": scope.settings,
+        "verdict": dataclasses.asdict(one.verdict),
+        "times": one.times,
+        "phases": {f"{name}_ns": ns for name, ns in one.phases.items()},
+        "operations": one.operations,
+        "other_time": one.other_time,
+        "books": one.books,
+        "slowest_samples": one.slowest,
+        "batches": one.batches,
+        "order": one.order,
+        "workers": one.workers,
+        "rank_times": one.ranks,
+        "epochs": one.epochs,
+        "coverage": one.coverage,
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, pd.DataFrame):
+        return records(value)
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return plain_value(value)
