@@ -30,9 +30,9 @@ def integer(frame: pd.DataFrame, name: str, missing: int = -1) -> Ints:
     if name not in frame.columns:
         return np.full(len(frame), missing, np.int64)
     column = frame[name]
-    if column.dtype == np.int64:
-        return np.asarray(column, np.int64)
-    return column.astype("Int64").to_numpy(dtype=np.int64, na_value=missing)
+    if column.dtype != np.int64:
+        column = column.astype("Int64").fillna(missing)
+    return np.asarray(column.to_numpy(), dtype=np.int64)
 
 
 def flag(frame: pd.DataFrame, name: str) -> Bools:

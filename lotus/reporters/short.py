@@ -50,4 +50,4 @@ def _loader(one: LoaderSummary) -> list[str]:
 
 
 def _wrap(text: str) -> list[str]:
-    return textwrap.wrap(text, _WIDTH, subsequent_indent="  ") or [text]
+    return textwrap.wrap(text, _WIDTH, subsequent_indent="  ", break_on_hyphens=False) or [text]

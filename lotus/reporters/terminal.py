@@ -272,7 +272,13 @@ def _paragraph(console: "Console", label: str, text: str) -> None:
 
     indent = "  " + (f"{label:11} " if label else "")
     width = max(min(console.width, _WIDEST) - 1, len(indent) + 20)
-    wrapped = textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=" " * len(indent))
+    wrapped = textwrap.wrap(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=" " * len(indent),
+        break_on_hyphens=False,
+    )
     for line in wrapped:
         shown = Text(line, no_wrap=True, overflow="ignore")
         shown.stylize("dim", 0, len(indent) if line is wrapped[0] else 0)
