@@ -1,0 +1,331 @@
+"""Joins the logs of all processes of a run: which loader, epoch and rank each record belongs to.
+
+A worker knows only its pid and how often it was resumed. The `iterator` event of the process that
+made it lists that pid; from it come the loader, the epoch and the rank of the worker's records.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from lotus.eventlog import Array, EventLog, Lost
+from lotus.inside import layout
+
+Ints = npt.NDArray[np.int64]
+
+# Events and what they must have to be used; everything else in them is optional.
+_Kind = type | range
+_NUMBER = range(1 << 31)
+_TIMES: dict[str, _Kind] = {"start_ns": int, "end_ns": int}
+_LOADER: dict[str, _Kind] = {"loader": _NUMBER, "epoch": _NUMBER}
+_NEEDED: dict[str, dict[str, _Kind]] = {
+    "operations": {"operations": list},
+    "loader": {"loader": _NUMBER},
+    "iterator": {**_LOADER, **_TIMES, "workers": list, "resumed": bool},
+    "epoch_end": {
+        **_LOADER, "time_ns": int, "batches": range(1 << 53), "exhausted": bool, "last_next_ns": int
+    },
+    "shutdown": {**_LOADER, **_TIMES},
+    "worker": {"worker": _NUMBER, "loop_ns": int},
+    "worker_ready": {"worker": _NUMBER, "time_ns": int},
+    "worker_end": {"worker": _NUMBER, "time_ns": int},
+    "sample_path": {"sample": int, "path": str, "duration_ns": int},
+    "unseen": {"what": str},
+    "stopped": {"why": str},
+    "note": {"text": str},
+}  # fmt: skip
+_OPERATION: dict[str, _Kind] = {
+    "id": range(1, 1 << 20),  # they are given one after the other
+    "name": str,
+    "parent": range(1 << 20),
+    "index": range(-1, 1 << 31),
+    "kind": str,
+}
+
+
+def _fits(item: Any, needed: dict[str, _Kind]) -> bool:
+    return isinstance(item, dict) and all(
+        is_a(item.get(name), kind) for name, kind in needed.items()
+    )
+
+
+def is_a(value: Any, kind: _Kind) -> bool:
+    """Whether a JSON value is of that kind (an int that fits 64 bits) or in that range."""
+    if isinstance(kind, range):
+        return type(value) is int and value in kind
+    if kind is int:
+        return type(value) is int and -(2**63) <= value < 2**63
+    return isinstance(value, kind)
+
+
+class Process:
+    """One log with its place among the others.
+
+    rank    that of the process that made it, if it is a worker; 0 where none was set
+    base    the number in the run of this process's own loader 0
+    origin  where a worker comes from; None for others and where its maker's record is missing
+    """
+
+    def __init__(self, log: EventLog) -> None:
+        self.log = log
+        self.pid = log.pid
+        self.start_ns = log.start_ns
+        # pids and clocks mean something on one machine only
+        self.machine = (str(log.header.get("host")), str(log.header.get("boot_id")))
+        self.base = 0
+        self.origin: Origin | None = None
+        self.lost: list[Lost] = list(log.lost)
+        self.gapped = any(loss.what.startswith("corrupt") for loss in log.lost)
+        self.events: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for event in log.events:
+            if _fits(event, _NEEDED.get(event["event"], {"": int})):
+                self.events[event["event"]].append(event)
+            else:
+                self.lost.append(
+                    Lost(f"event that is not understood: {event['event']}"[:80], self.pid, 1, 0)
+                )
+        batch = log.fixed["batch"]
+        made_for_parent = batch["worker"][(batch["loader"] < 0) & (batch["worker"] >= 0)]
+        self.worker = -1
+        if self.events["worker"]:
+            self.worker = self.events["worker"][0]["worker"]
+        elif len(made_for_parent):
+            self.worker = int(made_for_parent[0])
+        self.own_rank = _rank(log.header, self.events["loader"])
+        self.rank = self.own_rank
+
+    @property
+    def is_worker(self) -> bool:
+        return self.worker >= 0 or self.origin is not None
+
+    def loaders(self) -> int:
+        """How many loaders of its own this process numbered."""
+        numbers = [-1]
+        for name in ("loader", "iterator"):
+            numbers += [event["loader"] for event in self.events[name]]
+        for name in ("batch", "wait"):
+            numbers.append(int(self.log.fixed[name]["loader"].max(initial=-1)))
+        return max(numbers) + 1
+
+    def operations(self) -> list[dict[str, Any]]:
+        found = []
+        for event in self.events["operations"]:
+            for operation in event["operations"]:
+                if _fits(operation, _OPERATION):
+                    found.append(operation)
+        return found
+
+
+def _rank(header: dict[str, Any], loaders: list[dict[str, Any]]) -> int:
+    # A job may have set its rank between the log's start and its first loader.
+    for value in (header.get("rank"), *(event.get("rank") for event in loaders)):
+        if is_a(value, _NUMBER):
+            return cast(int, value)
+    return 0
+
+
+@dataclass
+class Origin:
+    """The iteration that made a worker: its process, loader (as numbered there), number, start."""
+
+    process: Process
+    loader: int
+    worker: int
+    start_ns: int
+    first: int  # epoch in which the worker was made
+    epochs: list[int]  # `first` and those for which it was resumed, as far as they are recorded
+
+    def epoch(self, resumed: Ints) -> Ints:
+        """Epochs of records that were made after so many resumes."""
+        # Every iter() of persistent workers resumes them, so epochs follow one another; the list
+        # decides where an iter() is known to have passed these workers by.
+        ordinal = self.first + resumed
+        listed = np.array(self.epochs, np.int64)
+        place = np.minimum(resumed, len(listed) - 1)
+        passed_by = (resumed < len(listed)) & ~np.isin(ordinal, listed)
+        return np.where(passed_by, listed[place], ordinal)
+
+
+@dataclass(frozen=True)
+class _Listing:
+    """A pid in the `workers` of an `iterator` event."""
+
+    start_ns: int
+    process: Process = field(repr=False)
+    loader: int
+    epoch: int
+    worker: int
+    resumed: bool
+
+
+def _find_origins(processes: Sequence[Process]) -> list[Lost]:
+    """Set `origin` of every worker; return the workers that were started and left no log."""
+    listings: dict[tuple[Any, ...], list[_Listing]] = defaultdict(list)
+    for process in processes:
+        for event in process.events["iterator"]:
+            for place, pid in enumerate(event["workers"]):
+                if is_a(pid, int):
+                    listings[(process.machine, pid)].append(
+                        _Listing(
+                            event["start_ns"],
+                            process,
+                            event["loader"],
+                            event["epoch"],
+                            place,
+                            event["resumed"],
+                        )
+                    )
+    logs: dict[tuple[Any, ...], list[Process]] = defaultdict(list)
+    for process in processes:
+        logs[(process.machine, process.pid)].append(process)
+    lost = []
+    for key, entries in listings.items():
+        entries.sort(key=lambda entry: entry.start_ns)
+        unused = [entry for entry in entries if not entry.resumed]
+        same_pid = sorted(logs.get(key, []), key=lambda process: process.start_ns)
+        for process, following in zip(same_pid, [*same_pid[1:], None], strict=True):
+            until = following.start_ns if following else math.inf
+            before = [entry for entry in unused if entry.start_ns <= process.start_ns]
+            unused = unused[len(before) :]
+            resumes = [
+                entry
+                for entry in entries
+                if entry.resumed and process.start_ns <= entry.start_ns < until
+            ]
+            if before and _made(before[-1], process):
+                _attach(process, before[-1], before[-1].epoch, resumes)
+            elif resumes and _made(resumes[0], process):
+                # The event of its first epoch is lost.
+                _attach(process, resumes[0], resumes[0].epoch - 1, resumes)
+        # One that was killed before its first record, or that our hook did not reach.
+        mine = [process.origin for process in same_pid if process.origin is not None]
+        for entry in entries:
+            known = any((o.process, o.start_ns) == (entry.process, entry.start_ns) for o in mine)
+            if not entry.resumed and not known:
+                lost.append(Lost("worker that left no log", key[1], 1, 0))
+    return lost
+
+
+def _made(entry: _Listing, process: Process) -> bool:
+    return entry.process is not process and process.worker in (-1, entry.worker)
+
+
+def _attach(process: Process, entry: _Listing, first: int, resumes: list[_Listing]) -> None:
+    epochs = [first] + [
+        other.epoch
+        for other in resumes
+        if (other.process, other.loader) == (entry.process, entry.loader)
+    ]
+    process.worker = entry.worker
+    process.origin = Origin(
+        entry.process, entry.loader, entry.worker, entry.start_ns, first, epochs
+    )
+
+
+def _number_loaders(processes: Sequence[Process]) -> None:
+    """Set `rank` and `base`: in each rank main processes first, by their start, then nested."""
+    for process in processes:
+        top, seen = process, {id(process)}
+        while top.origin is not None and id(top.origin.process) not in seen:
+            top = top.origin.process
+            seen.add(id(top))
+        process.rank = top.own_rank
+    used: dict[int, int] = defaultdict(int)
+    for process in sorted(processes, key=lambda p: (p.is_worker, p.start_ns, p.pid)):
+        process.base = used[process.rank]
+        used[process.rank] += process.loaders()
+
+
+class Assembly:
+    """All processes of a run and their batch and wait records, each with its keys.
+
+    `batch` and `wait` are the fixed fields of all frames; beside them stand, as arrays of the same
+    length, `*_process` (index into `processes`), `*_loader` and `*_epoch`.
+    `slices[process]` says which of `batch` are its own, `wait_slices` which of `wait`.
+    """
+
+    def __init__(self, logs: Sequence[EventLog]) -> None:
+        self.processes = [Process(log) for log in logs]
+        self.lost = _find_origins(self.processes)
+        _number_loaders(self.processes)
+        self.processes.sort(key=lambda p: (p.rank, p.is_worker, p.start_ns, p.pid))
+        self.ranks = self.constant([process.rank for process in self.processes])
+        self.pids = self.constant([process.pid for process in self.processes])
+        self.batch, self.slices = self._collect("batch")
+        self.wait, self.wait_slices = self._collect("wait")
+        self.batch_process = self._owner(self.slices)
+        self.wait_process = self._owner(self.wait_slices)
+        self.batch_loader = np.full(len(self.batch), -1, np.int64)
+        self.batch_epoch = np.full(len(self.batch), -1, np.int64)
+        for process, rows in zip(self.processes, self.slices, strict=True):
+            loader, epoch = self.batch["loader"][rows], self.batch["epoch"][rows].astype(np.int64)
+            own = loader >= 0
+            self.batch_loader[rows] = np.where(own, process.base + loader.astype(np.int64), -1)
+            self.batch_epoch[rows] = np.where(own, epoch, -1)
+            origin = process.origin
+            if origin is not None:
+                number = origin.process.base + origin.loader
+                self.batch_loader[rows] = np.where(own, self.batch_loader[rows], number)
+                self.batch_epoch[rows] = np.where(own, epoch, origin.epoch(epoch))
+        bases = self.constant([process.base for process in self.processes])
+        self.wait_loader = bases[self.wait_process] + self.wait["loader"].astype(np.int64)
+        self.wait_epoch = self.wait["epoch"].astype(np.int64)
+        for process in self.processes:
+            self.lost += process.lost
+
+    @staticmethod
+    def constant(values: Sequence[int]) -> Ints:
+        """One number a process, to be indexed with `batch_process` or `wait_process`."""
+        return np.array(values, np.int64)
+
+    def _collect(self, name: str) -> tuple[Array, list[slice]]:
+        parts = [process.log.fixed[name] for process in self.processes]
+        ends = np.cumsum([0, *map(len, parts)]).tolist()
+        slices = [slice(first, last) for first, last in pairwise(ends)]
+        if len(parts) == 1:
+            return parts[0], slices
+        _, fields, _ = layout.FRAMES[layout.BATCH if name == "batch" else layout.WAIT]
+        empty = np.empty(0, np.dtype([(field, "<" + code) for field, code in fields]))
+        joined = np.concatenate([empty, *parts])
+        for process, rows in zip(self.processes, slices, strict=True):
+            process.log.fixed[name] = joined[rows]  # one copy in memory, not two
+        return joined, slices
+
+    def _owner(self, slices: Sequence[slice]) -> Ints:
+        counts = [rows.stop - rows.start for rows in slices]
+        return np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+
+
+def match(left: Sequence[Array], right: Sequence[Array], last: bool = False) -> Ints:
+    """For each row of `left` the row of `right` with the same values in all columns, -1 for none.
+
+    Where several rows of `right` have them, it is the first, or with `last` the last.
+    """
+    size, other = len(left[0]), len(right[0])
+    code = np.zeros(size + other, np.int64)
+    for mine, theirs in zip(left, right, strict=True):
+        values = np.concatenate((np.asarray(mine, np.int64), np.asarray(theirs, np.int64)))
+        places, distinct = pd.factorize(values)
+        # Renumbered at every step, so that the product of two numbers cannot overflow.
+        code = pd.factorize(code * len(distinct) + places)[0]
+    table = np.full(int(code.max(initial=-1)) + 1, -1, np.int64)
+    rows = np.arange(other)
+    order = rows if last else rows[::-1]
+    table[code[size:][order]] = order
+    return table[code[:size]]
+
+
+def groups(*columns: Array) -> Ints:
+    """A number for each row, the same one where all columns are the same."""
+    code = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        places, distinct = pd.factorize(np.asarray(column, np.int64))
+        code = pd.factorize(code * len(distinct) + places)[0]
+    return code

@@ -1,0 +1,300 @@
+"""Run: a run directory as documented pandas DataFrames."""
+
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from lotus import batches, details, tables
+from lotus.assemble import Assembly, is_a
+from lotus.errors import LotusError
+from lotus.eventlog import EventLog, ForeignError, Lost, newer, parse_json
+from lotus.inside.layout import SCHEMA
+
+_LARGEST = 64 << 20  # bytes of run.json or processes.jsonl that are read
+
+
+def load(path: str | os.PathLike[str]) -> "Run":
+    """Read the run directory `path`.
+
+    Raises LotusError, with one line that names the next step, where there is no run that this
+    version can read. A run in which no DataLoader was iterated has empty tables.
+    """
+    return Run(path)
+
+
+class Run:
+    """One recording. Every table is a DataFrame, made when it is first asked for.
+
+    All have `rank` (0 where the job set none) and `pid` first. Times are nanoseconds of
+    CLOCK_MONOTONIC: `*_ns` is a duration, except `start_ns`, `*_start_ns`, `end_ns`, `time_ns`,
+    `put_ns`, `ready_ns`, `arrival_ns`, `taken_ns` and `loop_ns`, which are points in time. -1
+    stands for no worker, loader, epoch, batch, position or sample; NaN (or <NA>) for a number that
+    was not measured.
+    Loaders are numbered per rank: those of main processes first, then those made inside workers.
+
+    path      the directory
+    manifest  run.json
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.manifest = _manifest(self.path)
+        self._lost: list[Lost] = []
+        self._reports = _reports(self.path, self._lost)
+        logs = self._logs()
+        if not logs and not self._lost and self.manifest.get("state") != "ended":
+            raise LotusError(
+                f"{path} has no events yet: wait until its program has ended, "
+                "or record it again with: lotus trace -o DIRECTORY -- COMMAND"
+            )
+        self._assembly = Assembly(logs)
+        self._lost += tables.losses(self._assembly)
+
+    def _logs(self) -> list[EventLog]:
+        events = self.path / "events"
+        logs = []
+        try:
+            names = sorted(os.listdir(events)) if not events.is_symlink() else []
+        except (FileNotFoundError, NotADirectoryError):
+            names = []
+        except OSError as error:
+            raise LotusError(f"cannot read {events}: {error.strerror}") from None
+        if events.is_symlink():
+            self._lost.append(Lost("events/ is a link and was not followed", -1, 1, 0))
+        for name in names:
+            try:
+                logs.append(EventLog(str(events), name))
+            except ForeignError as error:
+                self._lost.append(Lost(str(error), -1, 1, _size(events / name)))
+            except OSError as error:
+                what = f"file in events/ that cannot be read: {error.strerror or error}"
+                self._lost.append(Lost(what, -1, 1, _size(events / name)))
+        return logs
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
+
+    @cached_property
+    def _follow(self) -> batches.Waits:
+        return batches.follow(self._assembly)
+
+    @cached_property
+    def ops(self) -> pd.DataFrame:
+        """One row per operation: those in samples by process and time, then loose ones.
+
+        rank, pid, tid, worker, loader, epoch, batch, position (in the batch), sample (its index in
+        the data set), operation (category), parent (its container, "" for none), index (place in
+        its container), nested (inside another operation of its sample, or of its thread outside of
+        samples), start_ns, duration_ns; with level op+cpu also cpu_ns, minor_faults, major_faults,
+        read_bytes.
+        """
+        return details.operations(self._assembly, self._with_cpu())
+
+    @cached_property
+    def samples(self) -> pd.DataFrame:
+        """One row per sample.
+
+        rank, pid, worker, loader, epoch, batch, position, sample, start_ns, duration_ns, ops_ns
+        (its top-level operations), self_ns (the rest), many (the row is a whole batch, fetched in
+        one call; its sample is -1).
+        """
+        return details.samples(self._assembly)
+
+    @cached_property
+    def batches(self) -> pd.DataFrame:
+        """One row per batch that was made or taken, sorted by rank, loader, epoch and batch.
+
+        rank, pid (of its maker; -1: not recorded), worker, loader, epoch, batch, size (samples),
+        bytes, flags, idle_ns (the worker waited for its index), fetch_start_ns, fetch_ns,
+        samples_ns, collate_start_ns, collate_ns, self_ns (fetch less samples and collate), cpu_ns,
+        minor_faults, major_faults, read_bytes (of the fetch), put_ns, send_start_ns, pickle_ns,
+        lock_ns, write_ns, send_ns (their sum), send_bytes, send_tid, pin_start_ns, pin_ns,
+        ready_ns (pinned, else pickled, else put; without workers fetched), arrival_ns (taken from
+        the workers' queue), wait_start_ns, wait_ns, taken_ns (`next` returned), delay_ns (taken
+        less ready), step_ns (the consumer's own time until its following `next`), out_of_order
+        (order is "early"), order ("early": arrived before the `next` that returned it, or was
+        returned before an earlier batch; "late": one asked for later arrived or was returned
+        first; "in turn"; NaN if nobody took it), first (of its epoch).
+        """
+        return batches.batches(self._assembly, self._follow)
+
+    @cached_property
+    def waits(self) -> pd.DataFrame:
+        """One row per `next` that returned a batch or failed.
+
+        rank, pid, tid, loader, epoch, batch, start_ns, wait_ns, step_ns, arrival_ns, failed.
+        """
+        return batches.waits(self._assembly, self._follow)
+
+    @cached_property
+    def workers(self) -> pd.DataFrame:
+        """One row per worker process.
+
+        rank, pid, worker, loader (-1: its maker left no record), start_ns (of the process, else of
+        its loop), loop_ns, ready_ns (asked for its first index), startup_ns (ready less start of
+        `iter()`), end_ns (NaN if killed), batches, samples, fetch_ns, idle_ns, cpu_ns (sums).
+        """
+        return tables.workers(self._assembly)
+
+    @cached_property
+    def loaders(self) -> pd.DataFrame:
+        """One row per loader and process.
+
+        rank, pid, loader, call_site, class, dataset, dataset_kind, dataset_length, length,
+        batch_size, num_workers, prefetch_factor, pin_memory, persistent_workers, start_method,
+        drop_last, in_order, sampler, batch_sampler, collate_fn, timeout.
+        """
+        return tables.loaders(self._assembly)
+
+    @cached_property
+    def epochs(self) -> pd.DataFrame:
+        """One row per iteration of a loader.
+
+        rank, pid, loader, epoch, start_ns, startup_ns (`iter()` to the end of the first `next`),
+        iter_ns (`iter()` itself), end_ns (NaN if killed), batches, exhausted, shutdown_ns.
+        """
+        return tables.epochs(self._assembly)
+
+    @cached_property
+    def resources(self) -> pd.DataFrame:
+        """Once a second: rank, pid, worker, time_ns, pss, rss (bytes), descriptors, shm (bytes)."""
+        return tables.resources(self._assembly)
+
+    @cached_property
+    def operations(self) -> pd.DataFrame:
+        """Every operation that was found, once: operation, parent, index, kind."""
+        return tables.operations(self._assembly.processes)
+
+    @cached_property
+    def paths(self) -> pd.DataFrame:
+        """Files of the slowest samples: rank, pid, worker, sample, path, duration_ns."""
+        return tables.paths(self._assembly)
+
+    @cached_property
+    def processes(self) -> pd.DataFrame:
+        """Every Python process that our hook saw: pid, ppid, time_ns, executable, argv, python,
+        torch (missing where torch.utils.data was not imported)."""
+        return self._reports
+
+    @cached_property
+    def lost(self) -> pd.DataFrame:
+        """What was recorded and cannot be read, or was not recorded: what, pid, count, bytes."""
+        rows = [(loss.what, loss.pid, loss.count, loss.bytes) for loss in self._lost]
+        table = pd.DataFrame(rows, columns=["what", "pid", "count", "bytes"])
+        types = {"what": "object", "pid": "int64", "count": "int64", "bytes": "int64"}
+        return table.astype(types)
+
+    @cached_property
+    def notes(self) -> list[str]:
+        """Remarks of the tracer, each once."""
+        return list(dict.fromkeys(event["text"] for event in self._events("note")))
+
+    @cached_property
+    def unseen(self) -> list[dict[str, Any]]:
+        """What could not be observed and why, each once: {"what": ..., "why": ...}."""
+        found = {(event["what"], str(event.get("why", ""))) for event in self._events("unseen")}
+        return [{"what": what, "why": why} for what, why in sorted(found)]
+
+    def _events(self, name: str) -> list[dict[str, Any]]:
+        return [event for process in self._assembly.processes for event in process.events[name]]
+
+    def _with_cpu(self) -> bool:
+        logs = [process.log for process in self._assembly.processes]
+        return self.manifest.get("level") == "op+cpu" or any(
+            log.header.get("level") == "op+cpu" for log in logs
+        )
+
+
+def _size(path: Path) -> int:
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return 0
+
+
+def _read(directory: Path, name: str) -> bytes:
+    """A small file of the run directory, not through a link. Raises OSError."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    with open(os.open(directory / name, flags), "rb") as file:
+        return file.read(_LARGEST)
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    again = "record one with: lotus trace -o DIRECTORY -- python train.py"
+    try:
+        names = os.listdir(path)
+    except FileNotFoundError:
+        raise LotusError(f"there is no run at {path}; {again}") from None
+    except NotADirectoryError:
+        raise LotusError(
+            f"{path} is a file, not a run directory: give the directory that lotus trace made"
+        ) from None
+    except OSError as error:
+        raise LotusError(f"cannot read {path}: {error.strerror}") from None
+    if not names:
+        raise LotusError(f"{path} is empty; {again}")
+    if "run.json" not in names:
+        if {"events", "processes.jsonl"} & set(names):
+            raise LotusError(f"{path} is half written: it has no run.json; {again}")
+        raise LotusError(f"{path} is not a run directory: it has no run.json; {again}")
+    try:
+        text = _read(path, "run.json")
+    except OSError as error:
+        raise LotusError(f"cannot read {path / 'run.json'}: {error.strerror}") from None
+    manifest = parse_json(text)
+    if manifest is None:
+        raise LotusError(f"{path / 'run.json'} is half written or damaged; {again}")
+    if not isinstance(manifest, dict) or not is_a(manifest.get("schema"), range(1, 1 << 31)):
+        raise LotusError(f"{path / 'run.json'} was not written by lotus; {again}")
+    if manifest["schema"] > SCHEMA:
+        raise LotusError(newer(str(path), manifest["schema"]))
+    return manifest
+
+
+_REPORT = ("pid", "ppid", "time_ns", "executable", "argv", "python", "torch")
+
+
+def _reports(path: Path, lost: list[Lost]) -> pd.DataFrame:
+    """processes.jsonl as a table; what the tracers reported as faults goes to `lost`."""
+    try:
+        lines = _read(path, "processes.jsonl").splitlines()
+    except FileNotFoundError:
+        lines = []
+    except OSError as error:
+        lines = []
+        lost.append(Lost(f"processes.jsonl cannot be read: {error.strerror}", -1, 1, 0))
+    found: dict[tuple[int, int], dict[str, Any]] = {}
+    latest: dict[int, dict[str, Any]] = {}
+    for line in lines:
+        event = parse_json(line)
+        if not isinstance(event, dict) or not is_a(event.get("pid"), int):
+            lost.append(Lost("unreadable line of processes.jsonl", -1, 1, len(line)))
+            continue
+        pid = event["pid"]
+        if event.get("event") == "python":
+            latest[pid] = found[(pid, len(found))] = _report(event)
+        elif event.get("event") == "torch":
+            process = latest.setdefault(pid, _report({"pid": pid}))
+            found.setdefault((pid, -1), process) if process["time_ns"] is None else None
+            process["torch"] = str(event.get("torch"))
+        elif event.get("event") == "fault":
+            lost.append(Lost(f"tracer fault: {event.get('error')}"[:400], pid, 1, 0))
+    table = pd.DataFrame(list(found.values()), columns=list(_REPORT))
+    return table.astype({"pid": "int64", "ppid": "Int64", "time_ns": "Int64"})
+
+
+def _report(event: Mapping[str, Any]) -> dict[str, Any]:
+    numbers = {
+        name: event[name] if is_a(event.get(name), int) else None
+        for name in ("pid", "ppid", "time_ns")
+    }
+    texts = {
+        name: event[name] if isinstance(event.get(name), str) else None
+        for name in ("executable", "python")
+    }
+    argv = event.get("argv")
+    return {**numbers, **texts, "argv": argv if isinstance(argv, list) else [], "torch": None}

@@ -1,0 +1,215 @@
+"""The small tables of a run: workers, loaders, epochs, resources, operations, paths, losses."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lotus.assemble import Assembly, Process, groups, is_a
+from lotus.batches import frame, sends_of, signed
+from lotus.eventlog import Array, Lost
+from lotus.inside.layout import FAILED, SENDS, STOPPED
+
+
+def workers(a: Assembly) -> pd.DataFrame:
+    """One row per worker process that left a log."""
+    made = (a.batch["flags"] & SENDS) == 0
+    rows = []
+    for process, own in zip(a.processes, a.slices, strict=True):
+        if not process.is_worker:
+            continue
+        batch = a.batch[own][made[own] & (a.batch["loader"][own] < 0)]
+        entered, ready, end = (
+            process.events[name][0] if process.events[name] else {}
+            for name in ("worker", "worker_ready", "worker_end")
+        )
+        origin = process.origin
+        loop, ready_ns = entered.get("loop_ns"), ready.get("time_ns")
+        began = entered.get("process_ns")
+        whole = batch[(batch["flags"] & STOPPED == 0) | (batch["size"] > 0)]
+        startup = None if origin is None or ready_ns is None else ready_ns - origin.start_ns
+        rows.append(
+            (
+                process.rank,
+                process.pid,
+                process.worker,
+                -1 if origin is None else origin.process.base + origin.loader,
+                began if is_a(began, int) else loop,
+                loop,
+                ready_ns,
+                startup,
+                end.get("time_ns"),
+                len(whole),
+                *(int(signed(batch[name]).sum()) for name in ("size", "fetch_ns", "idle_ns")),
+                int(signed(batch["cpu_ns"]).sum()),
+            )
+        )
+    names = "rank pid worker loader start_ns loop_ns ready_ns startup_ns end_ns batches samples"
+    table = pd.DataFrame(rows, columns=[*names.split(), "fetch_ns", "idle_ns", "cpu_ns"])
+    maybe = ("start_ns", "loop_ns", "ready_ns", "startup_ns", "end_ns")
+    return _typed(table, dict.fromkeys(maybe, "float64"))
+
+
+def _typed(table: pd.DataFrame, types: Mapping[str, str]) -> pd.DataFrame:
+    """`table` with the given types; its other columns are int64."""
+    return table.astype({name: types.get(name, "int64") for name in table.columns})
+
+
+_LOADER_TYPES = {
+    "call_site": "object",
+    "class": "object",
+    "dataset": "object",
+    "dataset_kind": "object",
+    "dataset_length": "Int64",
+    "length": "Int64",
+    "batch_size": "Int64",
+    "num_workers": "Int64",
+    "prefetch_factor": "Int64",
+    "pin_memory": "boolean",
+    "persistent_workers": "boolean",
+    "start_method": "object",
+    "drop_last": "boolean",
+    "in_order": "boolean",
+    "sampler": "object",
+    "batch_sampler": "object",
+    "collate_fn": "object",
+    "timeout": "float64",
+}
+
+
+def _sane(value: Any, kind: str) -> Any:
+    """The value if it is of that kind, else missing: a program may give a loader anything."""
+    if kind == "object":
+        return value if isinstance(value, str) else None
+    if kind == "boolean":
+        return value if isinstance(value, bool) else pd.NA
+    if isinstance(value, str) and len(value) < 19 and value.isascii() and value.isdecimal():
+        value = int(value)  # a numpy integer, which JSON does not know
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or abs(value) >= 2**62 or value != value:
+        return np.nan if kind == "float64" else pd.NA
+    return float(value) if kind == "float64" else int(value)
+
+
+def loaders(a: Assembly) -> pd.DataFrame:
+    """One row per loader and process that iterated it."""
+    columns: dict[str, list[Any]] = {name: [] for name in ("rank", "pid", "loader", *_LOADER_TYPES)}
+    for process in a.processes:
+        for event in process.events["loader"]:
+            columns["rank"].append(process.rank)
+            columns["pid"].append(process.pid)
+            columns["loader"].append(process.base + event["loader"])
+            for name, kind in _LOADER_TYPES.items():
+                columns[name].append(_sane(event.get(name), kind))
+    table = pd.DataFrame({name: pd.Series(v, dtype=object) for name, v in columns.items()})
+    return _typed(table, _LOADER_TYPES)
+
+
+def epochs(a: Assembly) -> pd.DataFrame:
+    """One row per iteration of a loader that any record speaks of."""
+    rows: dict[tuple[int, int, int], dict[str, Any]] = {}
+
+    def row(number: int, loader: int, epoch: int) -> dict[str, Any]:
+        return rows.setdefault((number, loader, epoch), {})
+
+    for number, process in enumerate(a.processes):
+        for event in process.events["iterator"]:
+            entry = row(number, process.base + event["loader"], event["epoch"])
+            entry["start_ns"] = event["start_ns"]
+            entry["iter_ns"] = event["end_ns"] - event["start_ns"]
+        for event in process.events["epoch_end"]:
+            entry = row(number, process.base + event["loader"], event["epoch"])
+            entry["end_ns"], entry["batches"] = event["time_ns"], event["batches"]
+            entry["exhausted"] = event["exhausted"]
+        for event in process.events["shutdown"]:
+            entry = row(number, process.base + event["loader"], event["epoch"])
+            entry["shutdown_ns"] = event["end_ns"] - event["start_ns"]
+    group = groups(a.wait_process, a.wait_loader, a.wait_epoch)
+    _, place, count = np.unique(group, return_index=True, return_counts=True)
+    for at, taken in zip(place.tolist(), count.tolist(), strict=True):
+        number = int(a.wait_process[at])
+        entry = row(number, int(a.wait_loader[at]), int(a.wait_epoch[at]))
+        if not a.processes[number].gapped:
+            entry.setdefault("batches", taken)
+            if "start_ns" in entry:
+                entry["startup_ns"] = int(a.wait["end_ns"][at]) - entry["start_ns"]
+    names = ("start_ns", "startup_ns", "iter_ns", "end_ns", "batches", "exhausted", "shutdown_ns")
+    table = pd.DataFrame(
+        [
+            (
+                a.processes[number].rank,
+                a.processes[number].pid,
+                loader,
+                epoch,
+                *(entry.get(name, False if name == "exhausted" else None) for name in names),
+            )
+            for (number, loader, epoch), entry in sorted(rows.items())
+        ],
+        columns=["rank", "pid", "loader", "epoch", *names],
+    )
+    types = dict.fromkeys(names, "float64") | {"batches": "Int64", "exhausted": "bool"}
+    return _typed(table, types)
+
+
+def resources(a: Assembly) -> pd.DataFrame:
+    parts = [process.log.fixed["resources"] for process in a.processes]
+    counts = [len(part) for part in parts]
+    columns: dict[str, Array] = {
+        "rank": np.repeat(a.ranks, counts),
+        "pid": np.repeat(a.pids, counts),
+    }
+    for name in ("worker", "time_ns", "pss", "rss", "descriptors", "shm"):
+        columns[name] = np.concatenate(
+            [np.empty(0, np.int64), *(signed(part[name]) for part in parts)]
+        )
+    return frame(columns)
+
+
+def operations(processes: Iterable[Process]) -> pd.DataFrame:
+    """Every operation that was defined, once."""
+    rows: dict[tuple[str, str, int, str], None] = {}
+    for process in processes:
+        defined = process.operations()
+        names = {operation["id"]: operation["name"] for operation in defined}
+        for operation in defined:
+            parent = names.get(operation["parent"], "")
+            rows[(operation["name"], parent, operation["index"], operation["kind"])] = None
+    table = pd.DataFrame(list(rows), columns=["operation", "parent", "index", "kind"])
+    return _typed(table, {"operation": "object", "parent": "object", "kind": "object"})
+
+
+def paths(a: Assembly) -> pd.DataFrame:
+    """File paths of samples that were among the slowest of their process."""
+    rows = [
+        (
+            process.rank,
+            process.pid,
+            process.worker,
+            event["sample"],
+            event["path"],
+            event["duration_ns"],
+        )
+        for process in a.processes
+        for event in process.events["sample_path"]
+    ]
+    names = ["rank", "pid", "worker", "sample", "path", "duration_ns"]
+    return _typed(pd.DataFrame(rows, columns=names), {"path": "object"})
+
+
+def losses(a: Assembly) -> list[Lost]:
+    """What the processes lost, told or to be inferred."""
+    found = list(a.lost)
+    for process in a.processes:
+        for event in process.events["stopped"]:
+            size: Any = event.get("bytes")
+            what = f"recording stopped: {event['why']}"
+            found.append(Lost(what, process.pid, 1, size if is_a(size, int) else 0))
+    made = np.flatnonzero(
+        ((a.batch["flags"] & (SENDS | FAILED | STOPPED)) == 0) & (a.batch["loader"] < 0)
+    )
+    _, send = sends_of(a, made)
+    owner, count = np.unique(a.batch_process[made[send < 0]], return_counts=True)
+    for number, missing in zip(owner.tolist(), count.tolist(), strict=True):
+        found.append(Lost("send times of a batch", a.processes[number].pid, missing, 0))
+    return found
