@@ -1,0 +1,186 @@
+"""How fast and in how much memory a large run is read into `ops`, `samples` and `batches`.
+
+    PYTHONPATH=. python tools/bench/reading.py [--events 10000000] [--batch 128 32 1] [--repeat 5]
+
+An event is one row of `ops` or `samples`. The logs are synthetic (5 operations a sample, in the
+recorder's own layout), lie in a temporary directory and are read from the page cache. The goal is
+10 million events of batches of 128 in 5 s and 2 GB. It judges nothing: it prints.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from lotus import host
+from lotus.eventlog import dtype_of
+from lotus.inside import layout
+from tests.logs import MS, START_NS, RunBuilder, pack_event
+
+OPERATIONS = ("Loader", "RandomResizedCrop", "RandomHorizontalFlip", "ToTensor", "Normalize")
+WORKERS = 4
+OP_NS, SELF_NS, COLLATE_NS, SEND_NS = 400_000, 5_000, 2 * MS, MS
+
+
+def frames(kind: int, count: int, rows: dict[str, int]) -> np.ndarray:
+    """`count` frames of one kind, all zeros, whose arrays have the given numbers of rows."""
+    _, fixed, arrays = layout.FRAMES[kind]
+    fields = [("magic", "<u4"), ("kind", "<u2"), ("flags", "<u2"), ("length", "<u4")]
+    fields += [("crc", "<u4"), ("fixed", dtype_of(fixed))]
+    fields += [(name, dtype_of(f), (rows[name],)) for name, f in arrays if rows.get(name)]
+    made = np.zeros(count, np.dtype(fields))
+    made["magic"], made["kind"] = layout.FRAME_MAGIC, kind
+    made["length"] = made.dtype.itemsize - layout.FRAME_HEADER.size
+    for name, number in rows.items():
+        made["fixed"][f"n_{name}"] = number
+    return made
+
+
+def sealed(made: np.ndarray) -> bytes:
+    """The bytes of the frames, each with its CRC."""
+    width = made.dtype.itemsize
+    data = memoryview(made.tobytes())
+    made["crc"] = [
+        zlib.crc32(data[at + 16 : at + width], zlib.crc32(data[at + 4 : at + 12]))
+        for at in range(0, len(data), width)
+    ]
+    return made.tobytes()
+
+
+def write_run(path: Path, events: int, size: int) -> int:
+    """Write a run of so many events in batches of `size`; return its real number of events."""
+    per_batch = size * (1 + len(OPERATIONS))
+    each = -(-events // (per_batch * WORKERS))
+    batches = each * WORKERS
+    run = RunBuilder(path)
+    main = run.process(100)
+    main.loader(0, num_workers=WORKERS, batch_size=size, length=batches, prefetch_factor=2)
+    main.iterator(0, 0, START_NS, START_NS + MS, list(range(101, 101 + WORKERS)))
+    sample_ns = OP_NS * len(OPERATIONS) + SELF_NS
+    took = sample_ns * size + COLLATE_NS
+    rng = np.random.default_rng(0)
+    for worker in range(WORKERS):
+        log = run.process(101 + worker, ppid=100, start_ns=START_NS + MS)
+        log.worker(worker, num_workers=WORKERS, ready_ns=START_NS + 2 * MS)
+        log.operations(*OPERATIONS)
+        counts = {"samples": size, "index": size, "ops": size * len(OPERATIONS), "sends": 1}
+        made = frames(layout.BATCH, each, counts)
+        number = np.arange(each, dtype=np.int64)
+        start = START_NS + 3 * MS + number * (took + SEND_NS)
+        fixed = made["fixed"]
+        fixed["loader"], fixed["worker"], fixed["tid"] = -1, worker, log.pid
+        fixed["batch"], fixed["size"] = number * WORKERS + worker, size
+        fixed["fetch_start_ns"], fixed["fetch_ns"] = start, took
+        fixed["collate_start_ns"], fixed["collate_ns"] = start + took - COLLATE_NS, COLLATE_NS
+        fixed["put_ns"], fixed["cpu_ns"], fixed["bytes"] = start + took, took, size * 600_000
+        fixed["idle_start_ns"], fixed["idle_ns"] = start - SEND_NS, SEND_NS
+        within = np.arange(size)
+        made["samples"]["start_ns"] = start[:, None] + within * sample_ns
+        made["samples"]["duration_ns"] = sample_ns
+        made["samples"]["ops"] = (within + 1) * len(OPERATIONS)
+        made["index"]["sample"] = rng.integers(0, 1 << 31, (each, size))
+        ops = made["ops"]
+        ops["offset_ns"] = np.tile(np.arange(len(OPERATIONS)) * OP_NS, size)
+        ops["duration_ns"] = rng.integers(OP_NS // 2, OP_NS, (each, size * len(OPERATIONS)))
+        ops["operation"] = np.tile(np.arange(len(OPERATIONS)) + 1, size)
+        send = made["sends"][:, 0]
+        send["batch"], send["start_ns"] = fixed["batch"], start + took
+        send["pickle_ns"], send["write_ns"], send["bytes"] = SEND_NS, SEND_NS, size * 600_000
+        log.data += sealed(made)
+    number = np.arange(batches, dtype=np.int64)
+    made = frames(layout.WAIT, batches, {})
+    fixed = made["fixed"]
+    fixed["batch"], fixed["tid"] = number, 100
+    arrival = START_NS + 3 * MS + (number // WORKERS + 1) * (took + SEND_NS)
+    fixed["start_ns"], fixed["end_ns"], fixed["arrival_ns"] = arrival - MS, arrival, arrival
+    main.data += sealed(made)
+    main.data += pack_event({"event": "note", "text": f"{events} synthetic events"})
+    run.end()
+    return batches * per_batch
+
+
+def read(path: str) -> None:
+    """Child process: read the run and print what it took, as JSON."""
+    began = time.perf_counter()
+    from lotus.run import load
+
+    imported = time.perf_counter()
+    run = load(path)
+    marks = {"load": time.perf_counter()}
+    rows = {}
+    for name in ("ops", "samples", "batches"):
+        rows[name] = len(getattr(run, name))
+        marks[name] = time.perf_counter()
+    status = Path("/proc/self/status").read_text()
+    peak = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))
+    steps = dict(zip(marks, np.diff([imported, *marks.values()]).tolist(), strict=True))
+    print(
+        json.dumps(
+            {
+                "import_s": imported - began,
+                "seconds": marks["batches"] - imported,
+                "steps": steps,
+                "peak_bytes": int(peak) * 1024,
+                "rows": rows,
+            }
+        )
+    )
+
+
+def measure(path: Path, repeat: int) -> list[dict]:
+    results = []
+    for _ in range(repeat):
+        command = [sys.executable, os.path.abspath(__file__), "--read", str(path)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        results.append(json.loads(done.stdout))
+    return results
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--events", type=int, default=10_000_000)
+    parser.add_argument("--batch", type=int, nargs="+", default=[128, 32, 1])
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--read", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.read:
+        read(args.read)
+        return
+    machine = host.facts()
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True
+    ).stdout.strip()
+    print(f"machine  {machine['cpu']['model']}, {machine['cpu']['logical']} CPUs, kernel", end=" ")
+    print(f"{machine['kernel']}; Python {sys.version.split()[0]}, numpy {np.__version__}")
+    print(f"commit   {commit or 'unknown'}, {time.strftime('%Y-%m-%d')}")
+    print(f"{'batch':>5} {'events':>11} {'log':>8} {'median':>8} {'min':>8} {'max':>8} {'peak':>8}")
+    for size in args.batch:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "run"
+            events = write_run(path, args.events, size)
+            log = sum(file.stat().st_size for file in (path / "events").iterdir())
+            results = measure(path, args.repeat)
+        seconds = [result["seconds"] for result in results]
+        peak = max(result["peak_bytes"] for result in results)
+        print(
+            f"{size:5} {events:11,} {log / 1e6:5.0f} MB {statistics.median(seconds):6.2f} s"
+            f" {min(seconds):6.2f} s {max(seconds):6.2f} s {peak / 1e9:5.2f} GB"
+        )
+        steps = {
+            name: statistics.median(result["steps"][name] for result in results)
+            for name in results[0]["steps"]
+        }
+        print("      " + ", ".join(f"{name} {took:.2f} s" for name, took in steps.items()), end="")
+        print(f"; importing lotus.run {results[0]['import_s']:.2f} s")
+
+
+if __name__ == "__main__":
+    main()
