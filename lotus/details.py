@@ -16,6 +16,9 @@ UNNAMED = "(unnamed)"  # an operation whose definition is lost
 _INT_COLUMNS = ("rank", "pid", "tid", "worker", "loader", "epoch")
 
 
+_OPS = np.dtype([("offset_ns", "<u4"), ("duration_ns", "<u4"), ("operation", "<u4")])
+
+
 class Sampled(NamedTuple):
     """The samples of one process, one element each, and the operations that lie in them."""
 
@@ -188,7 +191,17 @@ def _load(process: Process, *more: str) -> tuple[Sampled, Array, dict[str, Array
     arrays = process.log.arrays("batch", names)
     samples = sampled(process, arrays["samples"], arrays["index"], arrays["index64"])
     ops = arrays["ops"] if samples.op_place is None else arrays["ops"][samples.op_place]
-    return samples, ops, arrays
+    return samples, _whole(ops, samples), arrays
+
+
+def _whole(ops: Array, samples: Sampled) -> Array:
+    """Operations by offset from the start of their sample and duration: the log has low halves."""
+    base = np.repeat(samples.start_ns.astype(np.uint32), samples.ops_count)
+    whole = np.empty(len(ops), _OPS)
+    whole["offset_ns"] = ops["start_low"] - base
+    whole["duration_ns"] = ops["end_low"] - ops["start_low"]
+    whole["operation"] = ops["operation"]
+    return whole
 
 
 def samples(a: Assembly) -> pd.DataFrame:

@@ -272,7 +272,8 @@ class ProcessLog:
             offset = 0
             for name, duration, *where in sample.ops:
                 begin = where[0] if where else offset
-                ops.append((begin, duration, self.id_of(name)))
+                low = [(at + begin + after) % (1 << 32) for after in (0, duration)]
+                ops.append((*low, self.id_of(name)))
                 offset = begin + duration
             rows.append((at, sample.duration_ns, len(ops)))
             indices.append(sample.index)

@@ -1,8 +1,6 @@
 """Hooks on one fetcher: samples, collate and the fetch itself, in a worker or the main process."""
 
 import functools
-import operator
-from threading import get_ident
 
 from . import state
 from .guard import hook
@@ -14,43 +12,19 @@ _MOST_ITEMS = 64
 _PATHS = ("samples", "imgs", "image_paths", "img_paths", "image_files", "files", "paths")
 
 
-def sample_timer(recorder, original):
-    """Return a function (self, index) that times `original(index)` as one sample."""
-    samples, ops = recorder.samples, recorder.ops
-    W_SAMPLE, W_SINCE = state.W_SAMPLE, state.W_SAMPLE_SINCE
-
-    def __getitem__(self, index):
-        if not recorder.detail or recorder.owner != get_ident():
-            return original(index)
-        outer = recorder.base
-        page = recorder.page
-        page[W_SAMPLE] = index & 0x7FFFFFFFFFFFFFFF if index.__class__ is int else -1
-        page[W_SINCE] = recorder.base = start = clock()
-        try:
-            return original(index)
-        finally:
-            end = clock()
-            recorder.base = outer
-            page[W_SINCE] = 0
-            samples.extend((start, end - start, len(ops) // 3))
-
-    return hook(__getitem__)
-
-
 def _proxy_of_map(dataset, recorder):
     """What the fetcher gets for a map-style data set: only what it uses, timed."""
-    get = functools.partial(operator.getitem, dataset)  # as the fetcher would: by the type
-    members = {"__slots__": (), "__getitem__": sample_timer(recorder, get)}
+    timers = recorder.timers
+    members = {"__slots__": (), "__getitem__": timers.sample(dataset)}
     if getattr(dataset, "__getitems__", None):
-        members["__getitems__"] = sample_timer(recorder, dataset.__getitems__)
+        members["__getitems__"] = timers.call(dataset.__getitems__)
     return type("TimedDataset", (), members)()
 
 
 def _proxy_of_iterator(iterator, recorder):
-    call = sample_timer(recorder, lambda _: next(iterator))
     members = {
         "__slots__": (),
-        "__next__": hook(lambda self: call(self, None)),
+        "__next__": recorder.timers.call(functools.partial(next, iterator)),
         "__iter__": lambda self: self,
     }
     return type("TimedIterator", (), members)()
@@ -122,7 +96,7 @@ def instrument(fetcher, dataset, recorder, undo):
     original_fetch = fetcher.fetch
 
     def collate(data):
-        page = recorder.page
+        page = recorder.page.words
         page[state.W_PHASE] = state.COLLATE
         page[state.W_SINCE] = start = clock()
         recorder.fetched = len(data) if iterable and fetcher.auto_collation else 1
@@ -134,12 +108,12 @@ def instrument(fetcher, dataset, recorder, undo):
 
     def fetch(index):
         loader, epoch, batch = recorder.where
-        page = recorder.page
+        page = recorder.page.words
         page[state.W_PHASE] = state.FETCH
         page[state.W_BATCH] = batch
         page[state.W_SINCE] = clock()
         recorder.fetched = 0
-        token = recorder.begin_fetch(loader, epoch, batch, recorder.config.selects(batch))
+        token = recorder.begin_fetch(loader, epoch, batch)
         flags, size, nbytes = many and MANY, 0, 0
         indices = index if fetcher.auto_collation else [index]
         indices = None if iterable or not isinstance(indices, (list, tuple)) else list(indices)

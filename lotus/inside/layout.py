@@ -74,8 +74,9 @@ FRAMES = {
             # Sample indices, 4 bytes each; or 8 where one does not fit; or neither (unknown).
             ("index", (("sample", "I"),)),
             ("index64", (("sample", "q"),)),
-            # Offset from the start of its sample; rows are in order of completion.
-            ("ops", (("offset_ns", "I"), ("duration_ns", "I"), ("operation", "I"))),
+            # Start and end modulo 2^32: each lies less than 2^32 ns after the start of its sample
+            # (or the operation is in `loose`). Rows are in order of completion.
+            ("ops", (("start_low", "I"), ("end_low", "I"), ("operation", "I"))),
             ("ops_cpu", _CPU),  # parallel to `ops`, or empty
             ("loose", _LOOSE),
             ("loose_cpu", _CPU),  # parallel to `loose`, or empty

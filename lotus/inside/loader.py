@@ -266,7 +266,7 @@ def next_data(original, loaders):
         iteration = self.__dict__.get(_KEY)
         if iteration is None or not recorder.on:
             return original(self)
-        page, before = recorder.page, recorder.where
+        page, before = recorder.page.words, recorder.where
         where = (iteration.loader, iteration.epoch, iteration.taken)
         if iteration.workers == 0:
             recorder.where = where

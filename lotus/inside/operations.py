@@ -6,13 +6,10 @@ on its class, which would record the model too. A stand-in behaves as what it st
 """
 
 import sys
-import threading
 import types
 import weakref
 
-from . import state, usage
 from .guard import hook
-from .recorder import clock
 
 # Attributes of a data set that hold one callable.
 _SINGLE = ("transform", "target_transform", "transforms", "loader")
@@ -27,56 +24,6 @@ _NOT_FORWARDED = frozenset(
     "__weakref__ __dir__ __sizeof__ __get__ __set__ __delete__ __set_name__ __abstractmethods__ "
     "__class_getitem__ __copy__ __deepcopy__ __firstlineno__ __static_attributes__".split()
 )
-
-
-def timed(original, operation, recorder):
-    """Return a function (self, *args, **kwargs) that times `original` as `operation`."""
-    extend, ident = recorder.ops.extend, threading.get_ident
-    word = state.word_of(operation)
-
-    def __call__(self, /, *args, **kwargs):
-        recorder.page[word] = start = clock()
-        try:
-            return original(*args, **kwargs)
-        finally:
-            end = clock()
-            recorder.page[word] = 0
-            base = recorder.base
-            if base and recorder.owner == ident():
-                extend((start - base, end - start, operation))
-            elif recorder.on:
-                recorder.add_loose(start, end, operation)
-
-    return hook(__call__)
-
-
-def timed_cpu(original, operation, recorder):
-    """As `timed`, with thread CPU time, page faults and bytes read."""
-    ident = threading.get_ident
-    word = state.word_of(operation)
-
-    def __call__(self, /, *args, **kwargs):
-        before = usage.now()
-        recorder.page[word] = start = clock()
-        try:
-            return original(*args, **kwargs)
-        finally:
-            end = clock()
-            row = usage.since(before)
-            recorder.page[word] = 0
-            base = recorder.base
-            if base and recorder.owner == ident():
-                recorder.ops.extend((start - base, end - start, operation))
-                recorder.ops_cpu.extend(row)
-            elif recorder.on:
-                recorder.add_loose(start, end, operation, row)
-
-    return hook(__call__)
-
-
-def timer(original, operation, recorder):
-    make = timed_cpu if recorder.config.level == 3 else timed
-    return make(original, operation, recorder)
 
 
 class StandIn:
@@ -137,7 +84,7 @@ def stand_in(original, operation, recorder, reduce=None):
     members["__slots__"] = ()
     members["__class__"] = property(lambda self: original_of(self).__class__)
     members["__doc__"] = getattr(original, "__doc__", None)
-    members["__call__"] = timer(original, operation, recorder)
+    members["__call__"] = recorder.timers.operation(original, operation)
     made = object.__new__(type(kind.__name__, (StandIn,), members))
     object.__setattr__(made, "_lotus_original", original)
     object.__setattr__(made, "_lotus_operation", operation)
@@ -362,7 +309,7 @@ def wrap_named(owner, name, operation, recorder):
     function = found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
     if not callable(function):
         raise TypeError(f"{name} is not callable")
-    inner = timer(function, operation, recorder)
+    inner = recorder.timers.operation(function, operation)
 
     def call(*args, **kwargs):
         return inner(None, *args, **kwargs)

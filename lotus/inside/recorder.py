@@ -9,15 +9,14 @@ import json
 import os
 import sys
 import threading
-import time
 from array import array
 from contextlib import suppress
 
 from . import layout, state, usage
 from .guard import guarded
-from .log import Log, append_line, identity
+from .log import Log, append_line, clock, identity
+from .timers import Timers
 
-clock = time.monotonic_ns
 _BIG_ENDIAN = sys.byteorder == "big"
 LEVELS = ("batch", "sample", "op", "op+cpu")
 _SLOWEST = 32  # samples whose path is kept, per process
@@ -59,13 +58,14 @@ class Recorder:
         self.config = config
         self.on = True
         self.detail = True  # this batch is recorded
-        self.page = state.blank()
+        self.page = state.Page()
         self.operations = []  # definitions; an operation's id is its place here plus one
         self._ids = {}
         self._stderr = identity(2)
         # The hooks hold these lists: they are emptied, never replaced.
         self.samples, self.ops, self.ops_cpu = [], [], []
         self.loose, self.loose_cpu, self.sends = [], [], []
+        self.timers = Timers(self)
         self._new_process()
 
     def _new_process(self):
@@ -77,11 +77,10 @@ class Recorder:
         self._slowest = []
         self.worker = -1
         self.worker_epoch = 0
-        self.page = state.blank()
         self.has_page = False
-        self.depth = 0
-        self.base = 0  # start of the sample in hand; 0: none
-        self.owner = 0  # thread that fetches; only its operations go to `ops`
+        self.depth = 0  # fetches in hand: one inside the other with nested loaders
+        self.fetcher = 0  # the thread of these fetches
+        self.owner = 0  # the same while a fetch is recorded in detail, else 0
         for buffer in (self.samples, self.ops, self.ops_cpu):
             del buffer[:]
         for buffer in (self.loose, self.loose_cpu, self.sends):
@@ -91,6 +90,8 @@ class Recorder:
 
     def after_fork(self):
         self.log.close()
+        self.page.detach()
+        self.timers.reset()
         self._new_process()
 
     def _clear_fetch(self):
@@ -108,7 +109,7 @@ class Recorder:
         if not self.on:
             return
         self.on = False
-        self.base = 0
+        self.owner = 0
         text = f"{type(error).__name__}: {error}".replace("\n", " ")[:300]
         with suppress(Exception):
             append_line(self.config.run, {"event": "fault", "error": text})
@@ -181,7 +182,7 @@ class Recorder:
         """An operation that `ops` cannot hold: outside a sample or on another thread."""
         if not self.detail and self.depth:
             return
-        position = len(self.samples) // 3 if self.base and self.depth else -1
+        position = len(self.samples) // 3 if self.depth else -1
         self.loose.append((start, end - start, operation, threading.get_native_id(), position, 0))
         if cpu is not None:
             self.loose_cpu.append(cpu)
@@ -210,23 +211,18 @@ class Recorder:
     # -- a fetch ---------------------------------------------------------------------------
 
     @guarded
-    def begin_fetch(self, loader, epoch, batch, selected):
+    def begin_fetch(self, loader, epoch, batch):
         """Enter a fetch. Return what `end_fetch` wants, or None where it must not be called."""
         me = threading.get_ident()
-        if self.depth and self.owner != me:
+        if self.depth and self.fetcher != me:
             return None  # another thread fetches in this process: its buffers are taken
-        outer = None
-        if self.depth:
-            outer = (
-                self.samples[:], self.ops[:], self.ops_cpu[:], self.base, self.detail,
-                self.collate_start, self.collate_ns,
-            )  # fmt: skip
+        outer = (self.samples[:], self.ops[:], self.ops_cpu[:], self.detail) if self.depth else None
         for buffer in (self.samples, self.ops, self.ops_cpu):
             del buffer[:]
         self.depth += 1
-        self.owner = me
-        self.base = 0
-        self.detail = selected
+        self.fetcher = me
+        self.detail = self.config.selects(batch)
+        self.owner = me if self.detail else 0
         self.collate_start = self.collate_ns = 0
         return (outer, loader, epoch, batch, usage.now(), clock())
 
@@ -237,20 +233,19 @@ class Recorder:
         outer, loader, epoch, batch, before, start = token
         idle = (0, 0) if loader >= 0 else (self.idle_start, self.idle_ns)
         if self.detail:
+            cpu = usage.since(before)
             counts, arrays = self._detail(indices)
             fixed = [
                 loader, epoch, batch, self.worker, threading.get_native_id(), size, flags,
-                *idle, start, now - start,
-                self.collate_start, self.collate_ns, 0, *usage.since(before), nbytes,
+                *idle, start, now - start, self.collate_start, self.collate_ns, 0, *cpu, nbytes,
             ]  # fmt: skip
             self.pending = (fixed, counts, arrays)
         self.depth -= 1
-        self.base = 0
+        self.owner = 0
         if outer is not None:
-            (
-                self.samples[:], self.ops[:], self.ops_cpu[:], self.base, self.detail,
-                self.collate_start, self.collate_ns,
-            ) = outer  # fmt: skip
+            self.samples[:], self.ops[:], self.ops_cpu[:], self.detail = outer
+            self.owner = self.fetcher if self.detail else 0
+            self.collate_start = self.collate_ns = 0
 
     def _detail(self, indices):
         """Counts and bytes of the arrays of the batch in hand, up to `loose_cpu`."""
@@ -263,11 +258,11 @@ class Recorder:
                 index64 = pack("q", indices)
             except TypeError:
                 pass  # keys that are no integers
-        try:
-            packed_ops = pack("I", ops)
-        except OverflowError:
-            packed_ops = self._ops_to_loose()
-        packed_cpu = pack("Q", ops_cpu) if packed_ops else b""
+        if samples and max(samples[1::3]) >= 1 << 32:
+            self._ops_to_loose()
+        # The lower half of each 64-bit number.
+        packed_ops = memoryview(pack("Q", ops)).cast("I")[::2].tobytes()
+        packed_cpu = pack("Q", ops_cpu)
         loose, loose_cpu, packed_loose = self._take_loose()
         counts = [
             len(samples) // 3, len(index) // 4, len(index64) // 8, len(packed_ops) // 12,
@@ -278,20 +273,19 @@ class Recorder:
         return counts, pack("Q", samples) + index + index64 + packed_ops + packed_cpu + packed_loose
 
     def _ops_to_loose(self):
-        """Move operations whose times pass 32 bits (4.3 s) to `loose`; return bytes of the rest."""
+        """Move operations to `loose`, whose times are whole, where a sample takes over 4.3 s."""
         samples, ops, ops_cpu = self.samples, self.ops, self.ops_cpu
-        tid, done = threading.get_native_id(), 0
-        with_cpu = len(ops_cpu) // 4 == len(ops) // 3 and ops_cpu
+        tid, row = threading.get_native_id(), 0
+        with_cpu = len(ops_cpu) // 4 == len(ops) // 3
         for position in range(len(samples) // 3):
-            start, until = samples[3 * position], samples[3 * position + 2]
-            for row in range(done, until):
-                offset, duration, operation = ops[3 * row : 3 * row + 3]
-                self.loose.append((start + offset, duration, operation, tid, position, 0))
+            while row < samples[3 * position + 2]:
+                start, end, operation = ops[3 * row : 3 * row + 3]
+                self.loose.append((start, end - start, operation, tid, position, 0))
                 if with_cpu:
                     self.loose_cpu.append(tuple(ops_cpu[4 * row : 4 * row + 4]))
-            done = until
+                row += 1
             samples[3 * position + 2] = 0
-        return b""
+        del ops[:], ops_cpu[:]
 
     def _keep_slow(self, indices):
         """Log the path of samples that are among the slowest of this process so far."""
@@ -365,17 +359,15 @@ class Recorder:
         if self.has_page:
             return
         self.has_page = True
-        try:
-            page = state.create(self.log.file("state", "state"))
-        except (OSError, AttributeError, ValueError):
-            return
+        with suppress(OSError, AttributeError):
+            self.page.attach(self.log.file("state", "state"))
+        page = self.page.words
         page[state.W_PID] = os.getpid()
         page[state.W_WORKER] = worker
         page[state.W_START] = clock()
         page[state.W_LOADER] = page[state.W_EPOCH] = page[state.W_BATCH] = -1
         page[state.W_SAMPLE] = -1
         page[state.W_MAGIC] = state.MAGIC
-        self.page = page
 
     @guarded
     def iteration_started(self):
@@ -395,8 +387,8 @@ class Recorder:
         self.flush_loose()
         if self.sends:
             self._write(self._sends_frame())
-        self.page[state.W_PHASE] = state.ENDED
-        self.page[state.W_SINCE] = clock()
+        self.page.words[state.W_PHASE] = state.ENDED
+        self.page.words[state.W_SINCE] = clock()
         self.log.close()
 
     def _sends_frame(self):

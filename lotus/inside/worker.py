@@ -29,7 +29,7 @@ class IndexQueue:
             ready = {"event": "worker_ready", "worker": recorder.worker, "time_ns": start}
             recorder.event(ready)
         self._asked = self._asked or start
-        page = recorder.page
+        page = recorder.page.words
         page[state.W_PHASE] = state.IDLE
         page[state.W_SINCE] = start
         item = self._queue.get(*args, **kwargs)  # raises Empty every few seconds
@@ -56,7 +56,7 @@ class ResultQueue:
 
     def put(self, item, *args, **kwargs):
         recorder = self._recorder
-        page = recorder.page
+        page = recorder.page.words
         page[state.W_PHASE] = state.SEND
         page[state.W_SINCE] = now = clock()
         self._queue.put(item, *args, **kwargs)
