@@ -16,9 +16,6 @@ UNNAMED = "(unnamed)"  # an operation whose definition is lost
 _INT_COLUMNS = ("rank", "pid", "tid", "worker", "loader", "epoch")
 
 
-_OPS = np.dtype([("offset_ns", "<u4"), ("duration_ns", "<u4"), ("operation", "<u4")])
-
-
 class Sampled(NamedTuple):
     """The samples of one process, one element each, and the operations that lie in them."""
 
@@ -123,15 +120,21 @@ def loose(a: Assembly, process: Process, samples: Sampled) -> Loose:
     sample = np.full(len(rows), -1, np.int64)
     fetching = np.zeros(len(rows), np.bool_)
     if len(batch) and len(rows):
+        start, end = signed(rows["start_ns"]), signed(rows["start_ns"] + rows["duration_ns"])
         counts = signed(batch["n_samples"])
         inside = (row >= 0) & (rows["position"] >= 0) & (rows["position"] < counts[row])
         sample = np.where(inside, (np.cumsum(counts) - counts)[row] + rows["position"], -1)
         own_thread = rows["tid"] == batch["tid"][row]
+        if len(samples.row):
+            # The recorder tells the sample that was next: a region need not lie in it.
+            begin, took = samples.start_ns[sample], samples.duration_ns[sample]
+            inside &= ~own_thread | ((start >= begin) & (end <= begin + took))
+            sample = np.where(inside, sample, -1)
         fetching = inside & own_thread
         # Outside a sample it belongs to the batch if the fetch thread ran it during the fetch.
-        since = signed(rows["start_ns"]) - signed(batch["fetch_start_ns"])[row]
-        during = own_thread & (since >= 0) & (since <= signed(batch["fetch_ns"])[row])
-        row = np.where((rows["position"] >= 0) | during, row, -1)
+        begin, took = signed(batch["fetch_start_ns"])[row], signed(batch["fetch_ns"])[row]
+        during = own_thread & (start >= begin) & (end <= begin + took)
+        row = np.where(inside | during, row, -1)
     return Loose(rows, row, sample, fetching, np.concatenate(cpus), np.concatenate(known))
 
 
@@ -146,17 +149,22 @@ def _parallel(cpu: Array, counts: Ints, wanted: Ints) -> Array:
 
 
 class Operations(NamedTuple):
-    """Nesting of one process's operations."""
+    """Times and nesting of one process's operations."""
 
-    nested: Array  # of `ops`
+    start_ns: Ints  # of `ops`
+    duration_ns: Ints
+    nested: Array
     loose_nested: Array
     ops_ns: Ints  # of each sample: time in top-level operations
 
 
 def nesting(samples: Sampled, ops: Array, apart: Loose) -> Operations:
     owner = np.repeat(np.arange(len(samples.row)), samples.ops_count)
-    duration = signed(ops["duration_ns"])
-    inner = nested(owner, signed(ops["offset_ns"]), duration)
+    # Times are kept modulo 2^32: what has passed since the start of the sample is less than that.
+    offset = signed(ops["start_low"] - samples.start_ns.astype(np.uint32)[owner])
+    duration = signed(ops["end_low"] - ops["start_low"])
+    start = samples.start_ns[owner] + offset
+    inner = nested(owner, offset, duration)
     loose_inner = np.zeros(len(apart.rows), np.bool_)
     if len(apart.rows):
         # Samples with loose operations are done again, with both kinds in order of completion;
@@ -165,9 +173,7 @@ def nesting(samples: Sampled, ops: Array, apart: Loose) -> Operations:
         touched[apart.sample[apart.fetching]] = True
         touched[-1] = False
         mine = np.flatnonzero(touched[owner]) if len(owner) else owner
-        begin = np.concatenate(
-            (samples.start_ns[owner[mine]] + ops["offset_ns"][mine], signed(apart.rows["start_ns"]))
-        )
+        begin = np.concatenate((start[mine], signed(apart.rows["start_ns"])))
         took = np.concatenate((duration[mine], signed(apart.rows["duration_ns"])))
         sample = np.concatenate((owner[mine], apart.sample))
         thread = np.concatenate((np.full(len(mine), -1), signed(apart.rows["tid"])))
@@ -182,7 +188,7 @@ def nesting(samples: Sampled, ops: Array, apart: Loose) -> Operations:
     ops_ns = total[samples.ops_before + samples.ops_count] - total[samples.ops_before]
     top = apart.fetching & ~loose_inner
     np.add.at(ops_ns, apart.sample[top], signed(apart.rows["duration_ns"])[top])
-    return Operations(inner, loose_inner, ops_ns)
+    return Operations(start, duration, inner, loose_inner, ops_ns)
 
 
 def _load(process: Process, *more: str) -> tuple[Sampled, Array, dict[str, Array]]:
@@ -191,17 +197,7 @@ def _load(process: Process, *more: str) -> tuple[Sampled, Array, dict[str, Array
     arrays = process.log.arrays("batch", names)
     samples = sampled(process, arrays["samples"], arrays["index"], arrays["index64"])
     ops = arrays["ops"] if samples.op_place is None else arrays["ops"][samples.op_place]
-    return samples, _whole(ops, samples), arrays
-
-
-def _whole(ops: Array, samples: Sampled) -> Array:
-    """Operations by offset from the start of their sample and duration: the log has low halves."""
-    base = np.repeat(samples.start_ns.astype(np.uint32), samples.ops_count)
-    whole = np.empty(len(ops), _OPS)
-    whole["offset_ns"] = ops["start_low"] - base
-    whole["duration_ns"] = ops["end_low"] - ops["start_low"]
-    whole["operation"] = ops["operation"]
-    return whole
+    return samples, ops, arrays
 
 
 def samples(a: Assembly) -> pd.DataFrame:
@@ -245,11 +241,6 @@ def operations(a: Assembly, with_cpu: bool) -> pd.DataFrame:
         for process in a.processes
         for name in ("batch", "wait", "loose")
     )
-    stray = sum(
-        loss.count
-        for loss in a.lost
-        if loss.what == "operation outside of the samples of its batch"
-    )
     size = int(signed(a.batch["n_ops"]).sum()) + loose_count
     out = _columns(size, _INT_COLUMNS)
     for name in ("batch", "sample", "start_ns", "duration_ns"):
@@ -273,9 +264,7 @@ def operations(a: Assembly, with_cpu: bool) -> pd.DataFrame:
             _fill(out, here, a, own, in_batch.astype(np.int64), tid=True)
             out["position"][here] = np.repeat(found.position.astype(np.int32), found.ops_count)
             out["sample"][here] = np.repeat(found.sample, found.ops_count)
-            start = np.repeat(found.start_ns, found.ops_count)
-            start += ops["offset_ns"]
-            out["start_ns"][here], out["duration_ns"][here] = start, ops["duration_ns"]
+            out["start_ns"][here], out["duration_ns"][here] = inner.start_ns, inner.duration_ns
             out["nested"][here] = inner.nested
             table.fill(out, here, ops["operation"])
             if with_cpu:
@@ -297,7 +286,6 @@ def operations(a: Assembly, with_cpu: bool) -> pd.DataFrame:
         for rows in (here, there):
             out["rank"][rows], out["pid"][rows] = process.rank, _narrow(process.pid)
         last = there.stop
-    assert stray == 0 or last < size
     return _frame_of(out, last, names, with_cpu)
 
 
@@ -399,7 +387,7 @@ def _fill_loose(
     out["epoch"][here] = of_batch(a.batch_epoch[own], -1)
     out["batch"][here] = of_batch(signed(batch["batch"]), -1)
     out["tid"][here] = rows["tid"].astype(np.int32)
-    out["position"][here] = np.where(row >= 0, rows["position"], -1)
+    out["position"][here] = np.where(apart.sample >= 0, rows["position"], -1)
     index = samples.sample if len(samples.sample) else np.full(1, -1, np.int64)
     out["sample"][here] = np.where(apart.sample >= 0, index[apart.sample], -1)
     out["start_ns"][here] = signed(rows["start_ns"])

@@ -88,8 +88,10 @@ def write_run(path: Path, events: int, size: int) -> int:
         made["samples"]["ops"] = (within + 1) * len(OPERATIONS)
         made["index"]["sample"] = rng.integers(0, 1 << 31, (each, size))
         ops = made["ops"]
-        ops["offset_ns"] = np.tile(np.arange(len(OPERATIONS)) * OP_NS, size)
-        ops["duration_ns"] = rng.integers(OP_NS // 2, OP_NS, (each, size * len(OPERATIONS)))
+        offset = np.tile(np.arange(len(OPERATIONS)) * OP_NS, size)
+        begin = np.repeat(made["samples"]["start_ns"], len(OPERATIONS), axis=1) + offset
+        ops["start_low"] = begin
+        ops["end_low"] = begin + rng.integers(OP_NS // 2, OP_NS, begin.shape)
         ops["operation"] = np.tile(np.arange(len(OPERATIONS)) + 1, size)
         send = made["sends"][:, 0]
         send["batch"], send["start_ns"] = fixed["batch"], start + took
