@@ -30,7 +30,7 @@ class Iteration:
         self.taken = 0  # batches returned
         self.arrivals = {}  # batch -> when it came out of the workers' queue
         self.pins = []  # (batch, start, end), appended by the pin thread
-        self.last_next = 0
+        self.last_next = 0  # start of the `next` in hand, 0 between two
         self.alive = True
 
 
@@ -273,11 +273,10 @@ def next_data(original, loaders):
         page[state.W_PHASE] = state.WAIT
         page[state.W_LOADER], page[state.W_EPOCH] = where[0], where[1]
         page[state.W_BATCH] = where[2]
-        page[state.W_SINCE] = start = clock()
+        page[state.W_SINCE] = iteration.last_next = start = clock()
         try:
             data = original(self)
         except StopIteration:
-            iteration.last_next = start
             edge(recorder, stopped, recorder, loaders, iteration)
             raise
         except BaseException as error:
@@ -287,6 +286,7 @@ def next_data(original, loaders):
         finally:
             recorder.where = before
         end = clock()
+        iteration.last_next = 0
         page[state.W_PHASE] = state.STEP
         page[state.W_SINCE] = end
         edge(recorder, record, recorder, iteration, self, start, end, 0)
@@ -347,7 +347,8 @@ def shut_down(recorder, loaders, iteration, start):
             "end_ns": clock(),
         }
     )
-    loaders.ended(iteration, False)
+    # Inside `next` torch shuts down only what is exhausted.
+    loaders.ended(iteration, iteration.last_next != 0)
 
 
 def create_fetcher(original, recorder, undo):

@@ -1,0 +1,95 @@
+"""`lotus.trace(path)`: record a part of the running program, in a notebook or a script."""
+
+import contextlib
+import importlib
+import importlib.util
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from lotus import directory as directories
+from lotus import launch, manifest
+from lotus.errors import LotusError
+from lotus.manifest import Settings
+
+_INSIDE = Path(__file__).parent / "inside"
+
+
+class Recording:
+    """What `lotus.trace` gives: `path` of the run directory, and `load()` after the block."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def load(self) -> Any:
+        """Return the recorded `Run`."""
+        from lotus.run import load
+
+        return load(self.path)
+
+
+@contextmanager
+def trace(
+    path: str | os.PathLike[str],
+    *,
+    level: str = "op",
+    batches: str | None = None,
+    every: int = 1,
+    max_log: int | None = None,
+    ops: tuple[str, ...] = (),
+    force: bool = False,
+) -> Iterator[Recording]:
+    """Record every DataLoader that is iterated inside the `with` block.
+
+    Arguments are those of `lotus trace`: `batches` is "FIRST:LAST" of each epoch, `max_log` bytes,
+    `ops` names such as "package.module:function". Loaders whose iterator was made before the
+    block, and workers of a forkserver that was running before it, are not seen.
+
+    Raises LotusError where the directory cannot be used or a trace is running already.
+    """
+    if level not in manifest.LEVELS:
+        raise LotusError(f"level {level!r} is none of {', '.join(manifest.LEVELS)}")
+    inside = _load_inside()
+    if inside.active is not None and inside.active.on:
+        raise LotusError("this program is being traced already; leave lotus.trace() out")
+    target = Path(os.path.abspath(path))
+    settings = Settings(level, batches, every, max_log, tuple(ops))
+    directories.make(target, force)
+    environ = launch.environment(os.environ, target, settings)
+    record = manifest.begin([sys.executable, *sys.argv], settings, environ)
+    manifest.write(target, record)
+    # Spawned workers find the hooks by the environment.
+    before = {name: os.environ.get(name) for name in environ if name not in os.environ}
+    before["PYTHONPATH"] = os.environ.get("PYTHONPATH")
+    os.environ.update({name: environ[name] for name in before if name in environ})
+    tracer = inside.install(environ)
+    try:
+        yield Recording(target)
+    finally:
+        tracer.uninstall()
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        with contextlib.suppress(OSError):  # a full disk: the manifest stays "running"
+            manifest.write(target, manifest.end(record, None, None, time.monotonic_ns()))
+
+
+def _load_inside() -> ModuleType:
+    """The code that lives inside traced programs, under its private name."""
+    if "_lotus_inside" not in sys.modules:
+        spec = importlib.util.spec_from_file_location(
+            "_lotus_inside", _INSIDE / "__init__.py", submodule_search_locations=[str(_INSIDE)]
+        )
+        if spec is None or spec.loader is None:
+            raise LotusError(f"{_INSIDE} is incomplete; install lotus-profiler again")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["_lotus_inside"] = module
+        spec.loader.exec_module(module)
+    return importlib.import_module("_lotus_inside.install")
