@@ -41,7 +41,7 @@ def circumstances(scope: Scope) -> Circumstances:
     step_ns = median(step)
     measured = fetch[~np.isnan(fetch)]
     mean = float(measured.mean()) if measured.size else float("nan")
-    paths = scope.sample_paths
+    paths = scope.paths
     return Circumstances(
         workers=scope.num_workers,
         cores=scope.cores,

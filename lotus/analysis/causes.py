@@ -183,9 +183,9 @@ def _charges(scope: Scope, loop: pd.DataFrame, phases: pd.DataFrame, parts: _Par
     unseen = max(unseen, waited - seen, 0.0)
     if scope.partial and unseen > 0:
         result = _extrapolated(result, unseen)
-    elif unseen > 0:
+    elif unseen >= 1:
         result.append(Charge(UNSEEN, "waits without a record of their batch", unseen))
-    return [one for one in result if one.ns > 0]
+    return [one for one in result if one.ns >= 1]
 
 
 def _extrapolated(charges: list[Charge], unseen: float) -> list[Charge]:
@@ -255,6 +255,8 @@ def _send_evidence(scope: Scope) -> dict[str, float]:
         f"mean_{name}_ns": number(batches, f"{name}_ns") for name in ("pickle", "lock", "write")
     }
     evidence = {name: _mean(values) for name, values in means.items()}
+    wanted = np.fmax(number(batches, "wait_start_ns"), number(batches, "ready_ns"))
+    evidence["mean_receive_ns"] = _mean(np.maximum(number(batches, "arrival_ns") - wanted, 0.0))
     return {
         **evidence,
         "mean_pipe_bytes": _mean(number(batches, "send_bytes")),

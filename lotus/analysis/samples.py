@@ -31,7 +31,7 @@ def slowest_samples(scope: Scope, count: int = 10) -> pd.DataFrame:
     found["sample"] = integer(samples, "sample")[largest]
     found["duration_ns"] = duration[largest]
     found["times"] = duration[largest] / max(median(duration), 1.0)
-    found["path"] = _paths(scope.sample_paths, found["sample"])
+    found["path"] = _paths(scope.paths, found["sample"])
     return found.assign(**slowest_operation(scope, largest.tolist()))
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from lotus.analysis.columns import batch_rows, integer, number, plain_value, total
 
-TABLES = ("ops", "samples", "batches", "waits", "epochs", "workers", "resources", "sample_paths")
+TABLES = ("ops", "samples", "batches", "waits", "epochs", "workers", "resources", "paths")
 
 
 class RunLike(Protocol):
@@ -40,7 +40,7 @@ class Scope:
     epochs: pd.DataFrame
     workers: pd.DataFrame
     resources: pd.DataFrame
-    sample_paths: pd.DataFrame
+    paths: pd.DataFrame
 
     @property
     def num_workers(self) -> int:
@@ -92,7 +92,7 @@ def _scope(run: RunLike, tables: Mapping[str, pd.DataFrame], loader: int) -> Sco
         for name, value in (rows.iloc[0].to_dict() if len(rows) else {}).items()
     }
     ranks = sorted({int(rank) for rank in integer(batches, "rank")})
-    paths, resources = tables["sample_paths"], tables["resources"]
+    paths, resources = tables["paths"], tables["resources"]
     manifest = run.manifest
     return Scope(
         loader=loader,
@@ -109,7 +109,7 @@ def _scope(run: RunLike, tables: Mapping[str, pd.DataFrame], loader: int) -> Sco
         epochs=mine("epochs"),
         workers=workers[keep].reset_index(drop=True),
         resources=resources[_pairs(resources).isin(processes)].reset_index(drop=True),
-        sample_paths=paths[_pairs(paths).isin(processes)].reset_index(drop=True),
+        paths=paths[_pairs(paths).isin(processes)].reset_index(drop=True),
     )
 
 
@@ -123,7 +123,7 @@ def _with_idle_of_loop(batches: pd.DataFrame, epochs: pd.DataFrame) -> pd.DataFr
     begin = number(epochs, "start_ns")
     begin = begin[np.maximum(row, 0)] if len(epochs) else np.full(len(batches), np.nan)
     since = number(batches, "fetch_start_ns") - np.where(row >= 0, begin, np.nan)
-    idle = np.fmin(number(batches, "idle_ns"), np.fmax(since, 0.0))
+    idle = np.minimum(number(batches, "idle_ns"), np.fmax(since, 0.0))
     return batches.assign(idle_in_loop_ns=idle)
 
 

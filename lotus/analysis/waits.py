@@ -125,11 +125,12 @@ def wait_phases(batches: pd.DataFrame, workers: pd.DataFrame) -> pd.DataFrame:
     ]
     phases = {name: np.zeros(len(batches)) for name in PHASES}
     position = np.zeros(len(batches))
+    seen = ~np.isnan(fetch)
     for name, time in cuts:
-        cut = np.clip(np.nan_to_num(since(time), nan=0.0), position, length)
+        known = np.where(seen, since(time), 0.0)
+        cut = np.clip(np.nan_to_num(known, nan=0.0), position, length)
         phases[name] += cut - position
         position = cut
-    seen = ~np.isnan(fetch)
     phases["handover"] += np.where(seen, length - position, 0.0)
     phases["unseen"] = np.where(seen, 0.0, length - position)
     _behind_pin_thread(phases, batches, pickled, waited)
@@ -157,21 +158,23 @@ def paced(
     """Charge the waits to the stage that set the pace; columns and sums as `wait_phases`.
 
     With several workers the end of a batch's way (collate, send) is what the consumer happens to
-    watch, because the beginning passed while it waited for other workers' batches. But a worker
-    that had no idle time before the batch could not have been earlier however short the sending:
-    its fetch set the pace. So the part of a wait that the worker's idle time does not cover is
-    charged to the making of the batch, and only the rest to what was seen during the wait.
+    watch, because the beginning passed while it waited for other workers' batches. But a stage
+    that has time to spare does not set the pace. A worker with no idle time before the batch could
+    not have been earlier however short the sending; if moreover the consumer came before the batch
+    was ready, the making set the pace, and the whole wait is charged to it. A batch that was ready
+    before anybody wanted it was not late by its making. In between, the charge is in between: the
+    part that the worker's idle time does not cover, times the consumer's share of the spare time.
     """
     result = phases.copy()
     idle = np.nan_to_num(number(batches, "idle_ns"))
     stages = ["making", "sending", "pinning", "handover"]
     open_ns = phases[stages].to_numpy().sum(axis=1)
-    busy = np.where(open_ns > 0, 1.0 - idle / np.where(open_ns > 0, open_ns, 1.0), 0.0)
-    busy = np.clip(busy, 0.0, 1.0)
+    spare = np.fmax(number(batches, "ready_ns") - number(batches, "wait_start_ns"), 0.0)
+    spare = np.minimum(np.nan_to_num(spare), open_ns)
+    share = spare / np.where(spare > 0, spare + idle, 1.0)
+    busy = share * np.clip(1.0 - idle / np.where(open_ns > 0, open_ns, 1.0), 0.0, 1.0)
     # The main process has no queue of indices; a process's first batch comes from no full pipeline.
     busy[(integer(batches, "worker") < 0) | first_of_process] = 0.0
-    # What was here before anybody asked for it kept nobody waiting.
-    busy[phases[["making", "sending", "pinning"]].to_numpy().sum(axis=1) <= 0] = 0.0
     for name in stages:
         result[name] = phases[name] * (1.0 - busy)
     result["making"] += open_ns * busy

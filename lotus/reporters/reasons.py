@@ -33,7 +33,8 @@ def reason(cause: Cause) -> str:
     if cause.kind == kinds.SEND and evidence.has("mean_pickle_ns"):
         text = (
             f"Per batch: pickling {duration(evidence['mean_pickle_ns'])}, lock "
-            f"{duration(evidence['mean_lock_ns'])}, writing {duration(evidence['mean_write_ns'])}"
+            f"{duration(evidence['mean_lock_ns'])}, writing {duration(evidence['mean_write_ns'])}, "
+            f"the main process's reading and unpickling {duration(evidence['mean_receive_ns'])}"
         )
         if evidence.has("mean_pipe_bytes"):
             text += f"; {size(evidence['mean_pipe_bytes'])} through the pipe"

@@ -1,5 +1,6 @@
 """The report on a terminal: 80 columns are enough; colour only where there is a terminal."""
 
+import io
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import IO, TYPE_CHECKING, Any
@@ -7,17 +8,29 @@ from typing import IO, TYPE_CHECKING, Any
 import pandas as pd
 
 from lotus.analysis.columns import plain_value
-from lotus.analysis.summary import LoaderSummary, Summary
-from lotus.reporters import covering, reasons
+from lotus.analysis.summary import LoaderSummary, Summary, summarise
+from lotus.reporters import covering, reasons, short
 from lotus.reporters.words import amount, duration, plain, plural, share, shorten, size
 
 if TYPE_CHECKING:  # rich is imported when there is something to print
     from rich.console import Console
 
 _MOST_OPERATIONS, _MOST_WORKERS, _MOST_CAUSES, _NOTABLE = 25, 16, 5, 1.5
-_WIDEST = 110  # longer lines are hard to read
+_WIDEST, _NARROWEST = 110, 12  # of a line that is easy to read; of a column of names
 _LEFT, _RIGHT = "left", "right"
 _COLOURS = {"consumer-bound": "green", "unknown": "yellow"}
+
+
+def report(run: Any) -> str:
+    """The report of a `Run`, without colour, 80 columns wide."""
+    file = io.StringIO()
+    write(summarise(run), file)
+    return file.getvalue()
+
+
+def short_report(run: Any) -> str:
+    """What is left of it at the end of `lotus trace`: about a dozen lines."""
+    return "\n".join(short.short_report(run))
 
 
 def write(summary: Summary, file: IO[str], loader: int | None = None) -> None:
@@ -124,7 +137,7 @@ def _operations(console: "Console", one: LoaderSummary) -> None:
     rows = []
     for row in _rows(table.head(_MOST_OPERATIONS)):
         name = ("  " if row["nested"] else "") + shorten(plain(row["operation"]), 40)
-        times = [duration(row[f"{key}_ns"]) for key in ("mean", "p50", "p95", "p99", "std")]
+        times = [_short(row[f"{key}_ns"]) for key in ("mean", "p50", "p95", "p99", "std")]
         extra = [share(row["waiting_share"])] if waits else []
         rows.append([name, amount(row["count"]), *times, share(row["workers_share"]), *extra])
     empty = [""] * 6
@@ -143,7 +156,7 @@ def _operations(console: "Console", one: LoaderSummary) -> None:
 def _batches(console: "Console", one: LoaderSummary, threshold_ns: float) -> None:
     over = f"> {duration(threshold_ns)}"
     rows = [
-        [row["measure"], *(duration(row[f"{key}_ns"]) for key in _SPREAD), share(row["over_share"])]
+        [row["measure"], *(_short(row[f"{key}_ns"]) for key in _SPREAD), share(row["over_share"])]
         for row in _rows(one.batches)
     ]
     columns = [("", _LEFT), *((name, _RIGHT) for name in (*_SPREAD, over))]
@@ -161,14 +174,14 @@ def _workers(console: "Console", one: LoaderSummary) -> None:
     rows = []
     for row in _rows(shown):
         name = "main" if row["worker"] < 0 else str(row["worker"])
-        cells = [f"{row['rank']}/{name}" if several else name, amount(row["batches"])]
-        cells += [amount(row["samples"]), duration(row["batch_mean_ns"])]
-        cells += [duration(row["sample_ns"]), share(row["idle_share"]), share(row["cpu_share"])]
-        cells += [duration(row["startup_ns"])]
+        cells = [f"{row['rank']}/{name}" if several else name, amount(row["samples"])]
+        cells += [_short(row["batch_mean_ns"])]
+        cells += [_short(row["sample_ns"]), share(row["idle_share"]), share(row["cpu_share"])]
+        cells += [_short(row["startup_ns"])]
         if memory:
-            cells += [size(row["pss_bytes"]), size(row["pss_growth_bytes"])]
+            cells += [_short_size(row["pss_bytes"]), _short_size(row["pss_growth_bytes"])]
         rows.append(cells)
-    names = ["batches", "samples", "fetch", "a sample", "idle", "on CPU", "start-up"]
+    names = ["samples", "fetch", "a sample", "idle", "on CPU", "start-up"]
     names += ["memory", "grew"] if memory else []
     columns = [("rank/worker" if several else "worker", _LEFT), *((name, _RIGHT) for name in names)]
     _table(console, "Workers (a sample: its typical share of a batch)", columns, rows)
@@ -181,7 +194,7 @@ def _ranks(console: "Console", one: LoaderSummary) -> None:
     if len(one.ranks) < 2:
         return
     rows = [
-        [str(row["rank"]), duration(row["loop_ns"]), share(row["wait_share"]),
+        [str(row["rank"]), _short(row["loop_ns"]), share(row["wait_share"]),
          share(row["step_share"]), amount(row["samples_per_s"])]
         for row in _rows(one.ranks.sort_values("wait_share", ascending=False).head(_MOST_WORKERS))
     ]  # fmt: skip
@@ -197,7 +210,7 @@ def _slowest(console: "Console", one: LoaderSummary) -> None:
     for row in _rows(table[(table["times"] >= _NOTABLE) | (table.index < 3)]):
         index = "-" if row["sample"] == -1 else str(row["sample"])
         operation = shorten(plain(row["operation"]), 24)
-        cells = [index, duration(row["duration_ns"]), f"{row['times']:.1f}x"]
+        cells = [index, _short(row["duration_ns"]), f"{row['times']:.1f}x"]
         cells += [operation, f"{row['epoch']}/{row['batch']}", shorten(plain(row["path"]), 40)]
         rows.append(cells)
     paths = any(row[-1] for row in rows)
@@ -213,8 +226,8 @@ def _slowest(console: "Console", one: LoaderSummary) -> None:
 
 def _books(console: "Console", one: LoaderSummary) -> None:
     rows = [
-        [row["whole"], *(duration(row[f"{key}_ns"]) for key in ("total", "parts", "own")),
-         duration(row["remainder_ns"]), share(row["remainder_share"])]
+        [row["whole"], *(_short(row[f"{key}_ns"]) for key in ("total", "parts", "own")),
+         _short(row["remainder_ns"]), share(row["remainder_share"])]
         for row in _rows(one.books)
     ]  # fmt: skip
     names = ("total", "parts", "itself", "remainder", "")
@@ -228,6 +241,14 @@ def _footer(console: "Console", summary: Summary) -> None:
         console.print("\nLost or not seen", style="bold")
         for line in lines:
             _paragraph(console, "", line)
+
+
+def _short(ns: float) -> str:
+    return duration(ns).replace(" ", "")
+
+
+def _short_size(count: float) -> str:
+    return size(count).replace(" ", "")
 
 
 def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -248,13 +269,19 @@ def _table(
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for name, justify in columns:
+    rows = list(rows)
+    widths = [
+        max(map(len, cells)) for cells in zip([name for name, _ in columns], *rows, strict=True)
+    ]
+    gap = 2 if sum(widths) + 2 * len(widths) + 2 <= console.width else 1
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
+    for width, (name, justify) in zip(widths, columns, strict=True):
         right = justify == _RIGHT
         table.add_column(
             Text(name),
             justify="right" if right else "left",
             no_wrap=right,
+            min_width=min(width, _NARROWEST),
             overflow="ellipsis" if right else "fold",
         )
     for row in rows:

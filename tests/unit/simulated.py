@@ -92,7 +92,7 @@ class _Simulation:
                     "kind": kinds,
                 }
             ),
-            sample_paths=pd.DataFrame(
+            paths=pd.DataFrame(
                 [
                     {
                         "rank": plan.rank,

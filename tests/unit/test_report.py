@@ -1,0 +1,202 @@
+"""What the report looks like, and that nothing in a trace can harm the reader."""
+
+import io
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import lotus.run
+from lotus import cli
+from lotus.analysis.summary import summarise
+from lotus.reporters import short, tables, terminal, words
+from tests.unit.simulated import Plan
+
+HOSTILE = "\x1b[31mred\x1b]0;title\x07\n\r\u202e\udcff[bold]"
+
+
+def shown(run: object, loader: int | None = None) -> str:
+    file = io.StringIO()
+    terminal.write(summarise(run), file, loader)
+    return file.getvalue()
+
+
+def hostile() -> object:
+    run = Plan(operations={HOSTILE: 2.0}, batches=4).run()
+    run.manifest["command"] = ["python", HOSTILE]
+    run.loaders["dataset"] = HOSTILE
+    run.loaders["call_site"] = HOSTILE
+    run.paths["path"] = HOSTILE
+    run.lost = pd.DataFrame({"what": [HOSTILE], "pid": 1, "count": 3, "bytes": 10})
+    run.unseen = [{"what": HOSTILE, "why": HOSTILE}]
+    run.notes = [HOSTILE]
+    return run
+
+
+def test_the_verdict_comes_first() -> None:
+    text = shown(Plan(operations={"Loader": 2.0, "Slow": 20.0}).run())
+    first = next(line for line in text.splitlines()[1:] if line)
+    assert first == "HIGHLY INPUT-BOUND"
+    for wanted in (
+        "First cause Slow", "Next step", "Operations", "Per batch", "Workers", "Slowest samples",
+        "Books", "remainder", "samples/s", "out of order",
+    ):  # fmt: skip
+        assert wanted in text
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_eighty_columns_are_enough(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    run = Plan(workers=workers, operations={"RandomResizedCropWithAVeryLongName": 123.456}).run()
+    run.ops = run.ops.assign(cpu_ns=1, minor_faults=0, major_faults=0, read_bytes=0)
+    run.resources = pd.DataFrame(
+        {"rank": 0, "pid": 100, "worker": 0, "time_ns": [1, 2], "pss": [10**9, 3 * 10**9]}
+    )
+    lines = shown(run).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any("RandomResizedCrop" in line for line in lines)
+
+
+def test_names_of_a_trace_cannot_steer_the_terminal() -> None:
+    texts = [shown(hostile()), "\n".join(short.short_report(hostile()))]
+    for text in [*texts, tables.text(summarise(hostile()))]:
+        assert not set(text) & set("\x1b\x07\r\u202e\udcff")
+        text.encode()
+    assert "[bold]" in texts[0]
+
+
+def test_the_document_has_the_numbers_of_the_report() -> None:
+    run = Plan(operations={"Loader": 2.0, "Slow": 20.0}).run()
+    document = json.loads(tables.text(summarise(run)), parse_constant=pytest.fail)
+    loader = document["loaders"][0]
+    assert document["schema"] == 1
+    assert document["verdict"]["kind"] == "input-bound"
+    assert document["verdict"]["causes"][0]["title"] == "Slow"
+    assert {row["operation"] for row in loader["operations"]} == {"Loader", "Slow"}
+    assert loader["operations"][0]["count"] == 160
+    assert loader["operations"][0]["cpu_ns"] is None
+    phases = sum(loader["phases"].values())
+    assert phases == pytest.approx(loader["times"]["wait_ns"])
+    assert {row["whole"] for row in loader["books"]} == {"sample", "fetch"}
+    assert set(loader) == {
+        "loader", "ranks", "settings", "verdict", "times", "phases", "operations", "other_time",
+        "books", "slowest_samples", "batches", "order", "workers", "rank_times", "epochs",
+        "coverage",
+    }  # fmt: skip
+
+
+def test_the_short_form_is_short() -> None:
+    lines = short.short_report(Plan(operations={"Loader": 2.0, "Slow": 20.0}).run())
+    assert lines[0].startswith("HIGHLY INPUT-BOUND")
+    assert len(lines) <= 15
+    assert max(map(len, lines)) <= 80
+    assert any("Slow" in line for line in lines)
+    assert any("next step" in line for line in lines)
+
+
+def test_what_was_lost_is_told_in_every_form() -> None:
+    run = Plan().run()
+    run.lost = pd.DataFrame(
+        {"what": ["end of a log cut off"] * 2, "pid": [1, 2], "count": 1, "bytes": [100, 28]}
+    )
+    run.unseen = [{"what": "StatefulDataLoader", "why": "it has its own worker loop"}]
+    for text in (shown(run), "\n".join(short.short_report(run))):
+        assert "end of a log cut off: 2 (128 B), in 2 places" in text
+        assert "Not seen: StatefulDataLoader" in text
+    document = tables.document(summarise(run))
+    assert [row["bytes"] for row in document["lost"]] == [100, 28]
+    assert document["unseen"] == run.unseen
+
+
+def test_what_the_recording_covers_is_told() -> None:
+    run = Plan().run()
+    run.manifest |= {"level": "op+cpu", "batches": "100:200", "every": 5, "max_log": 500_000_000}
+    assert "Recorded: level op+cpu, batches 100:200 of each epoch, every 5th batch" in shown(run)
+    assert "at most 477 MiB" in shown(run)
+
+
+def test_an_exit_code_a_signal_and_a_killed_lotus_are_told() -> None:
+    run = Plan().run()
+    run.manifest["exit_code"] = 3
+    assert "exit code 3" in shown(run)
+    run.manifest |= {"exit_code": None, "signal": 9}
+    assert "ended by signal 9" in shown(run)
+    run.manifest |= {"signal": None, "state": "running", "end_ns": None}
+    assert "still running" in shown(run)
+
+
+def test_a_run_without_a_loader_says_so() -> None:
+    run = Plan().run()
+    for name in ("ops", "samples", "batches", "waits", "epochs", "loaders"):
+        setattr(run, name, getattr(run, name).iloc[:0])
+    assert "No DataLoader was iterated" in shown(run)
+    assert short.short_report(run) == ["no DataLoader was iterated in what was recorded"]
+    assert tables.document(summarise(run))["verdict"] is None
+
+
+def test_other_loaders_are_short_unless_asked_for() -> None:
+    run, other = Plan(batches=4).run(), Plan(batches=20, loader=1).run()
+    for name in ("ops", "samples", "batches", "waits", "workers", "epochs", "loaders"):
+        both = [getattr(run, name), getattr(other, name)]
+        setattr(run, name, pd.concat(both, ignore_index=True))
+    text = shown(run)
+    assert text.count("Operations") == 1
+    assert text.index("Loader 1") < text.index("Loader 0")
+    assert shown(run, 0).index("Loader 0") < shown(run, 0).index("Loader 1")
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0, "0"), (999, "999 ns"), (999.6, "1.00 µs"), (1_500, "1.50 µs"), (45_600_000, "45.6 ms"),
+        (999_960_000, "1.00 s"), (123.4e9, "123 s"), (3_700e9, "1 h 01 min"),
+        (754e9, "12 min 34 s"), (math.nan, "-"), (-2e6, "-2.00 ms"),
+    ],
+)  # fmt: skip
+def test_durations_have_three_digits_and_a_unit(ns: float, text: str) -> None:
+    assert words.duration(ns) == text
+
+
+def test_shares_sizes_and_counts_read_well() -> None:
+    assert [words.share(part) for part in (0, 0.0001, 0.05, 0.5, 1, math.nan)] == [
+        "0%", "<0.1%", "5.0%", "50%", "100%", "-",
+    ]  # fmt: skip
+    assert [words.size(count) for count in (0, 512, 1536, 2**31)] == [
+        "0.00 B", "512 B", "1.50 KiB", "2.00 GiB",
+    ]  # fmt: skip
+    assert words.plural(1, "batch") == "1 batch"
+    assert words.plural(2000, "batch") == "2,000 batches"
+    assert words.plural(2, "epoch") == "2 epochs"
+    assert words.shorten("a" * 50 + "b" * 50, 10) == "aaa…bbbbbb"
+
+
+class TestCommand:
+    @pytest.fixture(autouse=True)
+    def _run(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        run = Plan(operations={"Loader": 2.0, "Slow": 20.0}).run()
+        monkeypatch.setattr(lotus.run, "load", lambda path: run)
+
+    def test_report(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+        assert cli.main(["report", str(tmp_path)]) == 0
+        assert "INPUT-BOUND" in capsys.readouterr().out
+
+    def test_json(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+        assert cli.main(["report", str(tmp_path), "--json", "--threshold", "2.5"]) == 0
+        document = json.loads(capsys.readouterr().out)
+        assert document["run"]["threshold_ns"] == 2.5e6
+        assert np.isfinite(document["loaders"][0]["times"]["samples_per_s"])
+
+    def test_a_loader_that_is_not_there(
+        self, capfd: pytest.CaptureFixture[str], tmp_path: Path
+    ) -> None:
+        assert cli.main(["report", str(tmp_path), "--loader", "5"]) == 2
+        assert "there is no loader 5" in capfd.readouterr().err
+
+    def test_a_wrong_threshold(self, tmp_path: Path) -> None:
+        with pytest.raises(SystemExit) as error:
+            cli.main(["report", str(tmp_path), "--threshold", "nan"])
+        assert error.value.code == 2
