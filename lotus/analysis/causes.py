@@ -32,6 +32,8 @@ SLOW_SAMPLES, SLOW_WORKER, COLD_FILES = "slow-samples", "slow-worker", "cold-fil
 SEND, PIN, MAIN, INDEX, UNSEEN = "send", "pin", "main-process", "index", "unseen"
 # An operation is cold where at least this much of its time went to storage.
 COLD_SHARE = 0.3
+# The slow samples that are counted are those that make up this share of what all outliers cost.
+MOST_OF_EXCESS = 0.9
 
 
 @dataclass(frozen=True)
@@ -275,11 +277,14 @@ def _with_outlier_evidence(
     if charge.kind == SLOW_SAMPLES and slow.any():
         duration = number(samples, "duration_ns")
         worst = int(np.argmax(np.where(slow, duration, -1.0)))
-        index = integer(samples, "sample")[slow]
-        distinct = len(set(index.tolist())) if (index != -1).all() else slow.sum()
+        excess = np.where(slow, duration - typical, 0.0)
+        by_excess = np.argsort(-excess, kind="stable")
+        most = np.searchsorted(np.cumsum(excess[by_excess]), MOST_OF_EXCESS * excess.sum())
+        index = integer(samples, "sample")[by_excess[: most + 1]]
+        distinct = len(set(index.tolist())) if (index != -1).all() else len(index)
         evidence = {
             "samples": float(distinct),
-            "times_fetched": float(slow.sum()),
+            "times_fetched": float(len(index)),
             "slowest_sample": float(integer(samples, "sample")[worst]),
             "slowest_ns": float(duration[worst]),
             "typical_ns": float(typical[worst]),
