@@ -96,6 +96,7 @@ class Recorder:
 
     def _clear_fetch(self):
         self.pending = None
+        self.paths = b""  # frames to write with it
         self.path_of = None  # index -> path or None, of the data set in hand
         self.where = (-1, 0, 0)  # loader, epoch, batch of the next fetch
         self.fetched = 0
@@ -289,22 +290,24 @@ class Recorder:
 
     def _keep_slow(self, indices):
         """Log the path of samples that are among the slowest of this process so far."""
-        durations = self.samples[1::3]
-        worst = max(durations)
-        slowest = self._slowest
-        if len(slowest) == _SLOWEST and worst <= slowest[0]:
+        durations, slowest = self.samples[1::3], self._slowest
+        if len(slowest) == _SLOWEST and max(durations) <= slowest[0]:
             return
-        position = durations.index(worst)
-        try:
-            path = self.path_of(indices[position])
-        except Exception:  # code of the data set
-            path = None
-        slowest.append(worst)
-        slowest.sort()
-        del slowest[:-_SLOWEST]
-        if path is not None:
-            sample = {"event": "sample_path", "sample": int(indices[position]), "path": path}
-            self._write(self._event_frame({**sample, "duration_ns": worst}))
+        order = sorted(range(min(len(durations), len(indices))), key=durations.__getitem__)
+        for position in order[-_SLOWEST // 4 :]:
+            took = durations[position]
+            if len(slowest) == _SLOWEST and took <= slowest[0]:
+                continue
+            slowest.append(took)
+            slowest.sort()
+            del slowest[:-_SLOWEST]
+            try:
+                path = self.path_of(indices[position])
+            except Exception:  # code of the data set
+                path = None
+            if path is not None:
+                sample = {"event": "sample_path", "sample": int(indices[position]), "path": path}
+                self.paths += self._event_frame({**sample, "duration_ns": took})
 
     @guarded
     def batch_frame(self, put_ns):
@@ -316,7 +319,8 @@ class Recorder:
         fixed[13] = put_ns
         sends = self._take_sends()
         fixed = layout.FIXED[layout.BATCH].pack(*fixed, *counts, len(sends) // 64)
-        return self._definitions() + layout.frame(layout.BATCH, fixed + arrays + sends)
+        paths, self.paths = self.paths, b""
+        return self._definitions() + paths + layout.frame(layout.BATCH, fixed + arrays + sends)
 
     def _take_sends(self):
         count = len(self.sends)  # the feeder thread appends at any time
