@@ -8,7 +8,7 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import Any, cast
 
 import numpy as np
@@ -190,7 +190,7 @@ def _find_origins(processes: Sequence[Process]) -> list[Lost]:
         entries.sort(key=lambda entry: entry.start_ns)
         unused = [entry for entry in entries if not entry.resumed]
         same_pid = sorted(logs.get(key, []), key=lambda process: process.start_ns)
-        for process, following in zip(same_pid, [*same_pid[1:], None], strict=True):
+        for process, following in zip_longest(same_pid, same_pid[1:]):
             until = following.start_ns if following else math.inf
             before = [entry for entry in unused if entry.start_ns <= process.start_ns]
             unused = unused[len(before) :]

@@ -107,15 +107,16 @@ class ProcessLog:
     def event(self, event: str, **fields: Any) -> None:
         self.data += pack_event({"event": event, **fields})
 
-    def operations(self, *names: str, kind: str = "transform", **parents: str) -> None:
-        """Define operations; a keyword says the container of one: `ColorJitter="RandomApply"`."""
+    def operations(
+        self, *names: str, kind: str = "transform", index: int | None = None, parent: str = ""
+    ) -> None:
+        """Define operations, in the container `parent`; their index defaults to their ordinal."""
         rows = []
         for name in names:
             known = self._ids.setdefault(name, len(self._ids) + 1)
-            parent = self._ids.get(parents.get(name, ""), 0)
-            rows.append(
-                {"id": known, "name": name, "parent": parent, "index": known - 1, "kind": kind}
-            )
+            place = known - 1 if index is None else index
+            inside = self._ids.get(parent, 0)
+            rows.append({"id": known, "name": name, "parent": inside, "index": place, "kind": kind})
         self.event("operations", operations=rows)
 
     def id_of(self, name: str) -> int:
