@@ -212,19 +212,43 @@ def _is_binary(path: str) -> bool:
 
 
 def _wait(pid: int) -> Outcome:
+    had_terminal = _has_terminal()
     while True:
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
             break
         taken = signal.sigwaitinfo(_TAKEN)
-        # The terminal's own signals (SI_KERNEL, positive) have reached the program already.
-        if taken.si_signo in _FORWARDED and taken.si_code <= 0:
+        if taken.si_signo in _FORWARDED and not _reached_both(taken, had_terminal):
             # The pid is still ours: the program has not been waited for.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, taken.si_signo)
     end_ns = time.monotonic_ns()
     code = os.waitstatus_to_exitcode(status)
     return Outcome(code, None, end_ns) if code >= 0 else Outcome(None, -code, end_ns)
+
+
+def _reached_both(taken: signal.struct_siginfo, had_terminal: bool) -> bool:
+    """Whether the program has got this signal too, in the same moment as lotus."""
+    leader = os.getsid(0)
+    if taken.si_code > 0:
+        # From the terminal (SI_KERNEL), to its foreground group; but a hang-up goes to the leader
+        # of the session alone, which lotus is where a terminal was opened just for it.
+        return not (taken.si_signo == signal.SIGHUP and leader == os.getpid())
+    # A shell whose terminal hung up passes that on to the whole group.
+    return (
+        taken.si_signo == signal.SIGHUP
+        and taken.si_pid == leader
+        and had_terminal
+        and not _has_terminal()
+    )
+
+
+def _has_terminal() -> bool:
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
 
 
 def end_as(outcome: Outcome) -> int:

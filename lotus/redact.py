@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 HIDDEN = "***"
+_MOST = 10_000  # characters of a word that are kept: a script given by -c may be long
 
 # The last word of a name that holds a secret ("HF_TOKEN", "--db-password", "wandbApiKey") ...
 _SECRET_WORDS = frozenset(
@@ -24,14 +25,18 @@ _KEY_KINDS = frozenset(
 _FILLERS = frozenset("id value string str text hash b64 base64 raw".split())
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_NAME = r"[A-Za-z_][\w.\-]*"
+# Names start where no name goes on, and lengths are bounded: no text takes quadratic time.
+_NAME = r"(?<![\w.])[A-Za-z_][\w.\-]{0,200}"
 _ASSIGNMENT = re.compile(rf"(?s)([-+~]*({_NAME})\s*=)(.+)")
 _INNER = re.compile(
     rf"""({_NAME})(["']?\s*(?:=|:(?!//))\s*)((?:(?:Bearer|Basic|Token)\s+)?"""
-    r"""(?:"[^"]*"|'[^']*'|[^\s"'&;,)}\]]+))"""
+    r"""(?:"[^"]*"|'[^']*'|\$\{\w+\}|[^\s"'&;,)}\]]+))"""
 )
-_INNER_FLAG = re.compile(rf"(--?({_NAME})\s+)((?!-)(?:\"[^\"]*\"|'[^']*'|\S+))")
-_URL_USER = re.compile(r"\b([A-Za-z][\w+.\-]*://)([^\s/?#\"']*)@")
+_INNER_FLAG = re.compile(rf"(?<![\w\-])(--?({_NAME})\s+)((?!-)(?:\"[^\"]*\"|'[^']*'|\S+))")
+# A word after "user:" may hold "/" and "@" themselves.
+_URL_USER = re.compile(
+    r"\b([A-Za-z][\w+.\-]{0,30}://)((?:[^\s/:@\"']{0,200}:[^\s\"']{0,400})|[^\s/:?#\"']{0,200})@"
+)
 _LONG = re.compile(r"[A-Za-z0-9+/_\-=.]{20,}")
 _SHAPES = re.compile(
     r"""
@@ -47,7 +52,7 @@ _SHAPES = re.compile(
   | \bya29\.[\w\-]{20,}
   | \b(?:npm|dop_v1|dapi)_?[A-Za-z0-9]{32,}
   | \bpypi-[\w\-]{20,}
-  | \beyJ[\w\-]{8,}\.[\w\-]{8,}(?:\.[\w\-]*)?
+  | \beyJ[\w\-]{8,4000}\.[\w\-]{8,}(?:\.[\w\-]*)?
   | -----BEGIN[ ][A-Z ]*PRIVATE[ ]KEY-----.*?(?:-----END[ ][A-Z ]*PRIVATE[ ]KEY-----|\Z)
     """,
     re.VERBOSE | re.DOTALL,
@@ -78,15 +83,15 @@ def environment(values: Mapping[str, str]) -> dict[str, str]:
 
 def value(name: str, content: str) -> str:
     """Return what may be kept of a value of this name."""
-    if is_secret_name(name) or (_has_key_word(name) and _LONG.fullmatch(content)):
-        return HIDDEN
-    return text(content)
+    return HIDDEN if _names_secret(name, content) else text(content)
 
 
 def text(content: str) -> str:
     """Return a text with the secrets in it replaced by ``***``."""
+    if len(content) > _MOST:
+        content = f"{content[:_MOST]}... ({len(content)} characters)"
     whole = _ASSIGNMENT.fullmatch(content)
-    if whole and value(whole[2], whole[3]) == HIDDEN:
+    if whole and _names_secret(whole[2], whole[3]):
         return whole[1] + HIDDEN
     content = _SHAPES.sub(HIDDEN, content)
     content = _URL_USER.sub(_hide_user, content)
@@ -106,6 +111,10 @@ def is_secret_name(name: str) -> bool:
     return words[-1] in _SECRET_WORDS
 
 
+def _names_secret(name: str, content: str) -> bool:
+    return is_secret_name(name) or bool(_has_key_word(name) and _LONG.fullmatch(content))
+
+
 def _has_key_word(name: str) -> bool:
     words = {word.lower() for word in _WORD.findall(name)}
     return bool(words & {"key", "keys", "tokens", "creds", *_SECRET_WORDS})
@@ -113,15 +122,15 @@ def _has_key_word(name: str) -> bool:
 
 def _hide(name: str, content: str) -> str:
     bare = content.strip("\"'")
-    if HIDDEN in content or value_is_code(bare):
+    if HIDDEN in content or _is_reference(bare):
         return content
-    if is_secret_name(name) or (_has_key_word(name) and _LONG.fullmatch(bare)):
+    if _names_secret(name, bare):
         quote = content[0] if content[:1] in ("'", '"') else ""
         return f"{quote}{HIDDEN}{quote}"
     return content
 
 
-def value_is_code(content: str) -> bool:
+def _is_reference(content: str) -> bool:
     """Whether a value is a reference, not a secret itself (``$TOKEN``, ``None``)."""
     return content in ("", "None", "True", "False", "true", "false") or bool(
         re.fullmatch(r"\$\w+|\$\{\w+\}", content)
