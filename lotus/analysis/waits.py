@@ -28,6 +28,9 @@ PHASES = (
     "unseen",  # no record of how it was made
 )
 
+# What receiving may take, generously, without anybody in its way: pipe, unpickling, one tensor.
+RECEIVE_NS, RECEIVE_NS_PER_BYTE = 0.5e6, 1e3
+
 
 def loop_times(epochs: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
     """Add up each epoch: one row per (rank, loader, epoch), nanoseconds.
@@ -106,9 +109,7 @@ def wait_phases(batches: pd.DataFrame, workers: pd.DataFrame) -> pd.DataFrame:
     fetched = fetch + number(batches, "fetch_ns")
     idle = np.nan_to_num(number(batches, "idle_ns"))
     in_worker = integer(batches, "worker") >= 0
-    pickled = np.where(
-        in_worker, number(batches, "send_start_ns") + number(batches, "pickle_ns"), np.nan
-    )
+    pickled = _pickled(batches)
     pin, pinned = number(batches, "pin_start_ns"), number(batches, "pin_ns")
     # Pinned: the pin thread takes it off the queue. Otherwise the main process does.
     arrival = np.where(np.isnan(pin) & in_worker, number(batches, "arrival_ns"), np.nan)
@@ -135,6 +136,12 @@ def wait_phases(batches: pd.DataFrame, workers: pd.DataFrame) -> pd.DataFrame:
     phases["unseen"] = np.where(seen, 0.0, length - position)
     _behind_pin_thread(phases, batches, pickled, waited)
     return pd.DataFrame(phases)
+
+
+def _pickled(batches: pd.DataFrame) -> Floats:
+    """When each batch lay ready to be sent; NaN without workers or without a record of it."""
+    pickled = number(batches, "send_start_ns") + number(batches, "pickle_ns")
+    return np.where(integer(batches, "worker") >= 0, pickled, np.nan)
 
 
 def _behind_pin_thread(
@@ -166,16 +173,39 @@ def paced(
     part that the worker's idle time does not cover, times the consumer's share of the spare time.
     """
     result = phases.copy()
+    held = np.minimum(_held_by_worker(batches), phases["sending"].to_numpy())
+    result["sending"] -= held
+    result["making"] += held
     idle = np.nan_to_num(number(batches, "idle_ns"))
     stages = ["making", "sending", "pinning", "handover"]
     open_ns = phases[stages].to_numpy().sum(axis=1)
-    spare = np.fmax(number(batches, "ready_ns") - number(batches, "wait_start_ns"), 0.0)
+    pickled = _pickled(batches)
+    ready = np.where(np.isnan(pickled), number(batches, "ready_ns"), pickled)
+    spare = np.fmax(ready - number(batches, "wait_start_ns"), 0.0)
     spare = np.minimum(np.nan_to_num(spare), open_ns)
     share = spare / np.where(spare > 0, spare + idle, 1.0)
     busy = share * np.clip(1.0 - idle / np.where(open_ns > 0, open_ns, 1.0), 0.0, 1.0)
     # The main process has no queue of indices; a process's first batch comes from no full pipeline.
     busy[(integer(batches, "worker") < 0) | first_of_process] = 0.0
     for name in stages:
-        result[name] = phases[name] * (1.0 - busy)
+        result[name] = result[name] * (1.0 - busy)
     result["making"] += open_ns * busy
     return result
+
+
+def _held_by_worker(batches: pd.DataFrame) -> Floats:
+    """How long each batch was not received because its worker's Python code kept running (n,).
+
+    A tensor in shared memory is received by asking a thread of its worker for it, and that thread
+    needs the worker's interpreter. So a batch of few bytes in the pipe that takes long to receive
+    while its worker fetches the next one is held by that fetch.
+    """
+    start = np.fmax(number(batches, "wait_start_ns"), _pickled(batches))
+    arrival, pin = number(batches, "arrival_ns"), number(batches, "pin_start_ns")
+    end = np.where(np.isnan(pin), arrival, pin)
+    group = integer(batches, "rank") * 4_194_304 + integer(batches, "pid")  # Linux: pid < 2^22
+    fetching = busy_within(
+        group, start, end, group, number(batches, "fetch_start_ns"), number(batches, "fetch_ns")
+    )
+    expected = RECEIVE_NS + RECEIVE_NS_PER_BYTE * number(batches, "send_bytes")
+    return np.nan_to_num(np.clip(fetching - expected, 0.0, None))

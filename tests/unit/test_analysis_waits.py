@@ -124,3 +124,17 @@ def test_waits_of_an_epoch_whose_start_was_not_recorded_count() -> None:
     table = loop_times(scope.epochs.iloc[:0], scope.waits)
     assert table["iter_ns"].tolist() == [0]
     assert table["wait_ns"][0] == scope.waits["wait_ns"].sum()
+
+
+def test_a_worker_that_computes_holds_the_batch_that_it_has_sent() -> None:
+    both = pd.concat([batch(wait_start_ns=87, wait_ns=13), batch(fetch_start_ns=87, fetch_ns=50)])
+    both["batch"] = [0, 1]
+    frame = both.reset_index(drop=True).assign(send_bytes=300.0)
+    frame.loc[1, ["wait_start_ns", "wait_ns"]] = np.nan
+    charged = paced(wait_phases(frame, WORKERS), frame, np.zeros(2, np.bool_))
+    assert charged["making"][0] == pytest.approx((13 - 0.8) * MS)
+    # The same time for megabytes through the pipe is their unpickling.
+    charged = paced(
+        wait_phases(frame, WORKERS), frame.assign(send_bytes=3e6), np.zeros(2, np.bool_)
+    )
+    assert charged["making"][0] == 0
