@@ -140,17 +140,15 @@ class Origin:
     worker: int
     start_ns: int
     first: int  # epoch in which the worker was made
-    epochs: list[int]  # `first` and those for which it was resumed, as far as they are recorded
+    passed: list[int]  # later epochs that are known to have had other workers, ascending
 
     def epoch(self, resumed: Ints) -> Ints:
         """Epochs of records that were made after so many resumes."""
-        # Every iter() of persistent workers resumes them, so epochs follow one another; the list
-        # decides where an iter() is known to have passed these workers by.
-        ordinal = self.first + resumed
-        listed = np.array(self.epochs, np.int64)
-        place = np.minimum(resumed, len(listed) - 1)
-        passed_by = (resumed < len(listed)) & ~np.isin(ordinal, listed)
-        return np.where(passed_by, listed[place], ordinal)
+        # Every iter() of persistent workers resumes them, unless it made new ones.
+        epoch = self.first + resumed
+        for passed in self.passed:
+            epoch = epoch + (epoch >= passed)
+        return epoch
 
 
 @dataclass(frozen=True)
@@ -200,10 +198,10 @@ def _find_origins(processes: Sequence[Process]) -> list[Lost]:
                 if entry.resumed and process.start_ns <= entry.start_ns < until
             ]
             if before and _made(before[-1], process):
-                _attach(process, before[-1], before[-1].epoch, resumes)
+                _attach(process, before[-1], before[-1].epoch)
             elif resumes and _made(resumes[0], process):
                 # The event of its first epoch is lost.
-                _attach(process, resumes[0], resumes[0].epoch - 1, resumes)
+                _attach(process, resumes[0], resumes[0].epoch - 1)
         # One that was killed before its first record, or that our hook did not reach.
         mine = [process.origin for process in same_pid if process.origin is not None]
         for entry in entries:
@@ -217,15 +215,19 @@ def _made(entry: _Listing, process: Process) -> bool:
     return entry.process is not process and process.worker in (-1, entry.worker)
 
 
-def _attach(process: Process, entry: _Listing, first: int, resumes: list[_Listing]) -> None:
-    epochs = [first] + [
-        other.epoch
-        for other in resumes
-        if (other.process, other.loader) == (entry.process, entry.loader)
-    ]
+def _attach(process: Process, entry: _Listing, first: int) -> None:
+    passed = []
+    if process.log.fixed["batch"]["epoch"].any():
+        passed = [
+            event["epoch"]
+            for event in entry.process.events["iterator"]
+            if event["loader"] == entry.loader
+            and event["epoch"] > first
+            and process.pid not in event["workers"]
+        ]
     process.worker = entry.worker
     process.origin = Origin(
-        entry.process, entry.loader, entry.worker, entry.start_ns, first, epochs
+        entry.process, entry.loader, entry.worker, entry.start_ns, first, sorted(set(passed))
     )
 
 

@@ -28,7 +28,9 @@ def workers(a: Assembly) -> pd.DataFrame:
         loop, ready_ns = entered.get("loop_ns"), ready.get("time_ns")
         began = entered.get("process_ns")
         whole = batch[(batch["flags"] & STOPPED == 0) | (batch["size"] > 0)]
-        startup = None if origin is None or ready_ns is None else ready_ns - origin.start_ns
+        startup = None
+        if origin is not None and ready_ns is not None and ready_ns >= origin.start_ns:
+            startup = ready_ns - origin.start_ns
         rows.append(
             (
                 process.rank,
