@@ -3,8 +3,9 @@
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.columns import distribution, flag, number, ratio
+from lotus.analysis.columns import distribution, flag, integer, number, ratio
 from lotus.analysis.scope import Scope
+from lotus.inside.layout import STOPPED
 
 MEASURES = (
     # name, column: what a batch went through, in that order
@@ -65,7 +66,9 @@ def coverage(scope: Scope) -> dict[str, float]:
     """How many batches were taken, and of how many there is what record."""
     batches = scope.batches
     taken = ~np.isnan(number(batches, "wait_ns"))
-    made = ~np.isnan(number(batches, "fetch_ns"))
+    # The fetch by which a worker learns that its iterable data set has ended makes no batch.
+    ended = (integer(batches, "flags", 0) & STOPPED != 0) & ~taken
+    made = ~np.isnan(number(batches, "fetch_ns")) & ~ended
     return {
         "batches_taken": len(scope.waits),
         "batches_made": int(made.sum()),

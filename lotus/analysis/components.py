@@ -72,7 +72,7 @@ def components(batches: pd.DataFrame, samples: pd.DataFrame, ops: pd.DataFrame) 
             minlength=count * width,
         ).reshape(count, width)
     seen = sample_rows >= 0
-    own = np.nan_to_num(number(samples, "self_ns"))
+    own = own_time(samples)
     parts[:, width] = np.bincount(sample_rows[seen], own[seen], count)
     parts[:, width + 1] = np.nan_to_num(number(batches, "collate_ns"))
     parts = np.maximum(parts, 0.0)
@@ -89,6 +89,12 @@ def components(batches: pd.DataFrame, samples: pd.DataFrame, ops: pd.DataFrame) 
         op_rows=op_rows,
         op_codes=codes,
     )
+
+
+def own_time(samples: pd.DataFrame) -> Floats:
+    """Nanoseconds of each sample outside its operations; all of it where none were recorded."""
+    own = number(samples, "self_ns")
+    return np.nan_to_num(np.where(np.isnan(own), number(samples, "duration_ns"), own))
 
 
 def _operations(ops: pd.DataFrame) -> tuple[Ints, list[str]]:
@@ -172,9 +178,7 @@ def slow_sample_parts(
     duration = number(samples, "duration_ns")
     share = 1.0 - typical[rows] / duration[rows]
     batch = found.sample_rows[rows]
-    excess[:, found.own] = np.bincount(
-        batch, np.nan_to_num(number(samples, "self_ns"))[rows] * share, count
-    )
+    excess[:, found.own] = np.bincount(batch, own_time(samples)[rows] * share, count)
     affected = np.zeros(count, np.bool_)
     affected[batch] = True
     near = np.flatnonzero((found.op_rows >= 0) & affected[np.maximum(found.op_rows, 0)])

@@ -15,10 +15,11 @@ from lotus.analysis.columns import (
     ratio,
     total,
 )
-from lotus.analysis.components import COLLATE, OWN, REST
+from lotus.analysis.components import COLLATE, OWN, REST, own_time
 from lotus.analysis.scope import Scope
 
 IDLE = "idle"
+BOOK = ["whole", "total_ns", "parts_ns", "own_ns", "remainder_ns", "remainder_share"]
 STATISTICS = ("total", "mean", "p50", "p95", "p99", "std", "max")
 
 
@@ -98,13 +99,15 @@ def worker_time_table(scope: Scope) -> pd.DataFrame:
     batches, samples = scope.batches, scope.samples
     whole = workers_time(scope)
     parts = {
-        OWN: total(number(samples, "self_ns")),
+        OWN: total(own_time(samples)),
         COLLATE: total(number(batches, "collate_ns")),
         REST: total(number(batches, "self_ns")),
         IDLE: total(number(batches, "idle_in_loop_ns")),
     }
-    if not len(samples) and len(batches):
-        parts[REST if scope.level == "batch" else OWN] += total(number(batches, "samples_ns"))
+    if not len(samples):
+        # At level batch nothing inside the fetch but its collate is known.
+        made = ~np.isnan(number(batches, "fetch_ns"))
+        parts[REST] = total(number(batches, "fetch_ns")[made]) - parts[COLLATE]
     return pd.DataFrame(
         {
             "part": list(parts),
@@ -119,30 +122,24 @@ def books(scope: Scope) -> pd.DataFrame:
 
     Columns: whole total_ns parts_ns own_ns remainder_ns remainder_share. A sample's parts are its
     top-level operations, a fetch's its samples and collate; own_ns is what is measured as neither
-    and remainder_ns what is left over. Only batches with both sides recorded are in it.
+    and remainder_ns what is left over. A whole whose parts were not recorded has no row.
     """
     batches, samples, ops = scope.batches, scope.samples, scope.ops
     inside = (integer(ops, "position") >= 0) & ~flag(ops, "nested")
     row = batch_rows(batches, samples)
-    if len(samples):
-        duration = number(samples, "duration_ns")
-        of_samples = total(duration)
-        in_batches = total(duration[row >= 0])
-    else:
-        of_samples, in_batches = 0.0, total(number(batches, "samples_ns"))
+    if not len(samples):
+        return pd.DataFrame(columns=BOOK)
+    duration = number(samples, "duration_ns")
+    in_batches = total(duration[row >= 0])
     made = ~np.isnan(number(batches, "fetch_ns"))
     collate, own = number(batches, "collate_ns"), number(batches, "self_ns")
-    tables = [
-        _book("fetch", total(number(batches, "fetch_ns")),
-              in_batches + total(collate[made]), total(own[made])),
-    ]  # fmt: skip
-    if len(samples):
-        tables.insert(
-            0,
-            _book("sample", of_samples, total(number(ops, "duration_ns")[inside]),
-                  total(number(samples, "self_ns"))),
-        )  # fmt: skip
-    return pd.DataFrame(tables)
+    rows = []
+    if not np.isnan(number(samples, "self_ns")).all():
+        operations = total(number(ops, "duration_ns")[inside])
+        rows.append(_book("sample", total(duration), operations, total(number(samples, "self_ns"))))
+    parts = in_batches + total(collate[made])
+    rows.append(_book("fetch", total(number(batches, "fetch_ns")), parts, total(own[made])))
+    return pd.DataFrame(rows, columns=BOOK)
 
 
 def _book(whole: str, total_ns: float, parts_ns: float, own_ns: float) -> dict[str, object]:

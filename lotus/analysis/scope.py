@@ -1,15 +1,16 @@
 """One loader's part of a run: the tables of every rank, and what is known of it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.columns import batch_rows, integer, number, plain_value, total
+from lotus.analysis.columns import batch_rows, integer, number, plain_value
 
-TABLES = ("ops", "samples", "batches", "waits", "epochs", "workers", "resources", "paths")
+_OF_LOADERS = ("ops", "samples", "batches", "waits", "epochs")
+TABLES = (*_OF_LOADERS, "workers", "resources", "paths")
 
 
 class RunLike(Protocol):
@@ -57,18 +58,40 @@ class Scope:
         return " at ".join(str(part) for part in parts if part) or f"loader {self.loader}"
 
 
-def scopes(run: RunLike) -> list[Scope]:
-    """One Scope a loader that was iterated, the one with the most samples first."""
+def iterated(run: RunLike) -> list[int]:
+    """Numbers of the loaders that were iterated, the one with the most samples first."""
+    batches = table(run, "batches")
+    loader, size = integer(batches, "loader"), np.nan_to_num(number(batches, "size"))
+    known = pd.Series(size).groupby(loader).sum()
+    for name in ("waits", "epochs"):
+        others = pd.Index(np.unique(integer(table(run, name), "loader")))
+        known = known.reindex(known.index.union(others), fill_value=0.0)
+    known = known[known.index >= 0]
+    return [int(one) for one in known.sort_values(ascending=False, kind="stable").index]
+
+
+def scopes(run: RunLike, loaders: Sequence[int] | None = None) -> list[Scope]:
+    """One Scope for each of `loaders`; by default for all that were iterated, in their order."""
+    wanted = iterated(run) if loaders is None else loaders
     tables = {name: table(run, name) for name in TABLES}
-    numbers = np.unique(
-        np.concatenate(
-            [integer(tables[name], "loader") for name in ("batches", "waits", "epochs")]
-            + [integer(run.loaders, "loader")]
-        )
-    )
-    found = [_scope(run, tables, int(loader)) for loader in numbers if loader >= 0]
-    found = [scope for scope in found if len(scope.batches) or len(scope.epochs)]
-    return sorted(found, key=lambda one: (-total(number(one.batches, "size")), one.loader))
+    parts = {name: _by_loader(tables[name]) for name in _OF_LOADERS}
+    return [_scope(run, tables, parts, loader) for loader in wanted]
+
+
+def _by_loader(frame: pd.DataFrame) -> Callable[[int], pd.DataFrame]:
+    """Return a function loader -> its rows; sorts once however many loaders there are."""
+    loader = integer(frame, "loader")
+    if not len(frame) or (loader == loader[0]).all():
+        # The usual case, which must not copy ten million rows.
+        return lambda wanted: frame if len(frame) and loader[0] == wanted else frame.iloc[:0]
+    order = np.argsort(loader, kind="stable")
+    ordered = loader[order]
+
+    def rows(wanted: int) -> pd.DataFrame:
+        first, last = np.searchsorted(ordered, [wanted, wanted + 1])
+        return frame.iloc[order[first:last]].reset_index(drop=True)
+
+    return rows
 
 
 def table(run: Any, name: str) -> pd.DataFrame:
@@ -77,13 +100,14 @@ def table(run: Any, name: str) -> pd.DataFrame:
     return found if isinstance(found, pd.DataFrame) else pd.DataFrame()
 
 
-def _scope(run: RunLike, tables: Mapping[str, pd.DataFrame], loader: int) -> Scope:
-    def mine(name: str) -> pd.DataFrame:
-        frame = tables[name]
-        keep = integer(frame, "loader") == loader
-        return frame if keep.all() else frame[keep].reset_index(drop=True)
-
-    batches, workers = mine("batches"), tables["workers"]
+def _scope(
+    run: RunLike,
+    tables: Mapping[str, pd.DataFrame],
+    parts: Mapping[str, Callable[[int], pd.DataFrame]],
+    loader: int,
+) -> Scope:
+    mine = {name: part(loader) for name, part in parts.items()}
+    batches, workers = mine["batches"], tables["workers"]
     processes = _pairs(batches)
     keep = _pairs(workers).isin(processes) | (integer(workers, "loader") == loader)
     rows = run.loaders[integer(run.loaders, "loader") == loader]
@@ -102,11 +126,11 @@ def _scope(run: RunLike, tables: Mapping[str, pd.DataFrame], loader: int) -> Sco
         partial=bool(manifest.get("batches")) or (manifest.get("every") or 1) != 1,
         cores=_cores(manifest, len(ranks)),
         operations=table(run, "operations"),
-        ops=mine("ops"),
-        samples=mine("samples"),
-        batches=_with_idle_of_loop(batches, mine("epochs")),
-        waits=mine("waits"),
-        epochs=mine("epochs"),
+        ops=mine["ops"],
+        samples=mine["samples"],
+        batches=_with_idle_of_loop(batches, mine["epochs"]),
+        waits=mine["waits"],
+        epochs=mine["epochs"],
         workers=workers[keep].reset_index(drop=True),
         resources=resources[_pairs(resources).isin(processes)].reset_index(drop=True),
         paths=paths[_pairs(paths).isin(processes)].reset_index(drop=True),

@@ -13,11 +13,13 @@ from lotus.analysis.causes import Account, account
 from lotus.analysis.columns import number, total
 from lotus.analysis.operations import books, operation_table, worker_time_table
 from lotus.analysis.samples import slowest_samples
-from lotus.analysis.scope import RunLike, Scope, scopes, table
+from lotus.analysis.scope import RunLike, Scope, iterated, scopes, table
 from lotus.analysis.verdict import Verdict, judge
 from lotus.analysis.waits import PHASES
 from lotus.analysis.workers import idle_share, rank_table, worker_table
 
+# A data set that makes loaders of its own may make thousands.
+MOST_LOADERS = 32
 THRESHOLD_NS = 100e6  # a batch that is waited for so long is felt
 
 
@@ -49,18 +51,32 @@ class Summary:
     manifest: Mapping[str, Any]
     threshold_ns: float
     loaders: list[LoaderSummary]
+    loaders_left_out: int  # iterated, but beyond MOST_LOADERS
     lost: pd.DataFrame
     unseen: list[Mapping[str, Any]]
     notes: list[str]
 
 
-def summarise(run: RunLike, threshold_ns: float = THRESHOLD_NS, slowest: int = 10) -> Summary:
-    """Compute all that is shown. `threshold_ns`: batches above it are counted."""
+def summarise(
+    run: RunLike,
+    threshold_ns: float = THRESHOLD_NS,
+    slowest: int = 10,
+    loader: int | None = None,
+) -> Summary:
+    """Compute all that is shown. `threshold_ns`: batches above it are counted.
+
+    `slowest`: how many samples to list. `loader`: one to have among the first MOST_LOADERS.
+    """
+    loaders = iterated(run)
+    if loader in loaders[MOST_LOADERS:]:
+        loaders.insert(0, loader)
+    chosen = list(dict.fromkeys(loaders))[:MOST_LOADERS]
     return Summary(
         path=str(getattr(run, "path", "")),
         manifest=run.manifest,
         threshold_ns=threshold_ns,
-        loaders=[_loader(scope, threshold_ns, slowest) for scope in scopes(run)],
+        loaders=[_loader(scope, threshold_ns, slowest) for scope in scopes(run, chosen)],
+        loaders_left_out=len(set(loaders)) - len(chosen),
         lost=table(run, "lost"),
         unseen=list(getattr(run, "unseen", None) or []),
         notes=[str(note) for note in getattr(run, "notes", None) or []],

@@ -85,10 +85,13 @@ def rank_table(scope: Scope, books: Account) -> pd.DataFrame:
     names = ["loop_ns", "wait_ns", "iter_ns", "step_ns", "tail_ns", "waits"]
     table = books.epochs.groupby("rank", as_index=False)[names].sum()
     taken = ~np.isnan(number(scope.batches, "wait_ns"))
+    size = number(scope.batches, "size")
+    # A batch that was taken but whose making was not recorded is as large as the others.
+    usual = np.nanmean(size) if (~np.isnan(size)).any() else 0.0
     sizes = pd.DataFrame(
         {
             "rank": integer(scope.batches, "rank")[taken],
-            "samples": np.nan_to_num(number(scope.batches, "size")[taken]),
+            "samples": np.where(np.isnan(size), usual, size)[taken],
         }
     )
     table = table.merge(sizes.groupby("rank", as_index=False).sum(), on="rank", how="left")
@@ -97,7 +100,7 @@ def rank_table(scope: Scope, books: Account) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "rank": table["rank"],
-            "samples": table["samples"].fillna(0).astype(np.int64),
+            "samples": table["samples"].fillna(0).round().astype(np.int64),
             "batches": table["waits"],
             "loop_ns": table["loop_ns"],
             "wait_share": blocked / loop,

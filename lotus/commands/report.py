@@ -40,7 +40,8 @@ def run(args: argparse.Namespace) -> int:
     from lotus.reporters import tables, terminal
     from lotus.run import load
 
-    summary = summarise(load(args.run_directory), args.threshold * 1e6, args.slowest)
+    loaded = load(args.run_directory)
+    summary = summarise(loaded, args.threshold * 1e6, args.slowest, args.loader)
     known = [one.scope.loader for one in summary.loaders]
     if args.loader is not None and args.loader not in known:
         names = ", ".join(str(loader) for loader in sorted(known)) or "none"

@@ -24,12 +24,13 @@ def reason(cause: Cause) -> str:
             f"{evidence['worker']:.0f} and {duration(evidence['others_ns'])} in the others."
         )
     if cause.kind == kinds.STARTUP:
-        return (
-            f"Over {plural(evidence['epochs'], 'epoch')}: in iter() "
-            f"{duration(evidence['iter_ns'])}, until the workers were ready "
-            f"{duration(evidence['workers_ns'])}, first batches "
-            f"{duration(evidence['first_batch_ns'])}."
+        parts = (
+            ("iter_ns", "in iter()"),
+            ("workers_ns", "until the workers were ready"),
+            ("first_batch_ns", "for first batches"),
         )
+        spent = [f"{duration(evidence[key])} {words}" for key, words in parts if evidence[key] > 0]
+        return f"In {plural(evidence['epochs'], 'epoch')}: {', '.join(spent)}."
     if cause.kind == kinds.SEND and evidence.has("mean_pickle_ns"):
         text = (
             f"Per batch: pickling {duration(evidence['mean_pickle_ns'])}, lock "

@@ -24,8 +24,9 @@ def lines(summary: Summary) -> list[str]:
         for other in summary.loaders[1:4]:
             words = covering.verdict_words(other.verdict).lower()
             result += _wrap(f"loader {other.scope.loader} ({plain(other.scope.title)}): {words}")
-        if len(summary.loaders) > 4:
-            result.append(f"and {plural(len(summary.loaders) - 4, 'loader')} more")
+        more = len(summary.loaders[4:]) + summary.loaders_left_out
+        if more:
+            result.append(f"and {plural(more, 'smaller loader')} more")
     missing = list(covering.losses(summary))
     for line in missing[:_MOST_LOSSES]:
         result += _wrap(line)

@@ -17,6 +17,7 @@ not measured is null. Keys are only ever added within one `schema`.
     "slowest_samples": [...], "batches": [...], "order": {...}, "workers": [...],
     "rank_times": [...], "epochs": [...], "coverage": {...}
   }],
+  "loaders_left_out": how many more there were,
   "lost": [{"what", "pid", "count", "bytes"}], "unseen": [...], "notes": [...]
 }
 
@@ -56,6 +57,7 @@ def document(summary: Summary) -> dict[str, Any]:
         "run": run,
         "verdict": loaders[0]["verdict"] if loaders else None,
         "loaders": loaders,
+        "loaders_left_out": summary.loaders_left_out,
         "lost": summary.lost,
         "unseen": summary.unseen,
         "notes": summary.notes,

@@ -15,7 +15,7 @@ from lotus.reporters.words import amount, duration, plain, plural, share, shorte
 if TYPE_CHECKING:  # rich is imported when there is something to print
     from rich.console import Console
 
-_MOST_OPERATIONS, _MOST_WORKERS, _MOST_CAUSES, _NOTABLE = 25, 16, 5, 1.5
+_MOST_OPERATIONS, _MOST_WORKERS, _MOST_CAUSES, _MOST_LOADERS, _NOTABLE = 25, 16, 5, 4, 1.5
 _WIDEST, _NARROWEST = 110, 12  # of a line that is easy to read; of a column of names
 _LEFT, _RIGHT = "left", "right"
 _COLOURS = {"consumer-bound": "green", "unknown": "yellow"}
@@ -43,8 +43,12 @@ def write(summary: Summary, file: IO[str], loader: int | None = None) -> None:
     if not summary.loaders:
         console.print("\nNo DataLoader was iterated in what was recorded.", style="bold")
     chosen = summary.loaders[0].scope.loader if summary.loaders and loader is None else loader
-    for one in sorted(summary.loaders, key=lambda one: one.scope.loader != chosen):
+    ordered = sorted(summary.loaders, key=lambda one: one.scope.loader != chosen)
+    for one in ordered[:_MOST_LOADERS]:
         _loader(console, one, summary, in_full=one.scope.loader == chosen)
+    more = len(ordered[_MOST_LOADERS:]) + summary.loaders_left_out
+    if more:
+        console.print(f"\n{plural(more, 'smaller loader')} more: see --json", style="dim")
     _footer(console, summary)
 
 

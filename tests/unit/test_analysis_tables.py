@@ -166,3 +166,45 @@ def test_the_loader_with_the_most_samples_comes_first() -> None:
         setattr(run, name, pd.concat(both, ignore_index=True))
     assert [one.scope.loader for one in summarise(run).loaders] == [1, 0]
     assert [one.times["batches"] for one in summarise(run).loaders] == [20, 4]
+
+
+def test_the_end_of_an_iterable_data_set_is_no_batch() -> None:
+    run = Plan().run()
+    taken = ["wait_start_ns", "wait_ns", "taken_ns", "step_ns"]
+    run.batches[taken] = run.batches[taken].astype("float64")
+    run.batches.loc[39, taken] = np.nan
+    run.batches.loc[39, "flags"] = 4
+    run.waits = run.waits[run.waits["batch"] < 39]
+    found = coverage(scopes(run)[0])
+    assert (found["batches_made"], found["made_never_taken"]) == (39, 0)
+
+
+def test_a_batch_whose_making_was_not_recorded_counts_its_samples() -> None:
+    run = Plan().run()
+    run.batches["size"] = run.batches["size"].where(run.batches["batch"] % 10 == 0)
+    scope = scopes(run)[0]
+    assert rank_table(scope, account(scope))["samples"].tolist() == [160]
+
+
+@pytest.mark.parametrize(("level", "wholes"), [("sample", ["fetch"]), ("batch", [])])
+def test_lower_levels_have_the_books_that_can_be_kept(level: str, wholes: list[str]) -> None:
+    run = Plan(level=level).run()
+    run.ops = run.ops.iloc[:0]
+    run.samples = run.samples.assign(self_ns=np.nan, ops_ns=np.nan)
+    if level == "batch":
+        run.samples = run.samples.iloc[:0]
+    scope = scopes(run)[0]
+    assert books(scope)["whole"].tolist() == wholes
+    assert worker_time_table(scope)["workers_share"].sum() == pytest.approx(1)
+
+
+def test_thousands_of_loaders_are_counted_and_the_largest_shown() -> None:
+    run = Plan(batches=2, workers=0).run()
+    for name in ("ops", "samples", "batches", "waits", "workers", "epochs", "loaders"):
+        frame = getattr(run, name)
+        many = [frame.assign(loader=loader) for loader in range(40)] if len(frame) else [frame]
+        setattr(run, name, pd.concat(many, ignore_index=True))
+    summary = summarise(run)
+    assert len(summary.loaders) == 32
+    assert summary.loaders_left_out == 8
+    assert 39 in [one.scope.loader for one in summarise(run, loader=39).loaders]
