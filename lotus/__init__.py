@@ -6,7 +6,12 @@
 """
 
 import importlib
-from typing import Any
+
+TYPE_CHECKING = False  # as in `typing`, whose import would cost more than all of this
+if TYPE_CHECKING:
+    from lotus.run import load
+    from lotus.session import trace
+    from lotus.spans import span
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "load", "span", "trace"]
@@ -14,10 +19,10 @@ __all__ = ["__version__", "load", "span", "trace"]
 _LAZY = {"load": "lotus.run", "span": "lotus.spans", "trace": "lotus.session"}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _LAZY:
         raise AttributeError(f"module 'lotus' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_LAZY[name]), name)
+    value: object = getattr(importlib.import_module(_LAZY[name]), name)
     globals()[name] = value
     return value
 
