@@ -7,6 +7,7 @@ recording off with one line.
 
 import json
 import os
+import struct
 import sys
 import threading
 from array import array
@@ -22,9 +23,14 @@ LEVELS = ("batch", "sample", "op", "op+cpu")
 _SLOWEST = 32  # samples whose path is kept, per process
 
 
+# C longs, where they are 64 bits, are filled twice as fast.
+_CODES = {"I": "I", "q": "q", "Q": "L" if array("L").itemsize == 8 else "Q"}
+_LOOSE_ROW = struct.Struct("<QQIIiI")
+
+
 def pack(code, values):
     """Little-endian bytes of `values`; OverflowError where one does not fit."""
-    packed = array(code, values)
+    packed = array(_CODES[code], values)
     if _BIG_ENDIAN:
         packed.byteswap()
     return packed.tobytes()
@@ -192,12 +198,13 @@ class Recorder:
 
     def _take_loose(self):
         """(number, number with CPU, bytes) of the loose operations so far."""
-        row = layout.struct.Struct("<QQIIiI")
         count = len(self.loose)
+        if not count:
+            return 0, 0, b""
         rows, cpus = self.loose[:count], self.loose_cpu
         del self.loose[:count]
         with_cpu = count if len(cpus) >= count else 0
-        data = b"".join([row.pack(*values) for values in rows])
+        data = b"".join([_LOOSE_ROW.pack(*values) for values in rows])
         data += b"".join([pack("Q", values) for values in cpus[:with_cpu]])
         del cpus[:count]
         return count, with_cpu, data
