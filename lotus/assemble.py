@@ -8,6 +8,7 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise, zip_longest
 from typing import Any, cast
 
@@ -15,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from lotus.eventlog import Array, EventLog, Lost
-from lotus.inside import layout
+from lotus.eventlog import EXPECTED, Array, EventLog, Lost, join
 
 Ints = npt.NDArray[np.int64]
 
@@ -291,11 +291,7 @@ class Assembly:
         parts = [process.log.fixed[name] for process in self.processes]
         ends = np.cumsum([0, *map(len, parts)]).tolist()
         slices = [slice(first, last) for first, last in pairwise(ends)]
-        if len(parts) == 1:
-            return parts[0], slices
-        _, fields, _ = layout.FRAMES[layout.BATCH if name == "batch" else layout.WAIT]
-        empty = np.empty(0, np.dtype([(field, "<" + code) for field, code in fields]))
-        joined = np.concatenate([empty, *parts])
+        joined = join(parts, EXPECTED[name].fixed)
         for process, rows in zip(self.processes, slices, strict=True):
             process.log.fixed[name] = joined[rows]  # one copy in memory, not two
         return joined, slices
@@ -303,6 +299,27 @@ class Assembly:
     def _owner(self, slices: Sequence[slice]) -> Ints:
         counts = [rows.stop - rows.start for rows in slices]
         return np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+
+    @cached_property
+    def sends(self) -> tuple[Array, Ints]:
+        """(send records, for each row of `batch` the row of its record or -1)."""
+        sends = join(
+            [process.log.sends for process in self.processes],
+            dict(EXPECTED["batch"].arrays)["sends"],
+        )
+        counts = [len(process.log.sends) for process in self.processes]
+        owner = np.repeat(np.arange(len(counts)), counts)
+        batch = self.batch
+        row = match(
+            (self.batch_process, batch["epoch"], batch["batch"]),
+            (owner, sends["epoch"], sends["batch"]),
+            last=True,
+        )
+        if len(sends):
+            # Only a worker sends; and a record from before the batch was there is another's.
+            sound = sends["start_ns"].astype(np.int64)[row] >= batch["put_ns"].astype(np.int64)
+            row = np.where((row >= 0) & sound & (batch["loader"] < 0), row, -1)
+        return sends, row
 
 
 def match(left: Sequence[Array], right: Sequence[Array], last: bool = False) -> Ints:

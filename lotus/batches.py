@@ -146,29 +146,6 @@ def waits(a: Assembly, follows: Waits) -> pd.DataFrame:
     )
 
 
-def sends_of(a: Assembly, made: Ints) -> tuple[Array, Ints]:
-    """(send records, for each row of `made` its record there or -1)."""
-    parts = [process.log.sends for process in a.processes]
-    if not parts:
-        return np.empty(0, [(name, "<u8") for name in _SEND]), np.full(len(made), -1, np.int64)
-    sends = np.concatenate(parts)
-    owner = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-    batch = a.batch[made]
-    row = match(
-        (a.batch_process[made], batch["epoch"], batch["batch"]),
-        (owner, sends["epoch"], sends["batch"]),
-        last=True,
-    )
-    if len(sends):
-        # Only a worker sends; and a record from before the batch was there is another's.
-        sound = signed(sends["start_ns"])[row] >= signed(batch["put_ns"])
-        row = np.where((row >= 0) & sound & (batch["loader"] < 0), row, -1)
-    return sends, row
-
-
-_SEND = ("epoch", "batch", "start_ns", "pickle_ns", "lock_ns", "write_ns", "bytes", "tid")
-
-
 def batches(a: Assembly, follows: Waits) -> pd.DataFrame:
     """One row per batch that was made or taken; the half that is not recorded is NaN."""
     made = np.flatnonzero((a.batch["flags"] & SENDS) == 0)
@@ -211,8 +188,8 @@ def batches(a: Assembly, follows: Waits) -> pd.DataFrame:
     collate = maker("collate_ns")
     at_home = pick_int(fixed["loader"], m, -1) >= 0
 
-    sends, send = sends_of(a, np.maximum(m, 0)) if len(fixed) else sends_of(a, m[:0])
-    send = np.where(m >= 0, send, -1) if len(send) else np.full(len(m), -1, np.int64)
+    sends, of_batch = a.sends
+    send = pick_int(of_batch, m, -1)
     send_start, pickle = pick(sends["start_ns"], send), pick(sends["pickle_ns"], send)
     lock, write = pick(sends["lock_ns"], send), pick(sends["write_ns"], send)
 

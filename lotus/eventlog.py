@@ -148,11 +148,11 @@ class EventLog:
         if stray:
             width = dict(by_name["batch"].arrays)["ops"].itemsize
             self._lose("operation outside of the samples of its batch", stray, stray * width)
-        self.fixed = {name: _join(fixed[name], EXPECTED[name].fixed) for name in EXPECTED}
-        self._places = {name: _join(places[name], np.dtype(np.int64)) for name in EXPECTED}
-        self.sends = _join(eager["sends"], dict(EXPECTED["batch"].arrays)["sends"])
-        self.pins = _join(eager["pins"], dict(EXPECTED["wait"].arrays)["pins"])
-        self.samples_ns: Array = _join(samples_ns, np.dtype(np.int64))
+        self.fixed = {name: join(fixed[name], EXPECTED[name].fixed) for name in EXPECTED}
+        self._places = {name: join(places[name], np.dtype(np.int64)) for name in EXPECTED}
+        self.sends = join(eager["sends"], dict(EXPECTED["batch"].arrays)["sends"])
+        self.pins = join(eager["pins"], dict(EXPECTED["wait"].arrays)["pins"])
+        self.samples_ns: Array = join(samples_ns, np.dtype(np.int64))
 
     def _lose(self, what: str, count: int, size: int) -> None:
         self.lost.append(Lost(what, self.pid, count, size))
@@ -191,7 +191,7 @@ class EventLog:
                 raise LotusError(
                     f"{self.name} changed while it was read ({error}); load the run again"
                 ) from None
-        return {name: _join(found[name], expected[name]) for name in names}
+        return {name: join(found[name], expected[name]) for name in names}
 
 
 _HEADER_DTYPE = np.dtype(
@@ -348,10 +348,16 @@ def _as(rows: Array, dtype: np.dtype[Any]) -> Array:
     return result
 
 
-def _join(parts: list[Array], dtype: np.dtype[Any]) -> Array:
+def join(parts: Sequence[Array], dtype: np.dtype[Any]) -> Array:
+    """All rows of `parts`, which have that dtype; a single part as it is."""
     if len(parts) == 1:
         return parts[0]
-    return np.concatenate([np.empty(0, dtype), *parts])
+    # As opaque items: numpy would copy structured ones field by field.
+    opaque = np.dtype(f"V{dtype.itemsize}")
+    whole: Array = np.concatenate(
+        [np.empty(0, opaque), *(np.ascontiguousarray(part).view(opaque) for part in parts)]
+    )
+    return whole.view(dtype)
 
 
 def _sum_samples(samples: Array, rows: Array) -> tuple[Array, int]:

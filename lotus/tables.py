@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.assemble import Assembly, Process, groups, is_a
-from lotus.batches import frame, sends_of, signed
+from lotus.batches import frame, signed
 from lotus.eventlog import Array, Lost
 from lotus.inside.layout import FAILED, SENDS, STOPPED
 
@@ -210,8 +210,8 @@ def losses(a: Assembly) -> list[Lost]:
     made = np.flatnonzero(
         ((a.batch["flags"] & (SENDS | FAILED | STOPPED)) == 0) & (a.batch["loader"] < 0)
     )
-    _, send = sends_of(a, made)
-    owner, count = np.unique(a.batch_process[made[send < 0]], return_counts=True)
+    _, send = a.sends
+    owner, count = np.unique(a.batch_process[made[send[made] < 0]], return_counts=True)
     for number, missing in zip(owner.tolist(), count.tolist(), strict=True):
         found.append(Lost("send times of a batch", a.processes[number].pid, missing, 0))
     return found
