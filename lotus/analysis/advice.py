@@ -161,9 +161,9 @@ def _against_work(charge: Charge, around: Circumstances) -> str:
             "It waits (network, lock, sleep) and uses no CPU, so more workers overlap it at no "
             "cost in cores. " + _more_workers(around, waits=True) + look
         )
-    return (
-        _more_workers(around) + " Or make it cheaper, or do it once, ahead of time." + look
-    ).strip()
+    if around.workers >= around.cores:
+        return f"Make it cheaper, or do it once, ahead of time. {_more_workers(around)}{look}"
+    return f"{_more_workers(around)} Or make it cheaper, or do it once, ahead of time.{look}"
 
 
 def _more_workers(around: Circumstances, waits: bool = False) -> str:
@@ -178,8 +178,8 @@ def _more_workers(around: Circumstances, waits: bool = False) -> str:
         )
     if around.workers >= cores:
         return (
-            f"The {around.workers} workers have {int(cores)} cores: more workers will not help, "
-            "more cores or less work will."
+            f"The {around.workers} workers have {int(cores)} cores: more workers will not help "
+            "without more cores."
         )
     if wanted > around.workers and wanted < 1000:
         if wanted <= cores:

@@ -119,7 +119,7 @@ def _times(scope: Scope, ledger: Account, ranks: pd.DataFrame) -> dict[str, floa
         "startup_mean_ns": float(np.nanmean(startup)) if (~np.isnan(startup)).any() else np.nan,
         "startup_first_ns": float(startup[0]) if len(startup) else np.nan,
         "shutdown_mean_ns": total(number(epochs, "shutdown_ns")) / max(len(epochs), 1),
-        "epochs": len(epochs),
+        "epochs": int(epochs["epoch"].nunique()),
         "batches": int(epochs["waits"].sum()),
         "samples": int(samples),
         "samples_per_s": samples / longest * 1e9 if longest > 0 else np.nan,

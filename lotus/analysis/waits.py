@@ -28,8 +28,9 @@ PHASES = (
     "unseen",  # no record of how it was made
 )
 
-# What receiving may take, generously, without anybody in its way: pipe, unpickling, one tensor.
-RECEIVE_NS, RECEIVE_NS_PER_BYTE = 0.5e6, 1e3
+# What sending may take, generously, with nobody in its way: one tensor, pickled bytes, the copy
+# of tensors to shared memory.
+SEND_NS, SEND_NS_PER_PIPE_BYTE, SEND_NS_PER_SHARED_BYTE = 0.5e6, 1e3, 2.0
 
 
 def loop_times(epochs: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
@@ -194,18 +195,20 @@ def paced(
 
 
 def _held_by_worker(batches: pd.DataFrame) -> Floats:
-    """How long each batch was not received because its worker's Python code kept running (n,).
+    """How long each batch was not sent because its worker's Python code kept running (n,).
 
-    A tensor in shared memory is received by asking a thread of its worker for it, and that thread
-    needs the worker's interpreter. So a batch of few bytes in the pipe that takes long to receive
-    while its worker fetches the next one is held by that fetch.
+    The thread that pickles a batch, and the one that the receiver asks for a tensor in shared
+    memory, need the worker's interpreter. So a batch of few bytes in the pipe that takes long to
+    arrive while its worker fetches the next one is held by that fetch.
     """
-    start = np.fmax(number(batches, "wait_start_ns"), _pickled(batches))
+    made = number(batches, "fetch_start_ns") + number(batches, "fetch_ns")
+    start = np.fmax(number(batches, "wait_start_ns"), made)
     arrival, pin = number(batches, "arrival_ns"), number(batches, "pin_start_ns")
     end = np.where(np.isnan(pin), arrival, pin)
     group = integer(batches, "rank") * 4_194_304 + integer(batches, "pid")  # Linux: pid < 2^22
     fetching = busy_within(
         group, start, end, group, number(batches, "fetch_start_ns"), number(batches, "fetch_ns")
     )
-    expected = RECEIVE_NS + RECEIVE_NS_PER_BYTE * number(batches, "send_bytes")
+    expected = SEND_NS + SEND_NS_PER_PIPE_BYTE * number(batches, "send_bytes")
+    expected += SEND_NS_PER_SHARED_BYTE * np.nan_to_num(number(batches, "bytes"))
     return np.nan_to_num(np.clip(fetching - expected, 0.0, None))

@@ -55,7 +55,7 @@ def _work(evidence: "_Evidence") -> str:
         return ""
     text = f"It is {share(evidence['fetch_share'])} of the time in which batches are made"
     if evidence.has("waiting_share") and evidence["waiting_share"] > 0.1:
-        text += f", off the CPU for {share(evidence['waiting_share'])} of it or more"
+        text += f", off the CPU for at least {share(evidence['waiting_share'])} of it"
     return text + "."
 
 

@@ -30,6 +30,8 @@ def size(count: float) -> str:
     """Bytes with three digits and a unit; `-` for NaN."""
     if math.isnan(count):
         return MISSING
+    if count == 0:
+        return "0"
     scale, unit = next((one for one in _SIZES if abs(count) >= one[0]), _SIZES[-1])
     return f"{_three(count / scale)} {unit}"
 

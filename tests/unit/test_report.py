@@ -166,7 +166,7 @@ def test_shares_sizes_and_counts_read_well() -> None:
         "0%", "<0.1%", "5.0%", "50%", "100%", "-",
     ]  # fmt: skip
     assert [words.size(count) for count in (0, 512, 1536, 2**31)] == [
-        "0.00 B", "512 B", "1.50 KiB", "2.00 GiB",
+        "0", "512 B", "1.50 KiB", "2.00 GiB",
     ]  # fmt: skip
     assert words.plural(1, "batch") == "1 batch"
     assert words.plural(2000, "batch") == "2,000 batches"
