@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +21,21 @@ import pytest
 LOTUS = [sys.executable, "-m", "lotus"]
 SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"]
 
-# Counts each signal it gets into a file; ends half a second after the first.
+# Notes each signal it gets and whether lotus, its parent, sent it; ends a while after the first.
 COUNTER = """
-import os, signal, sys, time
-got = []
-for name in sys.argv[2:]:
-    signal.signal(getattr(signal, name), lambda number, frame: got.append(number))
-print("ready", flush=True)
-while not got:
-    time.sleep(0.01)
-time.sleep(0.5)
-open(sys.argv[1], "w").write(" ".join(signal.Signals(number).name for number in got))
-sys.exit(7)
+import os, signal, sys
+taken = {getattr(signal, name) for name in sys.argv[2:]}
+signal.pthread_sigmask(signal.SIG_BLOCK, taken)
+lotus = os.getppid()
+open("ready", "w").close()
+lines, seconds = [], 1000.0
+while (info := signal.sigtimedwait(taken, seconds)) is not None:
+    sender = "lotus" if info.si_code <= 0 and info.si_pid == lotus else "others"
+    lines.append(f"{signal.Signals(info.si_signo).name} from {sender}")
+    seconds = 0.5
+with open(sys.argv[1], "w") as file:
+    file.write(", ".join(lines))
+os._exit(7)
 """
 
 
@@ -57,6 +61,28 @@ def _own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("LOTUS_"):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_signal_is_ignored() -> Iterator[None]:
+    # As they are where the tests run in the background of a script.
+    before = {name: signal.getsignal(getattr(signal, name)) for name in SIGNALS}
+    for name, handler in before.items():
+        if handler == signal.SIG_IGN:
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
+    yield
+    for name, handler in before.items():
+        signal.signal(getattr(signal, name), handler)
+
+
+def counter(tmp_path: Path) -> list[str]:
+    """Return a command that notes its signals in `tmp_path / "got"`."""
+    return [*python(tmp_path, COUNTER), str(tmp_path / "got"), *SIGNALS]
+
+
+def wait_for(path: str) -> None:
+    while not Path(path).exists():
+        time.sleep(0.01)
 
 
 def python(tmp_path: Path, code: str) -> list[str]:
@@ -254,18 +280,13 @@ def test_code_modules_and_python_files_run_under_the_python_of_the_path(
 
 @pytest.mark.parametrize("name", SIGNALS)
 def test_a_signal_sent_to_lotus_alone_reaches_the_program_once(name: str, tmp_path: Path) -> None:
-    command = [*python(tmp_path, COUNTER), str(tmp_path / "got"), *SIGNALS]
     process = subprocess.Popen(
-        [*LOTUS, "trace", "-q", "-o", "run", "--", *command],
-        stdout=subprocess.PIPE,
-        start_new_session=True,
+        [*LOTUS, "trace", "-q", "-o", "run", "--", *counter(tmp_path)], start_new_session=True
     )
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"ready\n"
+    wait_for("ready")
     process.send_signal(getattr(signal, name))
     assert process.wait() == 7
-    process.stdout.close()
-    assert (tmp_path / "got").read_text() == name
+    assert (tmp_path / "got").read_text() == f"{name} from lotus"
 
 
 class Terminal:
@@ -294,12 +315,11 @@ class Terminal:
 
 
 def test_a_ctrl_c_of_the_terminal_is_not_doubled(tmp_path: Path) -> None:
-    counter = [*python(tmp_path, COUNTER), str(tmp_path / "got"), *SIGNALS]
-    terminal = Terminal([*LOTUS, "trace", "-o", "run", "--", *counter])
-    terminal.wait_for(b"ready")
+    terminal = Terminal([*LOTUS, "trace", "-o", "run", "--", *counter(tmp_path)])
+    wait_for("ready")
     os.write(terminal.master, b"\x03")
     assert terminal.end() == 7
-    assert (tmp_path / "got").read_text() == "SIGINT"
+    assert (tmp_path / "got").read_text() == "SIGINT from others"
     assert manifest()["exit_code"] == 7
 
 
@@ -320,27 +340,28 @@ def test_a_program_that_dies_of_ctrl_c_lets_lotus_die_of_it(tmp_path: Path) -> N
     assert (manifest()["state"], manifest()["signal"]) == ("ended", signal.SIGINT)
 
 
-def test_a_terminal_that_hangs_up_ends_the_program_once(tmp_path: Path) -> None:
-    counter = [*python(tmp_path, COUNTER), str(tmp_path / "got"), *SIGNALS]
-    terminal = Terminal([*LOTUS, "trace", "-o", "run", "--", *counter])
-    terminal.wait_for(b"ready")
+def test_a_terminal_made_for_lotus_that_hangs_up_tells_the_program(tmp_path: Path) -> None:
+    # The kernel tells the leader of the session only, and that is lotus.
+    terminal = Terminal([*LOTUS, "trace", "-o", "run", "--", *counter(tmp_path)])
+    wait_for("ready")
     os.close(terminal.master)
     status = os.waitpid(terminal.pid, 0)[1]
     assert os.waitstatus_to_exitcode(status) == 7
-    assert (tmp_path / "got").read_text() == "SIGHUP"
+    assert (tmp_path / "got").read_text() == "SIGHUP from lotus"
 
 
 def test_a_shell_that_passes_a_hangup_on_does_not_double_it(tmp_path: Path) -> None:
-    counter = [*python(tmp_path, COUNTER), str(tmp_path / "got"), *SIGNALS]
-    words = [*LOTUS, "trace", "-o", "run", "--", *counter]
+    words = [*LOTUS, "trace", "-o", "run", "--", *counter(tmp_path)]
     terminal = Terminal(["/bin/bash", "--norc", "--noediting", "-i"])
     os.write(terminal.master, " ".join(f"'{word}'" for word in words).encode() + b"\n")
-    terminal.wait_for(b"ready\r")
+    wait_for("ready")
     os.close(terminal.master)
     os.waitpid(terminal.pid, 0)
     while not (tmp_path / "got").exists() or manifest()["state"] == "running":
-        time.sleep(0.02)
-    assert (tmp_path / "got").read_text() == "SIGHUP"
+        time.sleep(0.01)
+    got = (tmp_path / "got").read_text()
+    assert "SIGHUP from others" in got
+    assert "from lotus" not in got
 
 
 def test_the_program_outlives_lotus_killed(tmp_path: Path) -> None:
