@@ -32,6 +32,8 @@ SLOW_SAMPLES, SLOW_WORKER, COLD_FILES = "slow-samples", "slow-worker", "cold-fil
 SEND, PIN, MAIN, INDEX, UNSEEN = "send", "pin", "main-process", "index", "unseen"
 # An operation is cold where at least this much of its time went to storage.
 COLD_SHARE = 0.3
+# Workers that use this much of the cores wait for a core, not for storage or a network.
+CROWDED = 0.7
 # The slow samples that are counted are those that make up this share of what all outliers cost.
 MOST_OF_EXCESS = 0.9
 
@@ -75,7 +77,7 @@ def account(scope: Scope) -> Account:
     phases = wait_phases(batches, scope.workers)
     slow, typical = slow_samples(batches, samples, found.sample_rows, first)
     workers = slow_workers(batches, found.fetch, first)
-    parts = _Parts(scope, found, first)
+    parts = _Parts(scope, found, first, _crowded(scope, loop))
     parts.outliers = slow_sample_parts(found, samples, ops, slow, typical)
     parts.lag = _lag(batches, workers)
     charges = _charges(scope, loop, phases, parts)
@@ -98,7 +100,7 @@ def account(scope: Scope) -> Account:
 class _Parts:
     """Matrices and fractions per batch that the charges are made of."""
 
-    def __init__(self, scope: Scope, found: Components, first: Bools) -> None:
+    def __init__(self, scope: Scope, found: Components, first: Bools, crowded: bool) -> None:
         self.found = found
         self.first = first
         fetch = found.fetch
@@ -113,8 +115,17 @@ class _Parts:
         self.storage = storage_parts(
             found, scope.batches, ops=scope.ops, loaders=names, held=self.held
         )
+        self.crowded = crowded
+        if crowded:
+            self.storage = np.zeros_like(found.parts)
         self.outliers = np.zeros_like(found.parts)
         self.lag = np.zeros(len(fetch))
+
+
+def _crowded(scope: Scope, loop: pd.DataFrame) -> bool:
+    # Of a partly recorded loop the mean stands for all batches.
+    used = _mean(number(scope.batches, "cpu_ns")) * len(scope.waits)
+    return ratio(used, total(number(loop, "loop_ns")) * scope.cores) > CROWDED
 
 
 def _lag(batches: pd.DataFrame, workers: pd.DataFrame) -> Floats:
@@ -239,8 +250,13 @@ def _component_charges(
 
 
 def _waiting_share(scope: Scope, parts: _Parts, place: int, at_least: Floats) -> float:
-    """How much of a component's time was off the CPU; a lower bound without its own CPU time."""
+    """How much of a component's time it waited; a lower bound without its own CPU time.
+
+    NaN where that is not known: time off the CPU may be waiting for one.
+    """
     found = parts.found
+    if parts.crowded:
+        return float("nan")
     mine = (found.op_rows >= 0) & (found.op_codes == place)
     cpu = number(scope.ops, "cpu_ns")[mine]
     if found.kinds[place] == OPERATION and cpu.size and not np.isnan(cpu).any():

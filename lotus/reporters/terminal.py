@@ -215,9 +215,13 @@ def _slowest(console: "Console", one: LoaderSummary) -> None:
         index = "-" if row["sample"] == -1 else str(row["sample"])
         operation = shorten(plain(row["operation"]), 24)
         cells = [index, _short(row["duration_ns"]), f"{row['times']:.1f}x"]
-        cells += [operation, f"{row['epoch']}/{row['batch']}", shorten(plain(row["path"]), 40)]
+        cells += [operation, f"{row['epoch']}/{row['batch']}", plain(row["path"])]
         rows.append(cells)
     paths = any(row[-1] for row in rows)
+    # On one line each: a path keeps what the other columns leave.
+    others = sum(max((len(row[place]) for row in rows), default=0) for place in (0, 1, 3))
+    room = max(console.width - others - len("median") - len("epoch/batch") - 12, 16)
+    rows = [[*row[:-1], shorten(row[-1], room)] for row in rows]
     columns = [("index", _RIGHT), ("took", _RIGHT), ("median", _RIGHT), ("mostly", _LEFT)]
     columns += [("epoch/batch", _RIGHT), ("path", _LEFT)]
     _table(

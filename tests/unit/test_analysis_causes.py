@@ -214,3 +214,12 @@ def test_ranks_are_added_up() -> None:
     books = account(found[0])
     assert books.loop_ns == pytest.approx(2 * account(scopes(other)[0]).loop_ns)
     assert verdict(found[0]).causes[0].title == "Slow"
+
+
+def test_more_workers_than_cores_wait_for_a_core() -> None:
+    plan = Plan(workers=8, operations={"Loader": 20.0}, cpu=0.25, read_bytes=110_000, cores=2)
+    first = judged(plan.run()).causes[0]
+    assert (first.kind, first.title) == ("operation", "Loader")
+    assert "will not help" in first.advice
+    roomy = dataclasses.replace(plan, cores=64)
+    assert judged(roomy.run()).causes[0].kind == "cold-files"
