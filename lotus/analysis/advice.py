@@ -158,8 +158,8 @@ def _against_work(charge: Charge, around: Circumstances) -> str:
         look = " Name its parts with --op package.module:function or lotus.span to split it."
     if _waits(charge):
         return (
-            "It waits (network, lock, sleep, or a core that others use): more workers overlap it at no "
-            "cost in cores. " + _more_workers(around, waits=True) + look
+            "It waits (network, lock, sleep, or a core that others use): more workers overlap it "
+            "at no cost in cores. " + _more_workers(around, waits=True) + look
         )
     if around.workers >= around.cores:
         return f"Make it cheaper, or do it once, ahead of time. {_more_workers(around)}{look}"
