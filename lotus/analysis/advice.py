@@ -204,13 +204,19 @@ def _against_consumer(around: Circumstances) -> str:
 
 
 def _against_startup(evidence: dict[str, float], around: Circumstances) -> str:
-    largest = max(("iter_ns", "workers_ns", "first_batch_ns"), key=lambda one: evidence.get(one, 0))
+    parts = ("iter_ns", "workers_ns", "first_batch_ns", "first_send_ns")
+    largest = max(parts, key=lambda one: evidence.get(one, 0.0))
     again = evidence.get("epochs", 1) > 1 and not around.persistent and around.workers > 0
     text = "Keep the workers between epochs: persistent_workers=True. " if again else ""
     if largest == "first_batch_ns":
         return text + (
             "Most of it is the first batch: open files and build indices once, before the workers "
             "start, not in the first __getitem__ of each."
+        )
+    if largest == "first_send_ns":
+        return text + (
+            "Most of it is the first sending of each worker, which imports what pickling needs: "
+            "use fewer workers, or a newer torch."
         )
     if around.spawned:
         return text + (

@@ -148,6 +148,10 @@ def _charges(scope: Scope, loop: pd.DataFrame, phases: pd.DataFrame, parts: _Par
     unseen = total(charged["unseen"]) + total(np.where(parts.known, 0.0, charged["making"]))
     lazily = making * parts.excess / parts.fetch
     making = making - lazily
+    # The first pickling of a process imports what it needs.
+    pickle_excess = first_excess(scope.batches, number(scope.batches, "pickle_ns"), parts.first)
+    late = np.minimum(charged["sending"], pickle_excess)
+    charged["sending"] = charged["sending"] - late
 
     # The first batch of an epoch is waited for whatever the pipeline: its making is start-up, but
     # for as much as later batches are waited for as well.
@@ -176,11 +180,11 @@ def _charges(scope: Scope, loop: pd.DataFrame, phases: pd.DataFrame, parts: _Par
         "iter_ns": iter_ns,
         "workers_ns": workers_ns,
         "first_batch_ns": total(lazily) + filling,
-        "epochs": float(len(loop)),
+        "first_send_ns": total(late),
     }
     result = [
         Charge(CONSUMER, "the consumer's own step", total(number(loop, "step_ns"))),
-        Charge(STARTUP, "start-up", iter_ns + workers_ns + startup["first_batch_ns"], startup),
+        Charge(STARTUP, "start-up", sum(startup.values()), startup | {"epochs": float(len(loop))}),
         Charge(SHUTDOWN, "shut-down", total(number(loop, "tail_ns"))),
         Charge(SEND, "sending batches", total(sending) + total(held), _send_evidence(scope)),
         Charge(PIN, "pinning memory", total(pinning)),

@@ -119,26 +119,26 @@ def first_of_process(batches: pd.DataFrame, workers: pd.DataFrame) -> Bools:
     return (frame["start"] == earliest).to_numpy(dtype=np.bool_)
 
 
-def usual_fetch(batches: pd.DataFrame, fetch: Floats, first: Bools) -> Floats:
-    """The typical fetch_ns of each batch's worker, first batches left out; NaN if there is none."""
+def _usual(batches: pd.DataFrame, took: Floats, first: Bools) -> Floats:
+    """What is typical of each batch's worker, first batches left out; NaN if there is none."""
     frame = pd.DataFrame(
         {
             "rank": integer(batches, "rank"),
             "worker": integer(batches, "worker"),
-            "fetch": np.where(first | (fetch <= 0), np.nan, fetch),
+            "took": np.where(first | ~(took > 0), np.nan, took),
         }
     )
-    own = frame.groupby(["rank", "worker"])["fetch"]
+    own = frame.groupby(["rank", "worker"])["took"]
     several = own.transform("count") >= 2
-    usual = own.transform("median").where(several, median(frame["fetch"].to_numpy()))
+    usual = own.transform("median").where(several, median(frame["took"].to_numpy()))
     return usual.to_numpy(np.float64)
 
 
-def first_excess(batches: pd.DataFrame, fetch: Floats, first: Bools) -> Floats:
+def first_excess(batches: pd.DataFrame, took: Floats, first: Bools) -> Floats:
     """By how much the first batch of a process took longer than its worker's later ones (n,)."""
-    usual = usual_fetch(batches, fetch, first)
-    slow = first & (fetch > FIRST_TIMES * usual)
-    return np.where(slow, fetch - usual, 0.0)
+    usual = _usual(batches, took, first)
+    slow = first & (took > FIRST_TIMES * usual)
+    return np.where(slow, took - usual, 0.0)
 
 
 def slow_samples(

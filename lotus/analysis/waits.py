@@ -175,6 +175,8 @@ def paced(
     """
     result = phases.copy()
     held = np.minimum(_held_by_worker(batches), phases["sending"].to_numpy())
+    # What a process loads in order to send its first batch is no work of its data set.
+    held[first_of_process] = 0.0
     result["sending"] -= held
     result["making"] += held
     idle = np.nan_to_num(number(batches, "idle_ns"))

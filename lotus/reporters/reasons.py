@@ -28,6 +28,7 @@ def reason(cause: Cause) -> str:
             ("iter_ns", "in iter()"),
             ("workers_ns", "until the workers were ready"),
             ("first_batch_ns", "for first batches"),
+            ("first_send_ns", "for their sending"),
         )
         spent = [f"{duration(evidence[key])} {words}" for key, words in parts if evidence[key] > 0]
         return f"In {plural(evidence['epochs'], 'epoch')}: {', '.join(spent)}."

@@ -35,6 +35,7 @@ class Plan:
     iter: float = 2.0
     spawn: float = 5.0
     first_sample: float = 0.0  # extra in the first sample of each process
+    first_pickle: float = 0.0  # extra in the first sending of each process
     shutdown: float = 1.0
     sampler: float = 0.0
     pin: float = 0.0
@@ -136,6 +137,7 @@ class _Simulation:
             self.pids = [100 + epoch * plan.workers + worker for worker in range(plan.workers)]
             self.ready = [now + plan.spawn * MS] * plan.workers
             self.lazy = [True] * max(plan.workers, 1)
+            self.unsent = [True] * plan.workers
             for worker, pid in enumerate(self.pids):
                 self._worker(worker, pid, now, start)
         free = list(self.ready)
@@ -152,7 +154,9 @@ class _Simulation:
                 put = begin + row["fetch_ns"]
                 free[worker] = put
                 send = max(put, feeder[worker])
-                pickled = send + plan.pickle * MS
+                pickle = plan.pickle + (plan.first_pickle if self.unsent[worker] else 0.0)
+                self.unsent[worker] = False
+                pickled = send + pickle * MS
                 locked = max(pickled, pipe)
                 pipe = feeder[worker] = locked + plan.write * MS
                 arrival = max(pipe, wait_start) + plan.unpickle * MS
@@ -163,7 +167,7 @@ class _Simulation:
                     row["pin_ns"] = plan.pin * MS
                     arrival = max(ready, wait_start)
                 row |= {
-                    "put_ns": put, "send_start_ns": send, "pickle_ns": plan.pickle * MS,
+                    "put_ns": put, "send_start_ns": send, "pickle_ns": pickle * MS,
                     "lock_ns": locked - pickled, "write_ns": plan.write * MS,
                     "arrival_ns": arrival,
                 }  # fmt: skip

@@ -31,6 +31,7 @@ PLANTED = {
     "slow consumer": (Plan(step=30), "consumer"),
     "start-up of workers": (Plan(epochs=4, batches=4, spawn=300), "start-up"),
     "start-up in the first sample": (Plan(epochs=2, batches=8, first_sample=500), "start-up"),
+    "start-up in the first sending": (Plan(epochs=2, batches=8, first_pickle=500), "start-up"),
     "start-up in iter()": (Plan(epochs=2, batches=8, iter=500), "start-up"),
     "one slow worker of four": (
         Plan(workers=4, step=4, operations={"Loader": lambda _, w: 20.0 if w == 2 else 2.0}),
