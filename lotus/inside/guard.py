@@ -1,6 +1,7 @@
 """What keeps lotus out of the program's way: its frames unseen, its faults its own."""
 
 import os
+import sys
 from functools import wraps
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -37,15 +38,53 @@ def strip(traceback):
     return traceback
 
 
-def _of_the_program(error):
-    """Whether a signal handler of the program raised `error` while we were at work."""
-    traceback = error.__traceback__
+def of_the_program(error):
+    """Whether the program raised `error` into our work: in a signal handler, or in this thread
+    from another one. What code of the program raised because we called it does not count.
+    """
+    traceback, passed, alone = error.__traceback__, [], True
     while traceback is not None:
-        path = traceback.tb_frame.f_code.co_filename
-        if not ours(traceback) and (not path.startswith(_STDLIB) or "-packages" in path):
-            return True
+        frame = traceback.tb_frame
+        if not ours(frame) and not _of_python(frame):
+            # Python hands the frame that it interrupts to the handler, and nobody else has it.
+            held = _flat(tuple(frame.f_locals.values()) if passed else ())
+            if any(value is one for value in held for one in passed):
+                return True
+            alone = False
+        passed.append(frame)
         traceback = traceback.tb_next
-    return False
+    module = str(type(error).__module__).partition(".")[0]
+    return alone and module != "builtins" and module not in sys.stdlib_module_names
+
+
+def _of_python(frame):
+    path = frame.f_code.co_filename
+    return path.startswith("<frozen ") or (path.startswith(_STDLIB) and "-packages" not in path)
+
+
+def _flat(values):
+    for value in values:
+        yield from value if type(value) is tuple else (value,)
+
+
+class quiet:
+    """`contextlib.suppress` that lets through what is `of_the_program`."""
+
+    def __init__(self, *kinds):
+        self._kinds = kinds
+
+    def __enter__(self):
+        pass
+
+    def __exit__(self, kind, error, traceback):
+        return kind is not None and issubclass(kind, self._kinds) and not of_the_program(error)
+
+
+def ask(function, *args, default=None):
+    """What `function`, which is code of the program, returns; `default` where it raises."""
+    with quiet(Exception):
+        return function(*args)
+    return default
 
 
 def guarded(method):
@@ -58,7 +97,7 @@ def guarded(method):
         try:
             return method(self, *args, **kwargs)
         except Exception as error:
-            if _of_the_program(error):
+            if of_the_program(error):
                 raise
             self.fault(error)
             return None
