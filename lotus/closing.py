@@ -1,9 +1,19 @@
 """What is said when the traced program has ended: how it went, what was seen, what to type next."""
 
+import contextlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from lotus import diagnosis
+from lotus import diagnosis, host
+from lotus.errors import LotusError
 from lotus.launch import Outcome
+
+# Reading takes about twenty bytes of memory for each of the logs. Above half a gigabyte of logs, or
+# half of the memory there is, nobody asked for that here: `lotus report` does it when asked.
+_MOST_LOG, _MEMORY_PER_BYTE = 1 << 29, 20
+_SLOW_LOG = 16 << 20  # bytes that take about a second to read
 
 
 def text(directory: Path, outcome: Outcome, next_command: str, full: bool = False) -> str:
@@ -14,20 +24,50 @@ def text(directory: Path, outcome: Outcome, next_command: str, full: bool = Fals
     """
     lines = diagnosis.ending(outcome.exit_code, outcome.signal)
     report = ""
-    batches, unseen = 0, []
-    # Without a log there is nothing that pandas would have to be imported for.
-    if any((directory / "events").glob("*.ltr")):
-        try:
-            import lotus
-            from lotus.reporters import terminal
-
-            run = lotus.load(directory)
-            batches, unseen = len(run.batches), run.unseen
-            if batches:
-                report = terminal.report(run) if full else terminal.short_report(run)
-        except Exception as error:
-            lines.append(f"the run could not be read: {type(error).__name__}: {error}")
-            batches = -1
-    lines += diagnosis.missing(diagnosis.processes(directory), batches, unseen)
+    try:
+        logs = [path.stat().st_size for path in (directory / "events").glob("*.ltr")]
+        if sum(logs) > _most_log():
+            lines.append(f"{sum(logs) / 1e9:.1f} GB were recorded: too much to report on here")
+        else:
+            report, reasons = _report(directory, full, sum(logs))
+            lines += reasons
+    except Exception as error:
+        name = "" if isinstance(error, LotusError) else f"{type(error).__name__}: "
+        lines.append(f"the run could not be read: {name}{error}")
     said = [f"lotus: {line}" for line in lines]
     return "\n".join([*([report.rstrip("\n")] if report else []), *said, f"next: {next_command}"])
+
+
+def _report(directory: Path, full: bool, size: int) -> tuple[str, list[str]]:
+    reports = diagnosis.processes(directory)
+    if not size:  # nothing that pandas would have to be imported for
+        return "", diagnosis.missing(reports, 0)
+    with _busy(size):
+        import lotus
+        from lotus.reporters import terminal
+
+        run = lotus.load(directory)
+        reasons = diagnosis.missing(reports, len(run.batches), run.unseen)
+        if not len(run.batches):
+            return "", reasons
+        return terminal.report(run) if full else terminal.short_report(run), reasons
+
+
+def _most_log() -> int:
+    available = host.available_memory()
+    return _MOST_LOG if available is None else min(_MOST_LOG, available // (2 * _MEMORY_PER_BYTE))
+
+
+@contextmanager
+def _busy(size: int) -> Iterator[None]:
+    """Show on a terminal that something goes on, where it takes more than a moment."""
+    if size < _SLOW_LOG or not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            status = Console(stderr=True).status(f"reading {size / 1e6:.0f} MB of events")
+            stack.enter_context(status)
+        yield

@@ -20,7 +20,7 @@ def facts(root: Path = Path("/")) -> dict[str, Any]:
             "affinity": len(os.sched_getaffinity(0)),
             "quota": cpu_quota(root),
         },
-        "memory_bytes": _memory(root),
+        "memory_bytes": _memory(root, "MemTotal"),
     }
 
 
@@ -87,9 +87,14 @@ def _cpu_model(root: Path) -> str | None:
     return os.uname().machine
 
 
-def _memory(root: Path) -> int | None:
+def available_memory(root: Path = Path("/")) -> int | None:
+    """Return how many bytes could be used without swapping, as the kernel estimates it."""
+    return _memory(root, "MemAvailable")
+
+
+def _memory(root: Path, what: str) -> int | None:
     for line in (_text(root / "proc/meminfo") or "").splitlines():
-        if line.startswith("MemTotal:"):
+        if line.startswith(f"{what}:"):
             return int(line.split()[1]) * 1024
     return None
 

@@ -1,0 +1,73 @@
+"""The closing words on a run: never an exception, and the reason why nothing was recorded."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import lotus
+from lotus import closing, diagnosis
+from lotus.errors import LotusError
+from lotus.launch import Outcome
+
+ENDED = Outcome(0, None, 1)
+
+
+def _run(path: Path, *events: str) -> Path:
+    (path / "events").mkdir()
+    (path / "events" / "1.ltr").write_bytes(b"x" * 100)
+    lines = [json.dumps({"event": event, "error": "disk full"}) for event in events]
+    (path / "processes.jsonl").write_text("\n".join([*lines, '{"event": "tor']))  # torn by a kill
+    return path
+
+
+@pytest.mark.parametrize("error", [LotusError("the log is from a newer lotus"), ValueError("oops")])
+def test_a_run_that_cannot_be_read_is_a_line(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: Path) -> None:
+        raise error
+
+    monkeypatch.setattr(lotus, "load", fail)
+    first, last = closing.text(_run(tmp_path), ENDED, "lotus report R").splitlines()
+    assert str(error) in first
+    assert last == "next: lotus report R"
+
+
+def test_a_run_larger_than_the_memory_is_left_to_who_asks_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lotus.host.available_memory", lambda: 1000)
+    first, _ = closing.text(_run(tmp_path), ENDED, "lotus report R").splitlines()
+    assert "too much" in first
+
+
+@pytest.mark.parametrize(
+    ("events", "word"),
+    [
+        ([], "no Python reported in"),
+        (["python"], "never imported torch.utils.data"),
+        (["python", "torch"], "no DataLoader was iterated"),
+        (["python", "torch", "fault"], "disk full"),
+    ],
+)
+def test_the_reason_is_judged_by_what_reported_in(
+    events: list[str], word: str, tmp_path: Path
+) -> None:
+    (line,) = diagnosis.missing(diagnosis.processes(_run(tmp_path, *events)), batches=0)
+    assert word in line
+
+
+def test_where_batches_were_recorded_nothing_is_missing_but_what_was_not_seen() -> None:
+    reports = [{"event": "python"}, {"event": "torch"}]
+    assert diagnosis.missing(reports, 5) == []
+    unseen = [{"event": "unseen", "what": "ffcv.Loader", "why": "it has its own worker loop"}]
+    for batches in (0, 5):
+        (line,) = diagnosis.missing(reports, batches, unseen)
+        assert "ffcv.Loader" in line
+
+
+def test_an_unknown_signal_is_named_by_its_number() -> None:
+    assert "signal 63" in diagnosis.ending(None, 63)[0]
+    assert "SIGKILL" in diagnosis.ending(None, 9)[0]
+    assert diagnosis.ending(0, None) == []
