@@ -229,6 +229,8 @@ def batches(a: Assembly, follows: Waits) -> pd.DataFrame:
             "minor_faults": maker("minor_faults"),
             "major_faults": maker("major_faults"),
             "read_bytes": maker("read_bytes"),
+            "voluntary_switches": maker("voluntary_switches"),
+            "involuntary_switches": maker("involuntary_switches"),
             "put_ns": time("put_ns"),
             "send_start_ns": send_start,
             "pickle_ns": pickle,

@@ -262,9 +262,13 @@ def interpreter_held(batches: pd.DataFrame, fetch: Floats) -> Floats:
 
 
 def off_cpu(batches: pd.DataFrame, fetch: Floats) -> Floats:
-    """How long each fetch was not on a CPU (n,); 0 where CPU time was not recorded."""
+    """How long each fetch waited off the CPU (n,); 0 where CPU time was not recorded.
+
+    A thread that never gave its core up by itself did not wait for anything but a core.
+    """
     cpu = number(batches, "cpu_ns")
-    return np.where(np.isnan(cpu), 0.0, np.maximum(fetch - cpu, 0.0))
+    off = np.where(np.isnan(cpu), 0.0, np.maximum(fetch - cpu, 0.0))
+    return np.where(number(batches, "voluntary_switches") == 0, 0.0, off)
 
 
 def storage_parts(

@@ -58,6 +58,8 @@ FRAMES = {
             ("minor_faults", "I"),
             ("major_faults", "I"),
             ("read_bytes", "Q"),  # read from storage by this thread (ru_inblock)
+            ("voluntary_switches", "I"),  # it waited for something ...
+            ("involuntary_switches", "I"),  # ... or was taken off its core
             ("bytes", "Q"),  # of the batch's tensors and arrays
             ("n_samples", "I"),
             ("n_index", "I"),

@@ -76,6 +76,7 @@ class Recorder:
 
     def _new_process(self):
         """Start empty: at the start, and in a forked child, which must not touch our file."""
+        self.pid = os.getpid()
         self.log = Log(self.config.run, LEVELS[self.config.level])
         self._defined = 0
         self._checked_ns = 0
@@ -87,6 +88,7 @@ class Recorder:
         self.depth = 0  # fetches in hand: one inside the other with nested loaders
         self.fetcher = 0  # the thread of these fetches
         self.owner = 0  # the same while a fetch is recorded in detail, else 0
+        self.missed = 0  # fetches beside another thread's
         for buffer in (self.samples, self.ops, self.ops_cpu):
             del buffer[:]
         for buffer in (self.loose, self.loose_cpu, self.sends):
@@ -95,7 +97,7 @@ class Recorder:
         self._clear_fetch()
 
     def after_fork(self):
-        self.log.close()
+        self.log.leave()
         self.page.detach()
         self.timers.reset()
         self._new_process()
@@ -104,7 +106,7 @@ class Recorder:
         self.pending = None
         self.paths = b""  # frames to write with it
         self.path_of = None  # index -> path or None, of the data set in hand
-        self.where = (-1, 0, 0)  # loader, epoch, batch of the next fetch
+        self.here = threading.local()  # .where: loader, epoch, batch of the thread's next fetch
         self.fetched = 0
         self.idle_start = self.idle_ns = 0
         self.collate_start = self.collate_ns = 0
@@ -133,6 +135,8 @@ class Recorder:
         if now - self._checked_ns > 1_000_000_000:
             self._checked_ns = now
             self._once_a_second()
+        if self.iterations == 0 and self.worker < 0:
+            self.log.close()  # leave no descriptor open in the program
 
     def _once_a_second(self):
         config = self.config
@@ -223,6 +227,7 @@ class Recorder:
         """Enter a fetch. Return what `end_fetch` wants, or None where it must not be called."""
         me = threading.get_ident()
         if self.depth and self.fetcher != me:
+            self.missed += 1
             return None  # another thread fetches in this process: its buffers are taken
         outer = (self.samples[:], self.ops[:], self.ops_cpu[:], self.detail) if self.depth else None
         for buffer in (self.samples, self.ops, self.ops_cpu):
@@ -241,12 +246,14 @@ class Recorder:
         outer, loader, epoch, batch, before, start = token
         idle = (0, 0) if loader >= 0 else (self.idle_start, self.idle_ns)
         if self.detail:
-            cpu = usage.since(before)
+            cpu = usage.batch_since(before)
             counts, arrays = self._detail(indices)
             fixed = [
                 loader, epoch, batch, self.worker, threading.get_native_id(), size, flags,
                 *idle, start, now - start, self.collate_start, self.collate_ns, 0, *cpu, nbytes,
             ]  # fmt: skip
+            if self.pending is not None:  # of another thread, which has yet to return it
+                self.flush_batch(now)
             self.pending = (fixed, counts, arrays)
         self.depth -= 1
         self.owner = 0
@@ -386,7 +393,7 @@ class Recorder:
 
     @guarded
     def iteration_ended(self):
-        """The last iterator has ended: leave no descriptor open in the program."""
+        """After the last iterator the log is closed."""
         self.iterations = max(self.iterations - 1, 0)
         if self.iterations == 0 and self.worker < 0:
             self.flush_loose()
@@ -398,6 +405,10 @@ class Recorder:
         self.flush_loose()
         if self.sends:
             self._write(self._sends_frame())
+        if self.missed:
+            text = f"{self.missed} batches that one thread fetched beside another are not recorded"
+            self.event({"event": "note", "text": text})
+            self.missed = 0
         self.page.words[state.W_PHASE] = state.ENDED
         self.page.words[state.W_SINCE] = clock()
         self.log.close()
@@ -406,5 +417,5 @@ class Recorder:
         """The last batch's send times, in a batch frame that holds no batch (size 0, no fetch)."""
         sends = self._take_sends()
         fixed = [-1, self.worker_epoch, 0, self.worker, threading.get_native_id(), 0, layout.SENDS]
-        fixed += [0] * 12 + [0] * 7 + [len(sends) // 64]
+        fixed += [0] * 14 + [0] * 7 + [len(sends) // 64]
         return layout.frame(layout.BATCH, layout.FIXED[layout.BATCH].pack(*fixed) + sends)

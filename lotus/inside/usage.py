@@ -16,6 +16,11 @@ def now():
 
 def since(before):
     """CPU time (ns), minor and major page faults and bytes read by this thread since."""
+    return batch_since(before)[:4]
+
+
+def batch_since(before):
+    """As `since`, then voluntary and involuntary context switches."""
     cpu = time.thread_time_ns() - before[1]
     after, before = resource.getrusage(resource.RUSAGE_THREAD), before[0]
     return (
@@ -23,6 +28,8 @@ def since(before):
         after.ru_minflt - before.ru_minflt,
         after.ru_majflt - before.ru_majflt,
         (after.ru_inblock - before.ru_inblock) * 512,
+        after.ru_nvcsw - before.ru_nvcsw,
+        after.ru_nivcsw - before.ru_nivcsw,
     )
 
 

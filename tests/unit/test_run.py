@@ -20,7 +20,8 @@ COLUMNS = {
     "self_ns many",
     "batches": "rank pid worker loader epoch batch size bytes flags idle_ns fetch_start_ns "
     "fetch_ns samples_ns collate_start_ns collate_ns self_ns cpu_ns minor_faults major_faults "
-    "read_bytes put_ns send_start_ns pickle_ns lock_ns write_ns send_ns send_bytes send_tid "
+    "read_bytes voluntary_switches involuntary_switches put_ns send_start_ns pickle_ns lock_ns "
+    "write_ns send_ns send_bytes send_tid "
     "pin_start_ns pin_ns ready_ns arrival_ns wait_start_ns wait_ns taken_ns delay_ns step_ns "
     "out_of_order order first",
     "waits": "rank pid tid loader epoch batch start_ns wait_ns step_ns arrival_ns failed",

@@ -1,0 +1,165 @@
+"""What the hot path costs: instructions and nanoseconds per batch, sample and operation.
+
+    python tools/bench/hooks.py [--batches 2000] [--repeat 5]
+
+A data set that does nothing is fetched as torch's fetcher does it, plain and at each level; the
+differences are the hooks' own. Instructions are counted by `perf stat` where the machine has
+counters, else by valgrind where it is installed; times are the least of several runs. No torch.
+"""
+
+import argparse
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+INSIDE = ROOT / "lotus" / "inside"
+BATCH = 128
+LEVELS = ("plain", "batch", "sample", "op")
+
+
+class One:
+    def __call__(self, value: int) -> int:
+        return value
+
+
+class Two(One):
+    def __call__(self, value: int) -> int:
+        return value
+
+
+class Compose:
+    def __init__(self, transforms: list[One]) -> None:
+        self.transforms = transforms
+
+    def __call__(self, value: int) -> int:
+        for transform in self.transforms:
+            value = transform(value)
+        return value
+
+
+class Data:
+    def __init__(self) -> None:
+        self.transform = Compose([One(), Two()])
+
+    def __getitem__(self, index: int) -> int:
+        return self.transform(index)
+
+
+class Fetcher:
+    """What lotus uses of torch's _MapDatasetFetcher."""
+
+    auto_collation = True
+
+    def __init__(self, dataset: Data) -> None:
+        self.dataset = dataset
+        self.collate_fn = len
+
+    def fetch(self, indices: Sequence[int]) -> int:
+        return self.collate_fn([self.dataset[index] for index in indices])
+
+
+def work(level: str, batches: int, run: str) -> float:
+    """Fetch so many batches; return nanoseconds a batch."""
+    dataset = Data()
+    fetcher: Any = Fetcher(dataset)
+    recorder: Any = None
+    if level != "plain":
+        spec = importlib.util.spec_from_file_location(
+            "_lotus_inside", INSIDE / "__init__.py", submodule_search_locations=[str(INSIDE)]
+        )
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules["_lotus_inside"] = module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        inside = importlib.import_module("_lotus_inside.recorder")
+        recorder = inside.Recorder(inside.Config({"LOTUS_RUN": run, "LOTUS_LEVEL": level}))
+        inside = importlib.import_module("_lotus_inside.fetch")
+        fetcher = inside.instrument(fetcher, dataset, recorder, [])
+    indices = list(range(1000, 1000 + BATCH))
+    started = time.perf_counter_ns()
+    for batch in range(batches):
+        if recorder is not None:
+            recorder.where = (-1, 0, batch)
+        fetcher.fetch(indices)
+        if recorder is not None:
+            recorder.flush_batch(1)
+    return (time.perf_counter_ns() - started) / batches
+
+
+def counter() -> list[str]:
+    """The command line that counts instructions here, or an empty list."""
+    if shutil.which("perf"):
+        words = ["perf", "stat", "-x,", "-e", "instructions:u", "--"]
+        result = subprocess.run([*words, "true"], capture_output=True, text=True)
+        if re.search(r"^[1-9]\d*,", result.stderr, re.M):
+            return words
+    if shutil.which("valgrind"):
+        return "valgrind --tool=cachegrind --cache-sim=no --cachegrind-out-file=/dev/null".split()
+    return []
+
+
+def run_one(level: str, batches: int, words: Sequence[str]) -> tuple[float, float]:
+    """(instructions or NaN, nanoseconds a batch) of one process."""
+    with tempfile.TemporaryDirectory() as run:
+        command = [sys.executable, __file__, "--work", level, "--batches", str(batches)]
+        environ = {**os.environ, "PYTHONHASHSEED": "0", "LOTUS_BENCH_RUN": run}
+        result = subprocess.run(
+            [*words, *command], env=environ, capture_output=True, text=True, check=True
+        )
+    found = re.search(r"I\s+refs:\s+([\d,]+)|^(\d+),", result.stderr, re.M)
+    count = float((found.group(1) or found.group(2)).replace(",", "")) if found else float("nan")
+    return count, float(result.stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--batches", type=int, default=2000)
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--work", choices=LEVELS, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.work:
+        print(work(args.work, args.batches, os.environ["LOTUS_BENCH_RUN"]))
+        return
+    from lotus import host
+
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
+    ).stdout.strip()
+    words = counter()
+    print(f"{host.facts()['cpu']['model']}, commit {commit}, Python {sys.version.split()[0]}")
+    print(
+        f"instructions counted by {words[0] if words else 'nothing: no perf counter, no valgrind'}"
+    )
+    instructions, times = {}, {}
+    for level in LEVELS:
+        few, many = args.batches // 10, args.batches // 2
+        if words:
+            low, high = (run_one(level, batches, words)[0] for batches in (few, many))
+            instructions[level] = (high - low) / (many - few)
+        runs = [run_one(level, args.batches, [])[1] for _ in range(args.repeat)]
+        times[level] = min(runs)
+        print(
+            f"  {level:7} {min(runs) / 1000:7.1f} to {max(runs) / 1000:.1f} us a batch of {BATCH}"
+        )
+    for name, after, before, parts in (
+        ("batch", "batch", "plain", 1),
+        ("sample", "sample", "batch", BATCH),
+        ("operation", "op", "sample", 2 * BATCH),
+    ):
+        counted = ""
+        if words:
+            counted = f"{(instructions[after] - instructions[before]) / parts:10,.0f} instructions,"
+        print(f"a {name:9} costs {counted} {(times[after] - times[before]) / parts:8,.0f} ns")
+
+
+if __name__ == "__main__":
+    main()
