@@ -4,6 +4,10 @@
 and mapped shared, so that it survives a kill. Words are signed 64-bit, native order; two words
 are not written together. The mapping holds no descriptor: the program's open files stay as they
 were. Word OPERATIONS + id holds when an operation last started: the one in hand is the latest.
+
+Where the file system allocates anew at each write (btrfs, ZFS) or asks a server, a full disk
+would still be a SIGBUS: there the file is in /dev/shm while the process lives, and a link to it in
+``RUN/state``.
 """
 
 import ctypes
@@ -19,12 +23,24 @@ LAST = SIZE // 8 - 1
 STARTING, IDLE, FETCH, COLLATE, SEND, WAIT, STEP, ENDED = range(8)  # phases
 
 
+# statfs types of file systems on which a page that was allocated once can always be written.
+_STEADY = {0xEF53, 0x58465342, 0x01021994}  # ext2 to ext4, XFS, tmpfs
+_SHM = "/dev/shm"
+_libc = ctypes.CDLL(None, use_errno=True)  # not at a fork, where a lock of dlopen may be taken
+_libc.mmap.restype = _libc.mremap.restype = _pointer = ctypes.c_void_p
+_size = ctypes.c_size_t
+_libc.mmap.argtypes = [_pointer, _size, *[ctypes.c_int] * 3, ctypes.c_long]
+_libc.mremap.argtypes = [_pointer, _size, _size, ctypes.c_int, _pointer]
+_MOVE = 1 | 2  # MREMAP_MAYMOVE | MREMAP_FIXED
+
+
 class Page:
     """512 words at one address for the life of the process: hooks hold `words` for good."""
 
     def __init__(self):
         self.words = memoryview(bytearray(SIZE)).cast("q")
         self._address = None
+        self._moved = None  # (file in /dev/shm, link to it in the run)
         try:
             memory = mmap.mmap(-1, SIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             self._address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
@@ -36,26 +52,67 @@ class Page:
         """Make the file at `path` and put it under the words; raise OSError."""
         if self._address is None:
             raise OSError("no page to put a file under")
+        if not _is_steady(os.path.dirname(path)):
+            link, path = path, os.path.join(_SHM, f"lotus-{os.path.basename(path)}")
+            if not _is_steady(_SHM):
+                raise OSError("no file system that a page of memory can rely on")
+            os.symlink(path, link)
+            self._moved = (path, link)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             os.posix_fallocate(fd, 0, SIZE)
             self._map(mmap.MAP_SHARED, fd)
+        except OSError:
+            os.unlink(path)
+            raise
         finally:
             os.close(fd)
 
     def detach(self):
         """Take the file away from under the words: in a forked child it is the parent's."""
+        self._moved = None
         if self._address is not None:
             self._map(mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1)
 
+    def settle(self):
+        """The process has ended: what stands in /dev/shm moves into the run. Raise OSError."""
+        moved, self._moved = self._moved, None
+        if moved is not None:
+            try:
+                settle(*moved, bytes(self.words))
+            except OSError:  # the disk is full, the run is gone
+                os.unlink(moved[0])
+                raise
+
     def _map(self, flags, fd):
-        fixed = 0x10  # MAP_FIXED
-        libc = ctypes.CDLL(None, use_errno=True)
-        libc.mmap.restype = ctypes.c_void_p
-        libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-        protection = mmap.PROT_READ | mmap.PROT_WRITE
-        if libc.mmap(self._address, SIZE, protection, flags | fixed, fd, 0) != self._address:
+        # Not by MAP_FIXED, which leaves a hole where the file system refuses.
+        fresh = _libc.mmap(None, SIZE, mmap.PROT_READ | mmap.PROT_WRITE, flags, fd, 0)
+        if fresh in (None, _pointer(-1).value) or (
+            _libc.mremap(fresh, SIZE, SIZE, _MOVE, self._address) != self._address
+        ):
             raise OSError(ctypes.get_errno(), "mmap of the state page")
+
+
+def settle(path, link, content):
+    """Put the content of a state page where the link to it stands; remove `path` in /dev/shm.
+
+    Raises OSError: then both are as they were.
+    """
+    fd = os.open(f"{link}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(fd, content)
+    finally:
+        os.close(fd)
+    os.replace(f"{link}.new", link)
+    os.unlink(path)
+
+
+def _is_steady(folder):
+    # struct statfs begins with the type, a long.
+    status = ctypes.create_string_buffer(512)
+    if _libc.statfs(os.fsencode(folder), status):
+        raise OSError(ctypes.get_errno(), "statfs", folder)
+    return ctypes.c_long.from_buffer(status).value & 0xFFFFFFFF in _STEADY
 
 
 def word_of(operation):
