@@ -36,8 +36,8 @@ def test_a_damaged_run_is_read_or_refused(tmp_path_factory, data):
     file = data.draw(st.sampled_from(files))
     content = bytearray(file.read_bytes())
     for _ in range(data.draw(st.integers(1, 3))):
-        at = data.draw(st.integers(0, len(content) - 1))
-        if data.draw(st.booleans()):
+        at = data.draw(st.integers(0, len(content)))
+        if at < len(content) and data.draw(st.booleans()):
             content[at] ^= 1 << data.draw(st.integers(0, 7))
         else:
             del content[at : at + data.draw(st.integers(1, 2_000))]

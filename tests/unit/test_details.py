@@ -165,6 +165,19 @@ def test_loose_and_other_operations_of_one_sample_nest(run):
     assert loaded.samples["ops_ns"].tolist() == [50, 70]
 
 
+def test_a_loose_operation_that_ends_with_the_one_around_it(run):
+    # GIVEN a region that ended at the same nanosecond as the operation in which it lies
+    worker = worker_of(run)
+    worker.batch(
+        0,
+        start_ns=1_000,
+        samples=[Sample(0, 100, [("Outer", 90)])],
+        loose=[("region", 1_050, 40, 201, 0)],
+    )
+    # WHEN operations are asked for, THEN the region is the nested one
+    assert load(run.end()).ops["nested"].tolist() == [False, True]
+
+
 def test_what_other_threads_do_is_not_the_samples_own_time(run):
     # GIVEN an operation on another thread during a sample
     worker = worker_of(run)
@@ -195,7 +208,7 @@ def test_regions_outside_of_samples(run):
         loose=[
             ("pad", 1_110, 20, 201, 1),
             ("collate", 1_105, 40, 201, 1),
-            ("background", 1_010, 500, 555, -1),
+            ("background", 1_010, 50, 555, -1),
             ("early", 900, 150, 201, 0),
         ],
     )

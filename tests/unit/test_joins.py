@@ -78,9 +78,11 @@ def test_a_lost_iterator_event_of_persistent_workers(run, lost):
             main.iterator(0, epoch, 1_000 * (epoch + 1), workers=[201], resumed=epoch > 0)
         made(worker, 0, 1_000 * epoch + 1_100)
         worker.resume()
-    # WHEN batches are asked for, THEN all still have their epoch
-    batches = load(run.end()).batches
-    assert keys(batches) == [[0, 0, epoch, 0] for epoch in range(3)]
+    worker.event("worker_ready", worker=0, time_ns=1_090)
+    # WHEN batches are asked for, THEN all still have their epoch, and no start-up is made up
+    loaded = load(run.end())
+    assert keys(loaded.batches) == [[0, 0, epoch, 0] for epoch in range(3)]
+    assert loaded.workers["startup_ns"].isna().tolist() == [lost == 0]
 
 
 def test_an_epoch_that_passed_the_workers_by(run):
@@ -126,6 +128,20 @@ def test_a_pid_that_is_used_twice_and_once_without_record(run):
     batches = load(run.end()).batches
     assert keys(batches) == [[0, -1, -1, 0], [0, 0, 0, 0]]
     assert batches["fetch_start_ns"].tolist() == [5_100, 1_100]
+
+
+def test_a_resume_is_of_the_process_that_lives(run):
+    # GIVEN two processes of one pid, of which both first iterator events are lost, and the second
+    # was resumed
+    main = run.process(100)
+    main.iterator(0, 7, 6_000, workers=[201], resumed=True)
+    for start in (1_050, 5_050):
+        worker = run.process(201, start_ns=start)
+        worker.worker(0)
+        made(worker, 0, start + 50)
+    # WHEN batches are asked for, THEN only the second is of that loader
+    batches = load(run.end()).batches
+    assert batches[["epoch", "fetch_start_ns"]].to_numpy().tolist() == [[-1, 1_100], [6, 5_100]]
 
 
 def test_a_process_of_the_same_pid_that_is_no_worker_of_that_loader(run):
@@ -302,6 +318,17 @@ def test_processes_that_claim_each_other(run):
     assert len(load(run.end()).batches) == 2
 
 
+def test_a_process_that_claims_itself(run):
+    # GIVEN a process that lists its own pid, as one does that lists a pid of another namespace
+    main = run.process(100)
+    main.iterator(0, 0, 500, workers=[100])
+    made(main, 0, 2_000)
+    # WHEN tables are asked for, THEN it is no worker of its own
+    loaded = load(run.end())
+    assert loaded.workers.empty
+    assert keys(loaded.batches) == [[0, 0, 0, 0]]
+
+
 # -- readiness -------------------------------------------------------------------------------
 
 
@@ -313,7 +340,8 @@ def test_when_a_batch_was_ready(run):
     sends = [(0, 0, 2_010, 5, 1, 900), (0, 1, 3_010, 5, 1, 900)]
     for batch, start in enumerate((2_000, 3_000, 4_000)):
         made(worker, batch, start, sends=sends[:batch][-1:])
-    main.wait(0, 0, 0, start_ns=100, end_ns=2_950, pins=[(0, 2_920, 2_940)])
+    # The pin thread's record of an earlier epoch's batch 0 came late.
+    main.wait(0, 0, 0, start_ns=100, end_ns=2_950, pins=[(0, 20, 40), (0, 2_920, 2_940)])
     main.wait(0, 0, 1, start_ns=3_000, end_ns=3_950)
     main.wait(0, 0, 2, start_ns=4_000, end_ns=4_005)
     # WHEN batches are asked for
@@ -336,10 +364,11 @@ def test_a_send_of_the_epoch_before_is_not_this_batch(run):
     worker.resume()
     made(worker, 0, 4_000, sends=[(1, 0, 2_500, 1, 1, 700)])
     made(worker, 1, 5_000)
+    made(worker, 2, 6_000, sends=[(1, 1, 2_600, 1, 1, 700), (1, 1, 5_020, 2, 1, 1)])
     # WHEN batches are asked for, THEN a send before the batch was there is not taken for its own
     loaded = load(run.end())
-    assert loaded.batches["ready_ns"].tolist() == [4_010, 5_010]
-    assert loaded.batches["send_ns"].isna().all()
+    assert loaded.batches["ready_ns"].tolist() == [4_010, 5_022, 6_010]
+    assert loaded.batches["send_ns"].isna().tolist() == [True, False, True]
     assert loaded.lost["count"].tolist() == [2]
 
 
@@ -410,6 +439,13 @@ def test_without_in_order_the_order_of_taking_tells(run):
     assert order_of(run, taken, in_order=False) == ["in turn", "late", "early", "in turn"]
 
 
+def test_a_batch_that_overtook_and_was_overtaken_is_late(run):
+    # GIVEN in_order=False, where the batches were taken the other way round
+    taken = [(2, 100, 200, 190), (1, 300, 400, 390), (0, 500, 600, 590)]
+    # WHEN their order is asked for, THEN only the first taken was early
+    assert order_of(run, taken, in_order=False) == ["late", "late", "early"]
+
+
 def test_epochs_do_not_mix_in_the_order(run):
     # GIVEN epochs whose batch numbers start again
     main = run.process(100)
@@ -458,6 +494,29 @@ def test_a_lost_next_is_no_long_step(run):
     assert loaded.batches["step_ns"].tolist()[1:] == [700, 700]
     assert not loaded.batches["first"].any()
     assert loaded.lost["count"].sum() == 2
+
+
+def test_a_lost_last_next_is_no_long_step(run):
+    # GIVEN the same with the last `next` that returned a batch, and with batch 0 recorded as made
+    main = run.process(100)
+    main.iterator(0, 0, 0, workers=[201])
+    worker = run.process(201)
+    worker.worker(0)
+    made(worker, 0, 10)
+    damaged = []
+    for batch in range(3):
+        if batch in (0, 2):
+            damaged.append(len(main.data))
+        main.wait(0, 0, batch, start_ns=1_000 * batch, end_ns=1_000 * batch + 300)
+    main.epoch_end(0, 0, 3_100, batches=3, last_next_ns=3_000)
+    for at in damaged:
+        main.data[at + 30] ^= 1
+    # WHEN batches are asked for, THEN neither step nor first batch is made up
+    loaded = load(run.end())
+    assert loaded.batches["batch"].tolist() == [0, 1]
+    assert loaded.batches["step_ns"].isna().all()
+    assert not loaded.batches["first"].any()
+    assert np.isnan(loaded.epochs["startup_ns"]).all()
 
 
 def test_a_batch_that_an_iterable_data_set_did_not_have(run):
