@@ -5,7 +5,8 @@ PYTHON ?= $(shell $(call find,python3 python3.13 python3.12 python3.11 python3.1
 PYTHON_COMPAT ?= $(shell $(call find,python3 python3.12 python3.11 python3.10 python,import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))))
 VENV := .venv
 VENV_COMPAT := .venv-compat
-PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+# On a terminal pip shows how far it is, in a log it would only be long.
+PIP_INSTALL := -m pip install --disable-pip-version-check $(shell [ -t 2 ] || echo --quiet)
 
 .PHONY: help demo test test-compat lint format bench clean
 
@@ -43,7 +44,7 @@ clean:
 
 $(VENV)/bin/python:
 	@test -n '$(PYTHON)' || { echo 'no Python >= 3.10 found; set PYTHON=' >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 $(VENV)/demo.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo 'installing lotus, torch and torchvision into $(VENV)'
@@ -57,7 +58,7 @@ $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV_COMPAT)/compat.stamp: pyproject.toml
 	@test -n '$(PYTHON_COMPAT)' || { echo 'torch 2.2.2 needs Python 3.10 to 3.12; set PYTHON_COMPAT=' >&2; exit 1; }
-	$(PYTHON_COMPAT) -m venv $(VENV_COMPAT)
+	$(PYTHON_COMPAT) -m venv --clear $(VENV_COMPAT)
 	@echo 'installing lotus, torch 2.2.2 and torchvision 0.17.2 into $(VENV_COMPAT)'
 	$(VENV_COMPAT)/bin/python $(PIP_INSTALL) --editable '.[demo]' \
 	    torch==2.2.2 torchvision==0.17.2 'numpy<2' 'pytest>=8.0' 'hypothesis>=6.80'
