@@ -25,7 +25,7 @@ STARTING, IDLE, FETCH, COLLATE, SEND, WAIT, STEP, ENDED = range(8)  # phases
 
 # statfs types of file systems on which a page that was allocated once can always be written.
 _STEADY = {0xEF53, 0x58465342, 0x01021994}  # ext2 to ext4, XFS, tmpfs
-_SHM = "/dev/shm"
+SHM = "/dev/shm"
 _libc = ctypes.CDLL(None, use_errno=True)  # not at a fork, where a lock of dlopen may be taken
 _libc.mmap.restype = _libc.mremap.restype = _pointer = ctypes.c_void_p
 _size = ctypes.c_size_t
@@ -53,8 +53,8 @@ class Page:
         if self._address is None:
             raise OSError("no page to put a file under")
         if not _is_steady(os.path.dirname(path)):
-            link, path = path, os.path.join(_SHM, f"lotus-{os.path.basename(path)}")
-            if not _is_steady(_SHM):
+            link, path = path, os.path.join(SHM, f"lotus-{os.path.basename(path)}")
+            if not _is_steady(SHM):
                 raise OSError("no file system that a page of memory can rely on")
             os.symlink(path, link)
             self._moved = (path, link)

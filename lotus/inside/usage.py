@@ -5,6 +5,7 @@ import resource
 import time
 
 from . import layout
+from .guard import quiet
 
 clock = time.monotonic_ns
 
@@ -37,28 +38,22 @@ def pss_and_cost():
     """(proportional set size in bytes or 0, what reading it cost in ns)."""
     start = clock()
     pss = 0
-    try:
-        with open("/proc/self/smaps_rollup", "rb") as file:
-            for line in file:
-                if line.startswith(b"Pss:"):
-                    pss = int(line.split()[1]) * 1024
-                    break
-    except OSError:
-        pass  # not on every kernel
+    with quiet(OSError), open("/proc/self/smaps_rollup", "rb") as file:  # not on every kernel
+        for line in file:
+            if line.startswith(b"Pss:"):
+                pss = int(line.split()[1]) * 1024
+                break
     return pss, clock() - start
 
 
 def resources(worker, pss):
     """Fixed fields of a RESOURCES frame for this process."""
-    try:
+    rss = descriptors = used = 0
+    with quiet(OSError):
         with open("/proc/self/statm", "rb") as file:
             rss = int(file.read().split()[1]) * resource.getpagesize()
         descriptors = len(os.listdir("/proc/self/fd")) - 1
-    except OSError:
-        rss = descriptors = 0
-    try:
+    with quiet(OSError):
         shm = os.statvfs("/dev/shm")
         used = (shm.f_blocks - shm.f_bfree) * shm.f_frsize
-    except OSError:
-        used = 0
     return layout.FIXED[layout.RESOURCES].pack(clock(), worker, descriptors, pss, rss, used)

@@ -43,6 +43,16 @@ def _start():
     install.install()
 
 
+def _say(text):
+    # Descriptor 2 is still what it was when Python started; if it was closed, it may be anything
+    # soon. What multiprocessing starts has a parent that was told already.
+    if sys.stderr is not None and not any("multiprocessing" in arg for arg in sys.orig_argv):
+        try:  # noqa: SIM105 - contextlib is not imported by then
+            os.write(2, text.encode("ascii", "backslashreplace"))
+        except OSError:
+            pass
+
+
 def _run_hidden():
     """Run the sitecustomize that Python would have found without us."""
     import importlib.machinery
@@ -61,6 +71,5 @@ if os.environ.get("LOTUS_RUN"):
     try:
         _start()
     except Exception as _error:
-        # Descriptor 2 is still what it was when Python started.
-        print(f"lotus: tracing of process {os.getpid()} did not start: {_error!r}", file=sys.stderr)
+        _say(f"lotus: tracing of process {os.getpid()} did not start: {_error!r}\n")
 _run_hidden()

@@ -1,0 +1,125 @@
+"""Reads the state pages of a run: what each process does now, or did last before it was killed."""
+
+import contextlib
+import os
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from lotus.assemble import is_a
+from lotus.errors import LotusError
+from lotus.eventlog import EventLog, ForeignError
+from lotus.inside import state
+
+_settle: Callable[[str, str, bytes], None] = state.settle
+PHASES = ("starting", "idle", "fetch", "collate", "send", "wait", "step", "ended")
+
+
+@dataclass(frozen=True)
+class State:
+    """One process. Times are CLOCK_MONOTONIC; None where there is none, -1 for no worker or batch.
+
+    worker     its number, -1 for a main process
+    phase      one of PHASES; since_ns is its start
+    loader, epoch, batch  those that it works at (a worker knows no loader)
+    sample     index of the sample in hand; None: it has none, or it is no number
+    operation  the last one that started in the sample in hand (or outside any), and when
+    """
+
+    pid: int
+    worker: int
+    phase: str
+    since_ns: int
+    start_ns: int
+    loader: int
+    epoch: int
+    batch: int
+    sample: int | None
+    sample_since_ns: int | None
+    operation: str | None
+    operation_since_ns: int | None
+
+
+def read(directory: str | os.PathLike[str]) -> list[State]:
+    """Return the states of all processes of a run, by their start; what is no page is left out."""
+    names: dict[int, list[tuple[int, dict[int, str]]]] = {}
+    states = []
+    for words in _pages(Path(directory)):
+        if not names:
+            names = _operation_names(Path(directory))
+        states.append(_state(words, names.get(words[state.W_PID], [])))
+    return sorted(states, key=lambda one: (one.start_ns, one.pid))
+
+
+def settle(directory: Path) -> None:
+    """Move into the run what processes that were killed left in /dev/shm."""
+    for link in (directory / "state").glob("*.state"):
+        with contextlib.suppress(OSError):
+            target = os.readlink(link)
+            if target == f"{state.SHM}/lotus-{link.name}":
+                _settle(target, str(link), _content(link))
+
+
+def _content(path: Path) -> bytes:
+    """The bytes of a page. Raises OSError where it is no plain file of ours, or of another size."""
+    with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+            raise OSError("not a state page")
+        content = file.read(state.SIZE + 1)
+    if len(content) != state.SIZE:
+        raise OSError("not a state page")
+    return content
+
+
+def _pages(directory: Path) -> Iterator[memoryview]:
+    for path in sorted((directory / "state").glob("*.state")):
+        with contextlib.suppress(OSError):
+            words = memoryview(_content(path)).cast("q")
+            if words[state.W_MAGIC] == state.MAGIC:
+                yield words
+
+
+def _operation_names(directory: Path) -> dict[int, list[tuple[int, dict[int, str]]]]:
+    """pid -> (start of the log, operation id -> name) of each log of that pid."""
+    names: dict[int, list[tuple[int, dict[int, str]]]] = {}
+    for path in (directory / "events").glob("*.ltr"):
+        with contextlib.suppress(OSError, ForeignError, LotusError):
+            log = EventLog(str(path.parent), path.name)
+            known: dict[int, str] = {}
+            for event in log.events:
+                for one in event.get("operations") or ():
+                    if isinstance(one, dict) and is_a(one.get("id"), int):
+                        known[one["id"]] = str(one.get("name"))
+            names.setdefault(log.pid, []).append((log.start_ns, known))
+    return names
+
+
+def _state(words: memoryview, names: list[tuple[int, dict[int, str]]]) -> State:
+    phase = words[state.W_PHASE]
+    since, sample_since = words[state.W_SINCE], words[state.W_SAMPLE_SINCE]
+    known = phase in range(len(PHASES))
+    in_sample = phase == state.FETCH and sample_since >= since
+    place = max(range(state.OPERATIONS, state.LAST + 1), key=words.__getitem__)
+    began = words[place]
+    operation = None
+    if began > 0 and began >= (sample_since if in_sample else since) and phase != state.ENDED:
+        # pids are used again: the log that began nearest to the page is that process's
+        logs = sorted(names, key=lambda log: abs(log[0] - words[state.W_START]))
+        number = place - state.OPERATIONS
+        operation = (logs[0][1] if logs else {}).get(number, f"operation {number}")
+    return State(
+        pid=words[state.W_PID],
+        worker=words[state.W_WORKER],
+        phase=PHASES[phase] if known else f"phase {phase}",
+        since_ns=since,
+        start_ns=words[state.W_START],
+        loader=words[state.W_LOADER],
+        epoch=words[state.W_EPOCH],
+        batch=words[state.W_BATCH],
+        sample=words[state.W_SAMPLE] if in_sample and words[state.W_SAMPLE] >= 0 else None,
+        sample_since_ns=sample_since if in_sample else None,
+        operation=operation,
+        operation_since_ns=began if operation is not None else None,
+    )
