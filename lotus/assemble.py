@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from lotus.eventlog import EXPECTED, Array, EventLog, Lost, join
+from lotus.eventlog import EventLog, Lost
+from lotus.frames import EXPECTED, Array, join
 
 Ints = npt.NDArray[np.int64]
 

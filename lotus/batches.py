@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.assemble import Assembly, Ints, groups, match
-from lotus.eventlog import Array
+from lotus.frames import Array
 from lotus.inside.layout import FAILED, SENDS
 
 ORDERS = ("early", "in turn", "late")

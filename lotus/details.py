@@ -8,7 +8,7 @@ import pandas as pd
 
 from lotus.assemble import Assembly, Ints, Process, groups
 from lotus.batches import categories, frame, signed
-from lotus.eventlog import Array, ranges
+from lotus.frames import Array, ranges
 from lotus.inside.layout import MANY
 
 CPU = ("cpu_ns", "minor_faults", "major_faults", "read_bytes")

@@ -8,7 +8,8 @@ import pandas as pd
 
 from lotus.assemble import Assembly, Process, groups, is_a
 from lotus.batches import frame, signed
-from lotus.eventlog import Array, Lost
+from lotus.eventlog import Lost
+from lotus.frames import Array
 from lotus.inside.layout import FAILED, SENDS, STOPPED
 
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from lotus.errors import LotusError
 from lotus.inside import layout
 from lotus.run import load
-from tests.logs import RunBuilder, pack_frame, simulate
+from tests.logs import RunBuilder, pack_frame
+from tests.simulation import simulate
 
 TABLES = (
     "ops samples batches waits workers loaders epochs resources operations paths processes lost "

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lotus import eventlog
+from lotus import frames
 from lotus.errors import LotusError
 from lotus.eventlog import EventLog, ForeignError
 from lotus.inside import layout
@@ -190,7 +190,7 @@ def test_frames_that_pass_the_window(tmp_path, monkeypatch, window):
         log.batch(batch, start_ns=1_000 * batch, samples=samples)
     whole = read(log.path, bytes(log.data))
     # WHEN it is read through a small window
-    monkeypatch.setattr(eventlog, "WINDOW", window)
+    monkeypatch.setattr(frames, "WINDOW", window)
     found = read(log.path, bytes(log.data))
     # THEN the result is the same
     assert found.lost == whole.lost
@@ -332,18 +332,18 @@ def test_a_log_that_shrinks_after_the_scan(tmp_path):
 
 def test_a_file_made_to_be_slow_is_given_up(tmp_path, monkeypatch):
     # GIVEN a file of overlapping frames, each of which looks sound until its CRC is computed
-    monkeypatch.setattr(eventlog, "WINDOW", 1 << 16)
+    monkeypatch.setattr(frames, "WINDOW", 1 << 16)
     count, size = 2_000, 32
     data = bytearray(pack_header())
     end = len(data) + count * size
     checked = 0
 
-    def counting(data: bytes, *start: int, crc32=eventlog.zlib.crc32) -> int:
+    def counting(data: bytes, *start: int, crc32=frames.zlib.crc32) -> int:
         nonlocal checked
         checked += len(data)
         return crc32(data, *start)
 
-    monkeypatch.setattr(eventlog.zlib, "crc32", counting)
+    monkeypatch.setattr(frames.zlib, "crc32", counting)
     while len(data) < end:
         length = end - len(data) - 16
         text = length - layout.FIXED[layout.EVENT].size

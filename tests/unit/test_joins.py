@@ -5,7 +5,8 @@ import pytest
 
 from lotus.inside import layout
 from lotus.run import load
-from tests.logs import RunBuilder, Sample, simulate
+from tests.logs import RunBuilder, Sample
+from tests.simulation import simulate
 
 
 @pytest.fixture

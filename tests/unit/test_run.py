@@ -11,7 +11,8 @@ from lotus.errors import LotusError
 from lotus.eventlog import EventLog
 from lotus.inside import layout
 from lotus.run import load
-from tests.logs import MS, START_NS, RunBuilder, Sample, pack_header, simulate
+from tests.logs import MS, START_NS, RunBuilder, Sample, pack_header
+from tests.simulation import simulate
 
 COLUMNS = {
     "ops": "rank pid tid worker loader epoch batch position sample operation parent index nested "

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from lotus import host
-from lotus.eventlog import dtype_of
+from lotus.frames import dtype_of
 from lotus.inside import layout
 from tests.logs import MS, START_NS, RunBuilder, pack_event
 
