@@ -112,13 +112,14 @@ class Run:
         bytes, flags, idle_ns (the worker waited for its index), fetch_start_ns, fetch_ns,
         samples_ns, collate_start_ns, collate_ns, self_ns (fetch less samples and collate), cpu_ns,
         minor_faults, major_faults, read_bytes, voluntary_switches and involuntary_switches (of the
-        thread, during the fetch), put_ns, send_start_ns, pickle_ns, lock_ns, write_ns, send_ns (their sum), send_bytes, send_tid, pin_start_ns, pin_ns,
-        ready_ns (pinned, else pickled, else put; without workers fetched), arrival_ns (taken from
-        the workers' queue), wait_start_ns, wait_ns, taken_ns (`next` returned), delay_ns (taken
-        less ready), step_ns (the consumer's own time until its following `next`), out_of_order
-        (order is "early"), order ("early": arrived before the `next` that returned it, or was
-        returned before an earlier batch; "late": one asked for later arrived or was returned
-        first; "in turn"; NaN if nobody took it), first (of its epoch).
+        thread, during the fetch), put_ns, send_start_ns, pickle_ns, lock_ns, write_ns, send_ns
+        (their sum), send_bytes, send_tid, pin_start_ns, pin_ns, ready_ns (pinned, else pickled,
+        else put; without workers fetched), arrival_ns (taken from the workers' queue),
+        wait_start_ns, wait_ns, taken_ns (`next` returned), delay_ns (taken less ready), step_ns
+        (the consumer's own time until its following `next`), out_of_order (order is "early"),
+        order ("early": arrived before the `next` that returned it, or was returned before an
+        earlier batch; "late": one asked for later arrived or was returned first; "in turn"; NaN
+        if nobody took it), first (of its epoch).
         """
         return batches.batches(self._assembly, self._follow)
 
