@@ -3,3 +3,7 @@
 Standard library only and self-contained: the launcher puts it into the program by path, under
 the private name ``_lotus_inside``, also where lotus is not installed. Nothing here decides.
 """
+
+import time
+
+clock = time.monotonic_ns  # before the program can put another one there

@@ -1,33 +1,31 @@
 """Hooks on one fetcher: samples, collate and the fetch itself, in a worker or the main process."""
 
-import functools
+import itertools
 
 from . import state
-from .guard import hook
+from .guard import ask, hook
 from .layout import FAILED, MANY, STOPPED
-from .operations import Finder
+from .operations import Finder, attributes
 from .recorder import clock
 
 _MOST_ITEMS = 64
+_NOWHERE = (-1, 0, 0)
+_UNKNOWN = ()
 _PATHS = ("samples", "imgs", "image_paths", "img_paths", "image_files", "files", "paths")
 
 
-def _proxy_of_map(dataset, recorder):
-    """What the fetcher gets for a map-style data set: only what it uses, timed."""
-    timers = recorder.timers
-    members = {"__slots__": (), "__getitem__": timers.sample(dataset)}
-    if getattr(dataset, "__getitems__", None):
-        members["__getitems__"] = timers.call(dataset.__getitems__)
-    return type("TimedDataset", (), members)()
+class TimedFetcher:
+    """Stands for torch's fetcher. Nothing refers to it in turn, nor does torch's to itself: the
+    data set is freed as soon as it would be without us."""
 
+    def __init__(self, fetcher, fetch):
+        self.__dict__.update(_fetcher=fetcher, fetch=fetch)
 
-def _proxy_of_iterator(iterator, recorder):
-    members = {
-        "__slots__": (),
-        "__next__": recorder.timers.call(functools.partial(next, iterator)),
-        "__iter__": lambda self: self,
-    }
-    return type("TimedIterator", (), members)()
+    def __getattr__(self, name):
+        return getattr(self._fetcher, name)
+
+    def __setattr__(self, name, value):
+        setattr(self._fetcher, name, value)
 
 
 def size_in_bytes(batch, depth=4):
@@ -35,38 +33,49 @@ def size_in_bytes(batch, depth=4):
     if depth == 0:
         return 0
     kind = type(batch)
-    if kind.__module__.split(".")[0] in ("torch", "numpy"):
+    if str(kind.__module__).split(".")[0] in ("torch", "numpy"):
         size = getattr(batch, "nbytes", 0)
-        return size if isinstance(size, int) else 0
-    if isinstance(batch, (bytes, bytearray, str)):
+        return size if type(size) is int else 0
+    if kind in (bytes, bytearray, str):
         return len(batch)
-    if isinstance(batch, dict):
-        batch = list(batch.values())
-    if isinstance(batch, (list, tuple)):
-        return sum(size_in_bytes(item, depth - 1) for item in batch[:_MOST_ITEMS])
-    return 0
+    # By the methods of the built-in type: a subclass may do anything in its own.
+    if issubclass(kind, dict):
+        items = dict.values(batch)
+    elif issubclass(kind, list):
+        items = list.__iter__(batch)
+    elif issubclass(kind, tuple):
+        items = tuple.__iter__(batch)
+    else:
+        return 0
+    return sum(size_in_bytes(item, depth - 1) for item in itertools.islice(items, _MOST_ITEMS))
+
+
+def _as_list(indices):
+    """The indices of a batch, or None where they are in no list (a tensor, say)."""
+    if isinstance(indices, list):
+        return list(list.__iter__(indices))
+    return list(tuple.__iter__(indices)) if isinstance(indices, tuple) else None
 
 
 def path_finder(dataset):
     """Return a function index -> path, for data sets that keep a list of their files."""
 
     def path_of(index, owner=dataset, depth=8):
-        indices = getattr(owner, "indices", None)
-        inner = getattr(owner, "dataset", None)
+        own = attributes(owner).get
+        indices, inner = own("indices"), own("dataset")
         if depth and indices is not None and inner is not None:  # Subset
             return path_of(indices[index], inner, depth - 1)
-        parts = getattr(owner, "datasets", None)
-        sizes = getattr(owner, "cumulative_sizes", None)
+        parts, sizes = own("datasets"), own("cumulative_sizes")
         if depth and parts and sizes:  # ConcatDataset
             part = next(number for number, size in enumerate(sizes) if index < size)
             return path_of(index - (sizes[part - 1] if part else 0), parts[part], depth - 1)
         for name in _PATHS:
-            files = vars(owner).get(name)
+            files = own(name)
             if isinstance(files, (list, tuple)) and index < len(files):
                 item = files[index]
                 if isinstance(item, tuple) and item:
                     item = item[0]
-                if isinstance(item, (str, bytes)) or hasattr(item, "__fspath__"):
+                if isinstance(item, (str, bytes)) or hasattr(type(item), "__fspath__"):
                     return str(item)
         return None
 
@@ -74,23 +83,21 @@ def path_finder(dataset):
 
 
 def instrument(fetcher, dataset, recorder, undo):
-    """Time what `fetcher` does; `recorder.where` says for which loader, epoch and batch."""
-    level = recorder.config.level
+    """Return what times `fetcher`; `recorder.here.where` says for which loader, epoch and batch."""
+    level, timers = recorder.config.level, recorder.timers
     if level >= 2:
-        finder = Finder(recorder, undo)
-        try:
-            finder.data_set(dataset)
-        except Exception as error:  # the user's attributes are code too
-            text = f"operations of {type(dataset).__name__} not all found: {error!r}"[:300]
-            recorder.event({"event": "note", "text": text})
+        Finder(recorder, undo).data_set(dataset)
+        recorder.define_now()
     many = False
     if level >= 1:
         if hasattr(fetcher, "dataset_iter"):
-            fetcher.dataset_iter = _proxy_of_iterator(fetcher.dataset_iter, recorder)
+            fetcher.dataset_iter = timers.Iterator(fetcher.dataset_iter)
         elif hasattr(type(dataset), "__getitem__"):
-            many = bool(fetcher.auto_collation and getattr(dataset, "__getitems__", None))
-            fetcher.dataset = _proxy_of_map(dataset, recorder)
-    iterable = hasattr(fetcher, "dataset_iter")
+            whole = ask(getattr, dataset, "__getitems__", None, default=_UNKNOWN)
+            many = bool(fetcher.auto_collation and whole)
+            if whole is not _UNKNOWN:
+                fetcher.dataset = (timers.Items if whole else timers.Samples)(dataset)
+    iterable, auto_collation = hasattr(fetcher, "dataset_iter"), fetcher.auto_collation
     path_of = path_finder(dataset)
     original_collate = fetcher.collate_fn
     original_fetch = fetcher.fetch
@@ -99,7 +106,7 @@ def instrument(fetcher, dataset, recorder, undo):
         page = recorder.page.words
         page[state.W_PHASE] = state.COLLATE
         page[state.W_SINCE] = start = clock()
-        recorder.fetched = len(data) if iterable and fetcher.auto_collation else 1
+        recorder.fetched = len(data) if auto_collation and type(data) is list else 1
         try:
             return original_collate(data)
         finally:
@@ -107,17 +114,20 @@ def instrument(fetcher, dataset, recorder, undo):
             recorder.collate_ns = clock() - start
 
     def fetch(index):
-        loader, epoch, batch = recorder.where
+        loader, epoch, batch = getattr(recorder.here, "where", _NOWHERE)
         page = recorder.page.words
         page[state.W_PHASE] = state.FETCH
         page[state.W_BATCH] = batch
         page[state.W_SINCE] = clock()
         recorder.fetched = 0
-        token = recorder.begin_fetch(loader, epoch, batch)
         flags, size, nbytes = many and MANY, 0, 0
-        indices = index if fetcher.auto_collation else [index]
-        indices = None if iterable or not isinstance(indices, (list, tuple)) else list(indices)
+        if not auto_collation and type(index) is list:
+            flags |= MANY  # a sampler of whole batches: the data set is called once
+        indices = index if auto_collation or flags & MANY else [index]
+        indices = None if iterable else _as_list(indices)
+        token = []
         try:
+            recorder.begin_fetch(token, loader, epoch, batch)
             data = original_fetch(index)
         except StopIteration:
             flags |= STOPPED
@@ -127,12 +137,20 @@ def instrument(fetcher, dataset, recorder, undo):
             raise
         else:
             size = recorder.fetched if indices is None else len(indices)
-            nbytes = size_in_bytes(data)
+            nbytes = ask(size_in_bytes, data, default=0)
             return data
         finally:
-            if token is not None:
-                recorder.path_of = path_of
-                recorder.end_fetch(token, indices, size, nbytes, flags)
+            try:
+                if token:
+                    recorder.path_of = path_of
+                    recorder.end_fetch(token, indices, size, nbytes, flags)
+            finally:
+                # Only assignments: a signal handler of the program cannot keep us from them.
+                recorder.path_of = None
+                if token:
+                    recorder.depth, recorder.owner, recorder.detail = token[0]
+                    recorder.samples[:], recorder.ops[:], recorder.ops_cpu[:] = token[1]
+                    recorder.collate_start = recorder.collate_ns = 0
 
     fetcher.collate_fn = hook(collate)
-    fetcher.fetch = hook(fetch)
+    return TimedFetcher(fetcher, hook(fetch))

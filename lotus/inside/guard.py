@@ -96,8 +96,9 @@ def guarded(method):
             return None
         try:
             return method(self, *args, **kwargs)
-        except Exception as error:
-            if of_the_program(error):
+        except BaseException as error:
+            if not isinstance(error, Exception) or of_the_program(error):
+                self.interrupted()
                 raise
             self.fault(error)
             return None

@@ -36,13 +36,18 @@ class Tracer:
         self.unseen = set()
         self.on = True
         self._recorder = None
+        # Later it may be a file of the program.
+        self.stderr = None
+        with suppress(OSError):
+            status = os.fstat(2)
+            self.stderr = (status.st_dev, status.st_ino)
 
     @property
     def recorder(self):
         if self._recorder is None:
             from .recorder import Config, Recorder
 
-            self._recorder = Recorder(Config(self.environ))
+            self._recorder = Recorder(Config(self.environ), self.stderr)
             atexit.register(self._recorder.finish)
             self.undo.append(lambda: atexit.unregister(self._recorder.finish))
             # Registered for good: Python has no way to take it back.
@@ -203,7 +208,8 @@ class _Watcher:
         finally:
             self.busy.discard(name)
         loader = getattr(spec, "loader", None)
-        if loader is None or not hasattr(loader, "exec_module"):
+        # A class loads what is built in: it is the same one for all modules.
+        if loader is None or isinstance(loader, type) or not hasattr(loader, "exec_module"):
             return spec
         original = loader.exec_module
 

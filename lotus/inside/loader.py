@@ -10,7 +10,7 @@ import weakref
 
 from . import state
 from .fetch import instrument
-from .guard import hook, ours, strip
+from .guard import ask, hook, of_the_program, ours, strip
 from .layout import FAILED
 from .log import rank_of_process
 from .recorder import clock
@@ -21,13 +21,28 @@ _KEY = "_lotus_iteration"
 class Iteration:
     """What is known of one `iter()` of a loader."""
 
-    __slots__ = ("alive", "arrivals", "epoch", "last_next", "loader", "pins", "taken", "workers")
+    __slots__ = (
+        "alive",
+        "arrivals",
+        "epoch",
+        "failed",
+        "gone",
+        "last_next",
+        "loader",
+        "pid",
+        "pins",
+        "taken",
+        "workers",
+    )
 
-    def __init__(self, loader, epoch, workers):
+    def __init__(self, loader, epoch, workers, pid):
         self.loader = loader
         self.epoch = epoch
         self.workers = workers
-        self.taken = 0  # batches returned
+        self.pid = pid  # a forked child may hold iterators of its parent
+        self.gone = None  # weak reference to the iterator
+        self.taken = 0  # calls of `next` that returned a batch or failed
+        self.failed = 0
         self.arrivals = {}  # batch -> when it came out of the workers' queue
         self.pins = []  # (batch, start, end), appended by the pin thread
         self.last_next = 0  # start of the `next` in hand, 0 between two
@@ -39,41 +54,54 @@ class Loaders:
 
     def __init__(self, recorder):
         self.recorder = recorder
+        self._forget()
+
+    def _forget(self):
+        self.pid = self.recorder.pid
         self.numbers = {}  # id(loader) -> (weak reference, number)
         self.epochs = []  # by number: how often it was iterated
-        self.pins = {}  # id(queue) -> list, between the pin thread's start and `started`
+        self.pins = {}  # id(queue) -> list, while its pin thread runs
         self.last = {}  # number -> its last Iteration
 
     def number(self, loader):
+        if self.pid != self.recorder.pid:
+            self._forget()  # a forked child has a log of its own
         known = self.numbers.get(id(loader))
         if known is not None and known[0]() is loader:
             return known[1]
         number = len(self.epochs)
         self.epochs.append(0)
-        self.numbers[id(loader)] = (weakref.ref(loader), number)
-        self.recorder.event({"event": "loader", "loader": number, **describe(loader)})
+        self.numbers[id(loader)] = (weakref.ref(loader, self._when_freed(id(loader))), number)
+        described = ask(describe, loader, default={})
+        self.recorder.event({"event": "loader", "loader": number, **described})
         return number
+
+    def _when_freed(self, key):
+        numbers, last = self.numbers, self.last
+
+        def freed(_):
+            _, number = numbers.pop(key, (None, None))
+            last.pop(number, None)
+
+        return freed
 
     def started(self, iterator, loader, start, end, resumed):
         """An iterator was made or, with persistent workers, reset."""
         recorder = self.recorder
         number = self.number(loader)
         last = self.last.get(number)
-        if last is not None and last.alive and (resumed or last.workers == 0):
-            self.ended(last, False)
+        if last is not None and resumed:
+            self.ended(last, False, start)
         if recorder.worker < 0:
             recorder.open_page(-1)
         recorder.iteration_started()
         workers = [worker.pid for worker in getattr(iterator, "_workers", ())]
-        iteration = Iteration(number, self.epochs[number], len(workers))
+        iteration = Iteration(number, self.epochs[number], len(workers), recorder.pid)
         self.epochs[number] += 1
         self.last[number] = iteration
-        pins = self.pins.pop(id(getattr(iterator, "_data_queue", None)), None)
-        previous = iterator.__dict__.get(_KEY)
-        if pins is not None:
-            iteration.pins = pins
-        elif previous is not None:
-            iteration.pins = previous.pins
+        if hasattr(iterator, "_pin_memory_thread"):
+            iteration.pins = self.pins_of(iterator._data_queue)
+        iteration.gone = weakref.ref(iterator, self._when_gone(iteration))
         iterator.__dict__[_KEY] = iteration
         recorder.event(
             {
@@ -88,18 +116,33 @@ class Loaders:
         )
         return iteration
 
-    def ended(self, iteration, exhausted):
-        if not iteration.alive:
+    def pins_of(self, queue):
+        """The list to which the pin thread of this queue appends, whoever asks first."""
+        return self.pins.setdefault(id(queue), [])
+
+    def _when_gone(self, iteration):
+        """Called when an iterator is freed: the loop was left before its end."""
+        recorder, finalizing = self.recorder, sys.is_finalizing
+
+        def gone(_):
+            if not finalizing():
+                edge(recorder, self.ended, iteration, False)
+
+        return gone
+
+    def ended(self, iteration, exhausted, time=None):
+        if not iteration.alive or iteration.pid != self.recorder.pid:
             return
         iteration.alive = False
+        iteration.gone = None  # in a callback the exception of a signal handler would be lost
         recorder = self.recorder
         recorder.event(
             {
                 "event": "epoch_end",
                 "loader": iteration.loader,
                 "epoch": iteration.epoch,
-                "time_ns": clock(),
-                "batches": iteration.taken,
+                "time_ns": clock() if time is None else time,
+                "batches": iteration.taken - iteration.failed,
                 "exhausted": exhausted,
                 "last_next_ns": iteration.last_next if exhausted else 0,
             }
@@ -126,10 +169,7 @@ def call_site():
 
 
 def _length(thing):
-    try:
-        return len(thing)
-    except Exception:  # code of the user: __len__ may raise what it likes
-        return None
+    return ask(len, thing)  # code of the user: __len__ may raise what it likes
 
 
 def describe(loader):
@@ -138,10 +178,11 @@ def describe(loader):
     def name(thing):
         if thing is None:
             return None
-        return getattr(thing, "__name__", None) or type(thing).__name__
+        own = ask(getattr, thing, "__name__", None)
+        return own if type(own) is str and own else type(thing).__name__
 
     def get(key, default=None):
-        return getattr(loader, key, default)
+        return ask(getattr, loader, key, default, default=default)
 
     dataset = get("dataset")
     iterable = get("_dataset_kind") == 1
@@ -183,6 +224,8 @@ def edge(recorder, function, *args):
         try:
             return function(*args)
         except Exception as error:
+            if of_the_program(error):
+                raise
             recorder.fault(error)
     return None
 
@@ -208,6 +251,8 @@ def hide_our_frames(recorder, error):
         excepthook._lotus = True
         sys.excepthook = excepthook
     except Exception as fault:
+        if of_the_program(fault):
+            raise
         recorder.fault(fault)
 
 
@@ -215,10 +260,10 @@ def get_iterator(original, loaders):
     """Hook for `DataLoader._get_iterator`."""
     recorder = loaders.recorder
 
-    def _get_iterator(self):
+    def _get_iterator(self, *args, **kwargs):
         start = clock()
         try:
-            iterator = original(self)
+            iterator = original(self, *args, **kwargs)
         except BaseException as error:
             hide_our_frames(recorder, error)
             raise
@@ -248,14 +293,18 @@ def try_get_data(original, recorder):
 
     def _try_get_data(self, *args, **kwargs):
         result = original(self, *args, **kwargs)
-        iteration = self.__dict__.get(_KEY)
-        if iteration is not None and result[0]:
-            iteration.arrivals[result[1][0]] = clock()
-            if not getattr(self, "_in_order", True):
-                iteration.arrivals["last"] = result[1][0]
+        edge(recorder, arrived, self, result)
         return result
 
     return hook(_try_get_data)
+
+
+def arrived(iterator, result):
+    iteration = iterator.__dict__.get(_KEY)
+    if iteration is not None and result[0]:
+        iteration.arrivals[result[1][0]] = clock()
+        if not getattr(iterator, "_in_order", True):
+            iteration.arrivals["last"] = result[1][0]
 
 
 def next_data(original, loaders):
@@ -264,27 +313,33 @@ def next_data(original, loaders):
 
     def _next_data(self):
         iteration = self.__dict__.get(_KEY)
-        if iteration is None or not recorder.on:
+        if iteration is None or not recorder.on or iteration.pid != recorder.pid:
             return original(self)
-        page, before = recorder.page.words, recorder.where
+        page, here = recorder.page.words, recorder.here
+        before = getattr(here, "where", None)
         where = (iteration.loader, iteration.epoch, iteration.taken)
         if iteration.workers == 0:
-            recorder.where = where
+            here.where = where
         page[state.W_PHASE] = state.WAIT
         page[state.W_LOADER], page[state.W_EPOCH] = where[0], where[1]
         page[state.W_BATCH] = where[2]
         page[state.W_SINCE] = iteration.last_next = start = clock()
+        received = getattr(self, "_rcvd_idx", None)
         try:
             data = original(self)
         except StopIteration:
             edge(recorder, stopped, recorder, loaders, iteration)
             raise
         except BaseException as error:
-            edge(recorder, record, recorder, iteration, self, start, clock(), FAILED)
+            iteration.last_next = 0
+            # Not where it waited in vain: then the batch is still the one to come.
+            awaited = getattr(self, "_rcvd_idx", None) == received
+            edge(recorder, record, recorder, iteration, self, start, clock(), FAILED, awaited)
             hide_our_frames(recorder, error)
             raise
         finally:
-            recorder.where = before
+            if before is not None:  # a loader inside a data set
+                here.where = before
         end = clock()
         iteration.last_next = 0
         page[state.W_PHASE] = state.STEP
@@ -300,7 +355,7 @@ def stopped(recorder, loaders, iteration):
     loaders.ended(iteration, True)
 
 
-def record(recorder, iteration, iterator, start, end, flags):
+def record(recorder, iteration, iterator, start, end, flags, awaited=False):
     """Write the record of one `next` that returned a batch or raised."""
     arrivals = iteration.arrivals
     if iteration.workers == 0:
@@ -308,9 +363,10 @@ def record(recorder, iteration, iterator, start, end, flags):
     elif "last" in arrivals:
         batch = arrivals["last"]
     else:
-        batch = iterator._rcvd_idx - 1
+        batch = iterator._rcvd_idx - (not awaited)
     arrival = arrivals.pop(batch, 0)
     iteration.taken += 1
+    iteration.failed += flags != 0
     count = len(iteration.pins)
     pins = iteration.pins[:count]
     del iteration.pins[:count]
@@ -325,6 +381,8 @@ def shutdown_workers(original, loaders):
     def _shutdown_workers(self):
         iteration = self.__dict__.get(_KEY)
         if iteration is None or not recorder.on or getattr(self, "_shutdown", True):
+            return original(self)
+        if iteration.pid != recorder.pid:
             return original(self)
         start = clock()
         try:
@@ -356,8 +414,7 @@ def create_fetcher(original, recorder, undo):
 
     def create(kind, dataset, *args, **kwargs):
         fetcher = original(kind, dataset, *args, **kwargs)
-        edge(recorder, instrument, fetcher, dataset, recorder, undo)
-        return fetcher
+        return edge(recorder, instrument, fetcher, dataset, recorder, undo) or fetcher
 
     return staticmethod(hook(create))
 
@@ -380,8 +437,9 @@ class _PinSource:
 class _PinTarget:
     """The pin thread's outgoing queue: notes when the batch was pinned."""
 
-    def __init__(self, queue, note, rows):
+    def __init__(self, queue, note, rows, recorder):
         self._queue, self._note, self._rows = queue, note, rows
+        self._recorder = recorder
 
     def __getattr__(self, name):
         return getattr(self._queue, name)
@@ -389,7 +447,8 @@ class _PinTarget:
     def put(self, item, *args, **kwargs):
         note, end = self._note, clock()
         if note and note[0] == item[0] and isinstance(item[0], int):
-            self._rows.append((note[0], note[1], end))
+            if self._recorder.on:
+                self._rows.append((note[0], note[1], end))
             del note[:]  # a full queue makes the thread put the same batch again
         self._queue.put(item, *args, **kwargs)
 
@@ -402,10 +461,11 @@ def pin_memory_loop(original, loaders):
     """Hook for `_utils.pin_memory._pin_memory_loop`."""
 
     def _pin_memory_loop(in_queue, out_queue, *args, **kwargs):
-        note, rows = [], []
-        loaders.pins[id(out_queue)] = rows
-        return original(
-            _PinSource(in_queue, note), _PinTarget(out_queue, note, rows), *args, **kwargs
-        )
+        note, rows = [], loaders.pins_of(out_queue)
+        try:
+            target = _PinTarget(out_queue, note, rows, loaders.recorder)
+            return original(_PinSource(in_queue, note), target, *args, **kwargs)
+        finally:
+            loaders.pins.pop(id(out_queue), None)
 
     return hook(_pin_memory_loop)

@@ -1,26 +1,46 @@
 """The event log of one process: opening, writing and closing its file, and nothing else."""
 
+import fcntl
 import json
 import os
 import socket
 import sys
 import threading
 import time
-from contextlib import suppress
 
-from . import layout
+from . import clock, layout
+from .guard import quiet
 
-clock = time.monotonic_ns
+# The log's descriptor is not among those that the program gets: its own are the same without us.
+_LOWEST = 500
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 def identity(fd):
     """(device, inode) of an open file, or None."""
-    try:
+    with quiet(OSError):
         status = os.fstat(fd)
-    except OSError:
-        return None
-    return (status.st_dev, status.st_ino)
+        return (status.st_dev, status.st_ino)
+    return None
+
+
+def _open(path, flags):
+    """A descriptor of a file, out of the program's way. Raises OSError."""
+    fd = os.open(path, flags, 0o600)
+    for lowest in (_LOWEST, 3) if fd < 3 else (_LOWEST,):
+        with quiet(OSError):  # as many as that are not allowed
+            aside = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, lowest)
+            os.close(fd)
+            return aside
+    if fd > 2:
+        return fd
+    os.close(fd)
+    raise OSError("no descriptor is left for the event log")
+
+
+def _put(fd, data):
+    if os.write(fd, data) != len(data):
+        raise OSError("the disk is full (a write was cut short)")
 
 
 class Log:
@@ -32,57 +52,76 @@ class Log:
         self._fd = -1
         self._identity = None
         self._path = None
-        self._lock = threading.Lock()
+        # Reentrant: the collector may free an iterator, whose end is an event, at any allocation.
+        self._lock = threading.RLock()
 
     def file(self, folder, kind):
         """Path of this process's file in a folder of the run, which is made where missing."""
         folder = os.path.join(self.run, folder)
-        with suppress(FileExistsError):
+        with quiet(FileExistsError):
             os.mkdir(folder, 0o700)  # not its parents: a run that was removed stays removed
         name = f"{socket.gethostname()}-{os.getpid()}-{clock():x}.{kind}"
         return os.path.join(folder, name)
 
     def _open(self):
-        with self._lock:
-            if self._fd >= 0:
-                return
-            if self._path is None:
-                self._path = self.file("events", "ltr")
-                fd = os.open(self._path, _APPEND | os.O_CREAT | os.O_EXCL, 0o600)
-                self._identity = identity(fd)
-                self._fd = fd
-                self._put(header(self.level))
-                return
-            fd = os.open(self._path, _APPEND)
-            if identity(fd) != self._identity:
-                os.close(fd)
+        path, fresh = self._path, self._path is None
+        if fresh:
+            path = self.file("events", "ltr")
+        fd = _open(path, _APPEND | (os.O_CREAT | os.O_EXCL if fresh else 0))
+        try:
+            known = identity(fd)
+            if fresh:
+                _put(fd, header(self.level))
+            elif known != self._identity:
                 raise OSError("the event log was replaced by another file")
-            self._fd = fd
+        except BaseException:  # a signal handler of the program, for one
+            os.close(fd)
+            if fresh:
+                os.unlink(path)
+            raise
+        if self._fd >= 0:  # the collector, as above
+            os.close(fd)
+            if fresh:
+                os.unlink(path)
+            return
+        self._path, self._identity, self._fd = path, known, fd
 
     def write(self, data):
         """Append bytes in one system call."""
-        if self._fd < 0:
-            self._open()
-        # The program may have closed our descriptor and opened a file of its own under the
-        # number, or removed the run directory.
-        try:
-            status = os.fstat(self._fd)
-        except OSError:
-            status = None
+        with self._lock:
+            status = self._status()
+            if status is None:
+                self._open()
+                status = self._status()
+            if status is None or status.st_nlink == 0:
+                raise OSError("the run directory was removed")
+            _put(self._fd, data)
+
+    def _status(self):
+        """What fstat says of our file; None where the descriptor is not, or no more, ours.
+
+        The program may have closed it and opened a file of its own under the number.
+        """
+        fd = self._fd
+        if fd < 0:
+            return None
+        status = None
+        with quiet(OSError):
+            status = os.fstat(fd)
+        if fd != self._fd:  # the collector, as above
+            return self._status()
         if status is None or (status.st_dev, status.st_ino) != self._identity:
             self._fd = -1
-            self._open()
-            status = os.fstat(self._fd)
-        if status.st_nlink == 0:
-            raise OSError("the run directory was removed")
-        self._put(data)
-
-    def _put(self, data):
-        if os.write(self._fd, data) != len(data):
-            raise OSError("the disk is full (a write was cut short)")
+            return None
+        return status
 
     def close(self):
         """Close the file; a later write opens it again."""
+        with self._lock:
+            self.leave()
+
+    def leave(self):
+        """`close` in a forked child, where nobody may be left to release the lock."""
         fd, self._fd = self._fd, -1
         if fd >= 0 and identity(fd) == self._identity:
             os.close(fd)
@@ -141,7 +180,7 @@ def rank_of_process():
         values = [os.environ[name] for name in names if os.environ.get(name, "").isdigit()]
         found.append(int(values[0]) if values else None)
     distributed = sys.modules.get("torch.distributed")
-    with suppress(Exception):  # the program may be half-way through its own set-up
+    with quiet(Exception):  # the program may be half-way through its own set-up
         if distributed is not None and distributed.is_available() and distributed.is_initialized():
             found[0], found[2] = distributed.get_rank(), distributed.get_world_size()
     return tuple(found)
@@ -149,8 +188,6 @@ def rank_of_process():
 
 def boot_id():
     """The kernel's id of this boot, by which clocks of two logs can be known to be the same."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            return file.read().strip()
-    except OSError:
-        return None
+    with quiet(OSError), open("/proc/sys/kernel/random/boot_id") as file:
+        return file.read().strip()
+    return None

@@ -5,17 +5,19 @@ on its class, which would record the model too. A stand-in behaves as what it st
 (isinstance, attributes, repr, pickle, copy), so the program does not notice it.
 """
 
+import functools
 import sys
 import types
 import weakref
 
-from .guard import hook
+from .guard import ask, hook, of_the_program, quiet
 
 # Attributes of a data set that hold one callable.
 _SINGLE = ("transform", "target_transform", "transforms", "loader")
 _MOST_OBJECTS = 2000  # looked at in one data set
 _MOST_ITEMS = 64  # of a list that may hold transforms or data sets
 _DEEPEST = 8
+_LONGEST = 200  # characters of a name
 # Looked up on the type, so a stand-in needs its own.
 _NOT_FORWARDED = frozenset(
     "__class__ __new__ __init__ __getattribute__ __getattr__ __setattr__ __delattr__ __dict__ "
@@ -42,6 +44,13 @@ class StandIn:
 
     def __dir__(self):
         return dir(object.__getattribute__(self, "_lotus_original"))
+
+    def __del__(self):
+        # The class, a cycle, would keep the original alive until the collector runs.
+        try:  # noqa: SIM105 - at the end of the program the names of this module may be gone
+            del type(self).__call__
+        except Exception:
+            pass
 
     def __reduce_ex__(self, protocol):
         # Pickled or copied, a stand-in is what it stands for. `max` of one thing is that thing,
@@ -83,7 +92,7 @@ def stand_in(original, operation, recorder, reduce=None):
         members["__hash__"] = None
     members["__slots__"] = ()
     members["__class__"] = property(lambda self: original_of(self).__class__)
-    members["__doc__"] = getattr(original, "__doc__", None)
+    members["__doc__"] = ask(getattr, original, "__doc__", None)
     members["__call__"] = recorder.timers.operation(original, operation)
     made = object.__new__(type(kind.__name__, (StandIn,), members))
     object.__setattr__(made, "_lotus_original", original)
@@ -96,11 +105,11 @@ def label(thing):
     """A short name for a callable: its class, or its own name for a function."""
     function = getattr(thing, "func", None) if type(thing).__name__ == "partial" else thing
     function = original_of(function)
-    if isinstance(function, (types.FunctionType, types.BuiltinFunctionType, types.MethodType)):
+    if type(function) in (types.FunctionType, types.BuiltinFunctionType, types.MethodType):
         name = function.__name__
     else:
         name = type(function).__name__
-    return "lambda" if name == "<lambda>" else name
+    return "lambda" if name == "<lambda>" else str(name)[:_LONGEST]
 
 
 class Finder:
@@ -122,8 +131,15 @@ class Finder:
         """Instrument a data set and the data sets inside it."""
         if not self._enter(owner, depth):
             return
-        for name, value in list(_attributes(owner)):
-            self._attribute(owner, name, value, depth)
+        for name, value in list(attributes(owner).items()):
+            try:
+                self._attribute(owner, name, value, depth)
+            except Exception as error:  # what the program made may be stranger than we think
+                if of_the_program(error):
+                    raise
+                where = f"{type(owner).__name__}.{name}"[:_LONGEST]
+                text = f"operations in {where} not found: {type(error).__name__}"
+                self.recorder.event({"event": "note", "text": text})
 
     def _enter(self, thing, depth):
         if depth > _DEEPEST or id(thing) in self.seen or len(self.seen) > _MOST_OBJECTS:
@@ -139,7 +155,7 @@ class Finder:
                 plain, "" if name in ("transform", "transforms") else name + ":", 0, depth
             )
         elif name in _SINGLE and callable(value):
-            if any(callable(getattr(plain, inner, None)) for inner in _SINGLE[:2]):
+            if any(callable(attributes(plain).get(inner)) for inner in _SINGLE[:2]):
                 self.data_set(plain, depth + 1)  # torchvision's StandardTransform
                 return
             text = "Loader" if name == "loader" else label(plain)
@@ -151,7 +167,10 @@ class Finder:
         elif name == "_format_kwargs" and isinstance(value, dict):
             transform = value.get("transform")  # Hugging Face: set_transform
             if callable(transform):
-                self._set_item(value, "transform", transform, label(transform), 0, 0)
+                made = self._stand_in(transform, label(transform), 0, 0)
+                if made is not transform:
+                    value["transform"] = made
+                    self._give_back_later(owner, name)
         elif self._is_data_set(plain, name):
             self.data_set(plain, depth + 1)
         elif type(value) in (list, tuple) and 0 < len(value) <= _MOST_ITEMS:
@@ -160,26 +179,24 @@ class Finder:
                     self.data_set(item, depth + 1)
 
     def _is_data_set(self, value, name):
-        if isinstance(value, self.module):
+        if issubclass(type(value), self.module):
             return False
-        return isinstance(value, self.dataset) or (
+        return issubclass(type(value), self.dataset) or (
             name in ("dataset", "datasets", "_datapipe", "datapipe", "source_datapipe")
-            and hasattr(value, "__dict__")
+            and bool(attributes(value))
         )
 
     def _children(self, thing):
         """The transforms of a container as (key, callable) pairs, or None if it is none."""
-        if isinstance(thing, self.sequence):
+        kind = type(thing)
+        if issubclass(kind, self.sequence):
             return list(thing._modules.items())
-        if isinstance(thing, type):
+        if issubclass(kind, type) or not callable(thing):
             return None
-        try:
-            inner = vars(thing).get("transforms")
-            if inner is None and isinstance(thing, self.module):
-                inner = thing._modules.get("transforms")
-        except TypeError:
-            return None
-        if isinstance(inner, self.sequence):
+        inner = attributes(thing).get("transforms")
+        if inner is None and issubclass(kind, self.module):
+            inner = thing._modules.get("transforms")
+        if issubclass(type(inner), self.sequence):
             return list(inner._modules.items())
         few = type(inner) in (list, tuple) and 0 < len(inner) <= 4 * _MOST_ITEMS
         if few and all(callable(item) for item in inner):
@@ -203,33 +220,35 @@ class Finder:
         """Containers inside an operation: RandomApply, or a transform of the user's own."""
         operation = object.__getattribute__(made, "_lotus_operation") if is_stand_in(made) else 0
         if not operation:
-            forward = getattr(plain, "__dict__", {}).get("forward")
+            forward = attributes(plain).get("forward")
             if is_stand_in(forward):
                 operation = object.__getattribute__(forward, "_lotus_operation")
         if self._children(plain) is not None:
             self.container(plain, path + "/", operation, depth + 1)
             return
-        if isinstance(plain, (types.FunctionType, types.BuiltinFunctionType, type)):
+        if issubclass(type(plain), (types.FunctionType, types.BuiltinFunctionType, type)):
             return
-        for _, value in list(_attributes(plain)):
+        for value in list(attributes(plain).values()):
             value = original_of(value)
             if self._children(value) is not None:
                 self.container(value, path + "/", operation, depth + 1)
 
     def _place(self, container, key, child, name, parent, index):
-        if isinstance(container, self.sequence):
+        if issubclass(type(container), self.sequence):
             return self._override_forward(child, name, parent, index)
-        inner = vars(container).get("transforms")
+        inner = attributes(container).get("transforms")
         if inner is None:
             inner = container._modules["transforms"]
-        if isinstance(inner, self.sequence):
+        if issubclass(type(inner), self.sequence):
             return self._override_forward(child, name, parent, index)
-        if type(inner) is list:
-            return self._set_item(inner, key, child, name, parent, index)
         made = self._stand_in(child, name, parent, index)
         if made is not child:
-            changed = (*inner[:key], made, *inner[key + 1 :])
-            self._set_attribute(container, "transforms", changed)
+            if type(inner) is list:
+                inner[key] = made
+                self._give_back_later(container, "transforms")
+            else:
+                changed = (*inner[:key], made, *inner[key + 1 :])
+                self._set_attribute(container, "transforms", changed)
         return made
 
     def _stand_in(self, child, name, parent, index, loads=False):
@@ -246,55 +265,49 @@ class Finder:
 
     def _override_forward(self, child, name, parent, index):
         """A module inside a module: other code walks the modules, so it must stay in its place."""
-        if isinstance(child, self.module) and "forward" not in child.__dict__:
+        if issubclass(type(child), self.module) and "forward" not in attributes(child):
             forward = getattr(child, "forward", None)
             if forward is not None and type(child).__module__ != "torch.jit._script":
                 operation = self.recorder.define(name, parent, index)
                 made = stand_in(forward, operation, self.recorder, (getattr, (child, "forward")))
                 child.__dict__["forward"] = made
-                reference = weakref.ref(child)
-
-                def restore():
-                    alive = reference()
-                    if alive is not None and alive.__dict__.get("forward") is made:
-                        del alive.__dict__["forward"]
-
-                self.undo.append(restore)
+                self._give_back_later(child, "forward")
         return child
 
-    def _set_item(self, holder, key, child, name, parent, index):
-        made = self._stand_in(child, name, parent, index)
-        if made is not child:
-            holder[key] = made
-
-            def restore():
-                if holder[key] is made:
-                    holder[key] = child
-
-            self.undo.append(restore)
-        return made
-
     def _set_attribute(self, owner, name, value):
-        before = vars(owner)[name]
         vars(owner)[name] = value
-        try:
-            reference = weakref.ref(owner)
-        except TypeError:
-            return
+        self._give_back_later(owner, name)
 
-        def restore():
-            alive = reference()
-            if alive is not None and vars(alive).get(name) is value:
-                vars(alive)[name] = before
-
-        self.undo.append(restore)
+    def _give_back_later(self, owner, name):
+        # Weak: what the program has no more use for must not live on in here.
+        with quiet(TypeError):  # not everything can be referred to weakly
+            self.undo.append(functools.partial(_give_back, weakref.ref(owner), name))
 
 
-def _attributes(thing):
-    try:
-        return vars(thing).items()
-    except TypeError:
-        return ()
+def _give_back(reference, name):
+    """Replace all stand-ins in one attribute by what they stand for."""
+    owner = reference()
+    held = {} if owner is None else vars(owner)
+    value = held.get(name)
+    if is_stand_in(value) and name == "forward":
+        del held[name]
+    elif is_stand_in(value):
+        held[name] = original_of(value)
+    elif type(value) is tuple:
+        held[name] = tuple(original_of(item) for item in value)
+    elif type(value) is list:
+        value[:] = [original_of(item) for item in value]
+    elif isinstance(value, dict):
+        value.update({key: original_of(item) for key, item in value.items()})
+
+
+def attributes(thing):
+    """The dictionary of an object, found by no code of its own; an empty one if it has none."""
+    for kind in type(thing).__mro__:
+        found = vars(kind).get("__dict__")
+        if found is not None:
+            return found.__get__(thing) if type(found) is types.GetSetDescriptorType else {}
+    return {}
 
 
 def wrap_named(owner, name, operation, recorder):

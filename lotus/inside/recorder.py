@@ -6,15 +6,15 @@ recording off with one line.
 """
 
 import json
+import mmap
 import os
 import struct
 import sys
 import threading
 from array import array
-from contextlib import suppress
 
 from . import layout, state, usage
-from .guard import guarded
+from .guard import ask, guarded, quiet
 from .log import Log, append_line, clock, identity
 from .timers import Timers
 
@@ -34,6 +34,10 @@ def pack(code, values):
     if _BIG_ENDIAN:
         packed.byteswap()
     return packed.tobytes()
+
+
+def _text(thing):
+    return ask(str, thing)
 
 
 class Config:
@@ -60,14 +64,16 @@ class Config:
 class Recorder:
     """Buffers and log of this process. `on` is False before `start` and after a fault."""
 
-    def __init__(self, config):
+    def __init__(self, config, stderr):
+        """`stderr` is the (device, inode) of descriptor 2 when the process started, or None."""
         self.config = config
         self.on = True
         self.detail = True  # this batch is recorded
         self.page = state.Page()
         self.operations = []  # definitions; an operation's id is its place here plus one
         self._ids = {}
-        self._stderr = identity(2)
+        self._stderr = stderr
+        self._said = mmap.mmap(-1, 1)  # shared with all that is forked: the line is written once
         # The hooks hold these lists: they are emptied, never replaced.
         self.samples, self.ops, self.ops_cpu = [], [], []
         self.loose, self.loose_cpu, self.sends = [], [], []
@@ -89,6 +95,7 @@ class Recorder:
         self.fetcher = 0  # the thread of these fetches
         self.owner = 0  # the same while a fetch is recorded in detail, else 0
         self.missed = 0  # fetches beside another thread's
+        self.broken = 0  # calls that a signal handler of the program left by an exception
         for buffer in (self.samples, self.ops, self.ops_cpu):
             del buffer[:]
         for buffer in (self.loose, self.loose_cpu, self.sends):
@@ -120,14 +127,20 @@ class Recorder:
         self.on = False
         self.owner = 0
         text = f"{type(error).__name__}: {error}".replace("\n", " ")[:300]
-        with suppress(Exception):
+        with quiet(Exception):
             append_line(self.config.run, {"event": "fault", "error": text})
-        with suppress(Exception):
+        with quiet(Exception):
             self.log.close()
-        with suppress(Exception):
+        with quiet(Exception):
             # Only if descriptor 2 still is what it was: it may be a file of the program by now.
-            if identity(2) == self._stderr:
+            if self._stderr is not None and identity(2) == self._stderr and not self._said[0]:
+                self._said[0] = 1
                 os.write(2, f"lotus: tracing of process {os.getpid()} stopped: {text}\n".encode())
+
+    def interrupted(self):
+        """What was to be written may not be: count it, and define all operations anew."""
+        self._defined = 0
+        self.broken += 1
 
     def _write(self, data):
         self.log.write(data)
@@ -158,7 +171,7 @@ class Recorder:
             self.log.write(layout.frame(layout.RESOURCES, usage.resources(self.worker, pss)))
 
     def _event_frame(self, event):
-        text = json.dumps(event, default=str).encode()
+        text = json.dumps(event, default=_text).encode()
         fixed = layout.FIXED[layout.EVENT].pack(clock(), len(text))
         return layout.frame(layout.EVENT, fixed + text)
 
@@ -169,6 +182,13 @@ class Recorder:
             return b""
         self._defined += len(fresh)
         return self._event_frame({"event": "operations", "operations": fresh})
+
+    @guarded
+    def define_now(self):
+        """Write the operations that were found, so that a hang in the first batch has a name."""
+        frame = self._definitions()
+        if frame:
+            self._write(frame)
 
     @guarded
     def event(self, event):
@@ -223,31 +243,34 @@ class Recorder:
     # -- a fetch ---------------------------------------------------------------------------
 
     @guarded
-    def begin_fetch(self, loader, epoch, batch):
-        """Enter a fetch. Return what `end_fetch` wants, or None where it must not be called."""
+    def begin_fetch(self, token, loader, epoch, batch):
+        """Enter a fetch: fill the empty list `token`, or leave it where there is none to leave."""
         me = threading.get_ident()
         if self.depth and self.fetcher != me:
             self.missed += 1
-            return None  # another thread fetches in this process: its buffers are taken
-        outer = (self.samples[:], self.ops[:], self.ops_cpu[:], self.detail) if self.depth else None
-        for buffer in (self.samples, self.ops, self.ops_cpu):
-            del buffer[:]
+            return  # another thread fetches in this process: its buffers are taken
+        outer = (self.samples[:], self.ops[:], self.ops_cpu[:]) if self.depth else ([], [], [])
+        before = (self.depth, self.owner, self.detail)
+        detail = self.config.selects(batch)
+        begun = usage.now(), clock()
+        # Only assignments from here: between them no signal handler of the program can run.
+        token[:] = (before, outer, loader, epoch, batch, begun)
         self.depth += 1
         self.fetcher = me
-        self.detail = self.config.selects(batch)
-        self.owner = me if self.detail else 0
+        self.detail = detail
+        self.owner = me if detail else 0
         self.collate_start = self.collate_ns = 0
-        return (outer, loader, epoch, batch, usage.now(), clock())
+        del self.samples[:], self.ops[:], self.ops_cpu[:]
 
     @guarded
     def end_fetch(self, token, indices, size, nbytes, flags):
-        """Leave a fetch; the batch waits in `pending` until it was handed on."""
+        """The fetch is over; the batch waits in `pending` until it was handed on."""
         now = clock()
-        outer, loader, epoch, batch, before, start = token
+        _, _, loader, epoch, batch, (before, start) = token
         idle = (0, 0) if loader >= 0 else (self.idle_start, self.idle_ns)
         if self.detail:
             cpu = usage.batch_since(before)
-            counts, arrays = self._detail(indices)
+            counts, arrays = self._detail(indices, flags)
             fixed = [
                 loader, epoch, batch, self.worker, threading.get_native_id(), size, flags,
                 *idle, start, now - start, self.collate_start, self.collate_ns, 0, *cpu, nbytes,
@@ -255,24 +278,15 @@ class Recorder:
             if self.pending is not None:  # of another thread, which has yet to return it
                 self.flush_batch(now)
             self.pending = (fixed, counts, arrays)
-        self.depth -= 1
-        self.owner = 0
-        if outer is not None:
-            self.samples[:], self.ops[:], self.ops_cpu[:], self.detail = outer
-            self.owner = self.fetcher if self.detail else 0
-            self.collate_start = self.collate_ns = 0
 
-    def _detail(self, indices):
+    def _detail(self, indices, flags):
         """Counts and bytes of the arrays of the batch in hand, up to `loose_cpu`."""
         samples, ops, ops_cpu = self.samples, self.ops, self.ops_cpu
         index = index64 = b""
         if indices:
-            try:
-                index = pack("I", indices)
-            except OverflowError:
-                index64 = pack("q", indices)
-            except TypeError:
-                pass  # keys that are no integers
+            # Neither is known of keys that are no integers.
+            index = ask(pack, "I", indices, default=b"")
+            index64 = b"" if index else ask(pack, "q", indices, default=b"")
         if samples and max(samples[1::3]) >= 1 << 32:
             self._ops_to_loose()
         # The lower half of each 64-bit number.
@@ -283,7 +297,7 @@ class Recorder:
             len(samples) // 3, len(index) // 4, len(index64) // 8, len(packed_ops) // 12,
             len(packed_cpu) // 32, loose, loose_cpu,
         ]  # fmt: skip
-        if indices and samples and self.config.level:
+        if indices and samples and self.config.level and not flags & layout.MANY:
             self._keep_slow(indices)
         return counts, pack("Q", samples) + index + index64 + packed_ops + packed_cpu + packed_loose
 
@@ -315,10 +329,7 @@ class Recorder:
             slowest.append(took)
             slowest.sort()
             del slowest[:-_SLOWEST]
-            try:
-                path = self.path_of(indices[position])
-            except Exception:  # code of the data set
-                path = None
+            path = ask(self.path_of, indices[position])
             if path is not None:
                 sample = {"event": "sample_path", "sample": int(indices[position]), "path": path}
                 self.paths += self._event_frame({**sample, "duration_ns": took})
@@ -377,7 +388,7 @@ class Recorder:
         if self.has_page:
             return
         self.has_page = True
-        with suppress(OSError, AttributeError):
+        with quiet(OSError, AttributeError):
             self.page.attach(self.log.file("state", "state"))
         page = self.page.words
         page[state.W_PID] = os.getpid()
@@ -409,8 +420,14 @@ class Recorder:
             text = f"{self.missed} batches that one thread fetched beside another are not recorded"
             self.event({"event": "note", "text": text})
             self.missed = 0
+        if self.broken:
+            text = f"the program's signal handlers broke off {self.broken} records by exceptions"
+            self.event({"event": "note", "text": text})
+            self.broken = 0
         self.page.words[state.W_PHASE] = state.ENDED
         self.page.words[state.W_SINCE] = clock()
+        with quiet(OSError):
+            self.page.settle()
         self.log.close()
 
     def _sends_frame(self):

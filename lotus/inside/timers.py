@@ -4,6 +4,7 @@ Each hook reads the clock, calls the original, reads the clock and appends; pack
 end of the batch. tools/bench/hooks.py measures what it costs.
 """
 
+import sys
 import threading
 import types
 
@@ -19,7 +20,8 @@ class Timers:
 
     def __init__(self, recorder):
         # Which thread is in a sample now; 0: none. A cell shared by all hooks made here is the
-        # cheapest thing that they can look at.
+        # cheapest thing that they can look at. It is set where a signal handler of the program
+        # that raises cannot come between it and its undoing.
         live = 0
         page = recorder.page.words
         extend, ident = recorder.ops.extend, threading.get_ident
@@ -86,46 +88,80 @@ class Timers:
 
             return hook(__call__)
 
-        def sample(dataset):
-            """Return a function (self, index) that times `dataset[index]` as one sample."""
+        class Samples:
+            """All that a fetcher uses of a map-style data set: `data[index]`, timed."""
+
+            __slots__ = ("data",)
+
+            def __init__(self, data):
+                self.data = data
 
             def __getitem__(self, index):
                 nonlocal live
                 me = ident()
                 if recorder.owner != me:
-                    return dataset[index]
+                    return self.data[index]
                 try:
                     page[W_SAMPLE] = index
-                except (TypeError, ValueError, OverflowError):
+                except Exception:  # an index that is no number
                     page[W_SAMPLE] = -1
-                outer, live = live, me
+                outer = live
                 page[W_SINCE] = start = clock()
                 try:
-                    return dataset[index]
+                    live = me
+                    return self.data[index]
                 finally:
-                    samples.extend((start, clock() - start, len(ops) // 3))
                     live = outer
+                    samples.extend((start, clock() - start, len(ops) // 3))
 
-            return hook(__getitem__)
+        class Items(Samples):
+            """The same of one that fetches a whole batch in one call, timed as one sample."""
 
-        def call(function):
-            """Return a function (self, *args) that times `function(*args)` as one sample."""
+            __slots__ = ()
 
-            def timed(self, *args):
+            def __getitems__(self, indices):
                 nonlocal live
                 me = ident()
                 if recorder.owner != me:
-                    return function(*args)
+                    return self.data.__getitems__(indices)
                 page[W_SAMPLE] = -1
-                outer, live = live, me
+                outer = live
                 page[W_SINCE] = start = clock()
                 try:
-                    return function(*args)
+                    live = me
+                    return self.data.__getitems__(indices)
                 finally:
-                    samples.extend((start, clock() - start, len(ops) // 3))
                     live = outer
+                    samples.extend((start, clock() - start, len(ops) // 3))
 
-            return hook(timed)
+        class Iterator:
+            """The iterator of an iterable data set, each `next` timed as one sample."""
+
+            __slots__ = ("data",)
+
+            def __init__(self, data):
+                self.data = data
+
+            def __iter__(self):
+                return self
+
+            def __next__(self):
+                nonlocal live
+                me = ident()
+                if recorder.owner != me:
+                    return next(self.data)
+                page[W_SAMPLE] = -1
+                outer = live
+                page[W_SINCE] = start = clock()
+                try:
+                    live = me
+                    return next(self.data)
+                finally:
+                    live = outer
+                    samples.extend((start, clock() - start, len(ops) // 3))
+
+        for method in (Samples.__getitem__, Items.__getitems__, Iterator.__next__):
+            hook(method)
 
         def span(number):
             """Begin a region; return the function that ends it."""
@@ -147,25 +183,26 @@ class Timers:
 
         self.reset = reset
         self.operation = operation_cpu if recorder.config.level == 3 else operation
-        self.sample = sample
-        self.call = call
+        self.Samples, self.Items, self.Iterator = Samples, Items, Iterator
         self.span = span
 
 
 def sole_parameter(thing):
     """The name of the only parameter of a callable, or None where it takes anything else."""
-    function = thing
-    if not isinstance(thing, (types.FunctionType, types.MethodType)):
-        # A module's __call__ hands its arguments on to `forward`.
-        names = dir(type(thing))
-        name = "forward" if "forward" in names else "__call__"
-        function = getattr(type(thing), name, None)
-    bound = 0 if function is thing and isinstance(thing, types.FunctionType) else 1
-    code = getattr(function, "__code__", None)
+    function, bound = thing, 0
+    if type(thing) is types.MethodType:
+        function, bound = thing.__func__, 1
+    elif type(thing) is not types.FunctionType:
+        function, bound = _of_type(thing, "__call__"), 1
+        nn = sys.modules.get("torch.nn")
+        if nn is not None and function is vars(nn.Module).get("__call__"):
+            function = _of_type(thing, "forward")  # to which it hands on its arguments
+    if type(function) is not types.FunctionType:
+        return None
+    code = function.__code__
     if (
-        code is None
-        or getattr(function, "__defaults__", None)
-        or hasattr(function, "__wrapped__")
+        function.__defaults__
+        or "__wrapped__" in vars(function)
         or code.co_flags & _VARIADIC
         or code.co_kwonlyargcount
         or code.co_posonlyargcount
@@ -174,3 +211,10 @@ def sole_parameter(thing):
         return None
     name = code.co_varnames[bound]
     return name if name not in ("self", "start", "end") else None
+
+
+def _of_type(thing, name):
+    for kind in type(thing).__mro__:
+        if name in vars(kind):
+            return vars(kind)[name]
+    return None

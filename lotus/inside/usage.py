@@ -4,10 +4,8 @@ import os
 import resource
 import time
 
-from . import layout
+from . import clock, layout
 from .guard import quiet
-
-clock = time.monotonic_ns
 
 
 def now():

@@ -5,7 +5,7 @@ import os
 import threading
 
 from . import state
-from .guard import guarded, hook, strip
+from .guard import guarded, hook, quiet, strip
 from .recorder import clock
 
 
@@ -35,7 +35,7 @@ class IndexQueue:
         item = self._queue.get(*args, **kwargs)  # raises Empty every few seconds
         end = clock()
         if isinstance(item, tuple) and len(item) == 2:
-            recorder.where = (-1, recorder.worker_epoch, item[0])
+            recorder.here.where = (-1, recorder.worker_epoch, item[0])
             recorder.idle_start, recorder.idle_ns = self._asked, end - self._asked
         elif item is not None:  # _ResumeIteration: a persistent worker's next epoch
             recorder.worker_epoch += 1
@@ -92,7 +92,7 @@ class Feeder:
     def sent(self, size):
         end = clock()
         batch, recorder = self.batch, self.recorder
-        if isinstance(batch, int) and recorder.on:
+        if isinstance(batch, int) and recorder.on and recorder.config.selects(batch):
             recorder.sends.append(
                 (
                     recorder.worker_epoch,
@@ -150,15 +150,14 @@ for _method in (IndexQueue.get, ResultQueue.put, _Buffer.popleft, _Lock.acquire)
 
 def process_start_ns():
     """When this process started, on CLOCK_MONOTONIC, to 10 ms; None where /proc does not tell."""
-    try:
-        import time
+    import time
 
+    with quiet(OSError, ValueError, IndexError):
         with open("/proc/self/stat", "rb") as file:
             ticks = int(file.read().rsplit(b")", 1)[1].split()[19])
         since_boot = ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
         return since_boot - (time.clock_gettime_ns(time.CLOCK_BOOTTIME) - clock())
-    except (OSError, ValueError, IndexError):
-        return None
+    return None
 
 
 @guarded
