@@ -42,7 +42,8 @@ def flag(frame: pd.DataFrame, name: str) -> Bools:
     column = frame[name]
     if column.dtype == np.bool_:
         return column.to_numpy()
-    return column.fillna(False).to_numpy(dtype=np.bool_)
+    # Not fillna: what it does with the type of an object column depends on the pandas version.
+    return np.where(column.isna(), False, column.to_numpy(dtype=object)).astype(np.bool_)
 
 
 def total(values: Floats) -> float:

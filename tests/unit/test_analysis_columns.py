@@ -68,11 +68,14 @@ def test_a_reused_pid_is_the_latest_process_that_had_begun() -> None:
     assert process_rows(workers, batches).tolist() == [0, 1, -1, -1]
 
 
+@pytest.mark.filterwarnings("error")
 def test_columns_that_are_missing_or_hold_nothing() -> None:
     frame = pd.DataFrame({"a": pd.array([1, None], dtype="Int64"), "b": [True, None]})
     assert np.isnan(number(frame, "a")).tolist() == [False, True]
     assert integer(frame, "a").tolist() == [1, -1]
     assert flag(frame, "b").tolist() == [True, False]
+    assert flag(frame.astype({"b": "boolean"}), "b").tolist() == [True, False]
+    assert flag(frame, "a").tolist() == [True, False]
     assert np.isnan(number(frame, "c")).all()
     assert integer(frame, "c").tolist() == [-1, -1]
     assert not flag(frame, "c").any()
