@@ -3,8 +3,8 @@
     python tools/bench/overhead.py [--pipeline image tiny] [--pairs 7] [--measure auto]
 
 It counts the program's user-space instructions with `perf stat` where the machine has counters.
-Elsewhere `--measure valgrind` counts them exactly but slowly (and on the instruction set that
-valgrind knows); `--measure cpu` compares user CPU seconds, whose noise here is several percent.
+Elsewhere `--measure valgrind` counts them exactly but slowly, on the instruction set that valgrind
+knows and without workers (the count of a forked process starts with its parent's); `--measure cpu` compares user CPU seconds, whose noise here is several percent.
 Counted is the program with the hooks in it; lotus's own start and final report stand apart.
 It judges nothing: it prints machine, commit, versions and spread.
 """
@@ -30,19 +30,19 @@ from lotus.workloads import jpegs
 WORKLOADS = Path(jpegs.__file__).parent
 
 
-def pipelines(images: Path, scale: float) -> dict[str, list[str]]:
+def pipelines(images: Path, scale: float, workers: int) -> dict[str, list[str]]:
     """Commands by name; `scale` multiplies how much each does."""
     return {
         "image": [
             sys.executable,
             str(WORKLOADS / "image_classification.py"),
-            *("--data", str(images), "--workers", "1", "--threads", "1"),
+            *("--data", str(images), "--workers", str(workers), "--threads", "1"),
             *("--epochs", str(max(1, round(scale)))),
         ],
         "tiny": [
             sys.executable,
             str(WORKLOADS / "tiny_images.py"),
-            *("--images", str(round(50_000 * scale)), "--workers", "1"),
+            *("--images", str(round(50_000 * scale)), "--workers", str(workers)),
         ],
     }
 
@@ -56,9 +56,11 @@ def has_counters() -> bool:
     return result.returncode == 0 and bool(re.search(r"^[1-9]\d*,", result.stderr, re.M))
 
 
-def measure(command: Sequence[str], environ: Mapping[str, str], how: str) -> tuple[float, float]:
+def measure(command: Sequence[str], given: Mapping[str, str], how: str) -> tuple[float, float]:
     """(instructions or user CPU seconds of the command and all its children, wall seconds)."""
-    environ = {**environ, "PYTHONHASHSEED": "0"}  # else start-up varies with the seed
+    # Start-up varies with the seed of hashes, and with modules that are compiled each time.
+    environ = {**given, "PYTHONHASHSEED": "0"}
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryDirectory() as folder:
         counts = Path(folder) / "counts"
         if how == "perf":
@@ -98,7 +100,7 @@ def compare(name: str, command: Sequence[str], args: argparse.Namespace, how: st
                 "traced": launch.environment(os.environ, run, settings),
             }
             order = random.sample(sorted(environs), 2)
-            if number == 0 and how != "cpu":
+            if number == 0 and how == "valgrind":
                 continue
             got = {kind: measure(command, environs[kind], how) for kind in order}
             if number:
@@ -141,7 +143,7 @@ def main() -> None:
         images = Path(folder) / "images"
         for _ in jpegs.make(images, 256):
             pass
-        for name, command in pipelines(images, args.scale).items():
+        for name, command in pipelines(images, args.scale, 0 if how == "valgrind" else 1).items():
             if not args.pipeline or name in args.pipeline:
                 compare(name, command, args, how)
 
