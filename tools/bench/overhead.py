@@ -4,7 +4,8 @@
 
 It counts the program's user-space instructions with `perf stat` where the machine has counters.
 Elsewhere `--measure valgrind` counts them exactly but slowly, on the instruction set that valgrind
-knows and without workers (the count of a forked process starts with its parent's); `--measure cpu` compares user CPU seconds, whose noise here is several percent.
+knows and without workers (the count of a forked process starts with its parent's);
+`--measure cpu` compares user CPU seconds, whose noise here is several percent.
 Counted is the program with the hooks in it; lotus's own start and final report stand apart.
 It judges nothing: it prints machine, commit, versions and spread.
 """
