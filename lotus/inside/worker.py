@@ -69,7 +69,7 @@ class Feeder:
     def __init__(self, recorder):
         self.recorder = recorder
         self.batch = None
-        self.start = self.pickled = self.locked = 0
+        self.epoch = self.start = self.pickled = self.locked = 0
 
     def attach(self, queue):
         """Put our three parts into a queue whose feeder thread has not started yet."""
@@ -95,7 +95,7 @@ class Feeder:
         if isinstance(batch, int) and recorder.on and recorder.config.selects(batch):
             recorder.sends.append(
                 (
-                    recorder.worker_epoch,
+                    self.epoch,
                     batch,
                     self.start,
                     self.pickled - self.start,
@@ -112,10 +112,17 @@ class _Buffer(collections.deque):
     def __init__(self, feeder, items):
         super().__init__(items)
         self._feeder = feeder
+        self._epochs = collections.deque([feeder.recorder.worker_epoch] * len(items))
+
+    def append(self, item):
+        # The worker may be in the next epoch by the time this batch is sent.
+        self._epochs.append(self._feeder.recorder.worker_epoch)
+        super().append(item)
 
     def popleft(self):
         item = super().popleft()
         feeder = self._feeder
+        feeder.epoch = self._epochs.popleft()
         feeder.batch = item[0] if isinstance(item, tuple) and len(item) == 2 else None
         feeder.start = clock()
         return item
@@ -144,7 +151,7 @@ class _Lock:
         return self._lock.__exit__(*args)
 
 
-for _method in (IndexQueue.get, ResultQueue.put, _Buffer.popleft, _Lock.acquire):
+for _method in (IndexQueue.get, ResultQueue.put, _Buffer.append, _Buffer.popleft, _Lock.acquire):
     hook(_method)
 
 
