@@ -24,6 +24,9 @@ def text(directory: Path, outcome: Outcome, next_command: str, full: bool = Fals
     """
     lines = diagnosis.ending(outcome.exit_code, outcome.signal)
     report = ""
+    if not directory.exists():
+        lines.append(f"{directory} was removed while the program ran: nothing of the run is left")
+        return "\n".join(f"lotus: {line}" for line in lines)
     try:
         logs = [path.stat().st_size for path in (directory / "events").glob("*.ltr")]
         if sum(logs) > _most_log():

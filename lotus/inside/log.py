@@ -142,6 +142,12 @@ def append_line(run, item):
         os.close(fd)
 
 
+def fault_is_known(run):
+    """Whether a process of the run has told of a fault there. Raises OSError."""
+    with open(os.path.join(run, "processes.jsonl"), "rb") as file:
+        return b'"event": "fault"' in file.read(1 << 20)
+
+
 def header(level):
     """Bytes of the file header: what this process is."""
     rank, local_rank, world_size = rank_of_process()

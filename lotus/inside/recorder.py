@@ -15,7 +15,7 @@ from array import array
 
 from . import layout, state, usage
 from .guard import ask, guarded, quiet
-from .log import Log, append_line, clock, identity
+from .log import Log, append_line, clock, fault_is_known, identity
 from .timers import Timers
 
 _BIG_ENDIAN = sys.byteorder == "big"
@@ -127,15 +127,21 @@ class Recorder:
         self.on = False
         self.owner = 0
         text = f"{type(error).__name__}: {error}".replace("\n", " ")[:300]
+        # One line is enough: what multiprocessing spawned keeps quiet where another process of the
+        # run spoke, or where nothing can be written, which its parent will find as well.
+        told = spawned = any("multiprocessing" in arg for arg in sys.orig_argv)
         with quiet(Exception):
+            known = fault_is_known(self.config.run)
             append_line(self.config.run, {"event": "fault", "error": text})
+            told = spawned and known
         with quiet(Exception):
             self.log.close()
         with quiet(Exception):
             # Only if descriptor 2 still is what it was: it may be a file of the program by now.
-            if self._stderr is not None and identity(2) == self._stderr and not self._said[0]:
+            if not (told or self._said[0]) and self._stderr and identity(2) == self._stderr:
                 self._said[0] = 1
-                os.write(2, f"lotus: tracing of process {os.getpid()} stopped: {text}\n".encode())
+                line = f"lotus: tracing of process {os.getpid()} stopped: {text}\n"
+                os.write(2, line.encode("ascii", "backslashreplace"))
 
     def interrupted(self):
         """What was to be written may not be: count it, and define all operations anew."""
