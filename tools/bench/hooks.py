@@ -81,14 +81,15 @@ def work(level: str, batches: int, run: str) -> float:
         sys.modules["_lotus_inside"] = module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         inside = importlib.import_module("_lotus_inside.recorder")
-        recorder = inside.Recorder(inside.Config({"LOTUS_RUN": run, "LOTUS_LEVEL": level}))
+        config = inside.Config({"LOTUS_RUN": run, "LOTUS_LEVEL": level})
+        recorder = inside.Recorder(config, None)
         inside = importlib.import_module("_lotus_inside.fetch")
         fetcher = inside.instrument(fetcher, dataset, recorder, [])
     indices = list(range(1000, 1000 + BATCH))
     started = time.perf_counter_ns()
     for batch in range(batches):
         if recorder is not None:
-            recorder.where = (-1, 0, batch)
+            recorder.here.where = (-1, 0, batch)
         fetcher.fetch(indices)
         if recorder is not None:
             recorder.flush_batch(1)
