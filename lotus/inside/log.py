@@ -25,17 +25,13 @@ def identity(fd):
 
 
 def _open(path, flags):
-    """A descriptor of a file, out of the program's way. Raises OSError."""
+    """A descriptor of a file, out of the program's way where it can be. Raises OSError."""
     fd = os.open(path, flags, 0o600)
-    for lowest in (_LOWEST, 3) if fd < 3 else (_LOWEST,):
-        with quiet(OSError):  # as many as that are not allowed
-            aside = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, lowest)
-            os.close(fd)
-            return aside
-    if fd > 2:
-        return fd
-    os.close(fd)
-    raise OSError("no descriptor is left for the event log")
+    with quiet(OSError):  # fewer than that are allowed
+        aside = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _LOWEST)
+        os.close(fd)
+        return aside
+    return fd
 
 
 def _put(fd, data):
@@ -96,6 +92,8 @@ class Log:
             if status is None or status.st_nlink == 0:
                 raise OSError("the run directory was removed")
             _put(self._fd, data)
+            if self._fd < _LOWEST:
+                self.leave()  # the program may need the number, and has few
 
     def _status(self):
         """What fstat says of our file; None where the descriptor is not, or no more, ours.
