@@ -155,7 +155,7 @@ FIXED = {
 }
 
 
-def description():
+def description() -> list[dict[str, object]]:
     """Return FRAMES as JSON-able lists, for the file header."""
     return [
         {
@@ -168,12 +168,12 @@ def description():
     ]
 
 
-def checksum(kind, flags, payload):
+def checksum(kind: int, flags: int, payload: bytes) -> int:
     """CRC-32 of a frame: its header without magic and CRC, then its payload."""
     return zlib.crc32(payload, zlib.crc32(_CHECKED.pack(kind, flags, len(payload))))
 
 
-def frame(kind, payload, flags=0):
+def frame(kind: int, payload: bytes, flags: int = 0) -> bytes:
     """Return the bytes of one frame."""
     return (
         FRAME_HEADER.pack(FRAME_MAGIC, kind, flags, len(payload), checksum(kind, flags, payload))
