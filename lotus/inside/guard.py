@@ -1,8 +1,22 @@
 """What keeps lotus out of the program's way: its frames unseen, its faults its own."""
 
+from __future__ import annotations
+
 import os
 import sys
 from functools import wraps
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from types import CodeType, FrameType, TracebackType
+    from typing import Any, Concatenate, ParamSpec, TypeVar
+
+    from .recorder import Recorder
+
+    _Function = TypeVar("_Function", bound=Callable[..., Any])
+    _Arguments = ParamSpec("_Arguments")
+    _Result = TypeVar("_Result")
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _STDLIB = os.path.dirname(os.__file__)
@@ -12,18 +26,19 @@ _STDLIB = os.path.dirname(os.__file__)
 HOOK_FILE = "<lotus hook, as importlib._bootstrap>"
 
 
-def hook(function):
+def hook(function: _Function) -> _Function:
     """Mark a function as a hook: see HOOK_FILE."""
     function.__code__ = function.__code__.replace(co_filename=HOOK_FILE)
+    del function.__annotations__  # names that mean nothing where the program would look them up
     return function
 
 
-def ours(frame_or_traceback):
-    code = getattr(frame_or_traceback, "tb_frame", frame_or_traceback).f_code
+def ours(frame_or_traceback: Any) -> bool:
+    code: CodeType = getattr(frame_or_traceback, "tb_frame", frame_or_traceback).f_code
     return code.co_filename == HOOK_FILE or os.path.dirname(code.co_filename) == _HERE
 
 
-def strip(traceback):
+def strip(traceback: TracebackType | None) -> TracebackType | None:
     """Return `traceback` without the frames of lotus."""
     while traceback is not None and ours(traceback):
         traceback = traceback.tb_next
@@ -38,10 +53,11 @@ def strip(traceback):
     return traceback
 
 
-def of_the_program(error):
+def of_the_program(error: BaseException) -> bool:
     """Whether the program raised `error` into our work: in a signal handler, or in this thread
     from another one. What code of the program raised because we called it does not count.
     """
+    passed: list[FrameType]
     traceback, passed, alone = error.__traceback__, [], True
     while traceback is not None:
         frame = traceback.tb_frame
@@ -57,12 +73,12 @@ def of_the_program(error):
     return alone and module != "builtins" and module not in sys.stdlib_module_names
 
 
-def _of_python(frame):
+def _of_python(frame: FrameType) -> bool:
     path = frame.f_code.co_filename
     return path.startswith("<frozen ") or (path.startswith(_STDLIB) and "-packages" not in path)
 
 
-def _flat(values):
+def _flat(values: Iterable[Any]) -> Iterator[Any]:
     for value in values:
         yield from value if type(value) is tuple else (value,)
 
@@ -70,28 +86,32 @@ def _flat(values):
 class quiet:
     """`contextlib.suppress` that lets through what is `of_the_program`."""
 
-    def __init__(self, *kinds):
+    def __init__(self, *kinds: type[BaseException]) -> None:
         self._kinds = kinds
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind, error, traceback):
+    def __exit__(self, kind: type[BaseException] | None, error: Any, traceback: object) -> bool:
         return kind is not None and issubclass(kind, self._kinds) and not of_the_program(error)
 
 
-def ask(function, *args, default=None):
+def ask(function: Callable[..., Any], *args: Any, default: Any = None) -> Any:
     """What `function`, which is code of the program, returns; `default` where it raises."""
     with quiet(Exception):
         return function(*args)
     return default
 
 
-def guarded(method):
+def guarded(
+    method: Callable[Concatenate[Recorder, _Arguments], _Result],
+) -> Callable[Concatenate[Recorder, _Arguments], _Result | None]:
     """A method of the recorder that the hooks call: does nothing once recording is off."""
 
     @wraps(method)
-    def call(self, *args, **kwargs):
+    def call(
+        self: Recorder, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs
+    ) -> _Result | None:
         if not self.on:
             return None
         try:
