@@ -37,10 +37,10 @@ _MOVE = 1 | 2  # MREMAP_MAYMOVE | MREMAP_FIXED
 class Page:
     """512 words at one address for the life of the process: hooks hold `words` for good."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.words = memoryview(bytearray(SIZE)).cast("q")
-        self._address = None
-        self._moved = None  # (file in /dev/shm, link to it in the run)
+        self._address: int | None = None
+        self._moved: tuple[str, str] | None = None  # (file in /dev/shm, link to it in the run)
         try:
             memory = mmap.mmap(-1, SIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             self._address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
@@ -48,7 +48,7 @@ class Page:
         except (OSError, ValueError, TypeError):
             pass  # words that nobody sees
 
-    def attach(self, path):
+    def attach(self, path: str) -> None:
         """Make the file at `path` and put it under the words; raise OSError."""
         if self._address is None:
             raise OSError("no page to put a file under")
@@ -68,13 +68,13 @@ class Page:
         finally:
             os.close(fd)
 
-    def detach(self):
+    def detach(self) -> None:
         """Take the file away from under the words: in a forked child it is the parent's."""
         self._moved = None
         if self._address is not None:
             self._map(mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1)
 
-    def settle(self):
+    def settle(self) -> None:
         """The process has ended: what stands in /dev/shm moves into the run. Raise OSError."""
         moved, self._moved = self._moved, None
         if moved is not None:
@@ -84,7 +84,7 @@ class Page:
                 os.unlink(moved[0])
                 raise
 
-    def _map(self, flags, fd):
+    def _map(self, flags: int, fd: int) -> None:
         # Not by MAP_FIXED, which leaves a hole where the file system refuses.
         fresh = _libc.mmap(None, SIZE, mmap.PROT_READ | mmap.PROT_WRITE, flags, fd, 0)
         if fresh in (None, _pointer(-1).value) or (
@@ -93,7 +93,7 @@ class Page:
             raise OSError(ctypes.get_errno(), "mmap of the state page")
 
 
-def settle(path, link, content):
+def settle(path: str, link: str, content: bytes) -> None:
     """Put the content of a state page where the link to it stands; remove `path` in /dev/shm.
 
     Raises OSError: then both are as they were.
@@ -107,7 +107,7 @@ def settle(path, link, content):
     os.unlink(path)
 
 
-def _is_steady(folder):
+def _is_steady(folder: str) -> bool:
     # struct statfs begins with the type, a long.
     status = ctypes.create_string_buffer(512)
     if _libc.statfs(os.fsencode(folder), status):
@@ -115,6 +115,6 @@ def _is_steady(folder):
     return ctypes.c_long.from_buffer(status).value & 0xFFFFFFFF in _STEADY
 
 
-def word_of(operation):
+def word_of(operation: int) -> int:
     """Word of an operation; those past the page share the last word."""
     return min(OPERATIONS + operation, LAST)
