@@ -8,31 +8,33 @@ from . import clock, layout
 from .guard import quiet
 
 
-def now():
+def now() -> tuple[resource.struct_rusage, int]:
     """What `since` subtracts: the thread's resource usage and CPU time (ns)."""
     return resource.getrusage(resource.RUSAGE_THREAD), time.thread_time_ns()
 
 
-def since(before):
+def since(before: tuple[resource.struct_rusage, int]) -> tuple[int, int, int, int]:
     """CPU time (ns), minor and major page faults and bytes read by this thread since."""
     return batch_since(before)[:4]
 
 
-def batch_since(before):
+def batch_since(
+    before: tuple[resource.struct_rusage, int],
+) -> tuple[int, int, int, int, int, int]:
     """As `since`, then voluntary and involuntary context switches."""
     cpu = time.thread_time_ns() - before[1]
-    after, before = resource.getrusage(resource.RUSAGE_THREAD), before[0]
+    after, then = resource.getrusage(resource.RUSAGE_THREAD), before[0]
     return (
         cpu,
-        after.ru_minflt - before.ru_minflt,
-        after.ru_majflt - before.ru_majflt,
-        (after.ru_inblock - before.ru_inblock) * 512,
-        after.ru_nvcsw - before.ru_nvcsw,
-        after.ru_nivcsw - before.ru_nivcsw,
+        after.ru_minflt - then.ru_minflt,
+        after.ru_majflt - then.ru_majflt,
+        (after.ru_inblock - then.ru_inblock) * 512,
+        after.ru_nvcsw - then.ru_nvcsw,
+        after.ru_nivcsw - then.ru_nivcsw,
     )
 
 
-def pss_and_cost():
+def pss_and_cost() -> tuple[int, int]:
     """(proportional set size in bytes or 0, what reading it cost in ns)."""
     start = clock()
     pss = 0
@@ -44,7 +46,7 @@ def pss_and_cost():
     return pss, clock() - start
 
 
-def resources(worker, pss):
+def resources(worker: int, pss: int) -> bytes:
     """Fixed fields of a RESOURCES frame for this process."""
     rss = descriptors = used = 0
     with quiet(OSError):
