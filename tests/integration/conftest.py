@@ -1,0 +1,157 @@
+"""Fixtures that run real scripts with the real command line, plain and traced.
+
+The scripts run under the interpreter of pytest itself, or under $LOTUS_TEST_PYTHON (to test a
+torch whose environment has no pandas).
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pytest
+
+import lotus
+from lotus.run import Run
+
+ROOT = Path(lotus.__file__).resolve().parents[1]
+PROGRAMS = Path(__file__).resolve().parent / "programs"
+PYTHON = os.environ.get("LOTUS_TEST_PYTHON") or sys.executable
+# `lotus` by its source, so that nothing of lotus is on the path of the traced program.
+LOTUS = [
+    sys.executable,
+    "-c",
+    f"import sys; sys.path.insert(0, {str(ROOT)!r}); from lotus.cli import main; sys.exit(main())",
+]
+
+
+@dataclass
+class Ended:
+    """How a program ended and what it printed; `truth` is where it wrote what it knows."""
+
+    code: int
+    out: bytes
+    err: bytes
+    truth: Path
+
+
+@dataclass
+class Traced(Ended):
+    path: Path
+
+    @cached_property
+    def run(self) -> Run:
+        return lotus.load(self.path)
+
+
+def environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """The test's own environment without what changes how a Python starts or what lotus does."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("LOTUS_", "PYTHON", "PYTEST_", "COV_"))
+    }
+    return {**kept, **extra}
+
+
+class Start:
+    """One process, started at once; `end()` waits for it."""
+
+    def __init__(
+        self, command: Sequence[str], folder: Path, name: str, env: Mapping[str, str]
+    ) -> None:
+        self.truth = folder / f"{name}.truth"
+        self.streams = [folder / f"{name}.out", folder / f"{name}.err"]
+        # Files, not pipes: a child that outlives the program must not hold up the test.
+        with self.streams[0].open("wb") as out, self.streams[1].open("wb") as err:
+            self.process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env=environment({"TRUTH": str(self.truth), **env}),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+            )
+
+    def end(self) -> Ended:
+        code = self.process.wait()
+        out, err = (stream.read_bytes() for stream in self.streams)
+        return Ended(code, out, err, self.truth)
+
+
+@pytest.fixture(scope="session")
+def torch() -> tuple[int, int]:
+    """The version of torch under which the scripts run; the test is skipped where there is none."""
+    asked = subprocess.run(
+        [PYTHON, "-c", "import importlib.metadata as m; print(m.version('torch'))"],
+        env=environment({}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if asked.returncode:
+        pytest.skip(f"torch is not installed in {PYTHON}")
+    major, minor = asked.stdout.split(".")[:2]
+    return int(major), int(minor)
+
+
+def command_of(script: str, args: Sequence[str]) -> list[str]:
+    return [PYTHON, str(PROGRAMS / script), *args]
+
+
+@pytest.fixture(scope="session")
+def trace_command(tmp_path_factory) -> Callable[..., Traced]:
+    """trace_command(*command, env={}, options=()): any command line under `lotus trace`."""
+
+    def run(*command, env=None, options=("-q",), cwd=None):
+        folder = tmp_path_factory.mktemp("trace")
+        words = [*LOTUS, "trace", "-o", str(folder / "R"), *options, "--", *map(str, command)]
+        ended = Start(words, cwd or folder, "traced", env or {}).end()
+        return Traced(ended.code, ended.out, ended.err, ended.truth, folder / "R")
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def traced(torch, trace_command) -> Callable[..., Traced]:
+    """traced(script, *args, env={}, options=()): one of `programs/` under `lotus trace -q`.
+
+    Asked for twice in a session, the same run is given twice.
+    """
+    known = {}
+
+    def run(script, *args, env=None, options=()):
+        key = (script, args, tuple(sorted((env or {}).items())), options)
+        if key not in known:
+            words = command_of(script, args)
+            known[key] = trace_command(*words, env=env, options=("-q", *options))
+        return known[key]
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def pair(torch, tmp_path_factory) -> Callable[..., tuple[Ended, Traced]]:
+    """pair(script, *args, env={}, options=()): the same script plain and traced, side by side.
+
+    Asked for twice in a session, the same pair is given twice.
+    """
+    known = {}
+
+    def run(script, *args, env=None, options=()):
+        key = (script, args, tuple(sorted((env or {}).items())), options)
+        if key not in known:
+            folder = tmp_path_factory.mktemp(Path(script).stem)
+            words = command_of(script, args)
+            trace = [*LOTUS, "trace", "-q", "-o", str(folder / "R"), *options, "--", *words]
+            plain = Start(words, folder, "plain", env or {})
+            beside = Start(trace, folder, "traced", env or {})
+            first, second = plain.end(), beside.end()
+            second = Traced(second.code, second.out, second.err, second.truth, folder / "R")
+            known[key] = (first, second)
+        return known[key]
+
+    return run

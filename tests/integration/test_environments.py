@@ -1,0 +1,155 @@
+"""Where lotus is not at home: other environments, names in the way, Pythons that hide from it."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.integration.conftest import PROGRAMS, PYTHON
+
+PLAIN = PROGRAMS / "plain.py"
+
+
+def test_lotus_is_not_needed_in_the_traced_environment(tmp_path, trace_command, torch):
+    # GIVEN a Python of its own that sees torch and nothing else of this environment
+    subprocess.run(
+        [PYTHON, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True, cwd=tmp_path
+    )
+    python = tmp_path / "venv" / "bin" / "python"
+    packages = subprocess.run(
+        [PYTHON, "-c", "import torch, os; print(os.path.dirname(os.path.dirname(torch.__file__)))"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+    ).stdout.strip()
+    site = next((tmp_path / "venv" / "lib").glob("python*")) / "site-packages"
+    for entry in Path(packages).iterdir():
+        if not entry.name.startswith(("lotus", "_lotus", "__editable__")):
+            (site / entry.name).symlink_to(entry)
+    script = tmp_path / "script.py"
+    script.write_text(
+        "try:\n    import lotus\n    print('lotus is here')\nexcept ImportError:\n    pass\n"
+        + PLAIN.read_text()
+    )
+    # WHEN a script is traced there
+    got = trace_command(python, script)
+    # THEN everything is recorded
+    assert (got.code, got.out, got.err) == (0, b"12288.0\n", b"")
+    assert len(got.run.ops) == 128
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_a_package_called_lotus_of_the_users_own(tmp_path, trace_command, torch, workers):
+    # GIVEN a package with our name beside the user's script
+    (tmp_path / "lotus").mkdir()
+    (tmp_path / "lotus" / "__init__.py").write_text("FLOWER = 'white'\n")
+    script = tmp_path / "script.py"
+    script.write_text(f"import lotus\nprint(lotus.FLOWER)\n{PLAIN.read_text()}")
+    # WHEN it is traced
+    got = trace_command(PYTHON, script, workers)
+    # THEN the user gets the user's, and the run is recorded
+    assert (got.code, got.out, got.err) == (0, b"white\n12288.0\n", b"")
+    assert len(got.run.ops) == 128
+
+
+def test_the_sitecustomize_that_ours_hides_is_run(tmp_path, trace_command, torch):
+    # GIVEN a sitecustomize of the user's own on the path
+    (tmp_path / "sitecustomize.py").write_text(
+        "import builtins\nbuiltins.from_sitecustomize = __file__\n"
+    )
+    code = (
+        "import torch.utils.data, sitecustomize; print(from_sitecustomize, sitecustomize.__file__)"
+    )
+    # WHEN a Python is traced
+    got = trace_command(PYTHON, "-c", code, env={"PYTHONPATH": str(tmp_path)})
+    # THEN both ran
+    expected = str(tmp_path / "sitecustomize.py")
+    assert (got.code, got.out.decode().split(), got.err) == (0, [expected, expected], b"")
+    assert got.run.processes["torch"].notna().all()
+
+
+@pytest.mark.parametrize("flag", ["-I", "-E", "-S"])
+def test_a_python_that_hides_is_named(trace_command, flag):
+    got = trace_command(PYTHON, flag, "-c", "print(1)", options=())
+    assert (got.code, got.out) == (0, b"1\n")
+    assert b"no Python reported in" in got.err
+    assert flag.encode() in got.err
+
+
+def test_a_command_without_python(trace_command):
+    got = trace_command("sh", "-c", "echo hi; exit 3", options=())
+    assert (got.code, got.out) == (3, b"hi\n")
+    assert b"ended with code 3" in got.err
+    assert b"no Python reported in" in got.err
+
+
+def test_python_without_torch(trace_command):
+    got = trace_command(PYTHON, "-c", "print(1)", options=())
+    assert (got.code, got.out) == (0, b"1\n")
+    assert b"never imported torch.utils.data" in got.err
+
+
+def test_torch_without_a_loader(trace_command, torch):
+    code = "import torch.utils.data; torch.utils.data.DataLoader([1, 2])"
+    got = trace_command(PYTHON, "-c", code, options=())
+    assert (got.code, got.out) == (0, b"")
+    assert b"no DataLoader was iterated" in got.err
+
+
+def test_a_shell_script_that_starts_python(tmp_path, trace_command, torch):
+    # GIVEN a script that sets the environment up and starts the training in the background
+    script = tmp_path / "train.sh"
+    script.write_text(
+        f'export PYTHONPATH=src:$PYTHONPATH\n"{PYTHON}" "{PLAIN}" 1 &\nwait $!\nexit 7\n'
+    )
+    got = trace_command("bash", script)
+    assert (got.code, got.out, got.err) == (7, b"12288.0\n", b"")
+    assert len(got.run.ops) == 128
+
+
+def test_module_and_code_directly_after_the_dashes(tmp_path, trace_command, torch):
+    (tmp_path / "train.py").write_text(PLAIN.read_text())
+    # The python on PATH is the one that runs them.
+    env = {"PATH": os.pathsep.join([os.path.dirname(PYTHON), os.environ["PATH"]])}
+    got = trace_command("-m", "train", env=env, cwd=tmp_path)
+    assert (got.code, got.out, got.err) == (0, b"12288.0\n", b"")
+    assert len(got.run.ops) == 128
+    assert trace_command("-c", "import sys; sys.exit(5)", env=env).code == 5
+
+
+def test_a_loader_with_its_own_worker_loop_is_named(tmp_path, trace_command, torch):
+    # GIVEN torchdata's stateful loader, which does not go through torch's
+    package = tmp_path / "torchdata" / "stateful_dataloader"
+    package.mkdir(parents=True)
+    (tmp_path / "torchdata" / "__init__.py").write_text("")
+    (package / "__init__.py").write_text("")
+    (package / "stateful_dataloader.py").write_text(
+        "class StatefulDataLoader:\n"
+        "    def __init__(self, data):\n        self.data = data\n"
+        "    def __iter__(self):\n        return iter(self.data)\n"
+    )
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import torch.utils.data\n"
+        "from torchdata.stateful_dataloader.stateful_dataloader import StatefulDataLoader\n"
+        "loader = StatefulDataLoader([1, 2])\nprint(list(loader), list(loader))\n"
+    )
+    got = trace_command(PYTHON, script, options=())
+    # THEN it is named as not seen, once
+    assert (got.code, got.out) == (0, b"[1, 2] [1, 2]\n")
+    what = "torchdata.stateful_dataloader.stateful_dataloader.StatefulDataLoader"
+    assert [loader["what"] for loader in got.run.unseen] == [what]
+    assert got.err.decode().count(what) == 1
+
+
+def test_nothing_of_lotus_is_imported_beside_its_inside(trace_command, torch):
+    code = (
+        "import sys, torch.utils.data\n"
+        "print(*sorted(name for name in sys.modules if 'lotus' in name))\n"
+    )
+    got = trace_command(PYTHON, "-c", code)
+    names = got.out.decode().split()
+    assert names
+    assert all(name.split(".")[0] == "_lotus_inside" for name in names)
