@@ -16,7 +16,7 @@ _LOWEST = 500
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
-def identity(fd):
+def identity(fd: int) -> tuple[int, int] | None:
     """(device, inode) of an open file, or None."""
     with quiet(OSError):
         status = os.fstat(fd)
@@ -24,7 +24,7 @@ def identity(fd):
     return None
 
 
-def _open(path, flags):
+def _open(path: str, flags: int) -> int:
     """A descriptor of a file, out of the program's way where it can be. Raises OSError."""
     fd = os.open(path, flags, 0o600)
     with quiet(OSError):  # fewer than that are allowed
@@ -34,7 +34,7 @@ def _open(path, flags):
     return fd
 
 
-def _put(fd, data):
+def _put(fd: int, data: bytes) -> None:
     if os.write(fd, data) != len(data):
         raise OSError("the disk is full (a write was cut short)")
 
@@ -42,16 +42,16 @@ def _put(fd, data):
 class Log:
     """The file is made at the first write. Methods raise OSError."""
 
-    def __init__(self, run, level):
+    def __init__(self, run: str, level: str) -> None:
         self.run = run
         self.level = level
         self._fd = -1
-        self._identity = None
-        self._path = None
+        self._identity: tuple[int, int] | None = None
+        self._path: str | None = None
         # Reentrant: the collector may free an iterator, whose end is an event, at any allocation.
         self._lock = threading.RLock()
 
-    def file(self, folder, kind):
+    def file(self, folder: str, kind: str) -> str:
         """Path of this process's file in a folder of the run, which is made where missing."""
         folder = os.path.join(self.run, folder)
         with quiet(FileExistsError):
@@ -59,10 +59,9 @@ class Log:
         name = f"{socket.gethostname()}-{os.getpid()}-{clock():x}.{kind}"
         return os.path.join(folder, name)
 
-    def _open(self):
-        path, fresh = self._path, self._path is None
-        if fresh:
-            path = self.file("events", "ltr")
+    def _open(self) -> None:
+        fresh = self._path is None
+        path = self._path or self.file("events", "ltr")
         fd = _open(path, _APPEND | (os.O_CREAT | os.O_EXCL if fresh else 0))
         try:
             known = identity(fd)
@@ -82,7 +81,7 @@ class Log:
             return
         self._path, self._identity, self._fd = path, known, fd
 
-    def write(self, data):
+    def write(self, data: bytes) -> None:
         """Append bytes in one system call."""
         with self._lock:
             status = self._status()
@@ -95,7 +94,7 @@ class Log:
             if self._fd < _LOWEST:
                 self.leave()  # the program may need the number, and has few
 
-    def _status(self):
+    def _status(self) -> os.stat_result | None:
         """What fstat says of our file; None where the descriptor is not, or no more, ours.
 
         The program may have closed it and opened a file of its own under the number.
@@ -113,24 +112,24 @@ class Log:
             return None
         return status
 
-    def close(self):
+    def close(self) -> None:
         """Close the file; a later write opens it again."""
         with self._lock:
             self.leave()
 
-    def leave(self):
+    def leave(self) -> None:
         """`close` in a forked child, where nobody may be left to release the lock."""
         fd, self._fd = self._fd, -1
         if fd >= 0 and identity(fd) == self._identity:
             os.close(fd)
 
-    def size_of_run(self):
+    def size_of_run(self) -> int:
         """Bytes in the event logs of all processes of the run."""
         with os.scandir(os.path.join(self.run, "events")) as entries:
             return sum(entry.stat(follow_symlinks=False).st_size for entry in entries)
 
 
-def append_line(run, item):
+def append_line(run: str, item: dict[str, object]) -> None:
     """Append one JSON line to the run's processes.jsonl."""
     item = {**item, "pid": os.getpid(), "time_ns": clock()}
     fd = os.open(os.path.join(run, "processes.jsonl"), _APPEND | os.O_CREAT, 0o600)
@@ -140,13 +139,13 @@ def append_line(run, item):
         os.close(fd)
 
 
-def fault_is_known(run):
+def fault_is_known(run: str) -> bool:
     """Whether a process of the run has told of a fault there. Raises OSError."""
     with open(os.path.join(run, "processes.jsonl"), "rb") as file:
         return b'"event": "fault"' in file.read(1 << 20)
 
 
-def header(level):
+def header(level: str) -> bytes:
     """Bytes of the file header: what this process is."""
     rank, local_rank, world_size = rank_of_process()
     torch = sys.modules.get("torch")
@@ -173,9 +172,9 @@ def header(level):
     return layout.FILE_HEADER.pack(layout.FILE_MAGIC, len(text)) + text
 
 
-def rank_of_process():
+def rank_of_process() -> tuple[int | None, int | None, int | None]:
     """(rank, local rank, world size) from the job's environment or torch.distributed, or Nones."""
-    found = []
+    found: list[int | None] = []
     for names in (
         ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"),
         ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"),
@@ -187,10 +186,10 @@ def rank_of_process():
     with quiet(Exception):  # the program may be half-way through its own set-up
         if distributed is not None and distributed.is_available() and distributed.is_initialized():
             found[0], found[2] = distributed.get_rank(), distributed.get_world_size()
-    return tuple(found)
+    return found[0], found[1], found[2]
 
 
-def boot_id():
+def boot_id() -> str | None:
     """The kernel's id of this boot, by which clocks of two logs can be known to be the same."""
     with quiet(OSError), open("/proc/sys/kernel/random/boot_id") as file:
         return file.read().strip()
