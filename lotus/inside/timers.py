@@ -4,21 +4,28 @@ Each hook reads the clock, calls the original, reads the clock and appends; pack
 end of the batch. tools/bench/hooks.py measures what it costs.
 """
 
+from __future__ import annotations
+
 import sys
 import threading
 import types
 
-from . import state, usage
+from . import clock, state, usage
 from .guard import hook
-from .log import clock
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .recorder import Recorder
 _VARIADIC = 0x04 | 0x08  # CO_VARARGS | CO_VARKEYWORDS
 
 
 class Timers:
     """Makes the hooks of one recorder; `reset` after a fork."""
 
-    def __init__(self, recorder):
+    def __init__(self, recorder: Recorder) -> None:
         # Which thread is in a sample now; 0: none. A cell shared by all hooks made here is the
         # cheapest thing that they can look at. It is set where a signal handler of the program
         # that raises cannot come between it and its undoing.
@@ -29,15 +36,15 @@ class Timers:
         add_loose = recorder.add_loose
         W_SAMPLE, W_SINCE = state.W_SAMPLE, state.W_SAMPLE_SINCE
 
-        def reset():
+        def reset() -> None:
             nonlocal live
             live = 0
 
-        def operation(original, number):
+        def operation(original: Callable[..., Any], number: int) -> Callable[..., Any]:
             """Return a function (self, *args, **kwargs) that times `original`."""
             word = state.word_of(number)
 
-            def __call__(self, /, *args, **kwargs):
+            def __call__(self: object, /, *args: Any, **kwargs: Any) -> Any:
                 page[word] = start = clock()
                 try:
                     return original(*args, **kwargs)
@@ -48,7 +55,7 @@ class Timers:
                     elif recorder.on:
                         add_loose(start, end, number)
 
-            def one(self, sole):
+            def one(self: object, sole: Any) -> Any:
                 page[word] = start = clock()
                 try:
                     return original(sole)
@@ -68,11 +75,11 @@ class Timers:
             one.__qualname__ = f"{type(original).__name__}.__call__"
             return hook(one)
 
-        def operation_cpu(original, number):
+        def operation_cpu(original: Callable[..., Any], number: int) -> Callable[..., Any]:
             """As `operation`, with thread CPU time, page faults and bytes read."""
             word = state.word_of(number)
 
-            def __call__(self, /, *args, **kwargs):
+            def __call__(self: object, /, *args: Any, **kwargs: Any) -> Any:
                 before = usage.now()
                 page[word] = start = clock()
                 try:
@@ -93,10 +100,10 @@ class Timers:
 
             __slots__ = ("data",)
 
-            def __init__(self, data):
+            def __init__(self, data: Any) -> None:
                 self.data = data
 
-            def __getitem__(self, index):
+            def __getitem__(self, index: Any) -> Any:
                 nonlocal live
                 me = ident()
                 if recorder.owner != me:
@@ -119,7 +126,7 @@ class Timers:
 
             __slots__ = ()
 
-            def __getitems__(self, indices):
+            def __getitems__(self, indices: Any) -> Any:
                 nonlocal live
                 me = ident()
                 if recorder.owner != me:
@@ -139,13 +146,13 @@ class Timers:
 
             __slots__ = ("data",)
 
-            def __init__(self, data):
+            def __init__(self, data: Any) -> None:
                 self.data = data
 
-            def __iter__(self):
+            def __iter__(self) -> Iterator:
                 return self
 
-            def __next__(self):
+            def __next__(self) -> Any:
                 nonlocal live
                 me = ident()
                 if recorder.owner != me:
@@ -163,13 +170,13 @@ class Timers:
         for method in (Samples.__getitem__, Items.__getitems__, Iterator.__next__):
             hook(method)
 
-        def span(number):
+        def span(number: int) -> Callable[[], None]:
             """Begin a region; return the function that ends it."""
             before = usage.now() if recorder.config.level == 3 else None
             page[state.word_of(number)] = start = clock()
             opened = live
 
-            def end():
+            def end() -> None:
                 now = clock()
                 row = None if before is None else usage.since(before)
                 if live == opened == ident():
@@ -187,7 +194,7 @@ class Timers:
         self.span = span
 
 
-def sole_parameter(thing):
+def sole_parameter(thing: Any) -> str | None:
     """The name of the only parameter of a callable, or None where it takes anything else."""
     function, bound = thing, 0
     if type(thing) is types.MethodType:
@@ -213,7 +220,7 @@ def sole_parameter(thing):
     return name if name not in ("self", "start", "end") else None
 
 
-def _of_type(thing, name):
+def _of_type(thing: object, name: str) -> Any:
     for kind in type(thing).__mro__:
         if name in vars(kind):
             return vars(kind)[name]
