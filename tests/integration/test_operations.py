@@ -1,0 +1,134 @@
+"""Operations are found without code changes, named, nested, and not noticed by the program."""
+
+import collections
+
+import pytest
+
+from tests.integration.conftest import ROOT
+
+# loader -> operation -> (how often for 4 samples, parent)
+EXPECTED = [
+    {
+        "RandomHorizontalFlip": (4, ""),
+        "Normalize[0]": (4, ""),
+        "Normalize[1]": (4, ""),
+        "double": (4, ""),
+    },
+    {
+        "RandomApply": (4, ""),
+        "RandomApply/ColorJitter": (4, "RandomApply"),
+        "RandomApply/Grayscale": (4, "RandomApply"),
+        "RandomOrder": (4, ""),
+        "RandomOrder/RandomVerticalFlip": (4, "RandomOrder"),
+        "RandomOrder/Pad": (4, "RandomOrder"),
+        "RandomChoice": (4, ""),
+        "RandomChoice/CenterCrop[*]": (4, "RandomChoice"),
+        "CenterCrop": (4, ""),
+    },
+    {"ToDtype": (4, ""), "RandomHorizontalFlip": (4, ""), "Normalize": (4, "")},
+    {"CenterCrop": (4, ""), "Normalize": (4, "")},
+    {"lambda": (4, ""), "Lambda": (4, "")},
+    {"add": (4, "")},
+    {"Loader": (4, ""), "ToTensor": (4, ""), "target_transform:double": (4, "")},
+    {"aug:Blur": (4, ""), "aug:Named": (4, ""), "aug:Named/Blur": (4, "aug:Named")},
+    {
+        "TwoCrops": (4, ""),
+        "TwoCrops/RandomHorizontalFlip": (8, "TwoCrops"),
+        "TwoCrops/double": (8, "TwoCrops"),
+    },
+    {"double": (2, "")},
+    {"double": (4, "")},
+]
+
+
+def found(ops):
+    """loader -> operation -> (count, parent); of several crops one is taken at random."""
+    counts = [collections.Counter() for _ in EXPECTED]
+    parents = {}
+    for row in ops[["loader", "operation", "parent"]].itertuples(index=False):
+        name = "RandomChoice/CenterCrop[*]" if "CenterCrop[" in row.operation else row.operation
+        counts[row.loader][name] += 1
+        parents[name] = row.parent
+    return [{name: (number, parents[name]) for name, number in one.items()} for one in counts]
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_every_kind_of_pipeline(pair, torch, workers):
+    # GIVEN a program with one loader for each kind of pipeline
+    plain, traced = pair("pipelines.py", workers)
+    # THEN it prints the same, also where it looks at its own transforms
+    assert (plain.code, plain.err) == (0, b"")
+    assert (traced.code, traced.out, traced.err) == (0, plain.out, b"")
+    assert plain.out.startswith(b"compose")
+    # and every operation is there: two of one class are two, nested ones keep their nesting,
+    # and the model's layers are none
+    assert found(traced.run.ops) == EXPECTED
+    assert traced.run.notes == []
+
+
+def test_nested_operations_lie_inside_their_parents(pair, torch):
+    ops = pair("pipelines.py", "1")[1].run.ops
+    inner = ops[ops["parent"] != ""]
+    assert inner["nested"].all()
+    assert not ops[ops["parent"] == ""]["nested"].any()
+    outer = ops[ops["parent"] == ""].merge(
+        inner,
+        left_on=["loader", "position", "operation"],
+        right_on=["loader", "position", "parent"],
+    )
+    assert len(outer) == len(inner)
+    end_x, end_y = (outer[f"start_ns_{x}"] + outer[f"duration_ns_{x}"] for x in "xy")
+    assert (outer["start_ns_x"] <= outer["start_ns_y"]).all()
+    assert (end_x >= end_y).all()
+
+
+def test_books_close(pair, torch):
+    samples = pair("pipelines.py", "1")[1].run.samples
+    assert (samples["self_ns"] >= 0).all()
+    assert (samples["ops_ns"] + samples["self_ns"] == samples["duration_ns"]).all()
+
+
+def test_paths_of_slow_samples(pair, torch):
+    paths = pair("pipelines.py", "1")[1].run.paths
+    assert sorted(path.rsplit("/", 1)[1] for path in paths["path"]) == [
+        "0.png", "1.png", "2.png", "3.png",
+    ]  # fmt: skip
+    assert (paths["path"].str[-5].astype(int) == paths["sample"]).all()
+
+
+def test_functions_and_methods_by_name(traced, torch):
+    # WHEN functions of several kinds are asked for by name
+    names = [
+        "__main__:decode", "__main__:Reader.read", "__main__:Reader.check",
+        "__main__:Reader.make", "posixpath:basename", "math:nothing", "__main__:Reader",
+    ]  # fmt: skip
+    options = tuple(word for name in names for word in ("--op", name))
+    got = traced("labels.py", options=options)
+    # THEN each call is an operation, in its nesting, and what cannot be wrapped is said
+    assert (got.code, got.out, got.err) == (0, b"240.0\n", b"")
+    ops = got.run.ops[got.run.ops["position"] >= 0]
+    counts = ops["operation"].astype(str).value_counts().to_dict()
+    assert counts == {
+        "decode": 16, "Reader.read": 16, "Reader.check": 16, "Reader.make": 16, "basename": 16,
+    }  # fmt: skip
+    assert ops[ops["operation"] == "decode"]["nested"].all()
+    assert any("math:nothing" in note for note in got.run.notes)
+    assert any("is a class" in note for note in got.run.notes)
+
+
+def test_spans(traced, torch):
+    # GIVEN a program that labels regions, in the worker and in the main process
+    got = traced("labels.py", str(ROOT))
+    assert (got.code, got.out, got.err) == (0, b"272.0\n", b"")
+    ops = got.run.ops
+    inside = ops[ops["position"] >= 0]
+    assert inside["operation"].astype(str).value_counts().to_dict() == {"resize": 16, "augment": 16}
+    assert inside[inside["operation"] == "augment"]["nested"].all()
+    steps = ops[ops["position"] < 0]
+    assert steps["operation"].tolist() == ["train step"] * 4
+    assert (steps["batch"] == -1).all()
+
+
+def test_spans_outside_a_trace_do_nothing(pair, torch):
+    plain, traced = pair("labels.py", str(ROOT))
+    assert (plain.code, plain.out, plain.err) == (0, traced.out, b"")
