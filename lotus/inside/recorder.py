@@ -5,6 +5,8 @@ raises into the program: the hooks call it through `guarded`, which on a fault o
 recording off with one line.
 """
 
+from __future__ import annotations
+
 import json
 import mmap
 import os
@@ -13,11 +15,15 @@ import sys
 import threading
 from array import array
 
-from . import layout, state, usage
+from . import clock, layout, state, usage
 from .guard import ask, guarded, quiet
-from .log import Log, append_line, clock, fault_is_known, identity
+from .log import Log, append_line, fault_is_known, identity
 from .timers import Timers
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any
 _BIG_ENDIAN = sys.byteorder == "big"
 LEVELS = ("batch", "sample", "op", "op+cpu")
 _SLOWEST = 32  # samples whose path is kept, per process
@@ -28,22 +34,22 @@ _CODES = {"I": "I", "q": "q", "Q": "L" if array("L").itemsize == 8 else "Q"}
 _LOOSE_ROW = struct.Struct("<QQIIiI")
 
 
-def pack(code, values):
+def pack(code: str, values: Iterable[int]) -> bytes:
     """Little-endian bytes of `values`; OverflowError where one does not fit."""
-    packed = array(_CODES[code], values)
+    packed: array[int] = array(_CODES[code], values)
     if _BIG_ENDIAN:
         packed.byteswap()
     return packed.tobytes()
 
 
-def _text(thing):
+def _text(thing: object) -> Any:
     return ask(str, thing)
 
 
 class Config:
     """What the launcher asked for, from LOTUS_* in the environment."""
 
-    def __init__(self, environ):
+    def __init__(self, environ: Mapping[str, str]) -> None:
         self.run = environ["LOTUS_RUN"]
         level = environ.get("LOTUS_LEVEL") or "op"
         self.level = LEVELS.index(level if level in LEVELS else "op")
@@ -53,7 +59,7 @@ class Config:
         self.every = int(environ.get("LOTUS_EVERY") or 1)
         self.max_log = int(environ.get("LOTUS_MAX_LOG") or 0)
 
-    def selects(self, batch):
+    def selects(self, batch: int) -> bool:
         return (
             batch >= self.first
             and (self.last is None or batch < self.last)
@@ -64,30 +70,35 @@ class Config:
 class Recorder:
     """Buffers and log of this process. `on` is False before `start` and after a fault."""
 
-    def __init__(self, config, stderr):
+    def __init__(self, config: Config, stderr: tuple[int, int] | None) -> None:
         """`stderr` is the (device, inode) of descriptor 2 when the process started, or None."""
         self.config = config
         self.on = True
         self.detail = True  # this batch is recorded
         self.page = state.Page()
-        self.operations = []  # definitions; an operation's id is its place here plus one
-        self._ids = {}
+        # Definitions; an operation's id is its place here plus one.
+        self.operations: list[dict[str, object]] = []
+        self._ids: dict[tuple[str, int, int, str], int] = {}
         self._stderr = stderr
         self._said = mmap.mmap(-1, 1)  # shared with all that is forked: the line is written once
         # The hooks hold these lists: they are emptied, never replaced.
-        self.samples, self.ops, self.ops_cpu = [], [], []
-        self.loose, self.loose_cpu, self.sends = [], [], []
+        self.samples: list[int] = []
+        self.ops: list[int] = []
+        self.ops_cpu: list[int] = []
+        self.loose: list[tuple[int, ...]] = []
+        self.loose_cpu: list[tuple[int, ...]] = []
+        self.sends: list[tuple[int, ...]] = []
         self.timers = Timers(self)
         self._new_process()
 
-    def _new_process(self):
+    def _new_process(self) -> None:
         """Start empty: at the start, and in a forked child, which must not touch our file."""
         self.pid = os.getpid()
         self.log = Log(self.config.run, LEVELS[self.config.level])
         self._defined = 0
         self._checked_ns = 0
         self._pss_due_ns = 0
-        self._slowest = []
+        self._slowest: list[int] = []
         self.worker = -1
         self.worker_epoch = 0
         self.has_page = False
@@ -96,23 +107,22 @@ class Recorder:
         self.owner = 0  # the same while a fetch is recorded in detail, else 0
         self.missed = 0  # fetches beside another thread's
         self.broken = 0  # calls that a signal handler of the program left by an exception
-        for buffer in (self.samples, self.ops, self.ops_cpu):
-            del buffer[:]
-        for buffer in (self.loose, self.loose_cpu, self.sends):
-            del buffer[:]
+        del self.samples[:], self.ops[:], self.ops_cpu[:]
+        del self.loose[:], self.loose_cpu[:], self.sends[:]
         self.iterations = 0  # iterators alive: the log stays open while there are any
         self._clear_fetch()
 
-    def after_fork(self):
+    def after_fork(self) -> None:
         self.log.leave()
         self.page.detach()
         self.timers.reset()
         self._new_process()
 
-    def _clear_fetch(self):
-        self.pending = None
+    def _clear_fetch(self) -> None:
+        self.pending: tuple[list[int], list[int], bytes] | None = None
         self.paths = b""  # frames to write with it
-        self.path_of = None  # index -> path or None, of the data set in hand
+        # Index -> path or None, of the data set in hand.
+        self.path_of: Callable[[Any], str | None] | None = None
         self.here = threading.local()  # .where: loader, epoch, batch of the thread's next fetch
         self.fetched = 0
         self.idle_start = self.idle_ns = 0
@@ -120,7 +130,7 @@ class Recorder:
 
     # -- the log ---------------------------------------------------------------------------
 
-    def fault(self, error):
+    def fault(self, error: BaseException) -> None:
         """Switch recording off for good, and say so once."""
         if not self.on:
             return
@@ -143,12 +153,12 @@ class Recorder:
                 line = f"lotus: tracing of process {os.getpid()} stopped: {text}\n"
                 os.write(2, line.encode("ascii", "backslashreplace"))
 
-    def interrupted(self):
+    def interrupted(self) -> None:
         """What was to be written may not be: count it, and define all operations anew."""
         self._defined = 0
         self.broken += 1
 
-    def _write(self, data):
+    def _write(self, data: bytes) -> None:
         self.log.write(data)
         now = clock()
         if now - self._checked_ns > 1_000_000_000:
@@ -157,7 +167,7 @@ class Recorder:
         if self.iterations == 0 and self.worker < 0:
             self.log.close()  # leave no descriptor open in the program
 
-    def _once_a_second(self):
+    def _once_a_second(self) -> None:
         config = self.config
         if config.max_log:
             size = self.log.size_of_run()
@@ -176,12 +186,12 @@ class Recorder:
                 self._pss_due_ns = clock() + 1000 * cost
             self.log.write(layout.frame(layout.RESOURCES, usage.resources(self.worker, pss)))
 
-    def _event_frame(self, event):
+    def _event_frame(self, event: Mapping[str, object]) -> bytes:
         text = json.dumps(event, default=_text).encode()
         fixed = layout.FIXED[layout.EVENT].pack(clock(), len(text))
         return layout.frame(layout.EVENT, fixed + text)
 
-    def _definitions(self):
+    def _definitions(self) -> bytes:
         """Frame of operations not yet in the log, or b""."""
         fresh = self.operations[self._defined :]
         if not fresh:
@@ -190,20 +200,20 @@ class Recorder:
         return self._event_frame({"event": "operations", "operations": fresh})
 
     @guarded
-    def define_now(self):
+    def define_now(self) -> None:
         """Write the operations that were found, so that a hang in the first batch has a name."""
         frame = self._definitions()
         if frame:
             self._write(frame)
 
     @guarded
-    def event(self, event):
+    def event(self, event: Mapping[str, object]) -> None:
         """Write one EVENT frame."""
         self._write(self._event_frame(event))
 
     # -- what hooks add --------------------------------------------------------------------
 
-    def define(self, name, parent=0, index=0, kind="transform"):
+    def define(self, name: str, parent: int = 0, index: int = 0, kind: str = "transform") -> int:
         """Return the id of an operation, the same one for the same description."""
         key = (name, parent, index, kind)
         known = self._ids.get(key)
@@ -215,7 +225,9 @@ class Recorder:
         return known
 
     @guarded
-    def add_loose(self, start, end, operation, cpu=None):
+    def add_loose(
+        self, start: int, end: int, operation: int, cpu: tuple[int, ...] | None = None
+    ) -> None:
         """An operation that `ops` cannot hold: outside a sample or on another thread."""
         if not self.detail and self.depth:
             return
@@ -226,7 +238,7 @@ class Recorder:
         if self.depth == 0 and len(self.loose) >= 256:
             self.flush_loose()
 
-    def _take_loose(self):
+    def _take_loose(self) -> tuple[int, int, bytes]:
         """(number, number with CPU, bytes) of the loose operations so far."""
         count = len(self.loose)
         if not count:
@@ -240,7 +252,7 @@ class Recorder:
         return count, with_cpu, data
 
     @guarded
-    def flush_loose(self):
+    def flush_loose(self) -> None:
         if self.loose:
             count, with_cpu, data = self._take_loose()
             fixed = layout.FIXED[layout.LOOSE].pack(count, with_cpu)
@@ -249,7 +261,7 @@ class Recorder:
     # -- a fetch ---------------------------------------------------------------------------
 
     @guarded
-    def begin_fetch(self, token, loader, epoch, batch):
+    def begin_fetch(self, token: list[Any], loader: int, epoch: int, batch: int) -> None:
         """Enter a fetch: fill the empty list `token`, or leave it where there is none to leave."""
         me = threading.get_ident()
         if self.depth and self.fetcher != me:
@@ -269,7 +281,9 @@ class Recorder:
         del self.samples[:], self.ops[:], self.ops_cpu[:]
 
     @guarded
-    def end_fetch(self, token, indices, size, nbytes, flags):
+    def end_fetch(
+        self, token: list[Any], indices: list[Any] | None, size: int, nbytes: int, flags: int
+    ) -> None:
         """The fetch is over; the batch waits in `pending` until it was handed on."""
         now = clock()
         _, _, loader, epoch, batch, (before, start) = token
@@ -285,7 +299,7 @@ class Recorder:
                 self.flush_batch(now)
             self.pending = (fixed, counts, arrays)
 
-    def _detail(self, indices, flags):
+    def _detail(self, indices: list[Any] | None, flags: int) -> tuple[list[int], bytes]:
         """Counts and bytes of the arrays of the batch in hand, up to `loose_cpu`."""
         samples, ops, ops_cpu = self.samples, self.ops, self.ops_cpu
         index = index64 = b""
@@ -307,7 +321,7 @@ class Recorder:
             self._keep_slow(indices)
         return counts, pack("Q", samples) + index + index64 + packed_ops + packed_cpu + packed_loose
 
-    def _ops_to_loose(self):
+    def _ops_to_loose(self) -> None:
         """Move operations to `loose`, whose times are whole, where a sample takes over 4.3 s."""
         samples, ops, ops_cpu = self.samples, self.ops, self.ops_cpu
         tid, row = threading.get_native_id(), 0
@@ -322,9 +336,11 @@ class Recorder:
             samples[3 * position + 2] = 0
         del ops[:], ops_cpu[:]
 
-    def _keep_slow(self, indices):
+    def _keep_slow(self, indices: list[Any]) -> None:
         """Log the path of samples that are among the slowest of this process so far."""
-        durations, slowest = self.samples[1::3], self._slowest
+        durations, slowest, path_of = self.samples[1::3], self._slowest, self.path_of
+        if path_of is None:
+            return
         if len(slowest) == _SLOWEST and max(durations) <= slowest[0]:
             return
         order = sorted(range(min(len(durations), len(indices))), key=durations.__getitem__)
@@ -335,38 +351,46 @@ class Recorder:
             slowest.append(took)
             slowest.sort()
             del slowest[:-_SLOWEST]
-            path = ask(self.path_of, indices[position])
+            path = ask(path_of, indices[position])
             if path is not None:
                 sample = {"event": "sample_path", "sample": int(indices[position]), "path": path}
                 self.paths += self._event_frame({**sample, "duration_ns": took})
 
     @guarded
-    def batch_frame(self, put_ns):
+    def batch_frame(self, put_ns: int) -> bytes:
         """Bytes of the pending batch and of operations defined meanwhile; b"" if there is none."""
         pending, self.pending = self.pending, None
         if pending is None:
             return b""
-        fixed, counts, arrays = pending
-        fixed[13] = put_ns
+        fields, counts, arrays = pending
+        fields[13] = put_ns
         sends = self._take_sends()
-        fixed = layout.FIXED[layout.BATCH].pack(*fixed, *counts, len(sends) // 64)
+        fixed = layout.FIXED[layout.BATCH].pack(*fields, *counts, len(sends) // 64)
         paths, self.paths = self.paths, b""
         return self._definitions() + paths + layout.frame(layout.BATCH, fixed + arrays + sends)
 
-    def _take_sends(self):
+    def _take_sends(self) -> bytes:
         count = len(self.sends)  # the feeder thread appends at any time
         rows = self.sends[:count]
         del self.sends[:count]
         return b"".join([pack("Q", row) for row in rows])
 
     @guarded
-    def flush_batch(self, put_ns):
+    def flush_batch(self, put_ns: int) -> None:
         data = self.batch_frame(put_ns)
         if data:
             self._write(data)
 
     @guarded
-    def wait(self, where, flags, start, end, arrival, pins):
+    def wait(
+        self,
+        where: tuple[int, int, int],
+        flags: int,
+        start: int,
+        end: int,
+        arrival: int,
+        pins: Sequence[tuple[int, int, int]],
+    ) -> None:
         """One `next` of the consumer, with the batch it made itself, if it did."""
         data = self.batch_frame(end) or b""
         loose, loose_cpu, rows = self._take_loose() if self.loose else (0, 0, b"")
@@ -389,7 +413,7 @@ class Recorder:
     # -- life ------------------------------------------------------------------------------
 
     @guarded
-    def open_page(self, worker):
+    def open_page(self, worker: int) -> None:
         """Give this process its state page; it goes on without one where that fails."""
         if self.has_page:
             return
@@ -405,11 +429,11 @@ class Recorder:
         page[state.W_MAGIC] = state.MAGIC
 
     @guarded
-    def iteration_started(self):
+    def iteration_started(self) -> None:
         self.iterations += 1
 
     @guarded
-    def iteration_ended(self):
+    def iteration_ended(self) -> None:
         """After the last iterator the log is closed."""
         self.iterations = max(self.iterations - 1, 0)
         if self.iterations == 0 and self.worker < 0:
@@ -417,7 +441,7 @@ class Recorder:
             self.log.close()
 
     @guarded
-    def finish(self):
+    def finish(self) -> None:
         """Write what is left: at the end of a worker, of the program, of a `lotus.trace` block."""
         self.flush_loose()
         if self.sends:
@@ -436,7 +460,7 @@ class Recorder:
             self.page.settle()
         self.log.close()
 
-    def _sends_frame(self):
+    def _sends_frame(self) -> bytes:
         """The last batch's send times, in a batch frame that holds no batch (size 0, no fetch)."""
         sends = self._take_sends()
         fixed = [-1, self.worker_epoch, 0, self.worker, threading.get_native_id(), 0, layout.SENDS]
