@@ -5,6 +5,8 @@ on its class, which would record the model too. A stand-in behaves as what it st
 (isinstance, attributes, repr, pickle, copy), so the program does not notice it.
 """
 
+from __future__ import annotations
+
 import functools
 import sys
 import types
@@ -12,6 +14,12 @@ import weakref
 
 from .guard import ask, hook, of_the_program, quiet
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .recorder import Recorder
 # Attributes of a data set that hold one callable.
 _SINGLE = ("transform", "target_transform", "transforms", "loader")
 _MOST_OBJECTS = 2000  # looked at in one data set
@@ -29,45 +37,48 @@ _NOT_FORWARDED = frozenset(
 
 
 class StandIn:
-    """Base of the stand-ins; each has a class of its own, made by `stand_in`."""
+    """Base of the stand-ins; each has a class of its own, made by `stand_in`.
+
+    Its annotations are names that the program can look up.
+    """
 
     __slots__ = ("__weakref__", "_lotus_operation", "_lotus_original", "_lotus_reduce")
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> object:
         return getattr(object.__getattribute__(self, "_lotus_original"), name)
 
-    def __setattr__(self, name, value):
+    def __setattr__(self, name: str, value: object) -> None:
         setattr(object.__getattribute__(self, "_lotus_original"), name, value)
 
-    def __delattr__(self, name):
+    def __delattr__(self, name: str) -> None:
         delattr(object.__getattribute__(self, "_lotus_original"), name)
 
-    def __dir__(self):
+    def __dir__(self) -> list[str]:
         return dir(object.__getattribute__(self, "_lotus_original"))
 
-    def __del__(self):
+    def __del__(self) -> None:
         # The class, a cycle, would keep the original alive until the collector runs.
         try:  # noqa: SIM105 - at the end of the program the names of this module may be gone
             del type(self).__call__
         except Exception:
             pass
 
-    def __reduce_ex__(self, protocol):
+    def __reduce_ex__(self, protocol: object) -> tuple[object, ...]:
         # Pickled or copied, a stand-in is what it stands for. `max` of one thing is that thing,
         # and is there also where lotus is not.
         return object.__getattribute__(self, "_lotus_reduce") or (max, ((original_of(self),),))
 
 
-def is_stand_in(thing):
+def is_stand_in(thing: object) -> bool:
     return issubclass(type(thing), StandIn)
 
 
-def original_of(thing):
+def original_of(thing: Any) -> Any:
     return object.__getattribute__(thing, "_lotus_original") if is_stand_in(thing) else thing
 
 
-def _forward(name):
-    def method(self, /, *args, **kwargs):
+def _forward(name: str) -> Callable[..., Any]:
+    def method(self: object, /, *args: object, **kwargs: object) -> object:
         original = original_of(self)
         return getattr(type(original), name)(
             original, *[original_of(arg) for arg in args], **kwargs
@@ -77,10 +88,12 @@ def _forward(name):
     return method
 
 
-def stand_in(original, operation, recorder, reduce=None):
+def stand_in(
+    original: Any, operation: int, recorder: Recorder, reduce: tuple[Any, ...] | None = None
+) -> Any:
     """Return an object that times calls of `original` and is `original` in all else."""
     kind = type(original)
-    members = {
+    members: dict[str, Any] = {
         name: _forward(name)
         for name in dir(kind)
         if name.startswith("__")
@@ -94,14 +107,14 @@ def stand_in(original, operation, recorder, reduce=None):
     members["__class__"] = property(lambda self: original_of(self).__class__)
     members["__doc__"] = ask(getattr, original, "__doc__", None)
     members["__call__"] = recorder.timers.operation(original, operation)
-    made = object.__new__(type(kind.__name__, (StandIn,), members))
+    made: Any = object.__new__(type(kind.__name__, (StandIn,), members))
     object.__setattr__(made, "_lotus_original", original)
     object.__setattr__(made, "_lotus_operation", operation)
     object.__setattr__(made, "_lotus_reduce", reduce)
     return made
 
 
-def label(thing):
+def label(thing: Any) -> str:
     """A short name for a callable: its class, or its own name for a function."""
     function = getattr(thing, "func", None) if type(thing).__name__ == "partial" else thing
     function = original_of(function)
@@ -115,19 +128,19 @@ def label(thing):
 class Finder:
     """Walks one data set and puts a stand-in at every operation it finds."""
 
-    def __init__(self, recorder, undo):
+    def __init__(self, recorder: Recorder, undo: list[Callable[[], object]]) -> None:
         self.recorder = recorder
-        self.undo = undo  # list of functions that put the originals back
-        self.seen = set()
-        self.made = {}  # id(original) -> stand-in
-        self.keep = []  # what was seen stays alive, so that ids stay theirs
+        self.undo = undo  # functions that put the originals back
+        self.seen: set[int] = set()
+        self.made: dict[int, Any] = {}  # id(original) -> stand-in
+        self.keep: list[object] = []  # what was seen stays alive, so that ids stay theirs
         module = sys.modules.get("torch.nn")
-        self.module = module.Module if module else ()
-        self.sequence = (module.Sequential, module.ModuleList) if module else ()
+        self.module: Any = module.Module if module else ()
+        self.sequence: Any = (module.Sequential, module.ModuleList) if module else ()
         data = sys.modules.get("torch.utils.data")
-        self.dataset = data.Dataset if data else ()
+        self.dataset: Any = data.Dataset if data else ()
 
-    def data_set(self, owner, depth=0):
+    def data_set(self, owner: object, depth: int = 0) -> None:
         """Instrument a data set and the data sets inside it."""
         if not self._enter(owner, depth):
             return
@@ -141,14 +154,14 @@ class Finder:
                 text = f"operations in {where} not found: {type(error).__name__}"
                 self.recorder.event({"event": "note", "text": text})
 
-    def _enter(self, thing, depth):
+    def _enter(self, thing: object, depth: int) -> bool:
         if depth > _DEEPEST or id(thing) in self.seen or len(self.seen) > _MOST_OBJECTS:
             return False
         self.seen.add(id(thing))
         self.keep.append(thing)
         return True
 
-    def _attribute(self, owner, name, value, depth):
+    def _attribute(self, owner: object, name: str, value: Any, depth: int) -> None:
         plain = original_of(value)
         if self._children(plain) is not None:
             self.container(
@@ -178,7 +191,7 @@ class Finder:
                 if self._is_data_set(item, name):
                     self.data_set(item, depth + 1)
 
-    def _is_data_set(self, value, name):
+    def _is_data_set(self, value: object, name: str) -> bool:
         if issubclass(type(value), self.module):
             return False
         return issubclass(type(value), self.dataset) or (
@@ -186,14 +199,14 @@ class Finder:
             and bool(attributes(value))
         )
 
-    def _children(self, thing):
+    def _children(self, thing: Any) -> list[tuple[Any, Any]] | None:
         """The transforms of a container as (key, callable) pairs, or None if it is none."""
         kind = type(thing)
         if issubclass(kind, self.sequence):
             return list(thing._modules.items())
         if issubclass(kind, type) or not callable(thing):
             return None
-        inner = attributes(thing).get("transforms")
+        inner: Any = attributes(thing).get("transforms")
         if inner is None and issubclass(kind, self.module):
             inner = thing._modules.get("transforms")
         if issubclass(type(inner), self.sequence):
@@ -203,11 +216,11 @@ class Finder:
             return list(enumerate(inner))
         return None
 
-    def container(self, container, path, parent, depth):
+    def container(self, container: object, path: str, parent: int, depth: int) -> None:
         """Instrument the transforms of one container; `path` precedes their names."""
         if not self._enter(container, depth):
             return
-        children = self._children(container)
+        children = self._children(container) or []
         labels = [label(original_of(child)) for _, child in children]
         for index, (key, child) in enumerate(children):
             text = labels[index]
@@ -216,7 +229,7 @@ class Finder:
             made = self._place(container, key, child, path + text, parent, index)
             self._inside(original_of(child), made, path + text, depth)
 
-    def _inside(self, plain, made, path, depth):
+    def _inside(self, plain: object, made: object, path: str, depth: int) -> None:
         """Containers inside an operation: RandomApply, or a transform of the user's own."""
         operation = object.__getattribute__(made, "_lotus_operation") if is_stand_in(made) else 0
         if not operation:
@@ -233,7 +246,9 @@ class Finder:
             if self._children(value) is not None:
                 self.container(value, path + "/", operation, depth + 1)
 
-    def _place(self, container, key, child, name, parent, index):
+    def _place(
+        self, container: Any, key: Any, child: Any, name: str, parent: int, index: int
+    ) -> Any:
         if issubclass(type(container), self.sequence):
             return self._override_forward(child, name, parent, index)
         inner = attributes(container).get("transforms")
@@ -251,7 +266,7 @@ class Finder:
                 self._set_attribute(container, "transforms", changed)
         return made
 
-    def _stand_in(self, child, name, parent, index, loads=False):
+    def _stand_in(self, child: Any, name: str, parent: int, index: int, loads: bool = False) -> Any:
         if is_stand_in(child):
             return child
         known = self.made.get(id(child))
@@ -263,7 +278,7 @@ class Finder:
             self.keep.append(child)
         return known
 
-    def _override_forward(self, child, name, parent, index):
+    def _override_forward(self, child: Any, name: str, parent: int, index: int) -> Any:
         """A module inside a module: other code walks the modules, so it must stay in its place."""
         if issubclass(type(child), self.module) and "forward" not in attributes(child):
             forward = getattr(child, "forward", None)
@@ -274,17 +289,17 @@ class Finder:
                 self._give_back_later(child, "forward")
         return child
 
-    def _set_attribute(self, owner, name, value):
+    def _set_attribute(self, owner: object, name: str, value: object) -> None:
         vars(owner)[name] = value
         self._give_back_later(owner, name)
 
-    def _give_back_later(self, owner, name):
+    def _give_back_later(self, owner: object, name: str) -> None:
         # Weak: what the program has no more use for must not live on in here.
         with quiet(TypeError):  # not everything can be referred to weakly
             self.undo.append(functools.partial(_give_back, weakref.ref(owner), name))
 
 
-def _give_back(reference, name):
+def _give_back(reference: Callable[[], object], name: str) -> None:
     """Replace all stand-ins in one attribute by what they stand for."""
     owner = reference()
     held = {} if owner is None else vars(owner)
@@ -301,7 +316,7 @@ def _give_back(reference, name):
         value.update({key: original_of(item) for key, item in value.items()})
 
 
-def attributes(thing):
+def attributes(thing: object) -> dict[str, Any]:
     """The dictionary of an object, found by no code of its own; an empty one if it has none."""
     for kind in type(thing).__mro__:
         found = vars(kind).get("__dict__")
@@ -310,7 +325,7 @@ def attributes(thing):
     return {}
 
 
-def wrap_named(owner, name, operation, recorder):
+def wrap_named(owner: Any, name: str, operation: int, recorder: Recorder) -> Callable[[], None]:
     """Replace the function or method `owner.name` by a timed one; return how to undo it.
 
     Raises AttributeError where there is none, TypeError for a class.
@@ -324,19 +339,19 @@ def wrap_named(owner, name, operation, recorder):
         raise TypeError(f"{name} is not callable")
     inner = recorder.timers.operation(function, operation)
 
-    def call(*args, **kwargs):
+    def call(*args: Any, **kwargs: Any) -> Any:
         return inner(None, *args, **kwargs)
 
-    call = hook(call)
+    timed: Any = hook(call)
     for attribute in ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__"):
         if hasattr(function, attribute):
-            setattr(call, attribute, getattr(function, attribute))
-    call.__dict__.update(getattr(function, "__dict__", {}))
-    call.__wrapped__ = function
-    wrapped = type(found)(call) if function is not found else call
+            setattr(timed, attribute, getattr(function, attribute))
+    timed.__dict__.update(getattr(function, "__dict__", {}))
+    timed.__wrapped__ = function
+    wrapped = type(found)(timed) if function is not found else timed
     setattr(owner, name, wrapped)
 
-    def restore():
+    def restore() -> None:
         if vars(owner).get(name) is wrapped:
             setattr(owner, name, found)
 
