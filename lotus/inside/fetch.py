@@ -1,13 +1,20 @@
 """Hooks on one fetcher: samples, collate and the fetch itself, in a worker or the main process."""
 
+from __future__ import annotations
+
 import itertools
 
-from . import state
+from . import clock, state
 from .guard import ask, hook
 from .layout import FAILED, MANY, STOPPED
 from .operations import Finder, attributes
-from .recorder import clock
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from .recorder import Recorder
 _MOST_ITEMS = 64
 _NOWHERE = (-1, 0, 0)
 _UNKNOWN = ()
@@ -18,17 +25,17 @@ class TimedFetcher:
     """Stands for torch's fetcher. Nothing refers to it in turn, nor does torch's to itself: the
     data set is freed as soon as it would be without us."""
 
-    def __init__(self, fetcher, fetch):
+    def __init__(self, fetcher: Any, fetch: Callable[[Any], Any]) -> None:
         self.__dict__.update(_fetcher=fetcher, fetch=fetch)
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._fetcher, name)
 
-    def __setattr__(self, name, value):
+    def __setattr__(self, name: str, value: object) -> None:
         setattr(self._fetcher, name, value)
 
 
-def size_in_bytes(batch, depth=4):
+def size_in_bytes(batch: Any, depth: int = 4) -> int:
     """Bytes of the tensors and arrays in a batch; looks at no more than 64 items a level."""
     if depth == 0:
         return 0
@@ -38,6 +45,7 @@ def size_in_bytes(batch, depth=4):
         return size if type(size) is int else 0
     if kind in (bytes, bytearray, str):
         return len(batch)
+    items: Iterable[Any]
     # By the methods of the built-in type: a subclass may do anything in its own.
     if issubclass(kind, dict):
         items = dict.values(batch)
@@ -50,17 +58,17 @@ def size_in_bytes(batch, depth=4):
     return sum(size_in_bytes(item, depth - 1) for item in itertools.islice(items, _MOST_ITEMS))
 
 
-def _as_list(indices):
+def _as_list(indices: object) -> list[Any] | None:
     """The indices of a batch, or None where they are in no list (a tensor, say)."""
     if isinstance(indices, list):
         return list(list.__iter__(indices))
     return list(tuple.__iter__(indices)) if isinstance(indices, tuple) else None
 
 
-def path_finder(dataset):
+def path_finder(dataset: object) -> Callable[[Any], str | None]:
     """Return a function index -> path, for data sets that keep a list of their files."""
 
-    def path_of(index, owner=dataset, depth=8):
+    def path_of(index: Any, owner: object = dataset, depth: int = 8) -> str | None:
         own = attributes(owner).get
         indices, inner = own("indices"), own("dataset")
         if depth and indices is not None and inner is not None:  # Subset
@@ -82,7 +90,9 @@ def path_finder(dataset):
     return path_of
 
 
-def instrument(fetcher, dataset, recorder, undo):
+def instrument(
+    fetcher: Any, dataset: Any, recorder: Recorder, undo: list[Callable[[], object]]
+) -> TimedFetcher:
     """Return what times `fetcher`; `recorder.here.where` says for which loader, epoch and batch."""
     level, timers = recorder.config.level, recorder.timers
     if level >= 2:
@@ -102,7 +112,7 @@ def instrument(fetcher, dataset, recorder, undo):
     original_collate = fetcher.collate_fn
     original_fetch = fetcher.fetch
 
-    def collate(data):
+    def collate(data: Any) -> Any:
         page = recorder.page.words
         page[state.W_PHASE] = state.COLLATE
         page[state.W_SINCE] = start = clock()
@@ -113,7 +123,7 @@ def instrument(fetcher, dataset, recorder, undo):
             recorder.collate_start = start
             recorder.collate_ns = clock() - start
 
-    def fetch(index):
+    def fetch(index: Any) -> Any:
         loader, epoch, batch = getattr(recorder.here, "where", _NOWHERE)
         page = recorder.page.words
         page[state.W_PHASE] = state.FETCH
@@ -125,7 +135,7 @@ def instrument(fetcher, dataset, recorder, undo):
             flags |= MANY  # a sampler of whole batches: the data set is called once
         indices = index if auto_collation or flags & MANY else [index]
         indices = None if iterable else _as_list(indices)
-        token = []
+        token: list[Any] = []
         try:
             recorder.begin_fetch(token, loader, epoch, batch)
             data = original_fetch(index)
