@@ -1,27 +1,35 @@
 """Hooks in a DataLoader worker: its loop, its two queues and its feeder thread."""
 
+from __future__ import annotations
+
 import collections
 import os
 import threading
 
-from . import state
+from . import clock, state
 from .guard import guarded, hook, quiet, strip
-from .recorder import clock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from .recorder import Recorder
 
 
 class IndexQueue:
     """The worker's queue of indices, seen by the worker loop alone."""
 
-    def __init__(self, queue, recorder):
+    def __init__(self, queue: Any, recorder: Recorder) -> None:
         self._queue = queue
         self._recorder = recorder
         self._asked = 0
         self._ready = False
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._queue, name)
 
-    def get(self, *args, **kwargs):
+    def get(self, *args: Any, **kwargs: Any) -> Any:
         recorder = self._recorder
         start = clock()
         if not self._ready:
@@ -47,14 +55,14 @@ class IndexQueue:
 class ResultQueue:
     """The worker's queue of results, seen by the worker loop alone."""
 
-    def __init__(self, queue, recorder):
+    def __init__(self, queue: Any, recorder: Recorder) -> None:
         self._queue = queue
         self._recorder = recorder
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._queue, name)
 
-    def put(self, item, *args, **kwargs):
+    def put(self, item: Any, *args: Any, **kwargs: Any) -> None:
         recorder = self._recorder
         page = recorder.page.words
         page[state.W_PHASE] = state.SEND
@@ -66,12 +74,12 @@ class ResultQueue:
 class Feeder:
     """Times what the queue's feeder thread does with each batch: pickle, lock, write."""
 
-    def __init__(self, recorder):
+    def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
-        self.batch = None
+        self.batch: Any = None
         self.epoch = self.start = self.pickled = self.locked = 0
 
-    def attach(self, queue):
+    def attach(self, queue: Any) -> None:
         """Put our three parts into a queue whose feeder thread has not started yet."""
         parts = ("_thread", "_buffer", "_wlock", "_send_bytes")
         if not all(hasattr(queue, part) for part in parts) or queue._thread is not None:
@@ -82,14 +90,14 @@ class Feeder:
         queue._wlock = _Lock(self, queue._wlock)
         original = queue._send_bytes
 
-        def send_bytes(data, *args, **kwargs):
+        def send_bytes(data: Any, *args: Any, **kwargs: Any) -> Any:
             result = original(data, *args, **kwargs)
             self.sent(len(data))
             return result
 
         queue._send_bytes = hook(send_bytes)
 
-    def sent(self, size):
+    def sent(self, size: int) -> None:
         end = clock()
         batch, recorder = self.batch, self.recorder
         if isinstance(batch, int) and recorder.on and recorder.config.selects(batch):
@@ -108,18 +116,18 @@ class Feeder:
         self.batch = None
 
 
-class _Buffer(collections.deque):
-    def __init__(self, feeder, items):
+class _Buffer(collections.deque["Any"]):
+    def __init__(self, feeder: Feeder, items: collections.deque[Any]) -> None:
         super().__init__(items)
         self._feeder = feeder
         self._epochs = collections.deque([feeder.recorder.worker_epoch] * len(items))
 
-    def append(self, item):
+    def append(self, item: Any) -> None:
         # The worker may be in the next epoch by the time this batch is sent.
         self._epochs.append(self._feeder.recorder.worker_epoch)
         super().append(item)
 
-    def popleft(self):
+    def popleft(self) -> Any:
         item = super().popleft()
         feeder = self._feeder
         feeder.epoch = self._epochs.popleft()
@@ -129,25 +137,25 @@ class _Buffer(collections.deque):
 
 
 class _Lock:
-    def __init__(self, feeder, lock):
+    def __init__(self, feeder: Feeder, lock: Any) -> None:
         self._feeder = feeder
         self._lock = lock
         self.release = lock.release
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._lock, name)
 
-    def acquire(self, *args, **kwargs):
+    def acquire(self, *args: Any, **kwargs: Any) -> Any:
         feeder = self._feeder
         feeder.pickled = clock()
         got = self._lock.acquire(*args, **kwargs)
         feeder.locked = clock()
         return got
 
-    def __enter__(self):
+    def __enter__(self) -> Any:
         return self.acquire()
 
-    def __exit__(self, *args):
+    def __exit__(self, *args: Any) -> Any:
         return self._lock.__exit__(*args)
 
 
@@ -155,7 +163,7 @@ for _method in (IndexQueue.get, ResultQueue.put, _Buffer.append, _Buffer.popleft
     hook(_method)
 
 
-def process_start_ns():
+def process_start_ns() -> int | None:
     """When this process started, on CLOCK_MONOTONIC, to 10 ms; None where /proc does not tell."""
     import time
 
@@ -168,9 +176,11 @@ def process_start_ns():
 
 
 @guarded
-def _enter(recorder, args, kwargs, names):
+def _enter(
+    recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any], names: Iterable[str]
+) -> dict[str, Any]:
     """Prepare this process as a worker; return the arguments with our queues in place."""
-    arguments = dict(zip(names, args, strict=False))
+    arguments: dict[str, Any] = dict(zip(names, args, strict=False))
     arguments.update(kwargs)
     recorder.worker = arguments["worker_id"]
     recorder.open_page(recorder.worker)
@@ -184,18 +194,18 @@ def _enter(recorder, args, kwargs, names):
     return arguments
 
 
-def worker_loop(original, recorder):
+def worker_loop(original: Any, recorder: Recorder) -> Callable[..., Any]:
     """Return the hook for `_utils.worker._worker_loop`."""
     code = original.__code__
     names = code.co_varnames[: code.co_argcount]
 
-    def _worker_loop(*args, **kwargs):
+    def _worker_loop(*args: Any, **kwargs: Any) -> Any:
         arguments = _enter(recorder, args, kwargs, names)
         try:
             if arguments is None:
                 return original(*args, **kwargs)
             # The holder and the data set must not be kept alive by this frame.
-            args = kwargs = None
+            args, kwargs = (), {}
             return original(**arguments)
         finally:
             recorder.event({"event": "worker_end", "worker": recorder.worker, "time_ns": clock()})
@@ -208,10 +218,10 @@ def worker_loop(original, recorder):
     return hook(_worker_loop)
 
 
-def exception_wrapper(original):
+def exception_wrapper(original: Callable[..., Any]) -> Callable[..., Any]:
     """Return what stands for `ExceptionWrapper` in the worker: our frames are no news to a user."""
 
-    def ExceptionWrapper(exc_info=None, where="in background"):
+    def ExceptionWrapper(exc_info: Any = None, where: str = "in background") -> Any:
         import sys
 
         if exc_info is None:
