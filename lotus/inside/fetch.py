@@ -60,9 +60,10 @@ def size_in_bytes(batch: Any, depth: int = 4) -> int:
 
 def _as_list(indices: object) -> list[Any] | None:
     """The indices of a batch, or None where they are in no list (a tensor, say)."""
-    if isinstance(indices, list):
+    kind = type(indices)
+    if issubclass(kind, list):
         return list(list.__iter__(indices))
-    return list(tuple.__iter__(indices)) if isinstance(indices, tuple) else None
+    return list(tuple.__iter__(indices)) if issubclass(kind, tuple) else None
 
 
 def path_finder(dataset: object) -> Callable[[Any], str | None]:
@@ -79,11 +80,11 @@ def path_finder(dataset: object) -> Callable[[Any], str | None]:
             return path_of(index - (sizes[part - 1] if part else 0), parts[part], depth - 1)
         for name in _PATHS:
             files = own(name)
-            if isinstance(files, (list, tuple)) and index < len(files):
+            if type(files) in (list, tuple) and index < len(files):
                 item = files[index]
-                if isinstance(item, tuple) and item:
+                if type(item) is tuple and item:
                     item = item[0]
-                if isinstance(item, (str, bytes)) or hasattr(type(item), "__fspath__"):
+                if type(item) in (str, bytes) or hasattr(type(item), "__fspath__"):
                     return str(item)
         return None
 

@@ -96,6 +96,12 @@ class quiet:
         return kind is not None and issubclass(kind, self._kinds) and not of_the_program(error)
 
 
+def is_number(kind):
+    """Whether objects of this type can be asked for their number without running the program."""
+    module = str(kind.__module__).partition(".")[0]
+    return kind is int or kind is bool or module in ("numpy", "torch")
+
+
 def ask(function: Callable[..., Any], *args: Any, default: Any = None) -> Any:
     """What `function`, which is code of the program, returns; `default` where it raises."""
     with quiet(Exception):

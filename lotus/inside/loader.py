@@ -6,6 +6,7 @@ the one that warns and raises.
 
 import os
 import sys
+import types
 import weakref
 
 from . import state
@@ -13,6 +14,7 @@ from .fetch import instrument
 from .guard import ask, hook, of_the_program, ours, strip
 from .layout import FAILED
 from .log import rank_of_process
+from .operations import attributes
 from .recorder import clock
 
 _KEY = "_lotus_iteration"
@@ -178,8 +180,8 @@ def describe(loader):
     def name(thing):
         if thing is None:
             return None
-        own = ask(getattr, thing, "__name__", None)
-        return own if type(own) is str and own else type(thing).__name__
+        named = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, type)
+        return thing.__name__ if type(thing) in named else type(thing).__name__
 
     def get(key, default=None):
         return ask(getattr, loader, key, default, default=default)
@@ -201,7 +203,7 @@ def describe(loader):
         # `len` of an iterable data set or its loader is remembered by torch and may warn later.
         "dataset_length": None if iterable else _length(dataset),
         "length": None if iterable else _length(get("_index_sampler")),
-        "batch_size": get("batch_size") or getattr(get("batch_sampler"), "batch_size", None),
+        "batch_size": get("batch_size") or attributes(get("batch_sampler")).get("batch_size"),
         "num_workers": workers,
         "prefetch_factor": get("prefetch_factor"),
         "pin_memory": bool(get("pin_memory")),

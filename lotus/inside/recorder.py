@@ -16,7 +16,7 @@ import threading
 from array import array
 
 from . import clock, layout, state, usage
-from .guard import ask, guarded, quiet
+from .guard import ask, guarded, is_number, quiet
 from .log import Log, append_line, fault_is_known, identity
 from .timers import Timers
 
@@ -303,7 +303,7 @@ class Recorder:
         """Counts and bytes of the arrays of the batch in hand, up to `loose_cpu`."""
         samples, ops, ops_cpu = self.samples, self.ops, self.ops_cpu
         index = index64 = b""
-        if indices:
+        if indices and all(map(is_number, set(map(type, indices)))):
             # Neither is known of keys that are no integers.
             index = ask(pack, "I", indices, default=b"")
             index64 = b"" if index else ask(pack, "q", indices, default=b"")

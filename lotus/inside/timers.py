@@ -11,7 +11,7 @@ import threading
 import types
 
 from . import clock, state, usage
-from .guard import hook
+from .guard import hook, is_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -109,8 +109,8 @@ class Timers:
                 if recorder.owner != me:
                     return self.data[index]
                 try:
-                    page[W_SAMPLE] = index
-                except Exception:  # an index that is no number
+                    page[W_SAMPLE] = index if type(index) is int or is_number(type(index)) else -1
+                except Exception:  # too large, or an array
                     page[W_SAMPLE] = -1
                 outer = live
                 page[W_SINCE] = start = clock()
