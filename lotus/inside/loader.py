@@ -4,19 +4,27 @@ They sit below the methods that users call (`_next_data`, not `__next__`): torch
 the one that warns and raises.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 import types
 import weakref
 
-from . import state
+from . import clock, state
 from .fetch import instrument
 from .guard import ask, hook, of_the_program, ours, strip
 from .layout import FAILED
 from .log import rank_of_process
 from .operations import attributes
-from .recorder import clock
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType, TracebackType
+    from typing import Any
+
+    from .recorder import Recorder
 _KEY = "_lotus_iteration"
 
 
@@ -37,16 +45,17 @@ class Iteration:
         "workers",
     )
 
-    def __init__(self, loader, epoch, workers, pid):
+    def __init__(self, loader: int, epoch: int, workers: int, pid: int) -> None:
         self.loader = loader
         self.epoch = epoch
         self.workers = workers
         self.pid = pid  # a forked child may hold iterators of its parent
-        self.gone = None  # weak reference to the iterator
+        self.gone: weakref.ref[Any] | None = None  # reference to the iterator
         self.taken = 0  # calls of `next` that returned a batch or failed
         self.failed = 0
-        self.arrivals = {}  # batch -> when it came out of the workers' queue
-        self.pins = []  # (batch, start, end), appended by the pin thread
+        # Batch -> when it came out of the workers' queue; "last": the batch that did so last.
+        self.arrivals: dict[int | str, int] = {}
+        self.pins: list[tuple[int, int, int]] = []  # batch, start, end: from the pin thread
         self.last_next = 0  # start of the `next` in hand, 0 between two
         self.alive = True
 
@@ -54,18 +63,19 @@ class Iteration:
 class Loaders:
     """The loaders of this process, numbered by their first `iter()`."""
 
-    def __init__(self, recorder):
+    def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self._forget()
 
-    def _forget(self):
+    def _forget(self) -> None:
         self.pid = self.recorder.pid
-        self.numbers = {}  # id(loader) -> (weak reference, number)
-        self.epochs = []  # by number: how often it was iterated
-        self.pins = {}  # id(queue) -> list, while its pin thread runs
-        self.last = {}  # number -> its last Iteration
+        self.numbers: dict[int, tuple[weakref.ref[Any], int]] = {}  # by id(loader)
+        self.epochs: list[int] = []  # by number: how often it was iterated
+        # By id(queue), while its pin thread runs.
+        self.pins: dict[int, list[tuple[int, int, int]]] = {}
+        self.last: dict[int, Iteration] = {}  # by number
 
-    def number(self, loader):
+    def number(self, loader: Any) -> int:
         if self.pid != self.recorder.pid:
             self._forget()  # a forked child has a log of its own
         known = self.numbers.get(id(loader))
@@ -78,16 +88,16 @@ class Loaders:
         self.recorder.event({"event": "loader", "loader": number, **described})
         return number
 
-    def _when_freed(self, key):
+    def _when_freed(self, key: int) -> Callable[[object], None]:
         numbers, last = self.numbers, self.last
 
-        def freed(_):
-            _, number = numbers.pop(key, (None, None))
+        def freed(_: object) -> None:
+            _, number = numbers.pop(key, (None, -1))
             last.pop(number, None)
 
         return freed
 
-    def started(self, iterator, loader, start, end, resumed):
+    def started(self, iterator: Any, loader: Any, start: int, end: int, resumed: bool) -> Iteration:
         """An iterator was made or, with persistent workers, reset."""
         recorder = self.recorder
         number = self.number(loader)
@@ -118,21 +128,21 @@ class Loaders:
         )
         return iteration
 
-    def pins_of(self, queue):
+    def pins_of(self, queue: object) -> list[tuple[int, int, int]]:
         """The list to which the pin thread of this queue appends, whoever asks first."""
         return self.pins.setdefault(id(queue), [])
 
-    def _when_gone(self, iteration):
+    def _when_gone(self, iteration: Iteration) -> Callable[[object], None]:
         """Called when an iterator is freed: the loop was left before its end."""
         recorder, finalizing = self.recorder, sys.is_finalizing
 
-        def gone(_):
+        def gone(_: object) -> None:
             if not finalizing():
                 edge(recorder, self.ended, iteration, False)
 
         return gone
 
-    def ended(self, iteration, exhausted, time=None):
+    def ended(self, iteration: Iteration, exhausted: bool, time: int | None = None) -> None:
         if not iteration.alive or iteration.pid != self.recorder.pid:
             return
         iteration.alive = False
@@ -152,9 +162,9 @@ class Loaders:
         recorder.iteration_ended()
 
 
-def call_site():
+def call_site() -> str:
     """`file:line` of the nearest caller that is neither lotus nor an installed package."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     first = None
     while frame is not None:
         path = frame.f_code.co_filename
@@ -170,20 +180,20 @@ def call_site():
     return f"{os.path.basename(first.f_code.co_filename)}:{first.f_lineno}"
 
 
-def _length(thing):
+def _length(thing: Any) -> Any:
     return ask(len, thing)  # code of the user: __len__ may raise what it likes
 
 
-def describe(loader):
+def describe(loader: Any) -> dict[str, object]:
     """The parameters of a DataLoader, as JSON-able values."""
 
-    def name(thing):
+    def name(thing: Any) -> Any:
         if thing is None:
             return None
         named = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, type)
         return thing.__name__ if type(thing) in named else type(thing).__name__
 
-    def get(key, default=None):
+    def get(key: str, default: Any = None) -> Any:
         return ask(getattr, loader, key, default, default=default)
 
     dataset = get("dataset")
@@ -192,7 +202,7 @@ def describe(loader):
     workers = get("num_workers", 0)
     method = None
     if workers:
-        multiprocessing = sys.modules.get("multiprocessing")
+        multiprocessing: Any = sys.modules.get("multiprocessing")
         method = (context or multiprocessing).get_start_method()
     rank, _, world_size = rank_of_process()
     return {
@@ -220,7 +230,7 @@ def describe(loader):
     }
 
 
-def edge(recorder, function, *args):
+def edge(recorder: Recorder, function: Callable[..., Any], *args: Any) -> Any:
     """Call our own `function`; what it raises switches recording off, never reaches the user."""
     if recorder.on:
         try:
@@ -232,7 +242,7 @@ def edge(recorder, function, *args):
     return None
 
 
-def hide_our_frames(recorder, error):
+def hide_our_frames(recorder: Recorder, error: BaseException) -> None:
     """Take our frames out of an exception on its way to the user.
 
     Below this hook it can be done at once; this hook's own frame is left out when the exception
@@ -244,13 +254,15 @@ def hide_our_frames(recorder, error):
         if getattr(shown, "_lotus", False):
             return
 
-        def excepthook(kind, value, traceback):
+        def excepthook(
+            kind: type[BaseException], value: BaseException, traceback: TracebackType | None
+        ) -> None:
             sys.excepthook = shown
             if value is not None:
                 value.__traceback__ = strip(traceback)
             shown(kind, value, strip(traceback))
 
-        excepthook._lotus = True
+        excepthook.__dict__["_lotus"] = True
         sys.excepthook = excepthook
     except Exception as fault:
         if of_the_program(fault):
@@ -258,11 +270,11 @@ def hide_our_frames(recorder, error):
         recorder.fault(fault)
 
 
-def get_iterator(original, loaders):
+def get_iterator(original: Callable[..., Any], loaders: Loaders) -> Callable[..., Any]:
     """Hook for `DataLoader._get_iterator`."""
     recorder = loaders.recorder
 
-    def _get_iterator(self, *args, **kwargs):
+    def _get_iterator(self: Any, *args: Any, **kwargs: Any) -> Any:
         start = clock()
         try:
             iterator = original(self, *args, **kwargs)
@@ -275,11 +287,11 @@ def get_iterator(original, loaders):
     return hook(_get_iterator)
 
 
-def reset(original, loaders):
+def reset(original: Callable[..., Any], loaders: Loaders) -> Callable[..., Any]:
     """Hook for `_MultiProcessingDataLoaderIter._reset`: an epoch of persistent workers starts."""
     recorder = loaders.recorder
 
-    def _reset(self, loader, first_iter=False):
+    def _reset(self: Any, loader: Any, first_iter: bool = False) -> Any:
         if first_iter:
             return original(self, loader, first_iter)
         start = clock()
@@ -290,10 +302,10 @@ def reset(original, loaders):
     return hook(_reset)
 
 
-def try_get_data(original, recorder):
+def try_get_data(original: Callable[..., Any], recorder: Recorder) -> Callable[..., Any]:
     """Hook for `_MultiProcessingDataLoaderIter._try_get_data`: when each batch arrives."""
 
-    def _try_get_data(self, *args, **kwargs):
+    def _try_get_data(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = original(self, *args, **kwargs)
         edge(recorder, arrived, self, result)
         return result
@@ -301,20 +313,20 @@ def try_get_data(original, recorder):
     return hook(_try_get_data)
 
 
-def arrived(iterator, result):
-    iteration = iterator.__dict__.get(_KEY)
+def arrived(iterator: Any, result: Any) -> None:
+    iteration: Iteration | None = iterator.__dict__.get(_KEY)
     if iteration is not None and result[0]:
         iteration.arrivals[result[1][0]] = clock()
         if not getattr(iterator, "_in_order", True):
             iteration.arrivals["last"] = result[1][0]
 
 
-def next_data(original, loaders):
+def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., Any]:
     """Hook for `_next_data` of both iterators: one `next` of the consumer."""
     recorder = loaders.recorder
 
-    def _next_data(self):
-        iteration = self.__dict__.get(_KEY)
+    def _next_data(self: Any) -> Any:
+        iteration: Iteration | None = self.__dict__.get(_KEY)
         if iteration is None or not recorder.on or iteration.pid != recorder.pid:
             return original(self)
         page, here = recorder.page.words, recorder.here
@@ -352,12 +364,20 @@ def next_data(original, loaders):
     return hook(_next_data)
 
 
-def stopped(recorder, loaders, iteration):
+def stopped(recorder: Recorder, loaders: Loaders, iteration: Iteration) -> None:
     recorder.flush_batch(clock())
     loaders.ended(iteration, True)
 
 
-def record(recorder, iteration, iterator, start, end, flags, awaited=False):
+def record(
+    recorder: Recorder,
+    iteration: Iteration,
+    iterator: Any,
+    start: int,
+    end: int,
+    flags: int,
+    awaited: bool = False,
+) -> None:
     """Write the record of one `next` that returned a batch or raised."""
     arrivals = iteration.arrivals
     if iteration.workers == 0:
@@ -376,12 +396,12 @@ def record(recorder, iteration, iterator, start, end, flags, awaited=False):
     recorder.wait(where, flags, start, end, arrival, pins)
 
 
-def shutdown_workers(original, loaders):
+def shutdown_workers(original: Callable[..., Any], loaders: Loaders) -> Callable[..., Any]:
     """Hook for `_MultiProcessingDataLoaderIter._shutdown_workers`."""
     recorder = loaders.recorder
 
-    def _shutdown_workers(self):
-        iteration = self.__dict__.get(_KEY)
+    def _shutdown_workers(self: Any) -> Any:
+        iteration: Iteration | None = self.__dict__.get(_KEY)
         if iteration is None or not recorder.on or getattr(self, "_shutdown", True):
             return original(self)
         if iteration.pid != recorder.pid:
@@ -397,7 +417,7 @@ def shutdown_workers(original, loaders):
     return hook(_shutdown_workers)
 
 
-def shut_down(recorder, loaders, iteration, start):
+def shut_down(recorder: Recorder, loaders: Loaders, iteration: Iteration, start: int) -> None:
     recorder.event(
         {
             "event": "shutdown",
@@ -411,10 +431,12 @@ def shut_down(recorder, loaders, iteration, start):
     loaders.ended(iteration, iteration.last_next != 0)
 
 
-def create_fetcher(original, recorder, undo):
+def create_fetcher(
+    original: Callable[..., Any], recorder: Recorder, undo: list[Callable[[], object]]
+) -> staticmethod[..., Any]:
     """Hook for `_DatasetKind.create_fetcher`, which workers and the main process call."""
 
-    def create(kind, dataset, *args, **kwargs):
+    def create(kind: Any, dataset: Any, *args: Any, **kwargs: Any) -> Any:
         fetcher = original(kind, dataset, *args, **kwargs)
         return edge(recorder, instrument, fetcher, dataset, recorder, undo) or fetcher
 
@@ -424,13 +446,13 @@ def create_fetcher(original, recorder, undo):
 class _PinSource:
     """The pin thread's incoming queue: notes which batch it took and when."""
 
-    def __init__(self, queue, note):
+    def __init__(self, queue: Any, note: list[Any]) -> None:
         self._queue, self._note = queue, note
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._queue, name)
 
-    def get(self, *args, **kwargs):
+    def get(self, *args: Any, **kwargs: Any) -> Any:
         item = self._queue.get(*args, **kwargs)
         self._note[:] = (item[0], clock())
         return item
@@ -439,14 +461,16 @@ class _PinSource:
 class _PinTarget:
     """The pin thread's outgoing queue: notes when the batch was pinned."""
 
-    def __init__(self, queue, note, rows, recorder):
+    def __init__(
+        self, queue: Any, note: list[Any], rows: list[tuple[int, int, int]], recorder: Recorder
+    ) -> None:
         self._queue, self._note, self._rows = queue, note, rows
         self._recorder = recorder
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._queue, name)
 
-    def put(self, item, *args, **kwargs):
+    def put(self, item: Any, *args: Any, **kwargs: Any) -> None:
         note, end = self._note, clock()
         if note and note[0] == item[0] and isinstance(item[0], int):
             if self._recorder.on:
@@ -459,11 +483,12 @@ for _method in (_PinSource.get, _PinTarget.put):
     hook(_method)
 
 
-def pin_memory_loop(original, loaders):
+def pin_memory_loop(original: Callable[..., Any], loaders: Loaders) -> Callable[..., Any]:
     """Hook for `_utils.pin_memory._pin_memory_loop`."""
 
-    def _pin_memory_loop(in_queue, out_queue, *args, **kwargs):
-        note, rows = [], loaders.pins_of(out_queue)
+    def _pin_memory_loop(in_queue: Any, out_queue: Any, *args: Any, **kwargs: Any) -> Any:
+        note: list[Any] = []  # the batch that it has in hand and when it was taken
+        rows = loaders.pins_of(out_queue)
         try:
             target = _PinTarget(out_queue, note, rows, loaders.recorder)
             return original(_PinSource(in_queue, note), target, *args, **kwargs)
