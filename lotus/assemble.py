@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise, zip_longest
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from lotus import ranks
 from lotus.eventlog import EventLog, Lost
 from lotus.frames import EXPECTED, Array, join
 
@@ -69,7 +70,10 @@ def is_a(value: Any, kind: _Kind) -> bool:
 class Process:
     """One log with its place among the others.
 
-    rank    that of the process that made it, if it is a worker; 0 where none was set
+    place   what it knows of its place in the job
+    rank    that of the process that made it, if it is a worker; so are local_rank and world_size,
+            as lotus.ranks.settled has it
+    host    "" where the log does not tell
     base    the number in the run of this process's own loader 0
     origin  where a worker comes from; None for others and where its maker's record is missing
     """
@@ -80,6 +84,7 @@ class Process:
         self.start_ns = log.start_ns
         # pids and clocks mean something on one machine only
         self.machine = (str(log.header.get("host")), str(log.header.get("boot_id")))
+        self.host = ranks.host_of(log.header)
         self.base = 0
         self.origin: Origin | None = None
         self.lost: list[Lost] = list(log.lost)
@@ -99,8 +104,8 @@ class Process:
             self.worker = self.events["worker"][0]["worker"]
         elif len(made_for_parent):
             self.worker = int(made_for_parent[0])
-        self.own_rank = _rank(log.header, self.events["loader"])
-        self.rank = self.own_rank
+        self.place = ranks.told(log.header, self.events["loader"])
+        self.rank, self.local_rank, self.world_size = ranks.settled([self.place])
 
     @property
     def is_worker(self) -> bool:
@@ -122,14 +127,6 @@ class Process:
                 if _fits(operation, _OPERATION):
                     found.append(operation)
         return found
-
-
-def _rank(header: dict[str, Any], loaders: list[dict[str, Any]]) -> int:
-    # A job may have set its rank between the log's start and its first loader.
-    for value in (header.get("rank"), *(event.get("rank") for event in loaders)):
-        if is_a(value, _NUMBER):
-            return cast(int, value)
-    return 0
 
 
 @dataclass
@@ -233,13 +230,13 @@ def _attach(process: Process, entry: _Listing, first: int) -> None:
 
 
 def _number_loaders(processes: Sequence[Process]) -> None:
-    """Set `rank` and `base`: in each rank main processes first, by their start, then nested."""
+    """Set ranks and `base`: in each rank main processes first, by their start, then nested."""
     for process in processes:
-        top, seen = process, {id(process)}
-        while top.origin is not None and id(top.origin.process) not in seen:
-            top = top.origin.process
-            seen.add(id(top))
-        process.rank = top.own_rank
+        makers = [process]  # innermost first
+        while (origin := makers[-1].origin) is not None and origin.process not in makers:
+            makers.append(origin.process)
+        settled = ranks.settled([maker.place for maker in reversed(makers)])
+        process.rank, process.local_rank, process.world_size = settled
     used: dict[int, int] = defaultdict(int)
     for process in sorted(processes, key=lambda p: (p.is_worker, p.start_ns, p.pid)):
         process.base = used[process.rank]
@@ -252,6 +249,8 @@ class Assembly:
     `batch` and `wait` are the fixed fields of all frames; beside them stand, as arrays of the same
     length, `*_process` (index into `processes`), `*_loader` and `*_epoch`.
     `slices[process]` says which of `batch` are its own, `wait_slices` which of `wait`.
+    `hosts` are those of the run; `places` has rank, local_rank, world_size, host (an index into
+    `hosts`) and pid of each process.
     """
 
     def __init__(self, logs: Sequence[EventLog]) -> None:
@@ -259,8 +258,14 @@ class Assembly:
         self.lost = _find_origins(self.processes)
         _number_loaders(self.processes)
         self.processes.sort(key=lambda p: (p.rank, p.is_worker, p.start_ns, p.pid))
-        self.ranks = self.constant([process.rank for process in self.processes])
-        self.pids = self.constant([process.pid for process in self.processes])
+        self.hosts = sorted({process.host for process in self.processes})
+        self.places = {
+            name: self.constant([getattr(process, name) for process in self.processes])
+            for name in ("rank", "local_rank", "world_size")
+        }
+        self.places["host"] = self.constant([self.hosts.index(p.host) for p in self.processes])
+        self.places["pid"] = self.constant([process.pid for process in self.processes])
+        self.ranks = self.places["rank"]
         self.batch, self.slices = self._collect("batch")
         self.wait, self.wait_slices = self._collect("wait")
         self.batch_process = self._owner(self.slices)
@@ -282,6 +287,14 @@ class Assembly:
         self.wait_epoch = self.wait["epoch"].astype(np.int64)
         for process in self.processes:
             self.lost += process.lost
+
+    def recorded(self) -> list[dict[str, Any]]:
+        """The manifest's `ranks`: one entry for each process that is nobody's worker."""
+        return [
+            ranks.entry((p.rank, p.local_rank, p.world_size), p.host, p.pid)
+            for p in self.processes
+            if not p.is_worker
+        ]
 
     @staticmethod
     def constant(values: Sequence[int]) -> Ints:

@@ -1,6 +1,6 @@
 """Batches and waits of a run: what a worker made joined with what the consumer took."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,8 +20,27 @@ def frame(columns: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def categories(codes: Array, names: Sequence[str]) -> Any:
-    """A category column; -1 is missing."""
-    return pd.Categorical.from_codes(codes.astype(np.int64), pd.Index(list(names), dtype=object))
+    """A category column of signed codes; -1 is missing."""
+    return pd.Categorical.from_codes(codes, pd.Index(list(names), dtype=object))
+
+
+def whose(a: Assembly, spread: Callable[[Array], Array], kind: Any = np.int32) -> dict[str, Any]:
+    """The columns rank, local_rank, world_size, host and pid; rank and pid of type `kind`.
+
+    `spread` makes of one value for each process one for each row.
+    """
+    short = np.min_scalar_type(-len(a.hosts) - 1)
+    types = {"rank": kind, "local_rank": _I32, "world_size": _I32, "host": short, "pid": kind}
+    columns: dict[str, Any] = {
+        name: spread(a.places[name].astype(dtype)) for name, dtype in types.items()
+    }
+    columns["host"] = categories(columns["host"], a.hosts)
+    return columns
+
+
+def repeat(counts: Any) -> Callable[[Array], Array]:
+    """For `whose`, where each process has so many rows, one after the other."""
+    return lambda values: np.repeat(values, counts)
 
 
 def signed(values: Array) -> Ints:
@@ -131,8 +150,7 @@ def waits(a: Assembly, follows: Waits) -> pd.DataFrame:
     start, arrival = signed(wait["start_ns"]), signed(wait["arrival_ns"])
     return frame(
         {
-            "rank": a.ranks[a.wait_process].astype(_I32),
-            "pid": a.pids[a.wait_process].astype(_I32),
+            **whose(a, lambda values: values[a.wait_process]),
             "tid": wait["tid"].astype(_I32),
             "loader": a.wait_loader.astype(_I32),
             "epoch": a.wait_epoch.astype(_I32),
@@ -172,6 +190,7 @@ def batches(a: Assembly, follows: Waits) -> pd.DataFrame:
     rank, loader, epoch, batch = (values[order] for values in key)
 
     fixed, wait = a.batch, a.wait
+    owner = np.where(m >= 0, pick_int(a.batch_process, m, -1), pick_int(a.wait_process, w, -1))
 
     def maker(name: str) -> Array:
         return pick(fixed[name], m)
@@ -209,8 +228,8 @@ def batches(a: Assembly, follows: Waits) -> pd.DataFrame:
 
     return frame(
         {
-            "rank": rank.astype(_I32),
-            "pid": pick_int(a.pids[a.batch_process], m, -1).astype(_I32),
+            **whose(a, lambda values: values[owner]),
+            "pid": np.where(m >= 0, a.places["pid"][owner], -1).astype(_I32),
             "worker": pick_int(fixed["worker"], m, -1).astype(_I32),
             "loader": loader.astype(_I32),
             "epoch": epoch.astype(_I32),

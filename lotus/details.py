@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 
 from lotus.assemble import Assembly, Ints, Process, groups
-from lotus.batches import categories, frame, signed
+from lotus.batches import categories, frame, repeat, signed, whose
 from lotus.frames import Array, ranges
 from lotus.inside.layout import MANY
 
 CPU = ("cpu_ns", "minor_faults", "major_faults", "read_bytes")
 UNNAMED = "(unnamed)"  # an operation whose definition is lost
-_INT_COLUMNS = ("rank", "pid", "tid", "worker", "loader", "epoch")
+_INT_COLUMNS = ("worker", "loader", "epoch")
 
 
 class Sampled(NamedTuple):
@@ -203,7 +203,7 @@ def _load(process: Process, *more: str) -> tuple[Sampled, Array, dict[str, Array
 def samples(a: Assembly) -> pd.DataFrame:
     """One row per sample (or, with `many`, per batch that was fetched in one call)."""
     size = int(signed(a.batch["n_samples"]).sum())
-    out = _columns(size, ("rank", "pid", "worker", "loader", "epoch"))
+    out = _columns(size, _INT_COLUMNS)
     out["batch"] = np.empty(size, np.int64)
     out["position"] = np.empty(size, np.int32)
     for name in ("sample", "start_ns", "duration_ns"):
@@ -211,15 +211,16 @@ def samples(a: Assembly) -> pd.DataFrame:
     out["ops_ns"], out["self_ns"] = np.empty(size), np.empty(size)
     out["many"] = np.empty(size, np.bool_)
     last = 0
+    rows_of: list[int] = []  # each process
     for process, own in zip(a.processes, a.slices, strict=True):
         found, ops, _ = _load(process)
+        rows_of.append(len(found.row))
         if not len(found.row):
             continue
         here = slice(last, last + len(found.row))
         last = here.stop
         of_batch = a.batch[own]
         counts = signed(of_batch["n_samples"])
-        out["rank"][here], out["pid"][here] = process.rank, _narrow(process.pid)
         _fill(out, here, a, own, counts)
         out["position"][here] = found.position
         out["sample"][here] = found.sample
@@ -231,7 +232,7 @@ def samples(a: Assembly) -> pd.DataFrame:
             ops_ns = np.full(len(ops_ns), np.nan)  # not recorded, which is not none
         out["ops_ns"][here] = ops_ns
         out["self_ns"][here] = found.duration_ns - ops_ns
-    return frame(out)
+    return frame({**whose(a, repeat(rows_of)), **out})
 
 
 def operations(a: Assembly, with_cpu: bool) -> pd.DataFrame:
@@ -242,7 +243,7 @@ def operations(a: Assembly, with_cpu: bool) -> pd.DataFrame:
         for name in ("batch", "wait", "loose")
     )
     size = int(signed(a.batch["n_ops"]).sum()) + loose_count
-    out = _columns(size, _INT_COLUMNS)
+    out = _columns(size, ("tid", *_INT_COLUMNS))
     for name in ("batch", "sample", "start_ns", "duration_ns"):
         out[name] = np.empty(size, np.int64)
     out["position"], out["index"] = np.empty(size, np.int32), np.empty(size, np.int32)
@@ -252,6 +253,7 @@ def operations(a: Assembly, with_cpu: bool) -> pd.DataFrame:
         out[name] = np.empty(size)
     names: dict[str, int] = {"": 0}
     last = 0
+    rows_of: list[int] = []  # each process
     for process, own in zip(a.processes, a.slices, strict=True):
         found, ops, arrays = _load(process, *(("ops_cpu",) if with_cpu else ()))
         apart = loose(a, process, found)
@@ -283,19 +285,14 @@ def operations(a: Assembly, with_cpu: bool) -> pd.DataFrame:
             table.fill(out, there, apart.rows["operation"])
             if with_cpu:
                 _fill_cpu(out, there, apart.cpu, apart.with_cpu)
-        for rows in (here, there):
-            out["rank"][rows], out["pid"][rows] = process.rank, _narrow(process.pid)
+        rows_of.append(there.stop - last)
         last = there.stop
-    return _frame_of(out, last, names, with_cpu)
-
-
-def _frame_of(out: dict[str, Array], size: int, names: dict[str, int], cpu: bool) -> pd.DataFrame:
-    order = (*_INT_COLUMNS, "batch", "position", "sample", "operation", "parent", "index")
-    order = (*order, "nested", "start_ns", "duration_ns", *(CPU if cpu else ()))
-    columns: dict[str, Any] = {name: out.pop(name)[:size] for name in order}
+    order = ("tid", *_INT_COLUMNS, "batch", "position", "sample", "operation", "parent", "index")
+    order = (*order, "nested", "start_ns", "duration_ns", *(CPU if with_cpu else ()))
+    columns: dict[str, Any] = {name: out.pop(name)[:last] for name in order}
     columns["operation"] = _used(columns["operation"], list(names))
     columns["parent"] = _used(columns["parent"], list(names))
-    return frame(columns)
+    return frame({**whose(a, repeat(rows_of)), **columns})
 
 
 def _used(codes: Array, names: Sequence[str]) -> Any:
@@ -336,10 +333,6 @@ class _Names:
 
 def _columns(size: int, names: Sequence[str]) -> dict[str, Array]:
     return {name: np.empty(size, np.int32) for name in names}
-
-
-def _narrow(value: int) -> np.int32:
-    return np.int64(value).astype(np.int32)
 
 
 def _fill(

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lotus import manifest
+from lotus import manifest, ranks
 from lotus.directory import make, make_default
 from lotus.errors import LotusError
 from lotus.manifest import Settings
@@ -89,9 +89,9 @@ def trace(
 def _write_end(directory: Path, record: dict[str, Any], outcome: Outcome) -> None:
     # On a full disk the manifest stays "running", which its readers understand.
     with contextlib.suppress(OSError):
-        manifest.write(
-            directory, manifest.end(record, outcome.exit_code, outcome.signal, outcome.end_ns)
-        )
+        found = ranks.recorded(directory)
+        end = manifest.end(record, outcome.exit_code, outcome.signal, outcome.end_ns, found)
+        manifest.write(directory, end)
 
 
 def environment(environ: Mapping[str, str], directory: Path, settings: Settings) -> dict[str, str]:

@@ -72,19 +72,25 @@ def begin(command: Sequence[str], settings: Settings, environ: Mapping[str, str]
         "rank": _number(environ, "RANK"),
         "local_rank": _number(environ, "LOCAL_RANK"),
         "world_size": _number(environ, "WORLD_SIZE"),
+        "ranks": [],
     }
 
 
 def end(
-    manifest: Mapping[str, Any], exit_code: int | None, signal: int | None, end_ns: int
+    manifest: Mapping[str, Any],
+    exit_code: int | None,
+    signal: int | None,
+    end_ns: int,
+    ranks: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Return the manifest of the same run after its end."""
+    """Return the manifest of the same run after its end; `ranks` are those that recorded."""
     return {
         **manifest,
         "state": "ended",
         "end_ns": end_ns,
         "exit_code": exit_code,
         "signal": signal,
+        "ranks": list(ranks),
     }
 
 

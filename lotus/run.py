@@ -29,15 +29,19 @@ def load(path: str | os.PathLike[str]) -> "Run":
 class Run:
     """One recording. Every table is a DataFrame, made when it is first asked for.
 
-    All have `rank` (0 where the job set none) and `pid` first. Times are nanoseconds of
-    CLOCK_MONOTONIC: `*_ns` is a duration, except `start_ns`, `*_start_ns`, `end_ns`, `time_ns`,
-    `put_ns`, `ready_ns`, `arrival_ns`, `taken_ns` and `loop_ns`, which are points in time. -1
-    stands for no worker, loader, epoch, batch, position or sample; NaN (or <NA>) for a number that
-    was not measured.
+    Where rows are of processes they begin with rank (0: the job set none), local_rank (-1: not
+    told), world_size (not told: 1 without ranks, -1 with them), host (category; "": not told) and
+    pid. A worker has the ranks of the process that made it.
+
+    Times are nanoseconds of CLOCK_MONOTONIC: `*_ns` is a duration, except `start_ns`, `*_start_ns`,
+    `end_ns`, `time_ns`, `put_ns`, `ready_ns`, `arrival_ns`, `taken_ns` and `loop_ns`, which are
+    points in time. -1 stands for no worker, loader, epoch, batch, position or sample; NaN (or <NA>)
+    for a number that was not measured.
     Loaders are numbered per rank: those of main processes first, then those made inside workers.
 
     path      the directory
-    manifest  run.json
+    manifest  run.json; its `ranks` are the main processes that recorded, each with rank,
+              local_rank, world_size, host and pid as in their rows
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -53,6 +57,7 @@ class Run:
             )
         self._assembly = Assembly(logs)
         self._lost += tables.losses(self._assembly)
+        self.manifest["ranks"] = self._assembly.recorded()
 
     def _logs(self) -> list[EventLog]:
         events = self.path / "events"
@@ -86,11 +91,11 @@ class Run:
     def ops(self) -> pd.DataFrame:
         """One row per operation: those in samples by process and time, then loose ones.
 
-        rank, pid, tid, worker, loader, epoch, batch, position (in the batch), sample (its index in
-        the data set), operation (category), parent (its container, "" for none), index (place in
-        its container), nested (inside another operation of its sample, or of its thread outside of
-        samples), start_ns, duration_ns; with level op+cpu also cpu_ns, minor_faults, major_faults,
-        read_bytes.
+        rank, local_rank, world_size, host, pid, tid, worker, loader, epoch, batch, position (in the
+        batch), sample (its index in the data set), operation (category), parent (its container, ""
+        for none), index (place in its container), nested (inside another operation of its sample,
+        or of its thread outside of samples), start_ns, duration_ns; with level op+cpu also cpu_ns,
+        minor_faults, major_faults, read_bytes.
         """
         return details.operations(self._assembly, self._with_cpu())
 
@@ -98,9 +103,9 @@ class Run:
     def samples(self) -> pd.DataFrame:
         """One row per sample.
 
-        rank, pid, worker, loader, epoch, batch, position, sample, start_ns, duration_ns, ops_ns
-        (its top-level operations), self_ns (the rest), many (the row is a whole batch, fetched in
-        one call; its sample is -1).
+        rank, local_rank, world_size, host, pid, worker, loader, epoch, batch, position, sample,
+        start_ns, duration_ns, ops_ns (its top-level operations), self_ns (the rest), many (the row
+        is a whole batch, fetched in one call; its sample is -1).
         """
         return details.samples(self._assembly)
 
@@ -108,17 +113,17 @@ class Run:
     def batches(self) -> pd.DataFrame:
         """One row per batch that was made or taken, sorted by rank, loader, epoch and batch.
 
-        rank, pid (of its maker; -1: not recorded), worker, loader, epoch, batch, size (samples),
-        bytes, flags, idle_ns (the worker waited for its index), fetch_start_ns, fetch_ns,
-        samples_ns, collate_start_ns, collate_ns, self_ns (fetch less samples and collate), cpu_ns,
-        minor_faults, major_faults, read_bytes, voluntary_switches and involuntary_switches (of the
-        thread, during the fetch), put_ns, send_start_ns, pickle_ns, lock_ns, write_ns, send_ns
-        (their sum), send_bytes, send_tid, pin_start_ns, pin_ns, ready_ns (pinned, else pickled,
-        else put; without workers fetched), arrival_ns (taken from the workers' queue),
-        wait_start_ns, wait_ns, taken_ns (`next` returned), delay_ns (taken less ready), step_ns
-        (the consumer's own time until its following `next`), out_of_order (order is "early"),
-        order ("early": arrived before the `next` that returned it, or was returned before an
-        earlier batch; "late": one asked for later arrived or was returned first; "in turn"; NaN
+        rank, local_rank, world_size, host, pid (of its maker; -1: not recorded), worker, loader,
+        epoch, batch, size (samples), bytes, flags, idle_ns (the worker waited for its index),
+        fetch_start_ns, fetch_ns, samples_ns, collate_start_ns, collate_ns, self_ns (fetch less
+        samples and collate), cpu_ns, minor_faults, major_faults, read_bytes, voluntary_switches and
+        involuntary_switches (of the thread, during the fetch), put_ns, send_start_ns, pickle_ns,
+        lock_ns, write_ns, send_ns (their sum), send_bytes, send_tid, pin_start_ns, pin_ns, ready_ns
+        (pinned, else pickled, else put; without workers fetched), arrival_ns (taken from the
+        workers' queue), wait_start_ns, wait_ns, taken_ns (`next` returned), delay_ns (taken less
+        ready), step_ns (the consumer's own time until its following `next`), out_of_order (order is
+        "early"), order ("early": arrived before the `next` that returned it, or was returned before
+        an earlier batch; "late": one asked for later arrived or was returned first; "in turn"; NaN
         if nobody took it), first (of its epoch).
         """
         return batches.batches(self._assembly, self._follow)
@@ -127,7 +132,8 @@ class Run:
     def waits(self) -> pd.DataFrame:
         """One row per `next` that returned a batch or failed.
 
-        rank, pid, tid, loader, epoch, batch, start_ns, wait_ns, step_ns, arrival_ns, failed.
+        rank, local_rank, world_size, host, pid, tid, loader, epoch, batch, start_ns, wait_ns,
+        step_ns, arrival_ns, failed.
         """
         return batches.waits(self._assembly, self._follow)
 
@@ -135,9 +141,10 @@ class Run:
     def workers(self) -> pd.DataFrame:
         """One row per worker process.
 
-        rank, pid, worker, loader (-1: its maker left no record), start_ns (of the process, else of
-        its loop), loop_ns, ready_ns (asked for its first index), startup_ns (ready less start of
-        `iter()`), end_ns (NaN if killed), batches, samples, fetch_ns, idle_ns, cpu_ns (sums).
+        rank, local_rank, world_size, host, pid, worker, loader (-1: its maker left no record),
+        start_ns (of the process, else of its loop), loop_ns, ready_ns (asked for its first index),
+        startup_ns (ready less start of `iter()`), end_ns (NaN if killed), batches, samples,
+        fetch_ns, idle_ns, cpu_ns (sums).
         """
         return tables.workers(self._assembly)
 
@@ -145,9 +152,10 @@ class Run:
     def loaders(self) -> pd.DataFrame:
         """One row per loader and process.
 
-        rank, pid, loader, call_site, class, dataset, dataset_kind, dataset_length, length,
-        batch_size, num_workers, prefetch_factor, pin_memory, persistent_workers, start_method,
-        drop_last, in_order, sampler, batch_sampler, collate_fn, timeout.
+        rank, local_rank, world_size, host, pid, loader, call_site, class, dataset, dataset_kind,
+        dataset_length, length, batch_size, num_workers, prefetch_factor, pin_memory,
+        persistent_workers, start_method, drop_last, in_order, sampler, batch_sampler, collate_fn,
+        timeout.
         """
         return tables.loaders(self._assembly)
 
@@ -155,14 +163,19 @@ class Run:
     def epochs(self) -> pd.DataFrame:
         """One row per iteration of a loader.
 
-        rank, pid, loader, epoch, start_ns, startup_ns (`iter()` to the end of the first `next`),
-        iter_ns (`iter()` itself), end_ns (NaN if killed), batches, exhausted, shutdown_ns.
+        rank, local_rank, world_size, host, pid, loader, epoch, start_ns, startup_ns (`iter()` to
+        the end of the first `next`), iter_ns (`iter()` itself), end_ns (NaN if killed), batches,
+        exhausted, shutdown_ns.
         """
         return tables.epochs(self._assembly)
 
     @cached_property
     def resources(self) -> pd.DataFrame:
-        """Once a second: rank, pid, worker, time_ns, pss, rss (bytes), descriptors, shm (bytes)."""
+        """The process once a second.
+
+        rank, local_rank, world_size, host, pid, worker, time_ns, pss, rss (bytes), descriptors, shm
+        (bytes).
+        """
         return tables.resources(self._assembly)
 
     @cached_property
@@ -172,7 +185,10 @@ class Run:
 
     @cached_property
     def paths(self) -> pd.DataFrame:
-        """Files of the slowest samples: rank, pid, worker, sample, path, duration_ns."""
+        """Files of the slowest samples.
+
+        rank, local_rank, world_size, host, pid, worker, sample, path, duration_ns.
+        """
         return tables.paths(self._assembly)
 
     @cached_property

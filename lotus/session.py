@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from lotus import directory as directories
-from lotus import launch, manifest
+from lotus import launch, manifest, ranks
 from lotus.errors import LotusError
 from lotus.manifest import Settings
 
@@ -78,7 +78,8 @@ def trace(
             else:
                 os.environ[name] = value
         with contextlib.suppress(OSError):  # a full disk: the manifest stays "running"
-            manifest.write(target, manifest.end(record, None, None, time.monotonic_ns()))
+            end = manifest.end(record, None, None, time.monotonic_ns(), ranks.recorded(target))
+            manifest.write(target, end)
 
 
 def _load_inside() -> ModuleType:

@@ -1,25 +1,25 @@
 """The small tables of a run: workers, loaders, epochs, resources, operations, paths, losses."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from lotus.assemble import Assembly, Process, groups, is_a
-from lotus.batches import frame, signed
+from lotus.batches import frame, repeat, signed, whose
 from lotus.eventlog import Lost
-from lotus.frames import Array
 from lotus.inside.layout import FAILED, SENDS, STOPPED
 
 
 def workers(a: Assembly) -> pd.DataFrame:
     """One row per worker process that left a log."""
     made = (a.batch["flags"] & SENDS) == 0
-    rows = []
-    for process, own in zip(a.processes, a.slices, strict=True):
+    rows, owners = [], []
+    for number, (process, own) in enumerate(zip(a.processes, a.slices, strict=True)):
         if not process.is_worker:
             continue
+        owners.append(number)
         batch = a.batch[own][made[own] & (a.batch["loader"][own] < 0)]
         entered, ready, end = (
             process.events[name][0] if process.events[name] else {}
@@ -34,8 +34,6 @@ def workers(a: Assembly) -> pd.DataFrame:
             startup = ready_ns - origin.start_ns
         rows.append(
             (
-                process.rank,
-                process.pid,
                 process.worker,
                 -1 if origin is None else origin.process.base + origin.loader,
                 began if is_a(began, int) else loop,
@@ -48,10 +46,19 @@ def workers(a: Assembly) -> pd.DataFrame:
                 int(signed(batch["cpu_ns"]).sum()),
             )
         )
-    names = "rank pid worker loader start_ns loop_ns ready_ns startup_ns end_ns batches samples"
-    table = pd.DataFrame(rows, columns=[*names.split(), "fetch_ns", "idle_ns", "cpu_ns"])
     maybe = ("start_ns", "loop_ns", "ready_ns", "startup_ns", "end_ns")
-    return _typed(table, dict.fromkeys(maybe, "float64"))
+    sums = ("batches", "samples", "fetch_ns", "idle_ns", "cpu_ns")
+    table = pd.DataFrame(rows, columns=["worker", "loader", *maybe, *sums])
+    return _owned(a, owners, table, dict.fromkeys(maybe, "float64"))
+
+
+def _owned(
+    a: Assembly, owners: Sequence[int], table: pd.DataFrame, types: Mapping[str, str]
+) -> pd.DataFrame:
+    """`table`, typed, after the columns that tell whose rows they are: of processes `owners`."""
+    numbers = np.array(owners, np.int64)
+    owned = frame(whose(a, lambda values: values[numbers], np.int64))
+    return pd.concat([owned, _typed(table, types)], axis=1)
 
 
 def _typed(table: pd.DataFrame, types: Mapping[str, str]) -> pd.DataFrame:
@@ -97,16 +104,16 @@ def _sane(value: Any, kind: str) -> Any:
 
 def loaders(a: Assembly) -> pd.DataFrame:
     """One row per loader and process that iterated it."""
-    columns: dict[str, list[Any]] = {name: [] for name in ("rank", "pid", "loader", *_LOADER_TYPES)}
-    for process in a.processes:
+    columns: dict[str, list[Any]] = {name: [] for name in ("loader", *_LOADER_TYPES)}
+    owners = []
+    for number, process in enumerate(a.processes):
         for event in process.events["loader"]:
-            columns["rank"].append(process.rank)
-            columns["pid"].append(process.pid)
+            owners.append(number)
             columns["loader"].append(process.base + event["loader"])
             for name, kind in _LOADER_TYPES.items():
                 columns[name].append(_sane(event.get(name), kind))
     table = pd.DataFrame({name: pd.Series(v, dtype=object) for name, v in columns.items()})
-    return _typed(table, _LOADER_TYPES)
+    return _owned(a, owners, table, _LOADER_TYPES)
 
 
 def epochs(a: Assembly) -> pd.DataFrame:
@@ -138,30 +145,25 @@ def epochs(a: Assembly) -> pd.DataFrame:
             if "start_ns" in entry:
                 entry["startup_ns"] = int(a.wait["end_ns"][at]) - entry["start_ns"]
     names = ("start_ns", "startup_ns", "iter_ns", "end_ns", "batches", "exhausted", "shutdown_ns")
+    ordered = sorted(rows.items())
     table = pd.DataFrame(
         [
             (
-                a.processes[number].rank,
-                a.processes[number].pid,
                 loader,
                 epoch,
                 *(entry.get(name, False if name == "exhausted" else None) for name in names),
             )
-            for (number, loader, epoch), entry in sorted(rows.items())
+            for (_, loader, epoch), entry in ordered
         ],
-        columns=["rank", "pid", "loader", "epoch", *names],
+        columns=["loader", "epoch", *names],
     )
     types = dict.fromkeys(names, "float64") | {"batches": "Int64", "exhausted": "bool"}
-    return _typed(table, types)
+    return _owned(a, [number for (number, _, _), _ in ordered], table, types)
 
 
 def resources(a: Assembly) -> pd.DataFrame:
     parts = [process.log.fixed["resources"] for process in a.processes]
-    counts = [len(part) for part in parts]
-    columns: dict[str, Array] = {
-        "rank": np.repeat(a.ranks, counts),
-        "pid": np.repeat(a.pids, counts),
-    }
+    columns = whose(a, repeat([len(part) for part in parts]), np.int64)
     for name in ("worker", "time_ns", "pss", "rss", "descriptors", "shm"):
         columns[name] = np.concatenate(
             [np.empty(0, np.int64), *(signed(part[name]) for part in parts)]
@@ -184,20 +186,17 @@ def operations(processes: Iterable[Process]) -> pd.DataFrame:
 
 def paths(a: Assembly) -> pd.DataFrame:
     """File paths of samples that were among the slowest of their process."""
-    rows = [
-        (
-            process.rank,
-            process.pid,
-            process.worker,
-            event["sample"],
-            event["path"],
-            event["duration_ns"],
-        )
-        for process in a.processes
+    events = [
+        (number, event)
+        for number, process in enumerate(a.processes)
         for event in process.events["sample_path"]
     ]
-    names = ["rank", "pid", "worker", "sample", "path", "duration_ns"]
-    return _typed(pd.DataFrame(rows, columns=names), {"path": "object"})
+    rows = [
+        (a.processes[number].worker, event["sample"], event["path"], event["duration_ns"])
+        for number, event in events
+    ]
+    table = pd.DataFrame(rows, columns=["worker", "sample", "path", "duration_ns"])
+    return _owned(a, [number for number, _ in events], table, {"path": "object"})
 
 
 def losses(a: Assembly) -> list[Lost]:

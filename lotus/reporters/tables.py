@@ -6,7 +6,7 @@ not measured is null. Keys are only ever added within one `schema`.
 {
   "schema": 1,
   "run": {"path", "command", "state", "exit_code", "signal", "elapsed_ns", "level", "batches",
-          "every", "max_log", "host", "lotus", "threshold_ns"},
+          "every", "max_log", "host", "ranks", "lotus", "threshold_ns"},
   "verdict": the first loader's verdict, or null where no loader was iterated,
   "loaders": [{           # the one with the most samples first
     "loader", "ranks", "settings": {...},
@@ -37,7 +37,7 @@ from lotus.analysis.columns import plain_value, records
 from lotus.analysis.summary import LoaderSummary, Summary
 
 SCHEMA = 1
-_RUN = ("command", "state", "exit_code", "signal", "level", "batches", "every", "max_log", "host")
+_RUN = "command state exit_code signal level batches every max_log host ranks".split()
 
 
 def document(summary: Summary) -> dict[str, Any]:

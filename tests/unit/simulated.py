@@ -82,6 +82,7 @@ class _Simulation:
                 "max_log": None,
                 "start_ns": BASE,
                 "end_ns": int(self.time),
+                "ranks": [{"rank": plan.rank, "pid": 1}],
                 "cpu": {"model": "simulated", "logical": plan.cores, "affinity": plan.cores},
             },
             loaders=pd.DataFrame([self._settings()]),

@@ -74,6 +74,7 @@ def test_the_document_has_the_numbers_of_the_report() -> None:
     document = json.loads(tables.text(summarise(run)), parse_constant=pytest.fail)
     loader = document["loaders"][0]
     assert document["schema"] == 1
+    assert document["run"]["ranks"][0]["rank"] == 0
     assert document["verdict"]["kind"] == "input-bound"
     assert document["verdict"]["causes"][0]["title"] == "Slow"
     assert {row["operation"] for row in loader["operations"]} == {"Loader", "Slow"}

@@ -14,28 +14,29 @@ from lotus.run import load
 from tests.logs import MS, START_NS, RunBuilder, Sample, pack_header
 from tests.simulation import simulate
 
+WHOSE = "rank local_rank world_size host pid "
 COLUMNS = {
-    "ops": "rank pid tid worker loader epoch batch position sample operation parent index nested "
+    "ops": WHOSE + "tid worker loader epoch batch position sample operation parent index nested "
     "start_ns duration_ns",
-    "samples": "rank pid worker loader epoch batch position sample start_ns duration_ns ops_ns "
+    "samples": WHOSE + "worker loader epoch batch position sample start_ns duration_ns ops_ns "
     "self_ns many",
-    "batches": "rank pid worker loader epoch batch size bytes flags idle_ns fetch_start_ns "
+    "batches": WHOSE + "worker loader epoch batch size bytes flags idle_ns fetch_start_ns "
     "fetch_ns samples_ns collate_start_ns collate_ns self_ns cpu_ns minor_faults major_faults "
     "read_bytes voluntary_switches involuntary_switches put_ns send_start_ns pickle_ns lock_ns "
     "write_ns send_ns send_bytes send_tid "
     "pin_start_ns pin_ns ready_ns arrival_ns wait_start_ns wait_ns taken_ns delay_ns step_ns "
     "out_of_order order first",
-    "waits": "rank pid tid loader epoch batch start_ns wait_ns step_ns arrival_ns failed",
-    "workers": "rank pid worker loader start_ns loop_ns ready_ns startup_ns end_ns batches samples "
+    "waits": WHOSE + "tid loader epoch batch start_ns wait_ns step_ns arrival_ns failed",
+    "workers": WHOSE + "worker loader start_ns loop_ns ready_ns startup_ns end_ns batches samples "
     "fetch_ns idle_ns cpu_ns",
-    "loaders": "rank pid loader call_site class dataset dataset_kind dataset_length length "
+    "loaders": WHOSE + "loader call_site class dataset dataset_kind dataset_length length "
     "batch_size num_workers prefetch_factor pin_memory persistent_workers start_method drop_last "
     "in_order sampler batch_sampler collate_fn timeout",
-    "epochs": "rank pid loader epoch start_ns startup_ns iter_ns end_ns batches exhausted "
+    "epochs": WHOSE + "loader epoch start_ns startup_ns iter_ns end_ns batches exhausted "
     "shutdown_ns",
-    "resources": "rank pid worker time_ns pss rss descriptors shm",
+    "resources": WHOSE + "worker time_ns pss rss descriptors shm",
     "operations": "operation parent index kind",
-    "paths": "rank pid worker sample path duration_ns",
+    "paths": WHOSE + "worker sample path duration_ns",
     "processes": "pid ppid time_ns executable argv python torch",
     "lost": "what pid count bytes",
 }
@@ -355,9 +356,10 @@ def test_resources_operations_paths_processes(tmp_path):
     # GIVEN a full run
     run = load(full_run(tmp_path / "run"))
     # WHEN its small tables are asked for, THEN they hold what was recorded
-    assert run.resources.iloc[0].tolist() == [0, 101, 0, START_NS, 1, 2, 3, 4]
+    whose = [0, -1, 1, "host", 101]
+    assert run.resources.iloc[0].tolist() == [*whose, 0, START_NS, 1, 2, 3, 4]
     assert run.operations["operation"].tolist() == ["Loader", "RandomResizedCrop", "ToTensor"]
-    assert run.paths.iloc[0].tolist() == [0, 101, 0, 3, "/data/cat.jpg", 9]
+    assert run.paths.iloc[0].tolist() == [*whose, 0, 3, "/data/cat.jpg", 9]
     (process,) = run.processes.to_dict("records")
     assert (process["pid"], process["torch"], process["argv"]) == (100, "2.14.1", ["train.py"])
 

@@ -1,0 +1,121 @@
+"""Which rank of a job each process is, and which of them recorded; standard library only.
+
+A log's header tells it, or an event of a loader where the job set its ranks after that.
+"""
+
+import json
+import os
+import struct
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lotus.inside import layout
+
+_NUMBER, _COUNT = range(1 << 31), range(1, 1 << 31)
+_HEAD = 1 << 16  # bytes of a log: its header and the events of its first loader
+
+
+class Place(NamedTuple):
+    """What a process knows of its place in the job; None: not told."""
+
+    rank: int | None
+    local_rank: int | None
+    world_size: int | None
+
+
+def told(header: Mapping[str, Any], loaders: Iterable[Mapping[str, Any]]) -> Place:
+    """What the header of a log and its `loader` events say, the first one that says it."""
+    sources = (header, *loaders)
+
+    def first(name: str, sound: range) -> int | None:
+        values = (source.get(name) for source in sources)
+        return next((value for value in values if type(value) is int and value in sound), None)
+
+    return Place(first("rank", _NUMBER), first("local_rank", _NUMBER), first("world_size", _COUNT))
+
+
+def settled(places: Sequence[Place]) -> tuple[int, int, int]:
+    """(rank, local rank, world size) of a process, from its makers and itself, outermost first.
+
+    The rank is the outermost's, 0 where it has none; of the others the first that is told. A local
+    rank that nobody told is -1. So is a world size; without ranks it is 1.
+    """
+    rank = places[0].rank
+    local = next((at.local_rank for at in places if at.local_rank is not None), -1)
+    alone = 1 if rank is None else -1
+    world = next((at.world_size for at in places if at.world_size is not None), alone)
+    return 0 if rank is None else rank, local, world
+
+
+def host_of(header: Mapping[str, Any]) -> str:
+    """The host that a log was written on; "" where it does not tell."""
+    host = header.get("host")
+    return host if isinstance(host, str) else ""
+
+
+def entry(place: tuple[int, int, int], host: str, pid: int) -> dict[str, Any]:
+    """One of the manifest's `ranks`."""
+    rank, local_rank, world_size = place
+    return {
+        "rank": rank,
+        "local_rank": local_rank,
+        "world_size": world_size,
+        "host": host,
+        "pid": pid,
+    }
+
+
+def recorded(directory: Path) -> list[dict[str, Any]]:
+    """The `ranks` of a run that has ended: one entry for each main process that left a log.
+
+    Reads the beginning of each log; what cannot be read is left out. Never raises OSError.
+    """
+    found = []
+    try:
+        logs = sorted((directory / "events").glob("*.ltr"))
+    except OSError:
+        logs = []
+    for log in logs:
+        try:
+            header, events = _beginning(log)
+        except (OSError, ValueError, struct.error, RecursionError):
+            continue
+        if any(event.get("event") == "worker" for event in events):
+            continue
+        pid, start = (header.get(name) for name in ("pid", "start_ns"))
+        if isinstance(pid, int) and isinstance(start, int):
+            loaders = (event for event in events if event.get("event") == "loader")
+            place = settled([told(header, loaders)])
+            found.append((place[0], start, pid, entry(place, host_of(header), pid)))
+    return [one for *_, one in sorted(found, key=lambda item: item[:3])]
+
+
+def _beginning(log: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """(header, first events) of a log. Raises OSError, ValueError, struct.error."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    fd = os.open(log, flags)
+    try:
+        data = os.pread(fd, _HEAD, 0)
+    finally:
+        os.close(fd)
+    magic, length = layout.FILE_HEADER.unpack_from(data)
+    at = layout.FILE_HEADER.size + length
+    header = json.loads(data[layout.FILE_HEADER.size : at])
+    if magic != layout.FILE_MAGIC or not isinstance(header, dict):
+        raise ValueError("not an event log")
+    events = []
+    while at + layout.FRAME_HEADER.size <= len(data):
+        magic, kind, _, length, crc = layout.FRAME_HEADER.unpack_from(data, at)
+        body = at + layout.FRAME_HEADER.size
+        at = body + length
+        payload = data[body:at]
+        checked = zlib.crc32(payload, zlib.crc32(data[body - 12 : body - 4]))
+        if magic != layout.FRAME_MAGIC or checked != crc:
+            break
+        if kind == layout.EVENT:
+            event = json.loads(payload[layout.FIXED[kind].size :])
+            if isinstance(event, dict):
+                events.append(event)
+    return header, events
