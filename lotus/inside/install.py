@@ -1,14 +1,23 @@
 """Install and uninstall the hooks, in pairs; wait for torch.utils.data, never import it.
 
 Every Python that the traced program starts loads this file, most of them for nothing: what costs
-time to import is imported when torch.utils.data is.
+time to import is imported when torch.utils.data is. So is `__future__`: annotations are quoted.
 """
 
 import atexit
 import os
 import sys
 from contextlib import suppress
+from functools import partial
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any
+
+    from .recorder import Recorder
 _DATALOADER = "torch.utils.data.dataloader"
 # Loaders with a worker loop of their own: module, class, why its inside cannot be seen.
 _UNSEEN = (
@@ -21,48 +30,49 @@ _UNSEEN = (
     ("nvidia.dali.pipeline", "Pipeline", "DALI loads in its own native threads"),
 )
 
-active = None  # the Tracer in force, one a process
+active: "Tracer | None" = None  # the one in force in this process
 
 
 class Tracer:
     """All hooks of one recording in this process."""
 
-    def __init__(self, environ):
+    def __init__(self, environ: "Mapping[str, str]") -> None:
         self.environ = environ
         self.named = [name for name in (environ.get("LOTUS_OPS") or "").split("\n") if name]
-        self.undo = []  # functions that put back what was there, called in reverse
-        self.waiting = {}  # module name -> functions to call once it is imported
-        self.late = []  # for __main__, which is complete only when the first loader is iterated
-        self.unseen = set()
+        # Functions that put back what was there, called in reverse.
+        self.undo: list[Callable[[], object]] = []
+        # By module name: functions to call once it is imported.
+        self.waiting: dict[str, list[Callable[[Any], object]]] = {}
+        # For __main__, which is complete only when the first loader is iterated.
+        self.late: list[Callable[[Any], object]] = []
+        self.unseen: set[str] = set()
         self.on = True
-        self._recorder = None
+        self._recorder: Recorder | None = None
         # Later it may be a file of the program.
-        self.stderr = None
+        self.stderr: tuple[int, int] | None = None
         with suppress(OSError):
             status = os.fstat(2)
             self.stderr = (status.st_dev, status.st_ino)
 
     @property
-    def recorder(self):
+    def recorder(self) -> "Recorder":
         if self._recorder is None:
             from .recorder import Config, Recorder
 
-            self._recorder = Recorder(Config(self.environ), self.stderr)
-            atexit.register(self._recorder.finish)
-            self.undo.append(lambda: atexit.unregister(self._recorder.finish))
+            self._recorder = recorder = Recorder(Config(self.environ), self.stderr)
+            atexit.register(recorder.finish)
+            self.undo.append(lambda: atexit.unregister(recorder.finish))
             # Registered for good: Python has no way to take it back.
             os.register_at_fork(after_in_child=self._after_fork)
         return self._recorder
 
-    def install(self):
+    def install(self) -> None:
         self._when_imported(_DATALOADER, self._hook_torch)
         for module, name, why in _UNSEEN:
-            self._when_imported(
-                module, lambda m, name=name, why=why: self._hook_unseen(m, name, why)
-            )
+            self._when_imported(module, partial(self._hook_unseen, name=name, why=why))
         for named in self.named:
             module = named.partition(":")[0]
-            call = lambda m, named=named: self._hook_named(m, named)  # noqa: E731
+            call = partial(self._hook_named, named=named)
             if module == "__main__":
                 self.late.append(call)
             else:
@@ -70,9 +80,14 @@ class Tracer:
         if self.waiting:
             finder = _Watcher(self)
             sys.meta_path.insert(0, finder)
-            self.undo.append(lambda: finder in sys.meta_path and sys.meta_path.remove(finder))
 
-    def uninstall(self):
+            def unwatch() -> None:
+                if finder in sys.meta_path:
+                    sys.meta_path.remove(finder)
+
+            self.undo.append(unwatch)
+
+    def uninstall(self) -> None:
         """Write what is left and put everything back as it was."""
         self.on = False
         recorder = self._recorder
@@ -86,29 +101,29 @@ class Tracer:
         if recorder is not None:
             recorder.on = False
 
-    def fault(self, error):
+    def fault(self, error: Exception) -> None:
         with suppress(Exception):  # where not even a recorder could be made
             self.recorder.fault(error)
 
-    def _when_imported(self, name, function):
+    def _when_imported(self, name: str, function: "Callable[[Any], object]") -> None:
         module = sys.modules.get(name)
         if module is not None:
             self.run(function, module)
         else:
             self.waiting.setdefault(name, []).append(function)
 
-    def run(self, function, module):
+    def run(self, function: "Callable[[Any], object]", module: "ModuleType") -> None:
         try:
             function(module)
         except Exception as error:
             self.fault(error)
 
-    def _replace(self, owner, name, value):
+    def _replace(self, owner: object, name: str, value: object) -> None:
         before = vars(owner)[name]
         setattr(owner, name, value)
         self.undo.append(lambda: setattr(owner, name, before))
 
-    def _hook_torch(self, module):
+    def _hook_torch(self, module: "Any") -> None:
         from . import loader, spans, worker  # noqa: F401  (`lotus.span` finds spans by its name)
         from .guard import hook
         from .log import append_line
@@ -119,7 +134,7 @@ class Tracer:
         utils = module._utils
         many, single = module._MultiProcessingDataLoaderIter, module._SingleProcessDataLoaderIter
         loaders = loader.Loaders(recorder)
-        plan = (
+        plan: tuple[tuple[Any, str, Callable[..., Any], tuple[Any, ...]], ...] = (
             (module.DataLoader, "_get_iterator", loader.get_iterator, (loaders,)),
             (many, "_reset", loader.reset, (loaders,)),
             (many, "_try_get_data", loader.try_get_data, (recorder,)),
@@ -131,6 +146,7 @@ class Tracer:
             (utils.worker, "ExceptionWrapper", worker.exception_wrapper, ()),
         )
         # All or nothing: a torch that is not as we know it is left alone.
+        made: list[tuple[Any, str, Any]]
         made = [(owner, name, make(vars(owner)[name], *args)) for owner, name, make, args in plan]
         kind = module._DatasetKind
         create = loader.create_fetcher(kind.create_fetcher, recorder, self.undo)
@@ -140,7 +156,7 @@ class Tracer:
         if self.late:
             original = module.DataLoader._get_iterator
 
-            def _get_iterator(self_):
+            def _get_iterator(self_: "Any") -> "Any":
                 late, self.late = self.late, []
                 for function in late:
                     self.run(function, sys.modules["__main__"])
@@ -148,15 +164,16 @@ class Tracer:
 
             self._replace(module.DataLoader, "_get_iterator", hook(_get_iterator))
 
-    def _after_fork(self):
+    def _after_fork(self) -> None:
         if self.on:
             self.recorder.after_fork()
 
-    def _hook_named(self, module, named):
+    def _hook_named(self, module: "Any", named: str) -> None:
         from .operations import wrap_named
 
         recorder = self.recorder
         name = named.partition(":")[2]
+        owner: Any
         owner, path = module, name.split(".")
         try:
             for part in path[:-1]:
@@ -166,15 +183,15 @@ class Tracer:
         except (AttributeError, TypeError) as error:
             recorder.event({"event": "note", "text": f"--op {named}: {error}"})
 
-    def _hook_unseen(self, module, name, why):
+    def _hook_unseen(self, module: "ModuleType", name: str, why: str) -> None:
         from .guard import hook
 
-        cls = getattr(module, name, None)
+        cls: Any = getattr(module, name, None)
         original = getattr(cls, "__iter__", None)
         if original is None:
             return
 
-        def __iter__(loader):
+        def __iter__(loader: "Any") -> "Any":
             if name not in self.unseen:
                 self.unseen.add(name)
                 what = f"{module.__name__}.{name}"
@@ -188,11 +205,16 @@ class Tracer:
 class _Watcher:
     """A meta path finder that calls functions after a module was imported; finds nothing itself."""
 
-    def __init__(self, tracer):
+    def __init__(self, tracer: Tracer) -> None:
         self.tracer = tracer
-        self.busy = set()
+        self.busy: set[str] = set()
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(
+        self,
+        name: str,
+        path: "Sequence[str] | None" = None,
+        target: "ModuleType | None" = None,
+    ) -> "ModuleSpec | None":
         tracer = self.tracer
         if name not in tracer.waiting or name in self.busy:
             return None
@@ -207,13 +229,13 @@ class _Watcher:
             spec = next((one for one in found if one is not None), None)
         finally:
             self.busy.discard(name)
-        loader = getattr(spec, "loader", None)
+        loader: Any = getattr(spec, "loader", None)
         # A class loads what is built in: it is the same one for all modules.
         if loader is None or isinstance(loader, type) or not hasattr(loader, "exec_module"):
             return spec
         original = loader.exec_module
 
-        def exec_module(module):
+        def exec_module(module: "ModuleType") -> None:
             vars(loader).pop("exec_module", None)  # the loader is again what it was
             original(module)
             for function in tracer.waiting.pop(name, ()):
@@ -226,7 +248,7 @@ class _Watcher:
         return spec
 
 
-def install(environ=None):
+def install(environ: "Mapping[str, str] | None" = None) -> Tracer:
     """Start recording in this process as the environment asks; return the Tracer.
 
     Raises nothing: on a fault there is one line on stderr and no recording.
