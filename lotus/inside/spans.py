@@ -1,9 +1,15 @@
 """What `lotus.span` calls inside a traced program; loaded with the hooks."""
 
+from __future__ import annotations
+
 from . import install
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-def begin(name):
+
+def begin(name: object) -> Callable[[], None] | None:
     """Begin a span; return the function that ends it, or None where nothing is recorded."""
     tracer = install.active
     if tracer is None or not tracer.on:
