@@ -9,7 +9,7 @@ import sys
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def _start():
+def _start() -> None:
     import importlib.util
     import json
     import time
@@ -21,10 +21,11 @@ def _start():
         os.path.join(inside, "__init__.py"),
         submodule_search_locations=[inside],
     )
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{inside} is no folder of modules")
     sys.modules["_lotus_inside"] = module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    from _lotus_inside import install
-
+    install = importlib.import_module("_lotus_inside.install")
     line = {
         "event": "python",
         "pid": os.getpid(),
@@ -43,7 +44,7 @@ def _start():
     install.install()
 
 
-def _say(text):
+def _say(text: str) -> None:
     # Descriptor 2 is still what it was when Python started; if it was closed, it may be anything
     # soon. What multiprocessing starts has a parent that was told already.
     if sys.stderr is not None and not any("multiprocessing" in arg for arg in sys.orig_argv):
@@ -53,7 +54,7 @@ def _say(text):
             pass
 
 
-def _run_hidden():
+def _run_hidden() -> None:
     """Run the sitecustomize that Python would have found without us."""
     import importlib.machinery
     import importlib.util
