@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 from . import clock, state
@@ -58,7 +59,7 @@ def size_in_bytes(batch: Any, depth: int = 4) -> int:
     return sum(size_in_bytes(item, depth - 1) for item in itertools.islice(items, _MOST_ITEMS))
 
 
-def _as_list(indices: object) -> list[Any] | None:
+def _as_list(indices: Any) -> list[Any] | None:
     """The indices of a batch, or None where they are in no list (a tensor, say)."""
     kind = type(indices)
     if issubclass(kind, list):
@@ -66,29 +67,25 @@ def _as_list(indices: object) -> list[Any] | None:
     return list(tuple.__iter__(indices)) if issubclass(kind, tuple) else None
 
 
-def path_finder(dataset: object) -> Callable[[Any], str | None]:
-    """Return a function index -> path, for data sets that keep a list of their files."""
-
-    def path_of(index: Any, owner: object = dataset, depth: int = 8) -> str | None:
-        own = attributes(owner).get
-        indices, inner = own("indices"), own("dataset")
-        if depth and indices is not None and inner is not None:  # Subset
-            return path_of(indices[index], inner, depth - 1)
-        parts, sizes = own("datasets"), own("cumulative_sizes")
-        if depth and parts and sizes:  # ConcatDataset
-            part = next(number for number, size in enumerate(sizes) if index < size)
-            return path_of(index - (sizes[part - 1] if part else 0), parts[part], depth - 1)
-        for name in _PATHS:
-            files = own(name)
-            if type(files) in (list, tuple) and index < len(files):
-                item = files[index]
-                if type(item) is tuple and item:
-                    item = item[0]
-                if type(item) in (str, bytes) or hasattr(type(item), "__fspath__"):
-                    return str(item)
-        return None
-
-    return path_of
+def path_of(owner: object, index: Any, depth: int = 8) -> str | None:
+    """The file of a sample, for data sets that keep a list of their files; else None."""
+    own = attributes(owner).get
+    indices, inner = own("indices"), own("dataset")
+    if depth and indices is not None and inner is not None:  # Subset
+        return path_of(inner, indices[index], depth - 1)
+    parts, sizes = own("datasets"), own("cumulative_sizes")
+    if depth and parts and sizes:  # ConcatDataset
+        part = next(number for number, size in enumerate(sizes) if index < size)
+        return path_of(parts[part], index - (sizes[part - 1] if part else 0), depth - 1)
+    for name in _PATHS:
+        files: Any = own(name)
+        if type(files) in (list, tuple) and index < len(files):
+            item = files[index]
+            if type(item) is tuple and item:
+                item = item[0]
+            if type(item) in (str, bytes) or hasattr(type(item), "__fspath__"):
+                return str(item)
+    return None
 
 
 def instrument(
@@ -109,7 +106,6 @@ def instrument(
             if whole is not _UNKNOWN:
                 fetcher.dataset = (timers.Items if whole else timers.Samples)(dataset)
     iterable, auto_collation = hasattr(fetcher, "dataset_iter"), fetcher.auto_collation
-    path_of = path_finder(dataset)
     original_collate = fetcher.collate_fn
     original_fetch = fetcher.fetch
 
@@ -153,7 +149,7 @@ def instrument(
         finally:
             try:
                 if token:
-                    recorder.path_of = path_of
+                    recorder.path_of = functools.partial(path_of, dataset)
                     recorder.end_fetch(token, indices, size, nbytes, flags)
             finally:
                 # Only assignments: a signal handler of the program cannot keep us from them.

@@ -96,7 +96,7 @@ class quiet:
         return kind is not None and issubclass(kind, self._kinds) and not of_the_program(error)
 
 
-def is_number(kind):
+def is_number(kind: type) -> bool:
     """Whether objects of this type can be asked for their number without running the program."""
     module = str(kind.__module__).partition(".")[0]
     return kind is int or kind is bool or module in ("numpy", "torch")
