@@ -8,4 +8,5 @@ What only annotations need is under ``TYPE_CHECKING``, which each module sets it
 
 import time
 
-clock = time.monotonic_ns  # before the program can put another one there
+# Before the program can put others there.
+clock, cpu_clock = time.monotonic_ns, time.thread_time_ns

@@ -2,15 +2,14 @@
 
 import os
 import resource
-import time
 
-from . import clock, layout
+from . import clock, cpu_clock, layout
 from .guard import quiet
 
 
 def now() -> tuple[resource.struct_rusage, int]:
     """What `since` subtracts: the thread's resource usage and CPU time (ns)."""
-    return resource.getrusage(resource.RUSAGE_THREAD), time.thread_time_ns()
+    return resource.getrusage(resource.RUSAGE_THREAD), cpu_clock()
 
 
 def since(before: tuple[resource.struct_rusage, int]) -> tuple[int, int, int, int]:
@@ -22,7 +21,7 @@ def batch_since(
     before: tuple[resource.struct_rusage, int],
 ) -> tuple[int, int, int, int, int, int]:
     """As `since`, then voluntary and involuntary context switches."""
-    cpu = time.thread_time_ns() - before[1]
+    cpu = cpu_clock() - before[1]
     after, then = resource.getrusage(resource.RUSAGE_THREAD), before[0]
     return (
         cpu,
