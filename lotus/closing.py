@@ -44,16 +44,16 @@ def text(directory: Path, outcome: Outcome, next_command: str, full: bool = Fals
 def _report(directory: Path, full: bool, size: int) -> tuple[str, list[str]]:
     reports = diagnosis.processes(directory)
     if not size:  # nothing that pandas would have to be imported for
-        return "", diagnosis.missing(reports, 0)
+        return "", diagnosis.missing(reports)
     with _busy(size):
         import lotus
         from lotus.reporters import terminal
 
         run = lotus.load(directory)
-        reasons = diagnosis.missing(reports, len(run.batches), run.unseen)
         if not len(run.batches):
-            return "", reasons
-        return terminal.report(run) if full else terminal.short_report(run), reasons
+            return "", diagnosis.missing(reports, run.unseen)
+        # Loaders that were not seen stand in the report.
+        return terminal.report(run) if full else terminal.short_report(run), []
 
 
 def _most_log() -> int:

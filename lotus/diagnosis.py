@@ -46,16 +46,14 @@ def ending(exit_code: int | None, signal: int | None) -> list[str]:
 
 
 def missing(
-    reports: Sequence[Mapping[str, Any]], batches: int, unseen: Sequence[Mapping[str, Any]] = ()
+    reports: Sequence[Mapping[str, Any]], unseen: Sequence[Mapping[str, Any]] = ()
 ) -> list[str]:
-    """Return a line that says why nothing was recorded, or none where something was.
+    """Return lines that say why no batch was recorded, where none was.
 
-    `reports` are the lines of processes.jsonl, `batches` how many batches were recorded,
-    `unseen` the loaders that lotus met and cannot look into.
+    `reports` are the lines of processes.jsonl, `unseen` the loaders that lotus met and cannot look
+    into.
     """
     lines = [f"not seen: {loader.get('what')}, for {loader.get('why')}" for loader in unseen]
-    if batches:
-        return lines
     events = {report.get("event") for report in reports}
     if "python" not in events:
         return [_NO_PYTHON]
@@ -63,7 +61,7 @@ def missing(
     if faults:
         return [*lines, f"recording was switched off: {faults[0]}"]
     if "torch" not in events:
-        return [_NO_TORCH]
+        return lines or [_NO_TORCH]
     return lines or [_NO_ITERATION]
 
 

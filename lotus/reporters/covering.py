@@ -80,8 +80,14 @@ def loader_lines(one: LoaderSummary) -> Iterator[str]:
         yield f"{plural(one.coverage['made_never_taken'], 'batch')} made were never taken."
 
 
+def unseen(summary: Summary) -> Iterator[str]:
+    """One line for each kind of loader that was met and cannot be looked into."""
+    for one in summary.unseen:
+        yield f"Not seen: {plain(one.get('what', '?'))}: {plain(one.get('why', ''))}"
+
+
 def losses(summary: Summary) -> Iterator[str]:
-    """One line for each kind of loss, each loader that was not seen, and each note."""
+    """One line for each kind of loss and each note."""
     lost = summary.lost
     if len(lost):
         table = lost.assign(
@@ -101,15 +107,13 @@ def losses(summary: Summary) -> Iterator[str]:
             if row["times"] > 1:
                 text += f", in {row['times']} places"
             yield text
-    for one in summary.unseen:
-        yield f"Not seen: {plain(one.get('what', '?'))}: {plain(one.get('why', ''))}"
     for note in summary.notes:
         yield plain(note)
     for one_loader in summary.loaders:
-        unseen = one_loader.phases["unseen"]
+        unknown = one_loader.phases["unseen"]
         wait = one_loader.times["wait_ns"]
-        if not one_loader.scope.partial and unseen > 0.03 * wait:
+        if not one_loader.scope.partial and unknown > 0.03 * wait:
             yield (
-                f"Loader {one_loader.scope.loader}: {duration(unseen)} of waiting have no "
+                f"Loader {one_loader.scope.loader}: {duration(unknown)} of waiting have no "
                 "record of how the batch was made."
             )

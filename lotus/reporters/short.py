@@ -27,6 +27,8 @@ def lines(summary: Summary) -> list[str]:
         more = len(summary.loaders[4:]) + summary.loaders_left_out
         if more:
             result.append(f"and {plural(more, 'smaller loader')} more")
+    for line in covering.unseen(summary):
+        result += _wrap(line)
     missing = list(covering.losses(summary))
     for line in missing[:_MOST_LOSSES]:
         result += _wrap(line)

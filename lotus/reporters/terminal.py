@@ -244,7 +244,7 @@ def _books(console: "Console", one: LoaderSummary) -> None:
 
 
 def _footer(console: "Console", summary: Summary) -> None:
-    lines = list(covering.losses(summary))
+    lines = [*covering.unseen(summary), *covering.losses(summary)]
     if lines:
         console.print("\nLost or not seen", style="bold")
         for line in lines:

@@ -9,6 +9,8 @@ import lotus
 from lotus import closing, diagnosis
 from lotus.errors import LotusError
 from lotus.launch import Outcome
+from tests.logs import RunBuilder
+from tests.simulation import simulate
 
 ENDED = Outcome(0, None, 1)
 
@@ -54,17 +56,31 @@ def test_a_run_larger_than_the_memory_is_left_to_who_asks_for_it(
 def test_the_reason_is_judged_by_what_reported_in(
     events: list[str], word: str, tmp_path: Path
 ) -> None:
-    (line,) = diagnosis.missing(diagnosis.processes(_run(tmp_path, *events)), batches=0)
+    (line,) = diagnosis.missing(diagnosis.processes(_run(tmp_path, *events)))
     assert word in line
 
 
-def test_where_batches_were_recorded_nothing_is_missing_but_what_was_not_seen() -> None:
-    reports = [{"event": "python"}, {"event": "torch"}]
-    assert diagnosis.missing(reports, 5) == []
+@pytest.mark.parametrize("events", [["python"], ["python", "torch"]])
+def test_what_was_not_seen_is_the_reason(events: list[str]) -> None:
     unseen = [{"event": "unseen", "what": "ffcv.Loader", "why": "it has its own worker loop"}]
-    for batches in (0, 5):
-        (line,) = diagnosis.missing(reports, batches, unseen)
-        assert "ffcv.Loader" in line
+    (line,) = diagnosis.missing([{"event": event} for event in events], unseen)
+    assert "ffcv.Loader" in line
+
+
+@pytest.mark.parametrize("full", [True, False])
+@pytest.mark.parametrize("batches", [0, 4])
+def test_a_loader_that_was_not_seen_is_named_once(batches: int, full: bool, tmp_path: Path) -> None:
+    run = RunBuilder(tmp_path / "run")
+    run.report("python")
+    run.report("torch")
+    if batches:
+        simulate(tmp_path, builder=run, batches=batches)
+    else:
+        run.process(100)
+    run.logs[0].event("unseen", what="ffcv.Loader", why="it has its own worker loop")
+    said = closing.text(run.end(), ENDED, "lotus report R", full)
+    assert said.count("ffcv.Loader") == 1
+    assert ("samples/s" in said) == bool(batches)
 
 
 def test_an_unknown_signal_is_named_by_its_number() -> None:

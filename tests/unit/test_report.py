@@ -113,6 +113,16 @@ def test_what_was_lost_is_told_in_every_form() -> None:
     assert document["unseen"] == run.unseen
 
 
+def test_a_loader_that_was_not_seen_is_named_however_much_was_lost() -> None:
+    run = Plan().run()
+    kinds = [f"loss {number}" for number in range(9)]
+    run.lost = pd.DataFrame({"what": kinds, "pid": 1, "count": 1, "bytes": 0})
+    run.unseen = [{"what": "StatefulDataLoader", "why": "it has its own worker loop"}]
+    lines = short.short_report(run)
+    assert [line for line in lines if line.startswith("Not seen: StatefulDataLoader")]
+    assert lines[-1] == "and 6 more losses or notes"
+
+
 def test_what_the_recording_covers_is_told() -> None:
     run = Plan().run()
     run.manifest |= {"level": "op+cpu", "batches": "100:200", "every": 5, "max_log": 500_000_000}
