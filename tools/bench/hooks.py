@@ -83,6 +83,7 @@ def work(level: str, batches: int, run: str) -> float:
         inside = importlib.import_module("_lotus_inside.recorder")
         config = inside.Config({"LOTUS_RUN": run, "LOTUS_LEVEL": level})
         recorder = inside.Recorder(config, None)
+        recorder.iteration_started()
         inside = importlib.import_module("_lotus_inside.fetch")
         fetcher = inside.instrument(fetcher, dataset, recorder, [])
     indices = list(range(1000, 1000 + BATCH))
