@@ -270,6 +270,21 @@ def hide_our_frames(recorder: Recorder, error: BaseException) -> None:
         recorder.fault(fault)
 
 
+def hide_where_ignored(recorder: Recorder, error: BaseException) -> None:
+    """The same for what Python says of an exception in `__del__`, after which it goes on."""
+    hide_our_frames(recorder, error)
+    shown = sys.unraisablehook
+    if not hasattr(shown, "_lotus"):
+
+        def unraisablehook(unraisable: Any) -> None:
+            sys.unraisablehook = shown
+            strip(unraisable.exc_traceback)  # the first frame is torch's
+            shown(unraisable)
+
+        unraisablehook.__dict__["_lotus"] = True
+        sys.unraisablehook = unraisablehook
+
+
 def get_iterator(original: Callable[..., Any], loaders: Loaders) -> Callable[..., Any]:
     """Hook for `DataLoader._get_iterator`."""
     recorder = loaders.recorder
@@ -404,14 +419,15 @@ def shutdown_workers(original: Callable[..., Any], loaders: Loaders) -> Callable
         iteration: Iteration | None = self.__dict__.get(_KEY)
         if iteration is None or not recorder.on or getattr(self, "_shutdown", True):
             return original(self)
-        if iteration.pid != recorder.pid:
-            return original(self)
         start = clock()
         try:
             return original(self)
+        except BaseException as error:
+            hide_where_ignored(recorder, error)
+            raise
         finally:
             # Not while the interpreter goes down: there torch does nothing either.
-            if self._shutdown:
+            if self._shutdown and iteration.pid == recorder.pid:
                 edge(recorder, shut_down, recorder, loaders, iteration, start)
 
     return hook(_shutdown_workers)

@@ -272,7 +272,7 @@ class Recorder:
         detail = self.config.selects(batch)
         begun = usage.now(), clock()
         # Only assignments from here: between them no signal handler of the program can run.
-        token[:] = (before, outer, loader, epoch, batch, begun)
+        token[:] = (before, outer, loader, epoch, batch, begun, self.pid)
         self.depth += 1
         self.fetcher = me
         self.detail = detail
@@ -286,7 +286,9 @@ class Recorder:
     ) -> None:
         """The fetch is over; the batch waits in `pending` until it was handed on."""
         now = clock()
-        _, _, loader, epoch, batch, (before, start) = token
+        _, _, loader, epoch, batch, (before, start), pid = token
+        if pid != self.pid:
+            return  # a child that was forked in an operation leaves the fetch of its parent
         idle = (0, 0) if loader >= 0 else (self.idle_start, self.idle_ns)
         if self.detail:
             cpu = usage.batch_since(before)

@@ -201,6 +201,7 @@ def worker_loop(original: Any, recorder: Recorder) -> Callable[..., Any]:
 
     def _worker_loop(*args: Any, **kwargs: Any) -> Any:
         arguments = _enter(recorder, args, kwargs, names)
+        pid = recorder.pid
         try:
             if arguments is None:
                 return original(*args, **kwargs)
@@ -208,8 +209,10 @@ def worker_loop(original: Any, recorder: Recorder) -> Callable[..., Any]:
             args, kwargs = (), {}
             return original(**arguments)
         finally:
-            recorder.event({"event": "worker_end", "worker": recorder.worker, "time_ns": clock()})
-            recorder.finish()
+            if recorder.pid == pid:  # not in a child that was forked in an operation
+                end = {"event": "worker_end", "worker": recorder.worker, "time_ns": clock()}
+                recorder.event(end)
+                recorder.finish()
 
     _worker_loop.__module__ = original.__module__
     _worker_loop.__name__ = original.__name__
