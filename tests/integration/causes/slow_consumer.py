@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader, Dataset
 
 class Data(Dataset):
     def __len__(self):
-        return 400
+        return 1000
 
     def __getitem__(self, index):
         time.sleep(0.0002)

@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 class Data(Dataset):
     def __len__(self):
-        return 640
+        return 1600
 
     def __getitem__(self, index):
         time.sleep(0.012 if get_worker_info().id == 2 else 0.003)
