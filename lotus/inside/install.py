@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
+    from .loader import Loaders
     from .recorder import Recorder
 _DATALOADER = "torch.utils.data.dataloader"
 # Loaders with a worker loop of their own: module, class, why its inside cannot be seen.
@@ -124,16 +125,38 @@ class Tracer:
         self.undo.append(lambda: setattr(owner, name, before))
 
     def _hook_torch(self, module: "Any") -> None:
-        from . import loader, spans, worker  # noqa: F401  (`lotus.span` finds spans by its name)
+        from . import loader, spans  # noqa: F401  (`lotus.span` finds spans by its name)
         from .guard import hook
         from .log import append_line
 
         recorder = self.recorder
         version = str(sys.modules["torch"].__version__)
         append_line(recorder.config.run, {"event": "torch", "torch": version})
-        utils = module._utils
-        many, single = module._MultiProcessingDataLoaderIter, module._SingleProcessDataLoaderIter
         loaders = loader.Loaders(recorder)
+        try:
+            made = self._plan(module, loaders)
+        except (AttributeError, KeyError) as error:
+            raise LookupError(f"torch {version} is not as lotus knows it: {error}") from error
+        # All or nothing: another torch is left alone.
+        for owner, name, value in made:
+            self._replace(owner, name, value)
+        if self.late:
+            original = module.DataLoader._get_iterator
+
+            def _get_iterator(self_: "Any", *args: "Any", **kwargs: "Any") -> "Any":
+                late, self.late = self.late, []
+                for function in late:
+                    self.run(function, sys.modules["__main__"])
+                return original(self_, *args, **kwargs)
+
+            self._replace(module.DataLoader, "_get_iterator", hook(_get_iterator))
+
+    def _plan(self, module: "Any", loaders: "Loaders") -> "list[tuple[Any, str, Any]]":
+        """What to replace by what; raises AttributeError or KeyError where it is not there."""
+        from . import loader, worker
+
+        recorder, utils = loaders.recorder, module._utils
+        many, single = module._MultiProcessingDataLoaderIter, module._SingleProcessDataLoaderIter
         plan: tuple[tuple[Any, str, Callable[..., Any], tuple[Any, ...]], ...] = (
             (module.DataLoader, "_get_iterator", loader.get_iterator, (loaders,)),
             (many, "_reset", loader.reset, (loaders,)),
@@ -145,28 +168,17 @@ class Tracer:
             (utils.worker, "_worker_loop", worker.worker_loop, (recorder,)),
             (utils.worker, "ExceptionWrapper", worker.exception_wrapper, ()),
         )
-        # All or nothing: a torch that is not as we know it is left alone.
-        made: list[tuple[Any, str, Any]]
         made = [(owner, name, make(vars(owner)[name], *args)) for owner, name, make, args in plan]
         kind = module._DatasetKind
         create = loader.create_fetcher(kind.create_fetcher, recorder, self.undo)
-        made.append((kind, "create_fetcher", create))
-        for owner, name, value in made:
-            self._replace(owner, name, value)
-        if self.late:
-            original = module.DataLoader._get_iterator
-
-            def _get_iterator(self_: "Any") -> "Any":
-                late, self.late = self.late, []
-                for function in late:
-                    self.run(function, sys.modules["__main__"])
-                return original(self_)
-
-            self._replace(module.DataLoader, "_get_iterator", hook(_get_iterator))
+        return [*made, (kind, "create_fetcher", create)]
 
     def _after_fork(self) -> None:
         if self.on:
-            self.recorder.after_fork()
+            try:
+                self.recorder.after_fork()
+            except Exception as error:
+                self.fault(error)
 
     def _hook_named(self, module: "Any", named: str) -> None:
         from .operations import wrap_named
