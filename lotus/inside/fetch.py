@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
+    from .operations import Given
     from .recorder import Recorder
 _MOST_ITEMS = 64
 _NOWHERE = (-1, 0, 0)
@@ -88,13 +89,11 @@ def path_of(owner: object, index: Any, depth: int = 8) -> str | None:
     return None
 
 
-def instrument(
-    fetcher: Any, dataset: Any, recorder: Recorder, undo: list[Callable[[], object]]
-) -> TimedFetcher:
+def instrument(fetcher: Any, dataset: Any, recorder: Recorder, given: Given) -> TimedFetcher:
     """Return what times `fetcher`; `recorder.here.where` says for which loader, epoch and batch."""
     level, timers = recorder.config.level, recorder.timers
     if level >= 2:
-        Finder(recorder, undo).data_set(dataset)
+        Finder(recorder, given).data_set(dataset)
         recorder.define_now()
     many = False
     if level >= 1:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .loader import Loaders
+    from .operations import Given
     from .recorder import Recorder
 _DATALOADER = "torch.utils.data.dataloader"
 # Loaders with a worker loop of their own: module, class, why its inside cannot be seen.
@@ -154,6 +155,7 @@ class Tracer:
     def _plan(self, module: "Any", loaders: "Loaders") -> "list[tuple[Any, str, Any]]":
         """What to replace by what; raises AttributeError or KeyError where it is not there."""
         from . import loader, worker
+        from .operations import give_back
 
         recorder, utils = loaders.recorder, module._utils
         many, single = module._MultiProcessingDataLoaderIter, module._SingleProcessDataLoaderIter
@@ -170,7 +172,9 @@ class Tracer:
         )
         made = [(owner, name, make(vars(owner)[name], *args)) for owner, name, make, args in plan]
         kind = module._DatasetKind
-        create = loader.create_fetcher(kind.create_fetcher, recorder, self.undo)
+        given: Given = {}
+        self.undo.append(partial(give_back, given))
+        create = loader.create_fetcher(kind.create_fetcher, recorder, given)
         return [*made, (kind, "create_fetcher", create)]
 
     def _after_fork(self) -> None:

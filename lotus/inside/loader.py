@@ -6,6 +6,7 @@ the one that warns and raises.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import types
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
     from typing import Any
 
+    from .operations import Given
     from .recorder import Recorder
 _KEY = "_lotus_iteration"
 
@@ -60,6 +62,17 @@ class Iteration:
         self.alive = True
 
 
+class _Known:
+    """A loader that lives: its number and its last iteration."""
+
+    __slots__ = ("last", "number", "reference")
+
+    def __init__(self, reference: weakref.ref[Any], number: int) -> None:
+        self.reference = reference
+        self.number = number
+        self.last: Iteration | None = None
+
+
 class Loaders:
     """The loaders of this process, numbered by their first `iter()`."""
 
@@ -69,48 +82,40 @@ class Loaders:
 
     def _forget(self) -> None:
         self.pid = self.recorder.pid
-        self.numbers: dict[int, tuple[weakref.ref[Any], int]] = {}  # by id(loader)
+        self.known: dict[int, _Known] = {}  # by id(loader)
         self.epochs: list[int] = []  # by number: how often it was iterated
         # By id(queue), while its pin thread runs.
         self.pins: dict[int, list[tuple[int, int, int]]] = {}
-        self.last: dict[int, Iteration] = {}  # by number
 
-    def number(self, loader: Any) -> int:
+    def get(self, loader: Any) -> _Known:
         if self.pid != self.recorder.pid:
             self._forget()  # a forked child has a log of its own
-        known = self.numbers.get(id(loader))
-        if known is not None and known[0]() is loader:
-            return known[1]
+        known = self.known.get(id(loader))
+        if known is not None and known.reference() is loader:
+            return known
         number = len(self.epochs)
         self.epochs.append(0)
-        self.numbers[id(loader)] = (weakref.ref(loader, self._when_freed(id(loader))), number)
+        # No function of ours: in a callback the exception of a signal handler would be lost.
+        forget: Callable[[object], object] = functools.partial(self.known.pop, id(loader))
+        self.known[id(loader)] = known = _Known(weakref.ref(loader, forget), number)
         described = ask(describe, loader, default={})
         self.recorder.event({"event": "loader", "loader": number, **described})
-        return number
-
-    def _when_freed(self, key: int) -> Callable[[object], None]:
-        numbers, last = self.numbers, self.last
-
-        def freed(_: object) -> None:
-            _, number = numbers.pop(key, (None, -1))
-            last.pop(number, None)
-
-        return freed
+        return known
 
     def started(self, iterator: Any, loader: Any, start: int, end: int, resumed: bool) -> Iteration:
         """An iterator was made or, with persistent workers, reset."""
         recorder = self.recorder
-        number = self.number(loader)
-        last = self.last.get(number)
-        if last is not None and resumed:
-            self.ended(last, False, start)
+        known = self.get(loader)
+        number = known.number
+        if known.last is not None and resumed:
+            self.ended(known.last, False, start)
         if recorder.worker < 0:
             recorder.open_page(-1)
         recorder.iteration_started()
         workers = [worker.pid for worker in getattr(iterator, "_workers", ())]
         iteration = Iteration(number, self.epochs[number], len(workers), recorder.pid)
         self.epochs[number] += 1
-        self.last[number] = iteration
+        known.last = iteration
         if hasattr(iterator, "_pin_memory_thread"):
             iteration.pins = self.pins_of(iterator._data_queue)
         iteration.gone = weakref.ref(iterator, self._when_gone(iteration))
@@ -448,13 +453,13 @@ def shut_down(recorder: Recorder, loaders: Loaders, iteration: Iteration, start:
 
 
 def create_fetcher(
-    original: Callable[..., Any], recorder: Recorder, undo: list[Callable[[], object]]
+    original: Callable[..., Any], recorder: Recorder, given: Given
 ) -> staticmethod[..., Any]:
     """Hook for `_DatasetKind.create_fetcher`, which workers and the main process call."""
 
     def create(kind: Any, dataset: Any, *args: Any, **kwargs: Any) -> Any:
         fetcher = original(kind, dataset, *args, **kwargs)
-        return edge(recorder, instrument, fetcher, dataset, recorder, undo) or fetcher
+        return edge(recorder, instrument, fetcher, dataset, recorder, given) or fetcher
 
     return staticmethod(hook(create))
 

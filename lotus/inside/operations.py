@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .recorder import Recorder
+
+    Given = dict[tuple[int, str], weakref.ref[Any]]  # (id(owner), attribute) -> owner
 # Attributes of a data set that hold one callable.
 _SINGLE = ("transform", "target_transform", "transforms", "loader")
 _MOST_OBJECTS = 2000  # looked at in one data set
@@ -128,9 +130,9 @@ def label(thing: Any) -> str:
 class Finder:
     """Walks one data set and puts a stand-in at every operation it finds."""
 
-    def __init__(self, recorder: Recorder, undo: list[Callable[[], object]]) -> None:
+    def __init__(self, recorder: Recorder, given: Given) -> None:
         self.recorder = recorder
-        self.undo = undo  # functions that put the originals back
+        self.given = given  # to which the attributes are added that hold stand-ins
         self.seen: set[int] = set()
         self.made: dict[int, Any] = {}  # id(original) -> stand-in
         self.keep: list[object] = []  # what was seen stays alive, so that ids stay theirs
@@ -296,13 +298,21 @@ class Finder:
     def _give_back_later(self, owner: object, name: str) -> None:
         # Weak: what the program has no more use for must not live on in here.
         with quiet(TypeError):  # not everything can be referred to weakly
-            self.undo.append(functools.partial(_give_back, weakref.ref(owner), name))
+            key = (id(owner), name)
+            forget: Callable[[object], object] = functools.partial(self.given.pop, key)
+            self.given[key] = weakref.ref(owner, forget)
 
 
-def _give_back(reference: Callable[[], object], name: str) -> None:
-    """Replace all stand-ins in one attribute by what they stand for."""
-    owner = reference()
-    held = {} if owner is None else vars(owner)
+def give_back(given: Given) -> None:
+    """Replace all stand-ins in these attributes by what they stand for."""
+    for (_, name), reference in list(given.items()):
+        owner = reference()
+        if owner is not None:
+            _give_back(attributes(owner), name)
+    given.clear()
+
+
+def _give_back(held: dict[str, Any], name: str) -> None:
     value = held.get(name)
     if is_stand_in(value) and name == "forward":
         del held[name]
