@@ -35,7 +35,7 @@ _FORWARDED = {
     signal.SIGUSR2,
 }
 _TAKEN = _FORWARDED | {signal.SIGCHLD}
-_VARIABLES = frozenset(
+VARIABLES = frozenset(
     ("LOTUS_RUN", "LOTUS_LEVEL", "LOTUS_BATCHES", "LOTUS_EVERY", "LOTUS_MAX_LOG", "LOTUS_OPS")
 )
 _PATH_ENTRY = Path(__file__).resolve().parent / "inside" / "sitecustomize"
@@ -82,8 +82,17 @@ def trace(
     except CannotStart as error:
         _write_end(directory, record, Outcome(error.exit_code, None, time.monotonic_ns()))
         raise
+    _settle(directory)
     _write_end(directory, record, outcome)
     return directory, outcome
+
+
+def _settle(directory: Path) -> None:
+    # On most file systems there is nothing to do, and nothing to import.
+    if any(path.is_symlink() for path in (directory / "state").glob("*.state")):
+        from lotus import state
+
+        state.settle(directory)
 
 
 def _write_end(directory: Path, record: dict[str, Any], outcome: Outcome) -> None:
@@ -98,7 +107,7 @@ def environment(environ: Mapping[str, str], directory: Path, settings: Settings)
     """Return the environment of the traced program: `environ`, PYTHONPATH and LOTUS_*."""
     ours = str(_PATH_ENTRY)
     # A run inside a traced run records to its own directory only, with its own settings.
-    added = {name: content for name, content in environ.items() if name not in _VARIABLES}
+    added = {name: content for name, content in environ.items() if name not in VARIABLES}
     # An empty PYTHONPATH is none, but an empty entry in it is the working directory.
     paths = (environ.get("PYTHONPATH") or ours).split(os.pathsep)
     added["PYTHONPATH"] = os.pathsep.join([ours, *(path for path in paths if path != ours)])

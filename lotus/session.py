@@ -6,7 +6,7 @@ import importlib.util
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +18,7 @@ from lotus.errors import LotusError
 from lotus.manifest import Settings
 
 _INSIDE = Path(__file__).parent / "inside"
+_current: Any = None  # the tracer of the block that is running
 
 
 class Recording:
@@ -48,38 +49,53 @@ def trace(
 
     Arguments are those of `lotus trace`: `batches` is "FIRST:LAST" of each epoch, `max_log` bytes,
     `ops` names such as "package.module:function". Loaders whose iterator was made before the
-    block, and workers of a forkserver that was running before it, are not seen.
+    block, and workers of a forkserver that was running before it, are not seen. In a program under
+    `lotus trace` the block is recorded here and not there.
 
-    Raises LotusError where the directory cannot be used or a trace is running already.
+    Raises LotusError where the directory cannot be used or another such block is running.
     """
+    global _current
     if level not in manifest.LEVELS:
         raise LotusError(f"level {level!r} is none of {', '.join(manifest.LEVELS)}")
     inside = _load_inside()
-    if inside.active is not None and inside.active.on:
-        raise LotusError("this program is being traced already; leave lotus.trace() out")
+    outer = inside.active if inside.active is not None and inside.active.on else None
+    if outer is not None and outer is _current:
+        raise LotusError("this is a lotus.trace() inside another one; leave one of them out")
     target = Path(os.path.abspath(path))
     settings = Settings(level, batches, every, max_log, tuple(ops))
     directories.make(target, force)
     environ = launch.environment(os.environ, target, settings)
     record = manifest.begin([sys.executable, *sys.argv], settings, environ)
     manifest.write(target, record)
+    if outer is not None:
+        outer.recorder.event({"event": "note", "text": f"a part was recorded apart, in {target}"})
+        outer.uninstall()
     # Spawned workers find the hooks by the environment.
-    before = {name: os.environ.get(name) for name in environ if name not in os.environ}
-    before["PYTHONPATH"] = os.environ.get("PYTHONPATH")
-    os.environ.update({name: environ[name] for name in before if name in environ})
-    tracer = inside.install(environ)
+    ours = {*environ, *launch.VARIABLES}
+    before = {
+        name: os.environ.get(name) for name in ours if os.environ.get(name) != environ.get(name)
+    }
+    _set_environment({name: environ.get(name) for name in before})
+    tracer = _current = inside.install(environ)
     try:
         yield Recording(target)
     finally:
         tracer.uninstall()
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        _set_environment(before)
+        _current = None
+        if outer is not None:
+            inside.install(outer.environ)
         with contextlib.suppress(OSError):  # a full disk: the manifest stays "running"
             end = manifest.end(record, None, None, time.monotonic_ns(), ranks.recorded(target))
             manifest.write(target, end)
+
+
+def _set_environment(values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def _load_inside() -> ModuleType:

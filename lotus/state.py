@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lotus.assemble import is_a
 from lotus.errors import LotusError
-from lotus.eventlog import EventLog, ForeignError
 from lotus.inside import state
 
 _settle: Callable[[str, str, bytes], None] = state.settle
@@ -58,7 +56,10 @@ def settle(directory: Path) -> None:
         with contextlib.suppress(OSError):
             target = os.readlink(link)
             if target == f"{state.SHM}/lotus-{link.name}":
-                _settle(target, str(link), _content(link))
+                try:
+                    _settle(target, str(link), _content(link))
+                except OSError:  # the disk is full: better lost than left there for ever
+                    os.unlink(target)
 
 
 def _content(path: Path) -> bytes:
@@ -83,6 +84,8 @@ def _pages(directory: Path) -> Iterator[memoryview]:
 
 def _operation_names(directory: Path) -> dict[int, list[tuple[int, dict[int, str]]]]:
     """pid -> (start of the log, operation id -> name) of each log of that pid."""
+    from lotus.eventlog import EventLog, ForeignError  # numpy is slow to import
+
     names: dict[int, list[tuple[int, dict[int, str]]]] = {}
     for path in (directory / "events").glob("*.ltr"):
         with contextlib.suppress(OSError, ForeignError, LotusError):
@@ -90,7 +93,7 @@ def _operation_names(directory: Path) -> dict[int, list[tuple[int, dict[int, str
             known: dict[int, str] = {}
             for event in log.events:
                 for one in event.get("operations") or ():
-                    if isinstance(one, dict) and is_a(one.get("id"), int):
+                    if isinstance(one, dict) and isinstance(one.get("id"), int):
                         known[one["id"]] = str(one.get("name"))
             names.setdefault(log.pid, []).append((log.start_ns, known))
     return names

@@ -147,6 +147,8 @@ class Recorder:
         with quiet(Exception):
             self.log.close()
         with quiet(Exception):
+            self.page.settle()
+        with quiet(Exception):
             # Only if descriptor 2 still is what it was: it may be a file of the program by now.
             if not (told or self._said[0]) and self._stderr and identity(2) == self._stderr:
                 self._said[0] = 1
