@@ -158,14 +158,18 @@ class Timers:
                 if recorder.owner != me:
                     return next(self.data)
                 page[W_SAMPLE] = -1
-                outer = live
+                outer, before, found = live, len(ops), True
                 page[W_SINCE] = start = clock()
                 try:
                     live = me
                     return next(self.data)
+                except StopIteration:
+                    found = len(ops) > before  # to find the end is no sample
+                    raise
                 finally:
                     live = outer
-                    samples.extend((start, clock() - start, len(ops) // 3))
+                    if found:
+                        samples.extend((start, clock() - start, len(ops) // 3))
 
         for method in (Samples.__getitem__, Items.__getitems__, Iterator.__next__):
             hook(method)
