@@ -73,7 +73,7 @@ def known(batch):
     """(indices, worker, pid) of a batch that holds them."""
     if isinstance(batch, (list, tuple)):
         parts = [known(part) for part in batch]
-        return sum((part[0] for part in parts), []), parts[0][1], parts[0][2]
+        return [index for part in parts for index in part[0]], parts[0][1], parts[0][2]
 
     def values(key):
         value = batch[key]
