@@ -60,7 +60,8 @@ def has_counters() -> bool:
 def measure(command: Sequence[str], given: Mapping[str, str], how: str) -> tuple[float, float]:
     """(instructions or user CPU seconds of the command and all its children, wall seconds)."""
     # Start-up varies with the seed of hashes, and with modules that are compiled each time.
-    environ = {**given, "PYTHONHASHSEED": "0"}
+    # Threads that spin while they wait count instructions by chance.
+    environ = {**given, "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
     environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryDirectory() as folder:
         counts = Path(folder) / "counts"
