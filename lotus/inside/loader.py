@@ -240,8 +240,9 @@ def edge(recorder: Recorder, function: Callable[..., Any], *args: Any) -> Any:
     if recorder.on:
         try:
             return function(*args)
-        except Exception as error:
-            if of_the_program(error):
+        except BaseException as error:
+            if not isinstance(error, Exception) or of_the_program(error):
+                hide_our_frames(recorder, error)
                 raise
             recorder.fault(error)
     return None
@@ -315,7 +316,11 @@ def reset(original: Callable[..., Any], loaders: Loaders) -> Callable[..., Any]:
         if first_iter:
             return original(self, loader, first_iter)
         start = clock()
-        result = original(self, loader, first_iter)
+        try:
+            result = original(self, loader, first_iter)
+        except BaseException as error:
+            hide_our_frames(recorder, error)
+            raise
         edge(recorder, loaders.started, self, loader, start, clock(), True)
         return result
 
@@ -361,8 +366,12 @@ def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., A
         received = getattr(self, "_rcvd_idx", None)
         try:
             data = original(self)
-        except StopIteration:
-            edge(recorder, stopped, recorder, loaders, iteration)
+        except StopIteration as end_of_loop:
+            try:
+                edge(recorder, stopped, recorder, loaders, iteration)
+            except BaseException as error:  # of a signal handler, and not about the loop's end
+                error.__context__ = end_of_loop.__context__
+                raise
             raise
         except BaseException as error:
             iteration.last_next = 0
