@@ -1,0 +1,133 @@
+"""Fixtures that run the scripts in programs/, plain and under `lotus trace`."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import lotus
+from lotus.run import Run
+
+ROOT = Path(lotus.__file__).resolve().parents[1]
+PROGRAMS = Path(__file__).resolve().parent / "programs"
+PYTHON = os.environ.get("LOTUS_TEST_PYTHON") or sys.executable
+LOTUS = [
+    sys.executable,
+    "-c",
+    f"import sys; sys.path.insert(0, {str(ROOT)!r}); from lotus.cli import main; sys.exit(main())",
+]
+HANG = 300  # seconds after which a process counts as hanging; no test asserts a time
+
+
+@dataclass
+class Ended:
+    """How a program ended and what it printed; `path` is its run directory if it was traced."""
+
+    code: int
+    out: str
+    err: str
+    path: Path
+
+    @property
+    def run(self) -> Run:
+        return lotus.load(self.path)
+
+    @property
+    def said(self) -> list[str]:
+        """What lotus itself said on stderr."""
+        return [line for line in self.err.splitlines() if line.startswith("lotus:")]
+
+
+def environment(extra: Mapping[str, str] | None) -> dict[str, str]:
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("LOTUS_", "PYTHON", "PYTEST_", "COV_"))
+    }
+    return {**kept, **(extra or {})}
+
+
+def execute(words: Sequence[object], folder: Path, path: Path, env=None, **kwargs) -> Ended:
+    ended = subprocess.run(
+        [str(word) for word in words],
+        cwd=folder,
+        env=environment(env),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        errors="backslashreplace",
+        timeout=HANG,
+        check=False,
+        **kwargs,
+    )
+    return Ended(ended.returncode, ended.stdout, ended.stderr, path)
+
+
+@pytest.fixture(scope="session")
+def torch() -> None:
+    """Skips where the scripts' interpreter has no torch."""
+    asked = subprocess.run(
+        [PYTHON, "-c", "import importlib.metadata as m; m.version('torch')"],
+        env=environment(None),
+        capture_output=True,
+        check=False,
+    )
+    if asked.returncode:
+        pytest.skip(f"torch is not installed in {PYTHON}")
+
+
+@pytest.fixture(scope="session")
+def lotus_command() -> list[str]:
+    """The words that run `lotus`, with nothing of lotus on the path of the traced program."""
+    return LOTUS
+
+
+@pytest.fixture
+def lotus_report(tmp_path) -> Callable[..., Ended]:
+    """lotus_report(path, *options): `lotus report` as a process."""
+    return lambda path, *options: execute([*LOTUS, "report", path, *options], tmp_path, path)
+
+
+@pytest.fixture(scope="session")
+def programs() -> Path:
+    return PROGRAMS
+
+
+@pytest.fixture
+def plain(torch, tmp_path) -> Callable[..., Ended]:
+    """plain(script, *args, env={}): a script without lotus."""
+
+    def run(script, *args, **kwargs):
+        return execute([PYTHON, PROGRAMS / script, *args], tmp_path, tmp_path, **kwargs)
+
+    return run
+
+
+@pytest.fixture
+def traced(torch, tmp_path) -> Callable[..., Ended]:
+    """traced(script, *args, options=(), path=None, env={}, prefix=()): the same under lotus."""
+
+    def run(script, *args, options=("-q",), path=None, prefix=(), **kwargs):
+        path = path or tmp_path / "R"
+        words = [*prefix, *LOTUS, "trace", "-o", path, *options, "--", PYTHON, PROGRAMS / script]
+        return execute([*words, *args], tmp_path, path, **kwargs)
+
+    return run
+
+
+@pytest.fixture
+def pair(plain, traced) -> Callable[..., tuple[Ended, Ended]]:
+    """pair(...): a script plain and traced, side by side."""
+
+    def run(script, *args, options=("-q",), path=None, **kwargs):
+        with ThreadPoolExecutor(2) as pool:
+            first = pool.submit(plain, script, *args, **kwargs)
+            second = pool.submit(traced, script, *args, options=options, path=path, **kwargs)
+            return first.result(), second.result()
+
+    return run

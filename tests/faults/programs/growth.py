@@ -1,0 +1,78 @@
+"""Iterates and indexes for a long time; prints how much memory it uses more than when warm."""
+
+import gc
+import resource
+import sys
+
+from torch.utils.data import DataLoader, Dataset
+
+ROUNDS = 4_000
+
+
+class Add:
+    def __call__(self, value):
+        return value + 1
+
+
+class Numbers(Dataset):
+    def __init__(self):
+        self.transform = Add()
+
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, index):
+        return self.transform(index)
+
+
+def used():
+    gc.collect()
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+
+def epochs(data):
+    """A loader that lives, and an epoch in which it is left."""
+    loader = DataLoader(data, batch_size=8, collate_fn=list)
+    for number in range(ROUNDS // 8):
+        for place, _ in enumerate(loader):
+            if number % 2 and place == 3:
+                break
+
+
+def loaders(data):
+    """Loaders that do not live long."""
+    for _ in range(ROUNDS // 4):
+        list(DataLoader(Numbers(), batch_size=64, collate_fn=list))
+
+
+def by_hand(data):
+    """The data set alone, outside of any loader."""
+    for index in range(ROUNDS * 8):
+        data[index % 64]
+
+
+def worker(data):
+    """One worker makes many batches; with --batches most are not recorded."""
+    loader = DataLoader([0] * ROUNDS * 4, collate_fn=used_at, num_workers=1)
+    figures = list(loader)
+    print("worker", figures[-1] - figures[len(figures) // 4])
+
+
+def used_at(samples):
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+
+def main():
+    data = Numbers()
+    for what in (epochs, loaders, by_hand):
+        what(data)
+        before = used()
+        what(data)
+        print(what.__name__, used() - before)
+    worker(data)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,20 @@
+"""One short epoch with so many workers."""
+
+import sys
+
+from torch.utils.data import DataLoader, Dataset
+
+
+class Numbers(Dataset):
+    def __init__(self):
+        self.transform = str
+
+    def __len__(self):
+        return 100
+
+    def __getitem__(self, index):
+        return self.transform(index)
+
+
+if __name__ == "__main__":
+    print(list(DataLoader(Numbers(), num_workers=int(sys.argv[1]), collate_fn=list)))

@@ -1,0 +1,1 @@
+from . import pin_memory, worker  # noqa: F401

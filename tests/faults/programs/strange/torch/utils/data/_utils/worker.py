@@ -1,0 +1,6 @@
+class ExceptionWrapper:
+    pass
+
+
+def _worker_loop():
+    pass

@@ -1,0 +1,91 @@
+"""The run directory is removed, closed or full while the program runs: it goes on as without us."""
+
+import os
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+UNDISTURBED = "".join(
+    f"{epoch} {number} {[3 * number + place + 3 for place in range(3)]}\n"
+    for epoch in range(2)
+    for number in range(16)
+)
+
+
+@pytest.fixture
+def each(traced, tmp_path):
+    """each(command, **folders): meanwhile.py by start method, each with its run in a folder; the
+    command may name {run}."""
+
+    def run(command, prefix=(), **folders):
+        def one(item):
+            method, folder = item
+            path = folder / "R"
+            return traced(
+                "meanwhile.py", method, command.format(run=path), path=path, prefix=prefix
+            )
+
+        with ThreadPoolExecutor(2) as pool:
+            for method, ended in zip(folders, pool.map(one, folders.items()), strict=True):
+                assert (ended.code, ended.out) == (0, UNDISTURBED), method
+                yield method, ended
+
+    return run
+
+
+def test_a_run_directory_that_is_removed_costs_one_line(each, tmp_path):
+    folders = {name: tmp_path / name for name in ("none", "fork", "spawn")}
+    for method, ended in each("rm -r {run}", **folders):
+        assert len(ended.said) == 1, method
+        assert "stopped: OSError: the run directory was removed" in ended.said[0]
+        assert ended.err == ended.said[0] + "\n"
+        assert not ended.path.exists()
+
+
+def test_a_run_directory_that_becomes_read_only_costs_one_line(each, tmp_path):
+    prefix = []
+    if os.geteuid() == 0:  # whom permissions do not stop
+        if not shutil.which("setpriv"):
+            pytest.skip("setpriv is not installed")
+        prefix = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+    for method, ended in each("chmod -R a-w {run}", prefix, fork=tmp_path):
+        subprocess.run(["chmod", "-R", "u+w", ended.path], check=True)
+        assert len(ended.said) == 1, method
+        assert "stopped: PermissionError" in ended.said[0]
+        run = ended.run  # what was recorded before is there
+        assert len(run.waits) >= 5
+        assert run.manifest["state"] == "running"  # its end could not be written
+
+
+@pytest.fixture
+def small_disks(tmp_path):
+    """small_disks(*names): a small file system of its own for each."""
+    mounted = []
+
+    def mount(*names):
+        if os.geteuid() != 0:
+            pytest.skip("only root can mount a small file system")
+        for name in names:
+            folder = tmp_path / name
+            folder.mkdir()
+            command = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", folder]
+            if subprocess.run(command, capture_output=True, check=False).returncode:
+                pytest.skip("mounting is not allowed here")
+            mounted.append(folder)
+        return dict(zip(names, mounted, strict=True))
+
+    yield mount
+    for folder in mounted:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def test_a_full_disk_costs_one_line_and_what_came_before_is_kept(each, small_disks):
+    fill = "cat /dev/zero > {run}/fill 2>/dev/null || :"
+    for method, ended in each(fill, **small_disks("fork", "spawn")):
+        assert len(ended.said) == 1, method
+        assert "No space left" in ended.said[0] or "the disk is full" in ended.said[0]
+        run = ended.run
+        assert len(run.waits) >= 5
+        assert run.lost["what"].str.contains("tracer fault|truncated tail|cut short").any()

@@ -1,0 +1,55 @@
+"""More than one at once: traces beside and inside each other, and many workers."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import lotus
+
+
+def test_two_traces_at_once_are_two_runs(traced, tmp_path):
+    with ThreadPoolExecutor(2) as pool:
+        ended = list(
+            pool.map(
+                lambda name: traced("meanwhile.py", "fork", "true", path=tmp_path / name), "ab"
+            )
+        )
+    assert ended[0].out == ended[1].out
+    runs = [one.run for one in ended]
+    assert [len(run.samples) for run in runs] == [96, 96]
+    assert not set(runs[0].processes["pid"]) & set(runs[1].processes["pid"])
+
+
+def test_a_trace_at_a_place_that_is_taken_starts_nothing(traced):
+    first = traced("meanwhile.py", "none", "true")
+    second = traced("meanwhile.py", "none", "true")
+    assert (second.code, second.out) == (2, "")
+    assert second.err.startswith("lotus: ")
+    assert len(first.run.samples) == 96
+
+
+def test_a_trace_inside_a_trace_records_its_own_part(traced, tmp_path):
+    ended = traced("nested.py", tmp_path / "within", tmp_path / "block")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out == "[1, 2]\n[3, 4, 5]\n[6, 7]\n[8]\n"
+    # By a command of the program, by its own lotus.trace, and the rest.
+    sizes = [len(lotus.load(path).samples) for path in (tmp_path / "within", tmp_path / "block")]
+    assert sizes == [3, 2]
+    assert len(ended.run.samples) == 2 + 1
+    assert ended.run.notes == [f"a part was recorded apart, in {tmp_path / 'block'}"]
+
+
+def test_many_workers_for_a_short_epoch(pair):
+    plain, traced = pair("many.py", 40)
+    assert (
+        (traced.code, traced.out, traced.err)
+        == (plain.code, plain.out, plain.err)
+        == (
+            0,
+            plain.out,
+            "",
+        )
+    )
+    run = traced.run
+    assert run.lost.empty
+    assert len(run.workers) == 40
+    assert sorted(run.samples["sample"]) == list(range(100))
+    assert run.workers["end_ns"].notna().all()
