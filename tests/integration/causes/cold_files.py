@@ -10,9 +10,15 @@ from torch.utils.data import DataLoader, Dataset
 SIZE = 16 << 20
 
 
+def drop(file):
+    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
 def read(path):
     with open(path, "rb", buffering=0) as file:
-        return len(file.read())
+        size = len(file.read())
+        drop(file)  # cold again for the next time
+        return size
 
 
 class Files(Dataset):
@@ -34,7 +40,7 @@ def make(folder, number):
         file.write(os.urandom(SIZE))
         file.flush()
         os.fsync(file.fileno())
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        drop(file)
     return path
 
 
@@ -42,6 +48,6 @@ if __name__ == "__main__":
     before = resource.getrusage(resource.RUSAGE_SELF).ru_inblock
     read(make(sys.argv[1], 0))
     print((resource.getrusage(resource.RUSAGE_SELF).ru_inblock - before) * 512)
-    paths = [make(sys.argv[1], number) for number in range(1, 25)]
+    paths = [make(sys.argv[1], number) for number in range(1, 17)] * 15
     for _ in DataLoader(Files(paths), batch_size=1, num_workers=1):
         time.sleep(0.0005)
