@@ -1,4 +1,4 @@
-"""Programs and objects that resist: what they do comes out as without us, and we ask them nothing."""
+"""Objects that resist and odd programs: all comes out as without us, and we ask them nothing."""
 
 import re
 

@@ -2,6 +2,8 @@
 
 import os
 import resource
+import threading
+import time
 
 from torch.utils.data import DataLoader, Dataset
 
@@ -18,10 +20,18 @@ class Numbers(Dataset):
         return self.transform(index)
 
 
+def settle():
+    """Wait for the threads of torch's queues, which close what is theirs when they end."""
+    while any("Feeder" in thread.name for thread in threading.enumerate()):
+        time.sleep(0.001)
+
+
 def main():
+    list(DataLoader(Numbers(), num_workers=1))  # multiprocessing keeps some
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     for workers in (0, 1):
         loader = DataLoader(Numbers(), batch_size=4, collate_fn=list, num_workers=workers)
+        settle()
         for more in reversed(range(24)):
             resource.setrlimit(resource.RLIMIT_NOFILE, (3 + more, before[1]))
             try:
@@ -31,6 +41,7 @@ def main():
                 break
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, before)
+            settle()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """Starts a traced program of its own, and records a part of itself: argv is where to."""
 
-import os
 import subprocess
 import sys
 
