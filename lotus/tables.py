@@ -136,8 +136,9 @@ def epochs(a: Assembly) -> pd.DataFrame:
             entry = row(number, process.base + event["loader"], event["epoch"])
             entry["shutdown_ns"] = event["end_ns"] - event["start_ns"]
     group = groups(a.wait_process, a.wait_loader, a.wait_epoch)
-    _, place, count = np.unique(group, return_index=True, return_counts=True)
-    for at, taken in zip(place.tolist(), count.tolist(), strict=True):
+    _, place = np.unique(group, return_index=True)
+    count = np.bincount(group[(a.wait["flags"] & FAILED) == 0], minlength=len(place))
+    for at, taken in zip(place.tolist(), count[group[place]].tolist(), strict=True):
         number = int(a.wait_process[at])
         entry = row(number, int(a.wait_loader[at]), int(a.wait_epoch[at]))
         if not a.processes[number].gapped:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import threading
 import types
 import weakref
 
@@ -252,10 +253,12 @@ def hide_our_frames(recorder: Recorder, error: BaseException) -> None:
     """Take our frames out of an exception on its way to the user.
 
     Below this hook it can be done at once; this hook's own frame is left out when the exception
-    ends the program (only then is `sys.excepthook` touched).
+    ends the program or a thread (only for that is `sys.excepthook` touched).
     """
     try:
         strip(error.__traceback__)
+        if threading.current_thread() is not threading.main_thread():
+            _hide_in_thread()
         shown = sys.excepthook
         if getattr(shown, "_lotus", False):
             return
@@ -274,6 +277,22 @@ def hide_our_frames(recorder: Recorder, error: BaseException) -> None:
         if of_the_program(fault):
             raise
         recorder.fault(fault)
+
+
+def _hide_in_thread() -> None:
+    shown = threading.excepthook
+    if getattr(shown, "_lotus", False):
+        return
+
+    def excepthook(args: threading.ExceptHookArgs) -> None:
+        threading.excepthook = shown
+        traceback = strip(args.exc_traceback)
+        if args.exc_value is not None:
+            args.exc_value.__traceback__ = traceback
+        shown(threading.ExceptHookArgs((args.exc_type, args.exc_value, traceback, args.thread)))
+
+    excepthook.__dict__["_lotus"] = True
+    threading.excepthook = excepthook
 
 
 def hide_where_ignored(recorder: Recorder, error: BaseException) -> None:
