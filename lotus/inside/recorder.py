@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from typing import Any
 _BIG_ENDIAN = sys.byteorder == "big"
 LEVELS = ("batch", "sample", "op", "op+cpu")
+_MOST_OPERATIONS = 10_000  # of spans named after what they contain there is no end
+_REST = ("(other)", 0, 0, "span")
+_LONGEST = 1000  # characters of a name
 _SLOWEST = 32  # samples whose path is kept, per process
 
 
@@ -217,10 +220,14 @@ class Recorder:
 
     def define(self, name: str, parent: int = 0, index: int = 0, kind: str = "transform") -> int:
         """Return the id of an operation, the same one for the same description."""
-        key = (name, parent, index, kind)
+        key = (name[:_LONGEST], parent, index, kind)
         known = self._ids.get(key)
+        if known is None and len(self.operations) >= _MOST_OPERATIONS:
+            key = _REST
+            known = self._ids.get(key)
         if known is None:
             known = self._ids[key] = len(self.operations) + 1
+            name, parent, index, kind = key
             self.operations.append(
                 {"id": known, "name": name, "parent": parent, "index": index, "kind": kind}
             )
