@@ -70,6 +70,10 @@ class Config:
         )
 
 
+def _nothing() -> None:
+    pass
+
+
 class Recorder:
     """Buffers and log of this process. `on` is False before `start` and after a fault."""
 
@@ -112,6 +116,7 @@ class Recorder:
         self.broken = 0  # calls that a signal handler of the program left by an exception
         del self.samples[:], self.ops[:], self.ops_cpu[:]
         del self.loose[:], self.loose_cpu[:], self.sends[:]
+        self.settle: Callable[[], None] = _nothing  # waits for what the worker is still sending
         self.iterations = 0  # iterators alive: the log stays open while there are any
         self._clear_fetch()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import os
 import threading
+import time
 
 from . import clock, state
 from .guard import guarded, hook, quiet, strip
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .recorder import Recorder
+# How long the end of a worker waits at most for the feeder thread's last times.
+_SETTLE_NS = 20_000_000
 
 
 class IndexQueue:
@@ -77,6 +80,7 @@ class Feeder:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.batch: Any = None
+        self.queued: collections.deque[Any] = collections.deque()
         self.epoch = self.start = self.pickled = self.locked = 0
 
     def attach(self, queue: Any) -> None:
@@ -86,7 +90,7 @@ class Feeder:
             return
         if type(queue._buffer) is not collections.deque or queue._wlock is None:
             return
-        queue._buffer = _Buffer(self, queue._buffer)
+        self.queued = queue._buffer = _Buffer(self, queue._buffer)
         queue._wlock = _Lock(self, queue._wlock)
         original = queue._send_bytes
 
@@ -96,6 +100,12 @@ class Feeder:
             return result
 
         queue._send_bytes = hook(send_bytes)
+
+    def settle(self) -> None:
+        """Give what is being sent a moment: its reader may have it before we have its times."""
+        deadline = clock() + _SETTLE_NS
+        while (self.queued or self.batch is not None) and clock() < deadline:
+            time.sleep(0.0005)
 
     def sent(self, size: int) -> None:
         end = clock()
@@ -165,8 +175,6 @@ for _method in (IndexQueue.get, ResultQueue.put, _Buffer.append, _Buffer.popleft
 
 def process_start_ns() -> int | None:
     """When this process started, on CLOCK_MONOTONIC, to 10 ms; None where /proc does not tell."""
-    import time
-
     with quiet(OSError, ValueError, IndexError):
         with open("/proc/self/stat", "rb") as file:
             ticks = int(file.read().rsplit(b")", 1)[1].split()[19])
@@ -188,7 +196,9 @@ def _enter(
     started["num_workers"] = arguments["num_workers"]
     started["process_ns"] = process_start_ns()
     recorder.event(started)
-    Feeder(recorder).attach(arguments["data_queue"])
+    feeder = Feeder(recorder)
+    feeder.attach(arguments["data_queue"])
+    recorder.settle = feeder.settle
     arguments["index_queue"] = IndexQueue(arguments["index_queue"], recorder)
     arguments["data_queue"] = ResultQueue(arguments["data_queue"], recorder)
     return arguments
@@ -212,6 +222,7 @@ def worker_loop(original: Any, recorder: Recorder) -> Callable[..., Any]:
             if recorder.pid == pid:  # not in a child that was forked in an operation
                 end = {"event": "worker_end", "worker": recorder.worker, "time_ns": clock()}
                 recorder.event(end)
+                recorder.settle()
                 recorder.finish()
 
     _worker_loop.__module__ = original.__module__

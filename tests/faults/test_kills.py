@@ -28,9 +28,11 @@ def kept(ended):
     return run
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_a_killed_worker_leaves_its_batches_and_its_state(pair, method):
-    plain, traced = pair("kill.py", "worker", method)
+@pytest.mark.parametrize(
+    ("by", "method"), [("worker", "fork"), ("worker", "spawn"), ("itself", "fork")]
+)
+def test_a_killed_worker_leaves_its_batches_and_its_state(pair, by, method):
+    plain, traced = pair("kill.py", by, method)
     assert (traced.code, traced.out) == (plain.code, plain.out) == (0, "RuntimeError\n")
     run = kept(traced)
     workers = run.workers.set_index("worker")
@@ -60,11 +62,10 @@ def test_the_program_goes_on_without_lotus(pair):
     # In the plain run it is not lotus that starts the program: nobody is killed there.
     assert traced.code == -signal.SIGKILL
     assert (traced.out, traced.err) == (plain.out, plain.err)
-    run = traced.run
+    run = kept(traced)
     assert run.manifest["state"] == "running"
-    assert len(run.waits) == 16
+    assert len(run.waits) == len(run.batches) == 16
     assert run.epochs["exhausted"].all()
-    assert run.lost.empty
 
 
 def test_a_hang_has_a_name_while_it_lasts_and_after_a_kill(

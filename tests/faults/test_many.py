@@ -44,7 +44,8 @@ def test_many_workers_for_a_short_epoch(pair):
     plain, traced = pair("many.py", 40)
     assert (traced.code, traced.out, traced.err) == (plain.code, plain.out, plain.err)
     run = traced.run
-    assert run.lost.empty
+    # A feeder thread that got no core before its worker ended has told no send times.
+    assert set(run.lost["what"]) <= {"send times of a batch"}
     assert len(run.workers) == 40
     assert sorted(run.samples["sample"]) == list(range(100))
     assert run.workers["end_ns"].notna().all()

@@ -67,13 +67,6 @@ class Fails:
         return value
 
 
-class Leaves:
-    def __call__(self, value):
-        if value == 3:
-            os._exit(5)
-        return value
-
-
 class Pipeline:
     def __init__(self, *transforms):
         self.transforms = list(transforms)
@@ -123,7 +116,6 @@ def main():
         take("subprocess", Starts(), workers=workers)
         take("threads", Threads(), workers=workers)
         take("raise", Fails(), workers=workers)
-    take("exit", Leaves())
     # What cannot be pickled is lost in the worker; torch waits for it in vain.
     take("pickle", lambda value: value if value < 5 else threading.Lock(), timeout=1)
 

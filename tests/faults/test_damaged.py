@@ -1,0 +1,83 @@
+"""Whatever happened to the files of a run: `lotus report` says it in words, never a traceback."""
+
+import json
+import random
+import shutil
+
+import pytest
+
+from lotus import cli
+
+
+@pytest.fixture(scope="module")
+def recorded(torch, tmp_path_factory):
+    from tests.faults.conftest import LOTUS, PROGRAMS, PYTHON, execute
+
+    folder = tmp_path_factory.mktemp("recorded")
+    words = [*LOTUS, "trace", "-q", "-o", folder / "R", "--", PYTHON, PROGRAMS / "meanwhile.py"]
+    assert execute([*words, "fork", "true"], folder, folder).code == 0
+    return folder / "R"
+
+
+@pytest.fixture
+def report(capfd):
+    """report(path): exit code, document or None, what was said on stderr."""
+
+    def run(path):
+        code = cli.main(["report", "--json", str(path)])
+        out, err = capfd.readouterr()
+        return code, json.loads(out) if out else None, err
+
+    return run
+
+
+def damaged(path, rng):
+    """Damage one file of a run in some way; return whether a byte of a log was touched."""
+    file = rng.choice([one for one in sorted(path.rglob("*")) if one.is_file()])
+    data = bytearray(file.read_bytes())
+    how = rng.choice(["cut", "flip", "zero", "insert", "append", "empty"])
+    place = rng.randrange(len(data))
+    if how == "cut":
+        del data[place:]
+    elif how == "flip":
+        for _ in range(rng.choice([1, 1, 5])):
+            data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    elif how == "zero":
+        data[place : place + 64] = bytes(len(data[place : place + 64]))
+    elif how == "insert":
+        data[place:place] = rng.randbytes(rng.randrange(1, 100))
+    elif how == "append":
+        data += rng.randbytes(rng.randrange(1, 100))
+    else:
+        data.clear()
+    changed = bytes(data) != file.read_bytes()
+    file.write_bytes(data)
+    return changed and file.suffix == ".ltr"
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_a_damaged_run_is_told_or_its_loss_is(recorded, report, tmp_path, seed):
+    path = tmp_path / "R"
+    shutil.copytree(recorded, path)
+    lossy = damaged(path, random.Random(seed))
+    code, document, said = report(path)
+    if code:
+        assert (code, document) == (2, None)
+        assert said.startswith("lotus: ")
+        assert said.count("\n") == 1
+    else:
+        assert said == ""
+        assert document["lost"] or not lossy
+
+
+def test_a_run_whose_logs_are_all_gone_is_told(recorded, lotus_report, tmp_path):
+    path = tmp_path / "R"
+    shutil.copytree(recorded, path)
+    shutil.rmtree(path / "events")
+    ended = lotus_report(path)
+    assert ended.code in (0, 2)
+    assert "Traceback" not in ended.out + ended.err
+    (path / "run.json").write_bytes((path / "run.json").read_bytes()[:100])
+    ended = lotus_report(path)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.count("\n") == 1
