@@ -1,1 +1,1 @@
-"""From perf samples to functions and counters per operation; comes with a later version."""
+"""From perf samples and counters to functions and counts per operation. Never imports lotus."""
