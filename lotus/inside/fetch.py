@@ -106,11 +106,12 @@ def instrument(fetcher: Any, dataset: Any, recorder: Recorder, given: Given) -> 
                 fetcher.dataset = (timers.Items if whole else timers.Samples)(dataset)
     iterable, auto_collation = hasattr(fetcher, "dataset_iter"), fetcher.auto_collation
     original_collate = fetcher.collate_fn
-    original_fetch = fetcher.fetch
+    original_fetch, counters = fetcher.fetch, recorder.counters
 
     def collate(data: Any) -> Any:
         page = recorder.page.words
         page[state.W_PHASE] = state.COLLATE
+        first = -1 if counters is None or not recorder.owner else counters.shared()
         page[state.W_SINCE] = start = clock()
         recorder.fetched = len(data) if auto_collation and type(data) is list else 1
         try:
@@ -118,6 +119,8 @@ def instrument(fetcher: Any, dataset: Any, recorder: Recorder, given: Given) -> 
         finally:
             recorder.collate_start = start
             recorder.collate_ns = clock() - start
+            if counters is not None and first >= 0:
+                counters.collate = (first, counters.fresh())
 
     def fetch(index: Any) -> Any:
         loader, epoch, batch = getattr(recorder.here, "where", _NOWHERE)
@@ -155,7 +158,8 @@ def instrument(fetcher: Any, dataset: Any, recorder: Recorder, given: Given) -> 
                 recorder.path_of = None
                 if token:
                     recorder.depth, recorder.owner, recorder.detail = token[0]
-                    recorder.samples[:], recorder.ops[:], recorder.ops_cpu[:] = token[1]
+                    for buffer, outer in zip(recorder.buffers, token[1], strict=True):
+                        buffer[:] = outer
                     recorder.collate_start = recorder.collate_ns = 0
 
     fetcher.collate_fn = hook(collate)

@@ -34,7 +34,7 @@ _LOOSE = (
     ("position", "i"),  # of the sample in its batch; -1: in none
     ("pad", "I"),
 )
-BATCH, WAIT, LOOSE, RESOURCES, EVENT = 1, 2, 3, 4, 5
+BATCH, WAIT, LOOSE, RESOURCES, EVENT, COUNTS = 1, 2, 3, 4, 5, 6
 FRAMES = {
     # One batch made: in a worker, or in the main process at num_workers=0.
     BATCH: (
@@ -138,6 +138,27 @@ FRAMES = {
             ("shm", "Q"),  # bytes in use in /dev/shm, by anybody
         ),
         (),
+    ),
+    # Counters of the fetching thread at the edges of the batch whose frame follows.
+    COUNTS: (
+        "counts",
+        (
+            ("fetch_start_ns", "Q"),  # of that batch
+            ("tid", "I"),
+            ("words", "I"),  # of a reading: how many events, enabled and running ns, the counts
+            ("helper_ns", "Q"),  # CPU time of this process's other threads during the fetch
+            ("collate_first", "I"),  # places of the readings around collate; both 0: none
+            ("collate_last", "I"),
+            ("n_readings", "I"),
+            ("n_edges", "I"),
+        ),
+        (
+            # The readings in order, the first at the start of the fetch, the last at its end. One
+            # without a number of events could not be made.
+            ("readings", (("word", "Q"),)),
+            # Places of the readings before and after each row of the batch's `ops`.
+            ("edges", (("first", "I"), ("last", "I"))),
+        ),
     ),
     # Something rare, as a JSON object with the key "event".
     EVENT: ("event", (("time_ns", "Q"), ("n_text", "I")), (("text", (("byte", "B"),)),)),

@@ -24,6 +24,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
+
+    from .counters import Counters
 _BIG_ENDIAN = sys.byteorder == "big"
 LEVELS = ("batch", "sample", "op", "op+cpu")
 _MOST_OPERATIONS = 10_000  # of spans named after what they contain there is no end
@@ -61,6 +63,7 @@ class Config:
         self.last = int(last) if last else None
         self.every = int(environ.get("LOTUS_EVERY") or 1)
         self.max_log = int(environ.get("LOTUS_MAX_LOG") or 0)
+        self.counters = environ.get("LOTUS_COUNTERS") or ""
 
     def selects(self, batch: int) -> bool:
         return (
@@ -95,6 +98,15 @@ class Recorder:
         self.loose: list[tuple[int, ...]] = []
         self.loose_cpu: list[tuple[int, ...]] = []
         self.sends: list[tuple[int, ...]] = []
+        self.counters: Counters | None = None
+        if config.counters and config.level >= 2:
+            from .counters import Counters
+
+            self.counters = Counters(config.counters)
+        # What a fetch inside another one must give back as it was.
+        self.buffers: list[list[Any]] = [self.samples, self.ops, self.ops_cpu]
+        if self.counters is not None:
+            self.buffers += [self.counters.readings, self.counters.edges, self.counters.marks]
         self.timers = Timers(self)
         self._new_process()
 
@@ -116,6 +128,8 @@ class Recorder:
         self.broken = 0  # calls that a signal handler of the program left by an exception
         del self.samples[:], self.ops[:], self.ops_cpu[:]
         del self.loose[:], self.loose_cpu[:], self.sends[:]
+        if self.counters is not None:
+            self.counters.forked()
         self.settle: Callable[[], None] = _nothing  # waits for what the worker is still sending
         self.iterations = 0  # iterators alive: the log stays open while there are any
         self._clear_fetch()
@@ -129,6 +143,7 @@ class Recorder:
     def _clear_fetch(self) -> None:
         self.pending: tuple[list[int], list[int], bytes] | None = None
         self.paths = b""  # frames to write with it
+        self.counts = b""
         # Index -> path or None, of the data set in hand.
         self.path_of: Callable[[Any], str | None] | None = None
         self.here = threading.local()  # .where: loader, epoch, batch of the thread's next fetch
@@ -281,9 +296,11 @@ class Recorder:
         if self.depth and self.fetcher != me:
             self.missed += 1
             return  # another thread fetches in this process: its buffers are taken
-        outer = (self.samples[:], self.ops[:], self.ops_cpu[:]) if self.depth else ([], [], [])
+        outer = [one[:] if self.depth else [] for one in self.buffers]
         before = (self.depth, self.owner, self.detail)
         detail = self.config.selects(batch)
+        if detail and self.counters is not None:
+            self.counters.prepare()
         begun = usage.now(), clock()
         # Only assignments from here: between them no signal handler of the program can run.
         token[:] = (before, outer, loader, epoch, batch, begun, self.pid)
@@ -292,7 +309,10 @@ class Recorder:
         self.detail = detail
         self.owner = me if detail else 0
         self.collate_start = self.collate_ns = 0
-        del self.samples[:], self.ops[:], self.ops_cpu[:]
+        for buffer in self.buffers:
+            del buffer[:]
+        if detail and self.counters is not None:
+            self.counters.begin()
 
     @guarded
     def end_fetch(
@@ -311,9 +331,21 @@ class Recorder:
                 loader, epoch, batch, self.worker, threading.get_native_id(), size, flags,
                 *idle, start, now - start, self.collate_start, self.collate_ns, 0, *cpu, nbytes,
             ]  # fmt: skip
+            if self.counters is not None:
+                self._add_counts(self.counters, start)
             if self.pending is not None:  # of another thread, which has yet to return it
                 self.flush_batch(now)
             self.pending = (fixed, counts, arrays)
+
+    def _add_counts(self, counters: Counters, start: int) -> None:
+        """The COUNTS frame of the batch in hand, to be written before its own."""
+        fields, arrays = counters.end()
+        for event in counters.take_events():
+            self.counts += self._event_frame(event)
+        if fields:
+            tid = threading.get_native_id()
+            fixed = layout.FIXED[layout.COUNTS].pack(start, tid, *fields)
+            self.counts += layout.frame(layout.COUNTS, fixed + arrays)
 
     def _detail(self, indices: list[Any] | None, flags: int) -> tuple[list[int], bytes]:
         """Counts and bytes of the arrays of the batch in hand, up to `loose_cpu`."""
@@ -382,8 +414,8 @@ class Recorder:
         fields[13] = put_ns
         sends = self._take_sends()
         fixed = layout.FIXED[layout.BATCH].pack(*fields, *counts, len(sends) // 64)
-        paths, self.paths = self.paths, b""
-        return self._definitions() + paths + layout.frame(layout.BATCH, fixed + arrays + sends)
+        before, self.paths, self.counts = self.paths + self.counts, b"", b""
+        return self._definitions() + before + layout.frame(layout.BATCH, fixed + arrays + sends)
 
     def _take_sends(self) -> bytes:
         count = len(self.sends)  # the feeder thread appends at any time
@@ -475,6 +507,8 @@ class Recorder:
         with quiet(OSError):
             self.page.settle()
         self.log.close()
+        if self.counters is not None:
+            self.counters.close()
 
     def _sends_frame(self) -> bytes:
         """The last batch's send times, in a batch frame that holds no batch (size 0, no fetch)."""

@@ -33,7 +33,9 @@ class Timers:
         page = recorder.page.words
         extend, ident = recorder.ops.extend, threading.get_ident
         samples, ops, extend_cpu = recorder.samples, recorder.ops, recorder.ops_cpu.extend
-        add_loose = recorder.add_loose
+        add_loose, counters = recorder.add_loose, recorder.counters
+        if counters is not None:
+            shared, fresh, extend_edges = counters.shared, counters.fresh, counters.edges.extend
         W_SAMPLE, W_SINCE = state.W_SAMPLE, state.W_SAMPLE_SINCE
 
         def reset() -> None:
@@ -90,6 +92,30 @@ class Timers:
                     if live == ident():
                         extend((start, end, number))
                         extend_cpu(row)
+                    elif recorder.on:
+                        add_loose(start, end, number, row)
+
+            return hook(__call__)
+
+        def operation_counted(original: Callable[..., Any], number: int) -> Callable[..., Any]:
+            """As `operation`, with a reading of the counters at either end."""
+            word = state.word_of(number)
+            with_cpu = recorder.config.level == 3
+
+            def __call__(self: object, /, *args: Any, **kwargs: Any) -> Any:
+                first = shared() if live == ident() else 0
+                before = usage.now() if with_cpu else None
+                page[word] = start = clock()
+                try:
+                    return original(*args, **kwargs)
+                finally:
+                    end = clock()
+                    row = None if before is None else usage.since(before)
+                    if live == ident():
+                        extend((start, end, number))
+                        extend_edges((first, fresh()))
+                        if row is not None:
+                            extend_cpu(row)
                     elif recorder.on:
                         add_loose(start, end, number, row)
 
@@ -177,14 +203,17 @@ class Timers:
         def span(number: int) -> Callable[[], None]:
             """Begin a region; return the function that ends it."""
             before = usage.now() if recorder.config.level == 3 else None
-            page[state.word_of(number)] = start = clock()
             opened = live
+            first = shared() if counters is not None and opened == ident() else 0
+            page[state.word_of(number)] = start = clock()
 
             def end() -> None:
                 now = clock()
                 row = None if before is None else usage.since(before)
                 if live == opened == ident():
                     extend((start, now, number))
+                    if counters is not None:
+                        extend_edges((first, fresh()))
                     if row is not None:
                         extend_cpu(row)
                 elif recorder.on:
@@ -194,6 +223,8 @@ class Timers:
 
         self.reset = reset
         self.operation = operation_cpu if recorder.config.level == 3 else operation
+        if counters is not None:
+            self.operation = operation_counted
         self.Samples, self.Items, self.Iterator = Samples, Items, Iterator
         self.span = span
 

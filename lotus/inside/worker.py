@@ -110,6 +110,8 @@ class Feeder:
     def sent(self, size: int) -> None:
         end = clock()
         batch, recorder = self.batch, self.recorder
+        if recorder.counters is not None and recorder.counters.feeder is None:
+            recorder.counters.feeder = time.pthread_getcpuclockid(threading.get_ident())
         if isinstance(batch, int) and recorder.on and recorder.config.selects(batch):
             recorder.sends.append(
                 (

@@ -1,0 +1,171 @@
+"""perf_event_open(2) through ctypes: groups of counters of one thread, read together.
+
+Standard library only. Events are told as text, since nothing in here knows any CPU:
+``name|type|config|config1|flags`` joined by commas, numbers in any base of Python's, flags ``u``
+(user space), ``k`` (kernel), ``uk``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import struct
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any, NamedTuple
+
+    class Event(NamedTuple):
+        """What to count: perf_event_attr's type and config, and in which modes."""
+
+        name: str
+        type: int
+        config: int
+        config1: int = 0
+        flags: str = "u"
+
+else:
+    import collections
+
+    Event = collections.namedtuple(
+        "Event", "name type config config1 flags", defaults=(0, "u"), module=__name__
+    )
+
+HARDWARE, SOFTWARE, RAW = 0, 1, 4
+# <linux/perf_event.h>, PERF_ATTR_SIZE_VER0: type, size, config, sample_period, sample_type,
+# read_format, flag bits, wakeup_events, bp_type, config1
+_ATTR = struct.Struct("<IIQQQQQIIQ")
+_INHERIT, _PINNED, _NO_USER, _NO_KERNEL, _NO_HYPERVISOR = 1 << 1, 1 << 2, 1 << 4, 1 << 5, 1 << 6
+_ENABLED, _RUNNING, _GROUP = 1, 2, 8  # read_format
+_CLOEXEC = 8
+_GET_ID = 0x80082407  # PERF_EVENT_IOC_ID
+_CALLS = {"x86_64": 298, "i686": 336, "ppc64le": 319, "s390x": 331}  # 241 elsewhere
+HEADER = 3  # words of a group's reading before its values: their number, enabled ns, running ns
+
+
+def parse(text: str) -> list[Event]:
+    """The events of a text. Raises ValueError."""
+    events = []
+    for part in text.split(","):
+        name, kind, config, config1, flags = part.split("|")
+        if not name or not set(flags) <= set("uk") or not flags:
+            raise ValueError(part)
+        events.append(Event(name, int(kind, 0), int(config, 0), int(config1, 0), flags))
+    return events
+
+
+def spell(events: Iterable[Event]) -> str:
+    """The text that `parse` takes."""
+    return ",".join(
+        f"{one.name}|{one.type}|{one.config:#x}|{one.config1:#x}|{one.flags}" for one in events
+    )
+
+
+_syscall: Any = None
+
+
+def open_event(
+    event: Event,
+    group_fd: int = -1,
+    pid: int = 0,
+    cpu: int = -1,
+    inherit: bool = False,
+    pinned: bool = False,
+) -> int:
+    """Open a counter that runs at once; returns its descriptor. Raises OSError.
+
+    `pid` 0 is the calling thread. A pinned group has the right of way over all others, and reads
+    as nothing where it cannot be counted whole.
+    """
+    import ctypes
+
+    global _syscall
+    if _syscall is None:
+        _syscall = ctypes.CDLL(None, use_errno=True).syscall
+        _syscall.restype = ctypes.c_long
+    bits = _NO_HYPERVISOR
+    bits |= 0 if "u" in event.flags else _NO_USER
+    bits |= 0 if "k" in event.flags else _NO_KERNEL
+    bits |= _INHERIT if inherit else 0
+    bits |= _PINNED if pinned and group_fd < 0 else 0
+    layout = _ENABLED | _RUNNING | (0 if inherit else _GROUP)
+    attr = ctypes.create_string_buffer(
+        _ATTR.pack(event.type, _ATTR.size, event.config, 0, 0, layout, bits, 0, 0, event.config1)
+    )
+    number = ctypes.c_long(_CALLS.get(platform.machine(), 241))
+    fd = _syscall(
+        number,
+        attr,
+        ctypes.c_int(pid),
+        ctypes.c_int(cpu),
+        ctypes.c_int(group_fd),
+        ctypes.c_ulong(_CLOEXEC),
+    )
+    if fd < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), event.name)
+    return int(fd)
+
+
+class Group:
+    """Counters of one thread that are counted and read together."""
+
+    def __init__(
+        self, events: Sequence[Event], pid: int = 0, pinned: bool = False, lowest: int = 0
+    ) -> None:
+        """Raises OSError where one of them cannot be opened. Descriptors are at least `lowest`."""
+        import fcntl
+
+        self.events = list(events)
+        self.size = 8 * (HEADER + len(self.events))
+        self._fds: list[int] = []
+        try:
+            for event in self.events:
+                leader = self._fds[0] if self._fds else -1
+                fd = open_event(event, leader, pid, pinned=pinned)
+                try:
+                    high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, lowest) if lowest else fd
+                finally:
+                    if lowest:
+                        os.close(fd)
+                self._fds.append(high)
+            self.fd = self._fds[0]
+            self._id = self._ask()
+        except BaseException:
+            self.close()
+            raise
+
+    def _ask(self) -> int:
+        import fcntl
+
+        answer = fcntl.ioctl(self.fd, _GET_ID, b"\0" * 8)
+        return int.from_bytes(answer, "little")
+
+    def is_ours(self) -> bool:
+        """Whether the descriptor is still this counter: the program may have closed it."""
+        try:
+            return self._ask() == self._id
+        except OSError:
+            return False
+
+    def read(self) -> bytes:
+        """The number of events, enabled and running time (ns), the counts: 64-bit words.
+
+        Shorter where a pinned group could not be counted. Raises OSError.
+        """
+        return os.read(self.fd, self.size)
+
+    def unpack(self, reading: bytes) -> tuple[int, int, list[int]]:
+        """Enabled ns, running ns and the counts of a reading. Raises ValueError if it is short."""
+        if len(reading) != self.size:
+            raise ValueError("the group could not be counted")
+        words = struct.unpack(f"<{len(reading) // 8}Q", reading)
+        return words[1], words[2], list(words[HEADER:])
+
+    def close(self) -> None:
+        for fd in self._fds:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+        self._fds = []
