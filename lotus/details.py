@@ -100,7 +100,7 @@ class Loose(NamedTuple):
     with_cpu: Array  # bool: its element of cpu is measured
 
 
-def loose(a: Assembly, process: Process, samples: Sampled) -> Loose:
+def loose(process: Process, samples: Sampled) -> Loose:
     parts: list[Array] = []
     cpus: list[Array] = []
     known: list[Array] = []
@@ -227,7 +227,7 @@ def samples(a: Assembly) -> pd.DataFrame:
         out["start_ns"][here] = found.start_ns
         out["duration_ns"][here] = found.duration_ns
         out["many"][here] = found.many
-        ops_ns: Array = nesting(found, ops, loose(a, process, found)).ops_ns
+        ops_ns: Array = nesting(found, ops, loose(process, found)).ops_ns
         if process.log.header.get("level") in ("batch", "sample"):
             ops_ns = np.full(len(ops_ns), np.nan)  # not recorded, which is not none
         out["ops_ns"][here] = ops_ns
@@ -256,9 +256,9 @@ def operations(a: Assembly, with_cpu: bool) -> pd.DataFrame:
     rows_of: list[int] = []  # each process
     for process, own in zip(a.processes, a.slices, strict=True):
         found, ops, arrays = _load(process, *(("ops_cpu",) if with_cpu else ()))
-        apart = loose(a, process, found)
+        apart = loose(process, found)
         inner = nesting(found, ops, apart)
-        table = _Names(process, names)
+        table = Names(process, names)
         # Those in samples.
         here = slice(last, last + len(ops))
         if len(ops):
@@ -295,6 +295,27 @@ def operations(a: Assembly, with_cpu: bool) -> pd.DataFrame:
     return frame({**whose(a, repeat(rows_of)), **columns})
 
 
+class Rows(NamedTuple):
+    """The operations in samples of one process, as they stand in the table of operations."""
+
+    op_place: Ints | None  # see Sampled
+    operation: Array  # ids
+    start_ns: Ints
+    duration_ns: Ints
+    nested: Array
+    total: int  # rows of the process in the table, those outside samples included
+
+
+def counted_rows(process: Process) -> Rows:
+    found, ops, _ = _load(process)
+    apart = loose(process, found)
+    inner = nesting(found, ops, apart)
+    total = len(ops) + len(apart.rows)
+    return Rows(
+        found.op_place, ops["operation"], inner.start_ns, inner.duration_ns, inner.nested, total
+    )
+
+
 def _used(codes: Array, names: Sequence[str]) -> Any:
     """A category column that has only the categories that occur (and "" for no container)."""
     occurs = np.bincount(codes, minlength=len(names)) > 0
@@ -306,7 +327,7 @@ def _used(codes: Array, names: Sequence[str]) -> Any:
     )
 
 
-class _Names:
+class Names:
     """Operation ids of one process as codes of the run's names."""
 
     def __init__(self, process: Process, names: dict[str, int]) -> None:

@@ -36,7 +36,7 @@ _FORWARDED = {
 }
 _TAKEN = _FORWARDED | {signal.SIGCHLD}
 VARIABLES = frozenset(
-    ("LOTUS_RUN", "LOTUS_LEVEL", "LOTUS_BATCHES", "LOTUS_EVERY", "LOTUS_MAX_LOG", "LOTUS_OPS")
+    "LOTUS_RUN LOTUS_LEVEL LOTUS_BATCHES LOTUS_EVERY LOTUS_MAX_LOG LOTUS_OPS LOTUS_COUNTERS".split()
 )
 _PATH_ENTRY = Path(__file__).resolve().parent / "inside" / "sitecustomize"
 
@@ -121,6 +121,8 @@ def environment(environ: Mapping[str, str], directory: Path, settings: Settings)
         added["LOTUS_MAX_LOG"] = str(settings.max_log)
     if settings.ops:
         added["LOTUS_OPS"] = "\n".join(settings.ops)
+    if settings.counters:
+        added["LOTUS_COUNTERS"] = settings.counters
     return added
 
 

@@ -36,6 +36,7 @@ class Settings:
     every: int = 1
     max_log: int | None = None
     ops: tuple[str, ...] = ()
+    counters: str | None = None  # what lotus.inside.perf_event.parse takes
 
 
 def begin(command: Sequence[str], settings: Settings, environ: Mapping[str, str]) -> dict[str, Any]:
@@ -60,6 +61,7 @@ def begin(command: Sequence[str], settings: Settings, environ: Mapping[str, str]
         "every": settings.every,
         "max_log": settings.max_log,
         "ops": list(settings.ops),
+        "counters": settings.counters,
         "clock": "CLOCK_MONOTONIC",
         **host.facts(),
         "environment": redact.environment(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from lotus import batches, details, tables
+from lotus import batches, counts, details, tables
 from lotus.assemble import Assembly, is_a
 from lotus.errors import LotusError
 from lotus.eventlog import EventLog, ForeignError, Lost, newer, parse_json
@@ -98,6 +98,20 @@ class Run:
         minor_faults, major_faults, read_bytes.
         """
         return details.operations(self._assembly, self._with_cpu())
+
+    @cached_property
+    def counters(self) -> pd.DataFrame:
+        """One row per counted interval, with `lotus trace --counters`; else empty.
+
+        rank, local_rank, world_size, host, pid, tid, worker, loader, epoch, batch, kind (category:
+        "operation", "fetch" (all of it), "collate"), operation (category, "" for the others),
+        nested, row (in `ops`, -1 for the others), start_ns, duration_ns, readings (of the counters
+        in it, whose cost was taken off), enabled_ns, running_ns (less: the counters were shared and
+        the counts are scaled), scaled, helper_ns (CPU time of other threads of the process during
+        the fetch, the feeder left out; NaN for the others), and one float column per event: its
+        count on the fetching thread, NaN where it could not be counted.
+        """
+        return counts.counters(self._assembly)
 
     @cached_property
     def samples(self) -> pd.DataFrame:
