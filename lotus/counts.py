@@ -117,11 +117,12 @@ def counted(process: Process, op_place: Ints | None) -> Counted | None:
     return Counted(kind, row[owner], rows, steps, enabled, running, helper, counts)
 
 
-def counters(a: Assembly) -> pd.DataFrame:
-    """One row per counted interval: see Run.counters."""
+def counters(a: Assembly) -> tuple[pd.DataFrame, Ints]:
+    """(one row per counted interval: see Run.counters, row of each one's batch in `a.batch`)."""
     events = names_of(a)
     parts: list[dict[str, Any]] = []
     rows_of: list[int] = []
+    batch_rows: list[Ints] = []
     names: dict[str, int] = {"": 0}
     before = 0  # rows of run.ops of earlier processes
     for process, own in zip(a.processes, a.slices, strict=True):
@@ -165,6 +166,7 @@ def counters(a: Assembly) -> pd.DataFrame:
                 at = mine.index(event) if event in mine else -1
                 part[event] = found.counts[:, at] if at >= 0 else missing
             parts.append(part)
+            batch_rows.append(row + own.start)
         before += rows.total
     columns: dict[str, Any] = {}
     order = "tid worker loader epoch batch kind operation nested row start_ns duration_ns readings"
@@ -175,4 +177,5 @@ def counters(a: Assembly) -> pd.DataFrame:
         columns["nested"] = columns["scaled"] = np.empty(0, np.bool_)
     columns["kind"] = categories(columns["kind"].astype(np.int8), KINDS)
     columns["operation"] = categories(columns["operation"].astype(np.int32), list(names))
-    return frame({**whose(a, repeat(rows_of)), **columns})
+    owners = np.concatenate([np.empty(0, np.int64), *batch_rows])
+    return frame({**whose(a, repeat(rows_of)), **columns}), owners

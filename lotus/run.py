@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from lotus import batches, counts, details, tables
-from lotus.assemble import Assembly, is_a
+from lotus import batches, counts, details, intervals, tables
+from lotus.assemble import Assembly, Ints, is_a
 from lotus.errors import LotusError
 from lotus.eventlog import EventLog, ForeignError, Lost, newer, parse_json
 from lotus.inside.layout import SCHEMA
@@ -111,7 +111,32 @@ class Run:
         the fetch, the feeder left out; NaN for the others), and one float column per event: its
         count on the fetching thread, NaN where it could not be counted.
         """
+        return self._counted[0]
+
+    @cached_property
+    def _counted(self) -> tuple[pd.DataFrame, Ints]:
         return counts.counters(self._assembly)
+
+    @cached_property
+    def intervals(self) -> pd.DataFrame:
+        """What each thread did when: pid, tid, start_ns, end_ns, kind, operation, worker, row.
+
+        One row per interval; those of one thread nest or are disjoint. kind (category):
+        "operation", "collate", "fetch", "send", "pin", "idle", "startup", "wait", "step". What lies
+        in another one belongs to the inner: fetch is what is left of it, the data set's own code.
+        row: in `ops` for operations.
+        """
+        return intervals.intervals(self._assembly, self.ops, self.waits, self.epochs, self.workers)
+
+    @cached_property
+    def exact(self) -> pd.DataFrame:
+        """Exact counts beside `intervals`: one float column per event, and scaled.
+
+        NaN where an interval was not counted. Those of intervals inside are in them.
+        """
+        counters, batch_rows = self._counted
+        names = counts.names_of(self._assembly)
+        return intervals.exact(self.intervals, counters, batch_rows, names)
 
     @cached_property
     def samples(self) -> pd.DataFrame:
