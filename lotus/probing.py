@@ -1,0 +1,418 @@
+"""What the counters of this machine do, found by counting loops whose work is known.
+
+What the kernel announces is not believed: an event that reads 0 where it cannot be 0 is broken,
+whatever its running time says, and a group counts rightly if each event in it counts as it does
+alone.
+"""
+
+import ctypes
+import errno
+import functools
+import itertools
+import mmap
+import os
+import platform
+import statistics
+import struct
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from lotus.inside import perf_event
+from lotus.inside.perf_event import HARDWARE, SOFTWARE, Event
+
+CYCLES = Event("cycles", HARDWARE, 0)
+INSTRUCTIONS = Event("instructions", HARDWARE, 1)
+GENERIC = (
+    CYCLES,
+    INSTRUCTIONS,
+    Event("branches", HARDWARE, 4),
+    Event("branch-misses", HARDWARE, 5),
+    Event("cache-references", HARDWARE, 2),
+    Event("cache-misses", HARDWARE, 3),
+    Event("stalled-cycles-frontend", HARDWARE, 7),
+    Event("stalled-cycles-backend", HARDWARE, 8),
+)
+CPU_CLOCK = Event("cpu-clock", SOFTWARE, 0)
+SOFTWARE_EVENTS = (
+    CPU_CLOCK,
+    Event("task-clock", SOFTWARE, 1),
+    Event("page-faults", SOFTWARE, 2),
+    # A switch happens in the kernel: without `k` it is never seen.
+    Event("context-switches", SOFTWARE, 3, flags="uk"),
+)
+# Can truly be 0 in the loop; all others cannot.
+_MAY_BE_ZERO = ("migrations", "major", "emulation", "alignment", "dram", "llc", "l3", "remote")
+_TRIES = 3  # noise does not come three times; a broken counter does
+_TOLERANCE = 2.0  # between an event's count alone and in a group: cycles vary on a busy machine
+_MOST_AT_ONCE = 12
+_FREQUENCIES = (997, 499, 199, 97, 49)  # primes: in step with nothing that ticks
+_CHEAP_NS = 10_000  # of an interrupt: 997 a second then cost 1 %
+
+
+class Group(Protocol):
+    """What is needed of `perf_event.Group`."""
+
+    def read(self) -> bytes: ...
+
+    def unpack(self, reading: bytes, /) -> tuple[int, int, list[int]]: ...
+
+    def close(self) -> None: ...
+
+
+OpenGroup = Callable[[Sequence[Event]], Group]
+
+
+@functools.cache
+def _memory() -> bytearray:
+    """More than the inner caches hold; written, as untouched pages would all be the same one."""
+    return bytearray(b"\1") * (8 << 20)
+
+
+def known_loop() -> None:
+    """About a millisecond of work in which every usual event happens: a few million instructions,
+    as many branches mispredicted as Python needs, far reads, 16 page faults, a context switch."""
+    memory, total = _memory(), 0
+    for place in range(0, len(memory), 4099):
+        total += memory[place]
+    for number in range(10_000):
+        if number * 2654435761 & 64:
+            total += number
+    with mmap.mmap(-1, 16 * mmap.PAGESIZE) as pages:
+        for place in range(0, len(pages), mmap.PAGESIZE):
+            pages[place] = 1
+    time.sleep(20e-6)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What an event counted alone on the loop: `count` is None where the kernel refused it."""
+
+    event: Event
+    count: int | None
+    running: float  # share of the time in which it was counted
+    error: int = 0  # errno of the refusal
+
+    @property
+    def works(self) -> bool:
+        if self.count is None or self.running <= 0:
+            return False
+        return self.count > 0 or any(word in self.event.name.lower() for word in _MAY_BE_ZERO)
+
+    @property
+    def state(self) -> str:
+        """`counts`, `zero` (opens, but reads 0 where it cannot be 0), `refused` or `absent`."""
+        if self.count is None:
+            return "refused" if self.error in (errno.EPERM, errno.EACCES) else "absent"
+        return "counts" if self.works else "zero"
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """How many hardware events fit a group: as the kernel has it, and as they count rightly."""
+
+    announced: int
+    right: int
+    wrong: tuple[str, ...]  # that failed in the first group that was announced but wrong
+    running: float  # the smallest running/enabled seen in a group that was announced
+    bounded: bool  # whether a larger group was refused, so that `announced` is the most
+
+
+def settle() -> None:
+    """Let this thread be switched out and in again.
+
+    Linux (seen on 6.18) starts the clock events of a group that are not its first only then: read
+    at once, cpu-clock and task-clock count 0 for some milliseconds at 100 % running time.
+    """
+    time.sleep(1e-9)
+
+
+class Probe:
+    """Counts the loop and remembers what each event counted alone."""
+
+    def __init__(
+        self,
+        open_group: OpenGroup = perf_event.Group,
+        work: Callable[[], None] = known_loop,
+    ) -> None:
+        self._open, self._work = open_group, work
+        work()  # what is done only once is not to be counted
+        self._alone: dict[Event, Counted] = {}
+
+    def _measure(self, events: Sequence[Event]) -> tuple[list[int], float]:
+        """Counts of one loop and running/enabled. Raises OSError if it cannot be opened."""
+        group = self._open(events)
+        try:
+            try:
+                settle()
+                enabled, running, first = group.unpack(group.read())
+                self._work()
+                then, ran, second = group.unpack(group.read())
+            except ValueError:  # a pinned group that found no room
+                return [0] * len(events), 0.0
+        finally:
+            group.close()
+        share = (ran - running) / (then - enabled) if then > enabled else 0.0
+        return [new - old for new, old in zip(second, first, strict=True)], share
+
+    def alone(self, event: Event) -> Counted:
+        """What it counts alone (asked once). Never raises for what the kernel answers."""
+        if event not in self._alone:
+            self._alone[event] = self._count(event)
+        return self._alone[event]
+
+    def _count(self, event: Event) -> Counted:
+        counted = Counted(event, None, 0.0, errno.ENOENT)
+        for _ in range(_TRIES):
+            try:
+                counts, running = self._measure([event])
+            except OSError as error:
+                return Counted(event, None, 0.0, error.errno or errno.EIO)
+            counted = Counted(event, counts[0], running)
+            if counts[0] > 0 and running > 0.99:
+                break
+        return counted
+
+    def works(self, event: Event) -> bool:
+        return self.alone(event).works
+
+    def fits(self, events: Sequence[Event]) -> bool:
+        """Whether these can be counted at once and each then counts as it does alone."""
+        if not all(self.works(event) for event in events):
+            return False
+        try:
+            return not self.wrong(events)[0]
+        except OSError:
+            return False
+
+    def wrong(self, events: Sequence[Event]) -> tuple[list[str], float]:
+        """Events that count something else in this group than alone, and running/enabled.
+
+        An event is wrong if it was so each time. Raises OSError where the group is refused.
+        """
+        wrong, lowest = [event.name for event in events], 1.0
+        for _ in range(_TRIES):
+            counts, running = self._measure(events)
+            lowest = min(lowest, running)
+            now = [
+                event.name
+                for event, count in zip(events, counts, strict=True)
+                if running < 0.99 or not self._as_alone(event, count)
+            ]
+            wrong = [name for name in wrong if name in now]
+            if not wrong:
+                break
+        return wrong, lowest
+
+    def _as_alone(self, event: Event, count: int) -> bool:
+        alone = self.alone(event).count or 0
+        if alone < 1000:  # too few to compare
+            return count > 0 or alone < 16
+        return alone / _TOLERANCE <= count <= alone * _TOLERANCE
+
+    def largest(self, events: Iterable[Event]) -> Capacity:
+        """Grow a group of the events that work, repeating them, until it is refused."""
+        pool = [event for event in events if self.works(event)]
+        announced = right = 0
+        wrong: list[str] = []
+        lowest = 1.0
+        bounded = False
+        for size in range(1, _MOST_AT_ONCE + 1) if pool else ():
+            group = [pool[place % len(pool)] for place in range(size)]
+            try:
+                failed, running = self.wrong(group)
+            except OSError:
+                bounded = True
+                break
+            announced, lowest = size, min(lowest, running)
+            if not failed and right == size - 1:
+                right = size
+            elif not wrong:
+                wrong = failed
+        return Capacity(announced, right, tuple(wrong), lowest, bounded)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What reading costs: nanoseconds, and what each event counts of it."""
+
+    read_ns: float
+    clock_ns: float
+    counts: dict[str, float]
+
+
+def cost(events: Sequence[Event], open_group: OpenGroup = perf_event.Group) -> Cost:
+    """The median cost of reading this group, over 200 reads. Raises OSError."""
+    group = open_group(events)
+    try:
+        settle()
+        times, readings = [], []
+        for _ in range(200):
+            begin = time.perf_counter_ns()
+            reading = group.read()
+            times.append(time.perf_counter_ns() - begin)
+            readings.append(reading)
+        values = [group.unpack(reading)[2] for reading in readings]
+    finally:
+        group.close()
+    clock_ns = clock_cost()
+    counts = {
+        event.name: statistics.median(
+            new[place] - old[place] for old, new in itertools.pairwise(values)
+        )
+        for place, event in enumerate(events)
+    }
+    return Cost(max(statistics.median(times) - clock_ns, 0.0), clock_ns, counts)
+
+
+def clock_cost() -> float:
+    """Nanoseconds of one `time.monotonic_ns`: the median of 20 times 500."""
+    times = []
+    for _ in range(20):
+        begin = time.perf_counter_ns()
+        for _ in range(500):
+            time.monotonic_ns()
+        times.append((time.perf_counter_ns() - begin) / 500)
+    return statistics.median(times)
+
+
+# <linux/perf_event.h>, PERF_ATTR_SIZE_VER3: up to the clock that stamps the samples
+_ATTR = struct.Struct("<IIQQQQQIIQQQQIi")
+_NO_KERNEL, _NO_HYPERVISOR, _FREQUENCY, _OWN_CLOCK = 1 << 5, 1 << 6, 1 << 10, 1 << 25
+_IP_AND_TIME = 1 | 4  # sample_type
+_HEADER, _TIME = struct.Struct("<IHH"), struct.Struct("<Q")
+_THROTTLE, _SAMPLE = 5, 9  # record types
+_PAGES = 8
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """How an event samples its own thread: `error` is the errno where the kernel refused."""
+
+    event: Event
+    samples: int = 0
+    throttled: int = 0
+    error: int = 0
+    monotonic: bool = False  # whether their times are of CLOCK_MONOTONIC
+    interrupt_ns: float | None = None  # the cost of one, None where it drowns in the noise
+
+
+class Sampler:
+    """An event of this thread that writes samples into a ring, stamped with CLOCK_MONOTONIC."""
+
+    def __init__(self, event: Event, frequency: int = 0, period: int = 0) -> None:
+        """Raises OSError."""
+        bits = _NO_KERNEL | _NO_HYPERVISOR | _OWN_CLOCK | (_FREQUENCY if frequency else 0)
+        attr = ctypes.create_string_buffer(
+            _ATTR.pack(
+                event.type, _ATTR.size, event.config, frequency or period, _IP_AND_TIME, 0, bits,
+                0, 0, event.config1, 0, 0, 0, 0, time.CLOCK_MONOTONIC,
+            )
+        )  # fmt: skip
+        syscall = ctypes.CDLL(None, use_errno=True).syscall
+        syscall.restype = ctypes.c_long
+        number = {"x86_64": 298, "i686": 336, "ppc64le": 319, "s390x": 331}
+        one = ctypes.c_long(number.get(platform.machine(), 241))
+        self._fd = int(syscall(one, attr, 0, -1, -1, ctypes.c_ulong(8)))
+        if self._fd < 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), event.name)
+        try:
+            self._ring = mmap.mmap(self._fd, (1 + _PAGES) * mmap.PAGESIZE)
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def take(self) -> tuple[list[int], int]:
+        """The times of the samples so far, and how often the kernel held the event back."""
+        head = struct.unpack_from("<Q", self._ring, 1024)[0]
+        size = _PAGES * mmap.PAGESIZE
+        data = self._ring[mmap.PAGESIZE :]
+        place, times, throttled = 0, [], 0
+        while place + 8 <= min(head, size):  # what came after a full ring was not written
+            kind, _, length = _HEADER.unpack_from(data, place)
+            if length < 8 or place + length > size:
+                break
+            if kind == _SAMPLE:
+                times.append(_TIME.unpack_from(data, place + 16)[0])
+            throttled += kind == _THROTTLE
+            place += length
+        return times, throttled
+
+    def close(self) -> None:
+        self._ring.close()
+        os.close(self._fd)
+
+
+OpenSampler = Callable[[Event, int, int], Sampler]
+
+
+def sample(event: Event, frequency: int, open_sampler: OpenSampler = Sampler) -> Sampled:
+    """Sample a loop of some milliseconds. Never raises for what the kernel answers."""
+    begin = time.monotonic_ns()
+    try:
+        sampler = open_sampler(event, frequency, 0)
+    except OSError as error:
+        return Sampled(event, error=error.errno or errno.EIO)
+    times: list[int] = []
+    throttled = 0
+    try:
+        # 20 samples' worth, thrice at most: a busy machine may not let us run.
+        for _ in range(3):
+            _spin(20 / frequency)
+            times, throttled = sampler.take()
+            if times:
+                break
+    finally:
+        sampler.close()
+    end = time.monotonic_ns()
+    monotonic = bool(times) and all(begin <= one <= end for one in times)
+    return Sampled(event, len(times), throttled, 0, monotonic)
+
+
+def _spin(seconds: float) -> None:
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        for _ in range(1000):
+            pass
+
+
+def interrupt_cost(
+    event: Event, frequency: int, open_sampler: OpenSampler = Sampler
+) -> float | None:
+    """Nanoseconds of one sample's interrupt; None where it cannot be told from noise.
+
+    The fastest of some runs of one loop with samples and without. Raises OSError.
+    """
+    period = (1_000_000_000 if event.type == SOFTWARE else 3_000_000_000) // frequency
+    plain, sampled, numbers = [], [], []
+    for _ in range(7):
+        plain.append(_fixed_loop())
+        sampler = open_sampler(event, 0, period)
+        try:
+            sampled.append(_fixed_loop())
+            numbers.append(len(sampler.take()[0]))
+        finally:
+            sampler.close()
+    samples = statistics.median(numbers)
+    more = min(sampled) - min(plain)
+    noise = statistics.median(plain) - min(plain)
+    return more / samples if samples and more > noise else None
+
+
+def _fixed_loop() -> int:
+    begin = time.perf_counter_ns()
+    for _ in range(200_000):
+        pass
+    return time.perf_counter_ns() - begin
+
+
+def frequency(root: Path = Path("/")) -> int:
+    """The frequency to sample at: 997 Hz, or less where the kernel allows less."""
+    try:
+        most = int((root / "proc/sys/kernel/perf_event_max_sample_rate").read_text())
+    except (OSError, ValueError):
+        most = _FREQUENCIES[0]
+    return next((one for one in _FREQUENCIES if one <= most), max(most, 1))
