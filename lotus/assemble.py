@@ -42,7 +42,7 @@ _NEEDED: dict[str, dict[str, _Kind]] = {
     "unseen": {"what": str},
     "stopped": {"why": str},
     "note": {"text": str},
-    "counters": {"tid": int, "events": list, "read_ns": int, "read_counts": list},
+    "counters": {"tid": int, "events": list, "read_ns": int},
 }  # fmt: skip
 _OPERATION: dict[str, _Kind] = {
     "id": range(1, 1 << 20),  # they are given one after the other

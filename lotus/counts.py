@@ -5,14 +5,23 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from lotus.assemble import Assembly, Ints, Process, match
+from lotus.assemble import Assembly, Ints, Process, is_a, match
 from lotus.batches import categories, frame, repeat, signed, whose
 from lotus.details import Names, counted_rows
-from lotus.frames import Array
+from lotus.frames import Array, ranges
 from lotus.inside.perf_event import HEADER
 
 KINDS = ("operation", "fetch", "collate")
 OPERATION, FETCH, COLLATE = range(3)
+
+
+class Event(NamedTuple):
+    """A counted event: where its count stands in a reading, and what a reading adds to it."""
+
+    name: str
+    word: int
+    group_word: int  # where its group begins: how many events, enabled ns, running ns
+    cost: float
 
 
 class Counted(NamedTuple):
@@ -22,7 +31,7 @@ class Counted(NamedTuple):
     batch_row: Ints  # of the process's batch frames
     ops_row: Ints  # of the process's operations, -1: not one
     readings: Ints  # how many readings cost something in it
-    enabled_ns: Ints
+    enabled_ns: Ints  # of the group that ran least
     running_ns: Ints
     helper_ns: Array  # float64, NaN but for FETCH
     counts: Array  # float64, cost of reading taken off, scaled where multiplexed
@@ -32,22 +41,35 @@ def names_of(a: Assembly) -> list[str]:
     """The events that were counted, in the order in which they were asked for."""
     names: dict[str, None] = {}
     for process in a.processes:
-        for event in process.events["counters"]:
-            names.update(dict.fromkeys(_names(event)))
+        for told in process.events["counters"]:
+            names.update(dict.fromkeys(event.name for event in _layout(told)[0]))
     return list(names)
 
 
-def _names(event: dict[str, Any]) -> list[str]:
-    return [str(one.get("name")) for one in event["events"] if isinstance(one, dict)]
+def _layout(told: dict[str, Any]) -> tuple[list[Event], int]:
+    """The events of a `counters` event and how many words a reading has; ([], 0) if damaged."""
+    events: list[Event] = []
+    word, group_word = 0, 0
+    group: Any = None
+    for one in told["events"]:
+        if not isinstance(one, dict) or not is_a(one.get("name"), str):
+            return [], 0
+        cost = one.get("read_count")
+        if one.get("group") != group:
+            group, group_word, word = one.get("group"), word, word + HEADER
+        known = isinstance(cost, (int, float)) and not isinstance(cost, bool)
+        events.append(Event(one["name"], word, group_word, float(cost or 0) if known else 0.0))
+        word += 1
+    return events, word
 
 
-def _costs(process: Process, tids: Array, events: int) -> Array:
+def _costs(process: Process, tids: Array, names: list[str]) -> Array:
     """What a reading adds to each count, as (rows, events): by thread, the last that was told."""
-    costs = np.zeros((len(tids), events))
-    for event in process.events["counters"]:
-        told = event["read_counts"]
-        if len(told) == events and all(isinstance(one, (int, float)) for one in told):
-            costs[tids == event["tid"]] = told
+    costs = np.zeros((len(tids), len(names)))
+    for told in process.events["counters"]:
+        events, _ = _layout(told)
+        if [event.name for event in events] == names:
+            costs[tids == told["tid"]] = [event.cost for event in events]
     return costs
 
 
@@ -56,8 +78,10 @@ def counted(process: Process, op_place: Ints | None) -> Counted | None:
     fixed, batch = process.log.fixed["counts"], process.log.fixed["batch"]
     if not len(fixed) or not len(batch) or not process.events["counters"]:
         return None
-    names = _names(process.events["counters"][0])
-    words = HEADER + len(names)
+    events, words = _layout(process.events["counters"][0])
+    if not events:
+        return None
+    names = [event.name for event in events]
     arrays = process.log.arrays("counts", ("readings", "edges"))
     sizes, edge_counts = signed(fixed["n_readings"]), signed(fixed["n_edges"])
     row = match(
@@ -69,52 +93,61 @@ def counted(process: Process, op_place: Ints | None) -> Counted | None:
     if not good.any():
         return None
     readings = arrays["readings"]["word"][np.repeat(good, sizes)].reshape(-1, words)
-    first_reading = np.cumsum(np.where(good, sizes // words, 0)) - np.where(good, sizes // words, 0)
-    last_reading = first_reading + sizes // words - 1
+    in_frame = np.where(good, sizes // words, 0)
+    first_reading = np.cumsum(in_frame) - in_frame
+    last_reading = first_reading + in_frame - 1
 
     # Edges of operations, then of fetches, then of collates.
     use = np.repeat(full, edge_counts)
     frame_of = np.repeat(np.arange(len(fixed)), edge_counts)[use]
-    place = (np.arange(len(use)) - np.repeat(np.cumsum(edge_counts) - edge_counts, edge_counts))[
-        use
-    ]
+    place = ranges(np.zeros(len(fixed), np.int64), edge_counts)[use]
     ops = signed(batch["n_ops"])
     ops_row = (np.cumsum(ops) - ops)[row[frame_of]] + place
-    begin = first_reading[frame_of] + signed(arrays["edges"]["first"])[use]
-    end = first_reading[frame_of] + signed(arrays["edges"]["last"])[use]
     fetches = np.flatnonzero(good)
     collates = np.flatnonzero(good & (fixed["collate_last"] > 0))
     owner = np.concatenate((frame_of, fetches, collates))
-    begin = np.concatenate(
-        (begin, first_reading[fetches], (first_reading + fixed["collate_first"])[collates])
-    ).astype(np.int64)
-    end = np.concatenate(
-        (end, last_reading[fetches], (first_reading + fixed["collate_last"])[collates])
-    ).astype(np.int64)
-    kind = np.repeat(
-        np.array([OPERATION, FETCH, COLLATE], np.int8), (len(frame_of), len(fetches), len(collates))
-    )
+    begin = first_reading[owner]
+    end = last_reading[owner]
+    inner, outer = slice(0, len(frame_of)), slice(len(frame_of) + len(fetches), None)
+    for some, first, last in (
+        (inner, arrays["edges"]["first"][use], arrays["edges"]["last"][use]),
+        (outer, fixed["collate_first"][collates], fixed["collate_last"][collates]),
+    ):
+        end[some] = begin[some] + signed(last)
+        begin[some] += signed(first)
+    sizes_of = (len(frame_of), len(fetches), len(collates))
+    kind = np.repeat(np.array([OPERATION, FETCH, COLLATE], np.int8), sizes_of)
     rows = np.concatenate((ops_row, np.full(len(fetches) + len(collates), -1, np.int64)))
     if op_place is not None:
         # Operations that lie in no sample are not in the table.
-        where = np.full(int(ops.sum()), -1, np.int64)
+        where = np.full(int(ops.sum()) + 1, -1, np.int64)
         where[op_place] = np.arange(len(op_place))
-        known = where[np.maximum(rows, 0)] if len(where) else rows
-        rows = np.where(rows >= 0, known, -1)
+        rows = where[rows]
     inside = (begin <= end) & (end <= last_reading[owner])
     inside &= (kind != OPERATION) | (rows >= 0)
     begin, end, kind, rows, owner = (one[inside] for one in (begin, end, kind, rows, owner))
 
     delta = (readings[end] - readings[begin]).view(np.int64)
-    made = (readings[end, 0] > 0) & (readings[begin, 0] > 0)
     steps = end - begin
-    counts = delta[:, HEADER:] - steps[:, None] * _costs(process, fixed["tid"][owner], len(names))
-    enabled, running = delta[:, 1], delta[:, 2]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        counts *= np.where(running < enabled, enabled / running, 1.0)[:, None]
-    counts[~made | ((running <= 0) & (enabled > 0))] = np.nan
+    counts = delta[:, [event.word for event in events]].astype(np.float64)
+    counts -= steps[:, None] * _costs(process, fixed["tid"][owner], names)
+    least = np.full(len(kind), np.inf)
+    enabled_ns, running_ns = np.zeros(len(kind), np.int64), np.zeros(len(kind), np.int64)
+    for group_word in sorted({event.group_word for event in events}):
+        mine = [at for at, event in enumerate(events) if event.group_word == group_word]
+        made = (readings[end, group_word] > 0) & (readings[begin, group_word] > 0)
+        enabled, running = delta[:, group_word + 1], delta[:, group_word + 2]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            scale = np.where(running < enabled, enabled / running, 1.0)
+            ran = np.where(enabled > 0, running / enabled, 1.0)
+        scale[~made | ((running <= 0) & (enabled > 0))] = np.nan
+        counts[:, mine] *= scale[:, None]
+        lower = ran < least
+        least = np.where(lower, ran, least)
+        enabled_ns = np.where(lower, enabled, enabled_ns)
+        running_ns = np.where(lower, running, running_ns)
     helper = np.where(kind == FETCH, fixed["helper_ns"][owner].astype(np.float64), np.nan)
-    return Counted(kind, row[owner], rows, steps, enabled, running, helper, counts)
+    return Counted(kind, row[owner], rows, steps, enabled_ns, running_ns, helper, counts)
 
 
 def counters(a: Assembly) -> tuple[pd.DataFrame, Ints]:
@@ -160,11 +193,10 @@ def counters(a: Assembly) -> tuple[pd.DataFrame, Ints]:
             part |= {"start_ns": start, "duration_ns": took, "readings": found.readings}
             part |= {"enabled_ns": found.enabled_ns, "running_ns": found.running_ns}
             part |= {"scaled": found.running_ns < found.enabled_ns, "helper_ns": found.helper_ns}
-            mine = _names(process.events["counters"][0])
+            mine = [event.name for event in _layout(process.events["counters"][0])[0]]
             for event in events:
                 missing = np.full(len(row), np.nan)
-                at = mine.index(event) if event in mine else -1
-                part[event] = found.counts[:, at] if at >= 0 else missing
+                part[event] = found.counts[:, mine.index(event)] if event in mine else missing
             parts.append(part)
             batch_rows.append(row + own.start)
         before += rows.total

@@ -11,7 +11,7 @@ from lotus.batches import categories, signed
 from lotus.frames import Array
 
 OPERATION = "operation"
-KINDS = (OPERATION, "collate", "fetch", "send", "pin", "idle", "startup", "wait", "step")
+KINDS = (OPERATION, "collate", "fetch", "send", "idle", "startup", "wait", "step")
 
 
 def intervals(
@@ -26,8 +26,8 @@ def intervals(
     Intervals of one thread nest or are disjoint. `kind` is a category of KINDS: what lies inside
     another one belongs to the inner; so "fetch" holds what is left of it, the data set's own code,
     and "wait" without workers what torch does around a fetch. `operation` is a category, "" for
-    other kinds. `row` is that in `ops` for operations, in Assembly.batch for fetch and collate, else
-    -1. In their order operations come first, as they stand in `ops`.
+    other kinds. `row` is that in `ops` for operations, in Assembly.batch for fetch and collate,
+    else -1. In their order operations come first, as they stand in `ops`.
     """
     batch = a.batch
     pid = a.places["pid"][a.batch_process]
@@ -48,7 +48,7 @@ def intervals(
         add(kind, pid, tid, start, took, worker, rows)
     none = np.full(len(batch), -1)
     add("idle", pid, tid, signed(batch["idle_start_ns"]), signed(batch["idle_ns"]), worker, none)
-    sends, sender = a.sends
+    sends, _ = a.sends
     counts = [len(process.log.sends) for process in a.processes]
     owner = np.repeat(np.arange(len(counts)), counts)
     length = signed(sends["pickle_ns"]) + signed(sends["lock_ns"]) + signed(sends["write_ns"])

@@ -122,7 +122,7 @@ class Run:
         """What each thread did when: pid, tid, start_ns, end_ns, kind, operation, worker, row.
 
         One row per interval; those of one thread nest or are disjoint. kind (category):
-        "operation", "collate", "fetch", "send", "pin", "idle", "startup", "wait", "step". What lies
+        "operation", "collate", "fetch", "send", "idle", "startup", "wait", "step". What lies
         in another one belongs to the inner: fetch is what is left of it, the data set's own code.
         row: in `ops` for operations.
         """

@@ -1,8 +1,8 @@
-"""Exact counts at the edges of operations: the group of the fetching thread, read in between.
+"""Exact counts at the edges of operations: the groups of the fetching thread, read in between.
 
 Readings are kept as the kernel gave them, in the order in which they were made; an operation
 holds the places of its two. One reading serves two edges that lie closer together than a reading
-takes. What reading costs, in time and in counts, is measured when a group is opened and taken off
+takes. What reading costs, in time and in counts, is measured when they are opened and taken off
 outside, where the readings are subtracted.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import os
 import statistics
+import struct
 import threading
 import time
 
@@ -20,95 +21,97 @@ from .guard import hook, quiet
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from .perf_event import Group
 _LOWEST = 500  # descriptors below are the program's
 _REPEATS = 200
-_MOST_GROUPS = 8  # threads of one process that fetch, at num_workers=0
+_MOST_THREADS = 8  # threads of one process that fetch, at num_workers=0
 
 
 class Counters:
     """Counters of the threads that fetch in this process. Not in use until `begin`."""
 
     def __init__(self, spec: str) -> None:
-        """Raises ValueError where `spec` is not what `perf_event.parse` takes."""
-        self.events = perf_event.parse(spec)
-        self.words = perf_event.HEADER + len(self.events)
+        """Raises ValueError where `spec` is not what `perf_event.parse_groups` takes."""
+        self.groups = perf_event.parse_groups(spec)
+        self.words = sum(perf_event.HEADER + len(group) for group in self.groups)
         # The hooks hold these lists: they are emptied, never replaced.
         self.readings: list[bytes] = []
         self.edges: list[int] = []  # places of the two readings of each operation, in turn
         self.collate: tuple[int, int] = (0, 0)
         self.feeder: int | None = None  # the CPU clock of the worker's feeder thread
         self.marks: list[int] = []  # CPU time of other threads when the fetch began
-        self._groups: dict[int, Group] = {}  # by thread, as are the costs of a reading (ns)
+        self._open: dict[int, list[Group]] = {}  # by thread, as are the costs of a reading (ns)
         self._costs: dict[int, int] = {}
         self._refused = False
         self._events: list[dict[str, object]] = []  # to be written by the recorder
         self.fresh: Callable[[], int]
         self.shared: Callable[[], int]
-        self._use: Callable[[Group | None, int], None]
+        self._use: Callable[[list[Group], int], None]
         self._make()
 
     def _make(self) -> None:
         readings, read = self.readings, os.read
         add = readings.append
         fd, size, cost, last = -1, 0, 0, 0
+        more: list[tuple[int, int]] = []  # the groups after the first
 
-        def use(group: Group | None, cost_ns: int) -> None:
+        def use(groups: list[Group], cost_ns: int) -> None:
             nonlocal fd, size, cost, last
             last, cost = 0, cost_ns
-            fd, size = (-1, 0) if group is None else (group.fd, group.size)
+            fd, size = (groups[0].fd, groups[0].size) if groups else (-1, 0)
+            more[:] = [(group.fd, group.size) for group in groups[1:]]
+
+        def reading() -> bytes:
+            try:
+                if more:
+                    return read(fd, size) + b"".join([read(*one) for one in more])
+                return read(fd, size)
+            except OSError:
+                return b""
 
         def fresh() -> int:
             """Read now; the place of the reading."""
             nonlocal last
             if fd >= 0:
-                try:
-                    add(read(fd, size))
-                except OSError:
-                    add(b"")
+                add(reading())
             last = clock()
             return len(readings) - 1
 
         def shared() -> int:
             """The place of the last reading if it was just now, else `fresh`."""
-            nonlocal last
             if clock() - last < cost and readings:
                 return len(readings) - 1
-            if fd >= 0:
-                try:
-                    add(read(fd, size))
-                except OSError:
-                    add(b"")
-            last = clock()
-            return len(readings) - 1
+            return fresh()
 
-        self.fresh, self.shared, self._use = hook(fresh), hook(shared), use
+        self.fresh, self.shared, self._use = fresh, shared, use
+        for function in (fresh, shared, reading):
+            hook(function)
 
     def forked(self) -> None:
         """In a child: the groups count threads of the parent."""
-        for group in self._groups.values():
-            if group.is_ours():
-                group.close()
-        self._groups.clear()
+        for groups in self._open.values():
+            for group in groups:
+                if group.is_ours():
+                    group.close()
+        self._open.clear()
         del self.readings[:], self.edges[:], self.marks[:], self._events[:]
         self.feeder = None
-        self._use(None, 0)
+        self._use([], 0)
 
     def close(self) -> None:
         self.forked()
 
     def prepare(self) -> None:
-        """Before a fetch: open this thread's group if there is none, and use it."""
+        """Before a fetch: open this thread's groups if there are none, and use them."""
         me = threading.get_native_id()
-        group = self._groups.get(me)
-        if group is not None and not group.is_ours():
-            del self._groups[me]  # its numbers may be the program's by now
-            group = None
-        if group is None and not self._refused:
-            group = self._open(me)
-        self._use(group, 0 if group is None else self._costs[me])
+        groups = self._open.get(me, [])
+        if not all(group.is_ours() for group in groups):
+            del self._open[me]  # their numbers may be the program's by now
+            groups = []
+        if not groups and not self._refused:
+            groups = self._opened(me)
+        self._use(groups, self._costs[me] if groups else 0)
 
     def begin(self) -> None:
         """At the start of a fetch: the first reading."""
@@ -147,59 +150,62 @@ class Counters:
         del self._events[:]
         return events
 
-    def _open(self, tid: int) -> Group | None:
-        """Open this thread's group, which has the right of way where the kernel grants it."""
-        if len(self._groups) >= _MOST_GROUPS:
-            self._groups.pop(next(iter(self._groups))).close()
-        group: Any = None
-        for pinned in (True, False):
-            try:
-                group = perf_event.Group(self.events, pinned=pinned, lowest=_LOWEST)
-                group.unpack(group.read())
-                break
-            except ValueError:  # pinned, and there are not enough counters: share them
+    def _opened(self, tid: int) -> list[Group]:
+        """Open this thread's groups; a single one has the right of way, where it fits."""
+        if len(self._open) >= _MOST_THREADS:
+            for group in self._open.pop(next(iter(self._open))):
                 group.close()
-                group = None
-            except OSError as error:
-                self._refused = True
-                why = f"{error.filename or 'a counter'}: {error.strerror}"
-                self._events.append({"event": "unseen", "what": "counters", "why": why})
-                return None
-        if group is None:
-            self._refused = True
-            why = "the group cannot be counted"
-            self._events.append({"event": "unseen", "what": "counters", "why": why})
-            return None
-        self._calibrate(group, tid, pinned)
-        opened: Group = group
-        self._groups[tid] = opened
-        return opened
+        why = "the group cannot be counted"
+        for pinned in (True, False) if len(self.groups) == 1 else (False,):
+            found: list[Group] = []
+            try:
+                for events in self.groups:
+                    found.append(perf_event.Group(events, pinned=pinned, lowest=_LOWEST))
+                    found[-1].unpack(found[-1].read())
+            except (ValueError, OSError) as error:
+                for group in found:
+                    group.close()
+                if isinstance(error, OSError):
+                    why = f"{error.filename or 'a counter'}: {error.strerror}"
+                    break
+                continue  # pinned, and there are not enough counters: share them
+            self._calibrate(found, tid, pinned)
+            self._open[tid] = found
+            return found
+        self._refused = True
+        self._events.append({"event": "unseen", "what": "counters", "why": why})
+        return []
 
-    def _calibrate(self, group: Group, tid: int, pinned: bool) -> None:
+    def _calibrate(self, groups: list[Group], tid: int, pinned: bool) -> None:
         """Measure what one reading costs: its time, and what it adds to each count."""
-        self._use(group, 0)
+        self._use(groups, 0)
         took = []
         place = len(self.readings)
         for _ in range(_REPEATS):
             start = clock()
             self.fresh()
             took.append(clock() - start)
-        rows = [group.unpack(one)[2] for one in self.readings[place:] if len(one) == group.size]
+        rows = [struct.unpack(f"<{self.words}Q", one) for one in self.readings[place:] if one]
         del self.readings[place:]
         steps = [
             [after - before for before, after in zip(*pair, strict=True)]
             for pair in itertools.pairwise(rows)
         ]
-        counts = [int(statistics.median(column)) for column in zip(*steps, strict=True)]
+        costs = [int(statistics.median(column)) for column in zip(*steps, strict=True)]
         cost = self._costs[tid] = int(statistics.median(took))
+        described, place = [], 0
+        for number, events in enumerate(self.groups):
+            place += perf_event.HEADER
+            for event in events:
+                described.append({**event._asdict(), "group": number, "read_count": costs[place]})
+                place += 1
         self._events.append(
             {
                 "event": "counters",
                 "tid": tid,
                 "time_ns": clock(),
                 "pinned": pinned,
-                "events": [dict(one._asdict()) for one in self.events],
                 "read_ns": cost,
-                "read_counts": counts,
+                "events": described,
             }
         )

@@ -145,7 +145,10 @@ FRAMES = {
         (
             ("fetch_start_ns", "Q"),  # of that batch
             ("tid", "I"),
-            ("words", "I"),  # of a reading: how many events, enabled and running ns, the counts
+            (
+                "words",
+                "I",
+            ),  # of a reading: per group its events' number, enabled ns, running ns, counts
             ("helper_ns", "Q"),  # CPU time of this process's other threads during the fetch
             ("collate_first", "I"),  # places of the readings around collate; both 0: none
             ("collate_last", "I"),

@@ -2,7 +2,8 @@
 
 Standard library only. Events are told as text, since nothing in here knows any CPU:
 ``name|type|config|config1|flags`` joined by commas, numbers in any base of Python's, flags ``u``
-(user space), ``k`` (kernel), ``uk``.
+(user space), ``k`` (kernel), ``uk``. Groups, which take turns where they do not fit beside each
+other, are joined by semicolons.
 """
 
 from __future__ import annotations
@@ -54,6 +55,16 @@ def parse(text: str) -> list[Event]:
             raise ValueError(part)
         events.append(Event(name, int(kind, 0), int(config, 0), int(config1, 0), flags))
     return events
+
+
+def parse_groups(text: str) -> list[list[Event]]:
+    """The groups of a text. Raises ValueError."""
+    return [parse(part) for part in text.split(";")]
+
+
+def spell_groups(groups: Iterable[Iterable[Event]]) -> str:
+    """The text that `parse_groups` takes."""
+    return ";".join(map(spell, groups))
 
 
 def spell(events: Iterable[Event]) -> str:
