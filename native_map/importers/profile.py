@@ -1,0 +1,256 @@
+"""What every importer gives back, and how the numbers and names of foreign exports are read."""
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from native_map.errors import Unusable
+
+MAX_BYTES = 64 << 20
+MAX_COLUMNS = 500
+MAX_NAME = 20_000  # demangled C++ templates reach a few thousand characters
+
+TOPDOWN = ("retiring", "frontend_bound", "bad_speculation", "backend_bound")
+# What a share is a share of, the best first: slots are a constant multiple of cycles.
+WEIGHTS = ("slots", "cycles", "cpu_ns", "samples")
+
+_NAMELESS = {"", "[unknown]", "unknown", "unknown module", "[outside any known module]", "n/a"}
+_KERNEL = {"[kernel.kallsyms]", "[kernel.vmlinux]", "[kernel]", "vmlinux", "kernel"}
+_UNITS = {
+    "": ("", 1.0),
+    "%": ("share", 0.01),
+    "ns": ("ns", 1.0),
+    "us": ("ns", 1e3),
+    "µs": ("ns", 1e3),
+    "μs": ("ns", 1e3),
+    "microseconds": ("ns", 1e3),
+    "ms": ("ns", 1e6),
+    "milliseconds": ("ns", 1e6),
+    "s": ("ns", 1e9),
+    "sec": ("ns", 1e9),
+    "seconds": ("ns", 1e9),
+    "hz": ("hz", 1.0),
+    "khz": ("hz", 1e3),
+    "mhz": ("hz", 1e6),
+    "ghz": ("hz", 1e9),
+}
+_NUMBER = re.compile(
+    r"([+-]?)([0-9][0-9.,'\u2019 \u00a0\u202f]*|[.,][0-9]+)"
+    r"(?:[eE]([+-]?[0-9]{1,3}))?\s*(%|[A-Za-zµμ]*)"
+)
+_ABSENT = {"", "-", "n/a", "nan", "inf", "-inf"}
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One profile of another tool, as numbers.
+
+    `functions` has one row per (module, function): `module` str ('' where the export knows none),
+    `function` str, and float64 columns. Those in `additive` (cpu_ns, cycles, instructions,
+    samples, counts of other events) may be summed; those in `means` (shares 0..1, frequency_hz)
+    may only be averaged, weighted by `weight`, an additive column or '' where there is none. NaN is
+    what the export does not say.
+    `totals`: the whole of each additive column as the file itself states it, else the sum of
+    its rows. `notes`: what was damaged, derived or assumed, one line each.
+    """
+
+    kind: str
+    functions: pd.DataFrame
+    additive: tuple[str, ...]
+    means: tuple[str, ...]
+    totals: dict[str, float]
+    notes: tuple[str, ...] = ()
+    source: str = ""
+
+    @property
+    def weight(self) -> str:
+        return next((name for name in WEIGHTS if name in self.additive), "")
+
+
+def read_text(path: str | Path) -> str:
+    """The file as text, at most MAX_BYTES of it; Unusable where it is none."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise Unusable(f"{path}: cannot be read ({reason}); give an exported text file") from None
+    except ValueError:
+        raise Unusable(
+            "a path with a zero byte names no file; give an exported text file"
+        ) from None
+    if data.startswith((b"PERFILE2", b"2ELIFREP")):
+        raise Unusable(
+            f"{path} is perf.data, not a report; "
+            f"type: perf report --stdio -n -i {path} > report.txt"
+        )
+    if len(data) > MAX_BYTES:
+        raise Unusable(
+            f"{path} is larger than {MAX_BYTES >> 20} MiB, more than a report of functions has; "
+            "export it grouped by function"
+        )
+    encoding = "utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
+    text = data.decode(encoding, errors="replace")
+    if "\0" in text:
+        raise Unusable(f"{path} is a binary file; give the text or CSV export of the profile")
+    if not text.strip():
+        raise Unusable(f"{path} is empty; export the profile again")
+    return text
+
+
+def clean(text: str) -> str:
+    """A name that is safe to show: no control characters, bounded length."""
+    return _CONTROL.sub("?", text.strip())[:MAX_NAME]
+
+
+def module_of(text: str) -> str:
+    """The file's name without its folders; '' where unknown; '[kernel]' for the kernel."""
+    name = clean(text).replace("\\", "/").rstrip("/")
+    if not name.startswith("["):
+        name = name.rsplit("/", 1)[-1]
+    if name.lower() in _NAMELESS:
+        return ""
+    return "[kernel]" if name.lower() in _KERNEL else name
+
+
+def function_of(text: str) -> str:
+    name = clean(text)
+    return "[unknown]" if name.lower() in _NAMELESS else name
+
+
+def decimal_mark(cells: Iterable[str], path: object = "the file") -> str:
+    """'.' or ',': which of the two this file writes before the fraction, learnt from all cells.
+
+    `1,234,567`, `1868,632`, `0,5` and `41,5%` tell; `1,234` alone does not.
+    """
+    seen: dict[str, str] = {}
+    for cell in cells:
+        match = _NUMBER.fullmatch(cell.strip()) if len(cell) <= 64 else None
+        if match is None:
+            continue
+        body = match[2].strip()
+        marks = [mark for mark in ".," if mark in body]
+        if len(marks) == 2:
+            seen[max(marks, key=body.rfind)] = cell
+        elif marks:
+            mark, other = marks[0], "," if marks[0] == "." else "."
+            head, _, tail = body.partition(mark)
+            if mark in tail:
+                seen[other] = cell
+            elif len(tail.rstrip()) != 3 or head in ("", "0") or len(head) > 3:
+                seen[mark] = cell
+    if len(seen) == 2:
+        raise Unusable(
+            f"{path} writes numbers in two ways ({clean(seen['.'])} and {clean(seen[','])}); "
+            "export it again with one locale"
+        )
+    return next(iter(seen), ".")
+
+
+def number(text: str, mark: str = ".") -> tuple[float, str]:
+    """`(value, unit)` in base units; unit '', 'share' (0..1), 'ns', 'hz', or 'damaged' with NaN.
+
+    An empty cell is (NaN, '').
+    """
+    text = text.strip()
+    if text.lower() in _ABSENT:
+        return math.nan, ""
+    match = _NUMBER.fullmatch(text) if len(text) <= 64 else None
+    if match is None or match[4].lower() not in _UNITS:
+        return math.nan, "damaged"
+    whole, _, fraction = re.sub(r"['\u2019 \u00a0\u202f]", "", match[2]).partition(mark)
+    groups = whole.split("," if mark == "." else ".")
+    well_grouped = len(groups) == 1 or (
+        1 <= len(groups[0]) <= 3 and all(len(group) == 3 for group in groups[1:])
+    )
+    if not well_grouped or (fraction and not fraction.isdigit()):
+        return math.nan, "damaged"
+    unit, factor = _UNITS[match[4].lower()]
+    value = float(f"{match[1]}{''.join(groups) or '0'}.{fraction or '0'}e{match[3] or '0'}")
+    value *= factor
+    return (value, unit) if math.isfinite(value) else (math.nan, "damaged")
+
+
+def slug(text: str) -> str:
+    """A column name: `L1 Bound` -> `l1_bound`."""
+    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")[:80] or "unnamed"
+
+
+def gathered(
+    kind: str,
+    rows: pd.DataFrame,
+    means: Sequence[str],
+    notes: list[str],
+    source: str,
+    totals: dict[str, float] | None = None,
+) -> Profile:
+    """A Profile of rows of `module`, `function` and metrics, one row a (module, function)."""
+    metrics = [name for name in rows.columns if name not in ("module", "function")]
+    rows = rows.astype(dict.fromkeys(metrics, "float64"))
+    additive = [name for name in metrics if name not in means and rows[name].notna().any()]
+    averaged = [name for name in metrics if name in means and rows[name].notna().any()]
+    if rows.empty or not additive:
+        raise Unusable(f"{source} holds no function with a number; export it again by function")
+    below = (rows[additive] < 0).to_numpy()
+    if below.any():
+        notes.append(f"{int(below.sum())} negative counts are damage and left out")
+        rows[additive] = rows[additive].mask(below)
+    weight = next((name for name in WEIGHTS if name in additive), "")
+    keys = ["module", "function"]
+    grouped = rows.groupby(keys, sort=False, dropna=False)
+    functions = grouped[additive].sum(min_count=1)
+    base = rows[weight].fillna(0.0) if weight else pd.Series(1.0, index=rows.index)
+    for name in averaged:
+        known = rows[name].notna() & (base > 0)
+        parts = pd.DataFrame(
+            {
+                "top": (rows[name] * base).where(known, 0.0),
+                "base": base.where(known, 0.0),
+                "plain": rows[name],
+                "module": rows["module"],
+                "function": rows["function"],
+            }
+        ).groupby(keys, sort=False)
+        sums = parts[["top", "base"]].sum()
+        with np.errstate(invalid="ignore"):
+            mean = sums["top"] / sums["base"].where(sums["base"] > 0)
+        # Without weight, functions of one name are averaged plainly.
+        functions[name] = mean.fillna(parts["plain"].mean())
+    _derive_backend(functions, averaged, base, notes)
+    stated = {name: float(functions[name].sum()) for name in additive}
+    stated.update({k: v for k, v in (totals or {}).items() if k in additive and v >= 0})
+    return Profile(
+        kind,
+        functions.reset_index(),
+        tuple(additive),
+        tuple(averaged),
+        stated,
+        tuple(notes),
+        source,
+    )
+
+
+def _derive_backend(
+    functions: pd.DataFrame, averaged: list[str], base: pd.Series, notes: list[str]
+) -> None:
+    """Back-end = 1 - the other three, where the export has them and not it."""
+    if "backend_bound" in averaged or not set(TOPDOWN[:3]) <= set(averaged):
+        return
+    functions["backend_bound"] = 1.0 - functions[list(TOPDOWN[:3])].sum(axis=1, skipna=False)
+    averaged.append("backend_bound")
+    notes.append(
+        "back-end bound is one minus the other three shares: the export has no such column"
+    )
+    # Kept as it is: cut off at zero, the four would no longer sum to one and nobody would know.
+    over = int((functions["backend_bound"] < -1e-9).sum())
+    if over:
+        notes.append(
+            f"in {over} of {len(functions)} functions the other three shares sum to more than one, "
+            "so back-end bound is below zero there"
+        )
