@@ -1,7 +1,8 @@
 """Starts the program that is traced, passes signals on to it, and ends as it ended.
 
 The program keeps lotus's standard streams, terminal, process group and working directory: nothing
-is piped, and nothing of lotus stands between it and its terminal. lotus waits beside it.
+is piped, and nothing of lotus stands between it and its terminal. lotus waits beside it. Where
+recorders are to run beside it (siblings.py), it is held until they are attached.
 
 What a process sends to the whole process group (`timeout`, a shell's `kill %1`) cannot be told
 from what it sends to lotus alone: the program gets it twice. What the terminal sends can be told.
@@ -18,12 +19,15 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from lotus import manifest, ranks
 from lotus.directory import make, make_default
 from lotus.errors import LotusError
 from lotus.manifest import Settings
+
+if TYPE_CHECKING:
+    from lotus.siblings import Sibling
 
 # Forwarded where a process sent them to lotus alone.
 _FORWARDED = {
@@ -59,10 +63,16 @@ class Outcome:
 
 
 def trace(
-    command: Sequence[str], directory: Path | None, settings: Settings, force: bool = False
+    command: Sequence[str],
+    directory: Path | None,
+    settings: Settings,
+    force: bool = False,
+    siblings: Sequence["Sibling"] = (),
 ) -> tuple[Path, Outcome]:
     """Run a command traced into a run directory; returns the directory and how it ended.
 
+    `siblings` record beside it from its first instruction on; what became of them is in run.json
+    under "recorders", and none of them can fail the run.
     Raises CannotStart where the command cannot be started, LotusError for the directory.
     """
     # First of all: a mistyped command leaves no directory behind and overwrites none.
@@ -77,8 +87,9 @@ def trace(
         manifest.write(directory, record)
     except OSError as error:
         raise LotusError(f"cannot write {directory / manifest.NAME}: {error.strerror}") from None
+    beside = Beside(siblings, directory, record) if siblings else None
     try:
-        outcome = run(words, environ)
+        outcome = run(words, environ, beside)
     except CannotStart as error:
         _write_end(directory, record, Outcome(error.exit_code, None, time.monotonic_ns()))
         raise
@@ -161,26 +172,74 @@ def _cannot_start(name: str) -> CannotStart:
     return CannotStart(f"{name}: command not found; what follows `--` is run as it stands", 127)
 
 
-def run(words: Sequence[str], environ: Mapping[str, str]) -> Outcome:
+class Beside:
+    """The recorders of one run, and their part of its manifest."""
+
+    def __init__(
+        self, siblings: Sequence["Sibling"], directory: Path, record: dict[str, Any]
+    ) -> None:
+        self._siblings, self._directory, self._record = siblings, directory, record
+
+    def start(self, pid: int) -> None:
+        for sibling in self._siblings:
+            sibling.start(pid, self._directory.absolute())
+        # Already now: lotus may be killed before the end.
+        self._note()
+        with contextlib.suppress(OSError):
+            manifest.write(self._directory, self._record)
+
+    def released(self) -> None:
+        for sibling in self._siblings:
+            sibling.released()
+
+    def watch(self) -> float | None:
+        """Return after how many seconds to look again, None for never."""
+        times = [sibling.watch() for sibling in self._siblings]
+        return min((seconds for seconds in times if seconds is not None), default=None)
+
+    def stop(self) -> None:
+        for sibling in self._siblings:
+            sibling.stop()
+        self._note()
+
+    def _note(self) -> None:
+        self._record["recorders"] = {sibling.name: sibling.note() for sibling in self._siblings}
+
+
+def run(words: Sequence[str], environ: Mapping[str, str], beside: Beside | None = None) -> Outcome:
     """Run a program to its end with lotus's own streams and terminal; pass signals on to it."""
     # Inherited as ignored, it would make the kernel forget how the program ended.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _TAKEN)
     try:
-        pid = _spawn(words, environ, before)
-        outcome = _wait(pid)
-        # What the terminal sent to both while the program ended was meant for it.
-        while signal.sigtimedwait(_TAKEN, 0) is not None:
-            pass
-        return outcome
+        try:
+            pid = _spawn(words, environ, before, beside)
+            outcome = _wait(pid, beside)
+            # What the terminal sent to both while the program ended was meant for it.
+            _forget_signals()
+            return outcome
+        finally:
+            if beside is not None:
+                beside.stop()
+                _forget_signals()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def _forget_signals() -> None:
+    while signal.sigtimedwait(_TAKEN, 0) is not None:
+        pass
+
+
 def _spawn(
-    words: Sequence[str], environ: Mapping[str, str], mask: set[int | signal.Signals]
+    words: Sequence[str],
+    environ: Mapping[str, str],
+    mask: set[int | signal.Signals],
+    beside: Beside | None,
 ) -> int:
     try:
+        if beside is not None:
+            return _start_held(words, environ, mask, beside)
         return _posix_spawn(words, environ, mask)
     except FileNotFoundError:
         found = shutil.which(words[0])
@@ -207,11 +266,80 @@ def _posix_spawn(
     try:
         return spawn(list(words))
     except OSError as error:
-        path = shutil.which(words[0])
-        if error.errno != errno.ENOEXEC or path is None or _is_binary(path):
-            raise
-    # A script without a first line that names its interpreter, as every shell runs it.
-    return spawn(["/bin/sh", path, *words[1:]])
+        return spawn(_for_the_shell(words, error))
+
+
+def _for_the_shell(words: Sequence[str], error: OSError) -> list[str]:
+    """Return how every shell runs a script whose first line names no interpreter.
+
+    Raises the error where that was not its reason.
+    """
+    path = shutil.which(words[0])
+    if error.errno != errno.ENOEXEC or path is None or _is_binary(path):
+        raise error
+    return ["/bin/sh", path, *words[1:]]
+
+
+def _start_held(
+    words: Sequence[str],
+    environ: Mapping[str, str],
+    mask: set[int | signal.Signals],
+    beside: Beside,
+) -> int:
+    """Start a process that becomes the program once the recorders are attached to it.
+
+    A stopped process would tell its parents and its terminal; this one reads a pipe. Where lotus
+    is killed meanwhile the pipe ends, and the program starts. Raises OSError as the exec did.
+    """
+    held, go = os.pipe()
+    told, failure = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(go)
+        _become(words, environ, mask, held, failure)
+    os.close(held)
+    os.close(failure)
+    try:
+        beside.start(pid)
+    finally:
+        os.close(go)
+        number = b""
+        while part := os.read(told, 16):  # ends with the exec
+            number += part
+        os.close(told)
+    if number:
+        os.waitpid(pid, 0)
+        raise OSError(int(number), os.strerror(int(number)))
+    beside.released()
+    return pid
+
+
+def _become(
+    words: Sequence[str],
+    environ: Mapping[str, str],
+    mask: set[int | signal.Signals],
+    held: int,
+    failure: int,
+) -> NoReturn:
+    """In the child: wait, then execute the program as posix_spawn would have."""
+    try:
+        os.read(held, 1)
+        # While all are blocked: one that came meanwhile must find the program's disposition.
+        for number in signal.valid_signals():
+            if callable(signal.getsignal(number)):
+                signal.signal(number, signal.SIG_DFL)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        try:
+            os.execvpe(words[0], list(words), environ)
+        except OSError as error:
+            shell = _for_the_shell(words, error)
+            os.execve(shell[0], shell, environ)
+    except OSError as error:
+        os.write(failure, b"%d" % (error.errno or errno.EIO))
+    finally:
+        os._exit(127)
 
 
 def _is_binary(path: str) -> bool:
@@ -222,13 +350,19 @@ def _is_binary(path: str) -> bool:
         return True
 
 
-def _wait(pid: int) -> Outcome:
+def _wait(pid: int, beside: Beside | None = None) -> Outcome:
     had_terminal = _has_terminal()
     while True:
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
             break
-        taken = signal.sigwaitinfo(_TAKEN)
+        seconds = beside.watch() if beside is not None else None
+        if seconds is None:
+            taken = signal.sigwaitinfo(_TAKEN)
+        elif (soon := signal.sigtimedwait(_TAKEN, seconds)) is not None:
+            taken = soon
+        else:
+            continue
         if taken.si_signo in _FORWARDED and not _reached_both(taken, had_terminal):
             # The pid is still ours: the program has not been waited for.
             with contextlib.suppress(ProcessLookupError, PermissionError):
