@@ -1,0 +1,209 @@
+"""From addresses within one ELF file to the names of functions, with all that the file offers.
+
+In this order: a symbol with a size that covers the address; an entry of the PLT; a symbol without
+a size in the same function; the function's start from `.eh_frame`, as `0x59f00`; `[unknown]`.
+"""
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from native_map.eh_frame import Frames
+from native_map.elf import U64, Elf, SymbolTable
+
+UNKNOWN = "[unknown]"
+MOST_NESTED = 1000
+MOST_ALIASES = 4096
+# Arm and RISC-V assemblers mark code and data with local NOTYPE symbols ($x, $d).
+MARKED_MACHINES = (40, 183, 243)
+
+
+class _Group:
+    """Symbols of several tables, sorted by address; rows that share one are alternatives."""
+
+    def __init__(self, tables: list[SymbolTable], masks: list[NDArray[np.bool_]]) -> None:
+        self.tables = tables
+        pick = [np.flatnonzero(mask) for mask in masks]
+        none = np.zeros(0, np.uint64)
+        value = np.concatenate([none, *(t.value[p] for t, p in zip(tables, pick, strict=True))])
+        order = np.argsort(value, kind="stable")
+        self.value: U64 = value[order]
+        size = np.concatenate([none, *(t.size[p] for t, p in zip(tables, pick, strict=True))])
+        self.end: U64 = self.value + np.minimum(size[order], np.uint64(2**64 - 1) - self.value)
+        self._table = np.repeat(np.arange(len(tables)), [len(p) for p in pick])[order]
+        self._row = np.concatenate([np.zeros(0, np.intp), *pick]).astype(np.intp)[order]
+        first = np.ones(len(value), bool)
+        first[1:] = self.value[1:] != self.value[:-1]
+        self.first = np.flatnonzero(first)
+        self.starts: U64 = self.value[self.first]
+        self.ends: U64 = (
+            np.maximum.reduceat(self.end, self.first) if len(self.first) else self.starts
+        )
+
+    @cached_property
+    def _reach(self) -> U64:
+        return np.maximum.accumulate(self.ends)
+
+    def before(self, addresses: U64) -> NDArray[np.intp]:
+        """The last group that starts at or before each address; -1 if none."""
+        return np.searchsorted(self.starts, addresses, "right") - 1
+
+    def covering(self, addresses: U64) -> NDArray[np.intp]:
+        """The innermost group that covers each address; -1 if none."""
+        if not len(self.starts):
+            return np.full(len(addresses), -1)
+        group = self.before(addresses)
+        open_ = np.flatnonzero((group >= 0) & (addresses >= self.ends[group]))
+        for _ in range(MOST_NESTED):
+            # Beyond the nearest symbol, yet an earlier and longer one may reach as far.
+            far = addresses[open_] < self._reach[group[open_]]
+            group[open_[~far]] = -1
+            open_ = open_[far]
+            if not len(open_):
+                break
+            group[open_] -= 1
+            open_ = open_[addresses[open_] >= self.ends[group[open_]]]
+        group[open_] = -1
+        return group
+
+    def name(self, group: int) -> str:
+        """The best of the group's names: longest code, then global, then shortest, then A to Z."""
+        begin = int(self.first[group])
+        end = int(self.first[group + 1]) if group + 1 < len(self.first) else len(self.value)
+        end = min(end, begin + MOST_ALIASES)
+        options = []
+        for at in range(begin, end):
+            table, row = self.tables[self._table[at]], int(self._row[at])
+            name = table.text(row)
+            if name:
+                code = int(table.kind[row]), -int(self.end[at]), int(table.binding[row])
+                options.append((*code, len(name), name))
+        return min(options)[-1] if options else ""
+
+    def names(self, group: int) -> set[str]:
+        """All names of the group."""
+        begin = int(self.first[group])
+        end = int(self.first[group + 1]) if group + 1 < len(self.first) else len(self.value)
+        rows = range(begin, min(end, begin + MOST_ALIASES))
+        return {self.tables[self._table[at]].text(int(self._row[at])) for at in rows}
+
+
+class Image:
+    """The functions of one file. `debug` are separate files with symbols of the same build."""
+
+    def __init__(self, elf: Elf, debug: "list[Elf] | None" = None) -> None:
+        self.elf = elf
+        self.debug = debug or []
+        self.has_symtab = elf.has_symtab or any(each.has_symtab for each in self.debug)
+
+    @cached_property
+    def _frames(self) -> Frames:
+        return Frames(self.elf)
+
+    @cached_property
+    def _symbols(self) -> tuple[_Group, _Group]:
+        """Symbols with a size, and those without."""
+        tables = self.elf.symbol_tables()
+        for each in self.debug:
+            moved = self.elf.base - each.base if each.segments else 0  # prelink moves the file
+            for table in each.symbol_tables():
+                table.value = table.value + np.uint64(moved % 2**64)
+                tables.append(table)
+        inside = [self.elf.executable(table.value) for table in tables]
+        sized = [i & (t.size > 0) for i, t in zip(inside, tables, strict=True)]
+        none = np.zeros(0, np.uint64)
+        functions = np.concatenate(
+            [none, *(t.value[s & (t.kind == 0)] for t, s in zip(tables, sized, strict=True))]
+        )
+        # Beside a real function at the same address, what has no type says nothing.
+        sized = [
+            s & ((t.kind == 0) | ~np.isin(t.value, functions))
+            for t, s in zip(tables, sized, strict=True)
+        ]
+        bare = [i & (t.size == 0) for i, t in zip(inside, tables, strict=True)]
+        if self.elf.machine in MARKED_MACHINES:
+            bare = [
+                b & ~((t.kind == 1) & (t.binding == 2)) for b, t in zip(bare, tables, strict=True)
+            ]
+        return _Group(tables, sized), _Group(tables, bare)
+
+    def resolve(self, addresses: U64) -> tuple[NDArray[np.intp], list[str]]:
+        """For each of the file's own addresses the number of its name, and the (raw) names.
+
+        Name 0 is `[unknown]`.
+        """
+        names: dict[str, int] = {UNKNOWN: 0}
+        codes = np.zeros(len(addresses), np.intp)
+
+        def give(rows: NDArray[np.intp], keys: NDArray[np.generic], texts: list[str]) -> None:
+            numbers = np.array([names.setdefault(t or UNKNOWN, len(names)) for t in texts], np.intp)
+            codes[rows] = numbers[np.searchsorted(np.unique(keys), keys)]
+
+        sized, bare = self._symbols
+        group = sized.covering(addresses)
+        rows = np.flatnonzero(group >= 0)
+        if len(rows):
+            give(rows, group[rows], [sized.name(int(g)) for g in np.unique(group[rows])])
+        rows = np.flatnonzero(codes == 0)
+        rows = rows[self._in_plt(addresses[rows])]
+        if len(rows):
+            unique = np.unique(addresses[rows])
+            give(rows, addresses[rows], [self.elf.plt_name(int(a)) or "" for a in unique])
+        rows = np.flatnonzero(codes == 0)
+        if len(rows):
+            rest = addresses[rows]
+            start, _, framed = self._frames.bounds(rest)
+            group = bare.before(rest)
+            usable = self._near(bare, sized, group, rest, start, framed)
+            if usable.any():
+                unique_groups = np.unique(group[usable])
+                texts = [bare.name(int(g)) for g in unique_groups]
+                give(rows[usable], group[usable], texts)
+            framed &= ~usable
+            if framed.any():
+                unique = np.unique(start[framed])
+                give(rows[framed], start[framed], [hex(int(s)) for s in unique])
+        return codes, list(names)
+
+    def aliases(self, address: int) -> set[str]:
+        """All (raw) names of the sized symbol that covers an address."""
+        sized = self._symbols[0]
+        group = int(sized.covering(np.array([address], np.uint64))[0])
+        return sized.names(group) if group >= 0 else set()
+
+    def _in_plt(self, addresses: U64) -> NDArray[np.bool_]:
+        inside = np.zeros(len(addresses), bool)
+        for section in self.elf.plts:
+            past = addresses - np.uint64(section.addr)
+            inside |= (addresses >= np.uint64(section.addr)) & (past < np.uint64(section.size))
+        return inside
+
+    def _near(
+        self,
+        bare: _Group,
+        sized: _Group,
+        group: NDArray[np.intp],
+        addresses: U64,
+        start: U64,
+        framed: NDArray[np.bool_],
+    ) -> NDArray[np.bool_]:
+        """Whether the symbol without a size before each address can be of the same function."""
+        near = group >= 0
+        if not near.any():
+            return near
+        value = bare.starts[group]
+        near &= ~framed | (value >= start)
+        for starts in (self._frames.starts, sized.starts):
+            # No other function may begin in between.
+            last = np.searchsorted(starts, addresses, "right") - 1
+            between = last >= 0
+            between[between] = starts[last[between]] > value[between]
+            near &= ~between
+        sections = [s for s in self.elf.sections if s.flags & 4 and s.size]
+        if sections:
+            starts = np.array(sorted(s.addr for s in sections), np.uint64)
+            near &= np.searchsorted(starts, addresses, "right") == np.searchsorted(
+                starts, value, "right"
+            )
+        return near

@@ -1,0 +1,297 @@
+"""From sampled addresses to libraries and functions.
+
+A sample's process, address and time give the mapping that it fell in, the mapping a file and an
+offset, the program headers the file's own address, and `image.py` its function. All of it on
+unique (process, address) pairs and sorted tables; time counts only where the mappings of a process
+overlapped at different times.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from native_map import demangle
+from native_map.address_space import AddressSpaces, Match
+from native_map.elf import U64, same_build
+from native_map.elf_files import DELETED, Files, Found, own_vdso
+from native_map.errors import Unusable
+from native_map.image import UNKNOWN
+from native_map.named_ranges import Ranges, kernel_ranges, perf_map
+
+KERNEL, VDSO, JIT = "[kernel]", "[vdso]", "[jit]"
+ANONYMOUS = ("//", "[heap", "[stack", "[anon", "anon_inode:", "/dev/zero", "/SYSV", "/anon_huge")
+MEMFD = "/memfd:"
+
+short = demangle.short
+
+
+class Symbols:
+    """Names for samples. One object keeps the files that it has opened.
+
+    `root` is where the recorded machine's files lie; `debug_dirs` where separate debug files are
+    (`.build-id/` trees, debuginfod's cache, and `objcopy`'s debug links); `kernel` asks for kernel
+    names from this machine's /proc/kallsyms; `perf_maps` is the directory of `perf-PID.map` files;
+    `recorded_s` (Unix time of the recording's end) makes a file without a build id to compare, and
+    changed since then, unusable.
+    """
+
+    def __init__(
+        self,
+        root: str = "/",
+        debug_dirs: "Sequence[str] | None" = None,
+        kernel: bool = False,
+        perf_maps: str = "/tmp",
+        recorded_s: "float | None" = None,
+    ) -> None:
+        self.files = Files(root, debug_dirs, recorded_s)
+        self.kernel = kernel
+        self.perf_maps = perf_maps
+        self._notes: Counter[str] = Counter()
+        self._readable: dict[str, str] = {}
+        self._kernel_ranges: Ranges | None = None
+        self._perf_maps: dict[int, Ranges | None] = {}
+
+    @property
+    def notes(self) -> list[str]:
+        """What could not be named, most samples first, and what helps."""
+        return [text.replace("{n}", f"{n:,}") for text, n in self._notes.most_common()]
+
+    def resolve(
+        self,
+        mappings: pd.DataFrame,
+        samples: pd.DataFrame,
+        forks: "pd.DataFrame | None" = None,
+        comms: "pd.DataFrame | None" = None,
+    ) -> pd.DataFrame:
+        """`library`, `function` and `path` (categories) of each sample, with the samples' index.
+
+        `mappings`, `samples`, `forks` and `comms` are those of a Recording. Forks serve where
+        `mappings` lacks what a child inherited, comms to end the mappings before an exec.
+        `library` is the file's name or `[kernel]`, `[vdso]`, `[jit]`, `[unknown]`; `function` is
+        demangled, or the hex of its start in the file, or `[unknown]`; `path` is "" where no file.
+        Never raises for what cannot be named: that is in `notes`.
+        """
+        targets = _Targets()
+        ip = samples["ip"].to_numpy(np.uint64)
+        pid = samples["pid"].to_numpy(np.int64)
+        mode = samples["cpu_mode"].to_numpy() if "cpu_mode" in samples else np.zeros(len(ip), int)
+        in_kernel = (mode == 1) | ((mode == 0) & (ip >= np.uint64(1 << 63)))
+        other = (mode > 2) & (mode < 6)
+        result = np.full(len(ip), targets.add(UNKNOWN, UNKNOWN, ""), np.int64)
+        table = AddressSpaces(mappings, forks, comms)
+        if in_kernel.any():
+            result[in_kernel] = self._in_kernel(ip[in_kernel], table, targets)
+        if other.any():
+            self._notes[
+                "{n} samples are a virtual machine's or hypervisor's and have no names"
+            ] += int(other.sum())
+        user = np.flatnonzero(~in_kernel & ~other)
+        if len(user):
+            time = samples["time_ns"].to_numpy(np.int64)
+            found = table.match(pid[user], ip[user], time[user])
+            self._in_user(user, found, table, targets, result)
+        return self._frame(result, targets, samples.index)
+
+    def _in_user(
+        self,
+        user: NDArray[np.intp],
+        found: Match,
+        table: AddressSpaces,
+        targets: "_Targets",
+        result: NDArray[np.int64],
+    ) -> None:
+        """Name the pairs that `AddressSpaces.match` made, and spread the names over the samples."""
+        weight = np.bincount(found.pair, minlength=len(found.ip))
+        named = np.zeros(len(found.ip), np.int64)
+        by_image: dict[tuple[str, str], list[int]] = {}
+        for key in np.unique(found.source):
+            path = table.paths[key] if key >= 0 else ""
+            by_image.setdefault((path, table.build_ids[key] if key >= 0 else ""), []).append(key)
+        order = np.argsort(found.source, kind="stable")
+        sorted_source = found.source[order]
+        for (path, build_id), keys in by_image.items():
+            rows = np.concatenate(
+                [
+                    order[
+                        np.searchsorted(sorted_source, k) : np.searchsorted(
+                            sorted_source, k, "right"
+                        )
+                    ]
+                    for k in keys
+                ]
+            )
+            if not path or path.startswith((*ANONYMOUS, MEMFD)):
+                self._generated(rows, path, found, weight, table, targets, named)
+            elif path.startswith("["):
+                self._bracketed(rows, path, build_id, found, weight, table, targets, named)
+            else:
+                self._in_files(rows, path, build_id, found, weight, targets, named)
+        result[user] = named[found.pair]
+
+    def _in_files(
+        self,
+        rows: NDArray[np.intp],
+        path: str,
+        build_id: str,
+        found: Match,
+        weight: NDArray[np.intp],
+        targets: "_Targets",
+        named: NDArray[np.int64],
+    ) -> None:
+        for prefix, mine in self.files.by_root(found.pid[rows]):
+            here = rows[mine]
+            file = self.files.find(path, build_id, prefix)
+            self._file(here, path, file, found.offset[here], weight, targets, named)
+
+    def _file(
+        self,
+        rows: NDArray[np.intp],
+        path: str,
+        file: Found,
+        offsets: U64,
+        weight: NDArray[np.intp],
+        targets: "_Targets",
+        named: NDArray[np.int64],
+    ) -> None:
+        library = _printable(path.removesuffix(DELETED).rsplit("/", 1)[-1]) or UNKNOWN
+        shown = _printable(path)
+        total = int(weight[rows].sum())
+        if file.image is None:
+            named[rows] = targets.add(library, UNKNOWN, shown)
+            self._notes[file.note] += total
+            return
+        unique, back = np.unique(offsets, return_inverse=True)
+        addresses, known = file.image.elf.addresses(unique)
+        codes, names = file.image.resolve(addresses)
+        codes[~known] = 0
+        numbers = np.array([targets.add(library, name, shown) for name in names])
+        named[rows] = numbers[codes][back]
+        bare = np.array([name.startswith("0x") or name == UNKNOWN for name in names])
+        count = int(weight[rows][bare[codes][back]].sum())
+        if count and file.hint:
+            self._notes[file.hint] += count
+
+    def _bracketed(
+        self,
+        rows: NDArray[np.intp],
+        path: str,
+        build_id: str,
+        found: Match,
+        weight: NDArray[np.intp],
+        table: AddressSpaces,
+        targets: "_Targets",
+        named: NDArray[np.int64],
+    ) -> None:
+        if path != VDSO:
+            named[rows] = targets.add(_printable(path), UNKNOWN, "")
+            return
+        image = own_vdso()
+        same = image is not None and bool(build_id) and same_build(build_id, image.elf.build_id)
+        if image is None or not same:
+            named[rows] = targets.add(VDSO, UNKNOWN, "")
+            return
+        addresses, known = image.elf.addresses(found.offset[rows])
+        codes, names = image.resolve(addresses)
+        codes[~known] = 0
+        named[rows] = np.array([targets.add(VDSO, name, "") for name in names])[codes]
+
+    def _generated(
+        self,
+        rows: NDArray[np.intp],
+        path: str,
+        found: Match,
+        weight: NDArray[np.intp],
+        table: AddressSpaces,
+        targets: "_Targets",
+        named: NDArray[np.int64],
+    ) -> None:
+        """Code in no file: the process's perf map names it, or a parent's from before a fork."""
+        library = JIT if path else UNKNOWN
+        if path.startswith(MEMFD):
+            library = _printable(path.removesuffix(DELETED)[1:])
+        named[rows] = targets.add(library, UNKNOWN, "")
+        pids, back = np.unique(found.pid[rows], return_inverse=True)
+        for number, pid in enumerate(pids.tolist()):
+            mine = rows[back == number]
+            for ancestor in table.ancestors(pid):
+                ranges = self._perf_map(ancestor)
+                if ranges is None or not len(mine):
+                    continue
+                names = ranges.names(found.ip[mine])
+                hit = np.array([name is not None for name in names], bool)
+                named[mine[hit]] = [
+                    targets.add(JIT, name, "") for name in names if name is not None
+                ]
+                mine = mine[~hit]
+            if len(mine) and path:
+                self._notes[
+                    f"{{n}} samples of process {pid} are in generated code without names;"
+                    " `python -X perf` (3.12 or later) writes names for Python functions"
+                ] += int(weight[mine].sum())
+            elif len(mine):
+                self._notes["{n} samples are at addresses that no mapping covers"] += int(
+                    weight[mine].sum()
+                )
+
+    def _perf_map(self, pid: int) -> "Ranges | None":
+        if pid not in self._perf_maps:
+            self._perf_maps[pid] = perf_map(os.path.join(self.perf_maps, f"perf-{pid}.map"))
+        return self._perf_maps[pid]
+
+    def _in_kernel(self, ip: U64, table: AddressSpaces, targets: "_Targets") -> NDArray[np.int64]:
+        unknown = np.full(len(ip), targets.add(KERNEL, UNKNOWN, ""), np.int64)
+        if not self.kernel:
+            self._notes["{n} samples are in the kernel; its names were not asked for"] += len(ip)
+            return unknown
+        try:
+            if self._kernel_ranges is None:
+                self._kernel_ranges = kernel_ranges()
+            for name, address in table.kernel_marks():
+                if self._kernel_ranges.marks.get(name, address) != address:
+                    raise Unusable(
+                        "{n} samples are in the kernel of another boot or machine and have no"
+                        " names; read the recording where it was made, before the next boot"
+                    )
+        except Unusable as error:
+            self._notes[str(error)] += len(ip)
+            return unknown
+        unique, back = np.unique(ip, return_inverse=True)
+        names = self._kernel_ranges.names(unique)
+        return np.array([targets.add(KERNEL, name or UNKNOWN, "") for name in names])[back]
+
+    def _frame(
+        self, result: NDArray[np.int64], targets: "_Targets", index: pd.Index
+    ) -> pd.DataFrame:
+        libraries, functions, paths = targets.columns()
+        new = {name for name in functions if name.startswith("_Z") and name not in self._readable}
+        self._readable.update(demangle.demangle(new))
+        readable = [self._readable.get(name, name) for name in functions]
+        columns = {}
+        for title, texts in (("library", libraries), ("function", readable), ("path", paths)):
+            codes, categories = pd.factorize(np.array(texts, object), sort=True)
+            columns[title] = pd.Categorical.from_codes(
+                codes.astype(np.int32)[result], categories=pd.Index(categories)
+            )
+        return pd.DataFrame(columns, index=index)
+
+
+class _Targets:
+    """Numbers for (library, function, path)."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[str, str, str], int] = {}
+
+    def add(self, library: str, function: str, path: str) -> int:
+        return self._numbers.setdefault((library, function, path), len(self._numbers))
+
+    def columns(self) -> tuple[list[str], list[str], list[str]]:
+        rows = list(self._numbers)
+        return [r[0] for r in rows], [r[1] for r in rows], [r[2] for r in rows]
+
+
+def _printable(text: str) -> str:
+    return text if text.isprintable() else text.encode("unicode_escape").decode()
