@@ -27,9 +27,11 @@ from native_map.perf_tasks import Tables, TaskRecords
 
 Words = npt.NDArray[np.uint64]
 Places = npt.NDArray[np.int64]
+Columns = dict[str, npt.NDArray[np.generic]]
 
-BLOCK = 4 << 20  # bytes of records that are looked at in one go
+BLOCK = 1 << 20  # bytes of records that are looked at in one go
 LONGEST = 1 << 16  # bytes of the longest record
+KEPT = 512 << 20  # bytes of records up to which the samples stay in memory once read
 SAMPLE = 9
 SAMPLE_COLUMNS: dict[str, str] = {
     "time_ns": "int64",
@@ -108,9 +110,7 @@ class Recording:
     damage: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     reader: str = "direct"
-    pieces: Callable[[], Iterator[dict[str, npt.NDArray[np.generic]]]] = field(
-        default=lambda: iter(()), repr=False
-    )
+    pieces: Callable[[], Iterator[Columns]] = field(default=lambda: iter(()), repr=False)
 
     def __len__(self) -> int:
         """The number of samples, known without reading them again."""
@@ -120,7 +120,7 @@ class Recording:
         """The samples in tables of `rows` (the last has fewer), in the file's order."""
         if rows < 1:
             raise ValueError("a chunk has at least one row")
-        held: list[dict[str, npt.NDArray[np.generic]]] = []
+        held: list[Columns] = []
         size = seen = 0
         for piece in self.pieces():
             held.append(piece)
@@ -171,8 +171,8 @@ def read(path: str | os.PathLike[str], perf: str = "perf") -> Recording:
 
 
 def _joined(
-    pieces: list[dict[str, npt.NDArray[np.generic]]],
-) -> dict[str, npt.NDArray[np.generic]]:
+    pieces: list[Columns],
+) -> Columns:
     if len(pieces) == 1:
         return pieces[0]
     if not pieces:
@@ -180,7 +180,7 @@ def _joined(
     return {name: np.concatenate([piece[name] for piece in pieces]) for name in SAMPLE_COLUMNS}
 
 
-def _frame(columns: dict[str, npt.NDArray[np.generic]]) -> pd.DataFrame:
+def _frame(columns: Columns) -> pd.DataFrame:
     return pd.DataFrame(columns, copy=False)
 
 
@@ -247,7 +247,13 @@ class _Reader:
         self.damage: list[str] = []
         self.unread = 0
         self._id_field = _id_field(header.events)
-        self._lookup = _Lookup(header.events)
+        self.lookup = _Lookup(header.events)
+        self._needs = np.array([1 + len(event.fields) for event in header.events])
+        self._layouts: dict[tuple[int, ...], list[int]] = {}
+        for number, event in enumerate(header.events):
+            layout = tuple(event.fields.get(n, 0) for n in ("ip", "tid", "time", "period"))
+            self._layouts.setdefault(layout, []).append(number)
+        self._periods = np.array([max(event.period, 1) for event in header.events], np.uint64)
 
     def blocks(self) -> Iterator[Block]:
         """All records in turn. The words of a block are overwritten by the next block's.
@@ -287,43 +293,65 @@ class _Reader:
 
     def sample_events(self, words: Words, starts: Places) -> npt.NDArray[np.int16]:
         """The number of each sample's event, -1 where it is unknown or the sample is too short."""
-        sizes = (words[starts] >> np.uint64(51)).astype(np.int64)
+        if not len(starts):
+            return np.empty(0, np.int16)
+        sizes = (words[starts] >> np.uint64(51)).astype(np.int16)
+        shortest = int(sizes.min())
         if self._id_field is None:
             found = np.zeros(len(starts), np.int16)
+        elif shortest > self._id_field:
+            found = self.lookup.events_of(words[starts + self._id_field])
         else:
             place = np.minimum(starts + self._id_field, len(words) - 1)
-            found = self._lookup.events_of(words[place])
+            found = self.lookup.events_of(words[place])
             found[sizes <= self._id_field] = -1
-        needs = np.array([1 + len(event.fields) for event in self.header.events])
-        found[sizes < needs[found]] = -1
+        if shortest < self._needs.max():
+            found[sizes < self._needs[found]] = -1
         return found
 
-    def pieces(self) -> Iterator[dict[str, npt.NDArray[np.generic]]]:
+    def pieces(self) -> Iterator[Columns]:
         """The samples of each block as columns."""
-        layouts: dict[tuple[int, ...], list[int]] = {}
-        names = ("ip", "tid", "time", "period")
-        for number, event in enumerate(self.header.events):
-            layouts.setdefault(tuple(event.fields.get(n, 0) for n in names), []).append(number)
-        periods = np.array([max(event.period, 1) for event in self.header.events], np.uint64)
         for block in self.blocks():
-            words = block.words
-            starts = block.starts[words[block.starts].astype(np.uint32) == SAMPLE]
-            events = self.sample_events(words, starts)
-            if (events < 0).any():
-                starts, events = starts[events >= 0], events[events >= 0]
-            if not len(starts):
-                continue
-            if len(layouts) == 1:
-                yield _columns(words, starts, events, next(iter(layouts)), periods)
-                continue
-            # Several layouts: read each by its own, then back into the file's order.
-            parts, places = [], []
-            for layout, numbers in layouts.items():
-                mine = np.flatnonzero(np.isin(events, numbers))
-                parts.append(_columns(words, starts[mine], events[mine], layout, periods))
-                places.append(mine)
-            order = np.argsort(np.concatenate(places), kind="stable")
-            yield {name: column[order] for name, column in _joined(parts).items()}
+            kinds = block.words[block.starts].astype(np.uint32)
+            starts = block.starts[kinds == SAMPLE]
+            yield self.columns(block.words, starts, self.sample_events(block.words, starts))
+
+    def columns(self, words: Words, starts: Places, events: npt.NDArray[np.int16]) -> Columns:
+        """The samples at these places, without those of event -1."""
+        known = events >= 0
+        if not known.all():
+            starts, events = starts[known], events[known]
+        if len(self._layouts) == 1:
+            return _columns(words, starts, events, next(iter(self._layouts)), self._periods)
+        # Several layouts: read each by its own, then back into the file's order.
+        parts, places = [], []
+        for layout, numbers in self._layouts.items():
+            mine = np.flatnonzero(np.isin(events, numbers))
+            parts.append(_columns(words, starts[mine], events[mine], layout, self._periods))
+            places.append(mine)
+        order = np.argsort(np.concatenate(places), kind="stable")
+        return {name: column[order] for name, column in _joined(parts).items()}
+
+
+class _Kept:
+    """The samples of a file of moderate size, written where they stay: no second reading.
+
+    The columns have room for the most samples that the file can hold; what is not written to costs
+    no memory.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._columns = {name: np.empty(most, kind) for name, kind in SAMPLE_COLUMNS.items()}
+        self._size = 0
+
+    def add(self, piece: Columns) -> None:
+        end = self._size + len(piece["tid"])
+        for name, column in self._columns.items():
+            column[self._size : end] = piece[name]
+        self._size = end
+
+    def pieces(self) -> Iterator[Columns]:
+        yield {name: column[: self._size] for name, column in self._columns.items()}
 
 
 def _fill(file: FileIO, into: memoryview) -> int:
@@ -343,7 +371,7 @@ def _columns(
     events: npt.NDArray[np.int16],
     layout: tuple[int, ...],
     periods: npt.NDArray[np.uint64],
-) -> dict[str, npt.NDArray[np.generic]]:
+) -> Columns:
     ip, tid, time, period = layout
     threads = words[starts + tid]
     return {
@@ -414,7 +442,9 @@ def _read_direct(path: Path) -> Recording:
     counted: Counter[int] = Counter()
     sampled = np.zeros(len(header.events), np.int64)
     unreadable = 0
-    tasks = TaskRecords(header.events, reader._lookup.events_of)
+    tasks = TaskRecords(header.events, reader.lookup.events_of)
+    smallest = 8 * min(1 + len(event.fields) for event in header.events)
+    kept = _Kept(header.data[1] // smallest) if header.data[1] <= KEPT else None
     for block in reader.blocks():
         kinds = block.words[block.starts].astype(np.uint32).astype(np.int64)
         for kind, number in enumerate(np.bincount(kinds).tolist()):
@@ -422,7 +452,10 @@ def _read_direct(path: Path) -> Recording:
                 raise NeedsPerf(PERF_ONLY[kind])
             counted[kind] += number
         is_sample = kinds == SAMPLE
-        events = reader.sample_events(block.words, block.starts[is_sample])
+        starts = block.starts[is_sample]
+        events = reader.sample_events(block.words, starts)
+        if kept:
+            kept.add(reader.columns(block.words, starts, events))
         sampled += np.bincount(events[events >= 0], minlength=len(sampled))
         unreadable += int((events < 0).sum())
         tasks.add(block.words, block.starts[~is_sample], kinds[~is_sample])
@@ -430,7 +463,7 @@ def _read_direct(path: Path) -> Recording:
     damage = header.damage + reader.damage + tables.damage
     if unreadable:
         damage.append(f"{unreadable} samples are of no known event or too short")
-    return _recording(path, header, tables, counted, sampled, unreadable, damage, reader)
+    return _recording(path, header, tables, counted, sampled, unreadable, damage, reader, kept)
 
 
 def _recording(
@@ -442,6 +475,7 @@ def _recording(
     unreadable: int,
     damage: list[str],
     reader: _Reader,
+    kept: _Kept | None,
 ) -> Recording:
     clocks = {event.clock for event in header.events}
     return Recording(
@@ -461,5 +495,5 @@ def _recording(
         unreadable=unreadable,
         unread=reader.unread,
         damage=damage,
-        pieces=reader.pieces,
+        pieces=kept.pieces if kept else reader.pieces,
     )
