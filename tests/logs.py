@@ -305,6 +305,35 @@ class ProcessLog:
         }
         self.data += pack_frame(layout.BATCH, values | fixed, arrays)
 
+    def counters(self, *groups: Mapping[str, float], tid: int | None = None) -> None:
+        """Open groups of counters: of each event its name and what a reading adds to it."""
+        events = [
+            {"name": name, "group": number, "read_count": cost}
+            for number, group in enumerate(groups)
+            for name, cost in group.items()
+        ]
+        self.event("counters", tid=tid or self.pid, read_ns=1000, pinned=True, events=events)
+
+    def counts(
+        self,
+        start_ns: int,
+        readings: Sequence[Sequence[int]],
+        edges: Sequence[tuple[int, int]] = (),
+        collate: tuple[int, int] = (0, 0),
+        **fixed: int,
+    ) -> None:
+        """The counts of the batch that is written next, whose fetch starts at `start_ns`."""
+        values = {
+            "fetch_start_ns": start_ns,
+            "tid": self.pid,
+            "words": len(readings[0]),
+            "collate_first": collate[0],
+            "collate_last": collate[1],
+        }
+        words = [(word,) for reading in readings for word in reading]
+        arrays = {"readings": words, "edges": edges}
+        self.data += pack_frame(layout.COUNTS, values | fixed, arrays)
+
     def sends(self, *sends: tuple[int, ...]) -> None:
         """The last send times of a worker: a batch frame without a batch."""
         fixed = {"loader": -1, "worker": self.number, "tid": self.pid, "flags": layout.SENDS}
