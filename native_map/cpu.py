@@ -1,0 +1,184 @@
+"""Which CPU this is, and whose counters it has."""
+
+import platform
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+_LARGEST_CPUINFO = 1 << 16  # the first CPU's paragraph is a few kilobytes
+
+# Intel family 6 by model. Linux tools/perf/pmu-events/arch/x86/mapfile.csv and
+# arch/x86/include/asm/intel-family.h. Client parts whose core events are the server's are named
+# with it; hybrid parts have two kinds of core and stay generic.
+_INTEL_FAMILY_6 = {
+    0x4E: "intel_skylake",
+    0x5E: "intel_skylake",
+    0x8E: "intel_skylake",
+    0x9E: "intel_skylake",
+    0xA5: "intel_skylake",
+    0xA6: "intel_skylake",
+    0x55: "intel_skylake",  # Skylake-SP, Cascade Lake, Cooper Lake: the stepping tells
+    0x6A: "intel_icelake",  # Ice Lake-SP
+    0x6C: "intel_icelake",
+    0x7D: "intel_icelake",
+    0x7E: "intel_icelake",
+    0x8C: "intel_icelake",  # Tiger Lake
+    0x8D: "intel_icelake",
+    0x8F: "intel_sapphire",  # Sapphire Rapids
+    0xCF: "intel_sapphire",  # Emerald Rapids
+    0xAD: "intel_granite",  # Granite Rapids
+    0xAE: "intel_granite",
+}
+
+# Part numbers of implementer 0x41 (Arm). Linux arch/arm64/include/asm/cputype.h.
+_ARM_PARTS = {
+    0xD0C: "neoverse_n1",
+    0xD40: "neoverse_v1",
+    0xD49: "neoverse_n2",
+    0xD4F: "neoverse_v2",
+}
+
+_ARM_IMPLEMENTER = 0x41
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """One machine's CPU. Numbers that are not known are -1; `uarch` is then "generic".
+
+    On Arm `family` is the implementer, `model` the part number and `stepping` variant * 16 +
+    revision, so that r0p3 is 3. `virtual` is True where there is a sign of a hypervisor; on Arm
+    that is only what the firmware's tables say.
+    """
+
+    vendor: str
+    family: int
+    model: int
+    stepping: int
+    name: str
+    arch: str
+    uarch: str
+    virtual: bool
+
+
+def detect(
+    proc_cpuinfo: str | None = None, sysfs: Path = Path("/sys"), arch: str | None = None
+) -> Cpu:
+    """The CPU from the text of /proc/cpuinfo (read if None), MIDR_EL1 and DMI below `sysfs`.
+
+    Never raises for odd texts: what is not understood is unknown, and the CPU generic. `arch` is
+    found from the text where that tells, else from the running system.
+    """
+    if proc_cpuinfo is None:
+        proc_cpuinfo = _read(Path("/proc/cpuinfo"))
+    fields = _first_cpu(proc_cpuinfo[:_LARGEST_CPUINFO])
+    midr = _midr(fields, sysfs)
+    if "vendor_id" in fields:
+        return _x86(fields)
+    if midr is not None:
+        return _arm(fields, midr, sysfs)
+    arch = arch or platform.machine()
+    return Cpu("", -1, -1, -1, fields.get("model name", ""), arch, "generic", _firmware_vm(sysfs))
+
+
+def _first_cpu(text: str) -> dict[str, str]:
+    fields: dict[str, str] = {}
+    for line in text.splitlines():
+        key, colon, value = line.partition(":")
+        if not colon:
+            if fields:
+                break
+            continue
+        fields.setdefault(key.strip(), value.strip())
+    return fields
+
+
+def _x86(fields: dict[str, str]) -> Cpu:
+    vendor = fields["vendor_id"]
+    family = _number(fields.get("cpu family"))
+    model = _number(fields.get("model"))
+    uarch = "generic"
+    if vendor == "AuthenticAMD":
+        uarch = _amd(family, model)
+    elif vendor == "GenuineIntel" and family == 6:
+        uarch = _INTEL_FAMILY_6.get(model, "generic")
+    return Cpu(
+        vendor=vendor,
+        family=family,
+        model=model,
+        stepping=_number(fields.get("stepping")),
+        name=fields.get("model name", ""),
+        arch="x86_64",
+        uarch=uarch,
+        virtual="hypervisor" in fields.get("flags", "").split(),
+    )
+
+
+def _amd(family: int, model: int) -> str:
+    """Zen 3 shares family 25 with Zen 4, Zen 6 family 26 with Zen 5.
+
+    Linux arch/x86/kernel/cpu/amd.c (bsp_init_amd) and tools/perf/pmu-events mapfile.csv.
+    """
+    if family == 0x19:
+        zen3 = model <= 0x0F or 0x20 <= model <= 0x5F
+        return "generic" if zen3 else "amd_zen4"
+    if family == 0x1A:
+        zen5 = 0 <= model <= 0x2F or 0x40 <= model <= 0x4F or 0x60 <= model <= 0x7F
+        return "amd_zen5" if zen5 else "generic"
+    return "generic"
+
+
+def _midr(fields: dict[str, str], sysfs: Path) -> int | None:
+    """MIDR_EL1: implementer 31:24, variant 23:20, part 15:4, revision 3:0 (Arm ARM)."""
+    if "CPU implementer" in fields:
+        implementer = _number(fields.get("CPU implementer"))
+        part = _number(fields.get("CPU part"))
+        variant = _number(fields.get("CPU variant"))
+        revision = _number(fields.get("CPU revision"))
+        if 0 <= implementer < 256 and 0 <= part < 4096 and 0 <= variant < 16 and 0 <= revision < 16:
+            return implementer << 24 | variant << 20 | 0xF << 16 | part << 4 | revision
+    if "vendor_id" in fields:
+        return None
+    text = _read(sysfs / "devices/system/cpu/cpu0/regs/identification/midr_el1")
+    midr = _number(text.strip())
+    return midr if midr > 0 else None
+
+
+def _arm(fields: dict[str, str], midr: int, sysfs: Path) -> Cpu:
+    implementer, part = midr >> 24 & 0xFF, midr >> 4 & 0xFFF
+    uarch = _ARM_PARTS.get(part, "generic") if implementer == _ARM_IMPLEMENTER else "generic"
+    name = fields.get("model name", "") or uarch.replace("_", " ").title()
+    return Cpu(
+        vendor="ARM" if implementer == _ARM_IMPLEMENTER else f"0x{implementer:02x}",
+        family=implementer,
+        model=part,
+        stepping=(midr >> 20 & 0xF) << 4 | midr & 0xF,
+        name="" if uarch == "generic" and "model name" not in fields else name,
+        arch="aarch64",
+        uarch=uarch,
+        virtual=_firmware_vm(sysfs),
+    )
+
+
+def _firmware_vm(sysfs: Path) -> bool:
+    if _read(sysfs / "hypervisor/type").strip():
+        return True
+    vendor = _read(sysfs / "class/dmi/id/sys_vendor").strip()
+    product = _read(sysfs / "class/dmi/id/product_name").strip()
+    if vendor == "Amazon EC2":
+        return not product.endswith(".metal")
+    return vendor == "QEMU" or product in ("KVM Virtual Machine", "Virtual Machine")
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.read(_LARGEST_CPUINFO)
+    except OSError:
+        return ""
+
+
+def _number(text: str | None) -> int:
+    """A decimal or 0x number, -1 if it is neither."""
+    if text is None or not re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,16}", text, re.ASCII):
+        return -1
+    return int(text, 16) if text[:2].lower() == "0x" else int(text)

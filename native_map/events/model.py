@@ -1,0 +1,77 @@
+"""What an event, a set of events and a table of a micro-architecture are."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+# linux/perf_event.h: enum perf_type_id
+HARDWARE = 0
+SOFTWARE = 1
+RAW = 4
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing that perf_event_open can count.
+
+    `type` is perf_event_attr's number, or the name of a PMU whose number is in sysfs (see
+    `native_map.pmu.resolve`). `counters` is how many of the machine's counters it takes: 0 for
+    software events and for what has a register of its own that nothing else can use. `flags` says
+    whose execution is counted: "u" user space, "k" kernel, "uk" both.
+    """
+
+    name: str
+    type: int | str
+    config: int
+    config1: int = 0
+    flags: str = "u"
+    unit: str = "events"
+    text: str = ""
+    source: str = ""
+    counters: int = 1
+
+
+@dataclass(frozen=True)
+class EventSet:
+    """Events asked for under one name, in groups that must count at the same time.
+
+    Groups name only what they add: `native_map.pmu.choose` puts task-clock, cycles and
+    instructions with each. Within a group the most useful events come first. Events named in
+    `optional` make a metric better but give none of their own: they are left out rather than
+    counted in turns.
+    """
+
+    text: str
+    groups: tuple[tuple[Event, ...], ...]
+    gives: tuple[str, ...]
+    optional: frozenset[str] = frozenset()
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """Every event once, in order."""
+        return tuple({e.name: e for group in self.groups for e in group}.values())
+
+
+@dataclass(frozen=True)
+class Table:
+    """What is known of one micro-architecture.
+
+    `width` is the slots a cycle of its top-down level 1 (0: none); `formula` names the way to
+    compute it. `sets` may give several forms of one set, the best first; one whose events do not
+    all work gives way to the next. `notes` are what a reader of the metrics must know.
+    """
+
+    name: str
+    text: str
+    width: int = 0
+    formula: str = ""
+    sets: Mapping[str, tuple[EventSet, ...]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def config(event: int, umask: int = 0) -> int:
+    """perf's config of an x86 event; event bits 8 to 11 (AMD) sit at 32 to 35.
+
+    /sys/bus/event_source/devices/cpu/format/: event config:0-7,32-35 (AMD), config:0-7 (Intel);
+    umask config:8-15.
+    """
+    return (event & 0xFF) | (event >> 8 & 0xF) << 32 | umask << 8
