@@ -1,0 +1,113 @@
+"""Counters and their metrics per operation: exact sums, and what they say of the CPU's slots."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.columns import Floats
+from native_map import pmu
+
+REST = "(rest of the fetch)"
+COLLATE = "collate"
+BASE = ["kind", "operation", "nested", "intervals", "counted", "total_ns", "running_share"]
+NOT_EVENTS = frozenset(
+    "rank local_rank world_size host pid tid worker loader epoch batch kind operation nested row "
+    "start_ns duration_ns readings enabled_ns running_ns scaled helper_ns".split()
+)
+
+
+def events_of(counters: pd.DataFrame) -> list[str]:
+    """The columns of `Run.counters` that are events."""
+    return [str(name) for name in counters.columns if name not in NOT_EVENTS]
+
+
+def counter_table(counters: pd.DataFrame, cpu: str) -> pd.DataFrame:
+    """One row per operation, then collate and the rest of the fetch; those of most time first.
+
+    Columns: kind ("operation", "collate", "fetch"), operation, nested (in another one, which holds
+    its counts too), intervals, counted (of them; the sums are over these), total_ns (of these),
+    running_share (of the time in which the counters were on them; below 1 the counts are scaled),
+    one column per event (sums), and the metrics of `native_map.pmu.metrics` for micro-architecture
+    `cpu`, each only where this machine's events give it.
+    """
+    events = events_of(counters)
+    if not len(counters):
+        return pd.DataFrame(columns=BASE)
+    kind = counters["kind"].astype(str).to_numpy(object)
+    name = np.where(kind == "operation", counters["operation"].astype(str), COLLATE)
+    name = np.where(kind == "fetch", REST, name)
+    values = counters[events].to_numpy(np.float64)
+    enabled, running = (counters[one].to_numpy(np.float64) for one in ("enabled_ns", "running_ns"))
+    took = counters["duration_ns"].to_numpy(np.float64)
+    nested = counters["nested"].to_numpy(np.bool_)
+    counted = ~np.isnan(values).any(axis=1)
+    fetch = kind == "fetch"
+    values, took, counted = _rest(counters, values, took, counted, fetch, nested)
+    rows: list[dict[str, Any]] = []
+    codes, names = pd.factorize(name)
+    order = np.argsort(codes, kind="stable")
+    edges = np.searchsorted(codes[order], np.arange(len(names) + 1))
+    for code, label in enumerate(names):
+        mine = order[edges[code] : edges[code + 1]]
+        good = mine[counted[mine]]
+        sums = values[good].sum(axis=0) if len(good) else np.full(len(events), np.nan)
+        on = float(enabled[mine].sum())
+        rows.append(
+            {
+                "kind": kind[mine[0]],
+                "operation": str(label),
+                "nested": bool(nested[mine].all()),
+                "intervals": len(mine),
+                "counted": len(good),
+                "total_ns": float(took[good].sum()),
+                "running_share": float(running[mine].sum()) / on if on else np.nan,
+                **dict(zip(events, sums, strict=True)),
+            }
+        )
+    table = pd.DataFrame(rows, columns=[*BASE, *events])
+    found = pmu.metrics(table[events], cpu)
+    table = pd.concat([table, found[[one for one in found if one not in table]]], axis=1)
+    kinds = table["kind"].map({"operation": 0, "collate": 1, "fetch": 2})
+    return (
+        table.assign(_kind=kinds)
+        .sort_values(["_kind", "total_ns"], ascending=[True, False], kind="stable")
+        .drop(columns="_kind")
+        .reset_index(drop=True)
+    )
+
+
+def _rest(
+    counters: pd.DataFrame,
+    values: Floats,
+    took: Floats,
+    counted: Any,
+    fetch: Any,
+    nested: Any,
+) -> tuple[Floats, Floats, Any]:
+    """Take what lies in a fetch off it, so that no count stands in two rows."""
+    key = pd.factorize(
+        pd.MultiIndex.from_arrays(
+            [counters[one].to_numpy() for one in ("pid", "tid", "loader", "epoch", "batch")]
+        )
+    )[0]
+    size = int(key.max()) + 1
+    inner = ~fetch & ~nested
+    values, took, counted = values.copy(), took.copy(), counted.copy()
+    complete = np.bincount(key[inner], ~counted[inner], minlength=size) == 0
+    counted[fetch] &= complete[key[fetch]]
+    for event in range(values.shape[1]):
+        whole = np.bincount(key[inner], np.nan_to_num(values[inner, event]), minlength=size)
+        values[fetch, event] -= whole[key[fetch]]
+    took[fetch] -= np.bincount(key[inner], took[inner], minlength=size)[key[fetch]]
+    return values, took, counted
+
+
+def helper_share(counters: pd.DataFrame) -> float:
+    """CPU time of other threads of the fetching processes (pools that operations start) per CPU
+    time of all their threads, during fetches; NaN where the thread's own was not counted."""
+    if "task_clock" not in counters.columns:
+        return float("nan")
+    fetch = counters[counters["kind"] == "fetch"]
+    helper, own = fetch["helper_ns"].sum(), fetch["task_clock"].sum()
+    return float(helper / (helper + own)) if helper + own else float("nan")
