@@ -250,21 +250,23 @@ class Perf:
         child = self._child
         if child is not None and self.problem is None and child.ended():
             # It ends by itself where the program and all its children have, and that is no problem.
-            if child.signal is not None:
+            # After SIGINT it writes all and then dies of that signal.
+            text = child.text()
+            if record.finished(text):
+                pass
+            elif child.signal not in (None, signal.SIGINT):
                 self._fail(f"perf was ended by {_signal_name(child.signal)}; the program ran on")
-            elif child.exit_code:
-                self._fail(record.reason(child.text(), self._sampling.events))
+            else:
+                self._fail(record.reason(text, self._sampling.events))
         return None
 
     def stop(self) -> None:
         if self._child is None or self._stopped:
             return
-        self.watch()
         self._stopped = True
         if (problem := self._child.finish()) and self.problem is None:
             self._fail(problem)
-        elif self._child.exit_code and self.problem is None:
-            self._fail(record.reason(self._child.text(), self._sampling.events))
+        self.watch()
         self._version = _version([self._words[0], "--version"])
 
     def note(self) -> dict[str, Any]:
@@ -314,9 +316,9 @@ def _size(path: Path) -> int | None:
         return None
 
 
-def _signal_name(number: int) -> str:
+def _signal_name(number: int | None) -> str:
     try:
-        return signal.Signals(number).name
+        return signal.Signals(number or 0).name
     except ValueError:  # one of the real-time signals
         return f"signal {number}"
 

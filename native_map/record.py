@@ -10,6 +10,7 @@ from native_map.errors import Unusable
 CLOCK = "CLOCK_MONOTONIC"
 # What may stand behind an event's last colon (perf-list(1), EVENT MODIFIERS).
 _MODIFIERS = re.compile(r"[ukhIGHpPSDWeb]+")
+_EMPTY_WORDS = ("", "Error", "Events enabled")
 _SPACES = "ukhGH"  # those that choose user, kernel, hypervisor, guest or host
 # Events without a colon of their own would be taken for a tracepoint `system:name` otherwise.
 _TAIL = re.compile(r"^(?P<event>.*?[/}]|[^:/{}]+):?(?P<modifiers>[^:/{}]*)$", re.DOTALL)
@@ -103,6 +104,11 @@ def knows_no_control(text: str) -> bool:
     return re.search(r"unknown option .?control", text, re.IGNORECASE) is not None
 
 
+def finished(text: str) -> bool:
+    """Whether perf has written its file to the end, by what it wrote."""
+    return "Captured and wrote" in text
+
+
 def counts(text: str) -> dict[str, Any]:
     """Return what perf wrote about itself: `samples` it counted, chunks `lost`, and `warnings`.
 
@@ -144,5 +150,6 @@ def reason(text: str, events: Sequence[str]) -> str:
         return f"this machine cannot sample {','.join(events)}; --perf-events cpu-clock works"
     if "no such process" in low:
         return "the program had ended already"
-    first = next((line.strip() for line in text.splitlines() if line.strip(" :") != "Error"), "")
+    lines = (line.strip() for line in text.splitlines())
+    first = next((line for line in lines if line.strip(":") not in _EMPTY_WORDS), "")
     return f"perf said {first[:200]!r}" if first else "perf ended without a word"

@@ -86,6 +86,8 @@ def test_what_perf_counted_lost_and_warned_of() -> None:
     found = record.counts(text)
     assert (found["samples"], found["lost"]) == (1664, 3)
     assert [line.split()[0] for line in found["warnings"]] == ["warning:", "Processed", "Check"]
+    assert record.finished(text)
+    assert not record.finished("Events enabled\n")
     assert record.counts("[ perf record: Woken up 1 times to write data ]") == {}
 
 
@@ -108,6 +110,7 @@ def test_what_perf_counted_lost_and_warned_of() -> None:
         ("Error:\nThe a event is not supported.", "cannot sample a,b"),
         ("Couldn't create thread/CPU maps: No such process", "ended already"),
         ("Error:\nsomething new\nmore", "'something new'"),
+        ("Events enabled\n", "without a word"),
         ("", "without a word"),
     ],
 )
