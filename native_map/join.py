@@ -128,10 +128,10 @@ class Index:
     def _positions(self, thread: Ints, time_ns: Ints) -> Ints:
         found = np.full(len(thread), -1, np.int64)
         for number, where in _groups(thread, len(self.keys)):
-            found[where] = self._within(number, time_ns[where])
+            found[where] = self.within(number, time_ns[where])
         return found
 
-    def _within(self, thread: int, time_ns: Ints) -> Ints:
+    def within(self, thread: int, time_ns: Ints) -> Ints:
         """Position of the innermost interval of one thread at each time, -1 for none.
 
         The interval that started last is it, or is over and lies inside the one that is it.
@@ -154,7 +154,7 @@ class Index:
         for number, where in _groups(which.astype(np.int64), len(processes)):
             seen = np.zeros(len(where), np.int64)
             for thread in np.flatnonzero(self.keys >> 32 == processes[number]):
-                row = self._rows_of(self._within(int(thread), time_ns[where]))
+                row = self._rows_of(self.within(int(thread), time_ns[where]))
                 working = (row >= 0) & helped[row]
                 seen += working
                 answer[where[working]] = row[working]
@@ -165,7 +165,7 @@ class Index:
 def index(intervals: pd.DataFrame) -> Index:
     """Prepare the table of intervals (pid, tid, start_ns, end_ns and, if it has it, kind)."""
     start, end = _int64(intervals["start_ns"]), _int64(intervals["end_ns"])
-    all_keys = _keys(_int64(intervals["pid"]), _int64(intervals["tid"]))
+    all_keys = thread_keys(intervals)
     holding = np.flatnonzero(start < end)
     keys, thread = np.unique(all_keys[holding], return_inverse=True)
     kinds, kind = _kind_codes(intervals)
@@ -283,6 +283,11 @@ def _is_python(library: str) -> bool:
 
 def _int64(column: pd.Series) -> Ints:
     return column.to_numpy().astype(np.int64, copy=False)
+
+
+def thread_keys(table: pd.DataFrame) -> Ints:
+    """pid << 32 | tid of each row."""
+    return _keys(_int64(table["pid"]), _int64(table["tid"]))
 
 
 def _keys(pid: Ints, tid: Ints) -> Ints:

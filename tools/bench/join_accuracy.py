@@ -1,0 +1,203 @@
+"""How near the joined counts come to the exact ones, and whether the intervals hold them.
+
+    PYTHONPATH=. python tools/bench/join_accuracy.py [--runs 20] [--seconds 12] [--frequency 997]
+
+Each run is a program of two worker processes that do five operations of very different lengths on
+arrays of random size, under `perf record -e cpu-clock`. Each worker reads its own task clock (the
+exact count: time.thread_time_ns, where this is CPU time of the thread) at the edges of each
+operation. Samples are then joined to the intervals, by time alone (`joined`) and calibrated
+by the thread's total (`calibrated`). Printed: errors, and how often the 95 % intervals held the
+exact count, with and without exact counts used for the spread. It judges nothing: it prints.
+"""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from lotus import host
+from native_map import estimate, join, perf_data
+
+EVENT = "cpu-clock"
+NAMES = ("Loader", "Crop", "ToTensor", "Normalize", "Flip")
+
+
+def work(path: str, seconds: float, seed: int, shape: float) -> None:
+    """A worker: operations until the time is over; writes what ran when, and for how much."""
+    import zlib
+
+    rng = np.random.default_rng(seed)
+    text = rng.integers(0, 40, 400_000).astype(np.uint8).tobytes()
+    image = rng.integers(0, 255, (500, 500, 3)).astype(np.uint8)
+    scratch = np.empty(image.shape, np.float32)
+
+    def loader(size: float) -> None:  # milliseconds of C: several periods
+        zlib.compress(text[: int(60_000 * size)], 6)
+
+    def crop(size: float) -> None:  # about one period
+        edge = int(400 * min(size, 1.2))
+        np.ascontiguousarray(image[:edge, :edge].transpose(2, 0, 1)).sum(axis=2)
+
+    def to_tensor(size: float) -> None:
+        np.multiply(image[:, : int(150 * size)], 1 / 255, out=scratch[:, : int(150 * size)])
+
+    def normalize(size: float) -> None:
+        scratch[: int(100 * size)] *= 0.5
+
+    def flip(size: float) -> None:  # Python, tens of microseconds
+        sum(range(int(2_000 * size)))
+
+    cycle = [(0, loader)] + [(1, crop), (2, to_tensor), (2, to_tensor)] * 2
+    cycle += [(3, normalize), (4, flip)] * 12  # so often that each has its thousand samples
+    rows: list[tuple[int, int, int, int]] = []
+    clock, counter = time.monotonic_ns, time.thread_time_ns
+    until = clock() + int(seconds * 1e9)
+    while clock() < until:
+        for number, one in cycle:
+            size = float(np.exp(rng.normal(0, shape)))
+            size = min(size, 2.5)
+            before, start = counter(), clock()
+            one(size)
+            end, after = clock(), counter()
+            rows.append((number, start, end, after - before))
+    np.save(path, np.array(rows, np.int64))
+
+
+def parent(folder: str, seconds: float, seed: int, shape: float) -> None:
+    """The program: waits until perf is there, forks two workers, waits for them."""
+    os.kill(os.getpid(), signal.SIGSTOP)
+    children = []
+    for worker in range(2):
+        pid = os.fork()
+        if pid == 0:
+            work(f"{folder}/{os.getpid()}.npy", seconds, seed * 10 + worker, shape)
+            os._exit(0)
+        children.append(pid)
+    for pid in children:
+        os.waitpid(pid, 0)
+
+
+def record(folder: str, args: argparse.Namespace, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """One run under perf: its intervals and exact counts."""
+    command = [sys.executable, os.path.abspath(__file__), "--parent", folder]
+    command += ["--seconds", str(args.seconds), "--seed", str(seed), "--shape", str(args.shape)]
+    program = subprocess.Popen(command)
+    os.waitid(os.P_PID, program.pid, os.WSTOPPED | os.WNOWAIT)
+    words = ["perf", "record", "-q", "-p", str(program.pid), "-e", EVENT, "-F", str(args.frequency)]
+    perf = subprocess.Popen([*words, "-k", "CLOCK_MONOTONIC", "-o", f"{folder}/perf.data"])
+    time.sleep(1.0)
+    program.send_signal(signal.SIGCONT)
+    program.wait()
+    perf.wait()
+    parts = []
+    for file in sorted(Path(folder).glob("*.npy")):
+        rows = np.load(file)
+        pid = int(file.stem)
+        part = pd.DataFrame({"start_ns": rows[:, 1], "end_ns": rows[:, 2], EVENT: rows[:, 3]})
+        part["operation"] = pd.Categorical.from_codes(rows[:, 0], pd.Index(NAMES))
+        part["pid"] = part["tid"] = pid
+        parts.append(part)
+    table = pd.concat(parts, ignore_index=True)
+    table["kind"] = pd.Categorical(["operation"] * len(table))
+    exact = pd.DataFrame({"row": np.arange(len(table)), EVENT: table.pop(EVENT).astype(float)})
+    return table, exact
+
+
+def estimated(
+    intervals: pd.DataFrame, exact: pd.DataFrame, samples: pd.DataFrame, event: int
+) -> pd.DataFrame:
+    """Joined and calibrated counts of each operation beside the exact ones."""
+    index = join.index(intervals)
+    samples = samples[samples["event"] == event]
+    covered = (int(samples["time_ns"].min()), int(samples["time_ns"].max()))
+    counted = estimate.counted_rows(intervals, exact, covered, [EVENT])
+    tally = estimate.Tally(index, intervals, [EVENT], counted)
+    tally.add(samples, index.attribute(samples))
+    table = tally.table()
+    own = estimate.own_counts(index, exact, EVENT, len(intervals))
+    groups = estimate.Groups.of(index, intervals)
+    truth = exact[EVENT].groupby(intervals["operation"], observed=True).sum()
+    parts = []
+    for name, counts in (("time", None), ("counts", own)):
+        scans = {EVENT: estimate.scan(index, groups, table, counts)}
+        factors = estimate.calibration(table, index, {EVENT: own}, counted, scans)
+        made = estimate.operations(table, scans, factors)
+        made = made[made["kind"] == "operation"].set_index("operation")
+        made["exact"], made["spread_by"] = truth, name
+        made["factor"] = factors["factor"].mean()
+        parts.append(made.reset_index())
+    return pd.concat(parts)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=12.0)
+    parser.add_argument("--frequency", type=int, default=997)
+    parser.add_argument("--shape", type=float, default=0.4, help="sd of the log of sizes")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", help="write every run's rows to this CSV file")
+    parser.add_argument("--parent", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.parent:
+        parent(args.parent, args.seconds, args.seed, args.shape)
+        return
+    machine = host.facts()
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True
+    ).stdout.strip()
+    print(f"machine  {machine['cpu']['model']}, {machine['cpu']['logical']} CPUs, kernel", end=" ")
+    print(f"{machine['kernel']}; Python {sys.version.split()[0]}, numpy {np.__version__}")
+    print(f"commit   {commit or 'unknown'}, {time.strftime('%Y-%m-%d')}")
+    parts = []
+    for run in range(args.runs):
+        with tempfile.TemporaryDirectory() as folder:
+            intervals, exact = record(folder, args, args.seed * 1000 + run)
+            recording = perf_data.read(f"{folder}/perf.data")
+            result = estimated(intervals, exact, recording.samples, 0)
+        parts.append(result.assign(run=run))
+        if args.keep:
+            pd.concat(parts).to_csv(args.keep, index=False)
+    show(pd.concat(parts, ignore_index=True), args)
+
+
+def show(rows: pd.DataFrame, args: argparse.Namespace) -> None:
+    print(
+        f"{args.runs} runs of {args.seconds:g} s, two workers, {EVENT} at {args.frequency} Hz;",
+        end=" ",
+    )
+    print(f"mean factor of calibration {rows['factor'].mean():.4f}")
+    for spread_by, of in rows.groupby("spread_by"):
+        print(f"spread by {spread_by}")
+        print(
+            f"  {'operation':10} {'samples':>8} {'joined':>17} {'calibrated':>17}"
+            f" {'+-':>6} {'held':>6} {'held cal.':>9} {'sd of z':>8} {'cal.':>5}"
+        )
+        for name, one in [*of.groupby("operation"), ("all >= 1000", of[of["samples"] >= 1000])]:
+            if not len(one):
+                continue
+            error = one["count"] / one["exact"] - 1
+            better = one["calibrated"] / one["exact"] - 1
+            width = (one["high"] - one["low"]) / 2 / one["count"]
+            held = one["exact"].between(one["low"], one["high"]).mean()
+            held2 = one["exact"].between(one["calibrated_low"], one["calibrated_high"]).mean()
+            z = (error / (width / 1.96)).pow(2).mean() ** 0.5
+            width2 = (one["calibrated_high"] - one["calibrated_low"]) / 2 / one["calibrated"]
+            z2 = (better / (width2 / 1.96)).pow(2).mean() ** 0.5
+            print(
+                f"  {name:10} {one['samples'].mean():8.0f}"
+                f" {error.mean():+7.2%} sd{error.std():6.2%} {better.mean():+8.2%} sd{better.std():6.2%}"
+                f" {width.mean():6.1%} {held:6.0%} {held2:9.0%} {z:8.2f} {z2:5.2f}"
+            )
+
+
+if __name__ == "__main__":
+    main()
