@@ -124,11 +124,9 @@ class AddressSpaces:
         self.source, pairs = pd.factorize(paths.astype(np.int64) * max(len(id_names), 1) + ids)
         self.paths = [path_names[int(pair) // max(len(id_names), 1)] for pair in pairs]
         self.build_ids = [id_names[int(pair) % max(len(id_names), 1)] for pair in pairs]
-        pid = column("pid", np.int64).astype(np.int64)
-        order = np.argsort(pid, kind="stable")
-        usable = order[self.end[order] > self.start[order]]
-        pids, first = np.unique(pid[usable], return_index=True)
-        self._rows = dict(zip(pids.tolist(), np.split(usable, first[1:]), strict=True))
+        usable = np.flatnonzero(self.end > self.start)
+        pid = column("pid", np.int64).astype(np.int64)[usable]
+        self._rows = {each: usable[rows] for each, rows in _by_value(pid)}
         self._spaces: dict[int, _Space] = {}
         self._execs: dict[int, NDArray[np.int64]] = {}
         if comms is not None and "exec" in comms and len(comms):

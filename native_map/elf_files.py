@@ -22,9 +22,9 @@ WHEEL_DIRECTORIES = (".libs/", "/torch/lib/", "/nvidia/")
 
 @dataclass
 class Found:
-    """An opened file, or why there is none. `{n}` in the texts stands for a number of samples.
+    """An opened file, or why there is none: `note`, where `{n}` stands for a number of samples.
 
-    `note` says why nothing can be named, `hint` what would name more of it.
+    `hint` is the command that may name more of a stripped file.
     """
 
     image: Image | None
@@ -132,10 +132,8 @@ class Files:
             debug = [found] if found is not None else []
         image = Image(elf, debug)
         hint = ""
-        if not image.has_symtab:
-            hint = f"{{n}} samples in {path}, which is stripped, go by where their function starts"
-            if elf.build_id and not any(part in path for part in WHEEL_DIRECTORIES):
-                hint += f"; `debuginfod-find debuginfo {elf.build_id}` may fetch its names"
+        if not image.has_symtab and elf.build_id and not any(p in path for p in WHEEL_DIRECTORIES):
+            hint = f"; `debuginfod-find debuginfo {elf.build_id}` may fetch its names"
         return Found(image, hint=hint)
 
     def _by_build_id(self, build_id: str, names: "tuple[str, ...]") -> list[str]:

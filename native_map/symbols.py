@@ -170,10 +170,20 @@ class Symbols:
         codes[~known] = 0
         numbers = np.array([targets.add(library, name, shown) for name in names])
         named[rows] = numbers[codes][back]
-        bare = np.array([name.startswith("0x") or name == UNKNOWN for name in names])
-        count = int(weight[rows][bare[codes][back]].sum())
-        if count and file.hint:
-            self._notes[file.hint] += count
+        starts = np.array([name.startswith("0x") for name in names])[codes][back]
+        self._note(
+            f"{{n}} samples in {shown}, which is stripped, go by where their function starts"
+            + file.hint,
+            weight[rows][starts],
+        )
+        self._note(
+            f"{{n}} samples in {shown} are in code that names no function, nor where one starts",
+            weight[rows][codes[back] == 0],
+        )
+
+    def _note(self, text: str, weight: NDArray[np.intp]) -> None:
+        if len(weight):
+            self._notes[text] += int(weight.sum())
 
     def _bracketed(
         self,

@@ -1,0 +1,479 @@
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from native_map.elf import Elf
+from native_map.image import UNKNOWN, Image
+from native_map.symbols import JIT, KERNEL, VDSO, Symbols, short
+from tests.binaries import (
+    LIBRARY,
+    PID,
+    SOURCE,
+    compile_c,
+    mappings_of,
+    needs_gcc,
+    nm,
+    observe,
+    run,
+    samples_at,
+)
+
+KINDS = {
+    "pie": ["-pie", "-fPIE"],
+    "no-pie": ["-no-pie"],
+    "static": ["-static"],
+    "static-pie": ["-static-pie", "-fPIE"],
+    "two-segments": ["-no-pie", "-DFAR", "-Wl,--section-start=.far=0x900000"],
+    "one-segment": ["-pie", "-fPIE", "-Wl,-z,noseparate-code"],
+}
+
+
+def named(mappings: pd.DataFrame, addresses: dict[str, int], symbols: Symbols) -> dict[str, str]:
+    frame = symbols.resolve(mappings, samples_at(list(addresses.values())))
+    return dict(zip(addresses, frame["function"].astype(str), strict=True))
+
+
+def build(path: Path, *options: str) -> Path:
+    try:
+        return compile_c(path, SOURCE, *options)
+    except RuntimeError as error:
+        pytest.skip(f"gcc cannot build it here: {error}")
+
+
+@needs_gcc
+@pytest.mark.parametrize("kind", KINDS)
+def test_functions_of_a_program_with_symbols(tmp_path: Path, kind: str) -> None:
+    program = build(tmp_path / "program", *KINDS[kind])
+    mappings, at = observe(program)
+    loads = [s for s in Elf.open(str(program)).segments if s.type == 1 and s.flags & 1]
+    assert (len(loads) == 2) == (kind == "two-segments")
+    frame = Symbols().resolve(mappings, samples_at(list(at.values())))
+    names = dict(zip(at, frame["function"], strict=True))
+    # The shorter of two global names for one place is the one that is shown.
+    assert names == {name: name for name in at}
+    assert set(frame["library"]) == {"program"}
+    assert set(frame["path"]) == {str(program)}
+
+
+@needs_gcc
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stripped_program_goes_by_where_functions_start(tmp_path: Path, kind: str) -> None:
+    program = build(tmp_path / "program", *KINDS[kind])
+    starts = nm(program)
+    run("strip", program)
+    mappings, at = observe(program)
+    symbols = Symbols(debug_dirs=[])
+    names = named(mappings, at, symbols)
+    assert names.pop("in_assembly") == UNKNOWN  # no .cfi: nothing says where it starts
+    assert names == {name: hex(starts[name]) for name in names}
+    assert any("stripped" in note and note.startswith("3 samples") for note in symbols.notes)
+    assert any("names no function" in note for note in symbols.notes)
+
+
+@needs_gcc
+def test_libraries_opened_at_run_time(tmp_path: Path) -> None:
+    program = build(tmp_path / "program")
+    library = compile_c(tmp_path / "plugin.so", LIBRARY, "-shared", "-fPIC")
+    starts = nm(library)
+    mappings, at = observe(program, library)
+    assert named(mappings, at, Symbols())["inner"] == "inner"
+    run("strip", library)  # leaves .dynsym: the exported function keeps its name
+    mappings, at = observe(program, library)
+    names = named(mappings, at, Symbols(debug_dirs=[]))
+    assert names["exported"] == "exported"
+    assert names["inner"] == hex(starts["inner"])
+
+
+@needs_gcc
+@pytest.mark.parametrize("place", ["beside", ".debug", "global", "build-id", "debuginfod"])
+def test_separate_debug_files(tmp_path: Path, place: str) -> None:
+    program = build(tmp_path / "program", "-Wl,--build-id=sha1")
+    debug = tmp_path / "program.debug"
+    run("objcopy", "--only-keep-debug", program, debug)
+    run("strip", program)
+    run("objcopy", f"--add-gnu-debuglink={debug}", program)
+    build_id = Elf.open(str(program)).build_id
+    assert len(build_id) == 40
+    top = tmp_path / "debug"
+    target = {
+        "beside": debug,
+        ".debug": tmp_path / ".debug" / "program.debug",
+        "global": Path(f"{top}{tmp_path}") / "program.debug",
+        "build-id": top / ".build-id" / build_id[:2] / f"{build_id[2:]}.debug",
+        "debuginfod": top / build_id / "debuginfo",
+    }[place]
+    target.parent.mkdir(parents=True, exist_ok=True)
+    mappings, at = observe(program)
+    debug.rename(target)
+    names = named(mappings, at, Symbols(debug_dirs=[str(top)]))
+    assert names == {name: name for name in at}
+
+
+@needs_gcc
+def test_a_debug_file_of_another_build_is_not_used(tmp_path: Path) -> None:
+    program = build(tmp_path / "program", "-Wl,--build-id=none")
+    debug = tmp_path / "program.debug"
+    run("objcopy", "--only-keep-debug", program, debug)
+    run("strip", program)
+    run("objcopy", f"--add-gnu-debuglink={debug}", program)
+    mappings, at = observe(program)
+    assert named(mappings, at, Symbols(debug_dirs=[]))["hidden"] == "hidden"
+    with debug.open("ab") as file:
+        file.write(b"\0")
+    assert named(mappings, at, Symbols(debug_dirs=[]))["hidden"].startswith("0x")
+
+
+@needs_gcc
+def test_a_replaced_file_lends_no_names(tmp_path: Path) -> None:
+    program = build(tmp_path / "program", "-Wl,--build-id=sha1")
+    mappings, at = observe(program)
+    was = Elf.open(str(program)).build_id
+    mappings.loc[mappings["path"] == str(program), "build_id"] = was
+    assert named(mappings, at, Symbols())["main"] == "main"
+    build(tmp_path / "program", "-Wl,--build-id=sha1", "-O2")
+    symbols = Symbols(debug_dirs=[])
+    frame = symbols.resolve(mappings, samples_at(list(at.values())))
+    assert set(frame["function"]) == {UNKNOWN}
+    assert set(frame["library"]) == {"program"}
+    now = Elf.open(str(program)).build_id
+    [note] = symbols.notes
+    assert was in note
+    assert now in note
+    assert "4 samples" in note
+
+
+@needs_gcc
+def test_a_replaced_file_is_found_by_its_build_id(tmp_path: Path) -> None:
+    program = build(tmp_path / "program", "-Wl,--build-id=sha1")
+    mappings, at = observe(program)
+    was = Elf.open(str(program)).build_id
+    mappings.loc[mappings["path"] == str(program), "build_id"] = was
+    kept = tmp_path / "cache" / was / "executable"
+    kept.parent.mkdir(parents=True)
+    program.rename(kept)
+    names = named(mappings, at, Symbols(debug_dirs=[str(tmp_path / "cache")]))
+    assert names == {name: name for name in at}
+
+
+@needs_gcc
+def test_a_newer_file_without_build_id_lends_no_names(tmp_path: Path) -> None:
+    program = build(tmp_path / "program", "-Wl,--build-id=none")
+    mappings, at = observe(program)
+    changed = program.stat().st_ctime
+    assert named(mappings, at, Symbols(recorded_s=changed + 1))["main"] == "main"
+    assert named(mappings, at, Symbols(recorded_s=changed - 1))["main"] == UNKNOWN
+
+
+@needs_gcc
+def test_deleted_files(tmp_path: Path) -> None:
+    program = build(tmp_path / "program", "-Wl,--build-id=sha1")
+    mappings, at = observe(program)
+    mine = mappings["path"] == str(program)
+    mappings.loc[mine, "path"] = f"{program} (deleted)"
+    symbols = Symbols(debug_dirs=[])
+    frame = symbols.resolve(mappings, samples_at(list(at.values())))
+    assert set(frame["function"]) == {UNKNOWN}  # what lies there now may be another
+    assert set(frame["library"]) == {"program"}
+    assert "deleted" in symbols.notes[0]
+    mappings.loc[mine, "build_id"] = Elf.open(str(program)).build_id
+    assert named(mappings, at, Symbols())["main"] == "main"
+
+
+@needs_gcc
+def test_files_under_another_root(tmp_path: Path) -> None:
+    program = build(tmp_path / "program")
+    mappings, at = observe(program)
+    mappings.loc[mappings["path"] == str(program), "path"] = "/opt/app/program"
+    assert named(mappings, at, Symbols())["main"] == UNKNOWN
+    moved = tmp_path / "image" / "opt" / "app" / "program"
+    moved.parent.mkdir(parents=True)
+    program.rename(moved)
+    assert named(mappings, at, Symbols(root=str(tmp_path / "image")))["main"] == "main"
+
+
+@needs_gcc
+def test_calls_through_the_plt(tmp_path: Path) -> None:
+    for options in (["-fcf-protection=none"], ["-fcf-protection=full"], ["-Wl,-z,now"]):
+        program = build(tmp_path / "program", *options)
+        text = run("objdump", "-d", program)
+        entries = re.findall(r"^(\w+) <(\w+)@plt>:", text, re.MULTILINE)
+        assert entries
+        addresses = np.array([int(address, 16) for address, _ in entries], np.uint64)
+        codes, names = Image(Elf.open(str(program))).resolve(addresses + np.uint64(2))
+        assert [names[code] for code in codes] == [f"{name}@plt" for _, name in entries]
+
+
+@needs_gcc
+def test_cpp_names(tmp_path: Path) -> None:
+    source = r"""
+    #include <cstdio>
+    #include <vector>
+    #include <string>
+    namespace space { namespace {
+      template <class T> struct Thing {
+        __attribute__((noinline)) T operator()(const std::vector<T>& v, int n) const {
+          T s = 0; for (auto x : v) s += x * n; return s; }
+      };
+    } }
+    template <class T> __attribute__((noinline)) T twice(T x) { return x + x; }
+    int main(int c, char**) {
+      space::Thing<double> t; std::vector<double> v(c, 1.0);
+      auto f = &space::Thing<double>::operator(); void* p; __builtin_memcpy(&p, &f, sizeof p);
+      std::printf("at thing %p\nat twice %p\n", (char*)p + 1, (char*)(void*)&twice<float> + 1);
+      FILE* maps = fopen("/proc/self/maps", "r"); char line[4096];
+      while (fgets(line, sizeof line, maps)) printf("map %s", line);
+      return (int)t(v, c) + (int)twice<float>(c) < 0;
+    }"""
+    code, program = tmp_path / "p.cpp", tmp_path / "p"
+    code.write_text(source)
+    run("g++", "-O1", "-o", program, code)
+    mappings, at = observe(program)
+    names = named(mappings, at, Symbols())
+    assert names["twice"] == "float twice<float>(float)"
+    assert names["thing"].startswith("space::(anonymous namespace)::Thing<double>::operator()(")
+    assert short(names["thing"]) == "space::(anonymous namespace)::Thing::operator()"
+    assert short(names["twice"]) == "twice"
+
+
+@needs_gcc
+def test_of_two_mappings_the_one_of_the_time_counts(tmp_path: Path) -> None:
+    first = compile_c(tmp_path / "first.so", LIBRARY, "-shared", "-fPIC")
+    second = compile_c(
+        tmp_path / "second.so", LIBRARY.replace("exported", "shipped"), "-shared", "-fPIC"
+    )
+    address = 0x7F0000000000 + nm(first)["exported"] + 1
+    size = first.stat().st_size // 4096 * 4096 + 4096
+    elf = Elf.open(str(first))
+    text = next(s for s in elf.segments if s.type == 1 and s.flags & 1)
+    assert nm(first)["exported"] == nm(second)["shipped"]
+
+    def row(pid: int, path: Path, time_ns: int) -> tuple[object, ...]:
+        start = 0x7F0000000000 + text.vaddr
+        return pid, start, start + size, text.offset, time_ns, str(path), "", True
+
+    columns = ["pid", "start", "end", "offset", "time_ns", "path", "build_id", "executable"]
+    mappings = pd.DataFrame([row(1, first, 100), row(1, second, 200)], columns=columns)
+    times = [50, 100, 199, 200, 900]
+    samples = pd.concat([samples_at([address], 1, t) for t in times], ignore_index=True)
+    names = list(Symbols().resolve(mappings, samples)["function"])
+    assert names == ["exported"] * 3 + ["shipped"] * 2
+    # A child forked in between keeps what the parent had; the parent's later mapping is not its.
+    forks = pd.DataFrame({"pid": [2, 3, 4], "ppid": [1, 1, 3], "time_ns": [150, 250, 400]})
+    children = pd.concat([samples_at([address], p, 900) for p in (2, 3, 4)], ignore_index=True)
+    names = list(Symbols().resolve(mappings, children, forks)["function"])
+    assert names == ["exported", "shipped", "shipped"]
+    # After an exec nothing is left of them.
+    comms = pd.DataFrame({"pid": [2, 1], "time_ns": [300, 250], "exec": [True, True]})
+    names = list(Symbols().resolve(mappings, children[:1], forks, comms)["function"])
+    assert names == [UNKNOWN]
+    names = list(Symbols().resolve(mappings, samples, forks, comms)["function"])
+    assert names == ["exported"] * 3 + ["shipped", UNKNOWN]
+    # The same from a table that says until when its rows hold.
+    mappings["until_ns"] = [250, 250]
+    names = list(Symbols().resolve(mappings, samples)["function"])
+    assert names == ["exported"] * 3 + ["shipped", UNKNOWN]
+
+
+def test_kernel_and_unmapped_and_guest_samples() -> None:
+    mappings = mappings_of("")
+    samples = samples_at([0xFFFFFFFF81000010, 0x1234, 0xFFFFFFFF81000010])
+    samples["cpu_mode"] = np.array([1, 2, 4], np.int8)
+    symbols = Symbols()
+    frame = symbols.resolve(mappings, samples)
+    assert list(frame["library"]) == [KERNEL, UNKNOWN, UNKNOWN]
+    assert set(frame["function"]) == {UNKNOWN}
+    assert len(symbols.notes) == 3
+
+
+def test_the_kernel_of_another_boot_lends_no_names() -> None:
+    try:
+        text = Path("/proc/kallsyms").read_text()
+    except OSError:
+        pytest.skip("/proc/kallsyms cannot be read")
+    found = re.search(r"^(\w+) [tT] _text$", text, re.MULTILINE)
+    if not found or not int(found[1], 16):
+        pytest.skip("the kernel hides its addresses from this user")
+    name, address = re.findall(r"^(\w+) T (do_exit|schedule)$", text, re.MULTILINE)[0][::-1]
+    samples = samples_at([int(address, 16) + 1])
+    samples["cpu_mode"] = np.int8(1)
+    mark = mappings_of("10-20 r-xp 0 0:0 0 [kernel.kallsyms]_text", pid=-1)
+    mark["offset"] = np.array([int(found[1], 16)], np.uint64)
+    assert list(Symbols(kernel=True).resolve(mark, samples)["function"]) == [name]
+    mark["offset"] += np.uint64(4096)
+    symbols = Symbols(kernel=True)
+    assert list(symbols.resolve(mark, samples)["function"]) == [UNKNOWN]
+    assert "another boot" in symbols.notes[0]
+
+
+def test_vdso_has_names_only_for_the_same_kernel() -> None:
+    from native_map.elf_files import own_vdso
+
+    image = own_vdso()
+    if image is None:
+        pytest.skip("no vdso here")
+    mappings = mappings_of("7f0000000000-7f0000002000 r-xp 0 0:0 0 [vdso]")
+    table = image.elf.symbol_tables()[0]
+    rows = [r for r in range(len(table.value)) if "clock_gettime" in table.text(r)]
+    samples = samples_at([0x7F0000000000 + int(table.value[rows[0]]) + 1])
+    assert list(Symbols().resolve(mappings, samples)["library"]) == [VDSO]
+    assert list(Symbols().resolve(mappings, samples)["function"]) == [UNKNOWN]
+    mappings["build_id"] = image.elf.build_id
+    assert "clock_gettime" in Symbols().resolve(mappings, samples)["function"][0]
+
+
+def test_perf_maps_of_a_process_and_its_parent(tmp_path: Path) -> None:
+    (tmp_path / "perf-1.map").write_text(
+        "1000 100 old\n2000 40 py::f:/a b/x.py\n1080 100 newer\nbroken\n5000 zz no\n"
+    )
+    (tmp_path / "perf-2.map").write_text("3000 10 child\n")
+    mappings = pd.concat(
+        [mappings_of("0-9000 rwxp 0 0:0 0 //anon", pid=p) for p in (1, 2, 3)], ignore_index=True
+    )
+    forks = pd.DataFrame({"pid": [2], "ppid": [1], "time_ns": [0]})
+    places = [(1, 0x1010), (1, 0x1090), (1, 0x203F), (1, 0x2040), (2, 0x3001), (2, 0x2001)]
+    places += [(3, 0x2001)]
+    samples = pd.concat([samples_at([ip], pid) for pid, ip in places], ignore_index=True)
+    symbols = Symbols(perf_maps=str(tmp_path))
+    frame = symbols.resolve(mappings, samples, forks)
+    assert set(frame["library"]) == {JIT}
+    f = "py::f:/a b/x.py"
+    assert list(frame["function"]) == ["old", "newer", f, UNKNOWN, "child", f, UNKNOWN]
+    assert any("process 3" in note for note in symbols.notes)
+
+
+def test_paths_that_are_no_files_do_no_harm(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    text = "\n".join(
+        f"{start}-{end} r-xp 0 0:0 0 {path}"
+        for start, end, path in [
+            ("1000", "2000", pipe),
+            ("2000", "3000", tmp_path),
+            ("3000", "4000", "/nowhere/lib.so"),
+            ("4000", "5000", "/memfd:code (deleted)"),
+            ("5000", "6000", "[heap]"),
+            ("6000", "7000", "/dev/null"),
+        ]
+    )
+    mappings = mappings_of(text)
+    frame = Symbols(debug_dirs=[]).resolve(mappings, samples_at([n * 4096 for n in range(1, 7)]))
+    assert set(frame["function"]) == {UNKNOWN}
+    assert list(frame["library"]) == [
+        "pipe", tmp_path.name, "lib.so", "memfd:code", JIT, "null",
+    ]  # fmt: skip
+
+
+def test_samples_keep_their_index_and_none_gives_none() -> None:
+    samples = samples_at([1, 2, 3])
+    samples.index = pd.Index([30, 10, 20])
+    frame = Symbols().resolve(mappings_of(""), samples)
+    assert list(frame.index) == [30, 10, 20]
+    assert len(Symbols().resolve(mappings_of(""), samples[:0])) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("at::native::f<float>(at::Tensor const&, int) [clone .cold]", "at::native::f"),
+        ("void at::(anonymous namespace)::g<a<b>>(int)", "at::(anonymous namespace)::g"),
+        ("std::vector<int, std::allocator<int> >::push_back(int const&)", "std::vector::push_back"),
+        ("bool operator< <char>(a<char> const&, a<char> const&)", "operator<"),
+        ("std::ostream& std::operator<< <x>(std::ostream&, char)", "std::operator<<"),
+        ("foo::operator()(int) const", "foo::operator()"),
+        ("foo::operator->() const", "foo::operator->"),
+        ("foo::operator bool() const", "foo::operator bool"),
+        ("operator new(unsigned long)", "operator new"),
+        ("operator delete[](void*)", "operator delete[]"),
+        ("f(int)::{lambda(float)#1}::operator()(float) const", "f::{lambda}::operator()"),
+        ("non-virtual thunk to A::f()", "A::f"),
+        ("f[abi:cxx11](int)", "f"),
+        ("decltype ((x)()) call<int>(int&&)", "call"),
+        ("jpeg_fill_bit_buffer.constprop.0", "jpeg_fill_bit_buffer"),
+        ("decode.part.0.cold", "decode"),
+        ("memcpy@plt", "memcpy@plt"),
+        ("0x59f00", "0x59f00"),
+        ("py::f:/a (b)/x.py", "py::f:/a (b)/x.py"),
+        ("[unknown]", "[unknown]"),
+    ],
+)  # fmt: skip
+def test_short_names(name: str, wanted: str) -> None:
+    assert short(name) == wanted
+
+
+def perf_works(folder: Path) -> bool:
+    if not shutil.which("perf"):
+        return False
+    command = ["perf", "record", "-q", "-e", "cpu-clock", "-o", folder / "probe", "--", "true"]
+    return subprocess.run(command, capture_output=True).returncode == 0
+
+
+WORK = """
+import ctypes, os, sys, json, re, hashlib, zlib, random
+for path in sys.argv[1:]: ctypes.CDLL(path).exported(3000)
+pid = os.fork()
+for i in range(60):
+    json.loads(json.dumps(list(range(20000)))); re.findall(r"(\\w+) (\\d+)", "ab 12 " * 3000)
+    zlib.compress(os.urandom(1000) * 300); hashlib.md5(b"x" * 3000000).hexdigest()
+    sorted(random.random() for _ in range(9000))
+if pid: os.wait()
+"""
+
+
+@needs_gcc
+def test_same_functions_as_perf_script(tmp_path: Path) -> None:
+    if not perf_works(tmp_path):
+        pytest.skip("perf record -e cpu-clock does not work here")
+    from native_map import perf_data
+
+    library = compile_c(tmp_path / "plugin.so", LIBRARY, "-shared", "-fPIC")
+    data = tmp_path / "perf.data"
+    run("perf", "record", "-q", "-e", "cpu-clock:u", "-F", "1999", "-o", data, "--",
+        sys.executable, "-c", WORK, library)  # fmt: skip
+    recording = perf_data.read(data)
+    samples = recording.samples
+    frame = Symbols().resolve(recording.mappings, samples, recording.forks, recording.comms)
+    text = run("perf", "script", "-i", data, "-F", "ip,sym,dso", "-G")
+    lines = [re.match(r"\s*(\w+) (.*) \((.*)\)$", line) for line in text.splitlines()]
+    theirs = [(int(m[1], 16), m[2].split("@@")[0], m[3]) for m in lines if m]
+    ours = list(zip(samples["ip"].tolist(), frame["function"], frame["path"], strict=True))
+    ours.sort()
+    theirs.sort()
+    assert [ip for ip, _, _ in ours] == [ip for ip, _, _ in theirs]
+    assert len(ours) > 200
+    images: dict[str, Image] = {}
+    differing = []
+    for (ip, function, path), (_, symbol, file) in zip(ours, theirs, strict=True):
+        if symbol in (UNKNOWN, function) or short(function) == short(symbol):
+            continue
+        if path == file and path:
+            image = images.setdefault(path, Symbols().files.find(path, "", "").image)
+            names = aliases_at(image, recording.mappings, ip, path)
+            if symbol in names and (function in names):
+                continue
+        differing.append((hex(ip), function, symbol, file))
+    known = sum(symbol != UNKNOWN for _, symbol, _ in theirs)
+    assert known > 100
+    assert len(differing) <= known / 100, differing
+    # What perf knows no name for, we do not invent one for.
+    for (_, function, _), (_, symbol, _) in zip(ours, theirs, strict=True):
+        if symbol == UNKNOWN:
+            assert function == UNKNOWN or re.search(r"^0x|^\[plt\]$|@plt$", function), function
+
+
+def aliases_at(image: Image, mappings: pd.DataFrame, ip: int, path: str) -> set[str]:
+    ours = mappings[(mappings["path"] == path) & (mappings["start"] <= ip) & (mappings["end"] > ip)]
+    start, offset = (int(ours[name].iloc[0]) for name in ("start", "offset"))
+    address, _ = image.elf.addresses(np.array([ip - start + offset], np.uint64))
+    return image.aliases(int(address[0]))
+
+
+def test_pid_of_no_process_is_no_trouble() -> None:
+    frame = Symbols().resolve(mappings_of("1000-2000 r-xp 0 0:0 0 /x", PID), samples_at([0x1001]))
+    assert list(frame["library"]) == ["x"]
