@@ -165,7 +165,7 @@ def read(path: str | os.PathLike[str], perf: str = "perf") -> Recording:
     except NeedsPerf as reason:
         from native_map.perf_script import read_script
 
-        return read_script(Path(path), str(reason), perf)
+        return read_script(Path(path), reason, perf)
     except OSError as error:
         raise Unusable(f"cannot read {path}: {error.strerror or error}") from error
 
@@ -246,7 +246,7 @@ class _Reader:
         self.path, self.header = path, header
         self.damage: list[str] = []
         self.unread = 0
-        self._id_field = _id_field(header.events)
+        self._id_field = _id_field(header)
         self.lookup = _Lookup(header.events)
         self._needs = np.array([1 + len(event.fields) for event in header.events])
         self._layouts: dict[tuple[int, ...], list[int]] = {}
@@ -280,6 +280,10 @@ class _Reader:
                         starts = starts[:first]
                     yield Block(words, starts, offset + at)
                 at += following * 8
+                if not well and following < len(words):
+                    kind = int(words[following] & np.uint64(0xFFFFFFFF))
+                    if kind in PERF_ONLY:  # the size of these need not be whole words
+                        raise NeedsPerf(PERF_ONLY[kind], self.header)
                 if not well or following == 0 or got < 8:
                     break
         if at < size:
@@ -385,14 +389,14 @@ def _columns(
     }
 
 
-def _id_field(events: list[Event]) -> int | None:
+def _id_field(header: Header) -> int | None:
     """At which word a sample names its event; None where there is one event only."""
-    if len(events) == 1:
+    if len(header.events) == 1:
         return None
-    places = {event.fields.get("identifier") or event.fields.get("id") for event in events}
+    places = {event.fields.get("identifier") or event.fields.get("id") for event in header.events}
     place = places.pop()
     if places or place is None:
-        raise NeedsPerf("its samples do not say at one place which event they belong to")
+        raise NeedsPerf("its samples do not say at one place which event they belong to", header)
     return place
 
 
@@ -430,7 +434,7 @@ def _read_direct(path: Path) -> Recording:
         length = os.fstat(file.fileno()).st_size
         header = read_header(file, length)
     if sys.byteorder != "little":
-        raise NeedsPerf("this machine's byte order is the other one")
+        raise NeedsPerf("this machine's byte order is the other one", header)
     for event in header.events:
         for wanted, option in (("tid", ""), ("ip", ""), ("time", " -T")):
             if wanted not in event.fields and event.type != 1 | 1 << 31:
@@ -442,14 +446,14 @@ def _read_direct(path: Path) -> Recording:
     counted: Counter[int] = Counter()
     sampled = np.zeros(len(header.events), np.int64)
     unreadable = 0
-    tasks = TaskRecords(header.events, reader.lookup.events_of)
+    tasks = TaskRecords(header, reader.lookup.events_of)
     smallest = 8 * min(1 + len(event.fields) for event in header.events)
     kept = _Kept(header.data[1] // smallest) if header.data[1] <= KEPT else None
     for block in reader.blocks():
         kinds = block.words[block.starts].astype(np.uint32).astype(np.int64)
         for kind, number in enumerate(np.bincount(kinds).tolist()):
             if number and kind in PERF_ONLY:
-                raise NeedsPerf(PERF_ONLY[kind])
+                raise NeedsPerf(PERF_ONLY[kind], header)
             counted[kind] += number
         is_sample = kinds == SAMPLE
         starts = block.starts[is_sample]

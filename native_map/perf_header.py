@@ -16,6 +16,7 @@ SWAPPED = b"2ELIFREP"
 FIXED_HEADER = 104
 PIPE_HEADER = 16
 MOST_EVENTS = 4096
+MOST_PIPE_HEADER = 1 << 20
 MOST_FEATURE_BYTES = 64 << 20
 AUXTRACE, COMPRESSED = 18, 27  # features that only perf itself can read
 
@@ -50,10 +51,6 @@ SOFTWARE = (
     "cpu-clock task-clock page-faults context-switches cpu-migrations minor-faults major-faults"
     " alignment-faults emulation-faults dummy bpf-output cgroup-switches"
 ).split()
-
-
-class NeedsPerf(Exception):
-    """This file is not for our reader; `perf script` can read it. The text says why."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +93,14 @@ class Header:
     damage: list[str] = field(default_factory=list)
 
 
+class NeedsPerf(Exception):
+    """This file is not for our reader; `perf script` can read it. The text says why."""
+
+    def __init__(self, reason: str, header: Header | None = None) -> None:
+        super().__init__(reason)
+        self.header = header  # as far as it could be read
+
+
 def read_header(file: BinaryIO, length: int) -> Header:
     """Read the header of an open file of `length` bytes.
 
@@ -112,7 +117,7 @@ def read_header(file: BinaryIO, length: int) -> Header:
         raise Unusable("the perf.data file ends within its header: record again")
     size = struct.unpack_from("<Q", fixed, 8)[0]
     if size == PIPE_HEADER:
-        raise NeedsPerf("it was written to a pipe")
+        raise NeedsPerf("it was written to a pipe", _pipe_header(file))
     if len(fixed) < FIXED_HEADER or size < FIXED_HEADER:
         raise Unusable("the perf.data file ends within its header: record again")
     attr_size, attrs_at, attrs_size, data_at, data_size = struct.unpack_from("<5Q", fixed, 16)
@@ -134,10 +139,41 @@ def read_header(file: BinaryIO, length: int) -> Header:
         damage.append("the facts about the machine, behind the records, are missing")
     header.features = frozenset(n for n in range(256) if bits >> n & 1)
     if COMPRESSED in header.features:
-        raise NeedsPerf("its records are compressed")
+        raise NeedsPerf("its records are compressed", header)
     if AUXTRACE in header.features:
-        raise NeedsPerf("it carries a hardware trace (AUXTRACE)")
+        raise NeedsPerf("it carries a hardware trace (AUXTRACE)", header)
     return header
+
+
+def _pipe_header(file: BinaryIO) -> Header | None:
+    """What a file in pipe mode says of itself in its first records (types 64 and up)."""
+    header = Header([], (PIPE_HEADER, 0))
+    file.seek(PIPE_HEADER)
+    data = file.read(MOST_PIPE_HEADER)
+    at = 0
+    features = []
+    while at + 8 <= len(data):
+        kind, _, size = struct.unpack_from("<IHH", data, at)
+        if kind < 64 or size < 16 or at + size > len(data):
+            break
+        if kind == 64 and len(header.events) < MOST_EVENTS:
+            attr_size = struct.unpack_from("<I", data, at + 12)[0]
+            if 64 <= attr_size <= size - 8:
+                raw = data[at + 8 : at + 8 + attr_size]
+                ids = data[at + 8 + attr_size : at + size]
+                numbers = struct.unpack_from(f"<{len(ids) // 8}Q", ids)
+                header.events.append(parse_attr(raw, numbers))
+        elif kind == 80:
+            number = struct.unpack_from("<Q", data, at + 8)[0]
+            features.append((number, data[at + 16 : at + size]))
+        at += size
+    for number, raw in features:
+        if number in _WANTED:
+            try:
+                add_feature(header, number, raw)
+            except struct.error:
+                header.damage.append(f"the header's {_WANTED[number]} cannot be read")
+    return header if header.events else None
 
 
 def parse_attr(raw: bytes, ids: tuple[int, ...] = (), name: str = "") -> Event:

@@ -4,18 +4,20 @@ Source: Linux include/uapi/linux/perf_event.h (PERF_RECORD_*), tools/perf/util/t
 forked process inherits.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from native_map.perf_header import Event, NeedsPerf, text
+from native_map.perf_header import Header, NeedsPerf, text
 
 Words = npt.NDArray[np.uint64]
 Places = npt.NDArray[np.int64]
 Column = npt.NDArray[np.generic]
+Columns = Mapping[str, Column | Sequence[object]]
 
 MMAP, LOST, COMM, EXIT, THROTTLE, UNTHROTTLE, FORK, MMAP2, LOST_SAMPLES = (
     1,
@@ -89,26 +91,27 @@ class Tables:
     damage: list[str]
 
 
-def table(name: str, columns: dict[str, Column | list[str]]) -> pd.DataFrame:
+def table(name: str, columns: Columns) -> pd.DataFrame:
     """A table of `COLUMNS`, empty where there are no columns."""
-    kinds = COLUMNS[name]
-    return pd.DataFrame(
-        {key: pd.Series(columns.get(key, []), dtype=kind) for key, kind in kinds.items()}
-    )
+    made = {}
+    for key, kind in COLUMNS[name].items():
+        values: Any = columns.get(key, [])
+        made[key] = pd.Series(values, dtype=kind)
+    return pd.DataFrame(made)
 
 
 class TaskRecords:
     """Collects the records of all blocks; `tables` makes the tables of them."""
 
-    def __init__(
-        self, events: list[Event], events_of: Callable[[Words], npt.NDArray[np.int16]]
-    ) -> None:
+    def __init__(self, header: Header, events_of: Callable[[Words], npt.NDArray[np.int16]]) -> None:
         self._events_of = events_of
-        self._trailers = [event.trailer for event in events]
+        self._trailers = [event.trailer for event in header.events]
         if len(set(self._trailers)) > 1 and any(
             "identifier" not in trailer for trailer in self._trailers
         ):
-            raise NeedsPerf("its records do not say at one place which event they belong to")
+            raise NeedsPerf(
+                "its records do not say at one place which event they belong to", header
+            )
         self._found: dict[int, list[dict[str, Column | list[str]]]] = {kind: [] for kind in LEAST}
         self._short = 0
 
@@ -257,9 +260,9 @@ def _mapped(
 
 
 def inherit(
-    maps: dict[str, Column | list[str]],
-    forks: dict[str, Column | list[str]],
-    comms: dict[str, Column | list[str]],
+    maps: Columns,
+    forks: Columns,
+    comms: Columns,
     build_ids: dict[str, str],
     damage: list[str],
 ) -> pd.DataFrame:
@@ -316,12 +319,12 @@ def inherit(
         damage.append(f"too many mappings: {refused} processes are without their parent's")
     paths = maps["path"]
     own_ids = [
-        known or build_ids.get(str(path), "")
+        str(known) or build_ids.get(str(path), "")
         for known, path in zip(maps["build_id"], paths, strict=True)
     ]
     pick = np.array(origin)
-    start = np.asarray(maps["start"])[pick].astype(np.uint64)
-    length = np.asarray(maps["length"])[pick].astype(np.uint64)
+    start = np.asarray(maps["start"], np.uint64)[pick]
+    length = np.asarray(maps["length"], np.uint64)[pick]
     room = np.iinfo(np.uint64).max - start
     return table(
         "mappings",
@@ -329,7 +332,7 @@ def inherit(
             "pid": np.array(owner, np.int32),
             "start": start,
             "end": start + np.minimum(length, room),
-            "offset": np.asarray(maps["offset"])[pick],
+            "offset": np.asarray(maps["offset"], np.uint64)[pick],
             "time_ns": np.array(since, np.int64),
             "until_ns": np.array(until, np.int64),
             "path": np.array(paths, object)[pick],
