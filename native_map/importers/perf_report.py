@@ -201,5 +201,8 @@ def _table(section: _Section, header: str, lines: Iterator[str], source: str) ->
         if len(cells) != len(columns) or not cells[last].strip():
             skipped += 1
             continue
+        if separator == ",":
+            # perf writes the separator as a dot inside names: `blend<float. long>`.
+            cells[last] = cells[last].replace(". ", ", ")
         section.rows.append([cell.strip() for cell in cells])
     return skipped
