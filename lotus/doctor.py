@@ -4,6 +4,7 @@
 """
 
 import contextlib
+import errno
 import importlib.util
 import json
 import os
@@ -17,10 +18,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lotus import host
+from lotus import host, probing
+from lotus.inside.perf_event import Event
+from lotus.probing import Survey
 
 SCHEMA = 1
 OK, GAP, NOTE = "ok", "gap", "note"
+_SHM_BYTES, _DISK_BYTES = 1 << 30, 2 << 30  # fewer are a gap
 _PATIENCE_S = 10  # for programs that are asked something
 _CAPABILITIES = {19: "SYS_PTRACE", 21: "SYS_ADMIN", 34: "SYSLOG", 38: "PERFMON"}
 _LIBRARIES = (
@@ -47,6 +51,7 @@ class Finding:
     text: str
     fixes: tuple[str, ...] = ()
     meanwhile: str = ""
+    asks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -361,3 +366,496 @@ def _list(folder: Path) -> list[str]:
         return os.listdir(folder)
     except OSError:
         return []
+
+
+@dataclass(frozen=True)
+class TopDown:
+    """Which events `--counters` counts here: the set chosen for this CPU."""
+
+    uarch: str = "unknown"
+    chosen: tuple[str, ...] = ()
+    level_1: bool = False
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All facts that findings are made of."""
+
+    system: System
+    perf: PerfTool
+    survey: Survey
+    topdown: TopDown
+    sampling: tuple[str, int, str]  # event as perf spells it, Hz, why
+    python: Python | None
+    helpers: Helpers
+    room: Room
+
+
+def examine() -> Report:
+    """Look at this machine; takes a few seconds, never raises for what it finds."""
+    machine = system()
+    chosen, more = _topdown()
+    sampling = probing.sampling_event(bool(machine.virtual))
+    trial = (sampling[0], str(sampling[1])) if sampling[0] else None
+    return report(
+        Facts(
+            machine,
+            perf_tool(trial),
+            probing.survey(more),
+            chosen,
+            sampling,
+            python(),
+            helpers(),
+            room(),
+        )
+    )
+
+
+def _topdown() -> tuple[TopDown, list[Event]]:
+    return TopDown(), []
+
+
+def report(facts: Facts) -> Report:
+    """Put words to the facts."""
+    findings = [
+        *_machine(facts.system),
+        *_rights(facts),
+        *_counters(facts),
+        *_perf(facts),
+        *_clock(facts),
+        *_symbols(facts.python, facts.helpers),
+        *_beside(facts),
+    ]
+    return Report(_summary(facts), findings, json.loads(json.dumps(asdict(facts))))
+
+
+def _summary(facts: Facts) -> dict[str, str]:
+    right, software = facts.survey.capacity.right, facts.survey.software
+    counts = any(one.state == "counts" for one in software)
+    if right:
+        counting = f"yes: {right} hardware events at once"
+    elif counts:
+        counting = f"software events only: {_why_no_hardware(facts)}"
+    else:
+        counting = f"no: {_refusal(facts)}"
+    event, rate, why = facts.sampling
+    if not event:
+        sampling = f"no: {why}"
+    elif facts.perf.path is None:
+        sampling = f"not yet: perf is missing ({event} at {rate} Hz would do)"
+    elif facts.perf.recorded is False or not facts.perf.version:
+        sampling = "no: perf does not record here"
+    else:
+        sampling = f"yes: {event} at {rate} Hz ({why})"
+    if facts.topdown.level_1:
+        topdown = f"yes: level 1 ({facts.topdown.uarch})"
+    else:
+        topdown = "no: " + (
+            "its events do not all count here" if right else "it needs hardware events"
+        )
+    return {"counting": counting, "sampling": sampling, "top-down": topdown}
+
+
+def _why_no_hardware(facts: Facts) -> str:
+    states = {one.state for one in facts.survey.hardware}
+    if "refused" in states:
+        return "the kernel refuses hardware events to this user"
+    if "zero" in states:
+        return "hardware events open but count nothing"
+    return "this VM has no counters" if facts.system.virtual else "the kernel offers no counters"
+
+
+def _refusal(facts: Facts) -> str:
+    error = next((one.error for one in facts.survey.software if one.error), 0)
+    machine = facts.system
+    if error == errno.EACCES:
+        return f"perf_event_paranoid {machine.paranoid} forbids it to this user"
+    if error == errno.EPERM and machine.seccomp:
+        return "this container's seccomp profile forbids perf_event_open"
+    if error == errno.ENOSYS:
+        by = "this container's seccomp profile" if machine.seccomp else "this kernel"
+        return f"{by} has no perf_event_open"
+    return f"perf_event_open: {os.strerror(error)}" if error else "nothing counts"
+
+
+def _machine(machine: System) -> list[Finding]:
+    cpu = machine.cpu
+    cores = f"{cpu.get('affinity')} of {cpu.get('logical')} cores"
+    if cpu.get("quota"):
+        cores += f", of which the cgroup allows {cpu['quota']:g} at once"
+    found = [
+        Finding("machine", "CPU", NOTE, f"{cpu.get('model')}, {cores}"),
+        Finding("machine", "kernel", NOTE, f"Linux {machine.kernel} {machine.arch}"),
+    ]
+    if machine.virtual:
+        name = "a virtual machine"
+        name += "" if machine.virtual == "unnamed" else f": {machine.virtual}"
+        found.append(Finding("machine", "VM", NOTE, name))
+    if machine.container:
+        words = f"in {machine.container}" if machine.container != "lxc" else "in lxc"
+        words += ", with a seccomp filter" if machine.seccomp else ", without a seccomp filter"
+        found.append(Finding("machine", "container", NOTE, words))
+    return found
+
+
+def _rights(facts: Facts) -> list[Finding]:
+    machine = facts.system
+    level = machine.paranoid
+    allowed = any(one.state == "counts" for one in facts.survey.software)
+    who = f"this user (uid {machine.uid}"
+    who += f", {', '.join(machine.capabilities)})" if machine.capabilities else ")"
+    if machine.privileged:
+        means = f"does not bind {who}"
+    elif level is None:
+        means = "cannot be read"
+    elif level >= 3:
+        means = f"forbids perf_event_open to {who}"
+    elif level == 2:
+        means = f"lets {who} measure its own processes in user space, not in the kernel"
+    elif level >= 0:
+        means = f"lets {who} measure its own processes, the kernel's part too"
+    else:
+        means = "lets everyone measure everything"
+    text = f"perf_event_paranoid {'?' if level is None else level} {means}"
+    if machine.user_namespace:
+        text += "; rights within a user namespace do not count for perf"
+    if allowed:
+        more = () if machine.privileged or (level is not None and level < 2) else _sysctl(machine)
+        return [Finding("rights", "perf events", OK, text, more and more[:1], "")]
+    text = f"{_refusal(facts)}; {text}"
+    return [
+        Finding(
+            "rights",
+            "perf events",
+            GAP,
+            text,
+            _sysctl(machine) if _is_paranoid(facts) else _unlock(machine),
+            "lotus trace and report; exact times of every operation",
+        )
+    ]
+
+
+def _is_paranoid(facts: Facts) -> bool:
+    return any(one.error == errno.EACCES for one in facts.survey.software)
+
+
+def _sysctl(machine: System) -> tuple[str, ...]:
+    setting = "sudo sysctl kernel.perf_event_paranoid=1"
+    if machine.container:
+        return (f"{setting}   # on the host", *_unlock(machine))
+    keep = "echo kernel.perf_event_paranoid=1 | sudo tee /etc/sysctl.d/60-lotus.conf"
+    return (setting, f"{keep}   # after the next boot too")
+
+
+def _unlock(machine: System) -> tuple[str, ...]:
+    """What lets a container, or whatever filters system calls, use perf_event_open."""
+    if machine.container == "kubernetes":
+        return (
+            'securityContext: {capabilities: {add: ["PERFMON"]}}   # of the container, and'
+            " perf_event_open allowed in its seccompProfile",
+        )
+    if machine.container in ("docker", "podman") or machine.seccomp:
+        tool = machine.container if machine.container in ("docker", "podman") else "docker"
+        return (
+            f"{tool} run --cap-add PERFMON ...",
+            f"{tool} run --cap-add PERFMON --security-opt seccomp=PROFILE.json ..."
+            "   # with perf_event_open allowed in PROFILE.json, where the first does not do",
+        )
+    return ("sudo sh -c 'zcat /proc/config.gz | grep PERF_EVENTS'   # is it built in?",)
+
+
+def _counters(facts: Facts) -> list[Finding]:
+    survey, machine = facts.survey, facts.system
+    by_state = {
+        state: [one.event.name for one in (*survey.hardware, *survey.software)
+                if one.state == state]
+        for state in ("counts", "zero", "refused", "absent")
+    }  # fmt: skip
+    found = []
+    if by_state["counts"]:
+        found.append(Finding("counters", "count", OK, ", ".join(by_state["counts"])))
+    if by_state["zero"]:
+        found.append(
+            Finding(
+                "counters", "count nothing", GAP,
+                f"{', '.join(by_state['zero'])}: open, but read 0 where they cannot be 0",
+                meanwhile="the others; these are left out, not shown as 0",
+            )
+        )  # fmt: skip
+    if by_state["refused"]:
+        found.append(Finding("counters", "refused", NOTE, ", ".join(by_state["refused"])))
+    if by_state["absent"]:
+        found.append(Finding("counters", "absent", NOTE, ", ".join(by_state["absent"])))
+    software_works = any(one.state == "counts" for one in survey.software)
+    capacity = survey.capacity
+    if not capacity.right:
+        if software_works:
+            found.append(_no_hardware(facts))
+        return found
+    atmost = "" if capacity.bounded else "at least "
+    if capacity.right < capacity.announced:
+        text = (
+            f"{capacity.announced} hardware events open as one group, {capacity.right} count"
+            f" rightly ({', '.join(capacity.wrong)} did not): groups are kept to {capacity.right}"
+        )
+        fixes = ("sudo sysctl kernel.nmi_watchdog=0",) if machine.watchdog == 1 else ()
+        found.append(Finding("counters", "at once", GAP if fixes else NOTE, text, fixes))
+    else:
+        text = f"{atmost}{capacity.right} hardware events in a group, each as when alone"
+        found.append(Finding("counters", "at once", OK, text))
+    if capacity.running < 0.99:
+        text = (
+            f"a group ran {capacity.running:.0%} of the time: something else uses counters"
+            " (another profiler?); counts are then scaled and marked"
+        )
+        found.append(Finding("counters", "shared", GAP, text, ("pgrep -a perf",)))
+    if machine.watchdog == 1:
+        found.append(
+            Finding(
+                "counters", "NMI watchdog", GAP, "holds one counter of every core",
+                ("sudo sysctl kernel.nmi_watchdog=0",), f"{capacity.right} events at once",
+            )
+        )  # fmt: skip
+    level = "level 1 of top-down" if facts.topdown.level_1 else "no level 1 of top-down"
+    found.append(
+        Finding(
+            "counters", "set", OK if facts.topdown.level_1 else NOTE,
+            f"{facts.topdown.uarch}, {level}: {', '.join(facts.topdown.chosen) or 'none'}",
+        )
+    )  # fmt: skip
+    found += [Finding("counters", "set", NOTE, note) for note in facts.topdown.notes]
+    if machine.rdpmc is not None:
+        text = f"rdpmc {machine.rdpmc} ({'allowed' if machine.rdpmc else 'not allowed'})"
+        found.append(Finding("counters", "rdpmc", NOTE, text + "; lotus reads by system call"))
+    return found
+
+
+def _no_hardware(facts: Facts) -> Finding:
+    machine = facts.system
+    if machine.virtual:
+        text = f"{_why_no_hardware(facts)}, and nothing inside it helps: its host must pass them on"
+        asks = _host_fixes(machine)
+        return Finding("counters", "hardware", GAP, text, (), _STILL_WITHOUT_HARDWARE, asks)
+    refused = any(one.state == "refused" for one in facts.survey.hardware)
+    fixes = _sysctl(machine) if refused else ("sudo dmesg | grep -i -e pmu -e 'perf'   # says why",)
+    text = f"{_why_no_hardware(facts)}"
+    return Finding("counters", "hardware", GAP, text, fixes, _STILL_WITHOUT_HARDWARE)
+
+
+_STILL_WITHOUT_HARDWARE = (
+    "CPU time, page faults and context switches of each operation exactly; functions by the clock"
+)
+
+
+def _host_fixes(machine: System) -> tuple[str, ...]:
+    """What to ask the host for; by its name where it has one, else all that are common."""
+    name = machine.virtual.lower()
+    known = {
+        "vmware": 'VMware: vpmc.enable = "TRUE" in the .vmx file, with the machine off',
+        "microsoft": "Hyper-V: Set-VMProcessor NAME -Perfmon @('pmu')",
+        "google": "Google Cloud: gcloud compute instances create --performance-monitoring-unit="
+        "standard, on machine types that have it",
+        "amazon": "Amazon EC2: a .metal instance",
+        "qemu": "QEMU/KVM: -cpu host,pmu=on (libvirt: <features><pmu state='on'/></features>),"
+        " kvm.enable_pmu=1",
+    }
+    named = tuple(text for key, text in known.items() if key in name)
+    return named or (known["qemu"], known["vmware"], known["amazon"])
+
+
+def _perf(facts: Facts) -> list[Finding]:
+    perf, machine = facts.perf, facts.system
+    still = "lotus trace, report and --counters, none of which need perf"
+    if perf.path is None:
+        text = "is not on PATH"
+        return [Finding("sampling", "perf", GAP, text, _install_perf(machine), still)]
+    if not perf.version:
+        text = f"{perf.path} does not run: {perf.trouble}"
+        return [Finding("sampling", "perf", GAP, text, _install_perf(machine), still)]
+    text = f"{perf.version} ({perf.path})"
+    text += ", with capabilities of its own" if perf.capable else ""
+    found = []
+    if perf.recorded is False:
+        fixes = _sysctl(machine) if machine.paranoid is not None and machine.paranoid > 1 else ()
+        text += f" did not record: {perf.trouble or 'it does not say why'}"
+        found.append(Finding("sampling", "perf", GAP, text, fixes, still))
+    elif perf.recorded:
+        found.append(Finding("sampling", "perf", OK, f"{text} records, when tried"))
+    else:
+        found.append(Finding("sampling", "perf", NOTE, f"{text}, not tried"))
+    cycles = next((one for one in facts.survey.samplers if one.event.name == "cycles"), None)
+    counts = any(
+        one.event.name == "cycles" and one.state == "counts" for one in facts.survey.hardware
+    )
+    if counts and cycles is not None and not cycles.samples:
+        text = "cycles can be counted but not sampled here: functions come by the clock"
+        found.append(Finding("sampling", "cycles", NOTE, text))
+    for one in facts.survey.samplers:
+        if one.samples:
+            found.append(Finding("sampling", one.event.name, OK, _price(one)))
+    rate = machine.max_sample_rate
+    if rate is not None and rate < 997:
+        text = (
+            f"the kernel allows {rate} samples a second (it lowers this when interrupts are slow)"
+        )
+        fix = "sudo sysctl kernel.perf_event_max_sample_rate=10000"
+        found.append(
+            Finding("sampling", "rate", GAP, text, (fix,), f"sampling at {facts.sampling[1]} Hz")
+        )
+    if machine.mlock_kb is not None and machine.mlock_kb < 516 and not machine.privileged:
+        text = f"perf_event_mlock_kb is {machine.mlock_kb}: perf's buffers do not fit"
+        fix = "sudo sysctl kernel.perf_event_mlock_kb=516"
+        found.append(Finding("sampling", "buffers", GAP, text, (fix,)))
+    hidden = not (
+        ("SYSLOG" in machine.capabilities and (machine.kptr_restrict or 0) < 2)
+        or (machine.kptr_restrict == 0 and machine.paranoid is not None and machine.paranoid < 2)
+    )
+    if hidden:
+        text = f"names of kernel functions are hidden (kptr_restrict {machine.kptr_restrict})"
+        fix = "sudo sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1"
+        found.append(
+            Finding("sampling", "kernel", NOTE, text, (fix,), "all that happens in user space")
+        )
+    return found
+
+
+def _price(one: probing.Sampled) -> str:
+    if one.interrupt_ns is None:
+        return "samples; an interrupt costs less than can be told from noise here"
+    word = "cheap" if one.interrupt_ns < probing.CHEAP_NS else "dear"
+    per_second = one.interrupt_ns * 997 / 1e9
+    return (
+        f"samples; about {one.interrupt_ns / 1e3:.1f} µs an interrupt ({word}): "
+        f"{per_second:.1%} of a core at 997 Hz"
+    )
+
+
+def _install_perf(machine: System) -> tuple[str, ...]:
+    sudo = "" if machine.uid == 0 else "sudo "
+    commands = {
+        "ubuntu": f"{sudo}apt install linux-tools-$(uname -r)",
+        "debian": f"{sudo}apt install linux-perf",
+        "fedora": f"{sudo}dnf install perf",
+        "rhel": f"{sudo}dnf install perf",
+        "amzn": f"{sudo}dnf install perf",
+        "arch": f"{sudo}pacman -S perf",
+        "suse": f"{sudo}zypper install perf",
+        "opensuse": f"{sudo}zypper install perf",
+        "alpine": f"{sudo}apk add perf",
+    }
+    for name in machine.distribution:
+        if name == "ubuntu" and machine.container:
+            # The kernel is the host's: its package may not exist for this release.
+            return (commands[name], f"{sudo}apt install linux-tools-generic")
+        if name in commands:
+            return (commands[name],)
+    return (commands["debian"], commands["fedora"])
+
+
+def _clock(facts: Facts) -> list[Finding]:
+    found = []
+    stamped = [one for one in facts.survey.samplers if one.samples]
+    if stamped:
+        good = all(one.monotonic for one in stamped)
+        text = "samples carry CLOCK_MONOTONIC, the clock of lotus"
+        if not good:
+            text = "samples' times are not of CLOCK_MONOTONIC: they cannot be joined exactly"
+        found.append(Finding("sampling", "clock", OK if good else GAP, text))
+    ns, source = facts.survey.clock_ns, facts.system.clocksource
+    text = f"{source or 'clock'}: {ns:.0f} ns a reading"
+    if ns > 500:
+        fix = "echo tsc | sudo tee /sys/devices/system/clocksource/clocksource0/current_clocksource"
+        meanwhile = "all, at a higher cost"
+        found.append(Finding("machine", "clock", GAP, f"{text} is slow", (fix,), meanwhile))
+    else:
+        found.append(Finding("machine", "clock", OK, text))
+    if facts.survey.read is not None:
+        text = f"{facts.survey.read.read_ns / 1e3:.2f} µs a reading of the group"
+        found.append(Finding("counters", "cost", NOTE, text))
+    return found
+
+
+def _symbols(python: Python | None, helpers: Helpers) -> list[Finding]:
+    if python is None or not python.version:
+        return [Finding("symbols", "python", NOTE, "no interpreter on PATH could be asked")]
+    found = [Finding("symbols", "python", NOTE, f"{python.version} ({python.path})")]
+    words = {
+        "all": "all functions have names",
+        "exported": "only exported functions have names",
+        "none": "no function has a name",
+        "unreadable": "cannot be read",
+    }
+    for one in python.libraries:
+        name = Path(one.path).name
+        text = f"{name}: {words[one.symbols]}"
+        if one.debug:
+            text = f"{name}: all functions have names, from its separate debug file"
+        named = one.symbols == "all" or one.debug
+        fixes: tuple[str, ...] = ()
+        meanwhile = ""
+        if not named:
+            bounds = one.bounds and one.symbols != "unreadable"
+            meanwhile = (
+                f"the others are grouped by where they begin, as {name}!0x59f00"
+                if bounds
+                else "the library as a whole"
+            )
+            if one.package == "libc":
+                fixes = ("sudo apt install libc6-dbg   # dnf: sudo dnf debuginfo-install glibc",)
+        state = OK if named else GAP if fixes else NOTE
+        found.append(Finding("symbols", one.package, state, text, fixes, meanwhile))
+    pip = f"{sys.executable} -m pip install"
+    for wanted, there, why in (
+        ("pyelftools", helpers.pyelftools, "some ELF files are read by it"),
+        ("cxxfilt", helpers.cxxfilt, "C++ names are shown as they were written by it"),
+    ):
+        if not there:
+            fixes = (f"{pip} {wanted}",)
+            found.append(Finding("symbols", wanted, GAP, f"not installed: {why}", fixes))
+    return found
+
+
+def _beside(facts: Facts) -> list[Finding]:
+    helpers, machine, found = facts.helpers, facts.system, []
+    still = "C and C++ functions by perf"
+    if helpers.py_spy is None:
+        fixes: tuple[str, ...] = (f"{sys.executable} -m pip install py-spy",)
+        text = "py-spy is not installed: no Python lines under operations"
+        found.append(Finding("python frames", "py-spy", GAP, text, fixes, still))
+    elif (machine.ptrace_scope or 0) > 0 and "SYS_PTRACE" not in machine.capabilities:
+        text = f"py-spy may not look into other processes (ptrace_scope {machine.ptrace_scope})"
+        fixes = ("sudo sysctl kernel.yama.ptrace_scope=0",)
+        if machine.ptrace_scope == 3:
+            fixes = ("kernel.yama.ptrace_scope=0 in /etc/sysctl.d, then a reboot",)
+        if machine.container in ("docker", "podman"):
+            fixes = (f"{machine.container} run --cap-add SYS_PTRACE ...", *fixes)
+        found.append(Finding("python frames", "py-spy", GAP, text, fixes, still))
+    else:
+        found.append(Finding("python frames", "py-spy", OK, helpers.py_spy))
+    if helpers.perf_binding:
+        text = f"the kernel's Python binding is there: {helpers.perf_binding}"
+        found.append(Finding("sampling", "import perf", OK, text))
+    else:
+        others = f" (for another Python: {', '.join(helpers.other_bindings)})"
+        text = "no binding of perf for this Python" + (others if helpers.other_bindings else "")
+        fixes = _install_perf(machine) if not helpers.other_bindings else ()
+        found.append(
+            Finding("sampling", "import perf", NOTE, text, fixes, "sampling with perf record")
+        )
+    if facts.room.shm_bytes is not None:
+        few = facts.room.shm_bytes < _SHM_BYTES
+        text = f"/dev/shm has {facts.room.shm_bytes / 2**30:.1f} GiB free"
+        fixes = ()
+        if few:
+            text += ": workers that send large batches may die of SIGBUS"
+            fixes = ("sudo mount -o remount,size=8G /dev/shm",)
+            if machine.container in ("docker", "podman"):
+                fixes = (f"{machine.container} run --shm-size 8g ...", *fixes)
+        found.append(Finding("room", "shared memory", GAP if few else OK, text, fixes))
+    if facts.room.disk_bytes is not None:
+        few = facts.room.disk_bytes < _DISK_BYTES
+        text = f"{facts.room.disk_bytes / 2**30:.1f} GiB free in {facts.room.folder}"
+        fixes = ("lotus trace -o /another/disk/RUN ...",) if few else ()
+        found.append(Finding("room", "disk", GAP if few else OK, text, fixes))
+    return found

@@ -5,6 +5,7 @@ whatever its running time says, and a group counts rightly if each event in it c
 alone.
 """
 
+import contextlib
 import ctypes
 import errno
 import functools
@@ -16,7 +17,7 @@ import statistics
 import struct
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -29,19 +30,19 @@ GENERIC = (
     CYCLES,
     INSTRUCTIONS,
     Event("branches", HARDWARE, 4),
-    Event("branch-misses", HARDWARE, 5),
-    Event("cache-references", HARDWARE, 2),
-    Event("cache-misses", HARDWARE, 3),
-    Event("stalled-cycles-frontend", HARDWARE, 7),
-    Event("stalled-cycles-backend", HARDWARE, 8),
+    Event("branch_misses", HARDWARE, 5),
+    Event("cache_references", HARDWARE, 2),
+    Event("cache_misses", HARDWARE, 3),
+    Event("stalled_cycles_frontend", HARDWARE, 7),
+    Event("stalled_cycles_backend", HARDWARE, 8),
 )
-CPU_CLOCK = Event("cpu-clock", SOFTWARE, 0)
+CPU_CLOCK = Event("cpu_clock", SOFTWARE, 0)
 SOFTWARE_EVENTS = (
     CPU_CLOCK,
-    Event("task-clock", SOFTWARE, 1),
-    Event("page-faults", SOFTWARE, 2),
+    Event("task_clock", SOFTWARE, 1),
+    Event("page_faults", SOFTWARE, 2),
     # A switch happens in the kernel: without `k` it is never seen.
-    Event("context-switches", SOFTWARE, 3, flags="uk"),
+    Event("context_switches", SOFTWARE, 3, flags="uk"),
 )
 # Can truly be 0 in the loop; all others cannot.
 _MAY_BE_ZERO = ("migrations", "major", "emulation", "alignment", "dram", "llc", "l3", "remote")
@@ -49,7 +50,7 @@ _TRIES = 3  # noise does not come three times; a broken counter does
 _TOLERANCE = 2.0  # between an event's count alone and in a group: cycles vary on a busy machine
 _MOST_AT_ONCE = 12
 _FREQUENCIES = (997, 499, 199, 97, 49)  # primes: in step with nothing that ticks
-_CHEAP_NS = 10_000  # of an interrupt: 997 a second then cost 1 %
+CHEAP_NS = 10_000  # of an interrupt: 997 a second then cost 1 %
 
 
 class Group(Protocol):
@@ -409,10 +410,86 @@ def _fixed_loop() -> int:
     return time.perf_counter_ns() - begin
 
 
+def _max_rate(root: Path, otherwise: int) -> int:
+    try:
+        return int((root / "proc/sys/kernel/perf_event_max_sample_rate").read_text())
+    except (OSError, ValueError):
+        return otherwise
+
+
 def frequency(root: Path = Path("/")) -> int:
     """The frequency to sample at: 997 Hz, or less where the kernel allows less."""
-    try:
-        most = int((root / "proc/sys/kernel/perf_event_max_sample_rate").read_text())
-    except (OSError, ValueError):
-        most = _FREQUENCIES[0]
+    most = _max_rate(root, _FREQUENCIES[0])
     return next((one for one in _FREQUENCIES if one <= most), max(most, 1))
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What all the usual events do on this machine."""
+
+    software: tuple[Counted, ...]
+    hardware: tuple[Counted, ...]
+    capacity: Capacity
+    samplers: tuple[Sampled, ...]  # of cycles and cpu_clock
+    read: Cost | None  # of the largest group that counts rightly
+    clock_ns: float
+
+
+def survey(
+    more: Sequence[Event] = (),
+    open_group: OpenGroup = perf_event.Group,
+    open_sampler: OpenSampler = Sampler,
+    root: Path = Path("/"),
+) -> Survey:
+    """Try the generic events, `more` hardware events and the software events; about a second."""
+    probe = Probe(open_group)
+    hardware = {(one.type, one.config, one.config1): one for one in (*GENERIC, *more)}
+    counted = tuple(probe.alone(one) for one in hardware.values())
+    software = tuple(probe.alone(one) for one in SOFTWARE_EVENTS)
+    working = [one.event for one in counted if one.state == "counts"]
+    capacity = probe.largest(working)
+    group = [working[place % len(working)] for place in range(capacity.right)]
+    if not group:
+        group = [one.event for one in software if one.state == "counts"]
+    samplers = []
+    rate = frequency(root)
+    for event in (CYCLES, CPU_CLOCK):
+        sampled = sample(event, rate, open_sampler)
+        if sampled.samples:
+            with contextlib.suppress(OSError):
+                # As many as the kernel allows: few interrupts drown in the noise.
+                often = max(min(4000, _max_rate(root, 4000) * 7 // 10), 1)
+                price = interrupt_cost(event, often, open_sampler)
+                sampled = replace(sampled, interrupt_ns=price)
+        samplers.append(sampled)
+    read = None
+    if group:
+        with contextlib.suppress(OSError, ValueError):
+            read = cost(group, open_group)
+    return Survey(software, counted, capacity, tuple(samplers), read, clock_cost())
+
+
+def sampling_event(
+    virtual: bool | None = None,
+    open_sampler: OpenSampler = Sampler,
+    root: Path = Path("/"),
+) -> tuple[str, int, str]:
+    """The cheapest event to sample by, as perf spells it, its frequency in Hz, and why it.
+
+    Hardware cycles where interrupts are cheap, the software clock in VMs, where they are dear, and
+    where there are no hardware events. The event is "" where the kernel lets us sample nothing.
+    """
+    if virtual is None:
+        from native_map import cpu
+
+        virtual = cpu.detect().virtual
+    rate = frequency(root)
+    less = "" if rate == _FREQUENCIES[0] else ", as often as perf_event_max_sample_rate allows"
+    if not virtual and sample(CYCLES, rate, open_sampler).samples:
+        return "cycles:u", rate, f"hardware cycles, whose interrupts are cheap here{less}"
+    clock = sample(CPU_CLOCK, rate, open_sampler)
+    if clock.samples:
+        why = "counter interrupts are dear in a VM" if virtual else "cycles cannot be sampled here"
+        return "cpu-clock:u", rate, f"the software clock: {why}{less}"
+    why = os.strerror(clock.error) if clock.error else "no sample came"
+    return "", 0, f"the kernel lets nothing be sampled ({why})"
