@@ -25,12 +25,13 @@ DRIVER = """
 import sys
 from lotus import launch
 from lotus.manifest import Settings
-from lotus.siblings import Perf
+from lotus.siblings import Perf, PySpy
 from lotus.streams import say
 from native_map.record import Sampling
 from pathlib import Path
 perf, spy, *command = sys.argv[1:]
 siblings = [Perf(Sampling(("cpu-clock",), 499), perf, say)] if perf else []
+siblings += [PySpy(py_spy=spy, say=say, slice_s=2)] if spy else []
 
 try:
     _, outcome = launch.trace(command, Path("run"), Settings(), siblings=siblings)
