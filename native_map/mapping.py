@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from native_map.errors import Unusable
-from native_map.importers.profile import MAX_NAME, Profile
+from native_map.importers.profile import MAX_NAME, MAX_VALUE, Profile
 
 FORMAT = "lotus-mapping"
 VERSION = 1
@@ -249,9 +249,7 @@ def _frame(source: str, rows: Any, fields: dict[str, type], what: str) -> pd.Dat
         for name, kind in fields.items():
             value = row[name]
             if kind is float:
-                good = value is None or (
-                    type(value) in (int, float) and math.isfinite(value) and value >= 0
-                )
+                good = value is None or (type(value) in (int, float) and 0 <= value <= MAX_VALUE)
             elif kind is str:
                 good = (
                     isinstance(value, str) and len(value) <= MAX_NAME and not _CONTROL.search(value)

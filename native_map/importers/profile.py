@@ -13,6 +13,7 @@ from native_map.errors import Unusable
 
 MAX_BYTES = 64 << 20
 MAX_COLUMNS = 500
+MAX_VALUE = 1e24  # beyond any count, and its sums and products stay finite
 MAX_NAME = 20_000  # demangled C++ templates reach a few thousand characters
 
 TOPDOWN = ("retiring", "frontend_bound", "bad_speculation", "backend_bound")
@@ -193,14 +194,15 @@ def gathered(
     """A Profile of rows of `module`, `function` and metrics, one row a (module, function)."""
     metrics = [name for name in rows.columns if name not in ("module", "function")]
     rows = rows.astype(dict.fromkeys(metrics, "float64"))
+    numbers = rows[metrics]
+    impossible = (numbers.abs() > MAX_VALUE) | ((numbers < 0) & ~numbers.columns.isin(means))
+    if impossible.any(axis=None):
+        notes.append(f"{int(impossible.to_numpy().sum())} impossible numbers are left out")
+        rows[metrics] = numbers.mask(impossible)
     additive = [name for name in metrics if name not in means and rows[name].notna().any()]
     averaged = [name for name in metrics if name in means and rows[name].notna().any()]
     if rows.empty or not additive:
         raise Unusable(f"{source} holds no function with a number; export it again by function")
-    below = (rows[additive] < 0).to_numpy()
-    if below.any():
-        notes.append(f"{int(below.sum())} negative counts are damage and left out")
-        rows[additive] = rows[additive].mask(below)
     weight = next((name for name in WEIGHTS if name in additive), "")
     keys = ["module", "function"]
     grouped = rows.groupby(keys, sort=False, dropna=False)
@@ -224,7 +226,9 @@ def gathered(
         functions[name] = mean.fillna(parts["plain"].mean())
     _derive_backend(functions, averaged, base, notes)
     stated = {name: float(functions[name].sum()) for name in additive}
-    stated.update({k: v for k, v in (totals or {}).items() if k in additive and v >= 0})
+    stated.update(
+        {k: v for k, v in (totals or {}).items() if k in additive and 0 <= v <= MAX_VALUE}
+    )
     return Profile(
         kind,
         functions.reset_index(),
