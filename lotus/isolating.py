@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,7 @@ from lotus.errors import LotusError
 from lotus.inside.isolate import NAME
 from lotus.manifest import Settings
 from native_map import join, perf_data, record
+from native_map.capture import capture_probability, executions_needed
 from native_map.errors import Unusable
 from native_map.symbols import Symbols
 
@@ -62,18 +64,6 @@ class Isolation:
     notes: list[str] = field(default_factory=list)
 
 
-def runs_needed(length_ns: float, interval_ns: float, wanted: float) -> int:
-    """Calls until a function of `length_ns` is sampled with probability `wanted`."""
-    share = length_ns / interval_ns
-    return 1 if share >= 1 else max(1, math.ceil(math.log1p(-wanted) / math.log1p(-share)))
-
-
-def capture(length_ns: float, interval_ns: float, calls: float) -> float:
-    """Probability that a function of `length_ns` is sampled in `calls` calls: 1-(1-f/s)^n."""
-    share = length_ns / interval_ns
-    return 1.0 if share >= 1 else -math.expm1(calls * math.log1p(-share))
-
-
 def isolate(
     command: Sequence[str],
     directory: Path,
@@ -93,8 +83,10 @@ def isolate(
     `directory` is made where missing and gets isolation.jsonl and perf.data. `loader` is a loader's
     number by first iteration, None the largest that there is when the first is iterated. Each
     operation has `budget_s` seconds for `runs` runs of warm-up, `gap_s` seconds of rest and a
-    bucket. `frequency` is perf's, in samples of CPU time a second. `ops` are functions to isolate
-    too, as `package.module:name`.
+    bucket, so it is called thousands of times, on copies of the inputs that it had for `samples`
+    samples. There are fewer calls, then fewer runs, where that takes longer. `wanted` is the
+    probability to catch a function of `length_ns`. `frequency` is perf's, in samples of CPU time a
+    second. `ops` are functions to isolate too, as `package.module:name`.
 
     Raises LotusError where perf or the command cannot be started, or where no operation was
     isolated.
@@ -113,7 +105,7 @@ def isolate(
     asked = {
         "samples": samples,
         "runs": runs,
-        "needed": runs_needed(length_ns, 1e9 / frequency, wanted),
+        "needed": executions_needed(length_ns / 1e9, 1 / frequency, wanted),
         "gap_ns": int(gap_s * 1e9),
         "budget_ns": int(budget_s * 1e9),
         "loader": loader,
@@ -326,6 +318,7 @@ def _read(
     threads: set[int] = set()
     inputs: dict[str, int] = {}
     skipped: set[str] = set()
+    raised: Counter[str] = Counter()
     for event in _lines(directory):
         kind, name = event.get("event"), str(event.get("operation"))
         if kind == "run":
@@ -338,11 +331,14 @@ def _read(
             skipped.add(name)
             notes.append(f"{name} was not isolated: {event.get('why')}")
         elif kind == "raised":
-            notes.append(f"{name} raised {event.get('error')}")
+            raised[f"{name} raised {event.get('error')}"] += 1
         elif kind == "note":
             notes.append(str(event.get("text")))
+        elif kind == "unseen":
+            notes.append(f"{event.get('what')} cannot be isolated: {event.get('why')}")
         elif kind == "fault":
             notes.append(f"the isolation stopped: {event.get('error')}")
+    notes += [f"{text} (in {count} samples)" for text, count in raised.items()]
     return [row for row in rows if row[0] not in skipped], notes, threads, inputs
 
 
@@ -401,7 +397,11 @@ def _operations(
     table["samples"] = seen.reindex(table.index, fill_value=0).astype("int64")
     each = intervals.groupby(["operation", "run"], sort=False)["calls"].sum()
     median = each.groupby("operation", sort=False).median()
-    table["capture"] = [capture(length_ns, interval_ns, n) for n in table["calls"]]
-    table["capture_run"] = [capture(length_ns, interval_ns, median[name]) for name in table.index]
+
+    def capture(calls: float) -> float:
+        return capture_probability(length_ns / 1e9, interval_ns / 1e9, int(calls))
+
+    table["capture"] = [capture(calls) for calls in table["calls"]]
+    table["capture_run"] = [capture(median[name]) for name in table.index]
     table["reached"] = table["capture"] >= wanted
     return table.reset_index()

@@ -34,7 +34,7 @@ from .operations import Finder
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from typing import Any
+    from typing import Any, NoReturn
 
 NAME = "isolation.jsonl"
 LOADER, COLLATE = "Loader", "collate"
@@ -153,9 +153,6 @@ class Catcher:
 
     def event(self, event: Mapping[str, object]) -> None:
         self.say(event)
-
-    def fault(self, error: BaseException) -> None:
-        self.say({"event": "fault", "error": describe(error)})
 
     def finish(self) -> None:
         pass
@@ -279,6 +276,10 @@ class Catcher:
         own = self.calls.pop("", [])
         if not any(self.calls.get(name) for name in self.loads):
             self.calls[LOADER] = own
+            if not own:
+                self.failed.setdefault(LOADER, "no sample came")
+        if not self.calls.get(COLLATE):
+            self.failed.setdefault(COLLATE, "no batch came")
         for name in self.names:
             if not self.calls.get(name):
                 self.failed.setdefault(name, f"it was not called in {self.samples} samples")
@@ -290,8 +291,8 @@ class Catcher:
         for index in loader._index_sampler:
             batch: Any = []
             if many or not loader._auto_collation:
-                came, batch = self.sample(many or one, index)
                 size = len(index) if many else 1
+                came, batch = self.sample(many or one, index, count=size)
                 taken, lost = taken + came * size, lost + (not came)
             else:
                 for item in index:
@@ -536,26 +537,27 @@ class Isolator(Tracer):
         return loader if number == self.settings.loader else None
 
     def work(self, loader: Any) -> None:
-        code = 0
         try:
             link = Link(self.settings.exchange)
+        except OSError:  # another Python of the program was isolated, and lotus needs no more
+            end(0)
+        try:
             if link.claim():
                 self._isolate(loader, link)
                 link.tell("done")
             else:
                 link.wait_for_end()
-        except OSError as error:
-            code = self._stop(error)
         except Exception as error:
-            code = self._stop(error)
-        end(code)
+            self.fault(error)
+        end(0)
 
-    def _stop(self, error: Exception) -> int:
+    def fault(self, error: Exception) -> None:
+        """Say so and end the program: what cannot be isolated is not to train for hours instead."""
         try:  # noqa: SIM105 - the disk may be full
             self.say({"event": "fault", "error": describe(error)})
         except OSError:
             pass
-        return 1
+        end(1)
 
     def _isolate(self, loader: Any, link: Link) -> None:
         catcher = self.catcher
@@ -573,22 +575,20 @@ class Isolator(Tracer):
         self.say({"event": "taken", "pid": os.getpid(), **described})
         link.tell("ready")
         link.wait()
-        bench = Bench(self.settings, self.say)
-        for name, calls in catcher.calls.items():
-            if calls:
-                try:
-                    bench.measure(name, calls)
-                except Exception as error:
-                    why = (
-                        str(error)
-                        if isinstance(error, CannotCopy)
-                        else f"it raised {describe(error)}"
-                    )
-                    self.say({"event": "skipped", "operation": name, "why": why})
-                calls.clear()  # its inputs need memory
         for name, why in catcher.failed.items():
             if not catcher.calls.get(name):
-                self.say({"event": "failed", "operation": name, "why": why})
+                self.say({"event": "skipped", "operation": name, "why": why})
+        bench = Bench(self.settings, self.say)
+        for name, calls in catcher.calls.items():
+            try:
+                if calls:
+                    bench.measure(name, calls)
+            except CannotCopy as error:
+                self.say({"event": "skipped", "operation": name, "why": str(error)})
+            except Exception as error:
+                why = f"it raised {describe(error)}"
+                self.say({"event": "skipped", "operation": name, "why": why})
+            calls.clear()  # its inputs need memory
         for name in sorted(catcher.missed):
             text = f"{name} was called anew in {LOADER}, whose functions may be {name}'s too"
             self.say({"event": "note", "text": text})
@@ -601,7 +601,7 @@ def _samples_of(loader: Any) -> int:
         return -1
 
 
-def end(code: int) -> None:
+def end(code: int) -> NoReturn:
     """End the program at once; its own processes with it."""
     for stream in (sys.stdout, sys.stderr):
         try:  # noqa: SIM105 - closed, or whatever the program put there
@@ -629,9 +629,9 @@ def enter(path: str) -> None:
     """
     from . import install as tracing
 
+    if tracing.active is not None:
+        tracing.active.uninstall()
     if os.environ.get("LOTUS_ISOLATE"):
-        if tracing.active is not None:
-            tracing.active.uninstall()
         tracing.active = install(dict(os.environ))
     import importlib.machinery
     import importlib.util

@@ -1,0 +1,219 @@
+"""Operations of real programs, isolated under a real perf."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from lotus import isolating
+from lotus.errors import LotusError
+from tests.integration.conftest import PROGRAMS, PYTHON, environment
+
+
+@pytest.fixture(scope="session")
+def perf(tmp_path_factory):
+    """Skips where perf cannot sample a process."""
+    if shutil.which("perf") is None:
+        pytest.skip("perf is not installed")
+    output = tmp_path_factory.mktemp("perf") / "perf.data"
+    words = ["perf", "record", "-e", "cpu-clock:u", "-k", "CLOCK_MONOTONIC", "-o", str(output)]
+    tried = subprocess.run([*words, "--", "true"], capture_output=True, text=True, check=False)
+    if tried.returncode:
+        pytest.skip(f"perf cannot sample here: {tried.stderr.strip()[:200]}")
+
+
+@pytest.fixture(scope="session")
+def isolated(torch, perf, tmp_path_factory):
+    """isolated(pipeline, workers=0): the isolation, what the program wrote, what it printed."""
+    known = {}
+
+    def run(name, workers=0, **asked):
+        key = (name, workers, tuple(asked.items()))
+        if key not in known:
+            folder = tmp_path_factory.mktemp("isolated")
+            known[key] = start(
+                folder, [PYTHON, PROGRAMS / "isolate_pipelines.py", name, workers], asked
+            )
+        return known[key]
+
+    return run
+
+
+def start(folder, words, asked):
+    """In a process of its own, as its standard streams are the program's."""
+    truth, directory = folder / "truth", folder / "R"
+    asked = {"runs": 4, "budget_s": 1.5, "gap_s": 0.02, **asked}
+    code = f"""\
+import pathlib
+from lotus import isolating
+try:
+    isolating.isolate(sys.argv[2:], pathlib.Path(sys.argv[1]), **{asked!r})
+except isolating.LotusError as error:
+    sys.exit(f"LotusError: {{error}}")
+"""
+    root = str(PROGRAMS.parents[2])
+    env = environment({"TRUTH": str(truth)})
+    ended = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {root!r})\n{code}", directory]
+        + [str(word) for word in words],
+        env=env,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    written = truth.read_text() if truth.exists() else ""
+    return ended, written, directory
+
+
+def result(run):
+    ended, _, directory = run
+    assert ended.returncode == 0, ended.stderr
+    return isolating.load(directory)
+
+
+LIBRARIES = ("lzma", "bz2", "libz")
+
+
+def libraries(functions, operation):
+    """Of the libraries that do the work, those that perf saw in most runs of an operation."""
+    rows = functions[functions["operation"] == operation]
+    found = set()
+    for library, runs in rows.groupby("module")["run"].nunique().items():
+        if runs >= 3:
+            found |= {known for known in LIBRARIES if known in library.replace("zlib", "libz")}
+    return found
+
+
+EXPECTED = {"Loader": {"lzma"}, "Squeeze": {"bz2"}, "Pack": {"libz"}}
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "workers"),
+    [("items", 0), ("items", 2), ("loading", 0), ("batches", 0), ("stream", 0), ("stream", 1)],
+)
+def test_each_operation_has_its_own_functions(isolated, pipeline, workers):
+    # GIVEN a program whose reading and whose operations use a library each
+    found = result(isolated(pipeline, workers))
+    # THEN each is isolated, and its library is found under it and under no other
+    names = set(found.operations["operation"])
+    assert names == {"Loader", "Squeeze", "Pack", "to_tensor", "collate"}
+    for operation, expected in EXPECTED.items():
+        assert libraries(found.functions, operation) == expected
+    assert libraries(found.functions, "collate") == set()
+    assert found.notes == []
+    assert (found.operations["runs"] == 4).all()
+
+
+def test_a_data_set_without_operations(isolated):
+    found = result(isolated("plain"))
+    assert set(found.operations["operation"]) == {"Loader", "collate"}
+    assert libraries(found.functions, "Loader") == {"lzma"}
+
+
+def test_the_program_neither_trains_nor_runs_its_last_lines(isolated):
+    # GIVEN a program that would save something in `finally` and in an exit handler
+    ended, written, _ = isolated("items", 2)
+    # THEN none of it ran, what it printed is there, and nothing else was printed
+    assert (ended.returncode, written) == (0, "")
+    assert (ended.stdout, ended.stderr) == ("starts\n", "")
+
+
+def test_the_largest_loader_is_taken(isolated):
+    found = result(isolated("two"))
+    assert "Squeeze" in set(found.operations["operation"])
+
+
+def test_a_loader_is_chosen_by_number(isolated):
+    first = isolated("two", loader=0)
+    assert set(result(first).operations["operation"]) == {"Loader", "collate"}
+    second = isolated("two", loader=1)
+    assert "Squeeze" in set(result(second).operations["operation"])
+    # the first one was iterated as ever, until the second one was
+    assert second[1] == "trained on 8\n" * 8
+
+
+def test_an_operation_that_fails_is_named(isolated):
+    found = result(isolated("fails"))
+    # what comes before it is there; what comes behind it has no input, nor has collate
+    assert set(found.operations["operation"]) == {"Squeeze"}
+    text = "\n".join(found.notes)
+    assert "fails was not isolated: it raised ValueError: never works" in text
+    assert "to_tensor was not isolated: it was not called" in text
+    assert "Loader was not isolated: no sample came" in text
+    assert "fails raised ValueError: never works (in 16 samples)" in text
+
+
+def test_an_operation_that_fails_later_is_left_out(isolated):
+    found = result(isolated("sometimes"))
+    assert "Sometimes was not isolated: it raised RuntimeError: not again" in found.notes
+    assert not (found.functions["operation"] == "Sometimes").any()
+    assert {"Squeeze", "Pack", "Loader"} <= set(found.operations["operation"])
+
+
+def test_an_input_that_cannot_be_copied_is_named(isolated):
+    found = result(isolated("locks"))
+    assert any(
+        note.startswith("unlock was not isolated: its input cannot be") for note in found.notes
+    )
+    assert {"lock", "Squeeze", "Pack"} <= set(found.operations["operation"])
+
+
+def test_buckets_and_samples_agree(isolated):
+    # GIVEN an isolated program
+    found = result(isolated("items"))
+    intervals, operations = found.intervals, found.operations.set_index("operation")
+    # THEN the buckets are disjoint, a gap lies before each run, and the samples of an operation
+    # are no more than its buckets had room for
+    assert (intervals["end_ns"] > intervals["start_ns"]).all()
+    assert (intervals["start_ns"].iloc[1:].to_numpy() >= intervals["end_ns"].iloc[:-1]).all()
+    keys = intervals["operation"] + intervals["run"].astype(str)
+    apart = intervals["start_ns"].to_numpy()[1:] - intervals["end_ns"].to_numpy()[:-1]
+    assert (apart[(keys.to_numpy()[1:] != keys.to_numpy()[:-1])] >= 20_000_000).all()
+    spent = (intervals["end_ns"] - intervals["start_ns"]).groupby(intervals["operation"]).sum()
+    cpu = found.functions.groupby("operation")["cpu_ns"].sum()
+    for name in EXPECTED:
+        # chance is less than a quarter of that
+        assert 0 < cpu[name] <= 1.25 * spent[name] + 5_000_000
+        assert operations["capture"][name] >= operations["capture_run"][name] > 0
+        assert operations["reached"][name] == (operations["capture"][name] >= 0.95)
+
+
+def test_a_program_without_a_loader(isolated):
+    ended, written, _ = isolated("none")
+    assert ended.returncode == 1
+    assert (
+        "LotusError: the program ended (exit code 0) before a loader could be isolated"
+        in ended.stderr
+    )
+    assert written == "finally\nexit handler\n"
+
+
+def test_several_programs_in_a_row(torch, perf, tmp_path):
+    # GIVEN a script that trains twice
+    program = f"{PYTHON} {PROGRAMS / 'isolate_pipelines.py'} items 0"
+    run = start(tmp_path, ["bash", "-c", f"{program} && {program} && echo both"], {})
+    # THEN the first is isolated and the second does not train either
+    assert "Squeeze" in set(result(run).operations["operation"])
+    assert run[0].stdout == "starts\nstarts\nboth\n"
+    assert run[1] == ""
+
+
+def test_a_command_that_does_not_exist(perf, tmp_path):
+    with pytest.raises(LotusError, match="command not found"):
+        isolating.isolate(["no-such-command"], tmp_path / "R")
+
+
+def test_without_perf(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(LotusError, match="perf is not installed"):
+        isolating.isolate([sys.executable, "-c", ""], tmp_path / "R")
+
+
+def test_a_directory_of_something_else_is_left_alone(perf, tmp_path):
+    (tmp_path / "mine").write_text("")
+    with pytest.raises(LotusError, match="not empty"):
+        isolating.isolate(["true"], tmp_path)
+    assert os.listdir(tmp_path) == ["mine"]
