@@ -46,6 +46,18 @@ def names_of(a: Assembly) -> list[str]:
     return list(names)
 
 
+def events_of(a: Assembly) -> list[dict[str, Any]]:
+    """What the events are to the kernel, each name once: as perf_event.Event has it."""
+    found: dict[str, dict[str, Any]] = {}
+    needed = {"name": str, "type": int, "config": int, "config1": int, "flags": str}
+    for process in a.processes:
+        for told in process.events["counters"]:
+            for one in told["events"]:
+                if isinstance(one, dict) and all(is_a(one.get(k), t) for k, t in needed.items()):
+                    found.setdefault(one["name"], {key: one[key] for key in needed})
+    return list(found.values())
+
+
 def _layout(told: dict[str, Any]) -> tuple[list[Event], int]:
     """The events of a `counters` event and how many words a reading has; ([], 0) if damaged."""
     events: list[Event] = []

@@ -11,7 +11,7 @@ from lotus.batches import categories, signed
 from lotus.frames import Array
 
 OPERATION = "operation"
-KINDS = (OPERATION, "collate", "fetch", "send", "idle", "startup", "wait", "step")
+KINDS = (OPERATION, "collate", "fetch", "send", "idle", "start-up", "wait", "step")
 
 
 def intervals(
@@ -66,7 +66,7 @@ def intervals(
     ready = workers["ready_ns"] - workers["loop_ns"]
     number = np.full(len(workers), -1)
     add(
-        "startup", workers["pid"], workers["pid"], workers["loop_ns"], ready, workers["worker"],
+        "start-up", workers["pid"], workers["pid"], workers["loop_ns"], ready, workers["worker"],
         number,
     )  # fmt: skip
     # An iteration is begun by the thread that waits afterwards.
@@ -74,7 +74,7 @@ def intervals(
     begun = epochs.merge(first, on=["pid", "loader", "epoch"], how="left")
     missing = np.full(len(begun), -1)
     add(
-        "startup", begun["pid"], begun["tid"].fillna(0).to_numpy(np.int64), begun["start_ns"],
+        "start-up", begun["pid"], begun["tid"].fillna(0).to_numpy(np.int64), begun["start_ns"],
         begun["iter_ns"], missing, missing,
     )  # fmt: skip
     return _table(ops, parts)

@@ -62,6 +62,7 @@ def begin(command: Sequence[str], settings: Settings, environ: Mapping[str, str]
         "max_log": settings.max_log,
         "ops": list(settings.ops),
         "counters": settings.counters,
+        "uarch": _uarch() if settings.counters else None,  # says what the counts mean
         "clock": "CLOCK_MONOTONIC",
         **host.facts(),
         "environment": redact.environment(
@@ -112,6 +113,12 @@ def write(directory: Path, manifest: Mapping[str, Any]) -> None:
         with contextlib.suppress(OSError):
             beside.unlink()
         raise
+
+
+def _uarch() -> str:
+    from native_map import cpu
+
+    return cpu.detect().uarch
 
 
 def _number(environ: Mapping[str, str], name: str) -> int | None:

@@ -118,11 +118,17 @@ class Run:
         return counts.counters(self._assembly)
 
     @cached_property
+    def counted_events(self) -> list[dict[str, Any]]:
+        """The events of `counters`, each once: name, type, config, config1, flags ("u": user
+        space, "k": kernel)."""
+        return counts.events_of(self._assembly)
+
+    @cached_property
     def intervals(self) -> pd.DataFrame:
         """What each thread did when: pid, tid, start_ns, end_ns, kind, operation, worker, row.
 
         One row per interval; those of one thread nest or are disjoint. kind (category):
-        "operation", "collate", "fetch", "send", "idle", "startup", "wait", "step". What lies
+        "operation", "collate", "fetch", "send", "idle", "start-up", "wait", "step". What lies
         in another one belongs to the inner: fetch is what is left of it, the data set's own code.
         row: in `ops` for operations.
         """

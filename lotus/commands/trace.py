@@ -5,11 +5,15 @@ import contextlib
 import re
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lotus import closing, launch
 from lotus.errors import LotusError
 from lotus.manifest import LEVELS, Settings
 from lotus.streams import say
+
+if TYPE_CHECKING:
+    from lotus.siblings import Sibling
 
 NAME = "trace"
 HELP = "run a command and record its data loading"
@@ -18,6 +22,7 @@ examples:
   lotus trace -- python train.py --epochs 1
   lotus trace -o my-run --level op+cpu -- torchrun --nproc-per-node 2 train.py
   lotus trace --op mypackage.data:decode -- python -m mypackage.train
+  lotus trace --counters --perf -o my-run -- python train.py && lotus map my-run
   lotus trace --batches 100:200 --max-log 500MB -- bash train.sh
 
 The command keeps its terminal, its output, its exit code and its signals. `-m MODULE` and
@@ -56,6 +61,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="ops",
         help="time this function or method too (repeatable)",
     )
+    parser.add_argument(
+        "--counters",
+        nargs="?",
+        const="auto",
+        metavar="SETS",
+        help="count hardware events exactly per operation: topdown, cache, branch, tlb, memory, "
+        "generic, software, or perf's names of events (the most telling ones that fit)",
+    )
+    parser.add_argument(
+        "--perf", action="store_true", help="sample C and C++ functions with perf record beside it"
+    )
+    parser.add_argument(
+        "--perf-events", metavar="EVENTS", help="sample these events of perf (implies --perf)"
+    )
+    parser.add_argument(
+        "--perf-frequency", type=_positive, metavar="HZ", help="samples a second and CPU (997)"
+    )
+    parser.add_argument(
+        "--perf-kernel", action="store_true", help="sample the kernel too (implies --perf)"
+    )
+    parser.add_argument(
+        "--py-spy", action="store_true", help="sample Python functions and lines with py-spy"
+    )
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
 
@@ -63,8 +91,28 @@ def run(args: argparse.Namespace) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         raise LotusError("no command to trace; try `lotus trace -- python train.py`")
-    settings = Settings(args.level, args.batches, args.every, args.max_log, tuple(args.ops))
-    directory, outcome = launch.trace(command, args.output, settings, args.force)
+    counters: str | None = None
+    recorders: list[Sibling] = []
+    sampled = args.perf or args.perf_events or args.perf_kernel
+    if args.counters is not None or sampled or args.py_spy:
+        from lotus import measuring  # only then: it looks at what this machine can do
+
+        plan = measuring.plan(
+            args.counters,
+            bool(sampled),
+            args.perf_events,
+            args.perf_frequency,
+            args.perf_kernel,
+            args.py_spy,
+            say,
+        )
+        for note in () if args.quiet else plan.notes:
+            say(f"lotus: {note}")
+        counters, recorders = plan.counters, plan.recorders
+    settings = Settings(
+        args.level, args.batches, args.every, args.max_log, tuple(args.ops), counters
+    )
+    directory, outcome = launch.trace(command, args.output, settings, args.force, recorders)
     if not args.quiet:
         with contextlib.suppress(KeyboardInterrupt):  # the program has ended by now
             say(closing.text(directory, outcome, f"lotus report {shlex.quote(str(directory))}"))

@@ -1,0 +1,229 @@
+"""Samples of a run joined with its operations: which C and C++ functions each one runs."""
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from lotus.errors import LotusError
+from native_map import estimate, join, perf_data
+from native_map.errors import Unusable
+from native_map.symbols import Symbols
+
+if TYPE_CHECKING:
+    from lotus.run import Run
+PERF_DATA = "perf.data"
+CHUNK = 1 << 20
+_SOFTWARE, _CPU_CLOCK, _TASK_CLOCK = 1, 0, 1
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """What the samples of a run tell.
+
+    events       what was sampled, as perf names it
+    functions    one row per kind, operation, helper_of, library, function and event: samples,
+                 share (of the operation's samples of this event), count, low and high (95 %)
+    operations   one row per kind, operation, helper_of and event: samples, count, low, high; where
+                 exact counts of the event exist also calibrated, calibrated_low, calibrated_high
+                 and exact (of the intervals that were counted and sampled from end to end)
+    calibration  one row per thread and event: exact over sampled count, `factor`, and its `error`
+    books        one row per event: attributed + unattributed + lost = recorded, missing (0)
+    facts        of the machine and perf that recorded
+    notes        what could not be read, named or compared
+    """
+
+    events: list[str]
+    functions: pd.DataFrame
+    operations: pd.DataFrame
+    calibration: pd.DataFrame
+    books: pd.DataFrame
+    facts: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def map_run(
+    run: "Run",
+    recording: "perf_data.Recording | None" = None,
+    kernel: bool = False,
+    progress: Progress | None = None,
+) -> Mapped:
+    """Join the samples of `recording` (default: the run's own perf.data) with the run's intervals.
+
+    `kernel` names the kernel's functions where the system allows it. `progress` is told the samples
+    done and all. Raises LotusError where there is nothing that can be joined.
+    """
+    with _told():
+        return _map(run, read(run.path / PERF_DATA) if recording is None else recording,
+                    kernel, progress)  # fmt: skip
+
+
+def read(path: Path) -> "perf_data.Recording":
+    """Read a perf.data file. Raises LotusError."""
+    if not path.exists():
+        raise LotusError(
+            f"there are no samples in {path.parent}: record with lotus trace --perf -- COMMAND, "
+            "or name a file with --perf-data"
+        )
+    with _told():
+        return perf_data.read(path)
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except Unusable as error:
+        raise LotusError(str(error)) from None
+
+
+def _map(
+    run: "Run", recording: "perf_data.Recording", kernel: bool, progress: Progress | None
+) -> Mapped:
+    notes = [*recording.notes, *recording.damage]
+    if not len(recording):
+        raise LotusError(
+            f"{recording.path} holds no samples"
+            + (f" ({recording.damage[0]})" if recording.damage else "")
+            + "; the times of `lotus report` need none"
+        )
+    intervals, exact = run.intervals, run.exact
+    index = join.index(intervals)
+    partners = exact_partners(run, recording, notes)
+    covered = _covered(run, recording)
+    counted = np.zeros(len(intervals), np.bool_)
+    known = exact[list(dict.fromkeys(partners.values()))].assign(row=np.arange(len(exact)))
+    if partners:
+        names = [str(name) for name in known if name != "row"]
+        counted = estimate.counted_rows(intervals, known, covered, names)
+    tally = estimate.Tally(index, intervals, recording.events, counted)
+    symbols = Symbols(kernel=kernel, recorded_s=_recorded_s(run))
+    done = 0
+    for chunk in recording.chunks(CHUNK):
+        attributed = index.attribute(chunk)
+        functions = symbols.resolve(recording.mappings, chunk, recording.forks, recording.comms)
+        attributed["kind"] = join.classify(attributed, functions)
+        tally.add(chunk, attributed, functions)
+        done += len(chunk)
+        if progress is not None:
+            progress(done, len(recording))
+    sums = tally.table()
+    if not sums["attributed"].any():
+        notes.append(_why_nothing(run, recording))
+    groups = estimate.Groups.of(index, intervals)
+    own, scans = {}, {}
+    for event in recording.events:
+        partner = partners.get(event)
+        if partner is not None:
+            own[event] = estimate.own_counts(index, known, partner, len(intervals))
+        mine = sums[sums["event"] == event]
+        scans[event] = estimate.scan(index, groups, mine, own.get(event))
+    factors = estimate.calibration(sums, index, own, counted, scans) if own else None
+    operations = estimate.operations(sums, scans, factors)
+    totals = _exact_totals(groups, own, counted)
+    functions = estimate.functions(sums, operations, totals if len(totals) else None)
+    operations = operations.merge(totals, on=["kind", "operation", "event"], how="left")
+    lost = recording.lost
+    by_event: dict[str, int] = {}
+    for code, count in zip(lost["event"].tolist(), lost["count"].tolist(), strict=True):
+        name = recording.events[code] if 0 <= code < len(recording.events) else "(unknown)"
+        by_event[name] = by_event.get(name, 0) + count
+    in_file = dict(zip(recording.events, recording.sampled, strict=True))
+    books = join.books(sums, in_file, by_event)
+    return Mapped(
+        events=list(recording.events),
+        functions=functions,
+        operations=operations,
+        calibration=factors if factors is not None else pd.DataFrame(columns=["pid", "tid"]),
+        books=books,
+        facts={**recording.facts, "clock": recording.clock, "reader": recording.reader},
+        notes=[*dict.fromkeys([*notes, *symbols.notes])],
+    )
+
+
+def _exact_totals(
+    groups: estimate.Groups, own: dict[str, estimate.Floats], counted: Any
+) -> pd.DataFrame:
+    """kind, operation, event, exact: the sums of what was counted and sampled from end to end.
+
+    Only where every interval of the operation was: else the sum is of a part, and is left out.
+    """
+    rows = []
+    size = len(groups.kind)
+    whole = np.bincount(groups.code, minlength=size)
+    for event, counts in own.items():
+        good = counted & np.isfinite(counts)
+        sums = np.bincount(groups.code[good], counts[good], minlength=size)
+        complete = np.bincount(groups.code[good], minlength=size) == whole
+        for code in np.flatnonzero(complete & (whole > 0)):
+            rows.append((groups.kind[code], groups.operation[code], event, float(sums[code])))
+    return pd.DataFrame(rows, columns=["kind", "operation", "event", "exact"])
+
+
+def exact_partners(
+    run: "Run", recording: "perf_data.Recording", notes: list[str]
+) -> dict[str, str]:
+    """Of each sampled event the exact count that it samples: the same event, counted where it is.
+
+    The software clocks have no user-space count: they count all the time of a thread.
+    """
+    exact = {(one["type"], one["config"]): one for one in run.counted_events}
+    found = {}
+    for event in recording.attrs:
+        match = re.search(r"(?<=[:/])[a-zA-Z]*$", event.name)
+        modes = "".join(sorted(set(match[0]) & set("uk"))) if match else ""
+        key = (event.type, event.config)
+        if event.type == _SOFTWARE and event.config == _CPU_CLOCK:
+            key = (_SOFTWARE, _TASK_CLOCK)
+        partner = exact.get(key)
+        if partner is None:
+            continue
+        counted = "ku" if event.type == _SOFTWARE else "".join(sorted(partner["flags"]))
+        if (modes or "ku") == counted:
+            found[event.name] = str(partner["name"])
+        elif event.type == _SOFTWARE:
+            notes.append(
+                f"{event.name} was sampled in user space, but the exact {partner['name']} counts "
+                "the kernel's work too: to compare them record with --perf-kernel"
+            )
+    return found
+
+
+def _covered(run: "Run", recording: "perf_data.Recording") -> tuple[int, int]:
+    """When samples were taken: from perf's being ready, or the first sample, to the last one."""
+    first, last = np.iinfo(np.int64).max, 0
+    for chunk in recording.chunks(CHUNK):
+        times = chunk["time_ns"].to_numpy(np.int64)
+        first, last = min(first, int(times.min())), max(last, int(times.max()))
+    told = (run.manifest.get("recorders") or {}).get("perf") or {}
+    ready, end = told.get("ready_ns"), told.get("end_ns")
+    if isinstance(ready, int) and ready <= first:
+        first = ready
+    if isinstance(end, int) and end >= last and not told.get("problem"):
+        last = end
+    return first, last
+
+
+def _recorded_s(run: "Run") -> float | None:
+    wall, start, end = (run.manifest.get(one) for one in ("start_wall_ns", "start_ns", "end_ns"))
+    if not all(isinstance(one, int) for one in (wall, start, end)):
+        return None
+    return float(wall + end - start) / 1e9  # type: ignore[operator]
+
+
+def _why_nothing(run: "Run", recording: "perf_data.Recording") -> str:
+    here, there = run.manifest.get("host"), recording.facts.get("hostname")
+    if here and there and here != there:
+        return f"no sample fell into an operation: recorded on {there}, the run on {here}"
+    if recording.clock != "monotonic":
+        return (
+            f"no sample fell into an operation: the samples are on perf's clock {recording.clock}; "
+            "record with perf record -k CLOCK_MONOTONIC"
+        )
+    return "no sample fell into an operation: they are of other processes or of another time"

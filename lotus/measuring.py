@@ -1,0 +1,70 @@
+"""What `lotus trace` measures beside times: counters and recorders that this machine has."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from lotus import probing, siblings
+from lotus.errors import LotusError
+from lotus.inside import perf_event
+from native_map import record
+from native_map.errors import Unusable
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`counters` as LOTUS_COUNTERS has it or None, the recorders, and remarks for the user."""
+
+    counters: str | None
+    recorders: list[siblings.Sibling] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def plan(
+    counters: str | None = None,
+    perf: bool = False,
+    perf_events: str | None = None,
+    frequency: int | None = None,
+    kernel: bool = False,
+    py_spy: bool = False,
+    say: siblings.Say | None = None,
+) -> Plan:
+    """Choose what to measure on this machine; `counters` names sets or events, "auto" the best.
+
+    Raises LotusError for what is not understood. What the machine cannot do is a remark.
+    """
+    notes: list[str] = []
+    recorders: list[siblings.Sibling] = []
+    spec = None
+    try:
+        if counters is not None:
+            events, found = probing.choose_counters(record.split(counters))
+            notes += found
+            if events:
+                spec = perf_event.spell_groups([events])
+        if perf or perf_events is not None:
+            recorders += _perf(perf_events, frequency, kernel, notes, say)
+    except Unusable as error:
+        raise LotusError(str(error)) from None
+    if py_spy:
+        notes.append("py-spy is not wired in yet")
+    return Plan(spec, recorders, notes)
+
+
+def _perf(
+    events: str | None,
+    frequency: int | None,
+    kernel: bool,
+    notes: list[str],
+    say: siblings.Say | None,
+) -> Sequence[siblings.Sibling]:
+    event, rate, why = probing.sampling_event()
+    if events is not None:
+        chosen = record.split(events)
+        why = "asked for"
+    elif not event:
+        notes.append(f"no samples: {why}; lotus doctor says what would help")
+        return []
+    else:
+        chosen = (event.removesuffix(":u") if kernel else event,)
+    rate = frequency or rate or 997
+    return [siblings.Perf(record.Sampling(chosen, rate, kernel), say=say, why=why)]
