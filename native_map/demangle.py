@@ -2,18 +2,20 @@
 
 A mangled name of 200 characters can stand for gigabytes of text (each substitution may double what
 came before), so libstdc++'s `__cxa_demangle` runs in a child process with limits on its memory and
-CPU time. This file is also that child's program: standard library only, no relative imports.
+on the CPU time of each name. This file is also that child's program: standard library only.
 """
 
 import re
 import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable
 from functools import lru_cache
 
 CHILD_MEMORY = 512 << 20
-CHILD_CPU_S = 30
+NAME_CPU_S = 0.5
+MOST_CHILDREN = 5
 CHILD_OUTPUT = 64 << 20
 LONGEST = 1 << 16  # bytes of one demangled name; longer ones stay mangled
 
@@ -32,24 +34,30 @@ ANONYMOUS = "(anonymous namespace)"
 def demangle(names: Iterable[str]) -> dict[str, str]:
     """The readable form of each name that has one (those that begin with `_Z`).
 
-    Names that cannot be demangled, or only to more than 64 KiB, or that come after something that
-    killed the child, are absent.
+    Names that cannot be demangled, or not to 64 KiB at most in half a second, are absent; so are
+    all that come after the fifth that stops the child.
     """
     wanted = sorted({name for name in names if name.startswith("_Z") and name.isascii()})
-    if not wanted or not sys.executable:
-        return {}
-    try:
-        done = subprocess.run(
-            [sys.executable, "-I", "-S", __file__],
-            input="\n".join(wanted).encode(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-    except OSError:
-        return {}
-    lines = done.stdout.decode("utf-8", "replace").split("\n")
-    # A line is complete only where another follows; zip stops where the child did.
-    return {a: b for a, b in zip(wanted, lines[:-1], strict=False) if b}
+    found: dict[str, str] = {}
+    for _ in range(MOST_CHILDREN):
+        if not wanted or not sys.executable:
+            break
+        try:
+            done = subprocess.run(
+                [sys.executable, "-I", "-S", __file__],
+                input="\n".join(wanted).encode(),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+        except OSError:
+            break
+        # A line is complete only where another follows.
+        lines = done.stdout.decode("utf-8", "replace").split("\n")[:-1]
+        found.update((a, b) for a, b in zip(wanted, lines, strict=False) if b)
+        if done.returncode >= 0:
+            break
+        wanted = wanted[len(lines) + 1 :]  # without the name that it died of
+    return found
 
 
 @lru_cache(maxsize=1 << 16)
@@ -108,7 +116,6 @@ def _child() -> None:
 
     for what, limit in (
         (resource.RLIMIT_AS, CHILD_MEMORY),
-        (resource.RLIMIT_CPU, CHILD_CPU_S),
         (resource.RLIMIT_CORE, 0),
     ):
         resource.setrlimit(what, (limit, limit))
@@ -130,6 +137,7 @@ def _child() -> None:
     out = sys.stdout.buffer
     for name in sys.stdin.buffer.read().split(b"\n"):
         text = b""
+        signal.setitimer(signal.ITIMER_VIRTUAL, NAME_CPU_S)  # at its end SIGVTALRM kills
         found = function(name, None, None, None)
         if found:
             length = libc.strnlen(found, LONGEST + 1)

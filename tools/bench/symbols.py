@@ -1,0 +1,151 @@
+"""How fast 1.5 million samples get their library and function, and in how much memory.
+
+    PYTHONPATH=. python tools/bench/symbols.py [--samples 1500000] [--processes 17] [--repeat 5]
+        [--library PATH ...]
+
+The samples are spread evenly over the functions that each library's symbol table gives sizes of
+(the worst case: a real profile falls into far fewer), in several forked processes that share their
+mappings. The libraries are libtorch_cpu.so and libpython unless others are named; cold means a new
+`Symbols`, with the files in the page cache; warm means the same one again. It judges nothing: it
+prints.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from lotus import host
+from native_map.elf import Elf
+from native_map.symbols import Symbols
+
+PAGE = 4096
+
+
+def usual_libraries() -> list[str]:
+    found = []
+    torch = find_spec("torch")
+    if torch is not None and torch.origin:
+        found.append(str(Path(torch.origin).parent / "lib" / "libtorch_cpu.so"))
+    text = Path("/proc/self/maps").read_text()
+    found += sorted({line.split(None, 5)[-1] for line in text.splitlines() if "libpython" in line})
+    return [path for path in found if os.path.exists(path)] or [os.path.realpath(sys.executable)]
+
+
+def make(paths: list[str], count: int, processes: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Mappings and samples: every process has all libraries at the same places."""
+    rng = np.random.default_rng(0)
+    rows, places = [], []
+    base = 0x7F0000000000
+    for path in paths:
+        elf = Elf.open(path)
+        load = next(s for s in elf.segments if s.type == 1 and s.flags & 1)
+        start, skip = base + load.vaddr // PAGE * PAGE, load.offset // PAGE * PAGE
+        rows.append((start, start + (load.filesz // PAGE + 2) * PAGE, skip, path, elf.build_id))
+        tables = elf.symbol_tables()
+        value = np.concatenate([table.value for table in tables])
+        size = np.concatenate([table.size for table in tables])
+        good = (size > 0) & elf.executable(value)
+        pick = rng.choice(np.flatnonzero(good), count // len(paths))
+        inside = (rng.random(len(pick)) * size[pick]).astype(np.uint64)
+        offsets, _ = elf.offsets(value[pick] + inside)
+        places.append(offsets - np.uint64(skip) + np.uint64(start))
+        base += 1 << 32
+    ip = np.concatenate(places)
+    rng.shuffle(ip)
+    names = ["start", "end", "offset", "path", "build_id"]
+    one = pd.DataFrame(rows, columns=names).assign(time_ns=0, executable=True)
+    mappings = pd.concat([one.assign(pid=100 + n) for n in range(processes)], ignore_index=True)
+    samples = pd.DataFrame(
+        {
+            "time_ns": np.arange(len(ip), dtype=np.int64),
+            "pid": rng.integers(100, 100 + processes, len(ip)).astype(np.int32),
+            "ip": ip,
+            "cpu_mode": np.int8(2),
+        }
+    )
+    return mappings, samples
+
+
+def once(paths: list[str], count: int, processes: int) -> None:
+    """Child process: resolve cold and warm and print what it took, as JSON."""
+    mappings, samples = make(paths, count, processes)
+    before = peak_bytes()
+    began = time.perf_counter()
+    symbols = Symbols()
+    frame = symbols.resolve(mappings, samples)
+    cold = time.perf_counter()
+    symbols.resolve(mappings, samples)
+    warm = time.perf_counter()
+    functions = frame["function"]
+    print(
+        json.dumps(
+            {
+                "cold": cold - began,
+                "warm": warm - cold,
+                "addresses": int(samples["ip"].nunique()),
+                "functions": int(functions.nunique()),
+                "unknown": int((functions == "[unknown]").sum()),
+                "samples": len(samples),
+                "before": before,
+                "peak": peak_bytes(),
+            }
+        )
+    )
+
+
+def peak_bytes() -> int:
+    status = Path("/proc/self/status").read_text()
+    return 1024 * int(next(row.split()[1] for row in status.splitlines() if "VmHWM" in row))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--samples", type=int, default=1_500_000)
+    parser.add_argument("--processes", type=int, default=17)
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--library", nargs="*", default=[])
+    parser.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    every = args.library or usual_libraries()
+    if args.once:
+        once(every, args.samples, args.processes)
+        return
+    machine = host.facts()
+    describe = ["git", "describe", "--always", "--dirty"]
+    commit = subprocess.run(describe, capture_output=True, text=True).stdout.strip()
+    print(f"machine  {machine['cpu']['model']}, {machine['cpu']['logical']} CPUs, kernel", end=" ")
+    print(f"{machine['kernel']}; Python {sys.version.split()[0]}, numpy {np.__version__}")
+    print(f"commit   {commit or 'unknown'}, {time.strftime('%Y-%m-%d')}")
+    print(f"samples  {args.samples:,} in {args.processes} processes; {args.repeat} runs each")
+    for paths in [[path] for path in every] + ([every] if len(every) > 1 else []):
+        command = [sys.executable, os.path.abspath(__file__), "--once", "--library", *paths]
+        command += ["--samples", str(args.samples), "--processes", str(args.processes)]
+        done = [
+            json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            for _ in range(args.repeat)
+        ]
+        last = done[-1]
+        print(" + ".join(Path(path).name for path in paths))
+        print(f"  {last['addresses']:,} addresses, {last['functions']:,} functions,", end=" ")
+        print(f"{last['unknown']:,} of {last['samples']:,} samples without a name")
+        for name in ("cold", "warm"):
+            took = [each[name] for each in done]
+            middle = statistics.median(took)
+            print(f"  {name}  median {middle:.2f} s, {min(took):.2f} to {max(took):.2f} s", end="")
+            print(f", {last['samples'] / middle / 1e6:.2f} million samples/s")
+        print(
+            f"  peak  {last['peak'] / 1e6:.0f} MB, before resolving {last['before'] / 1e6:.0f} MB"
+        )
+
+
+if __name__ == "__main__":
+    main()
