@@ -112,6 +112,10 @@ def choose(
     base = _working((CYCLES, INSTRUCTIONS), working, notes) if units else ()
     for unit in units:
         _place(groups, unit, base, fits, notes)
+    counted = {e for group in groups for e in group}
+    alone = [(event,) for event in base if event not in counted]
+    if alone and tuple(wanted) != ("auto",):
+        groups[:0] = [base] if _cost(base) <= fits else alone
     if not groups:
         if any(word not in known.sets or word != "software" for word in wanted):
             notes.append("no hardware counters: software events only")
@@ -227,32 +231,21 @@ def _place(
         if _cost(joined) <= fits:
             groups[-1] = joined
             return
-    whole = _join(base, unit)
-    if _cost(whole) <= fits:
-        groups.append(whole)
-        return
-    cycles = base[:1]
-    if _cost(_join(cycles, unit)) <= fits:
-        # Instructions have a group of their own rather than tear the unit apart.
-        if not groups and _cost(base) <= fits and len(base) > 1:
-            groups.append(base)
-        groups.append(_join(cycles, unit))
-        return
-    with_each = base if _cost(base) < fits else cycles if _cost(cycles) < fits else ()
-    if len(with_each) < len(base) and not groups:
-        for start in (base,) if _cost(base) <= fits else tuple((e,) for e in base):
-            groups.append(start)
-    names = {e.name for e in with_each}
-    open_group: tuple[Event, ...] = with_each
-    for event in unit:
-        if event.name in names or event.name in {e.name for g in groups for e in g}:
-            continue
-        if _cost(open_group) + event.counters > fits:
-            groups.append(open_group)
-            open_group = with_each
-        open_group = (*open_group, event)
-    if len(open_group) > len(with_each):
-        groups.append(open_group)
+    for start in (base, base[:1]):
+        if _cost(_join(start, unit)) <= fits:
+            groups.append(_join(start, unit))
+            return
+    start = next((s for s in (base, base[:1]) if _cost(s) < fits), ())
+    counted = {e for group in groups for e in group}
+    left = [e for e in unit if e not in counted and e not in start]
+    filling = start
+    for event in left:
+        if _cost(filling) + event.counters > fits:
+            groups.append(filling)
+            filling = start
+        filling = (*filling, event)
+    if left:
+        groups.append(filling)
     notes.append(
         f"{', '.join(e.name for e in unit)} do not fit into {fits} counters together: ratios "
         "between them join different moments"

@@ -5,7 +5,7 @@ events). Formulae: arm/neoverse-v1/metrics.json and arm/neoverse-n2-v2/metrics.j
 telemetry-solution.
 """
 
-from native_map.events.generic import COMMON_SETS
+from native_map.events.generic import CACHE_MISSES, COMMON_SETS, GENERIC_SET
 from native_map.events.model import RAW, Event, EventSet, Table
 
 _COMMON = "Linux tools/perf/pmu-events/arch/arm64/common-and-microarch.json"
@@ -32,8 +32,32 @@ _MISPREDICTED = _event(
     "events",
     "mispredicted branches, speculative ones too",
 )
+_STALLED_FRONTEND = _event(
+    "stalled_cycles_frontend",
+    "STALL_FRONTEND",
+    0x23,
+    "cycles",
+    "cycles with nothing issued because of the front end",
+)
+_STALLED_BACKEND = _event(
+    "stalled_cycles_backend",
+    "STALL_BACKEND",
+    0x24,
+    "cycles",
+    "cycles with nothing issued because of the back end",
+)
+_BRANCH_MISSES = _event(
+    "branch_misses", "BR_MIS_PRED_RETIRED", 0x22, "events", "retired mispredicted branches"
+)
 _SETS: dict[str, tuple[EventSet, ...]] = {
     **COMMON_SETS,
+    "generic": (
+        EventSet(
+            GENERIC_SET.text,
+            ((_STALLED_FRONTEND, _STALLED_BACKEND), (_BRANCH_MISSES, CACHE_MISSES)),
+            GENERIC_SET.gives,
+        ),
+    ),
     "cache": (
         EventSet(
             "cache misses by level",
@@ -60,13 +84,7 @@ _SETS: dict[str, tuple[EventSet, ...]] = {
             "branches and their mispredictions",
             (
                 (
-                    _event(
-                        "branch_misses",
-                        "BR_MIS_PRED_RETIRED",
-                        0x22,
-                        "events",
-                        "retired mispredicted branches",
-                    ),
+                    _BRANCH_MISSES,
                     _event("branches", "BR_RETIRED", 0x21, "events", "retired branches"),
                 ),
             ),
@@ -140,24 +158,7 @@ N1 = Table(
         "topdown": (
             EventSet(
                 "stalled cycles: this core has no slot events",
-                (
-                    (
-                        _event(
-                            "stalled_cycles_frontend",
-                            "STALL_FRONTEND",
-                            0x23,
-                            "cycles",
-                            "cycles with nothing issued because of the front end",
-                        ),
-                        _event(
-                            "stalled_cycles_backend",
-                            "STALL_BACKEND",
-                            0x24,
-                            "cycles",
-                            "cycles with nothing issued because of the back end",
-                        ),
-                    ),
-                ),
+                ((_STALLED_FRONTEND, _STALLED_BACKEND),),
                 ("ipc", "frontend_stalled", "backend_stalled"),
             ),
         ),

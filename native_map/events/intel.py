@@ -284,5 +284,5 @@ GRANITE = _since_icelake(
     "graniterapids",
     6,
     (0x12, 0x13, 0x11),
-    "idq_bubbles.core",
+    "idq_bubbles.core, elsewhere idq_uops_not_delivered.core",
 )
