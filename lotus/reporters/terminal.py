@@ -1,23 +1,25 @@
 """The report on a terminal: 80 columns are enough; colour only where there is a terminal."""
 
 import io
-import textwrap
-from collections.abc import Iterable, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
-import pandas as pd
-
-from lotus.analysis.columns import plain_value
 from lotus.analysis.summary import LoaderSummary, Summary, summarise
 from lotus.reporters import covering, reasons, short
-from lotus.reporters.words import amount, duration, plain, plural, share, shorten, size
+from lotus.reporters.console import (
+    LEFT,
+    RIGHT,
+    print_paragraph,
+    print_table,
+    rows_of,
+    tight,
+    tight_size,
+)
+from lotus.reporters.words import amount, duration, plain, plural, share, shorten
 
 if TYPE_CHECKING:  # rich is imported when there is something to print
     from rich.console import Console
 
 _MOST_OPERATIONS, _MOST_WORKERS, _MOST_CAUSES, _MOST_LOADERS, _NOTABLE = 25, 16, 5, 4, 1.5
-_WIDEST, _NARROWEST = 110, 12  # of a line that is easy to read; of a column of names
-_LEFT, _RIGHT = "left", "right"
 _COLOURS = {"consumer-bound": "green", "unknown": "yellow"}
 
 
@@ -74,20 +76,20 @@ def _verdict(console: "Console", one: LoaderSummary, in_full: bool) -> None:
     judged, times = one.verdict, one.times
     colour = _COLOURS.get(judged.kind, "red" if judged.degree != "moderately" else "yellow")
     console.print(covering.verdict_words(judged), style=f"bold {colour}")
-    _paragraph(console, "", judged.summary)
+    print_paragraph(console, "", judged.summary)
     if judged.causes:
         first = judged.causes[0]
-        _paragraph(
+        print_paragraph(
             console, "First cause", f"{plain(first.title)}, {share(first.share)} of the loop."
         )
         reason = reasons.reason(first)
         if reason:
-            _paragraph(console, "Reason", reason)
+            print_paragraph(console, "Reason", reason)
         if in_full:
-            _paragraph(console, "Next step", plain(first.advice))
+            print_paragraph(console, "Next step", plain(first.advice))
     console.print()
     for line in covering.loader_lines(one):
-        _paragraph(console, "", line)
+        print_paragraph(console, "", line)
     shares = (
         ("waiting", judged.input_share),
         ("step", judged.step_share),
@@ -97,14 +99,14 @@ def _verdict(console: "Console", one: LoaderSummary, in_full: bool) -> None:
     per_rank = times["loop_ns"] / max(len(one.scope.ranks), 1)
     text = ", ".join(f"{name} {share(value)}" for name, value in shares)
     of_rank = " per rank" if len(one.scope.ranks) > 1 else ""
-    _paragraph(console, "Loop", f"{duration(per_rank)}{of_rank}: {text}")
-    _paragraph(
+    print_paragraph(console, "Loop", f"{duration(per_rank)}{of_rank}: {text}")
+    print_paragraph(
         console,
         "Throughput",
         f"{amount(times['samples_per_s'])} samples/s "
         f"({plural(times['samples'], 'sample')} in {plural(times['batches'], 'batch')})",
     )
-    _paragraph(
+    print_paragraph(
         console,
         "Start-up",
         f"{duration(times['startup_mean_ns'])} from iter() to the first batch, "
@@ -114,7 +116,7 @@ def _verdict(console: "Console", one: LoaderSummary, in_full: bool) -> None:
     if one.order["batches"]:
         out = one.order["out_of_order_share"]
         early, late = one.order["early_share"], one.order["late_share"]
-        _paragraph(
+        print_paragraph(
             console,
             "Order",
             f"{share(out)} of the batches arrived out of order "
@@ -129,30 +131,30 @@ def _causes(console: "Console", one: LoaderSummary) -> None:
         for cause in causes[:_MOST_CAUSES]
     ]
     if len(rows) > 1:
-        columns = [("of loop", _RIGHT), ("of waits", _RIGHT), ("", _LEFT)]
-        _table(console, "What the loop's time is owed to", columns, rows)
+        columns = [("of loop", RIGHT), ("of waits", RIGHT), ("", LEFT)]
+        print_table(console, "What the loop's time is owed to", columns, rows)
         for cause in causes[1:2]:
-            _paragraph(console, "Then", plain(cause.advice))
+            print_paragraph(console, "Then", plain(cause.advice))
 
 
 def _operations(console: "Console", one: LoaderSummary) -> None:
     table = one.operations
     waits = bool(table["waiting_share"].notna().any())
     rows = []
-    for row in _rows(table.head(_MOST_OPERATIONS)):
+    for row in rows_of(table.head(_MOST_OPERATIONS)):
         name = ("  " if row["nested"] else "") + shorten(plain(row["operation"]), 40)
-        times = [_short(row[f"{key}_ns"]) for key in ("mean", "p50", "p95", "p99", "std")]
+        times = [tight(row[f"{key}_ns"]) for key in ("mean", "p50", "p95", "p99", "std")]
         extra = [share(row["waiting_share"])] if waits else []
         rows.append([name, amount(row["count"]), *times, share(row["workers_share"]), *extra])
     empty = [""] * 6
-    for row in _rows(one.other_time):
+    for row in rows_of(one.other_time):
         if row["total_ns"] > 0:
             label = f"({row['part']})"
             rows.append([label, *empty, share(row["workers_share"]), *([""] if waits else [])])
     who = "the workers'" if one.scope.num_workers else "fetching"
-    columns = [("", _LEFT), *((name, _RIGHT) for name in ("count", "mean", "p50", "p95", "p99"))]
-    columns += [("std", _RIGHT), ("share", _RIGHT), *([("off CPU", _RIGHT)] if waits else [])]
-    _table(console, f"Operations (share: of {who} time)", columns, rows)
+    columns = [("", LEFT), *((name, RIGHT) for name in ("count", "mean", "p50", "p95", "p99"))]
+    columns += [("std", RIGHT), ("share", RIGHT), *([("off CPU", RIGHT)] if waits else [])]
+    print_table(console, f"Operations (share: of {who} time)", columns, rows)
     if len(table) > _MOST_OPERATIONS:
         console.print(f"  and {len(table) - _MOST_OPERATIONS} more: see --json", style="dim")
 
@@ -160,11 +162,11 @@ def _operations(console: "Console", one: LoaderSummary) -> None:
 def _batches(console: "Console", one: LoaderSummary, threshold_ns: float) -> None:
     over = f"> {duration(threshold_ns)}"
     rows = [
-        [row["measure"], *(_short(row[f"{key}_ns"]) for key in _SPREAD), share(row["over_share"])]
-        for row in _rows(one.batches)
+        [row["measure"], *(tight(row[f"{key}_ns"]) for key in _SPREAD), share(row["over_share"])]
+        for row in rows_of(one.batches)
     ]
-    columns = [("", _LEFT), *((name, _RIGHT) for name in (*_SPREAD, over))]
-    _table(console, "Per batch (delay: ready, but not yet taken)", columns, rows)
+    columns = [("", LEFT), *((name, RIGHT) for name in (*_SPREAD, over))]
+    print_table(console, "Per batch (delay: ready, but not yet taken)", columns, rows)
 
 
 _SPREAD = ("mean", "p50", "p95", "p99", "max")
@@ -176,19 +178,19 @@ def _workers(console: "Console", one: LoaderSummary) -> None:
     slow_first = table.sort_values("times", ascending=False, na_position="last", kind="stable")
     shown = table if len(table) <= _MOST_WORKERS else slow_first.head(_MOST_WORKERS)
     rows = []
-    for row in _rows(shown):
+    for row in rows_of(shown):
         name = "main" if row["worker"] < 0 else str(row["worker"])
         cells = [f"{row['rank']}/{name}" if several else name, amount(row["samples"])]
-        cells += [_short(row["batch_mean_ns"])]
-        cells += [_short(row["sample_ns"]), share(row["idle_share"]), share(row["cpu_share"])]
-        cells += [_short(row["startup_ns"])]
+        cells += [tight(row["batch_mean_ns"])]
+        cells += [tight(row["sample_ns"]), share(row["idle_share"]), share(row["cpu_share"])]
+        cells += [tight(row["startup_ns"])]
         if memory:
-            cells += [_short_size(row["pss_bytes"]), _short_size(row["pss_growth_bytes"])]
+            cells += [tight_size(row["pss_bytes"]), tight_size(row["pss_growth_bytes"])]
         rows.append(cells)
     names = ["samples", "fetch", "a sample", "idle", "on CPU", "start-up"]
     names += ["memory", "grew"] if memory else []
-    columns = [("rank/worker" if several else "worker", _LEFT), *((name, _RIGHT) for name in names)]
-    _table(console, "Workers (a sample: its typical share of a batch)", columns, rows)
+    columns = [("rank/worker" if several else "worker", LEFT), *((name, RIGHT) for name in names)]
+    print_table(console, "Workers (a sample: its typical share of a batch)", columns, rows)
     if len(table) > len(shown):
         more = len(table) - len(shown)
         console.print(f"  the slowest first; {more} more: see --json", style="dim")
@@ -198,23 +200,23 @@ def _ranks(console: "Console", one: LoaderSummary) -> None:
     if len(one.ranks) < 2:
         return
     rows = [
-        [str(row["rank"]), _short(row["loop_ns"]), share(row["wait_share"]),
+        [str(row["rank"]), tight(row["loop_ns"]), share(row["wait_share"]),
          share(row["step_share"]), amount(row["samples_per_s"])]
-        for row in _rows(one.ranks.sort_values("wait_share", ascending=False).head(_MOST_WORKERS))
+        for row in rows_of(one.ranks.sort_values("wait_share", ascending=False).head(_MOST_WORKERS))
     ]  # fmt: skip
     names = ("loop", "blocked", "step", "samples/s")
-    columns = [("rank", _LEFT), *((name, _RIGHT) for name in names)]
-    _table(console, "Ranks (most blocked first)", columns, rows)
+    columns = [("rank", LEFT), *((name, RIGHT) for name in names)]
+    print_table(console, "Ranks (most blocked first)", columns, rows)
 
 
 def _slowest(console: "Console", one: LoaderSummary) -> None:
     rows = []
     # Of samples that are all alike, three say as much as ten.
     table = one.slowest
-    for row in _rows(table[(table["times"] >= _NOTABLE) | (table.index < 3)]):
+    for row in rows_of(table[(table["times"] >= _NOTABLE) | (table.index < 3)]):
         index = "-" if row["sample"] == -1 else str(row["sample"])
         operation = shorten(plain(row["operation"]), 24)
-        cells = [index, _short(row["duration_ns"]), f"{row['times']:.1f}x"]
+        cells = [index, tight(row["duration_ns"]), f"{row['times']:.1f}x"]
         cells += [operation, f"{row['epoch']}/{row['batch']}", plain(row["path"])]
         rows.append(cells)
     paths = any(row[-1] for row in rows)
@@ -222,9 +224,9 @@ def _slowest(console: "Console", one: LoaderSummary) -> None:
     others = sum(max((len(row[place]) for row in rows), default=0) for place in (0, 1, 3))
     room = max(console.width - others - len("median") - len("epoch/batch") - 12, 16)
     rows = [[*row[:-1], shorten(row[-1], room)] for row in rows]
-    columns = [("index", _RIGHT), ("took", _RIGHT), ("median", _RIGHT), ("mostly", _LEFT)]
-    columns += [("epoch/batch", _RIGHT), ("path", _LEFT)]
-    _table(
+    columns = [("index", RIGHT), ("took", RIGHT), ("median", RIGHT), ("mostly", LEFT)]
+    columns += [("epoch/batch", RIGHT), ("path", LEFT)]
+    print_table(
         console,
         "Slowest samples",
         columns if paths else columns[:-1],
@@ -234,13 +236,13 @@ def _slowest(console: "Console", one: LoaderSummary) -> None:
 
 def _books(console: "Console", one: LoaderSummary) -> None:
     rows = [
-        [row["whole"], *(_short(row[f"{key}_ns"]) for key in ("total", "parts", "own")),
-         _short(row["remainder_ns"]), share(row["remainder_share"])]
-        for row in _rows(one.books)
+        [row["whole"], *(tight(row[f"{key}_ns"]) for key in ("total", "parts", "own")),
+         tight(row["remainder_ns"]), share(row["remainder_share"])]
+        for row in rows_of(one.books)
     ]  # fmt: skip
     names = ("total", "parts", "itself", "remainder", "")
-    columns = [("", _LEFT), *((name, _RIGHT) for name in names)]
-    _table(console, "Books (fetch = samples + collate + itself)", columns, rows)
+    columns = [("", LEFT), *((name, RIGHT) for name in names)]
+    print_table(console, "Books (fetch = samples + collate + itself)", columns, rows)
 
 
 def _footer(console: "Console", summary: Summary) -> None:
@@ -248,73 +250,4 @@ def _footer(console: "Console", summary: Summary) -> None:
     if lines:
         console.print("\nLost or not seen", style="bold")
         for line in lines:
-            _paragraph(console, "", line)
-
-
-def _short(ns: float) -> str:
-    return duration(ns).replace(" ", "")
-
-
-def _short_size(count: float) -> str:
-    return size(count).replace(" ", "")
-
-
-def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows with NaN for what was not measured, so that all numbers can be formatted alike."""
-    rows = []
-    for record in table.to_dict("records"):
-        row = {str(name): plain_value(value) for name, value in record.items()}
-        rows.append({name: float("nan") if value is None else value for name, value in row.items()})
-    return rows
-
-
-def _table(
-    console: "Console",
-    title: str,
-    columns: Sequence[tuple[str, str]],
-    rows: Iterable[Sequence[str]],
-) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    rows = list(rows)
-    widths = [
-        max(map(len, cells)) for cells in zip([name for name, _ in columns], *rows, strict=True)
-    ]
-    gap = 2 if sum(widths) + 2 * len(widths) + 2 <= console.width else 1
-    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
-    for width, (name, justify) in zip(widths, columns, strict=True):
-        right = justify == _RIGHT
-        table.add_column(
-            Text(name),
-            justify="right" if right else "left",
-            no_wrap=right,
-            min_width=min(width, _NARROWEST),
-            overflow="ellipsis" if right else "fold",
-        )
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    if table.row_count:
-        console.print(f"\n{title}", style="bold")
-        from rich.padding import Padding
-
-        console.print(Padding(table, (0, 0, 0, 2), expand=False))
-
-
-def _paragraph(console: "Console", label: str, text: str) -> None:
-    """`text`, wrapped, after a label of fixed width."""
-    from rich.text import Text
-
-    indent = "  " + (f"{label:11} " if label else "")
-    width = max(min(console.width, _WIDEST) - 1, len(indent) + 20)
-    wrapped = textwrap.wrap(
-        text,
-        width,
-        initial_indent=indent,
-        subsequent_indent=" " * len(indent),
-        break_on_hyphens=False,
-    )
-    for line in wrapped:
-        shown = Text(line, no_wrap=True, overflow="ignore")
-        shown.stylize("dim", 0, len(indent) if line is wrapped[0] else 0)
-        console.print(shown, soft_wrap=True)
+            print_paragraph(console, "", line)
