@@ -208,7 +208,9 @@ def _scan_thread(
     if tally is None or tally["count"].sum() <= 0:
         return flat, flat, present
     took = np.diff(times).astype(np.float64)
-    period = tally["squares"].sum() / tally["count"].sum()
+    period = tally["count"].sum() / tally["samples"].sum()
+    # Of the period's own variation, squared and relative: 0 where it is fixed.
+    varies = max(float(tally["squares"].sum() / tally["count"].sum() / period) - 1, 0.0)
     # Counts per ns: of a group by its samples, of an interval by its exact count.
     spent = np.bincount(group, weights=took, minlength=size)
     sampled = np.zeros(size)
@@ -231,14 +233,41 @@ def _scan_thread(
     expected = np.bincount(group, weights=end - begin, minlength=size)
     share = expected / max(expected[:-1].sum(), 1e-9)
     spread, spread_share = np.zeros(size), np.zeros(size)
-    for phase in (np.arange(PHASES) + 0.5) / PHASES:
-        hits = np.floor(end + phase) - np.floor(begin + phase)
+    comb = _Comb(varies, float(edges[-1]))
+    for number in range(PHASES):
+        hits = comb.before(end, number) - comb.before(begin, number)
         off = np.bincount(group, weights=hits, minlength=size) - expected
         spread += off**2 / PHASES
         spread_share += (off - share * off[:-1].sum()) ** 2 / PHASES
-    some = expected > 0
-    phi = np.divide(spread, expected, out=flat.copy(), where=some)
-    return phi, np.divide(spread_share, expected, out=flat.copy(), where=some), present
+    some, unit = expected > 0, expected * (1 + varies)
+    phi = np.divide(spread, unit, out=flat.copy(), where=some)
+    return phi, np.divide(spread_share, unit, out=flat.copy(), where=some), present
+
+
+class _Comb:
+    """Samples a period apart on a line of `length` mean periods, at PHASES phases.
+
+    Where the period varies (the kernel's frequency mode) the teeth are drawn, by a fixed seed, with
+    the same relative variance `varies`; a sample then stands for the step before it.
+    """
+
+    def __init__(self, varies: float, length: float) -> None:
+        self._teeth = None
+        self._shift = 0.0
+        if varies > 1e-4:
+            sd = np.sqrt(np.log1p(varies))
+            self._shift = 7.0  # far enough to be another part of the comb for each phase
+            many = int(length + self._shift * PHASES)
+            rng = np.random.default_rng(0)
+            steps = rng.lognormal(-sd * sd / 2, sd, many + 10 * int(np.sqrt(many) * (1 + sd)) + 10)
+            self._teeth = np.concatenate(([0.0], np.cumsum(steps)))
+
+    def before(self, at: Floats, number: int) -> Floats:
+        """What the samples before each place stand for, at one of the phases."""
+        moved = at + self._shift * number + (number + 0.5) / PHASES
+        if self._teeth is None:
+            return np.asarray(np.floor(moved))
+        return self._teeth[np.searchsorted(self._teeth, moved, side="right") - 1]
 
 
 def _exact_lengths(
