@@ -113,6 +113,7 @@ class TaskRecords:
                 "its records do not say at one place which event they belong to", header
             )
         self._found: dict[int, list[dict[str, Column | list[str]]]] = {kind: [] for kind in LEAST}
+        self._timed = all("time" in trailer for trailer in self._trailers)
         self._short = 0
 
     def add(self, words: Words, starts: Places, kinds: Places) -> None:
@@ -134,6 +135,7 @@ class TaskRecords:
         columns, width = self._trailer(words, starts + sizes)
         misc = (words[starts] >> np.uint64(32)).astype(np.uint16)
         low, high = _halves(words[starts + 1])
+        body_time: Words | None = None
         if kind in (MMAP, MMAP2):
             columns |= {"pid": low, "tid": high, "start": words[starts + 2]}
             columns |= {"length": words[starts + 3], "offset": words[starts + 4]}
@@ -144,7 +146,8 @@ class TaskRecords:
             columns |= {"pid": low, "tid": high, "exec": (misc & EXEC) != 0}
             columns["comm"] = _strings(words, starts + 2, starts + sizes - width)
         elif kind in (FORK, EXIT):
-            columns |= {"pid": low, "ppid": high, "time_ns": words[starts + 3].view(np.int64)}
+            columns |= {"pid": low, "ppid": high}
+            body_time = words[starts + 3]
             columns["tid"], columns["ptid"] = _halves(words[starts + 2])
             columns["clones"] = (misc & NO_CLONE) == 0
         elif kind == LOST:
@@ -153,8 +156,10 @@ class TaskRecords:
         elif kind == LOST_SAMPLES:
             columns["count"] = words[starts + 1].astype(np.int64)
         else:
-            columns["time_ns"] = words[starts + 1].view(np.int64)
+            body_time = words[starts + 1]
             columns["event"] = self._events_of(words[starts + 2])
+        if body_time is not None and not self._timed:  # the trailer's time is the one perf shows
+            columns["time_ns"] = body_time.view(np.int64)
         self._found[kind].append(columns)
 
     def _trailer(self, words: Words, ends: Places) -> tuple[dict[str, Column | list[str]], Places]:
