@@ -104,8 +104,9 @@ def build(
     runs = runs[(runs["samples"].fillna(0) > 0) | (runs["cpu_ns"].fillna(0) > 0)]
     if runs.empty:
         raise Unusable("the isolated runs caught no function; repeat them, longer or more often")
-    measure = "cpu_ns" if runs["cpu_ns"].notna().all() else "samples"
-    if runs[measure].isna().any():
+    timed = runs["cpu_ns"].notna().all() and runs.groupby("operation")["cpu_ns"].sum().min() > 0
+    measure = "cpu_ns" if timed else "samples"
+    if runs[measure].isna().any() or not runs.groupby("operation")[measure].sum().min() > 0:
         raise Unusable(
             "some isolated runs have CPU time and others only samples; record all in one way"
         )

@@ -6,6 +6,7 @@ is known to 0.01 % only. Rows of one function in several
 threads or commands are summed. Format: Linux tools/perf/ui/stdio/hist.c.
 """
 
+import io
 import math
 import re
 from collections.abc import Iterator
@@ -15,14 +16,19 @@ import pandas as pd
 
 from native_map.errors import Unusable
 from native_map.importers.profile import (
+    MAX_CELLS,
+    MAX_COLUMNS,
     Profile,
     decimal_mark,
     function_of,
     gathered,
+    lines_of,
     module_of,
     number,
     slug,
 )
+
+MAX_EVENTS = 200
 
 _SAMPLES = re.compile(r"^# Samples: *([0-9.]+[KMG]?) +(of events?) '([^']{1,300})'")
 _COUNT = re.compile(r"^# Event count \(approx\.\): *([0-9]{1,30})")
@@ -63,7 +69,7 @@ class _Section:
 
 
 def detect(text: str) -> bool:
-    return any(_SAMPLES.match(line) for line in text[:400_000].splitlines())
+    return any(_SAMPLES.match(line) for line in io.StringIO(text[:400_000]))
 
 
 def parse(text: str, source: str = "the report") -> Profile:
@@ -123,7 +129,7 @@ def _metric(event: str) -> str:
 def _sections(text: str, source: str, notes: list[str]) -> list[_Section]:
     sections: list[_Section] = []
     lost = skipped = 0
-    lines = iter(text.splitlines())
+    lines = lines_of(text, source)
     for line in lines:
         if match := _LOST.match(line):
             lost = max(lost, int(match[1]))
@@ -133,6 +139,8 @@ def _sections(text: str, source: str, notes: list[str]) -> list[_Section]:
                     f"{source} shows its events as one group; "
                     "type: perf report --stdio -n --no-group > report.txt"
                 )
+            if len(sections) == MAX_EVENTS:
+                raise Unusable(f"{source} has over {MAX_EVENTS} events; report fewer with -e")
             sections.append(_Section(match[3]))
             if match[1].isdigit():  # beyond 9,999 perf rounds to `12K`
                 sections[-1].samples = float(match[1])
@@ -170,7 +178,7 @@ def _table(section: _Section, header: str, lines: Iterator[str], source: str) ->
         separator = match[1] if match else ""
         titles = [title.strip().lower() for title in header[1:].split(separator)] if match else []
         pending = first
-    columns = [_COLUMNS.get(title, "") for title in titles]
+    columns = [_COLUMNS.get(title, "") for title in titles[:MAX_COLUMNS]]
     if ("share" not in columns and "period" not in columns) or "function" not in columns:
         raise Unusable(
             f"{source} lacks the columns of shares and symbols; "
@@ -204,5 +212,7 @@ def _table(section: _Section, header: str, lines: Iterator[str], source: str) ->
         if separator == ",":
             # perf writes the separator as a dot inside names: `blend<float. long>`.
             cells[last] = cells[last].replace(". ", ", ")
+        if len(section.rows) * len(columns) > MAX_CELLS:
+            raise Unusable(f"{source} has too many rows; report functions only: --sort dso,sym")
         section.rows.append([cell.strip() for cell in cells])
     return skipped

@@ -1,9 +1,12 @@
 """What every importer gives back, and how the numbers and names of foreign exports are read."""
 
+import csv
+import io
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +14,9 @@ import pandas as pd
 
 from native_map.errors import Unusable
 
-MAX_BYTES = 64 << 20
+MAX_BYTES = 32 << 20
+MAX_LINE = 1 << 20
+MAX_CELLS = 4_000_000  # some 200,000 functions of 20 columns
 MAX_COLUMNS = 500
 MAX_VALUE = 1e24  # beyond any count, and its sums and products stay finite
 MAX_NAME = 20_000  # demangled C++ templates reach a few thousand characters
@@ -20,6 +25,11 @@ TOPDOWN = ("retiring", "frontend_bound", "bad_speculation", "backend_bound")
 # What a share is a share of, the best first: slots are a constant multiple of cycles.
 WEIGHTS = ("slots", "cycles", "cpu_ns", "samples")
 
+# Columns that a mapping adds to those of a profile.
+_TAKEN = set(
+    "module function row key library entry operation weight shared runs of match evidence pairs "
+    "ipc weak few_runs no_module covered reason time".split()
+)
 _NAMELESS = {"", "[unknown]", "unknown", "unknown module", "[outside any known module]", "n/a"}
 _KERNEL = {"[kernel.kallsyms]", "[kernel.vmlinux]", "[kernel]", "vmlinux", "kernel"}
 _UNITS = {
@@ -105,6 +115,34 @@ def read_text(path: str | Path) -> str:
     return text
 
 
+def lines_of(text: str, source: str) -> Iterator[str]:
+    """The lines without their ends; Unusable at one that no export has."""
+    for line in io.StringIO(text):
+        if len(line) > MAX_LINE:
+            raise Unusable(f"{source} has a line of over {MAX_LINE >> 20} MiB; export it again")
+        yield line.rstrip("\r\n")
+
+
+def csv_rows(text: str, delimiter: str, source: str) -> Iterator[list[str]]:
+    """The rows of a CSV text, not more than MAX_CELLS cells of them."""
+    cells = 0
+    limit = csv.field_size_limit(MAX_NAME * 10)
+    try:
+        # A quoted cell may go over lines, so they keep an end.
+        lines = (line + "\n" for line in lines_of(text, source))
+        for row in csv.reader(lines, delimiter=delimiter):
+            cells += len(row)
+            if cells > MAX_CELLS:
+                raise Unusable(
+                    f"{source} has over {MAX_CELLS:,} cells; export it grouped by function only"
+                )
+            yield row
+    except csv.Error as error:
+        raise Unusable(f"{source}: damaged CSV ({error}); export it again") from None
+    finally:
+        csv.field_size_limit(limit)
+
+
 def clean(text: str) -> str:
     """A name that is safe to show: no control characters, bounded length."""
     return _CONTROL.sub("?", text.strip())[:MAX_NAME]
@@ -180,7 +218,13 @@ def number(text: str, mark: str = ".") -> tuple[float, str]:
 
 def slug(text: str) -> str:
     """A column name: `L1 Bound` -> `l1_bound`."""
-    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")[:80] or "unnamed"
+    name = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")[:80] or "unnamed"
+    return f"{name}_stated" if name in _TAKEN else name
+
+
+def unused(name: str, taken: Container[str]) -> str:
+    """The name, with a number where a column already has it."""
+    return next(n for n in chain([name], (f"{name}_{i}" for i in count(2))) if n not in taken)
 
 
 def gathered(

@@ -5,8 +5,6 @@ samples of the interval that the report states; at the 1 ms of the exports seen 
 milliseconds are the same number, so no other interval could be checked.
 """
 
-import csv
-import io
 import math
 
 import pandas as pd
@@ -14,14 +12,15 @@ import pandas as pd
 from native_map.errors import Unusable
 from native_map.importers.profile import (
     MAX_COLUMNS,
-    MAX_NAME,
     Profile,
+    csv_rows,
     decimal_mark,
     function_of,
     gathered,
     module_of,
     number,
     slug,
+    unused,
 )
 
 _NAMED = {
@@ -72,8 +71,7 @@ def parse(text: str, source: str = "the export") -> Profile:
                 data["samples"] = [value for value, _ in parsed]
                 if event not in interval_ns:
                     notes.append("the report states no sampling interval: 1 ms is assumed")
-        if name in data:
-            name = f"{name}_{i}"
+        name = unused(name, data)
         data[name] = [value * factor for value, _ in parsed]
         if unit.startswith("%") or any(u == "share" for _, u in parsed):
             means.append(name)
@@ -93,29 +91,23 @@ def parse(text: str, source: str = "the export") -> Profile:
 
 def _sections(text: str, source: str) -> tuple[dict[str, list[list[str]]], dict[str, float]]:
     """The tables by the first cell of their header, and the interval in ns of timed events."""
-    limit = csv.field_size_limit(MAX_NAME * 10)
     tables: dict[str, list[list[str]]] = {}
     interval: dict[str, float] = {}
     current: list[list[str]] | None = None
-    try:
-        for row in csv.reader(io.StringIO(text)):
-            if not row or not any(cell.strip() for cell in row):
-                current = None
-                continue
-            first = row[0].strip()
-            if current is None and first in ("FUNCTION", "PROCESS", "MODULE", "THREAD"):
-                # Of several tables of one kind (by process, by module) the first is the whole.
-                current = [] if first in tables else tables.setdefault(first, [])
-            if current is not None:
-                current.append(row)
-            elif not first and len(row) >= 3:
-                value, unit = number(row[2])
-                if unit == "ns" and value > 0:
-                    interval[row[1].strip()] = value
-    except csv.Error as error:
-        raise Unusable(f"{source}: damaged CSV ({error}); export it again") from None
-    finally:
-        csv.field_size_limit(limit)
+    for row in csv_rows(text, ",", source):
+        if not any(cell.strip() for cell in row):
+            current = None
+            continue
+        first = row[0].strip()
+        if current is None and first in ("FUNCTION", "PROCESS", "MODULE", "THREAD"):
+            # Of several tables of one kind (by process, by module) the first is the whole.
+            current = [] if first in tables else tables.setdefault(first, [])
+        if current is not None:
+            current.append(row)
+        elif not first and len(row) >= 3:
+            value, unit = number(row[2])
+            if unit == "ns" and value > 0:
+                interval[row[1].strip()] = value
     return tables, interval
 
 

@@ -4,7 +4,6 @@
 grid of the graphical program exported. Seconds are plain or `1868.632s`, shares `41.5%`.
 """
 
-import csv
 import io
 import itertools
 import math
@@ -14,15 +13,16 @@ import pandas as pd
 from native_map.errors import Unusable
 from native_map.importers.profile import (
     MAX_COLUMNS,
-    MAX_NAME,
     TOPDOWN,
     Profile,
+    csv_rows,
     decimal_mark,
     function_of,
     gathered,
     module_of,
     number,
     slug,
+    unused,
 )
 
 _NAMED = {
@@ -63,14 +63,7 @@ def parse(text: str, source: str = "the export") -> Profile:
         raise Unusable(f"{source} has no header of VTune's; export it with -format csv")
     delimiter = max(_DELIMITERS, key=header.count)
     notes: list[str] = []
-    limit = csv.field_size_limit(MAX_NAME * 10)
-    try:
-        start = text.index(header)
-        table = list(csv.reader(io.StringIO(text[start:]), delimiter=delimiter))
-    except csv.Error as error:
-        raise Unusable(f"{source}: damaged CSV ({error}); export it again") from None
-    finally:
-        csv.field_size_limit(limit)
+    table = list(csv_rows(text[text.index(header) :], delimiter, source))
     names = [name.strip() for name in table[0]]
     if len(names) > MAX_COLUMNS:
         raise Unusable(f"{source} has {len(names)} columns; export it grouped by function only")
@@ -99,8 +92,7 @@ def parse(text: str, source: str = "the export") -> Profile:
         damaged += sum(unit == "damaged" for _, unit in parsed)
         values = [value for value, _ in parsed]
         name, mean, factor = _column(low[i], {u for v, u in parsed if not math.isnan(v)}, values)
-        if name in data:
-            name = f"{name}_{i}"
+        name = unused(name, data)
         data[name] = [value * factor for value in values]
         if mean:
             means.append(name)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from native_map.errors import Unusable
-from native_map.importers import Profile, load, loads
+from native_map.importers import Profile, load, loads, perf_report
+from native_map.importers import profile as profile_module
 from native_map.importers.profile import decimal_mark, module_of, number
 
 PROFILES = Path(__file__).parent.parent / "profiles"
@@ -328,6 +329,32 @@ def test_missing_files_and_folders(tmp_path):
 def test_a_file_without_end_is_refused():
     with pytest.raises(Unusable, match="larger than"):
         load("/dev/zero")
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("Function,CPU Time\n" + "f,1\n" * 2_000, "cells"),
+        ("Function,CPU Time\n" + "," * 2_000_000, "line of over"),
+        ("Function,CPU Time" + ",x" * 600 + "\n", "602 columns"),
+        ('Function,CPU Time\n"' + "x" * 300_000, "damaged CSV"),
+        ("# Samples: 1 of event 'a'\n" * 201, "200 events"),
+        (
+            "# Samples: 1 of event 'a'\n# Overhead,Symbol\n" + "1.00%,[.] f\n" * 2_000,
+            "too many rows",
+        ),
+    ],
+)
+def test_memory_is_bounded(monkeypatch, text, match):
+    for module in (profile_module, perf_report):
+        monkeypatch.setattr(module, "MAX_CELLS", 3_000)
+    with pytest.raises(Unusable, match=match):
+        loads(text)
+
+
+def test_titles_that_a_mapping_uses_itself_are_renamed():
+    profile = loads("Function,CPU Time,Weight,Row,Samples,samples\nf,1,2,3,4,5\n")
+    assert profile.additive == ("cpu_ns", "weight_stated", "row_stated", "samples", "samples_2")
 
 
 def test_utf_16_and_byte_order_marks(tmp_path):

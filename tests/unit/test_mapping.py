@@ -116,6 +116,12 @@ def test_samples_serve_where_there_is_no_time():
         build(frame)
 
 
+def test_an_operation_without_any_time_is_measured_in_samples():
+    frame = runs().assign(samples=1.0)
+    frame.loc[frame["operation"] == "Crop", "cpu_ns"] = 0.0
+    assert build(frame).measure == "samples"
+
+
 def test_nothing_to_build_from():
     with pytest.raises(Unusable, match="caught no function"):
         build(runs().iloc[:0])
