@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from lotus import host, probing
-from lotus.inside.perf_event import Event
 from lotus.probing import Survey
 
 SCHEMA = 1
@@ -43,7 +42,7 @@ _LIBRARIES = (
 @dataclass(frozen=True)
 class Finding:
     """One thing that was looked at. `fixes` are commands or settings that close a gap, each for
-    itself; `meanwhile` is what works without them."""
+    itself; `meanwhile` is what works without them, `asks` what only others can do."""
 
     area: str
     topic: str
@@ -369,23 +368,13 @@ def _list(folder: Path) -> list[str]:
 
 
 @dataclass(frozen=True)
-class TopDown:
-    """Which events `--counters` counts here: the set chosen for this CPU."""
-
-    uarch: str = "unknown"
-    chosen: tuple[str, ...] = ()
-    level_1: bool = False
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Facts:
     """All facts that findings are made of."""
 
     system: System
     perf: PerfTool
     survey: Survey
-    topdown: TopDown
+    counting: probing.Chosen
     sampling: tuple[str, int, str]  # event as perf spells it, Hz, why
     python: Python | None
     helpers: Helpers
@@ -395,14 +384,14 @@ class Facts:
 def examine() -> Report:
     """Look at this machine; takes a few seconds, never raises for what it finds."""
     machine = system()
-    chosen, more = _topdown()
+    chosen = probing.choose(("auto",))
     sampling = probing.sampling_event(bool(machine.virtual))
     trial = (sampling[0], str(sampling[1])) if sampling[0] else None
     return report(
         Facts(
             machine,
             perf_tool(trial),
-            probing.survey(more),
+            probing.survey(chosen.tried),
             chosen,
             sampling,
             python(),
@@ -410,10 +399,6 @@ def examine() -> Report:
             room(),
         )
     )
-
-
-def _topdown() -> tuple[TopDown, list[Event]]:
-    return TopDown(), []
 
 
 def report(facts: Facts) -> Report:
@@ -448,8 +433,8 @@ def _summary(facts: Facts) -> dict[str, str]:
         sampling = "no: perf does not record here"
     else:
         sampling = f"yes: {event} at {rate} Hz ({why})"
-    if facts.topdown.level_1:
-        topdown = f"yes: level 1 ({facts.topdown.uarch})"
+    if facts.counting.level_1:
+        topdown = f"yes: level 1 ({facts.counting.uarch})"
     else:
         topdown = "no: " + (
             "its events do not all count here" if right else "it needs hardware events"
@@ -617,14 +602,15 @@ def _counters(facts: Facts) -> list[Finding]:
                 ("sudo sysctl kernel.nmi_watchdog=0",), f"{capacity.right} events at once",
             )
         )  # fmt: skip
-    level = "level 1 of top-down" if facts.topdown.level_1 else "no level 1 of top-down"
+    names = ", ".join(one.name for one in facts.counting.events)
+    level = "level 1 of top-down" if facts.counting.level_1 else "no level 1 of top-down"
     found.append(
         Finding(
-            "counters", "set", OK if facts.topdown.level_1 else NOTE,
-            f"{facts.topdown.uarch}, {level}: {', '.join(facts.topdown.chosen) or 'none'}",
+            "counters", "set", OK if facts.counting.level_1 else NOTE,
+            f"{facts.counting.uarch}, {level}: {names or 'none'}",
         )
     )  # fmt: skip
-    found += [Finding("counters", "set", NOTE, note) for note in facts.topdown.notes]
+    found += [Finding("counters", "set", NOTE, note) for note in facts.counting.notes]
     if machine.rdpmc is not None:
         text = f"rdpmc {machine.rdpmc} ({'allowed' if machine.rdpmc else 'not allowed'})"
         found.append(Finding("counters", "rdpmc", NOTE, text + "; lotus reads by system call"))

@@ -19,10 +19,15 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from lotus.errors import LotusError
 from lotus.inside import perf_event
 from lotus.inside.perf_event import HARDWARE, SOFTWARE, Event
+
+if TYPE_CHECKING:  # imported when a group is chosen
+    from native_map import pmu
+    from native_map.cpu import Cpu
 
 CYCLES = Event("cycles", HARDWARE, 0)
 INSTRUCTIONS = Event("instructions", HARDWARE, 1)
@@ -176,6 +181,15 @@ class Probe:
                 break
         return counted
 
+    def behind(self, leader: Event, event: Event) -> None:
+        """Count an event that opens only in a group led by another, in place of alone."""
+        try:
+            counts, running = self._measure([leader, event])
+        except OSError as error:
+            self._alone[event] = Counted(event, None, 0.0, error.errno or errno.EIO)
+        else:
+            self._alone[event] = Counted(event, counts[1], running)
+
     def works(self, event: Event) -> bool:
         return self.alone(event).works
 
@@ -183,10 +197,7 @@ class Probe:
         """Whether these can be counted at once and each then counts as it does alone."""
         if not all(self.works(event) for event in events):
             return False
-        try:
-            return not self.wrong(events)[0]
-        except OSError:
-            return False
+        return _counts_rightly(self, events)
 
     def wrong(self, events: Sequence[Event]) -> tuple[list[str], float]:
         """Events that count something else in this group than alone, and running/enabled.
@@ -493,3 +504,132 @@ def sampling_event(
         return "cpu-clock:u", rate, f"the software clock: {why}{less}"
     why = os.strerror(clock.error) if clock.error else "no sample came"
     return "", 0, f"the kernel lets nothing be sampled ({why})"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The group that `--counters` counts on this machine."""
+
+    uarch: str
+    events: tuple[Event, ...]
+    level_1: bool  # whether it gives all four shares of top-down level 1
+    notes: tuple[str, ...]
+    tried: tuple[Event, ...] = ()  # hardware events of the sets asked for
+
+
+def choose_counters(
+    wanted: Sequence[str] = ("auto",), open_group: OpenGroup = perf_event.Group
+) -> tuple[list[Event], list[str]]:
+    """The group of events to count exactly on this machine, and notes on what was left out.
+
+    `wanted` names sets or events (see `native_map.pmu.choose`). No event is in it that does not
+    count rightly here; it is empty where nothing can be counted. Takes about 0.1 s. Raises
+    LotusError for a name that is not understood.
+    """
+    chosen = choose(wanted, open_group)
+    return list(chosen.events), list(chosen.notes)
+
+
+def choose(
+    wanted: Sequence[str],
+    open_group: OpenGroup = perf_event.Group,
+    cpu: "Cpu | None" = None,
+    sysfs: Path = Path("/sys"),
+) -> Chosen:
+    """What `choose_counters` chooses, and what it means. Raises LotusError."""
+    from native_map import cpu as cpus
+    from native_map import pmu
+    from native_map.errors import Unusable
+    from native_map.events import formulas
+
+    cpu = cpu or cpus.detect()
+    wanted = tuple(wanted) or ("auto",)
+    try:
+        candidates = _candidates(cpu, wanted, sysfs)
+        probe = Probe(open_group)
+        working = _working(probe, candidates)
+        pool = [
+            event
+            for ours, event in candidates
+            if ours.name in working and ours.counters and event.type != SOFTWARE
+        ]
+        fits = probe.largest(pool).right
+        while True:
+            choice = pmu.choose(cpu, fits, working, wanted)
+            notes = list(choice.notes)
+            events = _one_group(choice, probe, notes, sysfs)
+            # The largest group was of other events: this one is tried as well.
+            if all(one.type == SOFTWARE for one in events) or _counts_rightly(probe, events):
+                break
+            fits -= 1
+    except Unusable as error:
+        raise LotusError(str(error)) from error
+    shares = {"frontend_bound", "backend_bound", "retiring", "bad_speculation"}
+    given = formulas.gives([one.name for one in events], pmu.table(cpu))
+    hardware = tuple(event for _, event in candidates if event.type != SOFTWARE)
+    return Chosen(cpu.uarch, tuple(events), shares <= given, tuple(notes), hardware)
+
+
+def _candidates(cpu: "Cpu", wanted: Sequence[str], sysfs: Path) -> list[tuple["pmu.Event", Event]]:
+    """All events that may be chosen, as native_map tells them and as they are opened."""
+    from native_map import pmu
+    from native_map.errors import Unusable
+
+    known = pmu.table(cpu)
+    found: dict[pmu.Event, Event] = {}
+    for word in wanted:
+        name = word
+        if word == "auto":
+            name = "topdown" if "topdown" in known.sets else "generic"
+        events = [one for form in known.sets.get(name, ()) for one in form.events]
+        for one in (*pmu.choose(cpu, _MOST_AT_ONCE, None, (word,)).events, *events):
+            with contextlib.suppress(Unusable):  # this machine has no such unit
+                found[one] = _as_opened(one, sysfs)
+    # Cycles and instructions first: they are in every group.
+    return sorted(found.items(), key=lambda pair: pair[0].name not in ("cycles", "instructions"))
+
+
+def _working(probe: Probe, candidates: Sequence[tuple["pmu.Event", Event]]) -> set[str]:
+    """Names of the events that count; of one name all must."""
+    slots = next((event for ours, event in candidates if ours.name == "slots"), None)
+    working: set[str] = set()
+    broken: set[str] = set()
+    for ours, event in candidates:
+        if not ours.counters and event.type != SOFTWARE and slots not in (None, event):
+            # A share of Intel's perf metrics opens only behind the slots register.
+            probe.behind(slots, event)
+        (working if probe.works(event) else broken).add(ours.name)
+    return working - broken
+
+
+def _as_opened(ours: "pmu.Event", sysfs: Path) -> Event:
+    """Raises Unusable where this machine has no such unit."""
+    from native_map import pmu
+
+    return Event(ours.name, pmu.resolve(ours, sysfs), ours.config, ours.config1, ours.flags)
+
+
+def _one_group(choice: "pmu.Choice", probe: Probe, notes: list[str], sysfs: Path) -> list[Event]:
+    """The group that counts most of what was asked for, without what the kernel refuses."""
+    base = ("cycles", "instructions", "task_clock")
+    chosen = max(choice.groups, key=lambda group: sum(one.name not in base for one in group))
+    if choice.multiplexed > 1:
+        left = [one.name for one in choice.events if one not in chosen]
+        notes[:] = [note for note in notes if "take turns" not in note]
+        notes.append(f"only one group is counted in a run; in another: {', '.join(left)}")
+    events = []
+    for one in chosen:
+        event = _as_opened(one, sysfs)
+        counted = probe.alone(event)
+        if event.type == SOFTWARE and counted.count is None:
+            notes.append(f"{one.name} is refused by the kernel ({os.strerror(counted.error)})")
+        else:
+            events.append(event)
+    return events
+
+
+def _counts_rightly(probe: Probe, events: Sequence[Event]) -> bool:
+    try:
+        return not probe.wrong(events)[0]
+    except OSError:
+        return False
