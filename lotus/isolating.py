@@ -27,7 +27,7 @@ from lotus.errors import LotusError
 from lotus.inside.isolate import NAME
 from lotus.manifest import Settings
 from native_map import join, perf_data, record
-from native_map.capture import capture_probability, executions_needed
+from native_map.capture import capture_probability, executions_needed, shortest_captured
 from native_map.errors import Unusable
 from native_map.symbols import Symbols
 
@@ -35,6 +35,7 @@ PERF_DATA = "perf.data"
 LENGTH_NS = 20_000  # of the shortest function that is to be caught
 _ENTRY = "from _lotus_inside import isolate\n\nisolate.enter(__file__)\n"
 _LONGEST_LINE = 1 << 24  # bytes of isolation.jsonl
+_LARGEST = 1 << 53  # ns: a hundred days
 _INTERVALS = {
     "operation": "str",
     "run": "int64",
@@ -54,7 +55,8 @@ class Isolation:
     intervals   operation, run, pid, tid, start_ns, end_ns, calls: the bursts of each bucket
     operations  operation, inputs, runs, calls, call_ns (mean), samples, capture (probability that
                 a function of `length_ns` in each call was seen at least once), capture_run (the
-                same in one run, median of the runs), reached (capture >= wanted)
+                same in one run, median of the runs), reached (capture >= wanted), shortest_ns (a
+                function of that length is seen with the wanted probability)
     notes       what could not be isolated, and why
     """
 
@@ -324,9 +326,10 @@ def _read(
         if kind == "run":
             rows += _bursts(name, event)
         elif kind == "taken":
-            threads |= {number for number in event.get("threads", ()) if type(number) is int}
+            threads |= {number for number in _list(event, "threads") if type(number) is int}
             found = event.get("inputs")
-            inputs = found if isinstance(found, dict) else {}
+            found = found if isinstance(found, dict) else {}
+            inputs = {name: count for name, count in found.items() if type(count) is int}
         elif kind == "skipped":
             skipped.add(name)
             notes.append(f"{name} was not isolated: {event.get('why')}")
@@ -342,11 +345,21 @@ def _read(
     return [row for row in rows if row[0] not in skipped], notes, threads, inputs
 
 
+def _list(event: Mapping[str, Any], name: str) -> list[Any]:
+    found = event.get(name)
+    return found if isinstance(found, list) else []
+
+
 def _bursts(name: str, event: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
     numbers = (event.get("run"), event.get("pid"), event.get("tid"))
-    for burst in event.get("intervals") or ():
+    for burst in _list(event, "intervals"):
         values = (*numbers, *burst) if isinstance(burst, list) else ()
-        if len(values) == 6 and all(type(one) is int and 0 <= one < 1 << 62 for one in values):
+        if (
+            len(values) == 6
+            and all(type(one) is int and 0 <= one < _LARGEST for one in values)
+            and max(values[1:3]) < 1 << 31
+            and values[3] <= values[4]
+        ):
             yield (name, *values)
 
 
@@ -404,4 +417,7 @@ def _operations(
     table["capture"] = [capture(calls) for calls in table["calls"]]
     table["capture_run"] = [capture(median[name]) for name in table.index]
     table["reached"] = table["capture"] >= wanted
+    table["shortest_ns"] = [
+        1e9 * shortest_captured(interval_ns / 1e9, calls, wanted) for calls in table["calls"]
+    ]
     return table.reset_index()
