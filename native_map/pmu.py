@@ -65,14 +65,14 @@ def sets(cpu: Cpu | str) -> dict[str, EventSet]:
     return {name: forms[0] for name, forms in table(cpu).sets.items()}
 
 
-def metrics(counts: pd.DataFrame, cpu: Cpu | str) -> pd.DataFrame:
+def metrics(counts: pd.DataFrame, cpu: Cpu | str, known: Table | None = None) -> pd.DataFrame:
     """Metrics (see METRICS) of each row of counts, whose columns are names of events.
 
     A metric is there only if its events are; NaN where a denominator is 0 or a count is NaN.
     Given a name instead of a Cpu, Neoverse N2 is taken to be r0p3 or later. Other columns of
-    `counts` are ignored. Units and sources: METRICS.
+    `counts` are ignored. `known` replaces the table of the CPU. Units and sources: METRICS.
     """
-    known = table(cpu)
+    known = known or table(cpu)
     old_n2 = isinstance(cpu, Cpu) and cpu.uarch == "neoverse_n2" and 0 <= cpu.stepping < 0x03
     return formulas.compute(counts, known, old_n2)
 
@@ -85,6 +85,7 @@ def choose(
     fits: int,
     working: Collection[str] | None = None,
     wanted: Sequence[str] = ("auto",),
+    known: Table | None = None,
 ) -> Choice:
     """Groups of events for this CPU, of which each fits into the counters.
 
@@ -92,12 +93,13 @@ def choose(
     rightly here (software events and perf metrics do not count towards it; 0: no PMU). `working`
     names the events that were tried and count rightly; None trusts all. `wanted` holds names of
     sets, names of events, or perf's spellings; "auto" is top-down level 1 as far as one group
-    takes it, so that nothing is multiplexed. Raises Unusable for what is not understood.
+    takes it, so that nothing is multiplexed. `known` replaces the table of the CPU, for one
+    that `native_map.perf_list` made. Raises Unusable for what is not understood.
     """
-    known = table(cpu)
+    known = known or table(cpu)
     virtual = isinstance(cpu, Cpu) and cpu.virtual
     notes: list[str] = []
-    if known.name == "generic" and fits > 0:
+    if known.name.startswith("generic") and fits > 0 and not known.expressions:
         notes.append("unknown CPU: generic events, no top-down shares")
     asked = [u for word in wanted for u in _units(known, word, fits, working, virtual, notes)]
     software = _unique([TASK_CLOCK, *(e for u in asked for e in u if e.type == SOFTWARE)])

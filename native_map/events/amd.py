@@ -21,6 +21,7 @@ def _event(
         unit=unit,
         text=text,
         source=f"Linux tools/perf/pmu-events/arch/x86/{where}: {vendor}",
+        vendor=vendor,
     )
 
 

@@ -12,7 +12,15 @@ _COMMON = "Linux tools/perf/pmu-events/arch/arm64/common-and-microarch.json"
 
 
 def _event(name: str, vendor: str, number: int, unit: str, text: str) -> Event:
-    return Event(name, RAW, number, unit=unit, text=text, source=f"{_COMMON}: {vendor}")
+    return Event(
+        name,
+        RAW,
+        number,
+        unit=unit,
+        text=text,
+        source=f"{_COMMON}: {vendor}",
+        vendor=vendor.lower(),
+    )
 
 
 _FRONTEND = _event(

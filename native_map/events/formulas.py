@@ -181,6 +181,10 @@ def compute(counts: pd.DataFrame, table: Table, old_n2: bool) -> pd.DataFrame:
     topdown = _TOPDOWN_FORMULAS.get(table.formula)
     if topdown is not None:
         found.update(topdown(c, table.width, old_n2))
+    for name, expression in table.expressions.items():
+        if c.has(*expression.names):
+            columns = {event: c[event] for event in expression.names}
+            found[name] = np.broadcast_to(expression.value(columns), (len(counts),))
     if c.has("instructions"):
         for name, forms in _PER_KILO.items():
             for form in forms:

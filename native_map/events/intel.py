@@ -29,6 +29,7 @@ class _Make:
             unit=unit,
             text=text,
             source=f"{self.where}: {vendor}",
+            vendor=vendor,
         )
 
 
@@ -40,13 +41,14 @@ def _perf_metric(name: str, umask: int, spelling: str, text: str) -> Event:
         unit="slots",
         text=text,
         source=f"Linux arch/x86/events/intel/core.c: {spelling}",
+        vendor=spelling,
         counters=0,
     )
 
 
 # The slots register must lead the group and the four shares must follow it; the shares are 8 bit
 # fields of one register, which the kernel turns into slots.
-_PERF_METRICS = EventSet(
+PERF_METRICS = EventSet(
     "where issue slots went, from the perf metrics register, which takes no counter",
     (
         (
@@ -248,7 +250,7 @@ def _since_icelake(
         width=width,
         formula="intel_slots",
         sets={
-            "topdown": (_PERF_METRICS, counted),
+            "topdown": (PERF_METRICS, counted),
             **_cache_sets(make),
             "tlb": _tlb_set(make, *walks),
             **COMMON_SETS,
@@ -284,5 +286,5 @@ GRANITE = _since_icelake(
     "graniterapids",
     6,
     (0x12, 0x13, 0x11),
-    "idq_bubbles.core, elsewhere idq_uops_not_delivered.core",
+    "idq_bubbles.core",
 )

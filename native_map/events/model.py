@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from native_map.events.expression import Expression
+
 # linux/perf_event.h: enum perf_type_id
 HARDWARE = 0
 SOFTWARE = 1
@@ -16,7 +18,8 @@ class Event:
     `type` is perf_event_attr's number, or the name of a PMU whose number is in sysfs (see
     `native_map.pmu.resolve`). `counters` is how many of the machine's counters it takes: 0 for
     software events and for what has a register of its own that nothing else can use. `flags` says
-    whose execution is counted: "u" user space, "k" kernel, "uk" both.
+    whose execution is counted: "u" user space, "k" kernel, "uk" both. `vendor` is the name in
+    the vendor's manual and in `perf list`, if it has one.
     """
 
     name: str
@@ -28,6 +31,7 @@ class Event:
     text: str = ""
     source: str = ""
     counters: int = 1
+    vendor: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ class Table:
     `width` is the slots a cycle of its top-down level 1 (0: none); `formula` names the way to
     compute it. `sets` may give several forms of one set, the best first; one whose events do not
     all work gives way to the next. `notes` are what a reader of the metrics must know.
+    `expressions` are metrics that perf defines, for CPUs that have no formula here.
     """
 
     name: str
@@ -66,6 +71,7 @@ class Table:
     formula: str = ""
     sets: Mapping[str, tuple[EventSet, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    expressions: Mapping[str, Expression] = field(default_factory=dict)
 
 
 def config(event: int, umask: int = 0) -> int:

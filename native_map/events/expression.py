@@ -1,0 +1,177 @@
+"""perf's metric expressions, read into something that computes columns. No eval.
+
+Understood: numbers, names, + - * /, parentheses, d_ratio, min and max, #slots where it is given.
+Conditions, comparisons and events with modifiers are refused, with the reason.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Column = npt.NDArray[np.float64]
+Columns = Mapping[str, Column]
+
+_DEEPEST = 30
+_LONGEST = 4_000
+_MOST_STEPS = 400  # also the depth of what is computed
+# A name may hold an escaped minus ("topdown\-retiring").
+_TOKEN = re.compile(
+    r"\s*(?:(?P<number>\d+\.?\d*(?:[eE][+-]?\d{1,3})?)(?![\w.])"
+    r"|(?P<name>[A-Za-z_#](?:[\w.:]|\\+-)*)|(?P<sign>[-+*/(),]))",
+    re.ASCII,
+)
+
+
+class NotUnderstood(Exception):
+    """The expression holds something that this reader does not know."""
+
+
+@dataclass(frozen=True)
+class Expression:
+    """`names` are the events that it needs; `value` computes it, NaN where it divides by 0."""
+
+    names: frozenset[str]
+    value: Callable[[Columns], Column]
+
+
+def read(
+    text: str,
+    others: Mapping[str, str],
+    constants: Mapping[str, float],
+    rename: Callable[[str], str],
+) -> Expression:
+    """The expression of a metric. `others` holds the texts of metrics that it may refer to,
+    `rename` gives our name of one of perf's events. Raises NotUnderstood."""
+    return _Reader(others, constants, rename).read(text, 0)
+
+
+class _Reader:
+    def __init__(
+        self,
+        others: Mapping[str, str],
+        constants: Mapping[str, float],
+        rename: Callable[[str], str],
+    ) -> None:
+        self.others = others
+        self.constants = constants
+        self.rename = rename
+        self.steps = 0
+
+    def read(self, text: str, depth: int) -> Expression:
+        tokens = _Tokens(text)
+        result = self.sum(tokens, depth)
+        if tokens.next:
+            raise NotUnderstood(f"{tokens.next!r} in a metric's expression")
+        return result
+
+    def sum(self, tokens: "_Tokens", depth: int) -> Expression:
+        left = self.product(tokens, depth)
+        while tokens.next in ("+", "-"):
+            left = self.both(tokens.take(), left, self.product(tokens, depth))
+        return left
+
+    def product(self, tokens: "_Tokens", depth: int) -> Expression:
+        left = self.atom(tokens, depth)
+        while tokens.next in ("*", "/"):
+            left = self.both(tokens.take(), left, self.atom(tokens, depth))
+        return left
+
+    def atom(self, tokens: "_Tokens", depth: int) -> Expression:
+        self.steps += 1
+        if depth > _DEEPEST or self.steps > _MOST_STEPS:
+            raise NotUnderstood("a metric's expression that refers to itself or is too long")
+        kind, token = tokens.kind, tokens.take()
+        if token == "-":
+            return self.both("-", _number(0.0), self.atom(tokens, depth + 1))
+        if token == "(":
+            inside = self.sum(tokens, depth + 1)
+            tokens.expect(")")
+            return inside
+        if kind == "number":
+            return _number(float(token))
+        if kind != "name":
+            raise NotUnderstood(f"{token!r} in a metric's expression")
+        if tokens.next == "(":
+            return self.call(token, tokens, depth + 1)
+        return self.named(token, depth)
+
+    def call(self, name: str, tokens: "_Tokens", depth: int) -> Expression:
+        if name not in _FUNCTIONS:
+            raise NotUnderstood(f"{name}() in a metric's expression")
+        tokens.expect("(")
+        first = self.sum(tokens, depth)
+        tokens.expect(",")
+        second = self.sum(tokens, depth)
+        tokens.expect(")")
+        return self.both(name, first, second)
+
+    def named(self, token: str, depth: int) -> Expression:
+        name = re.sub(r"\\+", "", token).lower()
+        if name in self.constants:
+            return _number(self.constants[name])
+        if name in self.others:
+            return self.read(self.others[name], depth + 1)
+        if name.startswith("#") or name in ("if", "else"):
+            raise NotUnderstood(f"{token} in a metric's expression")
+        event = self.rename(name)
+        return Expression(frozenset({event}), lambda columns: columns[event])
+
+    def both(self, function: str, left: Expression, right: Expression) -> Expression:
+        combine = _FUNCTIONS[function]
+        return Expression(
+            left.names | right.names,
+            lambda columns: combine(left.value(columns), right.value(columns)),
+        )
+
+
+def _number(value: float) -> Expression:
+    return Expression(frozenset(), lambda _: np.asarray(value, dtype=np.float64))
+
+
+def _ratio(above: Column, below: Column) -> Column:
+    above, below = np.broadcast_arrays(above, below)
+    result = np.full(above.shape, np.nan)
+    np.divide(above, below, out=result, where=below != 0)
+    return result
+
+
+_FUNCTIONS: dict[str, Callable[[Column, Column], Column]] = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": _ratio,
+    "d_ratio": _ratio,
+    "min": np.minimum,
+    "max": np.maximum,
+}
+
+
+class _Tokens:
+    """One token ahead: `next` is its text, "" at the end; `kind` is number, name or sign."""
+
+    def __init__(self, text: str) -> None:
+        if len(text) > _LONGEST:
+            raise NotUnderstood("a metric's expression that is too long")
+        self.text = text.rstrip()
+        self.at = 0
+        self.next = self.kind = ""
+        self.take()
+
+    def take(self) -> str:
+        taken = self.next
+        self.next = self.kind = ""
+        if self.at < len(self.text):
+            match = _TOKEN.match(self.text, self.at)
+            if match is None or match.lastgroup is None:
+                raise NotUnderstood(
+                    f"{self.text[self.at : self.at + 20]!r} in a metric's expression"
+                )
+            self.next, self.kind, self.at = match[match.lastgroup], match.lastgroup, match.end()
+        return taken
+
+    def expect(self, sign: str) -> None:
+        if self.take() != sign:
+            raise NotUnderstood(f"a metric's expression without its {sign!r}")
