@@ -4,6 +4,7 @@ import contextlib
 import os
 import select
 import sys
+from collections.abc import Callable, Iterator
 
 
 def say(text: str) -> None:
@@ -31,3 +32,17 @@ def open_missing() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+
+
+@contextlib.contextmanager
+def progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on stderr for work that lasts, where a person looks; told how much of all is done."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield lambda done, whole: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(file=sys.stderr), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, whole: bar.update(task, completed=done, total=whole)

@@ -1,0 +1,69 @@
+"""`lotus map`: counters and C/C++ functions per operation of a recorded run."""
+
+import argparse
+import sys
+from pathlib import Path
+
+NAME = "map"
+HELP = "show hardware counters and C/C++ functions per operation of a recorded run"
+EPILOG = """\
+examples:
+  lotus trace --counters --perf -o R -- python train.py
+  lotus map R                            per operation: time, counters, top functions
+  lotus map R --json | jq .functions     the same for programs
+  lotus map R --perf-data other.data     samples that perf recorded by itself, with
+                                         perf record -k CLOCK_MONOTONIC
+  lotus map validate R                   how far samples are from exact counts
+
+See also: lotus map build, lotus map apply, lotus map validate.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_directory", type=Path, metavar="RUN", help="the run directory")
+    parser.add_argument(
+        "--perf-data", type=Path, metavar="FILE", help="samples to join (RUN/perf.data)"
+    )
+    parser.add_argument(
+        "--kernel", action="store_true", help="name the kernel's functions, where it tells them"
+    )
+    parser.add_argument(
+        "--top", type=int, default=5, metavar="N", help="functions to show per operation (5)"
+    )
+    parser.add_argument("--json", action="store_true", help="print a document for programs")
+    parser.add_argument(
+        "--csv", choices=("operations", "functions"), help="print this table as CSV"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    # pandas is slow to import: not for `lotus --help`.
+    from lotus import mapped
+    from lotus.analysis.functions import summarise_map
+    from lotus.errors import LotusError
+    from lotus.reporters import mapping
+    from lotus.run import load
+    from lotus.streams import progress
+
+    loaded = load(args.run_directory)
+    path = args.perf_data or args.run_directory / mapped.PERF_DATA
+    found = None
+    if args.perf_data is not None or path.exists():
+        with progress("joining samples") as told:
+            found = mapped.map_run(loaded, mapped.read(path), args.kernel, told)
+    elif not len(loaded.counters):
+        raise LotusError(
+            f"{args.run_directory} has neither samples nor counters; record them with: "
+            "lotus trace --counters --perf -o DIRECTORY -- COMMAND (lotus report needs neither)"
+        )
+    summary = summarise_map(loaded, found)
+    if args.json:
+        print(mapping.text(summary))
+    elif args.csv:
+        print(mapping.csv(summary, args.csv), end="")
+    else:
+        reconfigure = getattr(sys.stdout, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="replace")  # a terminal that has no µ shows a question mark
+        mapping.write(summary, sys.stdout, args.top)
+    return 0

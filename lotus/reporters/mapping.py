@@ -1,0 +1,245 @@
+"""`lotus map` on a terminal, as a document and as CSV."""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import IO, TYPE_CHECKING, Any
+
+import pandas as pd
+
+from lotus.analysis.columns import records
+from lotus.analysis.functions import MapSummary
+from lotus.reporters.console import LEFT, RIGHT, print_paragraph, print_table, rows_of, tight
+from lotus.reporters.words import amount, command, plain, plural, share, shorten
+from native_map import pmu
+from native_map.demangle import short
+
+if TYPE_CHECKING:  # rich is imported when there is something to print
+    from rich.console import Console
+
+SCHEMA = 1
+_SHARES = {
+    "frontend_bound": "front end",
+    "backend_bound": "back end",
+    "retiring": "retiring",
+    "bad_speculation": "bad spec.",
+}
+_COUNTS = ("cycles", "instructions")
+_WIDEST_NAME = 32
+_MOST_OPERATIONS, _MOST_NOTES = 25, 12
+
+
+def document(summary: MapSummary) -> dict[str, Any]:
+    """What `lotus map --json` prints.
+
+    Units: `_ns` nanoseconds, shares are fractions of 1, counts are of events; a metric's unit and
+    formula stand in "metrics". What was not measured is null. "functions" holds every event.
+    """
+    mapped = summary.mapped
+    metrics = {
+        name: {"text": one.text, "unit": one.unit, "formula": one.formula, "source": one.source}
+        for name, one in pmu.METRICS.items()
+        if name in summary.operations
+    }
+    return {
+        "schema": SCHEMA,
+        "run": {"path": summary.path, "command": summary.manifest.get("command"),
+                "host": summary.manifest.get("host"), "cpu": summary.cpu},
+        "counted": summary.counted,
+        "estimated": summary.sampled,
+        "operations": records(summary.operations),
+        "metrics": metrics,
+        "helper_share": None if pd.isna(summary.helper_share) else summary.helper_share,
+        "sampled": [] if mapped is None else mapped.events,
+        "functions": [] if mapped is None else records(mapped.functions),
+        "outside": records(summary.outside),
+        "joined": [] if mapped is None else records(mapped.operations),
+        "calibration": [] if mapped is None else records(mapped.calibration),
+        "books": [] if mapped is None else records(mapped.books),
+        "recording": {} if mapped is None else mapped.facts,
+        "notes": summary.notes,
+    }  # fmt: skip
+
+
+def text(summary: MapSummary) -> str:
+    return json.dumps(document(summary), indent=2, allow_nan=False)
+
+
+def csv(summary: MapSummary, table: str) -> str:
+    """The table "operations" or "functions" (of all events) as CSV."""
+    if table == "operations":
+        return str(summary.operations.to_csv(index=False))
+    rows = summary.functions if summary.mapped is None else summary.mapped.functions
+    return str(rows.to_csv(index=False))
+
+
+def write(summary: MapSummary, file: IO[str], top: int = 5) -> None:
+    """Print it; `top` functions per operation."""
+    from rich.console import Console
+
+    console = Console(file=file, highlight=False, markup=False, emoji=False)
+    words = summary.manifest.get("command") or []
+    heading = shorten(command(words), 60) if words else plain(summary.path)
+    console.print(f"lotus map: {heading}", style="dim", soft_wrap=True)
+    for line in _measured(summary):
+        console.print(line, style="dim", soft_wrap=True)
+    _operations(console, summary)
+    _misses(console, summary)
+    _functions(console, summary, top)
+    _outside(console, summary)
+    if summary.notes:
+        console.print("\nNot read, named or counted", style="bold")
+        for note in summary.notes[:_MOST_NOTES]:
+            print_paragraph(console, "", plain(note))
+        if len(summary.notes) > _MOST_NOTES:
+            more = len(summary.notes) - _MOST_NOTES
+            console.print(f"  and {more} more: see --json", style="dim")
+
+
+def _measured(summary: MapSummary) -> list[str]:
+    """What was counted and sampled, and whether all samples are accounted for."""
+    lines = []
+    if summary.counted:
+        names = ", ".join(plain(one["name"]) for one in summary.counted)
+        user = all(one["flags"] == "u" for one in summary.counted if one["type"] != 1)
+        hardware = any(one["type"] != 1 for one in summary.counted)
+        where = " in user space" if user and hardware else ""
+        lines.append(f"Counted exactly{where}: {names} ({plain(summary.cpu)})")
+    mapped = summary.mapped
+    if mapped is not None:
+        for row in records(mapped.books):
+            line = (
+                f"{amount(row['recorded'])} samples of {plain(row['event'])}: "
+                f"{amount(row['attributed'])} in operations and other intervals, "
+                f"{amount(row['unattributed'])} outside of them, {amount(row['lost'])} lost"
+            )
+            line += f"; {amount(row['missing'])} MISSING" if row["missing"] else ""
+            lines.append(line)
+    return lines
+
+
+def _operations(console: "Console", summary: MapSummary) -> None:
+    table = summary.operations
+    marked = bool((table["running_share"] < 0.995).any())
+    whole = float(table.loc[~table["nested"].astype(bool), "total_ns"].sum())
+    columns: list[tuple[str, str]] = [("", LEFT), ("time", RIGHT), ("share", RIGHT)]
+    counts = [name for name in _COUNTS if name in table]
+    shares = [name for name in _SHARES if name in table]
+    cpu = "cpu_ns" if "cpu_ns" in table else "cpu_clock" if "cpu_clock" in table else ""
+    columns += [("CPU", RIGHT)] if cpu else []
+    columns += [(name, RIGHT) for name in counts]
+    columns += [("IPC", RIGHT)] if "ipc" in table else []
+    columns += [(_SHARES[name], RIGHT) for name in shares]
+    columns += [("counted", RIGHT)] if marked else []
+    rows = []
+    for row in rows_of(table.head(_MOST_OPERATIONS)):
+        name = ("  " if row["nested"] else "") + shorten(plain(row["operation"]), _WIDEST_NAME)
+        cells = [name, tight(row["total_ns"]), share(row["total_ns"] / whole if whole else 0)]
+        cells += [tight(row[cpu])] if cpu else []
+        cells += [_big(row[one]) for one in counts]
+        cells += [f"{row['ipc']:.2f}" if row["ipc"] == row["ipc"] else "-"] if "ipc" in row else []
+        cells += [share(max(row[one], 0.0)) for one in shares]
+        cells += [share(row["running_share"])] if marked else []
+        rows.append(cells)
+    estimates = ", ".join(summary.sampled)
+    title = "Operations" + (f" ({estimates}: estimated from samples)" if estimates else "")
+    print_table(console, title, columns, rows)
+    if len(table) > _MOST_OPERATIONS:
+        console.print(f"  and {len(table) - _MOST_OPERATIONS} more: see --json", style="dim")
+    if marked:
+        print_paragraph(
+            console, "", "The counters were shared: counts are scaled by the share counted."
+        )
+    if summary.helper_share == summary.helper_share and summary.helper_share >= 0.01:
+        print_paragraph(
+            console,
+            "",
+            f"Other threads of the fetching processes had {share(summary.helper_share)} of their "
+            "CPU time during fetches; what they did is not in the counts.",
+        )
+
+
+def _misses(console: "Console", summary: MapSummary) -> None:
+    table = summary.operations
+    shown = {*_SHARES, "ipc", "cpu_ns"}
+    names = [name for name in pmu.METRICS if name in table and name not in shown]
+    counts = [name for name in ("page_faults", "context_switches") if name in table]
+    names = [name for name in names if name not in counts]
+    if not names and not counts:
+        return
+    columns = [("", LEFT), *((_label(name), RIGHT) for name in (*names, *counts))]
+    rows = []
+    for row in rows_of(table.head(_MOST_OPERATIONS)):
+        name = ("  " if row["nested"] else "") + shorten(plain(row["operation"]), _WIDEST_NAME)
+        cells = [_metric(name, row[name]) for name in names]
+        rows.append([name, *cells, *(_big(row[one]) for one in counts)])
+    rates = any(pmu.METRICS[name].unit.startswith("per 1000") for name in names)
+    title = "Misses per 1000 instructions, and other events" if rates else "Other events"
+    print_table(console, title, columns, rows)
+
+
+def _metric(name: str, value: float) -> str:
+    return share(value) if pmu.METRICS[name].unit.startswith("of ") else _number(value)
+
+
+def _label(name: str) -> str:
+    return name.replace("_mpki", "").replace("_pki", "").replace("_", " ")
+
+
+def _number(value: float) -> str:
+    return "-" if value != value else f"{value:.3g}"
+
+
+def _big(value: float) -> str:
+    """A count with three digits and a unit: 1.23 G."""
+    if value != value:
+        return "-"
+    for scale, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= scale * 0.9995:
+            return f"{value / scale:.3g}{unit}"
+    return f"{value:.0f}"
+
+
+def _functions(console: "Console", summary: MapSummary, top: int) -> None:
+    table = summary.functions
+    if not len(table) or top < 1:
+        return
+    inside = table[(table["helper_of"] == "") & table["operation"].ne("")]
+    room = max(console.width - 32, 24)
+    rows: list[Sequence[str]] = []
+    for (_, operation), group in inside.groupby(["kind", "operation"], sort=False):
+        samples = int(group["samples"].sum())
+        rows.append([amount(samples), "", shorten(plain(operation), room)])
+        for row in rows_of(group.head(top)):
+            within = row["share"] * (row["high"] - row["low"]) / 2 / row["count"]
+            doubt = f" ±{within * 100:.0f}" if row["count"] else ""
+            name = f"{library(row['library'])}!{short(str(row['function']))}"
+            rows.append(["", f"{share(row['share'])}{doubt}", "  " + shorten(plain(name), room)])
+    columns = [("samples", RIGHT), ("share", RIGHT), ("operation, library!function", LEFT)]
+    event = plain(summary.event)
+    print_table(console, f"Functions by samples of {event} (± 95 %)", columns, rows)
+    helped = table[table["helper_of"] != ""]
+    if len(helped):
+        sums = helped.groupby("helper_of")["samples"].sum().sort_values(ascending=False)
+        found = ", ".join(f"{plain(name)} {amount(count)}" for name, count in sums.items())
+        print_paragraph(console, "", f"Samples of threads that worked for an operation: {found}")
+
+
+def library(name: str) -> str:
+    """A library without what its file name says of the build: `_imaging.so`, `libjpeg.so`."""
+    name = re.sub(r"\.(cpython-\d+[a-z]*|abi3|pypy\w*)(-[\w-]+)?(?=\.so)", "", name)
+    name = re.sub(r"-[0-9a-f]{8}(?=\.so)", "", name)  # as auditwheel names what a wheel brings
+    return re.sub(r"(?<=\.so)(\.\d+)+$", "", name)
+
+
+def _outside(console: "Console", summary: MapSummary) -> None:
+    rows = [
+        [plain(row["text"]), amount(row["samples"]), share(row["share"])]
+        for row in rows_of(summary.outside)
+    ]
+    columns = [("", LEFT), ("samples", RIGHT), ("of all", RIGHT)]
+    print_table(console, "Outside of operations, collate and fetch", columns, rows)
+    if not len(summary.functions) and summary.mapped is None:
+        where = plural(len(summary.operations), "operation")
+        hint = f"No samples: functions under the {where} come with lotus trace --perf."
+        print_paragraph(console, "", hint)
