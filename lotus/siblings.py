@@ -28,6 +28,11 @@ ATTACH_S = 10.0  # perf takes 0.1 s; the program is not held longer than this
 FINISH_S = 60.0  # perf reads its whole file at the end, for the build-ids
 IMPATIENT_S = 2.0  # after which a signal to lotus ends the waiting for a recorder's end
 _IMPATIENCE = {signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP}
+_YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
+_MAY_NOT_LOOK = (
+    "py-spy may not look into the program; sudo sysctl kernel.yama.ptrace_scope=0, or start a "
+    "container with --cap-add SYS_PTRACE"
+)
 
 Say = Callable[[str], None]
 
@@ -327,6 +332,9 @@ class PySpy:
             if self._path is None:
                 self._fail("py-spy is not installed; pip install py-spy")
                 return
+            if forbidden_by_yama(os.geteuid()):
+                self._fail(_MAY_NOT_LOOK)
+                return
             self._directory.mkdir(mode=0o700, exist_ok=True)
             for old in self._directory.glob("*.json"):
                 old.unlink()
@@ -391,11 +399,8 @@ class PySpy:
         if self._slice["seen_ns"] is not None:
             how = f"by {_signal_name(child.signal)}" if child.signal else f"({self._refusal})"
             self._fail(f"py-spy ended early {how}; of its last slice nothing is left")
-        elif re.search(r"permission denied|not permitted", text, re.IGNORECASE):
-            self._fail(
-                "py-spy may not look into the program; sudo sysctl kernel.yama.ptrace_scope=0, or "
-                "in a container --cap-add SYS_PTRACE"
-            )
+        elif _hides(self._pid) or re.search(r"permission denied|not permitted", text, re.I):
+            self._fail(_MAY_NOT_LOOK)
         else:
             self._next_s = time.monotonic() + self._pause_s
             self._pause_s = min(10.0, self._pause_s * 2)
@@ -411,7 +416,7 @@ class PySpy:
             else:
                 self._end(child)
         if not self._slices and self.problem is None:
-            self._fail(f"py-spy found no Python to look into: {self._refusal}")
+            self._fail(f"py-spy found no Python that it may look into: {self._refusal}")
         if self._path is not None:
             self._version = _version([self._path, "--version"])
 
@@ -427,6 +432,26 @@ class PySpy:
             "cpu_ns": self._cpu_ns,
             "problem": self.problem,
         }
+
+
+def forbidden_by_yama(user: int, scope: Path = _YAMA) -> bool:
+    """Whether the kernel lets a process look into its own children only, and not into others."""
+    try:
+        level = int(scope.read_text())
+    except (OSError, ValueError):  # a kernel without it
+        return False
+    return level >= 3 or (level >= 1 and user != 0)
+
+
+def _hides(pid: int) -> bool:
+    """Whether a process may not be looked into; py-spy itself would find "no Python" there."""
+    try:
+        os.readlink(f"/proc/{pid}/exe")
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _refusal(text: str) -> str:
