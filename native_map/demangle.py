@@ -16,7 +16,7 @@ from functools import lru_cache
 CHILD_MEMORY = 512 << 20
 NAME_CPU_S = 0.5
 MOST_CHILDREN = 5
-CHILD_OUTPUT = 64 << 20
+CHILD_OUTPUT = 256 << 20
 LONGEST = 1 << 16  # bytes of one demangled name; longer ones stay mangled
 
 # What gcc appends to the name of a copy or a part of a function (gcc/cgraphclones.cc, clone names).

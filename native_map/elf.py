@@ -65,17 +65,29 @@ class SymbolTable:
     name: NDArray[np.uint32]
     kind: NDArray[np.uint8]
     binding: NDArray[np.uint8]
-    strings: "memoryview | bytes"
+    strings: "Strings"
 
     def text(self, row: int) -> str:
-        return string_at(self.strings, int(self.name[row]))
+        return self.strings.at(int(self.name[row]))
 
 
-def string_at(strings: "memoryview | bytes", offset: int) -> str:
-    """The NUL-ended string, without version (`@GLIBC_2.2`), safe to print; "" if out of bounds."""
-    raw = bytes(strings[offset : offset + LONGEST_NAME]).split(b"\0", 1)[0]
-    text = raw.decode("utf-8", "backslashreplace").split("@", 1)[0]
-    return text if text.isprintable() else text.encode("unicode_escape").decode()
+class Strings(NamedTuple):
+    """A string table: a part of the file's bytes."""
+
+    data: "bytes | mmap.mmap"
+    start: int
+    end: int
+
+    def at(self, offset: int) -> str:
+        """The NUL-ended string, without version (`@GLIBC_2.2`), safe to print; "" if outside."""
+        first = self.start + offset
+        last = min(self.end, first + LONGEST_NAME)
+        if first >= last:
+            return ""
+        end = self.data.find(b"\0", first, last)
+        text = self.data[first : last if end < 0 else end].decode("utf-8", "backslashreplace")
+        text = text.split("@", 1)[0]
+        return text if text.isprintable() else text.encode("unicode_escape").decode()
 
 
 class Elf:
@@ -83,6 +95,7 @@ class Elf:
 
     def __init__(self, data: "bytes | mmap.mmap", path: str = "") -> None:
         self.path = path
+        self.data = data
         self.view = memoryview(data)
         self.size = len(self.view)
         head = bytes(self.view[:64])
@@ -165,13 +178,15 @@ class Elf:
         number = self._shnum or int(first["size"][0])
         names = int(first["link"][0]) if self._shstrndx == 0xFFFF else self._shstrndx
         rows = self.array(self._shoff, kind, min(number, MOST_SECTIONS))
-        strings: memoryview | bytes = b""
+        strings = Strings(self.data, 0, 0)
         if names < len(rows):
-            strings = self.bytes_at(int(rows["offset"][names]), int(rows["size"][names]))
+            strings = self._strings(int(rows["offset"][names]), int(rows["size"][names]))
         return [
-            Section(string_at(strings[: 1 << 22], row[0]), *row[1:])
-            for row in rows[list(Section._fields)].tolist()
+            Section(strings.at(row[0]), *row[1:]) for row in rows[list(Section._fields)].tolist()
         ]
+
+    def _strings(self, offset: int, size: int) -> Strings:
+        return Strings(self.data, offset, offset + len(self.bytes_at(offset, size)))
 
     def section(self, name: str) -> Section | None:
         return next((s for s in self.sections if s.name == name), None)
@@ -294,7 +309,7 @@ class Elf:
             name=rows["name"].astype(np.uint32),
             kind=(kind == STT_NOTYPE).astype(np.uint8),
             binding=np.select([binding == 0, binding == 2], [2, 1], 0).astype(np.uint8),
-            strings=self.content(self.sections[section.link]),
+            strings=self._strings(*self.sections[section.link][4:6]),
         )
 
     def mini_debug(self) -> "Elf | None":
@@ -362,8 +377,8 @@ class Elf:
         rows = self._rows(self.sections[table], self._symbol_kind)
         if row >= len(rows):
             return ""
-        strings = self.content(self.sections[self.sections[table].link])
-        return string_at(strings, int(rows["name"][row]))
+        strings = self._strings(*self.sections[self.sections[table].link][4:6])
+        return strings.at(int(rows["name"][row]))
 
 
 def build_id_in(notes: bytes, order: str) -> str:

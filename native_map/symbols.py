@@ -23,6 +23,7 @@ from native_map.image import UNKNOWN
 from native_map.named_ranges import Ranges, kernel_ranges, perf_map
 
 KERNEL, VDSO, JIT = "[kernel]", "[vdso]", "[jit]"
+NO_DEMANGLER = "C++ names stay mangled: libstdc++.so.6 cannot be loaded; `c++filt` reads them"
 ANONYMOUS = ("//", "[heap", "[stack", "[anon", "anon_inode:", "/dev/zero", "/SYSV", "/anon_huge")
 MEMFD = "/memfd:"
 
@@ -108,7 +109,7 @@ class Symbols:
         weight = np.bincount(found.pair, minlength=len(found.ip))
         named = np.zeros(len(found.ip), np.int64)
         by_image: dict[tuple[str, str], list[int]] = {}
-        for key in np.unique(found.source):
+        for key in (np.flatnonzero(np.bincount(found.source + 1)) - 1).tolist():
             path = table.paths[key] if key >= 0 else ""
             by_image.setdefault((path, table.build_ids[key] if key >= 0 else ""), []).append(key)
         order = np.argsort(found.source, kind="stable")
@@ -164,7 +165,7 @@ class Symbols:
             named[rows] = targets.add(library, UNKNOWN, shown)
             self._notes[file.note] += total
             return
-        unique, back = np.unique(offsets, return_inverse=True)
+        back, unique = pd.factorize(offsets)
         addresses, known = file.image.elf.addresses(unique)
         codes, names = file.image.resolve(addresses)
         codes[~known] = 0
@@ -269,7 +270,7 @@ class Symbols:
         except Unusable as error:
             self._notes[str(error)] += len(ip)
             return unknown
-        unique, back = np.unique(ip, return_inverse=True)
+        back, unique = pd.factorize(ip)
         names = self._kernel_ranges.names(unique)
         return np.array([targets.add(KERNEL, name or UNKNOWN, "") for name in names])[back]
 
@@ -278,7 +279,10 @@ class Symbols:
     ) -> pd.DataFrame:
         libraries, functions, paths = targets.columns()
         new = {name for name in functions if name.startswith("_Z") and name not in self._readable}
-        self._readable.update(demangle.demangle(new))
+        found = demangle.demangle(new)
+        self._readable.update((name, found.get(name, name)) for name in new)
+        if new and not found:
+            self._notes[NO_DEMANGLER] += 1
         readable = [self._readable.get(name, name) for name in functions]
         columns = {}
         for title, texts in (("library", libraries), ("function", readable), ("path", paths)):

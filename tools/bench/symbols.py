@@ -3,11 +3,11 @@
     PYTHONPATH=. python tools/bench/symbols.py [--samples 1500000] [--processes 17] [--repeat 5]
         [--library PATH ...]
 
-The samples are spread evenly over the functions that each library's symbol table gives sizes of
-(the worst case: a real profile falls into far fewer), in several forked processes that share their
-mappings. The libraries are libtorch_cpu.so and libpython unless others are named; cold means a new
-`Symbols`, with the files in the page cache; warm means the same one again. It judges nothing: it
-prints.
+The samples fall, in several forked processes that share their mappings, into functions of each
+library's symbol table: into 2,000 of them, the n-th 1/n as often as the first, as in a profile, and
+evenly into all, as in none. The libraries are libtorch_cpu.so and libpython unless others are
+named; cold means a new `Symbols`, with the files in the page cache; warm means the same one again.
+It judges nothing: it prints.
 """
 
 import argparse
@@ -28,6 +28,7 @@ from native_map.elf import Elf
 from native_map.symbols import Symbols
 
 PAGE = 4096
+FUNCTIONS = 2000
 
 
 def usual_libraries() -> list[str]:
@@ -40,7 +41,9 @@ def usual_libraries() -> list[str]:
     return [path for path in found if os.path.exists(path)] or [os.path.realpath(sys.executable)]
 
 
-def make(paths: list[str], count: int, processes: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+def make(
+    paths: list[str], count: int, processes: int, even: bool
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Mappings and samples: every process has all libraries at the same places."""
     rng = np.random.default_rng(0)
     rows, places = [], []
@@ -54,7 +57,12 @@ def make(paths: list[str], count: int, processes: int) -> tuple[pd.DataFrame, pd
         value = np.concatenate([table.value for table in tables])
         size = np.concatenate([table.size for table in tables])
         good = (size > 0) & elf.executable(value)
-        pick = rng.choice(np.flatnonzero(good), count // len(paths))
+        able = np.flatnonzero(good)
+        often = np.ones(len(able))
+        if not even:
+            able = rng.permutation(able)[:FUNCTIONS]
+            often = 1 / np.arange(1, len(able) + 1)
+        pick = rng.choice(able, count // len(paths), p=often / often.sum())
         inside = (rng.random(len(pick)) * size[pick]).astype(np.uint64)
         offsets, _ = elf.offsets(value[pick] + inside)
         places.append(offsets - np.uint64(skip) + np.uint64(start))
@@ -75,9 +83,9 @@ def make(paths: list[str], count: int, processes: int) -> tuple[pd.DataFrame, pd
     return mappings, samples
 
 
-def once(paths: list[str], count: int, processes: int) -> None:
+def once(paths: list[str], count: int, processes: int, even: bool) -> None:
     """Child process: resolve cold and warm and print what it took, as JSON."""
-    mappings, samples = make(paths, count, processes)
+    mappings, samples = make(paths, count, processes, even)
     before = peak_bytes()
     began = time.perf_counter()
     symbols = Symbols()
@@ -113,11 +121,12 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=17)
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--library", nargs="*", default=[])
+    parser.add_argument("--even", action="store_true", help="all functions, evenly")
     parser.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     every = args.library or usual_libraries()
     if args.once:
-        once(every, args.samples, args.processes)
+        once(every, args.samples, args.processes, args.even)
         return
     machine = host.facts()
     describe = ["git", "describe", "--always", "--dirty"]
@@ -126,25 +135,31 @@ def main() -> None:
     print(f"{machine['kernel']}; Python {sys.version.split()[0]}, numpy {np.__version__}")
     print(f"commit   {commit or 'unknown'}, {time.strftime('%Y-%m-%d')}")
     print(f"samples  {args.samples:,} in {args.processes} processes; {args.repeat} runs each")
-    for paths in [[path] for path in every] + ([every] if len(every) > 1 else []):
-        command = [sys.executable, os.path.abspath(__file__), "--once", "--library", *paths]
-        command += ["--samples", str(args.samples), "--processes", str(args.processes)]
-        done = [
-            json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-            for _ in range(args.repeat)
-        ]
-        last = done[-1]
-        print(" + ".join(Path(path).name for path in paths))
-        print(f"  {last['addresses']:,} addresses, {last['functions']:,} functions,", end=" ")
-        print(f"{last['unknown']:,} of {last['samples']:,} samples without a name")
-        for name in ("cold", "warm"):
-            took = [each[name] for each in done]
-            middle = statistics.median(took)
-            print(f"  {name}  median {middle:.2f} s, {min(took):.2f} to {max(took):.2f} s", end="")
-            print(f", {last['samples'] / middle / 1e6:.2f} million samples/s")
-        print(
-            f"  peak  {last['peak'] / 1e6:.0f} MB, before resolving {last['before'] / 1e6:.0f} MB"
-        )
+    groups = [[path] for path in every] + ([every] if len(every) > 1 else [])
+    for even in [True] if args.even else [False, True]:
+        print("all functions, evenly" if even else f"{FUNCTIONS:,} functions of each, as 1/n")
+        for paths in groups:
+            show(paths, args, even)
+
+
+def show(paths: list[str], args: argparse.Namespace, even: bool) -> None:
+    command = [sys.executable, os.path.abspath(__file__), "--once", "--library", *paths]
+    command += ["--samples", str(args.samples), "--processes", str(args.processes)]
+    command += ["--even"] * even
+    done = [
+        json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        for _ in range(args.repeat)
+    ]
+    last = done[-1]
+    print("  " + " + ".join(Path(path).name for path in paths))
+    print(f"    {last['addresses']:,} addresses, {last['functions']:,} functions,", end=" ")
+    print(f"{last['unknown']:,} of {last['samples']:,} samples without a name")
+    for name in ("cold", "warm"):
+        took = [each[name] for each in done]
+        middle = statistics.median(took)
+        print(f"    {name}  median {middle:.2f} s, {min(took):.2f} to {max(took):.2f} s", end="")
+        print(f", {last['samples'] / middle / 1e6:.2f} million samples/s")
+    print(f"    peak  {last['peak'] / 1e6:.0f} MB, before resolving {last['before'] / 1e6:.0f} MB")
 
 
 if __name__ == "__main__":
