@@ -517,6 +517,7 @@ def _rights(facts: Facts) -> list[Finding]:
             text,
             _sysctl(machine) if _is_paranoid(facts) else _unlock(machine),
             "lotus trace and report; exact times of every operation",
+            _unlock_asks(machine),
         )
     ]
 
@@ -535,19 +536,27 @@ def _sysctl(machine: System) -> tuple[str, ...]:
 
 def _unlock(machine: System) -> tuple[str, ...]:
     """What lets a container, or whatever filters system calls, use perf_event_open."""
-    if machine.container == "kubernetes":
-        return (
-            'securityContext: {capabilities: {add: ["PERFMON"]}}   # of the container, and'
-            " perf_event_open allowed in its seccompProfile",
-        )
-    if machine.container in ("docker", "podman") or machine.seccomp:
-        tool = machine.container if machine.container in ("docker", "podman") else "docker"
+    if machine.container in ("docker", "podman") or (machine.seccomp and not machine.container):
+        tool = machine.container or "docker"
         return (
             f"{tool} run --cap-add PERFMON ...",
             f"{tool} run --cap-add PERFMON --security-opt seccomp=PROFILE.json ..."
             "   # with perf_event_open allowed in PROFILE.json, where the first does not do",
         )
-    return ("sudo sh -c 'zcat /proc/config.gz | grep PERF_EVENTS'   # is it built in?",)
+    if machine.container:
+        return ()
+    return ("grep PERF_EVENTS /boot/config-$(uname -r)   # is it built in?",)
+
+
+def _unlock_asks(machine: System) -> tuple[str, ...]:
+    if machine.container == "kubernetes":
+        return (
+            'the container\'s securityContext: {capabilities: {add: ["PERFMON"]}}, and a'
+            " seccompProfile that allows perf_event_open",
+        )
+    if machine.container in ("apptainer", "lxc"):
+        return (f"a seccomp filter of {machine.container} that allows perf_event_open",)
+    return ()
 
 
 def _counters(facts: Facts) -> list[Finding]:

@@ -1,0 +1,465 @@
+"""What lotus doctor says of machines that are not this one: made /proc and /sys, made kernels."""
+
+import dataclasses
+import errno
+import io
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from lotus import doctor, probing
+from lotus.doctor import GAP, NOTE, OK, Facts, Helpers, Library, PerfTool, Python, Room, System
+from lotus.probing import (
+    CPU_CLOCK,
+    CYCLES,
+    GENERIC,
+    SOFTWARE_EVENTS,
+    Capacity,
+    Chosen,
+    Counted,
+    Sampled,
+    Survey,
+)
+from lotus.reporters import doctor as reporter
+
+
+def counted(events, count: int | None = 100_000, error: int = 0) -> tuple[Counted, ...]:
+    return tuple(Counted(one, count, 0.0 if count is None else 1.0, error) for one in events)
+
+
+# A machine that lacks nothing, from which each test takes away something.
+WHOLE = Facts(
+    System(
+        kernel="6.8.0",
+        arch="x86_64",
+        distribution=("debian",),
+        cpu={"model": "EPYC", "logical": 8, "affinity": 8, "quota": None},
+        paranoid=1,
+        max_sample_rate=100_000,
+        mlock_kb=516,
+        kptr_restrict=0,
+        watchdog=0,
+        uid=1000,
+        pmus=("cpu", "software"),
+        rdpmc=1,
+        clocksource="tsc",
+    ),
+    PerfTool("/usr/bin/perf", "6.1.187", recorded=True),
+    Survey(
+        counted(SOFTWARE_EVENTS),
+        counted(GENERIC),
+        Capacity(6, 6, (), 1.0, True),
+        (
+            Sampled(CYCLES, 20, monotonic=True, interrupt_ns=1500.0),
+            Sampled(CPU_CLOCK, 20, monotonic=True),
+        ),
+        probing.Cost(500.0, 40.0, {}),
+        40.0,
+    ),
+    Chosen("amd_zen5", (CYCLES,), True, ()),
+    ("cycles:u", 997, "hardware cycles"),
+    Python("/usr/bin/python", "3.11.2", (Library("torch", "/t/libtorch_cpu.so", "all", True),)),
+    Helpers("/usr/bin/py-spy", True, True, "/usr/lib/python3/dist-packages/perf.so"),
+    Room(8 << 30, 100 << 30, "/home/me"),
+)
+NO_PMU = dataclasses.replace(
+    WHOLE.survey,
+    hardware=counted(GENERIC, None, errno.ENOENT),
+    capacity=Capacity(0, 0, (), 1.0, False),
+    samplers=(Sampled(CYCLES, error=errno.ENOENT), Sampled(CPU_CLOCK, 20, monotonic=True)),
+)
+
+
+def nothing_opens(code: int) -> Survey:
+    return dataclasses.replace(
+        NO_PMU,
+        software=counted(SOFTWARE_EVENTS, None, code),
+        hardware=counted(GENERIC, None, code),
+        samplers=(Sampled(CYCLES, error=code), Sampled(CPU_CLOCK, error=code)),
+        read=None,
+    )
+
+
+def machine(facts: Facts = WHOLE, /, **system: object) -> Facts:
+    return dataclasses.replace(facts, system=dataclasses.replace(facts.system, **system))
+
+
+def gaps(facts: Facts) -> dict[str, doctor.Finding]:
+    return {one.topic: one for one in doctor.report(facts).findings if one.state == GAP}
+
+
+def fixes(facts: Facts, topic: str) -> str:
+    return "\n".join(gaps(facts)[topic].fixes)
+
+
+def test_a_machine_that_lacks_nothing_has_no_gaps():
+    assert gaps(WHOLE) == {}
+    summary = doctor.report(WHOLE).summary
+    assert summary["counting"] == "yes: 6 hardware events at once"
+    assert summary["sampling"].startswith("yes: cycles:u at 997 Hz")
+    assert summary["top-down"] == "yes: level 1 (amd_zen5)"
+
+
+def test_every_gap_has_a_command_or_someone_to_ask_and_names_what_works():
+    everything_wrong = dataclasses.replace(
+        machine(
+            paranoid=4, watchdog=1, ptrace_scope=1, max_sample_rate=500, mlock_kb=64, seccomp=True,
+            container="docker", virtual="QEMU",
+        ),
+        perf=PerfTool(None),
+        helpers=Helpers(),
+        room=Room(1 << 20, 1 << 20, "/"),
+    )  # fmt: skip
+    surveys = [NO_PMU, *(nothing_opens(code) for code in (errno.EACCES, errno.EPERM, errno.ENOSYS))]
+    for survey in (*surveys, dataclasses.replace(WHOLE.survey, clock_ns=2000.0)):
+        found = gaps(dataclasses.replace(everything_wrong, survey=survey))
+        assert len(found) > 6
+        for finding in found.values():
+            assert finding.fixes or finding.asks, finding
+
+
+# ── rights ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_paranoid_4_is_closed_by_a_sysctl():
+    facts = dataclasses.replace(machine(paranoid=4), survey=nothing_opens(errno.EACCES))
+    finding = gaps(facts)["perf events"]
+    assert finding.fixes[0] == "sudo sysctl kernel.perf_event_paranoid=1"
+    assert "paranoid 4 forbids" in finding.text
+    assert "lotus trace" in finding.meanwhile
+    assert doctor.report(facts).summary["counting"].startswith("no: perf_event_paranoid 4")
+
+
+def test_a_seccomp_profile_is_closed_from_outside_the_container():
+    facts = dataclasses.replace(
+        machine(seccomp=True, container="docker"), survey=nothing_opens(errno.EPERM)
+    )
+    commands = fixes(facts, "perf events")
+    assert "docker run --cap-add PERFMON" in commands
+    assert "seccomp=" in commands
+    assert "perf_event_open allowed" in commands
+    assert "sysctl" not in commands
+    assert "seccomp" in doctor.report(facts).summary["counting"]
+
+
+def test_in_a_container_the_sysctl_is_the_hosts():
+    facts = dataclasses.replace(
+        machine(paranoid=3, container="podman"), survey=nothing_opens(errno.EACCES)
+    )
+    assert "on the host" in fixes(facts, "perf events")
+    assert "podman run --cap-add PERFMON" in fixes(facts, "perf events")
+
+
+def test_kubernetes_gets_a_security_context():
+    facts = dataclasses.replace(
+        machine(seccomp=True, container="kubernetes"), survey=nothing_opens(errno.EPERM)
+    )
+    finding = gaps(facts)["perf events"]
+    assert "securityContext" in "\n".join((*finding.fixes, *finding.asks))
+
+
+def test_a_kernel_without_perf_events_is_named():
+    facts = dataclasses.replace(machine(paranoid=None), survey=nothing_opens(errno.ENOSYS))
+    assert "kernel has no perf_event_open" in doctor.report(facts).summary["counting"]
+
+
+@pytest.mark.parametrize(
+    ("level", "capabilities", "words"),
+    [
+        (2, (), "in user space, not in the kernel"),
+        (2, ("PERFMON",), "does not bind"),
+        (1, (), "the kernel's part too"),
+        (-1, (), "everyone"),
+    ],
+)
+def test_the_paranoid_level_is_said_in_words_for_this_user(level, capabilities, words):
+    findings = doctor.report(machine(paranoid=level, capabilities=capabilities)).findings
+    found = next(one for one in findings if one.topic == "perf events")
+    assert found.state == OK
+    assert words in found.text
+
+
+# ── counters ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_vm_without_counters_asks_its_host():
+    facts = dataclasses.replace(
+        machine(virtual="QEMU Standard PC"),
+        survey=NO_PMU,
+        counting=Chosen("amd_zen5", (), False, ()),
+        sampling=("cpu-clock:u", 997, "the software clock"),
+    )
+    finding = gaps(facts)["hardware"]
+    assert "nothing inside it helps" in finding.text
+    assert finding.fixes == ()
+    assert any("pmu=on" in ask for ask in finding.asks)
+    assert not any("VMware" in ask for ask in finding.asks)
+    summary = doctor.report(facts).summary
+    assert summary["counting"] == "software events only: this VM has no counters"
+    assert summary["sampling"].startswith("yes: cpu-clock:u")
+    assert summary["top-down"].startswith("no: it needs hardware events")
+
+
+def test_counters_that_are_announced_but_wrong_are_not_used():
+    capacity = Capacity(6, 5, ("cycles",), 1.0, True)
+    facts = dataclasses.replace(WHOLE, survey=dataclasses.replace(WHOLE.survey, capacity=capacity))
+    report = doctor.report(facts)
+    assert report.summary["counting"] == "yes: 5 hardware events at once"
+    found = next(one for one in report.findings if one.topic == "at once")
+    assert "6 hardware events open as one group, 5 count rightly (cycles did not)" in found.text
+
+
+def test_an_event_that_counts_nothing_is_a_gap_and_not_among_those_that_count():
+    hardware = (*counted(GENERIC[:3]), *counted(GENERIC[3:4], 0))
+    facts = dataclasses.replace(WHOLE, survey=dataclasses.replace(WHOLE.survey, hardware=hardware))
+    assert GENERIC[3].name in gaps(facts)["count nothing"].text
+    good = next(one for one in doctor.report(facts).findings if one.topic == "count")
+    assert GENERIC[3].name not in good.text.split(", ")
+
+
+def test_a_group_that_shares_its_counters_is_a_gap():
+    capacity = Capacity(6, 1, (), 0.49, True)
+    facts = dataclasses.replace(WHOLE, survey=dataclasses.replace(WHOLE.survey, capacity=capacity))
+    assert "49%" in gaps(facts)["shared"].text
+
+
+def test_the_nmi_watchdog_holds_a_counter():
+    assert fixes(machine(watchdog=1), "NMI watchdog") == "sudo sysctl kernel.nmi_watchdog=0"
+    # AND where there are no counters it holds none
+    assert "NMI watchdog" not in gaps(dataclasses.replace(machine(watchdog=1), survey=NO_PMU))
+
+
+def test_cycles_that_count_but_do_not_sample_are_told():
+    samplers = (Sampled(CYCLES, error=errno.EOPNOTSUPP), WHOLE.survey.samplers[1])
+    facts = dataclasses.replace(WHOLE, survey=dataclasses.replace(WHOLE.survey, samplers=samplers))
+    texts = [one.text for one in doctor.report(facts).findings]
+    assert any("counted but not sampled" in text for text in texts)
+
+
+def test_interrupts_are_called_dear_where_they_are():
+    def words(ns: float) -> str:
+        samplers = (Sampled(CYCLES, 20, monotonic=True, interrupt_ns=ns),)
+        facts = dataclasses.replace(
+            WHOLE, survey=dataclasses.replace(WHOLE.survey, samplers=samplers)
+        )
+        return next(one.text for one in doctor.report(facts).findings if one.topic == "cycles")
+
+    assert "20.0 µs an interrupt (dear): 2.0%" in words(20_000.0)
+    assert "(cheap)" in words(1_500.0)
+
+
+# ── perf and what stands beside it ───────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("names", "uid", "command"),
+    [
+        (("debian",), 1000, "sudo apt install linux-perf"),
+        (("debian",), 0, "apt install linux-perf"),
+        (("ubuntu", "debian"), 1000, "sudo apt install linux-tools-$(uname -r)"),
+        (("linuxmint", "ubuntu", "debian"), 1000, "sudo apt install linux-tools-$(uname -r)"),
+        (("rocky", "rhel", "fedora"), 1000, "sudo dnf install perf"),
+        (("fedora",), 1000, "sudo dnf install perf"),
+    ],
+)
+def test_a_missing_perf_is_installed_as_the_distribution_does(names, uid, command):
+    facts = dataclasses.replace(machine(distribution=names, uid=uid), perf=PerfTool(None))
+    assert gaps(facts)["perf"].fixes == (command,)
+    assert "perf is missing" in doctor.report(facts).summary["sampling"]
+    assert "--counters" in gaps(facts)["perf"].meanwhile
+
+
+def test_a_wrapper_without_its_perf_is_a_gap_in_its_own_words(tmp_path: Path, monkeypatch):
+    wrapper = tmp_path / "perf"
+    wrapper.write_text("#!/bin/sh\necho 'WARNING: perf not found for kernel 5.15' >&2\nexit 2\n")
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    tool = doctor.perf_tool(("cpu-clock:u", "997"))
+    assert tool.path == str(wrapper)
+    assert (tool.version, tool.recorded) == ("", None)
+    found = gaps(dataclasses.replace(WHOLE, perf=tool))["perf"]
+    assert "perf not found for kernel 5.15" in found.text
+
+
+def test_a_perf_that_cannot_record_says_why(tmp_path: Path, monkeypatch):
+    script = tmp_path / "perf"
+    script.write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && { echo perf version 9.9; exit 0; }\n'
+        "echo 'No permission to enable cycles event.' >&2\nexit 255\n"
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    tool = doctor.perf_tool(("cycles:u", "997"))
+    assert (tool.version, tool.recorded) == ("9.9", False)
+    facts = dataclasses.replace(machine(paranoid=2), perf=tool)
+    assert "No permission" in gaps(facts)["perf"].text
+    assert doctor.report(facts).summary["sampling"].startswith("no:")
+
+
+def test_without_perf_on_the_path_there_is_none(tmp_path: Path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert doctor.perf_tool() == PerfTool(None)
+
+
+def test_a_low_sample_rate_and_small_buffers_are_gaps():
+    found = gaps(machine(max_sample_rate=500, mlock_kb=64))
+    assert "perf_event_max_sample_rate" in found["rate"].fixes[0]
+    assert "perf_event_mlock_kb" in found["buffers"].fixes[0]
+
+
+@pytest.mark.parametrize(
+    ("scope", "capabilities", "gap"),
+    [(None, (), False), (0, (), False), (1, (), True), (1, ("SYS_PTRACE",), False), (3, (), True)],
+)
+def test_py_spy_needs_the_right_to_look_into_other_processes(scope, capabilities, gap):
+    facts = machine(ptrace_scope=scope, capabilities=capabilities)
+    assert ("py-spy" in gaps(facts)) is gap
+    if gap:
+        assert "kernel.yama.ptrace_scope=0" in fixes(facts, "py-spy")
+
+
+def test_missing_packages_are_installed_for_this_interpreter():
+    facts = dataclasses.replace(WHOLE, helpers=Helpers())
+    for name in ("py-spy", "pyelftools", "cxxfilt"):
+        assert fixes(facts, name) == f"{sys.executable} -m pip install {name}"
+
+
+def test_little_shared_memory_is_a_gap():
+    facts = dataclasses.replace(machine(container="docker"), room=Room(64 << 20, None, "/"))
+    assert "--shm-size" in fixes(facts, "shared memory")
+
+
+def test_libraries_without_names_say_how_their_functions_are_shown():
+    libraries = (
+        Library("Pillow", "/x/libjpeg-1.so", "exported", True),
+        Library("OpenCV", "/x/cv2.so", "none", False),
+        Library("libc", "/x/libc.so.6", "exported", True),
+        Library("libm", "/x/libm.so.6", "exported", True, debug=True),
+    )
+    facts = dataclasses.replace(WHOLE, python=Python("/usr/bin/python", "3.11.2", libraries))
+    found = {one.topic: one for one in doctor.report(facts).findings if one.area == "symbols"}
+    assert "libjpeg-1.so!0x59f00" in found["Pillow"].meanwhile
+    assert found["OpenCV"].meanwhile == "the library as a whole"
+    assert found["Pillow"].state == NOTE  # nothing can be installed for a wheel's library
+    assert "libc6-dbg" in found["libc"].fixes[0]
+    assert found["libm"].state == OK
+
+
+# ── reading the machine ──────────────────────────────────────────────────────────────────────
+
+
+def make(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def test_proc_and_sys_are_read(tmp_path: Path):
+    found = doctor.system(
+        make(
+            tmp_path,
+            {
+                "proc/self/status": "Name:\tx\nCapEff:\t0000004000080000\nSeccomp:\t2\n",
+                "proc/self/uid_map": "         0          0 4294967295\n",
+                "etc/os-release": 'ID=ubuntu\nID_LIKE="debian"\n',
+                "proc/sys/kernel/perf_event_paranoid": "4\n",
+                "proc/sys/kernel/nmi_watchdog": "1\n",
+                "proc/cpuinfo": "processor : 0\nmodel name : X\nflags : fpu hypervisor\n\n",
+                "sys/class/dmi/id/sys_vendor": "VMware, Inc.\n",
+                "sys/class/dmi/id/product_name": "VMware7,1\n",
+                "sys/bus/event_source/devices/cpu/rdpmc": "2\n",
+                "proc/1/cgroup": "0::/docker/abc\n",
+            },
+        ),
+        {},
+    )
+    assert found.capabilities == ("SYS_PTRACE", "PERFMON")
+    assert found.privileged
+    assert found.seccomp
+    assert found.distribution == ("ubuntu", "debian")
+    assert (found.paranoid, found.watchdog, found.rdpmc) == (4, 1, 2)
+    assert found.virtual == "VMware, Inc. VMware7,1"
+    assert found.container == "docker"
+    assert found.kptr_restrict is None
+
+
+def test_root_of_a_user_namespace_has_no_rights_that_count_for_perf(tmp_path: Path):
+    found = doctor.system(
+        make(
+            tmp_path,
+            {
+                "proc/self/status": "CapEff:\t000001ffffffffff\n",
+                "proc/self/uid_map": "0 1000 1\n",
+            },
+        ),
+        {},
+    )
+    assert found.user_namespace
+    assert not found.privileged
+
+
+def test_a_root_with_nothing_in_it_is_no_error(tmp_path: Path):
+    found = doctor.system(tmp_path, {})
+    assert (found.paranoid, found.container, found.virtual, found.pmus) == (None, "", "", ())
+    report = doctor.report(dataclasses.replace(WHOLE, system=found))
+    assert json.loads(json.dumps(report.document()))["schema"] == 1
+
+
+def test_kubernetes_is_known_by_its_environment(tmp_path: Path):
+    assert doctor.system(tmp_path, {"KUBERNETES_SERVICE_HOST": "x"}).container == "kubernetes"
+
+
+def test_bare_metal_is_not_called_virtual(tmp_path: Path):
+    make(
+        tmp_path,
+        {
+            "proc/cpuinfo": "flags : fpu sse2\n",
+            "sys/class/dmi/id/sys_vendor": "Supermicro\n",
+            "sys/class/dmi/id/product_name": "AS-1\n",
+        },
+    )
+    assert doctor.system(tmp_path, {}).virtual == ""
+
+
+def test_symbols_of_a_file_are_read_from_its_headers(tmp_path: Path):
+    own = doctor.library("Python", Path(os.path.realpath(sys.executable)))
+    assert own.symbols in ("all", "exported", "none")
+    junk = tmp_path / "junk.so"
+    junk.write_bytes(b"\x7fELF" + bytes(80))
+    assert doctor.library("x", junk).symbols in ("unreadable", "none")
+    assert doctor.library("x", tmp_path / "missing.so").symbols == "unreadable"
+
+
+# ── what is shown ────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_first_lines_are_the_summary_and_commands_are_whole():
+    facts = dataclasses.replace(machine(paranoid=4), survey=nothing_opens(errno.EACCES))
+    file = io.StringIO()
+    reporter.write(doctor.report(facts), file)
+    lines = file.getvalue().splitlines()
+    assert lines[0].startswith("counting:  no: perf_event_paranoid 4")
+    assert any(line.startswith("sampling: ") for line in lines[:4])
+    assert any(line.startswith("top-down: ") for line in lines[:5])
+    assert any(line.strip() == "$ sudo sysctl kernel.perf_event_paranoid=1" for line in lines)
+
+
+def test_what_a_machine_calls_itself_cannot_steer_a_terminal():
+    file = io.StringIO()
+    reporter.write(doctor.report(machine(virtual="QEMU\x1b[31m\nevil")), file)
+    assert "\x1b" not in file.getvalue()
+    assert "\nevil" not in file.getvalue()
+
+
+def test_the_document_is_json_with_the_facts():
+    document = json.loads(json.dumps(doctor.report(WHOLE).document()))
+    assert document["schema"] == 1
+    assert set(document["summary"]) == {"counting", "sampling", "top-down"}
+    assert document["facts"]["survey"]["capacity"]["right"] == 6
+    first = document["findings"][0]
+    assert set(first) == {"area", "topic", "state", "text", "fixes", "meanwhile", "asks"}
