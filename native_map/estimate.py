@@ -28,6 +28,7 @@ Z = 1.96  # 95 %
 PHASES = 32
 SCANNED = 200_000  # segments of a thread that are scanned, in blocks over the whole run
 BLOCKS = 20
+STRETCH, STRETCHES = 50.0, 400  # periods in a stretch, at least; stretches of a thread, at most
 MERGE_ROWS = 2_000_000  # of partial sums kept before they are added up
 
 FLAGS = ["attributed", "counted"]
@@ -230,15 +231,22 @@ def _scan_thread(
     chosen = _blocks(len(length))
     edges = np.concatenate(([0.0], np.cumsum(length))) / period
     begin, end, group = edges[:-1][chosen], edges[1:][chosen], group[chosen]
-    expected = np.bincount(group, weights=end - begin, minlength=size)
-    share = expected / max(expected[:-1].sum(), 1e-9)
-    spread, spread_share = np.zeros(size), np.zeros(size)
+    # Stretch by stretch, as over the whole run the phases give only a few independent numbers.
+    stretch = (begin / max(STRETCH, edges[-1] / STRETCHES)).astype(np.int64)
+    stretch -= stretch.min(initial=0)
+    shape = (int(stretch.max(initial=0)) + 1, size)
+    cell = stretch * size + group
+    holds = np.bincount(cell, weights=end - begin, minlength=shape[0] * size).reshape(shape)
+    whole = holds[:, :-1].sum(axis=1, keepdims=True)
+    share = np.divide(holds, whole, out=np.zeros(shape), where=whole > 0)
+    expected, spread, spread_share = holds.sum(axis=0), np.zeros(size), np.zeros(size)
     comb = _Comb(varies, float(edges[-1]))
     for number in range(PHASES):
         hits = comb.before(end, number) - comb.before(begin, number)
-        off = np.bincount(group, weights=hits, minlength=size) - expected
-        spread += off**2 / PHASES
-        spread_share += (off - share * off[:-1].sum()) ** 2 / PHASES
+        off = np.bincount(cell, weights=hits, minlength=holds.size).reshape(shape) - holds
+        spread += (off**2).sum(axis=0) / PHASES
+        off -= share * off[:, :-1].sum(axis=1, keepdims=True)
+        spread_share += (off**2).sum(axis=0) / PHASES
     some, unit = expected > 0, expected * (1 + varies)
     phi = np.divide(spread, unit, out=flat.copy(), where=some)
     return phi, np.divide(spread_share, unit, out=flat.copy(), where=some), present
