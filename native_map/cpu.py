@@ -47,7 +47,8 @@ class Cpu:
 
     On Arm `family` is the implementer, `model` the part number and `stepping` variant * 16 +
     revision, so that r0p3 is 3. `virtual` is True where there is a sign of a hypervisor; on Arm
-    that is only what the firmware's tables say.
+    that is only what the firmware's tables say. `slots` is the width of the pipeline that the
+    kernel tells (Arm only), 0 where it does not.
     """
 
     vendor: str
@@ -58,6 +59,7 @@ class Cpu:
     arch: str
     uarch: str
     virtual: bool
+    slots: int = 0
 
 
 def detect(
@@ -156,7 +158,19 @@ def _arm(fields: dict[str, str], midr: int, sysfs: Path) -> Cpu:
         arch="aarch64",
         uarch=uarch,
         virtual=_firmware_vm(sysfs),
+        slots=_slots(sysfs),
     )
+
+
+def _slots(sysfs: Path) -> int:
+    """PMMIR_EL1.SLOTS by way of caps/slots (Linux drivers/perf/arm_pmuv3.c)."""
+    try:
+        paths = sorted((sysfs / "bus/event_source/devices").glob("armv[89]*/caps/slots"))
+    except OSError:
+        return 0
+    found = {_number(_read(path).strip()) for path in paths[:64]}
+    slots = found.pop() if len(found) == 1 else 0
+    return slots if 0 < slots < 256 else 0
 
 
 def _firmware_vm(sysfs: Path) -> bool:

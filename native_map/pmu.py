@@ -8,16 +8,17 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
-
-import pandas as pd
+from typing import TYPE_CHECKING, TypeVar
 
 from native_map.cpu import Cpu
 from native_map.errors import Unusable
-from native_map.events import TABLES, formulas, generic
-from native_map.events.formulas import METRICS, Metric
+from native_map.events import TABLES, catalogue, generic
+from native_map.events.catalogue import METRICS, Metric
 from native_map.events.generic import CYCLES, INSTRUCTIONS, TASK_CLOCK
 from native_map.events.model import HARDWARE, RAW, SOFTWARE, Event, EventSet, Table, config
+
+if TYPE_CHECKING:  # choosing happens before the user's program starts: it must not wait for pandas
+    import pandas as pd
 
 __all__ = [
     "METRICS",
@@ -65,15 +66,20 @@ def sets(cpu: Cpu | str) -> dict[str, EventSet]:
     return {name: forms[0] for name, forms in table(cpu).sets.items()}
 
 
-def metrics(counts: pd.DataFrame, cpu: Cpu | str, known: Table | None = None) -> pd.DataFrame:
+def metrics(counts: "pd.DataFrame", cpu: Cpu | str, known: Table | None = None) -> "pd.DataFrame":
     """Metrics (see METRICS) of each row of counts, whose columns are names of events.
 
     A metric is there only if its events are; NaN where a denominator is 0 or a count is NaN.
     Given a name instead of a Cpu, Neoverse N2 is taken to be r0p3 or later. Other columns of
     `counts` are ignored. `known` replaces the table of the CPU. Units and sources: METRICS.
     """
+    from native_map.events import formulas
+
     known = known or table(cpu)
-    old_n2 = isinstance(cpu, Cpu) and cpu.uarch == "neoverse_n2" and 0 <= cpu.stepping < 0x03
+    old_n2 = False
+    if isinstance(cpu, Cpu):
+        old_n2 = cpu.uarch == "neoverse_n2" and 0 <= cpu.stepping < 0x03
+        known = replace(known, width=cpu.slots or known.width)
     return formulas.compute(counts, known, old_n2)
 
 
@@ -180,11 +186,11 @@ def _auto(
     optional = form.optional | {e.name for e in (*base, *taken) if not e.counters}
     for event in [e for e in taken if e not in base and e.name not in optional]:
         rest = [e.name for e in taken if e is not event]
-        if formulas.gives(rest, known) == formulas.gives([*rest, event.name], known):
+        if catalogue.gives(rest, known) == catalogue.gives([*rest, event.name], known):
             taken.remove(event)
-    given = formulas.gives((e.name for e in taken), known)
+    given = catalogue.gives((e.name for e in taken), known)
     missing = [m for m in form.gives if m not in given and m != "smt_contention"]
-    possible = formulas.gives((e.name for e in (*base, *events)), known)
+    possible = catalogue.gives((e.name for e in (*base, *events)), known)
     if missing := [m for m in missing if m in possible]:
         notes.append(
             f"{fits} counters hold one group without {', '.join(missing)}; ask for {name} to count "

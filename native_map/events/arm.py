@@ -151,6 +151,7 @@ def _with_slots(name: str, text: str, width: int, formula: str, *notes: str) -> 
 
 
 V1 = _with_slots("neoverse_v1", "Arm Neoverse V1", 8, "arm_v1")
+# 8 slots from Arm's description of the core; the kernel's caps/slots, where it is, goes before it.
 V2 = _with_slots("neoverse_v2", "Arm Neoverse V2", 8, "arm_n2_v2")
 N2 = _with_slots(
     "neoverse_n2",

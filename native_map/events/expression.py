@@ -7,12 +7,14 @@ Conditions, comparisons and events with modifiers are refused, with the reason.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:  # what chooses events must not wait for numpy
+    import numpy as np
+    import numpy.typing as npt
 
-Column = npt.NDArray[np.float64]
-Columns = Mapping[str, Column]
+Column: TypeAlias = "npt.NDArray[np.float64]"
+Columns: TypeAlias = "Mapping[str, Column]"
 
 _DEEPEST = 30
 _LONGEST = 4_000
@@ -120,33 +122,34 @@ class _Reader:
         return Expression(frozenset({event}), lambda columns: columns[event])
 
     def both(self, function: str, left: Expression, right: Expression) -> Expression:
-        combine = _FUNCTIONS[function]
         return Expression(
             left.names | right.names,
-            lambda columns: combine(left.value(columns), right.value(columns)),
+            lambda columns: _combine(function, left.value(columns), right.value(columns)),
         )
 
 
 def _number(value: float) -> Expression:
-    return Expression(frozenset(), lambda _: np.asarray(value, dtype=np.float64))
+    def constant(_: Columns) -> Column:
+        import numpy as np
+
+        return np.asarray(value, dtype=np.float64)
+
+    return Expression(frozenset(), constant)
 
 
-def _ratio(above: Column, below: Column) -> Column:
-    above, below = np.broadcast_arrays(above, below)
-    result = np.full(above.shape, np.nan)
-    np.divide(above, below, out=result, where=below != 0)
-    return result
+_FUNCTIONS = ("d_ratio", "min", "max")
 
 
-_FUNCTIONS: dict[str, Callable[[Column, Column], Column]] = {
-    "+": np.add,
-    "-": np.subtract,
-    "*": np.multiply,
-    "/": _ratio,
-    "d_ratio": _ratio,
-    "min": np.minimum,
-    "max": np.maximum,
-}
+def _combine(function: str, left: Column, right: Column) -> Column:
+    import numpy as np
+
+    if function in ("/", "d_ratio"):
+        left, right = np.broadcast_arrays(left, right)
+        result: Column = np.full(left.shape, np.nan)
+        np.divide(left, right, out=result, where=right != 0)
+        return result
+    simple = {"+": np.add, "-": np.subtract, "*": np.multiply, "min": np.minimum, "max": np.maximum}
+    return np.asarray(simple[function](left, right), dtype=np.float64)
 
 
 class _Tokens:

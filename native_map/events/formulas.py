@@ -1,161 +1,15 @@
 """From counts to metrics: pure and vectorised, one row in, one row out."""
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from native_map.events.catalogue import METRICS, PER_KILO, PERF_METRICS, RATIOS
 from native_map.events.model import Table
 
 Column = npt.NDArray[np.float64]
-
-
-class Metric(NamedTuple):
-    """What a metric means. `unit` "of slots" and "of cycles" are shares between 0 and 1."""
-
-    text: str
-    unit: str
-    formula: str
-    source: str
-
-
-_TOPDOWN = (
-    "AMD, Arm: Linux tools/perf/pmu-events PipelineL1 and TopdownL1 of amdzen4, amdzen5, "
-    "neoverse-v1, neoverse-n2-v2; Intel: Yasin, A Top-Down Method, ISPASS 2014, and TopdownL1 "
-    "of skylakex, icelakex, sapphirerapids"
-)
-_PER_THOUSAND = "Linux tools/perf/pmu-events, *_mpki and *_pti metrics"
-
-METRICS: dict[str, Metric] = {
-    "ipc": Metric(
-        "instructions retired a cycle",
-        "instructions/cycle",
-        "instructions / cycles",
-        "definition",
-    ),
-    "frontend_bound": Metric(
-        "slots left empty because the front end supplied no operations",
-        "of slots",
-        "slots_frontend / slots; Arm: less those lost to mispredicted branches; Intel perf "
-        "metrics: topdown_fe_bound / sum of the four",
-        _TOPDOWN,
-    ),
-    "backend_bound": Metric(
-        "slots left empty because the back end could take no operation",
-        "of slots",
-        "slots_backend / slots; Skylake: 1 - frontend_bound - (ops_dispatched + 4 x "
-        "recovery_cycles) / slots; Intel perf metrics: topdown_be_bound / sum of the four",
-        _TOPDOWN,
-    ),
-    "retiring": Metric(
-        "slots used by operations that retired",
-        "of slots",
-        "ops_retired / slots; Arm: ops_retired / ops_dispatched x slots that were not stalled; "
-        "Intel perf metrics: topdown_retiring / sum of the four",
-        _TOPDOWN,
-    ),
-    "bad_speculation": Metric(
-        "slots used by, or lost to the recovery from, operations that did not retire",
-        "of slots",
-        "(ops_dispatched - ops_retired) / slots where dispatched operations are counted "
-        "(Skylake: + 4 x recovery_cycles), else what the other three leave of 1; it can come out "
-        "slightly below 0 where counts are small or multiplexed",
-        _TOPDOWN,
-    ),
-    "smt_contention": Metric(
-        "slots that the core's other thread had",
-        "of slots",
-        "slots_smt / slots",
-        _TOPDOWN,
-    ),
-    "frontend_stalled": Metric(
-        "cycles, not slots, in which the front end delivered nothing",
-        "of cycles",
-        "stalled_cycles_frontend / cycles",
-        "Linux tools/perf/pmu-events/arch/arm64/arm/neoverse-n1: frontend_stalled_cycles",
-    ),
-    "backend_stalled": Metric(
-        "cycles, not slots, in which the back end took nothing",
-        "of cycles",
-        "stalled_cycles_backend / cycles",
-        "Linux tools/perf/pmu-events/arch/arm64/arm/neoverse-n1: backend_stalled_cycles",
-    ),
-    "l1d_mpki": Metric(
-        "L1 data cache misses", "per 1000 instructions", "l1d_misses / instructions", _PER_THOUSAND
-    ),
-    "l2_mpki": Metric(
-        "L2 cache misses", "per 1000 instructions", "l2_misses / instructions", _PER_THOUSAND
-    ),
-    "llc_mpki": Metric(
-        "last level cache misses",
-        "per 1000 instructions",
-        "llc_misses / instructions",
-        _PER_THOUSAND,
-    ),
-    "cache_mpki": Metric(
-        "misses of the cache that the kernel's driver chose for this CPU",
-        "per 1000 instructions",
-        "cache_misses / instructions",
-        "Linux include/uapi/linux/perf_event.h: PERF_COUNT_HW_CACHE_MISSES",
-    ),
-    "dram_loads_pki": Metric(
-        "loads or fills that memory served",
-        "per 1000 instructions",
-        "dram_loads, or dram_local_loads + dram_remote_loads, / instructions",
-        _PER_THOUSAND,
-    ),
-    "branch_mpki": Metric(
-        "mispredicted branches",
-        "per 1000 instructions",
-        "branch_misses / instructions",
-        _PER_THOUSAND,
-    ),
-    "branch_miss_rate": Metric(
-        "mispredicted branches", "of branches", "branch_misses / branches", _PER_THOUSAND
-    ),
-    "itlb_mpki": Metric(
-        "page walks of instruction fetches",
-        "per 1000 instructions",
-        "itlb_misses / instructions",
-        _PER_THOUSAND,
-    ),
-    "dtlb_mpki": Metric(
-        "page walks of data accesses",
-        "per 1000 instructions",
-        "dtlb_misses, or dtlb_load_misses + dtlb_store_misses, / instructions",
-        _PER_THOUSAND,
-    ),
-    "cpu_ns": Metric(
-        "time on a CPU, user space and kernel",
-        "ns",
-        "task_clock",
-        "Linux include/uapi/linux/perf_event.h: PERF_COUNT_SW_TASK_CLOCK",
-    ),
-}
-
-# Numerators per thousand instructions: the first form whose events are all there is used.
-_PER_KILO = {
-    "l1d_mpki": (("l1d_misses",),),
-    "l2_mpki": (("l2_misses",),),
-    "llc_mpki": (("llc_misses",),),
-    "cache_mpki": (("cache_misses",),),
-    "dram_loads_pki": (("dram_loads",), ("dram_local_loads", "dram_remote_loads")),
-    "branch_mpki": (("branch_misses",),),
-    "itlb_mpki": (("itlb_misses",),),
-    "dtlb_mpki": (("dtlb_misses",), ("dtlb_load_misses", "dtlb_store_misses")),
-}
-
-# (metric, numerator, denominator)
-_RATIOS = (
-    ("ipc", "instructions", "cycles"),
-    ("branch_miss_rate", "branch_misses", "branches"),
-    ("frontend_stalled", "stalled_cycles_frontend", "cycles"),
-    ("backend_stalled", "stalled_cycles_backend", "cycles"),
-)
-
-_PERF_METRICS = ("topdown_fe_bound", "topdown_be_bound", "topdown_retiring", "topdown_bad_spec")
 
 
 class _Counts:
@@ -175,7 +29,7 @@ def compute(counts: pd.DataFrame, table: Table, old_n2: bool) -> pd.DataFrame:
     """The metrics whose events are among the columns of `counts`; see `native_map.pmu.metrics`."""
     c = _Counts(counts)
     found: dict[str, Column] = {}
-    for name, above, below in _RATIOS:
+    for name, above, below in RATIOS:
         if c.has(above, below):
             found[name] = _ratio(c[above], c[below])
     topdown = _TOPDOWN_FORMULAS.get(table.formula)
@@ -186,7 +40,7 @@ def compute(counts: pd.DataFrame, table: Table, old_n2: bool) -> pd.DataFrame:
             columns = {event: c[event] for event in expression.names}
             found[name] = np.broadcast_to(expression.value(columns), (len(counts),))
     if c.has("instructions"):
-        for name, forms in _PER_KILO.items():
+        for name, forms in PER_KILO.items():
             for form in forms:
                 if c.has(*form):
                     misses = np.sum([c[e] for e in form], axis=0)
@@ -195,12 +49,6 @@ def compute(counts: pd.DataFrame, table: Table, old_n2: bool) -> pd.DataFrame:
     if c.has("task_clock"):
         found["cpu_ns"] = c["task_clock"]
     return pd.DataFrame({n: found[n] for n in METRICS if n in found}, index=counts.index)
-
-
-def gives(events: Iterable[str], table: Table) -> set[str]:
-    """The names of the metrics that these events give."""
-    empty = pd.DataFrame({name: pd.Series(dtype=np.float64) for name in events})
-    return set(compute(empty, table, old_n2=False).columns)
 
 
 def _ratio(above: Column | float, below: Column) -> Column:
@@ -254,9 +102,9 @@ def _intel_issue(c: _Counts, width: int, _: bool) -> dict[str, Column]:
 
 def _intel_slots(c: _Counts, width: int, _: bool) -> dict[str, Column]:
     names = ("frontend_bound", "backend_bound", "retiring", "bad_speculation")
-    if c.has(*_PERF_METRICS):
-        total = np.sum([c[e] for e in _PERF_METRICS], axis=0)
-        return {name: _ratio(c[e], total) for name, e in zip(names, _PERF_METRICS, strict=True)}
+    if c.has(*PERF_METRICS):
+        total = np.sum([c[e] for e in PERF_METRICS], axis=0)
+        return {name: _ratio(c[e], total) for name, e in zip(names, PERF_METRICS, strict=True)}
     if c.has("slots_counted"):
         slots = c["slots_counted"]
     elif c.has("slots"):

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from native_map.events.expression import Expression
+if TYPE_CHECKING:
+    from native_map.events.expression import Expression
 
 # linux/perf_event.h: enum perf_type_id
 HARDWARE = 0
@@ -71,7 +73,7 @@ class Table:
     formula: str = ""
     sets: Mapping[str, tuple[EventSet, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    expressions: Mapping[str, Expression] = field(default_factory=dict)
+    expressions: "Mapping[str, Expression]" = field(default_factory=dict)
 
 
 def config(event: int, umask: int = 0) -> int:

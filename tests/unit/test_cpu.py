@@ -100,6 +100,20 @@ def test_midr_in_sysfs_serves_where_cpuinfo_says_nothing(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
+    ("texts", "slots"), [({"0": "0x00000008"}, 8), ({"0": "0x5", "1": "0x8"}, 0), ({"0": "x"}, 0)]
+)
+def test_the_kernel_tells_the_width_of_arm_pipelines(
+    tmp_path: Path, texts: dict[str, str], slots: int
+) -> None:
+    assert cpu.detect(arm(0xD4F), tmp_path).slots == 0
+    for number, text in texts.items():
+        caps = tmp_path / f"bus/event_source/devices/armv8_pmuv3_{number}/caps"
+        caps.mkdir(parents=True)
+        (caps / "slots").write_text(text + "\n")
+    assert cpu.detect(arm(0xD4F), tmp_path).slots == slots
+
+
+@pytest.mark.parametrize(
     ("vendor", "product", "virtual"),
     [
         ("Amazon EC2", "c7g.large", True),

@@ -1,6 +1,9 @@
 """Events, groups and metrics, against counts whose metrics are known."""
 
+import itertools
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +15,7 @@ from hypothesis import strategies as st
 from native_map import pmu
 from native_map.cpu import Cpu
 from native_map.errors import Unusable
-from native_map.events import TABLES
+from native_map.events import TABLES, catalogue
 from native_map.events.model import SOFTWARE, Event
 
 FOUR = ["frontend_bound", "backend_bound", "retiring", "bad_speculation"]
@@ -255,6 +258,31 @@ def test_the_four_shares_sum_to_one_whatever_the_counts(uarch: str, values: list
         total = float(found[FOUR].sum(axis=1, skipna=False).iloc[0])
         size = float(found[FOUR].abs().sum(axis=1).iloc[0])
         assert np.isnan(total) or total == pytest.approx(1, abs=1e-9 * max(size, 1))
+
+
+def test_the_width_that_the_kernel_tells_goes_before_ours() -> None:
+    wide = Cpu("", 0, 0, 0, "", "", "neoverse_v2", False, slots=10)
+    assert one(row(cycles=100, slots_frontend=250), wide) == {"frontend_bound": 0.25}
+
+
+@pytest.mark.parametrize("uarch", UARCHES)
+def test_what_events_give_is_known_before_they_are_counted(uarch: str) -> None:
+    events = ["cycles", "instructions", "task_clock", "slots_counted", "slots"]
+    events += [e.name for form in TABLES[uarch].sets.get("topdown", ()) for e in form.events]
+    events = list(dict.fromkeys(events))
+    for chosen in itertools.product([False, True], repeat=len(events)):
+        some = list(itertools.compress(events, chosen))
+        found = pmu.metrics(row(**dict.fromkeys(some, 1.0)), uarch)
+        assert set(found.columns) == catalogue.gives(some, TABLES[uarch])
+
+
+def test_choosing_does_not_wait_for_numpy_or_pandas() -> None:
+    script = (
+        "import sys; from native_map import cpu, perf_list, pmu; pmu.choose(cpu.detect(), 5);"
+        "sys.exit(bool({'numpy', 'pandas'} & set(sys.modules)))"
+    )
+    root = Path(pmu.__file__).parents[1]
+    assert subprocess.run([sys.executable, "-c", script], cwd=root, check=False).returncode == 0
 
 
 def test_every_metric_says_what_it_is() -> None:

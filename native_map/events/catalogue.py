@@ -1,0 +1,225 @@
+"""What the metrics are called and mean, and which events each needs. Imports no numpy."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from native_map.events.model import Table
+
+
+class Metric(NamedTuple):
+    """What a metric means. `unit` "of slots" and "of cycles" are shares between 0 and 1."""
+
+    text: str
+    unit: str
+    formula: str
+    source: str
+
+
+_TOPDOWN = (
+    "AMD, Arm: Linux tools/perf/pmu-events PipelineL1 and TopdownL1 of amdzen4, amdzen5, "
+    "neoverse-v1, neoverse-n2-v2; Intel: Yasin, A Top-Down Method, ISPASS 2014, and TopdownL1 "
+    "of skylakex, icelakex, sapphirerapids"
+)
+_PER_THOUSAND = "Linux tools/perf/pmu-events, *_mpki and *_pti metrics"
+
+METRICS: dict[str, Metric] = {
+    "ipc": Metric(
+        "instructions retired a cycle",
+        "instructions/cycle",
+        "instructions / cycles",
+        "definition",
+    ),
+    "frontend_bound": Metric(
+        "slots left empty because the front end supplied no operations",
+        "of slots",
+        "slots_frontend / slots; Arm: less those lost to mispredicted branches; Intel perf "
+        "metrics: topdown_fe_bound / sum of the four",
+        _TOPDOWN,
+    ),
+    "backend_bound": Metric(
+        "slots left empty because the back end could take no operation",
+        "of slots",
+        "slots_backend / slots; Skylake: 1 - frontend_bound - (ops_dispatched + 4 x "
+        "recovery_cycles) / slots; Intel perf metrics: topdown_be_bound / sum of the four",
+        _TOPDOWN,
+    ),
+    "retiring": Metric(
+        "slots used by operations that retired",
+        "of slots",
+        "ops_retired / slots; Arm: ops_retired / ops_dispatched x slots that were not stalled; "
+        "Intel perf metrics: topdown_retiring / sum of the four",
+        _TOPDOWN,
+    ),
+    "bad_speculation": Metric(
+        "slots used by, or lost to the recovery from, operations that did not retire",
+        "of slots",
+        "(ops_dispatched - ops_retired) / slots where dispatched operations are counted "
+        "(Skylake: + 4 x recovery_cycles), else what the other three leave of 1; it can come out "
+        "slightly below 0 where counts are small or multiplexed",
+        _TOPDOWN,
+    ),
+    "smt_contention": Metric(
+        "slots that the core's other thread had",
+        "of slots",
+        "slots_smt / slots",
+        _TOPDOWN,
+    ),
+    "frontend_stalled": Metric(
+        "cycles, not slots, in which the front end delivered nothing",
+        "of cycles",
+        "stalled_cycles_frontend / cycles",
+        "Linux tools/perf/pmu-events/arch/arm64/arm/neoverse-n1: frontend_stalled_cycles",
+    ),
+    "backend_stalled": Metric(
+        "cycles, not slots, in which the back end took nothing",
+        "of cycles",
+        "stalled_cycles_backend / cycles",
+        "Linux tools/perf/pmu-events/arch/arm64/arm/neoverse-n1: backend_stalled_cycles",
+    ),
+    "l1d_mpki": Metric(
+        "L1 data cache misses", "per 1000 instructions", "l1d_misses / instructions", _PER_THOUSAND
+    ),
+    "l2_mpki": Metric(
+        "L2 cache misses", "per 1000 instructions", "l2_misses / instructions", _PER_THOUSAND
+    ),
+    "llc_mpki": Metric(
+        "last level cache misses",
+        "per 1000 instructions",
+        "llc_misses / instructions",
+        _PER_THOUSAND,
+    ),
+    "cache_mpki": Metric(
+        "misses of the cache that the kernel's driver chose for this CPU",
+        "per 1000 instructions",
+        "cache_misses / instructions",
+        "Linux include/uapi/linux/perf_event.h: PERF_COUNT_HW_CACHE_MISSES",
+    ),
+    "dram_loads_pki": Metric(
+        "loads or fills that memory served",
+        "per 1000 instructions",
+        "dram_loads, or dram_local_loads + dram_remote_loads, / instructions",
+        _PER_THOUSAND,
+    ),
+    "branch_mpki": Metric(
+        "mispredicted branches",
+        "per 1000 instructions",
+        "branch_misses / instructions",
+        _PER_THOUSAND,
+    ),
+    "branch_miss_rate": Metric(
+        "mispredicted branches", "of branches", "branch_misses / branches", _PER_THOUSAND
+    ),
+    "itlb_mpki": Metric(
+        "page walks of instruction fetches",
+        "per 1000 instructions",
+        "itlb_misses / instructions",
+        _PER_THOUSAND,
+    ),
+    "dtlb_mpki": Metric(
+        "page walks of data accesses",
+        "per 1000 instructions",
+        "dtlb_misses, or dtlb_load_misses + dtlb_store_misses, / instructions",
+        _PER_THOUSAND,
+    ),
+    "cpu_ns": Metric(
+        "time on a CPU, user space and kernel",
+        "ns",
+        "task_clock",
+        "Linux include/uapi/linux/perf_event.h: PERF_COUNT_SW_TASK_CLOCK",
+    ),
+}
+
+# Numerators per thousand instructions: the first form whose events are all there is used.
+PER_KILO = {
+    "l1d_mpki": (("l1d_misses",),),
+    "l2_mpki": (("l2_misses",),),
+    "llc_mpki": (("llc_misses",),),
+    "cache_mpki": (("cache_misses",),),
+    "dram_loads_pki": (("dram_loads",), ("dram_local_loads", "dram_remote_loads")),
+    "branch_mpki": (("branch_misses",),),
+    "itlb_mpki": (("itlb_misses",),),
+    "dtlb_mpki": (("dtlb_misses",), ("dtlb_load_misses", "dtlb_store_misses")),
+}
+
+# (metric, numerator, denominator)
+RATIOS = (
+    ("ipc", "instructions", "cycles"),
+    ("branch_miss_rate", "branch_misses", "branches"),
+    ("frontend_stalled", "stalled_cycles_frontend", "cycles"),
+    ("backend_stalled", "stalled_cycles_backend", "cycles"),
+)
+
+PERF_METRICS = ("topdown_fe_bound", "topdown_be_bound", "topdown_retiring", "topdown_bad_spec")
+
+
+_Needs = Mapping[str, tuple[frozenset[str], ...]]
+
+
+def _needs(**metrics: str) -> _Needs:
+    """Alternatives are separated by "|", events by blanks."""
+    return {
+        name: tuple(frozenset(form.split()) for form in text.split("|"))
+        for name, text in metrics.items()
+    }
+
+
+def _arm() -> _Needs:
+    all_four = "cycles slots_frontend slots_backend ops_retired ops_dispatched"
+    return _needs(
+        frontend_bound="cycles slots_frontend",
+        backend_bound="cycles slots_backend",
+        retiring=all_four,
+        bad_speculation=all_four,
+    )
+
+
+def _intel_slots() -> _Needs:
+    events = {
+        "frontend_bound": "slots_frontend",
+        "backend_bound": "slots_backend",
+        "retiring": "ops_retired",
+        "bad_speculation": "slots_frontend slots_backend ops_retired",
+    }
+    widths = ("cycles", "slots", "slots_counted")
+    perf_metrics = " ".join(PERF_METRICS)
+    return _needs(
+        **{
+            name: "|".join([perf_metrics, *(f"{width} {text}" for width in widths)])
+            for name, text in events.items()
+        }
+    )
+
+
+# Events that each formula of level 1 needs: the same as native_map.events.formulas computes with.
+_LEVEL_1: Mapping[str, _Needs] = {
+    "amd": _needs(
+        frontend_bound="cycles slots_frontend",
+        backend_bound="cycles slots_backend",
+        retiring="cycles ops_retired",
+        smt_contention="cycles slots_smt",
+        bad_speculation="cycles ops_retired ops_dispatched"
+        "|cycles ops_retired slots_frontend slots_backend",
+    ),
+    "intel_issue": _needs(
+        frontend_bound="cycles slots_frontend",
+        retiring="cycles ops_retired",
+        bad_speculation="cycles ops_retired ops_dispatched recovery_cycles",
+        backend_bound="cycles slots_frontend ops_dispatched recovery_cycles",
+    ),
+    "intel_slots": _intel_slots(),
+    "arm_v1": _arm(),
+    "arm_n2_v2": _arm(),
+}
+
+
+def gives(events: Iterable[str], table: Table) -> set[str]:
+    """The names of the metrics that these events give on the table's CPU."""
+    counted = set(events)
+    found = {name for name, above, below in RATIOS if {above, below} <= counted}
+    if "instructions" in counted:
+        found |= {name for name, forms in PER_KILO.items() if any(counted >= {*f} for f in forms)}
+    if "task_clock" in counted:
+        found.add("cpu_ns")
+    level_1 = _LEVEL_1.get(table.formula, {})
+    found |= {name for name, forms in level_1.items() if any(form <= counted for form in forms)}
+    return found | {name for name, e in table.expressions.items() if e.names <= counted}
