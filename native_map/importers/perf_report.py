@@ -169,8 +169,6 @@ def _table(section: _Section, header: str, lines: Iterator[str], source: str) ->
     if _UNDERLINE.fullmatch(first[2:].strip()) and first.startswith("# "):
         starts = [match.start() for match in re.finditer(r"(?<![.])\.\.+", first)]
         bounds = list(zip(starts, [*starts[1:], None], strict=True))
-        # The first column is right-aligned and may begin with the comment sign.
-        bounds[0] = (0, bounds[0][1])
         titles = [header[a:b].lstrip("#").strip().lower() for a, b in bounds]
         pending = ""
     else:

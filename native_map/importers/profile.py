@@ -253,7 +253,7 @@ def gathered(
     functions = grouped[additive].sum(min_count=1)
     base = rows[weight].fillna(0.0) if weight else pd.Series(1.0, index=rows.index)
     for name in averaged:
-        known = rows[name].notna() & (base > 0)
+        known = rows[name].notna()
         parts = pd.DataFrame(
             {
                 "top": (rows[name] * base).where(known, 0.0),

@@ -133,6 +133,18 @@ def test_percent_in_the_title():
     assert row(loads(text), "f")["retiring"] == pytest.approx(0.005)
 
 
+def test_a_percent_sign_counts_once():
+    text = "Function\tCPU Time\tRetiring(%)\tFront-End Bound\nf\t1.0\t50%\t150%\n"
+    found = row(loads(text), "f")
+    assert (found["retiring"], found["frontend_bound"]) == (0.5, 1.5)
+
+
+def test_impossible_numbers_are_left_out_and_told():
+    profile = loads("Function,CPU Time,Clockticks\nf,-1,1e300\ng,1,5\n")
+    assert profile.totals == {"cpu_ns": 1e9, "cycles": 5}
+    assert profile.notes == ("2 impossible numbers are left out",)
+
+
 @pytest.mark.parametrize(
     ("cells", "mark"),
     [
@@ -205,6 +217,14 @@ def test_uprof_interval():
     profile = loads(UPROF.replace("1.000 milliseconds", ""))
     assert profile.totals["cpu_ns"] == 4.73e9
     assert "the report states no sampling interval: 1 ms is assumed" in profile.notes
+
+
+def test_uprof_time_with_a_unit_is_no_number_of_samples():
+    profile = loads(UPROF.replace('"CPU_TIME"', '"CPU_TIME (ms)"'))
+    assert profile.additive == ("cpu_ns",)
+    assert profile.totals["cpu_ns"] == 4.73e9
+    profile = loads(UPROF.replace('"CPU_TIME"', '"CPU_TIME (s)"'))
+    assert profile.totals["cpu_ns"] == 4730e9
 
 
 def test_a_second_table_of_functions_is_not_added():

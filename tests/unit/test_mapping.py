@@ -98,6 +98,14 @@ def test_more_runs_of_one_operation_do_not_weigh_more():
     assert entry(mapping, "Decode", "memmove")["weight"] == pytest.approx(0.75)
 
 
+def test_apply_without_seconds_goes_by_time_a_run():
+    frame = runs()
+    again = frame[frame["operation"] == "Decode"].assign(run=lambda f: f["run"] + 10)
+    pairs = apply(build(pd.concat([frame, again])), profile(*WHOLE))[1]
+    memmove = pairs[pairs["function"] == "memmove"].set_index("operation")["weight"]
+    assert memmove.to_dict() == pytest.approx({"Decode": 0.75, "Crop": 0.25})
+
+
 def test_runs_that_caught_nothing_count():
     mapping = build(runs(), minimum_runs=1, run_counts={"Crop": 10, "Decode": 3})
     assert entry(mapping, "Crop", "eval_loop")["of"] == 10
@@ -120,6 +128,9 @@ def test_an_operation_without_any_time_is_measured_in_samples():
     frame = runs().assign(samples=1.0)
     frame.loc[frame["operation"] == "Crop", "cpu_ns"] = 0.0
     assert build(frame).measure == "samples"
+    frame["samples"] = frame["samples"].where(frame["operation"] == "Crop", 0.0)
+    with pytest.raises(Unusable, match="record all in one way"):
+        build(frame)
 
 
 def test_nothing_to_build_from():
@@ -169,6 +180,14 @@ def edited(**changes: object) -> str:
         else:
             row[name] = value
     return json.dumps(document)
+
+
+@pytest.mark.parametrize("table", ["functions", "operations"])
+def test_rows_that_stand_twice_are_damage(table):
+    document = json.loads(to_json(build(runs())))
+    document[table].append(document[table][-1])
+    with pytest.raises(Unusable, match="stands there twice"):
+        from_json(json.dumps(document))
 
 
 @pytest.mark.parametrize(
@@ -315,6 +334,12 @@ def test_few_runs_are_marked():
     evidence = pairs.set_index("function")["evidence"].to_dict()
     assert evidence == {"f": "strong", "rare": "few runs"}
     assert summed["few_runs"].to_list() == [0.25]
+
+
+def test_a_single_run_is_weak_evidence():
+    mapping = build(isolated(("Op", 0, "m", "f", MS)), minimum_runs=1)
+    pairs = apply(mapping, profile(("m", "f", 30.0, 0.5, 0.1)))[1]
+    assert pairs["evidence"].to_list() == ["few runs"]
 
 
 def test_what_the_isolated_run_did_otherwise_shows_as_low_coverage():
