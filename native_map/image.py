@@ -122,15 +122,13 @@ class Image:
                 tables.append(table)
         inside = [self.elf.executable(table.value) for table in tables]
         sized = [i & (t.size > 0) for i, t in zip(inside, tables, strict=True)]
-        none = np.zeros(0, np.uint64)
-        functions = np.concatenate(
-            [none, *(t.value[s & (t.kind == 0)] for t, s in zip(tables, sized, strict=True))]
-        )
         # Beside a real function at the same address, what has no type says nothing.
-        sized = [
-            s & ((t.kind == 0) | ~np.isin(t.value, functions))
-            for t, s in zip(tables, sized, strict=True)
-        ]
+        functions = [t.value[s & (t.kind == 0)] for t, s in zip(tables, sized, strict=True)]
+        starts = np.sort(np.concatenate([np.zeros(0, np.uint64), *functions]))
+        for table, mask in zip(tables, sized, strict=True):
+            rows = np.flatnonzero(mask & (table.kind == 1))
+            first, past = (np.searchsorted(starts, table.value[rows], x) for x in ("left", "right"))
+            mask[rows[first < past]] = False
         bare = [i & (t.size == 0) for i, t in zip(inside, tables, strict=True)]
         if self.elf.machine in MARKED_MACHINES:
             bare = [

@@ -75,13 +75,13 @@ def kernel_ranges(path: str = "/proc/kallsyms") -> Ranges:
             text = file.read(LARGEST_MAP)
     except OSError as error:
         raise Unusable(
-            "{n} samples are in the kernel and have no names: /proc/kallsyms cannot be read"
+            "{n} samples without names, in the kernel: /proc/kallsyms cannot be read"
         ) from error
     rows = [(int(a, 16), kind, name) for a, kind, name in KERNEL_LINE.findall(text)]
     if not any(address for address, _, _ in rows):
         raise Unusable(
-            "{n} samples are in the kernel, which hides its names from this user; show them with:"
-            " sudo sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1"
+            "{n} samples without names, in the kernel, which hides them from this user; show them"
+            " with: sudo sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1"
         )
     # Of several names for one address: global before weak before local, then the shortest.
     rows.sort(key=lambda r: (r[0], "TWwt".index(r[1]), len(r[2]), r[2]))

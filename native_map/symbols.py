@@ -59,7 +59,10 @@ class Symbols:
     @property
     def notes(self) -> list[str]:
         """What could not be named, most samples first, and what helps."""
-        return [text.replace("{n}", f"{n:,}") for text, n in self._notes.most_common()]
+        return [
+            text.replace("{n} samples", f"{n:,} samples" if n != 1 else "1 sample")
+            for text, n in self._notes.most_common()
+        ]
 
     def resolve(
         self,
@@ -108,23 +111,13 @@ class Symbols:
         """Name the pairs that `AddressSpaces.match` made, and spread the names over the samples."""
         weight = np.bincount(found.pair, minlength=len(found.ip))
         named = np.zeros(len(found.ip), np.int64)
-        by_image: dict[tuple[str, str], list[int]] = {}
-        for key in (np.flatnonzero(np.bincount(found.source + 1)) - 1).tolist():
-            path = table.paths[key] if key >= 0 else ""
-            by_image.setdefault((path, table.build_ids[key] if key >= 0 else ""), []).append(key)
-        order = np.argsort(found.source, kind="stable")
-        sorted_source = found.source[order]
-        for (path, build_id), keys in by_image.items():
-            rows = np.concatenate(
-                [
-                    order[
-                        np.searchsorted(sorted_source, k) : np.searchsorted(
-                            sorted_source, k, "right"
-                        )
-                    ]
-                    for k in keys
-                ]
-            )
+        used = np.flatnonzero(weight)
+        used = used[np.argsort(found.source[used], kind="stable")]
+        sources, first = np.unique(found.source[used], return_index=True)
+        for source, rows in zip(sources.tolist(), np.split(used, first[1:]), strict=True):
+            path, build_id = ("", "")
+            if source >= 0:
+                path, build_id = table.paths[source], table.build_ids[source]
             if not path or path.startswith((*ANONYMOUS, MEMFD)):
                 self._generated(rows, path, found, weight, table, targets, named)
             elif path.startswith("["):
@@ -173,12 +166,11 @@ class Symbols:
         named[rows] = numbers[codes][back]
         starts = np.array([name.startswith("0x") for name in names])[codes][back]
         self._note(
-            f"{{n}} samples in {shown}, which is stripped, go by where their function starts"
-            + file.hint,
+            f"{{n}} samples by the start of their function, as {shown} is stripped" + file.hint,
             weight[rows][starts],
         )
         self._note(
-            f"{{n}} samples in {shown} are in code that names no function, nor where one starts",
+            f"{{n}} samples without a function: {shown} does not tell where one starts there",
             weight[rows][codes[back] == 0],
         )
 
@@ -240,11 +232,11 @@ class Symbols:
                 mine = mine[~hit]
             if len(mine) and path:
                 self._notes[
-                    f"{{n}} samples of process {pid} are in generated code without names;"
+                    f"{{n}} samples without a name, in generated code of process {pid};"
                     " `python -X perf` (3.12 or later) writes names for Python functions"
                 ] += int(weight[mine].sum())
             elif len(mine):
-                self._notes["{n} samples are at addresses that no mapping covers"] += int(
+                self._notes["{n} samples at addresses that no mapping covers"] += int(
                     weight[mine].sum()
                 )
 
@@ -256,7 +248,7 @@ class Symbols:
     def _in_kernel(self, ip: U64, table: AddressSpaces, targets: "_Targets") -> NDArray[np.int64]:
         unknown = np.full(len(ip), targets.add(KERNEL, UNKNOWN, ""), np.int64)
         if not self.kernel:
-            self._notes["{n} samples are in the kernel; its names were not asked for"] += len(ip)
+            self._notes["{n} samples in the kernel; its names were not asked for"] += len(ip)
             return unknown
         try:
             if self._kernel_ranges is None:
@@ -264,8 +256,8 @@ class Symbols:
             for name, address in table.kernel_marks():
                 if self._kernel_ranges.marks.get(name, address) != address:
                     raise Unusable(
-                        "{n} samples are in the kernel of another boot or machine and have no"
-                        " names; read the recording where it was made, before the next boot"
+                        "{n} samples without names, in the kernel of another boot or machine;"
+                        " read the recording where it was made, before the next boot"
                     )
         except Unusable as error:
             self._notes[str(error)] += len(ip)
@@ -278,12 +270,16 @@ class Symbols:
         self, result: NDArray[np.int64], targets: "_Targets", index: pd.Index
     ) -> pd.DataFrame:
         libraries, functions, paths = targets.columns()
-        new = {name for name in functions if name.startswith("_Z") and name not in self._readable}
+        plain = [name.removesuffix("@plt") for name in functions]
+        new = {name for name in plain if name.startswith("_Z") and name not in self._readable}
         found = demangle.demangle(new)
         self._readable.update((name, found.get(name, name)) for name in new)
         if new and not found:
             self._notes[NO_DEMANGLER] += 1
-        readable = [self._readable.get(name, name) for name in functions]
+        readable = [
+            self._readable.get(name, name) + full[len(name) :]
+            for name, full in zip(plain, functions, strict=True)
+        ]
         columns = {}
         for title, texts in (("library", libraries), ("function", readable), ("path", paths)):
             codes, categories = pd.factorize(np.array(texts, object), sort=True)
