@@ -22,6 +22,7 @@ from native_map.importers.profile import MAX_NAME, MAX_VALUE, Profile
 FORMAT = "lotus-mapping"
 VERSION = 1
 MAX_BYTES = 16 << 20
+MAX_SUM = MAX_VALUE * 1e6
 MINIMUM_RUNS = 2
 
 KEYS = ["operation", "module", "function"]
@@ -250,7 +251,7 @@ def _frame(source: str, rows: Any, fields: dict[str, type], what: str) -> pd.Dat
         for name, kind in fields.items():
             value = row[name]
             if kind is float:
-                good = value is None or (type(value) in (int, float) and 0 <= value <= MAX_VALUE)
+                good = value is None or (type(value) in (int, float) and 0 <= value <= MAX_SUM)
             elif kind is str:
                 good = (
                     isinstance(value, str) and len(value) <= MAX_NAME and not _CONTROL.search(value)
