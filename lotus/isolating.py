@@ -53,10 +53,11 @@ class Isolation:
 
     functions   operation, run, module, function, samples, cpu_ns: what perf saw in the buckets
     intervals   operation, run, pid, tid, start_ns, end_ns, calls: the bursts of each bucket
-    operations  operation, inputs, runs, calls, call_ns (mean), samples, capture (probability that
-                a function of `length_ns` in each call was seen at least once), capture_run (the
-                same in one run, median of the runs), reached (capture >= wanted), shortest_ns (a
-                function of that length is seen with the wanted probability)
+    operations  operation, inputs, calls_a_sample (mean, in the pipeline), runs, calls, call_ns
+                (mean), samples, capture (probability that a function of `length_ns` in each call
+                was seen at least once), capture_run (the same in one run, median of the runs),
+                reached (capture >= wanted), shortest_ns (a function of that length is seen with
+                the wanted probability)
     notes       what could not be isolated, and why
     """
 
@@ -64,6 +65,18 @@ class Isolation:
     intervals: pd.DataFrame
     operations: pd.DataFrame
     notes: list[str] = field(default_factory=list)
+
+    def a_sample(self) -> pd.DataFrame:
+        """`functions` with cpu_ns as if each run were of one sample, for the weights of a mapping.
+
+        In the time of its bucket a quick operation is called more often than a slow one: what both
+        call would seem to be mostly the quick one's.
+        """
+        called = self.intervals.groupby(["operation", "run"], as_index=False)["calls"].sum()
+        made = self.functions.merge(called, on=["operation", "run"], how="left", validate="m:1")
+        part = self.operations.set_index("operation")["calls_a_sample"]
+        made["cpu_ns"] = made["cpu_ns"] * made["operation"].map(part) / made.pop("calls")
+        return made
 
 
 def isolate(
@@ -294,7 +307,7 @@ def load(directory: Path, *, wanted: float = 0.95, length_ns: int = LENGTH_NS) -
 
     Raises LotusError where there is nothing to read.
     """
-    rows, notes, threads, inputs = _read(directory)
+    rows, notes, threads, described = _read(directory)
     if not rows:
         raise LotusError(f"no operation was isolated: {'; '.join(notes) or 'none was called'}")
     intervals = pd.DataFrame(rows, columns=list(_INTERVALS)).astype(_INTERVALS)
@@ -307,18 +320,18 @@ def load(directory: Path, *, wanted: float = 0.95, length_ns: int = LENGTH_NS) -
     lost = int(recording.lost["count"].sum())
     if lost:
         notes.append(f"perf lost {lost} samples")
-    operations = _operations(intervals, functions, inputs, interval_ns, wanted, length_ns)
+    operations = _operations(intervals, functions, described, interval_ns, wanted, length_ns)
     return Isolation(functions, intervals, operations, notes)
 
 
 def _read(
     directory: Path,
-) -> tuple[list[tuple[Any, ...]], list[str], set[int], dict[str, int]]:
-    """Rows of the intervals, notes, the program's own threads, number of inputs by operation."""
+) -> tuple[list[tuple[Any, ...]], list[str], set[int], dict[str, Any]]:
+    """Rows of the intervals, notes, the program's own threads, what was said of the loader."""
     rows: list[tuple[Any, ...]] = []
     notes: list[str] = []
     threads: set[int] = set()
-    inputs: dict[str, int] = {}
+    described: dict[str, Any] = {}
     skipped: set[str] = set()
     raised: Counter[str] = Counter()
     for event in _lines(directory):
@@ -327,9 +340,7 @@ def _read(
             rows += _bursts(name, event)
         elif kind == "taken":
             threads |= {number for number in _list(event, "threads") if type(number) is int}
-            found = event.get("inputs")
-            found = found if isinstance(found, dict) else {}
-            inputs = {name: count for name, count in found.items() if type(count) is int}
+            described = event
         elif kind == "skipped":
             skipped.add(name)
             notes.append(f"{name} was not isolated: {event.get('why')}")
@@ -342,7 +353,14 @@ def _read(
         elif kind == "fault":
             notes.append(f"the isolation stopped: {event.get('error')}")
     notes += [f"{text} (in {count} samples)" for text, count in raised.items()]
-    return [row for row in rows if row[0] not in skipped], notes, threads, inputs
+    return [row for row in rows if row[0] not in skipped], notes, threads, described
+
+
+def _number(event: Mapping[str, Any], name: str, operation: str) -> float:
+    """One of the numbers by operation of an event, 0 where there is none."""
+    found = event.get(name)
+    number = found.get(operation) if isinstance(found, dict) else None
+    return number if isinstance(number, int | float) and 0 <= number < _LARGEST else 0
 
 
 def _list(event: Mapping[str, Any], name: str) -> list[Any]:
@@ -396,7 +414,7 @@ def _functions(
 def _operations(
     intervals: pd.DataFrame,
     functions: pd.DataFrame,
-    inputs: Mapping[str, int],
+    described: Mapping[str, Any],
     interval_ns: float,
     wanted: float,
     length_ns: int,
@@ -404,7 +422,9 @@ def _operations(
     spent = intervals["end_ns"] - intervals["start_ns"]
     by = intervals.assign(spent_ns=spent).groupby("operation", sort=False)
     table = by.agg(runs=("run", "nunique"), calls=("calls", "sum"), spent_ns=("spent_ns", "sum"))
-    table.insert(0, "inputs", [int(inputs.get(name, 0)) for name in table.index])
+    table.insert(0, "inputs", [int(_number(described, "inputs", name)) for name in table.index])
+    part = [_number(described, "calls_a_sample", name) for name in table.index]
+    table.insert(1, "calls_a_sample", part)
     table["call_ns"] = table.pop("spent_ns") / table["calls"]
     seen = functions.groupby("operation")["samples"].sum()
     table["samples"] = seen.reindex(table.index, fill_value=0).astype("int64")

@@ -138,6 +138,10 @@ class Catcher:
         self.calls: dict[str, list[Call]] = {}
         self.failed: dict[str, str] = {}  # operation -> why it cannot be isolated
         self.loads: set[str] = set()  # operations that read a sample
+        self.called: dict[str, int] = {}  # how often in `sampled` samples
+        self.sampled = 0
+        self.batch = 1  # samples in a batch
+        self._called_now: list[str] = []
         self.missed: set[str] = set()
         self.answers: dict[int, list[Any]] = {}  # of the sample in hand, by operation
         self.unanswered = ""
@@ -175,6 +179,7 @@ class Catcher:
         kwargs: dict[str, Any],
     ) -> Any:
         name = self.names[number - 1]
+        self._called_now.append(name)
         kept = self._keep(name, original, args, kwargs)
         depth = getattr(self._here, "depth", 0)
         self._here.depth = depth + 1
@@ -232,7 +237,7 @@ class Catcher:
 
     def sample(self, fetch: Callable[..., Any], *args: Any, count: int = 1) -> tuple[bool, Any]:
         """Fetch one sample and keep the inputs of its operations; (whether it came, sample)."""
-        self.mode, self.answers, self.unanswered = _TAKE, {}, ""
+        self.mode, self.answers, self.unanswered, self._called_now = _TAKE, {}, "", []
         try:
             data = fetch(*args)
         except Exception as error:
@@ -240,6 +245,9 @@ class Catcher:
             return False, None
         finally:
             self.mode = _OFF
+        self.sampled += count
+        for name in self._called_now:
+            self.called[name] = self.called.get(name, 0) + 1
         if self.unanswered:
             self.failed.setdefault(LOADER, self.unanswered)
         else:
@@ -258,12 +266,19 @@ class Catcher:
         finally:
             self.mode = _OFF
 
-    def collated(self, collate: Callable[..., Any], data: Any) -> None:
+    def collated(self, collate: Callable[..., Any], data: Any, size: int) -> None:
+        """Keep what `collate` gets: a batch of so many samples."""
+        self.batch = max(size, self.batch)
         if len(self.calls.setdefault(COLLATE, [])) < self.samples and COLLATE not in self.failed:
             try:
                 self.calls[COLLATE].append(Call(collate, fresh(((data,), {}))))
             except CannotCopy as error:
                 self.failed[COLLATE] = str(error)
+
+    def calls_a_sample(self) -> dict[str, float]:
+        """How often each operation was called for one sample, on average."""
+        found = {name: count / max(1, self.sampled) for name, count in self.called.items()}
+        return {LOADER: 1.0, **found, COLLATE: 1 / self.batch}
 
     def take(self, loader: Any) -> None:
         """Fetch at least `samples` samples and one batch of a loader, as its workers would."""
@@ -307,7 +322,8 @@ class Catcher:
                         break
                 came = bool(batch)
             if came:
-                self.collated(loader.collate_fn, batch)
+                whole = len(batch) if loader._auto_collation and not many else size
+                self.collated(loader.collate_fn, batch, whole)
             if taken >= self.samples or lost >= self.samples:
                 break
 
@@ -321,6 +337,7 @@ class Catcher:
             fetch = functools.partial(_first, dataset, count)
             call.function = functools.partial(self._replayed, fetch)
             call.given, call.count = (((), answers), {}), count
+        self.sampled = len(data or ())
         if not came or not data:
             if came:
                 self.failed.setdefault(LOADER, "it gives no sample")
@@ -328,14 +345,14 @@ class Catcher:
             return
         if not loader._auto_collation:
             for item in data:
-                self.collated(loader.collate_fn, item)
+                self.collated(loader.collate_fn, item, 1)
             return
         size = loader.batch_size or len(data)
         if len(data) < size:
             came, more = _plain(_first, dataset, size)
             data = more if came else data
         for start in range(0, len(data), size):
-            self.collated(loader.collate_fn, data[start : start + size])
+            self.collated(loader.collate_fn, data[start : start + size], size)
 
 
 def _plain(function: Callable[..., Any], *args: Any) -> tuple[bool, Any]:
@@ -570,6 +587,7 @@ class Isolator(Tracer):
             "batch_size": loader.batch_size,
             "num_workers": loader.num_workers,
             "inputs": {name: len(calls) for name, calls in catcher.calls.items()},
+            "calls_a_sample": catcher.calls_a_sample(),
             "threads": threads,  # of the program's own: what they do is no operation's
         }
         self.say({"event": "taken", "pid": os.getpid(), **described})

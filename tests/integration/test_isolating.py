@@ -113,6 +113,35 @@ def test_a_data_set_without_operations(isolated):
     assert libraries(found.functions, "Loader") == {"lzma"}
 
 
+def test_a_picture_is_decoded_where_its_pixels_are_asked_for(isolated):
+    # GIVEN a loader that opens pictures and leaves their decoding to the first operation
+    run = isolated("pictures")
+    if "No module named 'PIL'" in run[0].stderr:
+        pytest.skip("Pillow is not installed")
+    took = result(run).operations.set_index("operation")["call_ns"]
+    # THEN copying the inputs did not decode them
+    assert took["decode"] > 5 * took["Loader"]
+    assert took["decode"] > 5 * took["size_of"]
+
+
+def test_times_for_a_mapping_are_those_of_one_sample(isolated):
+    # GIVEN operations that are called once a sample, and collate once a batch of 8
+    found = result(isolated("items"))
+    operations = found.operations.set_index("operation")
+    assert operations["calls_a_sample"].to_dict() == {
+        "Loader": 1,
+        "Squeeze": 1,
+        "Pack": 1,
+        "to_tensor": 1,
+        "collate": 1 / 8,
+    }
+    # THEN the time of all functions of a run is the CPU time of one sample
+    cpu = found.a_sample().groupby(["operation", "run"])["cpu_ns"].sum().groupby("operation").mean()
+    for name in EXPECTED:
+        assert 0.1 * operations["call_ns"][name] < cpu[name] < 1.25 * operations["call_ns"][name]
+    assert (found.a_sample()["samples"] == found.functions["samples"]).all()
+
+
 def test_the_program_neither_trains_nor_runs_its_last_lines(isolated):
     # GIVEN a program that would save something in `finally` and in an exit handler
     ended, written, _ = isolated("items", 2)

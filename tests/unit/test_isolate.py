@@ -210,6 +210,48 @@ def test_a_failing_operation_is_blamed_and_not_what_is_around_it():
     assert len(catcher.calls["Add[0]"]) == 6
 
 
+def test_calls_of_a_sample():
+    # GIVEN an operation that is called twice for each sample, and one for every second
+    class Twice:
+        def __init__(self):
+            self.inner = Compose(Add(-1))
+
+        def __call__(self, value):
+            return self.inner(self.inner(value))
+
+    class Sometimes:
+        def __init__(self):
+            self.inner = Compose(Add(-2))
+
+        def __call__(self, value):
+            return self.inner(value) if value[0] % 2 else value
+
+    catcher, _ = taken(Data(Twice(), Sometimes()))
+    # THEN it counts so, and collate by the batch
+    assert catcher.calls_a_sample() == {
+        "Loader": 1,
+        "Twice": 1,
+        "Twice/Add": 2,
+        "Sometimes": 1,
+        "Sometimes/Add": 0.5,
+        "collate": 0.25,
+    }
+
+
+def test_a_quick_operation_weighs_no_more_than_a_slow_one():
+    # GIVEN a function that two operations call for the same time, one of them in more calls
+    rows = [("slow", 0, "lib", "f", 10, 10_000), ("quick", 0, "lib", "f", 10, 10_000)]
+    columns = ["operation", "run", "module", "function", "samples", "cpu_ns"]
+    intervals = pd.DataFrame(
+        [("slow", 0, 4), ("slow", 0, 1), ("quick", 0, 50)], columns=["operation", "run", "calls"]
+    )
+    operations = pd.DataFrame({"operation": ["slow", "quick"], "calls_a_sample": [1.0, 2.0]})
+    functions = pd.DataFrame(rows, columns=columns)
+    found = isolating.Isolation(functions, intervals, operations).a_sample()
+    assert found["cpu_ns"].tolist() == [2000, 400]
+    assert found.columns.tolist() == columns
+
+
 def test_samples_that_fail_cost_no_others():
     def fails(value):
         if value[0] % 2:
@@ -286,7 +328,18 @@ json_values = st.recursive(
 number = st.integers(-3, 2**63)
 bursts = st.lists(st.lists(number, min_size=2, max_size=4) | json_values, max_size=3)
 a_run = {"event": st.just("run"), "operation": st.just("a"), "intervals": bursts}
-fields = ("operation", "run", "pid", "tid", "intervals", "inputs", "threads", "why", "text")
+fields = (
+    "operation",
+    "run",
+    "pid",
+    "tid",
+    "intervals",
+    "inputs",
+    "calls_a_sample",
+    "threads",
+    "why",
+    "text",
+)
 
 
 @given(
@@ -307,7 +360,9 @@ def test_any_bytes_are_read(tmp_path_factory, events, noise):
     folder = tmp_path_factory.mktemp("hostile")
     lines = [json.dumps(event).encode() for event in events]
     (folder / isolate.NAME).write_bytes(b"\n".join([*lines, noise]))
-    rows, notes, threads, _ = isolating._read(folder)
+    rows, notes, threads, described = isolating._read(folder)
+    for name in ("inputs", "calls_a_sample"):
+        int(isolating._number(described, name, ""))
     assert all(type(number) is int for row in rows for number in row[1:])
     pd.DataFrame(rows, columns=list(isolating._INTERVALS)).astype(isolating._INTERVALS)
     assert all(isinstance(note, str) for note in notes)

@@ -113,6 +113,37 @@ def whole():
     return Squeeze(), Pack(), to_tensor
 
 
+def open_picture(path):
+    """Reads the first bytes; whoever looks at the pixels decodes them."""
+    from PIL import Image
+
+    return Image.open(path)
+
+
+def decode(picture):
+    return picture.convert("L")
+
+
+def size_of(picture):
+    return torch.tensor(picture.size)
+
+
+class Pictures(Dataset):
+    def __init__(self):
+        import numpy
+        from PIL import Image
+
+        noise = numpy.random.default_rng(0).integers(0, 256, (500, 500, 3), dtype=numpy.uint8)
+        Image.fromarray(noise).save("picture.png")
+        self.loader, self.transform = open_picture, Compose(decode, size_of)
+
+    def __len__(self):
+        return 32
+
+    def __getitem__(self, index):
+        return self.transform(self.loader("picture.png"))
+
+
 def fails(value):
     raise ValueError("never works")
 
@@ -143,6 +174,7 @@ PIPELINES = {
     "loading": lambda: [Loading(*whole())],
     "batches": lambda: [Batches(*whole())],
     "stream": lambda: [Stream(*whole())],
+    "pictures": lambda: [Pictures()],
     "fails": lambda: [Items(Squeeze(), fails, to_tensor)],
     "sometimes": lambda: [Items(Sometimes(), *whole())],
     "locks": lambda: [Items(lock, unlock, *whole())],
