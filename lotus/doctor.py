@@ -3,7 +3,6 @@
 `examine` asks the machine; what it is told goes through `findings`, which only puts words to facts.
 """
 
-import contextlib
 import errno
 import importlib.util
 import json
@@ -14,7 +13,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -230,9 +229,7 @@ def perf_tool(trial: Sequence[str] | None = None) -> PerfTool:
     if not version:
         words = " ".join((err or out or "it says nothing").split())
         return PerfTool(path, trouble=words[:300])
-    capable = False
-    with contextlib.suppress(OSError):
-        capable = bool(os.getxattr(path, "security.capability"))
+    capable = probing.perf_has_rights()
     if not trial:
         return PerfTool(path, version, capable=capable)
     event, frequency = trial
@@ -412,7 +409,17 @@ def report(facts: Facts) -> Report:
         *_symbols(facts.python, facts.helpers),
         *_beside(facts),
     ]
+    if facts.system.uid == 0:
+        findings = [_as_root(one) for one in findings]
     return Report(_summary(facts), findings, json.loads(json.dumps(asdict(facts))))
+
+
+def _as_root(finding: Finding) -> Finding:
+    """Root needs no sudo, which small images do not have."""
+    fixes = tuple(
+        fix if "on the host" in fix else fix.replace("sudo ", "") for fix in finding.fixes
+    )
+    return replace(finding, fixes=fixes)
 
 
 def _summary(facts: Facts) -> dict[str, str]:
@@ -628,19 +635,14 @@ def _counters(facts: Facts) -> list[Finding]:
 
 def _no_hardware(facts: Facts) -> Finding:
     machine = facts.system
+    working = [one.event.name for one in facts.survey.software if one.state == "counts"]
+    still = f"{', '.join(working)} of each operation exactly; functions by the clock"
     if machine.virtual:
         text = f"{_why_no_hardware(facts)}, and nothing inside it helps: its host must pass them on"
-        asks = _host_fixes(machine)
-        return Finding("counters", "hardware", GAP, text, (), _STILL_WITHOUT_HARDWARE, asks)
+        return Finding("counters", "hardware", GAP, text, (), still, _host_fixes(machine))
     refused = any(one.state == "refused" for one in facts.survey.hardware)
     fixes = _sysctl(machine) if refused else ("sudo dmesg | grep -i -e pmu -e 'perf'   # says why",)
-    text = f"{_why_no_hardware(facts)}"
-    return Finding("counters", "hardware", GAP, text, fixes, _STILL_WITHOUT_HARDWARE)
-
-
-_STILL_WITHOUT_HARDWARE = (
-    "CPU time, page faults and context switches of each operation exactly; functions by the clock"
-)
+    return Finding("counters", "hardware", GAP, _why_no_hardware(facts), fixes, still)
 
 
 def _host_fixes(machine: System) -> tuple[str, ...]:
@@ -727,22 +729,21 @@ def _price(one: probing.Sampled) -> str:
 
 
 def _install_perf(machine: System) -> tuple[str, ...]:
-    sudo = "" if machine.uid == 0 else "sudo "
     commands = {
-        "ubuntu": f"{sudo}apt install linux-tools-$(uname -r)",
-        "debian": f"{sudo}apt install linux-perf",
-        "fedora": f"{sudo}dnf install perf",
-        "rhel": f"{sudo}dnf install perf",
-        "amzn": f"{sudo}dnf install perf",
-        "arch": f"{sudo}pacman -S perf",
-        "suse": f"{sudo}zypper install perf",
-        "opensuse": f"{sudo}zypper install perf",
-        "alpine": f"{sudo}apk add perf",
+        "ubuntu": "sudo apt install linux-tools-$(uname -r)",
+        "debian": "sudo apt install linux-perf",
+        "fedora": "sudo dnf install perf",
+        "rhel": "sudo dnf install perf",
+        "amzn": "sudo dnf install perf",
+        "arch": "sudo pacman -S perf",
+        "suse": "sudo zypper install perf",
+        "opensuse": "sudo zypper install perf",
+        "alpine": "sudo apk add perf",
     }
     for name in machine.distribution:
         if name == "ubuntu" and machine.container:
             # The kernel is the host's: its package may not exist for this release.
-            return (commands[name], f"{sudo}apt install linux-tools-generic")
+            return (commands[name], "sudo apt install linux-tools-generic")
         if name in commands:
             return (commands[name],)
     return (commands["debian"], commands["fedora"])

@@ -13,6 +13,7 @@ import itertools
 import mmap
 import os
 import platform
+import shutil
 import statistics
 import struct
 import time
@@ -55,7 +56,8 @@ _TRIES = 3  # noise does not come three times; a broken counter does
 _TOLERANCE = 2.0  # between an event's count alone and in a group: cycles vary on a busy machine
 _MOST_AT_ONCE = 12
 _FREQUENCIES = (997, 499, 199, 97, 49)  # primes: in step with nothing that ticks
-CHEAP_NS = 10_000  # of an interrupt: 997 a second then cost 1 %
+_MOST_COST = 0.03  # of a core, that sampling may take
+CHEAP_NS = 1e9 * _MOST_COST / 997  # of an interrupt
 
 
 class Group(Protocol):
@@ -400,7 +402,7 @@ def interrupt_cost(
     """
     period = (1_000_000_000 if event.type == SOFTWARE else 3_000_000_000) // frequency
     plain, sampled, numbers = [], [], []
-    for _ in range(7):
+    for _ in range(12):
         plain.append(_fixed_loop())
         sampler = open_sampler(event, 0, period)
         try:
@@ -495,15 +497,43 @@ def sampling_event(
 
         virtual = cpu.detect().virtual
     rate = frequency(root)
-    less = "" if rate == _FREQUENCIES[0] else ", as often as perf_event_max_sample_rate allows"
-    if not virtual and sample(CYCLES, rate, open_sampler).samples:
-        return "cycles:u", rate, f"hardware cycles, whose interrupts are cheap here{less}"
-    clock = sample(CPU_CLOCK, rate, open_sampler)
-    if clock.samples:
-        why = "counter interrupts are dear in a VM" if virtual else "cycles cannot be sampled here"
-        return "cpu-clock:u", rate, f"the software clock: {why}{less}"
-    why = os.strerror(clock.error) if clock.error else "no sample came"
+    found = [] if virtual else [(CYCLES, "cycles:u", "hardware cycles")]
+    why = "counter interrupts are dear in a VM" if virtual else "cycles cannot be sampled here"
+    found.append((CPU_CLOCK, "cpu-clock:u", f"the software clock: {why}"))
+    error = 0
+    for event, spelling, reason in found:
+        sampled = sample(event, rate, open_sampler)
+        if sampled.samples:
+            slower = _affordable(event, rate, open_sampler)
+            if slower < rate:
+                reason += ", less often as each interrupt costs much"
+            elif rate != _FREQUENCIES[0]:
+                reason += ", as often as perf_event_max_sample_rate allows"
+            return spelling, slower, reason
+        error = sampled.error
+    if error in (errno.EACCES, errno.EPERM) and perf_has_rights():
+        return "cpu-clock:u", rate, "the software clock; perf's file has rights that we have not"
+    why = os.strerror(error) if error else "no sample came"
     return "", 0, f"the kernel lets nothing be sampled ({why})"
+
+
+def _affordable(event: Event, rate: int, open_sampler: OpenSampler) -> int:
+    """The highest frequency up to `rate` that costs at most 3 % of a core."""
+    price = None
+    with contextlib.suppress(OSError):
+        price = interrupt_cost(event, min(rate * 4, 4000), open_sampler)
+    if price is None or price * rate <= 1e9 * _MOST_COST:
+        return rate
+    return next((one for one in _FREQUENCIES if price * one <= 1e9 * _MOST_COST), _FREQUENCIES[-1])
+
+
+def perf_has_rights() -> bool:
+    """Whether the file of the perf on PATH carries capabilities of its own (`setcap`)."""
+    path = shutil.which("perf")
+    try:
+        return path is not None and bool(os.getxattr(path, "security.capability"))
+    except OSError:
+        return False
 
 
 @dataclass(frozen=True)
@@ -540,7 +570,7 @@ def choose(
     from native_map import cpu as cpus
     from native_map import pmu
     from native_map.errors import Unusable
-    from native_map.events import formulas
+    from native_map.events import catalogue
 
     cpu = cpu or cpus.detect()
     wanted = tuple(wanted) or ("auto",)
@@ -565,7 +595,7 @@ def choose(
     except Unusable as error:
         raise LotusError(str(error)) from error
     shares = {"frontend_bound", "backend_bound", "retiring", "bad_speculation"}
-    given = formulas.gives([one.name for one in events], pmu.table(cpu))
+    given = catalogue.gives([one.name for one in events], pmu.table(cpu))
     hardware = tuple(event for _, event in candidates if event.type != SOFTWARE)
     return Chosen(cpu.uarch, tuple(events), shares <= given, tuple(notes), hardware)
 

@@ -135,6 +135,11 @@ def choose(tmp_path: Path):
     return run
 
 
+@pytest.fixture(autouse=True)
+def loop_without_noise(monkeypatch):
+    monkeypatch.setattr(probing, "_fixed_loop", lambda: 1_000_000)
+
+
 def probe(kernel: Kernel) -> Probe:
     return Probe(kernel.open, lambda: None)
 
@@ -340,7 +345,7 @@ def test_the_cost_of_a_reading_is_what_events_count_between_two():
 
 
 def test_an_interrupt_costs_what_a_loop_takes_longer_a_sample(monkeypatch):
-    times = iter([1_000_000, 2_000_000] * 7)
+    times = iter([1_000_000, 2_000_000] * 12)
     monkeypatch.setattr(probing, "_fixed_loop", lambda: next(times))
     opened = samplers(cycles=Samples(100))
     assert probing.interrupt_cost(CYCLES, 4000, opened) == pytest.approx(10_000)
@@ -348,6 +353,7 @@ def test_an_interrupt_costs_what_a_loop_takes_longer_a_sample(monkeypatch):
 
 def test_a_cost_within_the_noise_is_not_told(monkeypatch):
     plain = [1_000_000, 1_200_000, 1_100_000, 1_150_000, 1_000_000, 1_200_000, 1_300_000]
+    plain += plain
     times = iter([value for one in plain for value in (one, 1_050_000)])
     monkeypatch.setattr(probing, "_fixed_loop", lambda: next(times))
     assert probing.interrupt_cost(CYCLES, 4000, samplers(cycles=Samples(100))) is None
@@ -381,11 +387,28 @@ def test_where_cycles_give_no_samples_the_clock_does(tmp_path: Path, cycles):
     assert probing.sampling_event(False, opened, tmp_path)[0] == "cpu-clock:u"
 
 
-def test_where_nothing_can_be_sampled_the_reason_is_given(tmp_path: Path):
+def test_where_nothing_can_be_sampled_the_reason_is_given(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(probing, "perf_has_rights", lambda: False)
     opened = samplers(cycles=errno.EACCES, cpu_clock=errno.EACCES)
     event, frequency, why = probing.sampling_event(False, opened, tmp_path)
     assert (event, frequency) == ("", 0)
     assert "Permission denied" in why
+
+
+def test_where_interrupts_are_dear_samples_are_fewer(tmp_path: Path, monkeypatch):
+    times = iter([1_000_000, 2_000_000] * 12)  # 20 samples for a millisecond: 50 µs each
+    monkeypatch.setattr(probing, "_fixed_loop", lambda: next(times))
+    event, frequency, why = probing.sampling_event(False, samplers(cycles=Samples(20)), tmp_path)
+    assert (event, frequency) == ("cycles:u", 499)
+    assert "less often" in why
+
+
+def test_a_perf_that_has_rights_of_its_own_may_sample_where_we_may_not(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(probing, "perf_has_rights", lambda: True)
+    opened = samplers(cpu_clock=errno.EACCES)
+    assert probing.sampling_event(True, opened, tmp_path)[0] == "cpu-clock:u"
+    # AND not where there is nothing to have rights to
+    assert probing.sampling_event(True, samplers(cpu_clock=errno.ENOENT), tmp_path)[0] == ""
 
 
 def test_samples_of_another_clock_are_noticed():
