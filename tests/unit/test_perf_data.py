@@ -15,7 +15,7 @@ from native_map.errors import Unusable
 from native_map.perf_data import Recording, in_time_order, read
 
 TRACES = Path(__file__).parents[2] / "traces" / "perf"
-DIRECT = ("two_events", "fixed_period", "mixed", "default_clock", "raw_clock")
+DIRECT = ("two_events", "fixed_period", "mixed", "default_clock", "raw_clock", "paired_default")
 THROUGH_PERF = ("compressed", "pipe")
 needs_perf = pytest.mark.skipif(not shutil.which("perf"), reason="perf is not installed")
 TRACE = [
@@ -217,6 +217,7 @@ def test_the_clock_and_the_machine_are_read() -> None:
         "mixed": "monotonic",
         "default_clock": "default",
         "raw_clock": "other:monotonic_raw",
+        "paired_default": "default",
     }
     facts = read(TRACES / "two_events.data").facts
     assert (facts["hostname"], facts["arch"], facts["version"][:2]) == ("demo", "x86_64", "6.")

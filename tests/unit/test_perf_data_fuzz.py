@@ -81,7 +81,9 @@ def test_flipped_bytes_in_the_header(
 
 
 @relaxed
-@given(name=names, place=st.integers(0, 2**16), size=sizes, behind=st.booleans())
+@given(
+    name=st.sampled_from(NAMES[:2]), place=st.integers(0, 2**16), size=sizes, behind=st.booleans()
+)
 def test_huge_sizes(tmp_path: Path, name: str, place: int, size: int, behind: bool) -> None:
     """In the header's own words, and in the features behind the records."""
     content = bytearray(WHOLE[name])

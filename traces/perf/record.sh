@@ -21,7 +21,12 @@ perf record -q -N -z -e cpu-clock -F $rate $clock -o compressed.data ./demo
 perf record -q -N -e cpu-clock -F $rate $clock -o - ./demo >pipe.data
 perf record -q -N -e cpu-clock -F $rate -o default_clock.data /usr/bin/python3 -I -S demo.py
 perf record -q -N -e cpu-clock -F $rate -k CLOCK_MONOTONIC_RAW -o raw_clock.data /usr/bin/python3 -I -S demo.py
-for file in two_events fixed_period mixed compressed pipe default_clock raw_clock; do
+# One program, recorded on both clocks at once.
+perf record -q -N -e cpu-clock -F 499 -o paired_default.data \
+    perf record -q -N -e cpu-clock -F 499 $clock -o paired_monotonic.data \
+    /usr/bin/python3 -I -S demo.py
+for file in two_events fixed_period mixed compressed pipe default_clock raw_clock \
+    paired_default paired_monotonic; do
     perf script -G -i $file.data --ns -F misc,pid,tid,time,event,ip,period \
         --show-task-events --show-mmap-events --show-lost-events | gzip -9n >"$here/$file.txt.gz"
     cp $file.data "$here"
