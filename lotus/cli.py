@@ -29,8 +29,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     open_missing()
     arguments = list(sys.argv[1:] if argv is None else argv)
     names = [module.name for module in pkgutil.iter_modules(lotus.commands.__path__)]
+    if "_".join(arguments[:2]) in names:  # a verb of two words
+        arguments[:2] = [" ".join(arguments[:2])]
     # Only the verb that was asked for is imported; all of them for `--help` and for a wrong one.
-    wanted = [name for name in names if arguments[:1] == [name]] or names
+    wanted = [name for name in names if arguments[:1] == [name.replace("_", " ")]] or names
     commands = [importlib.import_module(f"lotus.commands.{name}") for name in wanted]
     args = _parser(commands).parse_args(arguments)
     try:

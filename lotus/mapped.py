@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.errors import LotusError
-from native_map import estimate, join, perf_data
+from native_map import estimate, join, perf_data, validate
 from native_map.errors import Unusable
 from native_map.symbols import Symbols
 
@@ -34,6 +34,8 @@ class Mapped:
                  exact counts of the event exist also calibrated, calibrated_low, calibrated_high
                  and exact (of the intervals that were counted and sampled from end to end)
     calibration  one row per thread and event: exact over sampled count, `factor`, and its `error`
+    compared     one row per kind, operation and event that was counted too: see
+                 native_map.validate.validate
     books        one row per event: attributed + unattributed + lost = recorded, missing (0)
     facts        of the machine and perf that recorded
     notes        what could not be read, named or compared
@@ -43,6 +45,7 @@ class Mapped:
     functions: pd.DataFrame
     operations: pd.DataFrame
     calibration: pd.DataFrame
+    compared: pd.DataFrame
     books: pd.DataFrame
     facts: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -128,6 +131,7 @@ def _map(
     operations = estimate.operations(sums, scans, factors)
     totals = _exact_totals(groups, own, counted)
     functions = estimate.functions(sums, operations, totals if len(totals) else None)
+    both = estimate.operations(sums[sums["counted"]], scans, factors) if own else None
     operations = operations.merge(totals, on=["kind", "operation", "event"], how="left")
     lost = recording.lost
     by_event: dict[str, int] = {}
@@ -141,6 +145,7 @@ def _map(
         functions=functions,
         operations=operations,
         calibration=factors if factors is not None else pd.DataFrame(columns=["pid", "tid"]),
+        compared=_compared(validate.exact_totals(index, intervals, own, counted), both),
         books=books,
         facts={**recording.facts, "clock": recording.clock, "reader": recording.reader},
         notes=[*dict.fromkeys([*notes, *symbols.notes])],
@@ -164,6 +169,12 @@ def _exact_totals(
         for code in np.flatnonzero(complete & (whole > 0)):
             rows.append((groups.kind[code], groups.operation[code], event, float(sums[code])))
     return pd.DataFrame(rows, columns=["kind", "operation", "event", "exact"])
+
+
+def _compared(exact: pd.DataFrame, joined: pd.DataFrame | None) -> pd.DataFrame:
+    if joined is None or not len(joined):
+        return pd.DataFrame(columns=["kind", "operation", "event"])
+    return validate.validate(exact, joined)
 
 
 def exact_partners(

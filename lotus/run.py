@@ -118,6 +118,23 @@ class Run:
         return counts.counters(self._assembly)
 
     @cached_property
+    def functions(self) -> pd.DataFrame:
+        """C and C++ functions under each operation, with `lotus trace --perf`; else empty.
+
+        kind, operation, helper_of (other threads worked for this one), library, function, event,
+        samples, share (of the operation's samples of this event), count (estimated from samples
+        and, where the event was counted exactly, from its total), low, high (95 %). kind is that of
+        `intervals`, or says what is known of samples outside of them.
+        Raises LotusError where the samples cannot be read.
+        """
+        from lotus import mapped  # which nothing else in here needs
+
+        if not (self.path / mapped.PERF_DATA).exists():
+            columns = "kind operation helper_of library function event samples share count low high"
+            return pd.DataFrame(columns=columns.split())
+        return mapped.map_run(self).functions
+
+    @cached_property
     def counted_events(self) -> list[dict[str, Any]]:
         """The events of `counters`, each once: name, type, config, config1, flags ("u": user
         space, "k": kernel)."""

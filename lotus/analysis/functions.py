@@ -214,7 +214,7 @@ def _outside(mapped: "Mapped | None", event: str) -> pd.DataFrame:
     found = [
         {"kind": kind, "text": OUTSIDE.get(kind, kind), "samples": int(count),
          "share": float(count / whole) if whole else np.nan}
-        for kind, count in sums.items()
+        for kind, count in zip(map(str, sums.index), sums.tolist(), strict=True)
         if kind not in OPERATION_KINDS
     ]  # fmt: skip
     table = pd.DataFrame(found, columns=columns)

@@ -17,6 +17,9 @@ from native_map.demangle import short
 if TYPE_CHECKING:  # rich is imported when there is something to print
     from rich.console import Console
 
+    from lotus.isolating import Isolation
+    from native_map.mapping import Mapping
+
 SCHEMA = 1
 _SHARES = {
     "frontend_bound": "front end",
@@ -25,7 +28,7 @@ _SHARES = {
     "bad_speculation": "bad spec.",
 }
 _COUNTS = ("cycles", "instructions")
-_WIDEST_NAME = 32
+_WIDEST_NAME = 24
 _MOST_OPERATIONS, _MOST_NOTES = 25, 12
 
 
@@ -136,7 +139,7 @@ def _operations(console: "Console", summary: MapSummary) -> None:
         name = ("  " if row["nested"] else "") + shorten(plain(row["operation"]), _WIDEST_NAME)
         cells = [name, tight(row["total_ns"]), share(row["total_ns"] / whole if whole else 0)]
         cells += [tight(row[cpu])] if cpu else []
-        cells += [_big(row[one]) for one in counts]
+        cells += [big(row[one]) for one in counts]
         cells += [f"{row['ipc']:.2f}" if row["ipc"] == row["ipc"] else "-"] if "ipc" in row else []
         cells += [share(max(row[one], 0.0)) for one in shares]
         cells += [share(row["running_share"])] if marked else []
@@ -172,7 +175,7 @@ def _misses(console: "Console", summary: MapSummary) -> None:
     for row in rows_of(table.head(_MOST_OPERATIONS)):
         name = ("  " if row["nested"] else "") + shorten(plain(row["operation"]), _WIDEST_NAME)
         cells = [_metric(name, row[name]) for name in names]
-        rows.append([name, *cells, *(_big(row[one]) for one in counts)])
+        rows.append([name, *cells, *(big(row[one]) for one in counts)])
     rates = any(pmu.METRICS[name].unit.startswith("per 1000") for name in names)
     title = "Misses per 1000 instructions, and other events" if rates else "Other events"
     print_table(console, title, columns, rows)
@@ -190,7 +193,7 @@ def _number(value: float) -> str:
     return "-" if value != value else f"{value:.3g}"
 
 
-def _big(value: float) -> str:
+def big(value: float) -> str:
     """A count with three digits and a unit: 1.23 G."""
     if value != value:
         return "-"
@@ -243,3 +246,31 @@ def _outside(console: "Console", summary: MapSummary) -> None:
         where = plural(len(summary.operations), "operation")
         hint = f"No samples: functions under the {where} come with lotus trace --perf."
         print_paragraph(console, "", hint)
+
+
+def write_mapping(mapping: "Mapping", found: "Isolation", file: IO[str]) -> None:
+    """What `lotus map build` found: evidence per operation, and where it is weak."""
+    from rich.console import Console
+
+    console = Console(file=file, highlight=False, markup=False, emoji=False)
+    kept = mapping.kept.groupby("operation").size()
+    dropped = mapping.functions[~mapping.functions["kept"]].groupby("operation").size()
+    rows = []
+    for row in rows_of(found.operations):
+        name = str(row["operation"])
+        rows.append(
+            [shorten(plain(name), _WIDEST_NAME), amount(row["runs"]), amount(row["calls"]),
+             tight(row["call_ns"]), amount(row["samples"]), share(row["capture"]),
+             amount(int(kept.get(name, 0))), amount(int(dropped.get(name, 0)))]
+        )  # fmt: skip
+    names = ["runs", "calls", "a call", "samples", "capture", "functions", "dropped"]
+    columns = [("", LEFT), *((name, RIGHT) for name in names)]
+    print_table(console, "Isolated operations", columns, rows)
+    print_paragraph(
+        console,
+        "",
+        "capture: the probability that a function of 20 µs in each call was seen; dropped: seen in "
+        f"fewer than {mapping.minimum_runs} runs.",
+    )
+    for note in found.notes:
+        print_paragraph(console, "Note", plain(note))

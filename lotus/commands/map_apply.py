@@ -1,0 +1,43 @@
+"""`lotus map apply`: counters per operation from another profiler's per-function profile."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+NAME = "map apply"
+HELP = "give a profile of VTune, uProf or perf report to operations, by a mapping"
+EPILOG = """\
+examples:
+  lotus map apply mapping.json hotspots.csv        VTune, hotspots or microarchitecture
+  lotus map apply mapping.json uprof-report.csv    AMD uProf
+  perf report -n --stdio > report.txt; lotus map apply mapping.json report.txt
+  lotus map apply mapping.json hotspots.csv --run R   shared functions split by R's times
+
+A profile without times cannot tell which operation ran a function that several use: it is split
+by the time it had in each one's isolated runs.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("mapping", type=Path, metavar="MAPPING", help="from lotus map build")
+    parser.add_argument("profile", type=Path, metavar="PROFILE", help="the exported profile")
+    parser.add_argument(
+        "--run", type=Path, metavar="RUN", dest="traced",
+        help="a traced run of the same job, for the seconds that each operation took",
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print a document for programs")
+
+
+def run(args: argparse.Namespace) -> int:
+    from lotus import mappings
+    from lotus.reporters import attribution
+    from lotus.run import load
+
+    seconds = None if args.traced is None else mappings.seconds(load(args.traced))
+    applied = mappings.apply(mappings.read(args.mapping), args.profile, seconds)
+    if args.json:
+        print(json.dumps(attribution.document(applied), indent=2, allow_nan=False))
+    else:
+        attribution.write(applied, sys.stdout)
+    return 0

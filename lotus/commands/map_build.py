@@ -1,0 +1,74 @@
+"""`lotus map build`: which functions each operation runs, from isolated runs of a pipeline."""
+
+import argparse
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+
+NAME = "map build"
+HELP = "run each operation of a pipeline in isolation and map it to its functions"
+EPILOG = """\
+examples:
+  lotus map build -o mapping.json -- python train.py
+  lotus map apply mapping.json vtune-hotspots.csv
+
+The program starts as usual. At its first batch its operations are taken over and called on
+copies of its own samples, each by itself, under perf; then the program is ended.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "lotus map build [options] -- COMMAND ..."
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("mapping.json"), metavar="FILE",
+        help="where the mapping is written (mapping.json)",
+    )  # fmt: skip
+    parser.add_argument("--loader", type=int, metavar="N", help="this loader, not the largest")
+    parser.add_argument(
+        "--samples", type=int, default=16, metavar="N", help="inputs kept of each operation (16)"
+    )
+    parser.add_argument(
+        "--runs", type=int, default=20, metavar="N", help="isolated runs of each operation (20)"
+    )
+    parser.add_argument(
+        "--minimum-runs", type=int, default=2, metavar="N",
+        help="runs in which a function must have been seen (2)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--wanted", type=float, default=0.95, metavar="P",
+        help="wanted probability to catch a function of 20 microseconds (0.95)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--budget", type=float, default=5.0, metavar="S", help="seconds for each operation (5)"
+    )
+    parser.add_argument(
+        "--keep", type=Path, metavar="DIR", help="keep the recorded samples in this directory"
+    )
+    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
+
+def run(args: argparse.Namespace) -> int:
+    from lotus import isolating, mappings
+    from lotus.errors import LotusError
+    from lotus.reporters import mapping as reporter
+    from lotus.streams import say
+
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not command:
+        raise LotusError("no command to map; try `lotus map build -- python train.py`")
+    with tempfile.TemporaryDirectory(prefix="lotus-map-") as scratch:
+        found = isolating.isolate(
+            command,
+            args.keep or Path(scratch),
+            loader=args.loader,
+            samples=args.samples,
+            runs=args.runs,
+            wanted=args.wanted,
+            budget_s=args.budget,
+        )
+    built = mappings.build(found, args.minimum_runs)
+    mappings.write(built, args.output)
+    reporter.write_mapping(built, found, sys.stdout)
+    say(f"next: lotus map apply {shlex.quote(str(args.output))} PROFILE")
+    return 0

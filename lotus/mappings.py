@@ -1,0 +1,158 @@
+"""The paper's mapping from functions to operations: built, laid over profiles, and judged."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from lotus.errors import LotusError
+from lotus.mapped import Mapped
+from native_map import attribution, importers, validate
+from native_map import mapping as maps
+from native_map.errors import Unusable
+from native_map.importers.profile import Profile
+
+if TYPE_CHECKING:
+    from lotus.isolating import Isolation
+    from lotus.run import Run
+COLLATE = "collate"
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A profile given to operations: the three tables of native_map.attribution.apply."""
+
+    mapping: maps.Mapping
+    profile: Profile
+    operations: pd.DataFrame
+    pairs: pd.DataFrame
+    leftovers: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class Judged:
+    """table: native_map.validate.validate; summary: its summary; pairs: precision and recall of a
+    mapping against the join, None without one."""
+
+    table: pd.DataFrame
+    summary: pd.DataFrame
+    pairs: pd.DataFrame | None
+    notes: list[str]
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except Unusable as error:
+        raise LotusError(str(error)) from None
+    except OSError as error:
+        raise LotusError(f"{error.filename}: {error.strerror}") from None
+
+
+def build(found: "Isolation", minimum_runs: int = maps.MINIMUM_RUNS) -> maps.Mapping:
+    """The mapping of isolated runs. Raises LotusError where they caught nothing."""
+    counts = {
+        str(name): int(runs)
+        for name, runs in zip(found.operations["operation"], found.operations["runs"], strict=True)
+    }
+    with _told():
+        return maps.build(found.functions, minimum_runs, counts)
+
+
+def read(path: Path) -> maps.Mapping:
+    """Raises LotusError."""
+    with _told():
+        return maps.read(path)
+
+
+def write(mapping: maps.Mapping, path: Path) -> None:
+    """Raises LotusError."""
+    with _told():
+        maps.write(mapping, path)
+
+
+def apply(
+    mapping: maps.Mapping, profile: Path, op_seconds: Mapping[str, float] | None = None
+) -> Applied:
+    """Lay the mapping over an exported profile. Raises LotusError."""
+    with _told():
+        loaded = importers.load(profile)
+        return Applied(mapping, loaded, *attribution.apply(mapping, loaded, op_seconds))
+
+
+def seconds(run: "Run") -> dict[str, float]:
+    """Seconds that each operation, and collate, took in a traced run."""
+    ops = run.ops
+    sums = ops.groupby(ops["operation"].astype(str))["duration_ns"].sum() / 1e9
+    found = {str(name): float(took) for name, took in sums.items()}
+    return {**found, COLLATE: float(run.batches["collate_ns"].sum()) / 1e9}
+
+
+def judge(mapped: Mapped, mapping: maps.Mapping | None = None) -> Judged:
+    """Hold what samples and a mapping say against exact counts. Raises LotusError without them."""
+    table = mapped.compared
+    if not len(table):
+        raise LotusError(
+            "nothing was both counted and sampled, so there is no truth to compare with: record "
+            "with lotus trace --counters --perf --perf-kernel -- COMMAND"
+        )
+    pairs: pd.DataFrame | None = None
+    notes: list[str] = []
+    if mapping is not None:
+        found, pairs, notes = _mapped(mapped, mapping, table)
+        merged = table.drop(columns=["mapped", "err_mapped"]).merge(
+            found, on=["operation", "event"], how="left"
+        )
+        truth = merged["exact"].where(merged["exact"] > 0)
+        table = merged.assign(err_mapped=merged["mapped"] / truth - 1)
+    return Judged(table, validate.summary(table), pairs, notes)
+
+
+def _mapped(
+    mapped: Mapped, mapping: maps.Mapping, table: pd.DataFrame
+) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
+    """What the mapping makes of the same samples once their times and threads are forgotten."""
+    rows, pairs = [], []
+    wanted = set(table["operation"])
+    names = [str(name) for name in mapping.operations["name"]]
+    strange = sorted(name for name in names if name not in wanted and name != COLLATE)
+    notes = [f"the mapping has {name}, which this run did not count" for name in strange]
+    for event in dict.fromkeys(table["event"]):
+        of = mapped.functions[mapped.functions["event"] == event]
+        profile = _profile(mapped, str(event))
+        with _told():
+            summed, _, _ = attribution.apply(mapping, profile)
+        for row in summed.to_dict("records"):
+            name = str(row["operation"])
+            label = "" if name == COLLATE else name
+            rows.append({"operation": label, "event": event, "mapped": float(row["samples"])})
+        known = mapping.kept.rename(columns={"module": "library"})
+        # The join keeps collate apart from operations by its kind.
+        collates = of["kind"] == "collate"
+        of = of.assign(
+            operation=of["operation"].mask(collates, COLLATE),
+            kind=of["kind"].mask(collates, "operation"),
+        )
+        pairs.append(validate.precision_recall(known, of, str(event)).assign(event=event))
+    found = pd.DataFrame(rows, columns=["operation", "event", "mapped"])
+    return found, pd.concat(pairs, ignore_index=True), notes
+
+
+def _profile(mapped: Mapped, event: str) -> Profile:
+    """Counts by library and function, as a profiler without times and threads has them."""
+    keys = ["kind", "operation", "helper_of", "event"]
+    rows = mapped.functions[mapped.functions["event"] == event]
+    # What the samples alone say: Mapped.functions knows the exact totals.
+    raw = rows[[*keys, "library", "function", "share"]].merge(
+        mapped.operations[[*keys, "count"]], on=keys
+    )
+    raw = raw.assign(samples=raw["share"] * raw["count"])
+    table = raw.groupby(["library", "function"], as_index=False)[["samples"]].sum()
+    table = table.rename(columns={"library": "module"})
+    table["module"] = table["module"].where(table["module"] != "[unknown]", "")
+    total = float(table["samples"].sum())
+    return Profile("samples", table, ("samples",), (), {"samples": total})

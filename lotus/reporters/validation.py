@@ -1,0 +1,73 @@
+"""`lotus map validate` on a terminal and as a document."""
+
+from typing import IO, Any
+
+from lotus.analysis.columns import records
+from lotus.mappings import Judged
+from lotus.reporters.console import LEFT, RIGHT, print_paragraph, print_table, rows_of
+from lotus.reporters.mapping import big
+from lotus.reporters.words import amount, plain, plural, share, shorten
+from native_map.validate import ENOUGH, NEAR, WIDE
+
+SCHEMA = 1
+_WIDEST_NAME = 24
+
+
+def document(judged: Judged) -> dict[str, Any]:
+    """Columns as in native_map.validate; errors are relative to the exact count."""
+    return {
+        "schema": SCHEMA,
+        "operations": records(judged.table),
+        "summary": records(judged.summary),
+        "mapping": None if judged.pairs is None else records(judged.pairs),
+        "notes": judged.notes,
+    }
+
+
+def write(judged: Judged, file: IO[str]) -> None:
+    from rich.console import Console
+
+    console = Console(file=file, highlight=False, markup=False, emoji=False)
+    mapped = judged.pairs is not None
+    for event, table in judged.table.groupby("event", sort=False):
+        rows = []
+        for row in rows_of(table):
+            name = row["operation"] if row["kind"] == "operation" else f"({row['kind']})"
+            cells = [shorten(plain(name), _WIDEST_NAME), amount(row["samples"]), big(row["exact"])]
+            cells += [_error(row["err_joined"]), f"±{share(row['width'])}"]
+            cells += ["yes" if row["within_ci"] else "no"]
+            cells += [_error(row["err_calibrated"])]
+            cells += [_error(row["err_mapped"])] if mapped else []
+            rows.append(cells)
+        names = ["samples", "exact", "joined", "95 %", "holds", "calibrated"]
+        names += ["mapped"] if mapped else []
+        columns = [("", LEFT), *((name, RIGHT) for name in names)]
+        print_table(console, f"Errors of {plain(event)} against exact counts", columns, rows)
+    for row in rows_of(judged.summary):
+        if not row["judged"]:
+            text = f"{plain(row['event'])}: no operation has {amount(ENOUGH)} samples; none judged."
+        else:
+            text = (
+                f"{plain(row['event'])}: of {plural(row['judged'], 'operation')} with at least "
+                f"{amount(ENOUGH)} samples {amount(row['good'])} within {share(NEAR)} of the exact "
+                f"count or within an interval that is not wider than ±{share(WIDE)}; error at "
+                f"most {share(row['joined_worst'])}, calibrated {share(row['calibrated_worst'])}"
+            )
+            text += f", mapped {share(row['mapped_worst'])}" if mapped else ""
+        print_paragraph(console, "", text)
+    if judged.pairs is not None:
+        rows = [
+            [shorten(plain(row["operation"]), _WIDEST_NAME), amount(row["mapped"]),
+             amount(row["joined"]), amount(row["both"]), share(row["precision"]),
+             share(row["recall"]), share(row["recall_count"])]
+            for row in rows_of(judged.pairs)
+        ]  # fmt: skip
+        names = ["mapped", "joined", "both", "precision", "recall", "of counts"]
+        columns = [("functions", LEFT), *((name, RIGHT) for name in names)]
+        print_table(console, "The mapping against the join", columns, rows)
+    for note in judged.notes:
+        print_paragraph(console, "", plain(note))
+
+
+def _error(value: float) -> str:
+    return "-" if value != value else f"{value:+.1%}"
