@@ -10,11 +10,12 @@ import re
 import subprocess
 from dataclasses import dataclass, field, replace
 
+from native_map import pmu
+from native_map.cpu import Cpu
 from native_map.errors import Unusable
 from native_map.events import expression, intel
 from native_map.events.generic import CYCLES, INSTRUCTIONS
 from native_map.events.model import Event, EventSet, Table
-from native_map.pmu import parse
 
 _LARGEST = 64 << 20  # perf 6.10 lists 6 MB on the largest servers
 _MOST_ENTRIES = 200_000
@@ -63,6 +64,13 @@ def read(perf: str = "perf") -> Listing:
     """What `perf list` says; an empty Listing where there is no perf or it says nothing usable."""
     listing = parse_json(_run(perf, "list", "-j"))
     return listing if listing.events else parse_details(_run(perf, "list", "--details"))
+
+
+def table(cpu: Cpu, perf: str = "perf") -> tuple[Table, tuple[str, ...]]:
+    """The table to choose events from: ours with what the installed perf knows, and notes."""
+    listing = read(perf)
+    known, notes = merge(pmu.table(cpu), listing)
+    return top_down(known, listing, cpu.slots), notes
 
 
 def _run(*command: str) -> str:
@@ -163,7 +171,7 @@ def merge(known: Table, listing: Listing) -> tuple[Table, tuple[str, ...]]:
         if ours is None or not ours.encoding:
             return event
         try:
-            perfs = parse(_without_period(ours.encoding))
+            perfs = pmu.parse(_without_period(ours.encoding))
         except Unusable:
             return event
         if (perfs.config, perfs.config1) == (event.config, event.config1):
@@ -254,7 +262,7 @@ def _listed(name: str, listing: Listing) -> Event:
     entry = listing.events[name]
     if not entry.encoding:
         raise KeyError(name)
-    event = parse(_without_period(entry.encoding))
+    event = pmu.parse(_without_period(entry.encoding))
     return replace(
         event,
         name=re.sub(r"[^a-z0-9_]+", "_", name),

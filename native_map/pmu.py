@@ -4,15 +4,16 @@ Events have stable names that are the same on every CPU ("cycles", "slots_fronte
 behind a name on one micro-architecture is in `native_map.events`, with its source.
 """
 
+import contextlib
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from native_map.cpu import Cpu
 from native_map.errors import Unusable
-from native_map.events import TABLES, catalogue, generic
+from native_map.events import TABLES, catalogue, expression, generic
 from native_map.events.catalogue import METRICS, Metric
 from native_map.events.generic import CYCLES, INSTRUCTIONS, TASK_CLOCK
 from native_map.events.model import HARDWARE, RAW, SOFTWARE, Event, EventSet, Table, config
@@ -31,6 +32,8 @@ __all__ = [
     "parse",
     "perf_name",
     "resolve",
+    "restored",
+    "saved",
     "sets",
     "table",
 ]
@@ -81,6 +84,21 @@ def metrics(counts: "pd.DataFrame", cpu: Cpu | str, known: Table | None = None) 
         old_n2 = cpu.uarch == "neoverse_n2" and 0 <= cpu.stepping < 0x03
         known = replace(known, width=cpu.slots or known.width)
     return formulas.compute(counts, known, old_n2)
+
+
+def saved(known: Table) -> dict[str, str]:
+    """What a run must keep of a table that `native_map.perf_list` made: its metrics' texts."""
+    return {name: metric.text for name, metric in known.expressions.items()}
+
+
+def restored(known: Table, texts: Mapping[str, str]) -> Table:
+    """The table with metrics that `saved` kept. Texts that make no sense are left out."""
+    found: dict[str, expression.Expression] = {}
+    for name, text in texts.items():
+        with contextlib.suppress(expression.NotUnderstood):
+            if name in METRICS:
+                found[name] = expression.read(text, {}, {}, str)
+    return replace(known, expressions=found)
 
 
 # ── choosing ─────────────────────────────────────────────────────────────────────────────────

@@ -21,7 +21,7 @@ _LONGEST = 4_000
 _MOST_STEPS = 400  # also the depth of what is computed
 # A name may hold an escaped minus ("topdown\-retiring").
 _TOKEN = re.compile(
-    r"\s*(?:(?P<number>\d+\.?\d*(?:[eE][+-]?\d{1,3})?)(?![\w.])"
+    r"\s*(?:(?P<number>\d+\.?\d*(?:[eE][+-]?\d{1,2})?)(?![\w.])"
     r"|(?P<name>[A-Za-z_#](?:[\w.:]|\\+-)*)|(?P<sign>[-+*/(),]))",
     re.ASCII,
 )
@@ -33,10 +33,20 @@ class NotUnderstood(Exception):
 
 @dataclass(frozen=True)
 class Expression:
-    """`names` are the events that it needs; `value` computes it, NaN where it divides by 0."""
+    """`names` are the events that it needs; `value` computes it, NaN where it divides by 0.
+
+    `text` is the expression over these events alone, which `read` reads back; `binds` how tightly
+    its last operator does: 0 a sum, 1 a product, 2 anything else.
+    """
 
     names: frozenset[str]
     value: Callable[[Columns], Column]
+    text: str
+    binds: int = 2
+
+    def within(self, binds: int) -> str:
+        """The text, in parentheses where something that binds so tightly is around it."""
+        return self.text if self.binds >= binds else f"({self.text})"
 
 
 def read(
@@ -87,7 +97,7 @@ class _Reader:
             raise NotUnderstood("a metric's expression that refers to itself or is too long")
         kind, token = tokens.kind, tokens.take()
         if token == "-":
-            return self.both("-", _number(0.0), self.atom(tokens, depth + 1))
+            return self.both("*", _number(-1.0), self.atom(tokens, depth + 1))
         if token == "(":
             inside = self.sum(tokens, depth + 1)
             tokens.expect(")")
@@ -119,12 +129,21 @@ class _Reader:
         if name.startswith("#") or name in ("if", "else"):
             raise NotUnderstood(f"{token} in a metric's expression")
         event = self.rename(name)
-        return Expression(frozenset({event}), lambda columns: columns[event])
+        return Expression(frozenset({event}), lambda columns: columns[event], event)
 
     def both(self, function: str, left: Expression, right: Expression) -> Expression:
+        if function in _FUNCTIONS:
+            binds, text = 2, f"{function}({left.text}, {right.text})"
+        else:
+            binds = int(function in ("*", "/"))
+            text = f"{left.within(binds)} {function} {right.within(binds + 1)}"
+        if len(text) > _LONGEST:
+            raise NotUnderstood("a metric's expression that is too long")
         return Expression(
             left.names | right.names,
             lambda columns: _combine(function, left.value(columns), right.value(columns)),
+            text,
+            binds,
         )
 
 
@@ -134,7 +153,7 @@ def _number(value: float) -> Expression:
 
         return np.asarray(value, dtype=np.float64)
 
-    return Expression(frozenset(), constant)
+    return Expression(frozenset(), constant, repr(value))
 
 
 _FUNCTIONS = ("d_ratio", "min", "max")

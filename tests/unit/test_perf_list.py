@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from native_map import perf_list, pmu
+from native_map.cpu import Cpu
 from native_map.events import TABLES, expression
 
 # Written by hand in the form of perf 6.x, shortened.
@@ -165,6 +166,23 @@ def test_an_unknown_cpu_gets_its_shares_from_perfs_metrics() -> None:
     assert "retiring" not in pmu.metrics(counts.drop(columns="op_spec"), "generic", known)
 
 
+def test_perfs_metrics_can_be_kept_with_a_run() -> None:
+    known = perf_list.top_down(TABLES["generic"], arm_listing(), slots=10)
+    texts = json.loads(json.dumps(pmu.saved(known)))
+    back = pmu.restored(TABLES["generic"], texts)
+    events = {name for metric in known.expressions.values() for name in metric.names}
+    counts = pd.DataFrame({name: [float(3 + i), 7.0] for i, name in enumerate(sorted(events))})
+    pd.testing.assert_frame_equal(
+        pmu.metrics(counts, "generic", back), pmu.metrics(counts, "generic", known)
+    )
+    assert pmu.restored(TABLES["generic"], {"retiring": "a if b", "x": "a"}).expressions == {}
+
+
+def test_one_call_gives_the_table_of_this_machine(tmp_path: Path) -> None:
+    zen5 = Cpu("AuthenticAMD", 26, 2, 1, "", "x86_64", "amd_zen5", False)
+    assert perf_list.table(zen5, str(tmp_path / "none")) == (TABLES["amd_zen5"], ())
+
+
 def test_shares_that_cannot_all_be_read_leave_the_generic_set() -> None:
     generic = TABLES["generic"]
     assert perf_list.top_down(generic, arm_listing()) == generic  # #slots is not known
@@ -210,7 +228,7 @@ def test_nothing_to_divide_by_is_nan() -> None:
     "text",
     [
         *("a if #SMT_on else b", "a < b", "a +", "(a", "a b", "", "has_event(a)", "#num_cpus"),
-        *("cpu@a\\,cmask\\=1@", "loop", "max(a)", "3x", "__import__('os')"),
+        *("cpu@a\\,cmask\\=1@", "loop", "max(a)", "3x", "1e999", "__import__('os')"),
         "+".join(["a"] * 1000),
         *("(" * 5000, "(" * 200 + "a" + ")" * 200),
     ],
@@ -226,8 +244,11 @@ def test_any_expression_is_read_or_refused(text: str) -> None:
         read = expression.read(text, {"a": "b + d", "d": "a * a"}, {}, str)
     except expression.NotUnderstood:
         return
+    columns = {name: np.array([0.5, 3, 7]) + i for i, name in enumerate(sorted(read.names))}
+    again = expression.read(read.text, {}, {}, str)
+    assert again.names == read.names
     with np.errstate(all="ignore"):
-        read.value({name: np.ones(3) for name in read.names})
+        assert np.array_equal(again.value(columns), read.value(columns), equal_nan=True)
 
 
 _json = st.recursive(
