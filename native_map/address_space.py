@@ -79,14 +79,14 @@ class _Space:
         eras = np.searchsorted(self.execs, table.time[by_time], "right")
         low = np.searchsorted(ip, table.start[by_time])
         high = np.searchsorted(ip, table.end[by_time])
-        for row, of, a, b in zip(by_time, eras, low, high, strict=True):
-            if a < b:
-                ours = (time[a:b] >= table.time[row]) & (era[a:b] == of)
-                found[a:b][ours & (time[a:b] < table.until[row])] = row
-        for row, of, a, b in zip(by_time, eras, low, high, strict=True):
-            if a < b:
-                ours = (found[a:b] == NOWHERE) & (era[a:b] == of)
-                found[a:b][ours & (time[a:b] < table.until[row])] = row
+        hit = low < high
+        spans = list(zip(by_time[hit], eras[hit], low[hit], high[hit], strict=True))
+        for row, of, a, b in spans:
+            ours = (time[a:b] >= table.time[row]) & (time[a:b] < table.until[row])
+            found[a:b][ours & (era[a:b] == of)] = row
+        for row, of, a, b in spans:
+            ours = (found[a:b] == NOWHERE) & (time[a:b] < table.until[row])
+            found[a:b][ours & (era[a:b] == of)] = row
         result = np.empty(len(ip), np.intp)
         result[order] = found
         return result

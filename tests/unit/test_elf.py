@@ -162,6 +162,20 @@ def test_an_address_beyond_a_symbol_is_not_that_symbol(tmp_path: Path) -> None:
 
 
 @needs_gcc
+def test_symbols_of_a_debug_file_move_with_a_prelinked_file(tmp_path: Path) -> None:
+    here, there = (
+        compile_c(tmp_path / name, SOURCE, "-no-pie", f"-Wl,-Ttext-segment={base}")
+        for name, base in (("here", "0x400000"), ("there", "0x500000"))
+    )
+    at = nm(here)
+    assert nm(there)["main"] == at["main"] + 0x100000
+    run("strip", here)
+    image = Image(Elf.open(str(here)), [Elf.open(str(there))])
+    codes, names = image.resolve(np.array([at["main"] + 1, at["hidden"] + 1], np.uint64))
+    assert [names[code] for code in codes] == ["main", "hidden"]
+
+
+@needs_gcc
 def test_unwind_tables_without_their_index(tmp_path: Path) -> None:
     program = compile_c(tmp_path / "program", SOURCE)
     whole = Frames(Elf.open(str(program)))

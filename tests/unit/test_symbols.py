@@ -1,3 +1,4 @@
+import lzma
 import os
 import re
 import shutil
@@ -14,7 +15,6 @@ from native_map.image import UNKNOWN, Image
 from native_map.symbols import JIT, KERNEL, VDSO, Symbols, short
 from tests.binaries import (
     LIBRARY,
-    PID,
     SOURCE,
     compile_c,
     mappings_of,
@@ -92,7 +92,9 @@ def test_libraries_opened_at_run_time(tmp_path: Path) -> None:
 
 
 @needs_gcc
-@pytest.mark.parametrize("place", ["beside", ".debug", "global", "build-id", "debuginfod"])
+@pytest.mark.parametrize(
+    "place", ["beside", ".debug", "global", "build-id", "debuginfod", "inside"]
+)
 def test_separate_debug_files(tmp_path: Path, place: str) -> None:
     program = build(tmp_path / "program", "-Wl,--build-id=sha1")
     debug = tmp_path / "program.debug"
@@ -108,7 +110,12 @@ def test_separate_debug_files(tmp_path: Path, place: str) -> None:
         "global": Path(f"{top}{tmp_path}") / "program.debug",
         "build-id": top / ".build-id" / build_id[:2] / f"{build_id[2:]}.debug",
         "debuginfod": top / build_id / "debuginfo",
+        "inside": tmp_path / "elsewhere",
     }[place]
+    if place == "inside":  # as Fedora keeps them
+        packed = tmp_path / "packed"
+        packed.write_bytes(lzma.compress(debug.read_bytes()))
+        run("objcopy", "--add-section", f".gnu_debugdata={packed}", program)
     target.parent.mkdir(parents=True, exist_ok=True)
     mappings, at = observe(program)
     debug.rename(target)
@@ -474,6 +481,63 @@ def aliases_at(image: Image, mappings: pd.DataFrame, ip: int, path: str) -> set[
     return image.aliases(int(address[0]))
 
 
-def test_pid_of_no_process_is_no_trouble() -> None:
-    frame = Symbols().resolve(mappings_of("1000-2000 r-xp 0 0:0 0 /x", PID), samples_at([0x1001]))
-    assert list(frame["library"]) == ["x"]
+SPIN = """
+import ctypes, mmap, os, sys
+# mov ecx, 2000000; again: dec ecx; jnz again; ret
+code = b"\\xb9" + (2000000).to_bytes(4, "little") + b"\\xff\\xc9\\x75\\xfc\\xc3"
+memory = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+memory.write(code)
+address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+with open(f"{sys.argv[1]}/perf-{os.getpid()}.map", "w") as file:
+    file.write(f"{address:x} {len(code):x} spinning here\\n")
+pid = os.fork()
+for _ in range(100): ctypes.CFUNCTYPE(None)(address)()
+if pid: os.wait()
+"""
+
+
+def test_generated_code_of_a_real_process_and_its_child(tmp_path: Path) -> None:
+    if os.uname().machine != "x86_64":
+        pytest.skip("its machine code is x86-64")
+    if not perf_works(tmp_path):
+        pytest.skip("perf record -e cpu-clock does not work here")
+    from native_map import perf_data
+
+    data = tmp_path / "perf.data"
+    run("perf", "record", "-q", "-e", "cpu-clock:u", "-F", "1999", "-o", data, "--",
+        sys.executable, "-c", SPIN, tmp_path)  # fmt: skip
+    recording = perf_data.read(data)
+    symbols = Symbols(perf_maps=str(tmp_path))
+    frame = symbols.resolve(recording.mappings, recording.samples, recording.forks)
+    generated = recording.samples["pid"][frame["library"] == JIT]
+    assert set(frame["function"][frame["library"] == JIT]) == {"spinning here"}
+    assert generated.nunique() == 2
+    assert len(generated) > 20
+
+
+@needs_gcc
+def test_files_of_a_live_process_with_another_root(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("chroot needs root")
+    box = tmp_path / "box"
+    (box / "opt").mkdir(parents=True)
+    source = """
+    #include <stdio.h>
+    #include <unistd.h>
+    int main(void) { printf("%p\\n", (void *)((char *)main + 3)); fflush(stdout); pause(); }
+    """
+    program = compile_c(box / "opt" / "waits", source, "-static", "-no-pie")
+    process = subprocess.Popen(["chroot", box, "/opt/waits"], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        address = int(process.stdout.readline() or "0", 16)
+        if not address:
+            pytest.skip("chroot does not work here")
+        maps = Path(f"/proc/{process.pid}/maps").read_text()
+        mappings = mappings_of(maps.replace(str(program), "/opt/waits"), process.pid)
+        frame = Symbols().resolve(mappings, samples_at([address], process.pid))
+    finally:
+        process.kill()
+        process.wait()
+    assert list(frame["function"]) == ["main"]
+    assert list(frame["path"]) == ["/opt/waits"]
