@@ -51,6 +51,12 @@ class Mapped:
     notes: list[str] = field(default_factory=list)
 
 
+def map_if_sampled(run: "Run", progress: Progress | None = None) -> Mapped | None:
+    """The run's own samples joined, or None where it has none. Raises LotusError."""
+    path = run.path / PERF_DATA
+    return map_run(run, progress=progress) if path.exists() else None
+
+
 def map_run(
     run: "Run",
     recording: "perf_data.Recording | None" = None,

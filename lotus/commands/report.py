@@ -35,10 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     # pandas and rich are slow to import: not for `lotus --help`.
+    from lotus import mapped
+    from lotus.analysis.functions import summarise_map
     from lotus.analysis.summary import summarise
     from lotus.errors import LotusError
     from lotus.reporters import tables, terminal
     from lotus.run import load
+    from lotus.streams import progress, say
 
     loaded = load(args.run_directory)
     summary = summarise(loaded, args.threshold * 1e6, args.slowest, args.loader)
@@ -46,13 +49,23 @@ def run(args: argparse.Namespace) -> int:
     if args.loader is not None and args.loader not in known:
         names = ", ".join(str(loader) for loader in sorted(known)) or "none"
         raise LotusError(f"there is no loader {args.loader} in this run; there are: {names}")
+    measured, notes = None, []
+    try:
+        with progress("joining samples") as told:
+            joined = mapped.map_if_sampled(loaded, told)
+    except LotusError as error:  # the times are there all the same
+        joined, notes = None, [str(error)]
+    if joined is not None or len(loaded.counters):
+        measured = summarise_map(loaded, joined)
     if args.json:
-        print(tables.text(summary))
+        print(tables.text(summary, measured))
         return 0
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="replace")  # a terminal that has no µ shows a question mark
-    terminal.write(summary, sys.stdout, args.loader)
+    terminal.write(summary, sys.stdout, args.loader, measured)
+    for note in notes:
+        say(f"lotus: {note}")
     return 0
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING, Any
 
@@ -99,6 +100,14 @@ def write(summary: MapSummary, file: IO[str], top: int = 5) -> None:
             console.print(f"  and {more} more: see --json", style="dim")
 
 
+def write_part(console: "Console", summary: MapSummary) -> None:
+    """What a report shows of it: the counters and the three top functions."""
+    _operations(console, summary, "Counters")
+    _misses(console, summary)
+    _functions(console, summary, 3)
+    print_paragraph(console, "", f"All of it: lotus map {shlex.quote(summary.path)}")
+
+
 def _measured(summary: MapSummary) -> list[str]:
     """What was counted and sampled, and whether all samples are accounted for."""
     lines = []
@@ -121,7 +130,7 @@ def _measured(summary: MapSummary) -> list[str]:
     return lines
 
 
-def _operations(console: "Console", summary: MapSummary) -> None:
+def _operations(console: "Console", summary: MapSummary, title: str = "Operations") -> None:
     table = summary.operations
     marked = bool((table["running_share"] < 0.995).any())
     whole = float(table.loc[~table["nested"].astype(bool), "total_ns"].sum())
@@ -144,8 +153,9 @@ def _operations(console: "Console", summary: MapSummary) -> None:
         cells += [share(max(row[one], 0.0)) for one in shares]
         cells += [share(row["running_share"])] if marked else []
         rows.append(cells)
-    estimates = ", ".join(summary.sampled)
-    title = "Operations" + (f" ({estimates}: estimated from samples)" if estimates else "")
+    shown = {*counts, cpu}
+    estimates = ", ".join(plain(name) for name in summary.sampled if name in shown)
+    title += f" ({estimates}: estimated from samples)" if estimates else ""
     print_table(console, title, columns, rows)
     if len(table) > _MOST_OPERATIONS:
         console.print(f"  and {len(table) - _MOST_OPERATIONS} more: see --json", style="dim")

@@ -18,7 +18,8 @@ not measured is null. Keys are only ever added within one `schema`.
     "rank_times": [...], "epochs": [...], "coverage": {...}
   }],
   "loaders_left_out": how many more there were,
-  "lost": [{"what", "pid", "count", "bytes"}], "unseen": [...], "notes": [...]
+  "lost": [{"what", "pid", "count", "bytes"}], "unseen": [...], "notes": [...],
+  "map": counters and functions as of `lotus map --json`, or null
 }
 
 kind of a verdict: input-bound, consumer-bound, start-up-bound, unknown. kind of a cause: operation,
@@ -34,14 +35,16 @@ from typing import Any
 import pandas as pd
 
 from lotus.analysis.columns import plain_value, records
+from lotus.analysis.functions import MapSummary
 from lotus.analysis.summary import LoaderSummary, Summary
+from lotus.reporters import mapping
 
 SCHEMA = 1
 _RUN = "command state exit_code signal level batches every max_log host ranks".split()
 
 
-def document(summary: Summary) -> dict[str, Any]:
-    """The document as JSON-able values."""
+def document(summary: Summary, measured: MapSummary | None = None) -> dict[str, Any]:
+    """The document as JSON-able values; `measured`: counters and functions, where there are any."""
     manifest = summary.manifest
     start, end = manifest.get("start_ns"), manifest.get("end_ns")
     loaders = [_loader(one) for one in summary.loaders]
@@ -61,15 +64,16 @@ def document(summary: Summary) -> dict[str, Any]:
         "lost": summary.lost,
         "unseen": summary.unseen,
         "notes": summary.notes,
+        "map": None if measured is None else mapping.document(measured),
     }
     plain = _plain(whole)
     assert isinstance(plain, dict)
     return plain
 
 
-def text(summary: Summary) -> str:
+def text(summary: Summary, measured: MapSummary | None = None) -> str:
     """The document as JSON text: ASCII, so that no name in it can steer a terminal."""
-    return json.dumps(document(summary), indent=2, allow_nan=False)
+    return json.dumps(document(summary, measured), indent=2, allow_nan=False)
 
 
 def _loader(one: LoaderSummary) -> dict[str, Any]:

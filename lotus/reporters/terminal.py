@@ -3,8 +3,9 @@
 import io
 from typing import IO, TYPE_CHECKING, Any
 
+from lotus.analysis.functions import MapSummary
 from lotus.analysis.summary import LoaderSummary, Summary, summarise
-from lotus.reporters import covering, reasons, short
+from lotus.reporters import covering, mapping, reasons, short
 from lotus.reporters.console import (
     LEFT,
     RIGHT,
@@ -35,8 +36,16 @@ def short_report(run: Any) -> str:
     return "\n".join(short.short_report(run))
 
 
-def write(summary: Summary, file: IO[str], loader: int | None = None) -> None:
-    """Print the report; in full for `loader`, by default the one with the most samples."""
+def write(
+    summary: Summary,
+    file: IO[str],
+    loader: int | None = None,
+    measured: MapSummary | None = None,
+) -> None:
+    """Print the report; in full for `loader`, by default the one with the most samples.
+
+    `measured`: the counters and functions of the run, where there are any.
+    """
     from rich.console import Console
 
     console = Console(file=file, highlight=False, markup=False, emoji=False)
@@ -51,6 +60,8 @@ def write(summary: Summary, file: IO[str], loader: int | None = None) -> None:
     more = len(ordered[_MOST_LOADERS:]) + summary.loaders_left_out
     if more:
         console.print(f"\n{plural(more, 'smaller loader')} more: see --json", style="dim")
+    if measured is not None:
+        mapping.write_part(console, measured)
     _footer(console, summary)
 
 
