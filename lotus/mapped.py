@@ -53,8 +53,8 @@ class Mapped:
 
 def map_if_sampled(run: "Run", progress: Progress | None = None) -> Mapped | None:
     """The run's own samples joined, or None where it has none. Raises LotusError."""
-    path = run.path / PERF_DATA
-    return map_run(run, progress=progress) if path.exists() else None
+    sampled = (Path(run.path) / PERF_DATA).exists()
+    return map_run(run, progress=progress) if sampled else None
 
 
 def map_run(

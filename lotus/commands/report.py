@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
             joined = mapped.map_if_sampled(loaded, told)
     except LotusError as error:  # the times are there all the same
         joined, notes = None, [str(error)]
-    if joined is not None or len(loaded.counters):
+    if joined is not None or len(getattr(loaded, "counters", ())):
         measured = summarise_map(loaded, joined)
     if args.json:
         print(tables.text(summary, measured))
