@@ -1,124 +1,26 @@
 """Counts per operation and function from samples, with confidence intervals, and calibrated.
 
-A sample stands for the `period` of its event, so a count is the sum of the periods. Its error is
-that of systematic sampling: a thread is hit once every `period` counts, so an operation longer than
-that is hit a sure number of times and one more or less, while of many short ones each is hit or
-not. Poisson's variance (as many as the samples) is right only for the latter, and far too wide
-for the former. `scan` therefore asks of the run itself: it lays the same comb of samples over the
-thread's intervals at 32 other phases and takes how far each operation's hits spread around what
-the intervals hold. The ratio to Poisson's variance, `phi`, is about 1 - share for short operations
-and falls towards 0 for long ones. The intervals then are score intervals (Wilson's form), which
-stay sensible for few samples.
+A sample stands for the `period` of its event, so a count is the sum of the periods. Its variance is
+that of systematic sampling, `phi` times Poisson's (`spread.scan`); the intervals are score
+intervals (Wilson's form), which stay sensible for few samples. What `phi` does not know is bias:
+samples lost to throttling, or a clock that is off. Exact counts show it, and `calibration` takes
+it out, per thread.
 
-What `phi` does not know is bias: samples lost to throttling, or a clock that is off. Exact counts
-show it, and `calibration` takes it out, per thread.
+In order: `Tally` adds up joined samples; `own_counts` and `counted_rows` say what is known
+exactly; `scan`; `calibration`; `operations`; `functions`.
 """
-
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from native_map.join import Index, Ints, thread_keys
-
-Floats = npt.NDArray[np.float64]
+from native_map.join import Index
+from native_map.spread import Floats as Floats
+from native_map.spread import Groups as Groups
+from native_map.spread import scan as scan
+from native_map.tally import Tally as Tally
 
 Z = 1.96  # 95 %
-PHASES = 32
-SCANNED = 200_000  # segments of a thread that are scanned, in blocks over the whole run
-BLOCKS = 20
-STRETCH, STRETCHES = 50.0, 400  # periods in a stretch, at least; stretches of a thread, at most
-MERGE_ROWS = 2_000_000  # of partial sums kept before they are added up
-
-FLAGS = ["attributed", "counted"]
-KEYS = ["pid", "tid", "kind", "operation", "helper_of", *FLAGS, "event", "library", "function"]
-
-
-class Tally:
-    """Sums over samples, chunk by chunk, per thread, operation and function.
-
-    `counted` tells of each interval row whether its exact counts are known (`counted_rows`).
-    Memory grows with the number of different (thread, operation, function), not with the samples.
-    """
-
-    def __init__(
-        self,
-        index: Index,
-        intervals: pd.DataFrame,
-        events: list[str],
-        counted: npt.NDArray[np.bool_] | None = None,
-    ) -> None:
-        operation = intervals["operation"].astype("category").cat
-        self._operations = _Names([""])
-        names = self._operations.codes([str(name) for name in operation.categories])
-        codes = operation.codes.to_numpy()
-        self._operation = np.where(codes >= 0, np.append(names, 0)[codes], 0)
-        self._counted = np.zeros(len(intervals), bool) if counted is None else counted
-        self._events, self._kinds = list(events), _Names(list(index.kinds))
-        self._libraries, self._functions = _Names(), _Names()
-        self._parts: list[pd.DataFrame] = []
-
-    def add(
-        self,
-        samples: pd.DataFrame,
-        attributed: pd.DataFrame,
-        functions: pd.DataFrame | None = None,
-    ) -> None:
-        """Add a chunk: samples (pid, tid, event, period), what Index.attribute made of them, and
-        the parallel table of library and function, if known."""
-        if not len(samples):
-            return
-        row, helper = (attributed[name].to_numpy() for name in ("interval", "helper_of"))
-        key = thread_keys(samples)
-        none = np.zeros(len(samples), np.int64)
-        columns = {
-            "thread": pd.factorize(key)[0].astype(np.int64),
-            "kind": self._kinds.of(attributed["kind"]),
-            "operation": _at(self._operation, row, 0),
-            "helper_of": _at(self._operation, helper, 0),
-            "attributed": (row >= 0).astype(np.int64),
-            "counted": _at(self._counted, row, 0),
-            "event": samples["event"].to_numpy(np.int64),
-            "library": none if functions is None else self._libraries.of(functions["library"]),
-            "function": none if functions is None else self._functions.of(functions["function"]),
-        }
-        group = _combined(list(columns.values()))
-        period = samples["period"].to_numpy().astype(np.float64)
-        first = np.empty(group.max() + 1, np.int64)
-        first[group[::-1]] = np.arange(len(group))[::-1]
-        part = pd.DataFrame({name: values[first] for name, values in columns.items()})
-        part["pid"], part["tid"] = key[first] >> 32, samples["tid"].to_numpy(np.int64)[first]
-        part["samples"] = np.bincount(group)
-        part["count"] = np.bincount(group, weights=period)
-        part["squares"] = np.bincount(group, weights=period * period)
-        self._parts.append(part[[*KEYS, "samples", "count", "squares"]])
-        if sum(map(len, self._parts)) > MERGE_ROWS:
-            self._parts = [self._merged()]
-
-    def _merged(self) -> pd.DataFrame:
-        if not self._parts:
-            return pd.DataFrame(columns=[*KEYS, "samples", "count", "squares"], dtype=np.int64)
-        return pd.concat(self._parts, ignore_index=True).groupby(KEYS, as_index=False).sum()
-
-    def table(self) -> pd.DataFrame:
-        """KEYS, samples, count (sum of periods) and squares (sum of their squares).
-
-        helper_of is the operation helped; attributed: within an interval; counted: see Tally.
-        """
-        merged = self._merged()
-        named = {
-            "kind": self._kinds.list(),
-            "operation": self._operations.list(),
-            "helper_of": self._operations.list(),
-            "event": self._events,
-            "library": self._libraries.list() or [""],
-            "function": self._functions.list() or [""],
-        }
-        for name, categories in named.items():
-            codes = merged[name].to_numpy(np.int64)
-            merged[name] = pd.Categorical.from_codes(codes, categories=pd.Index(categories))
-        return merged.astype(dict.fromkeys(FLAGS, bool))
 
 
 def counted_rows(
@@ -153,150 +55,6 @@ def own_counts(index: Index, exact: pd.DataFrame, event: str, rows: int) -> Floa
     return own
 
 
-@dataclass(frozen=True)
-class Groups:
-    """Interval rows by (kind, operation)."""
-
-    code: Ints  # of each row
-    kind: list[str]  # of each code
-    operation: list[str]
-
-    @classmethod
-    def of(cls, index: Index, intervals: pd.DataFrame) -> "Groups":
-        operation = intervals["operation"].astype("category").cat
-        names = [*(str(name) for name in operation.categories), ""]
-        codes = operation.codes.to_numpy().astype(np.int64)
-        both = index.kind.astype(np.int64) * len(names) + np.where(codes < 0, len(names) - 1, codes)
-        present, code = np.unique(both, return_inverse=True)
-        kinds = [index.kinds[one // len(names)] for one in present]
-        return cls(code.astype(np.int64), kinds, [names[one % len(names)] for one in present])
-
-
-def scan(
-    index: Index, groups: Groups, tally: pd.DataFrame, own: Floats | None = None
-) -> pd.DataFrame:
-    """How far the hits of each group spread when the comb of samples is shifted.
-
-    `tally` is of one event; `own` its exact counts of each interval (`own_counts`), where known.
-    Without them an interval is taken to hold counts in proportion to its time. A row per (pid, tid,
-    kind, operation) that has intervals: phi (variance of its hits over their number) and phi_share
-    (the same, where the thread's total is known).
-    """
-    rows = []
-    by_thread = dict(tuple(tally.groupby(["pid", "tid"])))
-    for thread, key in enumerate(index.keys.tolist()):
-        pid, tid = key >> 32, key & 0xFFFFFFFF
-        mine = by_thread.get((pid, tid))
-        phi, phi_share, present = _scan_thread(index, groups, thread, mine, own)
-        for group in present.tolist():
-            names = groups.kind[group], groups.operation[group]
-            rows.append((pid, tid, *names, phi[group], phi_share[group]))
-    return pd.DataFrame(rows, columns=["pid", "tid", "kind", "operation", "phi", "phi_share"])
-
-
-def _scan_thread(
-    index: Index, groups: Groups, thread: int, tally: pd.DataFrame | None, own: Floats | None
-) -> tuple[Floats, Floats, Ints]:
-    """phi and phi_share of each group and, at last, of the time between intervals; who is here."""
-    size = len(groups.kind) + 1
-    low, high = index.bounds[thread], index.bounds[thread + 1]
-    times = np.unique(np.concatenate((index.start_ns[low:high], index.end_ns[low:high])))
-    position = index.within(thread, times[:-1])
-    row = np.where(position >= 0, index.rows[position], -1)
-    group = np.where(position >= 0, groups.code[row], size - 1)
-    present = np.unique(groups.code[index.rows[low:high]])
-    flat = np.ones(size)
-    if tally is None or tally["count"].sum() <= 0:
-        return flat, flat, present
-    took = np.diff(times).astype(np.float64)
-    period = tally["count"].sum() / tally["samples"].sum()
-    # Of the period's own variation, squared and relative: 0 where it is fixed.
-    varies = max(float(tally["squares"].sum() / tally["count"].sum() / period) - 1, 0.0)
-    # Counts per ns: of a group by its samples, of an interval by its exact count.
-    spent = np.bincount(group, weights=took, minlength=size)
-    sampled = np.zeros(size)
-    names = {pair: at for at, pair in enumerate(zip(groups.kind, groups.operation, strict=True))}
-    inside = tally[tally["attributed"]]
-    for kind, operation, count in zip(
-        inside["kind"], inside["operation"], inside["count"], strict=True
-    ):
-        sampled[names[kind, operation]] += count
-    between = tally[~tally["attributed"] & (tally["kind"] == "other")]
-    sampled[-1] = between["count"].sum()
-    rate = np.divide(sampled, spent, out=np.zeros(size), where=spent > 0)
-    length = took * rate[group]
-    if own is not None:
-        known = (row >= 0) & np.isfinite(own[row])
-        length = np.where(known, _exact_lengths(row, took, own, length, known), length)
-    chosen = _blocks(len(length))
-    edges = np.concatenate(([0.0], np.cumsum(length))) / period
-    begin, end, group = edges[:-1][chosen], edges[1:][chosen], group[chosen]
-    # Stretch by stretch, as over the whole run the phases give only a few independent numbers.
-    stretch = (begin / max(STRETCH, edges[-1] / STRETCHES)).astype(np.int64)
-    stretch -= stretch.min(initial=0)
-    shape = (int(stretch.max(initial=0)) + 1, size)
-    cell = stretch * size + group
-    holds = np.bincount(cell, weights=end - begin, minlength=shape[0] * size).reshape(shape)
-    whole = holds[:, :-1].sum(axis=1, keepdims=True)
-    share = np.divide(holds, whole, out=np.zeros(shape), where=whole > 0)
-    expected, spread, spread_share = holds.sum(axis=0), np.zeros(size), np.zeros(size)
-    comb = _Comb(varies, float(edges[-1]))
-    for number in range(PHASES):
-        hits = comb.before(end, number) - comb.before(begin, number)
-        off = np.bincount(cell, weights=hits, minlength=holds.size).reshape(shape) - holds
-        spread += (off**2).sum(axis=0) / PHASES
-        off -= share * off[:, :-1].sum(axis=1, keepdims=True)
-        spread_share += (off**2).sum(axis=0) / PHASES
-    some, unit = expected > 0, expected * (1 + varies)
-    phi = np.divide(spread, unit, out=flat.copy(), where=some)
-    return phi, np.divide(spread_share, unit, out=flat.copy(), where=some), present
-
-
-class _Comb:
-    """Samples a period apart on a line of `length` mean periods, at PHASES phases.
-
-    Where the period varies (the kernel's frequency mode) the teeth are drawn, by a fixed seed, with
-    the same relative variance `varies`; a sample then stands for the step before it.
-    """
-
-    def __init__(self, varies: float, length: float) -> None:
-        self._teeth = None
-        self._shift = 0.0
-        if varies > 1e-4:
-            sd = np.sqrt(np.log1p(varies))
-            self._shift = 7.0  # far enough to be another part of the comb for each phase
-            many = int(length + self._shift * PHASES)
-            rng = np.random.default_rng(0)
-            steps = rng.lognormal(-sd * sd / 2, sd, many + 10 * int(np.sqrt(many) * (1 + sd)) + 10)
-            self._teeth = np.concatenate(([0.0], np.cumsum(steps)))
-
-    def before(self, at: Floats, number: int) -> Floats:
-        """What the samples before each place stand for, at one of the phases."""
-        moved = at + self._shift * number + (number + 0.5) / PHASES
-        if self._teeth is None:
-            return np.asarray(np.floor(moved))
-        return self._teeth[np.searchsorted(self._teeth, moved, side="right") - 1]
-
-
-def _exact_lengths(
-    row: Ints, took: Floats, own: Floats, length: Floats, known: npt.NDArray[np.bool_]
-) -> Floats:
-    """Exact counts spread over the segments of each interval, scaled to what was sampled."""
-    spent = np.bincount(row[known], weights=took[known], minlength=len(own))
-    exact = np.zeros(len(row))
-    exact[known] = own[row[known]] * took[known] / spent[row[known]]
-    total = exact.sum()
-    return np.asarray(exact * (length[known].sum() / total if total > 0 else 0.0))
-
-
-def _blocks(segments: int) -> Ints:
-    """Which segments to scan: all, or SCANNED of them in BLOCKS runs over the whole length."""
-    if segments <= SCANNED:
-        return np.arange(segments)
-    first = np.linspace(0, segments - SCANNED // BLOCKS, BLOCKS).astype(np.int64)
-    return (first[:, None] + np.arange(SCANNED // BLOCKS)).ravel()
-
-
 def score_interval(samples: Floats, phi: Floats, z: float = Z) -> tuple[Floats, Floats]:
     """The means that a number of hits of variance phi x mean does not rule out.
 
@@ -323,10 +81,13 @@ def calibration(
     own: dict[str, Floats],
     counted: npt.NDArray[np.bool_],
     scans: dict[str, pd.DataFrame],
+    throttled: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """Per thread and event: exact over sampled count of the thread's counted intervals, together.
 
-    pid, tid, event, exact, sampled, samples, factor, error (one standard deviation, relative).
+    pid, tid, event, exact, sampled, samples, factor, error (one standard deviation, relative),
+    throttled_ns (from `throttled_times`, else 0). Throttled time is not left out: where the
+    kernel throttles it does so all the time, and the factor is what mends it.
     It knows nothing of single operations: what it does to one of them is a prediction, not a fit.
     `own` and `scans` are by event, from `own_counts` and `scan`.
     """
@@ -352,7 +113,33 @@ def calibration(
             factor = float(exact[number]) / sampled
             rows.append((pid, tid, event, exact[number], sampled, samples, factor, error))
     columns = ["pid", "tid", "event", "exact", "sampled", "samples", "factor", "error"]
-    return pd.DataFrame(rows, columns=columns)
+    table = pd.DataFrame(rows, columns=columns)
+    if throttled is None:
+        return table.assign(throttled_ns=0)
+    table = table.merge(throttled, on=["pid", "tid", "event"], how="left")
+    table["throttled_ns"] = table["throttled_ns"].fillna(0).astype(np.int64)
+    return table
+
+
+def throttled_times(throttles: pd.DataFrame, events: list[str], until_ns: int) -> pd.DataFrame:
+    """pid, tid, event, throttled_ns: how long the kernel took no samples of a thread.
+
+    `throttles` (time_ns, pid, tid, event, throttle: begins or ends) is of a recording; what does
+    not end by its own record ends at `until_ns`.
+    """
+    order = ["pid", "tid", "event", "time_ns"]
+    rows = throttles[[*order, "throttle"]].sort_values(order, kind="stable")
+    by = rows.groupby(["pid", "tid", "event"])
+    begins = rows["throttle"].astype(bool)
+    # From a beginning to whatever comes next: a second beginning goes on where the first was.
+    ends = by["time_ns"].shift(-1).fillna(until_ns)
+    rows["throttled_ns"] = (ends - rows["time_ns"]).clip(lower=0).where(begins, 0)
+    rows["throttled_ns"] = rows["throttled_ns"].astype(np.int64)
+    by = rows.groupby(["pid", "tid", "event"])
+    table: pd.DataFrame = by["throttled_ns"].sum().reset_index()
+    named = [events[at] if 0 <= at < len(events) else "" for at in table["event"].tolist()]
+    table["event"] = pd.Series(named, index=table.index, dtype=object)
+    return table
 
 
 def operations(
@@ -375,26 +162,25 @@ def operations(
     rows = rows.astype(text).merge(phi.astype(dict.fromkeys(on[2:], str)), on=on, how="left")
     rows[["phi", "phi_share"]] = rows[["phi", "phi_share"]].astype(float).fillna(1.0)
     rows["variance"] = rows["phi"] * rows["squares"]
-    rows["factor"], rows["factor_error"] = np.nan, 0.0
+    rows["factor"], spread = np.nan, rows["phi"]
     if factors is not None and len(factors):
-        rows = rows.drop(columns=["factor", "factor_error"]).merge(
-            factors.rename(columns={"error": "factor_error"})[
-                ["pid", "tid", "event", "factor", "factor_error"]
-            ],
-            on=["pid", "tid", "event"],
-            how="left",
-        )
+        own = factors[["pid", "tid", "event", "factor"]]
+        rows = rows.drop(columns="factor").merge(own, on=["pid", "tid", "event"], how="left")
+        # Where the thread's total is not known, the operation's error is not made up for by others.
+        spread = rows["phi_share"].where(rows["factor"].notna(), rows["phi"])
         total = factors.groupby("event")[["exact", "sampled"]].sum()
         pooled = rows["event"].map(total["exact"] / total["sampled"])
         rows["factor"] = rows["factor"].fillna(pooled)
     rows["calibrated"] = rows["count"] * rows["factor"]
-    rows["calibrated_variance"] = rows["phi_share"] * rows["squares"] * rows["factor"] ** 2
+    rows["calibrated_variance"] = spread * rows["squares"] * rows["factor"] ** 2
     added = ["samples", "count", "squares", "variance", "calibrated", "calibrated_variance"]
     table = rows.groupby(keys, as_index=False)[added].sum(min_count=1)
-    unit = table["squares"].to_numpy() / table["count"].to_numpy()
+    sampled = table["count"].to_numpy(np.float64)
+    sampled = np.where(sampled > 0, sampled, np.nan)  # periods of 0: nothing can be said
+    unit = table["squares"].to_numpy() / sampled
     for name, variance in (("count", "variance"), ("calibrated", "calibrated_variance")):
         count = table[name].to_numpy(np.float64)
-        scale = unit * count / table["count"].to_numpy()
+        scale = unit * count / sampled
         of = table[variance].to_numpy(np.float64) / (count * scale)
         low, high = score_interval(count / scale, of)
         prefix = "" if name == "count" else "calibrated_"
@@ -446,44 +232,3 @@ def functions(
     table["low"], table["high"] = np.maximum(share * total - below, 0), share * total + above
     table = table[[*names, "samples", "share", "count", "low", "high"]]
     return table.sort_values([*keys, "count"], ascending=[True] * 4 + [False], ignore_index=True)
-
-
-class _Names:
-    """Numbers for names that come as the categories of one chunk after another."""
-
-    def __init__(self, names: list[str] | None = None) -> None:
-        self._number = {name: at for at, name in enumerate(names or [])}
-
-    def codes(self, names: list[str]) -> Ints:
-        number = self._number
-        return np.array([number.setdefault(name, len(number)) for name in names], np.int64)
-
-    def of(self, column: pd.Series) -> Ints:
-        values = column.astype("category").cat
-        codes = values.codes.to_numpy()
-        names = [str(name) for name in values.categories]
-        if (codes < 0).any():
-            names.append("[unknown]")
-        return self.codes(names)[codes]
-
-    def list(self) -> list[str]:
-        return list(self._number)
-
-
-def _at(values: npt.NDArray[np.generic], row: Ints, none: int) -> Ints:
-    """The value of each row, `none` for row -1."""
-    if not len(values):
-        return np.full(len(row), none, np.int64)
-    return np.where(row >= 0, values[row], none).astype(np.int64)
-
-
-def _combined(columns: list[Ints]) -> Ints:
-    """Numbers from 0, one for each combination of values of the columns."""
-    key, size = np.zeros(len(columns[0]), np.int64), 1
-    for column in columns:
-        many = int(column.max()) + 1
-        if size * many >= 1 << 62:
-            key = pd.factorize(key)[0].astype(np.int64)
-            size = int(key.max()) + 1
-        key, size = key * many + column, size * many
-    return pd.factorize(key)[0].astype(np.int64)

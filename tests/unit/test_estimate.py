@@ -82,6 +82,25 @@ def test_calibration_knows_nothing_of_the_operations_own_count():
     assert table.loc["Loader", "err_calibrated"] < -0.1
 
 
+def test_throttled_time_is_told_per_thread():
+    # GIVEN a thread throttled twice, the second time for ever, and one that was told only the end
+    rows = [
+        (100, 1, 1, 0, True),
+        (150, 1, 1, 0, False),
+        (120, 2, 2, 0, False),
+        (900, 1, 1, 0, True),
+        (130, 1, 1, 1, True),
+        (140, 1, 1, 1, True),
+        (160, 1, 1, 1, False),
+    ]
+    names = ["time_ns", "pid", "tid", "event", "throttle"]
+    throttles = pd.DataFrame(rows, columns=names)
+    table = estimate.throttled_times(throttles, [EVENT, "other"], 1000)
+    assert table["throttled_ns"].tolist() == [150, 30, 0]
+    assert table["event"].tolist() == [EVENT, "other", EVENT]
+    assert len(estimate.throttled_times(throttles.iloc[:0], [EVENT], 1000)) == 0
+
+
 def test_a_thread_without_exact_counts_takes_the_factor_of_the_others():
     made = simulate(3, cycles=300, throttled=0.14)
     made.exact = made.exact[made.intervals["tid"].to_numpy() == 100]
