@@ -3,8 +3,9 @@
 `examine` asks the machine; what it is told goes through `findings`, which only puts words to facts.
 """
 
+import contextlib
+import ctypes
 import errno
-import importlib.util
 import json
 import os
 import shutil
@@ -25,6 +26,23 @@ OK, GAP, NOTE = "ok", "gap", "note"
 _SHM_BYTES, _DISK_BYTES = 1 << 30, 2 << 30  # fewer are a gap
 _PATIENCE_S = 10  # for programs that are asked something
 _CAPABILITIES = {19: "SYS_PTRACE", 21: "SYS_ADMIN", 34: "SYSLOG", 38: "PERFMON"}
+_ENGINES = ("docker", "podman")
+_INSTALL_PERF = {  # by ID or ID_LIKE of /etc/os-release
+    "ubuntu": "sudo apt install linux-tools-$(uname -r)",
+    "debian": "sudo apt install linux-perf",
+    "fedora": "sudo dnf install perf",
+    "rhel": "sudo dnf install perf",
+    "amzn": "sudo dnf install perf",
+    "arch": "sudo pacman -S perf",
+    "suse": "sudo zypper install perf",
+    "alpine": "sudo apk add perf",
+}
+_SYMBOLS = {
+    "all": "all functions have names",
+    "exported": "only exported functions have names",
+    "none": "no function has a name",
+    "unreadable": "cannot be read",
+}
 _LIBRARIES = (
     ("torch", "torch/lib/libtorch_cpu.so"),
     ("torch", "torch/lib/libtorch_python.so"),
@@ -114,8 +132,7 @@ class Helpers:
     """Programs and packages that lotus uses where they are."""
 
     py_spy: str | None = None
-    pyelftools: bool = False
-    cxxfilt: bool = False
+    demangler: bool = False  # libstdc++ or another that knows C++ names
     perf_binding: str | None = None  # of this interpreter's ABI
     other_bindings: tuple[str, ...] = ()
 
@@ -304,11 +321,17 @@ def helpers() -> Helpers:
     own = next((str(one) for one in bindings if one.name == f"perf{suffix}"), None)
     return Helpers(
         shutil.which("py-spy") or (str(beside) if beside.exists() else None),
-        importlib.util.find_spec("elftools") is not None,
-        importlib.util.find_spec("cxxfilt") is not None,
+        _has_demangler(),
         own,
         tuple(sorted({str(one) for one in bindings if str(one) != own})),
     )
+
+
+def _has_demangler() -> bool:
+    for name in ("libstdc++.so.6", "libc++abi.so.1", "libc++.so.1"):
+        with contextlib.suppress(OSError, AttributeError):
+            return bool(ctypes.CDLL(name).__cxa_demangle)
+    return False
 
 
 def room(folder: Path | None = None) -> Room:
@@ -401,13 +424,13 @@ def examine() -> Report:
 def report(facts: Facts) -> Report:
     """Put words to the facts."""
     findings = [
-        *_machine(facts.system),
+        *_machine(facts),
         *_rights(facts),
         *_counters(facts),
-        *_perf(facts),
-        *_clock(facts),
-        *_symbols(facts.python, facts.helpers),
-        *_beside(facts),
+        *_sampling(facts),
+        *_symbols(facts),
+        *_frames(facts),
+        *_space(facts),
     ]
     if facts.system.uid == 0:
         findings = [_as_root(one) for one in findings]
@@ -453,6 +476,8 @@ def _why_no_hardware(facts: Facts) -> str:
     states = {one.state for one in facts.survey.hardware}
     if "refused" in states:
         return "the kernel refuses hardware events to this user"
+    if "counts" in states:
+        return "hardware events open, but do not count rightly"
     if "zero" in states:
         return "hardware events open but count nothing"
     return "this VM has no counters" if facts.system.virtual else "the kernel offers no counters"
@@ -471,32 +496,54 @@ def _refusal(facts: Facts) -> str:
     return f"perf_event_open: {os.strerror(error)}" if error else "nothing counts"
 
 
-def _machine(machine: System) -> list[Finding]:
+class _Area(list[Finding]):
+    """The findings of one area."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def add(
+        self,
+        state: str,
+        topic: str,
+        text: str,
+        *fixes: str,
+        still: str = "",
+        asks: tuple[str, ...] = (),
+    ) -> None:
+        self.append(Finding(self.name, topic, state, text, fixes, still, asks))  # fmt: skip
+
+
+def _machine(facts: Facts) -> list[Finding]:
+    machine, found = facts.system, _Area("machine")
     cpu = machine.cpu
     cores = f"{cpu.get('affinity')} of {cpu.get('logical')} cores"
     if cpu.get("quota"):
         cores += f", of which the cgroup allows {cpu['quota']:g} at once"
-    found = [
-        Finding("machine", "CPU", NOTE, f"{cpu.get('model')}, {cores}"),
-        Finding("machine", "kernel", NOTE, f"Linux {machine.kernel} {machine.arch}"),
-    ]
+    found.add(NOTE, "CPU", f"{cpu.get('model')}, {cores}")
+    found.add(NOTE, "kernel", f"Linux {machine.kernel} {machine.arch}")
     if machine.virtual:
-        name = "a virtual machine"
-        name += "" if machine.virtual == "unnamed" else f": {machine.virtual}"
-        found.append(Finding("machine", "VM", NOTE, name))
+        name = "" if machine.virtual == "unnamed" else f": {machine.virtual}"
+        found.add(NOTE, "VM", f"a virtual machine{name}")
     if machine.container:
-        words = f"in {machine.container}" if machine.container != "lxc" else "in lxc"
-        words += ", with a seccomp filter" if machine.seccomp else ", without a seccomp filter"
-        found.append(Finding("machine", "container", NOTE, words))
+        seccomp = "with" if machine.seccomp else "without"
+        found.add(NOTE, "container", f"in {machine.container}, {seccomp} a seccomp filter")
+    ns, source = facts.survey.clock_ns, machine.clocksource or "clock"
+    if ns > 500:
+        fix = "echo tsc | sudo tee /sys/devices/system/clocksource/clocksource0/current_clocksource"
+        found.add(
+            GAP, "clock", f"{source}: {ns:.0f} ns a reading is slow", fix,
+            still="all, at a higher cost",
+        )  # fmt: skip
+    else:
+        found.add(OK, "clock", f"{source}: {ns:.0f} ns a reading")
     return found
 
 
 def _rights(facts: Facts) -> list[Finding]:
-    machine = facts.system
+    machine, found = facts.system, _Area("rights")
     level = machine.paranoid
-    allowed = any(one.state == "counts" for one in facts.survey.software)
-    who = f"this user (uid {machine.uid}"
-    who += f", {', '.join(machine.capabilities)})" if machine.capabilities else ")"
+    who = f"this user ({', '.join((f'uid {machine.uid}', *machine.capabilities))})"
     if machine.privileged:
         means = f"does not bind {who}"
     elif level is None:
@@ -512,25 +559,20 @@ def _rights(facts: Facts) -> list[Finding]:
     text = f"perf_event_paranoid {'?' if level is None else level} {means}"
     if machine.user_namespace:
         text += "; rights within a user namespace do not count for perf"
-    if allowed:
-        more = () if machine.privileged or (level is not None and level < 2) else _sysctl(machine)
-        return [Finding("rights", "perf events", OK, text, more and more[:1], "")]
-    text = f"{_refusal(facts)}; {text}"
-    return [
-        Finding(
-            "rights",
-            "perf events",
-            GAP,
-            text,
-            _sysctl(machine) if _is_paranoid(facts) else _unlock(machine),
-            "lotus trace and report; exact times of every operation",
-            _unlock_asks(machine),
-        )
-    ]
-
-
-def _is_paranoid(facts: Facts) -> bool:
-    return any(one.error == errno.EACCES for one in facts.survey.software)
+    if any(one.state == "counts" for one in facts.survey.software):
+        more = level is not None and level >= 2 and not machine.privileged
+        found.add(OK, "perf events", text, *(_sysctl(machine)[:1] if more else ()))
+        return found
+    paranoid = any(one.error == errno.EACCES for one in facts.survey.software)
+    found.add(
+        GAP,
+        "perf events",
+        f"{_refusal(facts)}; {text}",
+        *(_sysctl(machine) if paranoid else _unlock(machine)),
+        still="lotus trace and report; exact times of every operation",
+        asks=_unlock_asks(machine),
+    )
+    return found
 
 
 def _sysctl(machine: System) -> tuple[str, ...]:
@@ -543,7 +585,7 @@ def _sysctl(machine: System) -> tuple[str, ...]:
 
 def _unlock(machine: System) -> tuple[str, ...]:
     """What lets a container, or whatever filters system calls, use perf_event_open."""
-    if machine.container in ("docker", "podman") or (machine.seccomp and not machine.container):
+    if machine.container in _ENGINES or (machine.seccomp and not machine.container):
         tool = machine.container or "docker"
         return (
             f"{tool} run --cap-add PERFMON ...",
@@ -561,93 +603,86 @@ def _unlock_asks(machine: System) -> tuple[str, ...]:
             'the container\'s securityContext: {capabilities: {add: ["PERFMON"]}}, and a'
             " seccompProfile that allows perf_event_open",
         )
-    if machine.container in ("apptainer", "lxc"):
+    if machine.container and machine.container not in _ENGINES:
         return (f"a seccomp filter of {machine.container} that allows perf_event_open",)
     return ()
 
 
 def _counters(facts: Facts) -> list[Finding]:
-    survey, machine = facts.survey, facts.system
-    by_state = {
-        state: [one.event.name for one in (*survey.hardware, *survey.software)
-                if one.state == state]
-        for state in ("counts", "zero", "refused", "absent")
-    }  # fmt: skip
-    found = []
-    if by_state["counts"]:
-        found.append(Finding("counters", "count", OK, ", ".join(by_state["counts"])))
-    if by_state["zero"]:
-        found.append(
-            Finding(
-                "counters", "count nothing", GAP,
-                f"{', '.join(by_state['zero'])}: open, but read 0 where they cannot be 0",
-                meanwhile="the others; these are left out, not shown as 0",
-            )
+    survey, machine, found = facts.survey, facts.system, _Area("counters")
+
+    def named(state: str) -> str:
+        both = (*survey.hardware, *survey.software)
+        return ", ".join(one.event.name for one in both if one.state == state)
+
+    if named("counts"):
+        found.add(OK, "count", named("counts"))
+    if named("zero"):
+        found.add(
+            GAP, "count nothing", f"{named('zero')}: open, but read 0 where they cannot be 0",
+            "sudo dmesg | grep -i -e pmu -e perf   # may say why",
+            still="the others; these are left out, not shown as 0",
         )  # fmt: skip
-    if by_state["refused"]:
-        found.append(Finding("counters", "refused", NOTE, ", ".join(by_state["refused"])))
-    if by_state["absent"]:
-        found.append(Finding("counters", "absent", NOTE, ", ".join(by_state["absent"])))
-    software_works = any(one.state == "counts" for one in survey.software)
-    capacity = survey.capacity
-    if not capacity.right:
-        if software_works:
-            found.append(_no_hardware(facts))
-        return found
-    atmost = "" if capacity.bounded else "at least "
-    if capacity.right < capacity.announced:
-        text = (
-            f"{capacity.announced} hardware events open as one group, {capacity.right} count"
-            f" rightly ({', '.join(capacity.wrong)} did not): groups are kept to {capacity.right}"
-        )
-        fixes = ("sudo sysctl kernel.nmi_watchdog=0",) if machine.watchdog == 1 else ()
-        found.append(Finding("counters", "at once", GAP if fixes else NOTE, text, fixes))
-    else:
-        text = f"{atmost}{capacity.right} hardware events in a group, each as when alone"
-        found.append(Finding("counters", "at once", OK, text))
-    if capacity.running < 0.99:
-        text = (
-            f"a group ran {capacity.running:.0%} of the time: something else uses counters"
-            " (another profiler?); counts are then scaled and marked"
-        )
-        found.append(Finding("counters", "shared", GAP, text, ("pgrep -a perf",)))
-    if machine.watchdog == 1:
-        found.append(
-            Finding(
-                "counters", "NMI watchdog", GAP, "holds one counter of every core",
-                ("sudo sysctl kernel.nmi_watchdog=0",), f"{capacity.right} events at once",
-            )
-        )  # fmt: skip
-    names = ", ".join(one.name for one in facts.counting.events)
-    level = "level 1 of top-down" if facts.counting.level_1 else "no level 1 of top-down"
-    found.append(
-        Finding(
-            "counters", "set", OK if facts.counting.level_1 else NOTE,
-            f"{facts.counting.uarch}, {level}: {names or 'none'}",
-        )
-    )  # fmt: skip
-    found += [Finding("counters", "set", NOTE, note) for note in facts.counting.notes]
-    if machine.rdpmc is not None:
-        text = f"rdpmc {machine.rdpmc} ({'allowed' if machine.rdpmc else 'not allowed'})"
-        found.append(Finding("counters", "rdpmc", NOTE, text + "; lotus reads by system call"))
+    if named("refused"):
+        found.add(NOTE, "refused", named("refused"))
+    if named("absent"):
+        found.add(NOTE, "absent", named("absent"))
+    if survey.capacity.right:
+        _capacity(facts, found)
+    elif any(one.state == "counts" for one in survey.software):
+        working = [one.event.name for one in survey.software if one.state == "counts"]
+        still = f"{', '.join(working)} of each operation exactly; functions by the clock"
+        text = _why_no_hardware(facts)
+        if any(one.state == "refused" for one in survey.hardware):
+            found.add(GAP, "hardware", text, *_sysctl(machine), still=still)
+        elif machine.virtual:
+            text += ", and nothing inside it helps: its host must pass them on"
+            found.add(GAP, "hardware", text, still=still, asks=_host_asks(machine))
+        else:
+            fix = "sudo dmesg | grep -i -e pmu -e perf   # says why"
+            found.add(GAP, "hardware", text, fix, still=still)
+    if survey.read is not None:
+        found.add(NOTE, "cost", f"{survey.read.read_ns / 1e3:.2f} µs a reading of the group")
     return found
 
 
-def _no_hardware(facts: Facts) -> Finding:
-    machine = facts.system
-    working = [one.event.name for one in facts.survey.software if one.state == "counts"]
-    still = f"{', '.join(working)} of each operation exactly; functions by the clock"
-    if machine.virtual:
-        text = f"{_why_no_hardware(facts)}, and nothing inside it helps: its host must pass them on"
-        return Finding("counters", "hardware", GAP, text, (), still, _host_fixes(machine))
-    refused = any(one.state == "refused" for one in facts.survey.hardware)
-    fixes = _sysctl(machine) if refused else ("sudo dmesg | grep -i -e pmu -e 'perf'   # says why",)
-    return Finding("counters", "hardware", GAP, _why_no_hardware(facts), fixes, still)
+def _capacity(facts: Facts, found: _Area) -> None:
+    machine, capacity, counting = facts.system, facts.survey.capacity, facts.counting
+    if capacity.right < capacity.announced:
+        found.add(
+            NOTE, "at once",
+            f"{capacity.announced} hardware events open as one group, {capacity.right} count"
+            f" rightly ({', '.join(capacity.wrong)} did not): groups are kept to {capacity.right}",
+        )  # fmt: skip
+    else:
+        least = "" if capacity.bounded else "at least "
+        text = f"{least}{capacity.right} hardware events in a group, each as when alone"
+        found.add(OK, "at once", text)
+    if capacity.running < 0.99:
+        found.add(
+            GAP, "shared",
+            f"a group ran {capacity.running:.0%} of the time: something else uses counters (another"
+            " profiler?)", "pgrep -a perf   # and end it",
+            still="counting, scaled and marked as such",
+        )  # fmt: skip
+    if machine.watchdog == 1:
+        found.add(
+            GAP, "NMI watchdog", "holds one counter of every core",
+            "sudo sysctl kernel.nmi_watchdog=0", still=f"{capacity.right} events at once",
+        )  # fmt: skip
+    names = ", ".join(one.name for one in counting.events) or "none"
+    level = "level 1 of top-down" if counting.level_1 else "no level 1 of top-down"
+    state = OK if counting.level_1 else NOTE
+    found.add(state, "set", f"{counting.uarch}, {level}: {names}")
+    for note in counting.notes:
+        found.add(NOTE, "set", note)
+    if machine.rdpmc is not None:
+        allowed = "allowed" if machine.rdpmc else "not allowed"
+        found.add(NOTE, "rdpmc", f"{machine.rdpmc} ({allowed}); lotus reads by system call")
 
 
-def _host_fixes(machine: System) -> tuple[str, ...]:
+def _host_asks(machine: System) -> tuple[str, ...]:
     """What to ask the host for; by its name where it has one, else all that are common."""
-    name = machine.virtual.lower()
     known = {
         "vmware": 'VMware: vpmc.enable = "TRUE" in the .vmx file, with the machine off',
         "microsoft": "Hyper-V: Set-VMProcessor NAME -Perfmon @('pmu')",
@@ -657,201 +692,177 @@ def _host_fixes(machine: System) -> tuple[str, ...]:
         "qemu": "QEMU/KVM: -cpu host,pmu=on (libvirt: <features><pmu state='on'/></features>),"
         " kvm.enable_pmu=1",
     }
-    named = tuple(text for key, text in known.items() if key in name)
+    named = tuple(text for key, text in known.items() if key in machine.virtual.lower())
     return named or (known["qemu"], known["vmware"], known["amazon"])
 
 
-def _perf(facts: Facts) -> list[Finding]:
-    perf, machine = facts.perf, facts.system
-    still = "lotus trace, report and --counters, none of which need perf"
-    if perf.path is None:
-        text = "is not on PATH"
-        return [Finding("sampling", "perf", GAP, text, _install_perf(machine), still)]
-    if not perf.version:
-        text = f"{perf.path} does not run: {perf.trouble}"
-        return [Finding("sampling", "perf", GAP, text, _install_perf(machine), still)]
-    text = f"{perf.version} ({perf.path})"
-    text += ", with capabilities of its own" if perf.capable else ""
-    found = []
-    if perf.recorded is False:
-        fixes = _sysctl(machine) if machine.paranoid is not None and machine.paranoid > 1 else ()
-        text += f" did not record: {perf.trouble or 'it does not say why'}"
-        found.append(Finding("sampling", "perf", GAP, text, fixes, still))
-    elif perf.recorded:
-        found.append(Finding("sampling", "perf", OK, f"{text} records, when tried"))
-    else:
-        found.append(Finding("sampling", "perf", NOTE, f"{text}, not tried"))
-    cycles = next((one for one in facts.survey.samplers if one.event.name == "cycles"), None)
-    counts = any(
-        one.event.name == "cycles" and one.state == "counts" for one in facts.survey.hardware
-    )
-    if counts and cycles is not None and not cycles.samples:
-        text = "cycles can be counted but not sampled here: functions come by the clock"
-        found.append(Finding("sampling", "cycles", NOTE, text))
-    for one in facts.survey.samplers:
+def _sampling(facts: Facts) -> list[Finding]:
+    machine, survey, found = facts.system, facts.survey, _Area("sampling")
+    _perf(facts, found)
+    counts = any(one.event.name == "cycles" and one.state == "counts" for one in survey.hardware)
+    for one in survey.samplers:
         if one.samples:
-            found.append(Finding("sampling", one.event.name, OK, _price(one)))
+            found.add(OK, one.event.name, _price(one))
+        elif one.event.name == "cycles" and counts:
+            text = "cycles can be counted but not sampled here: functions come by the clock"
+            found.add(NOTE, "cycles", text)
+    if any(one.samples for one in survey.samplers):
+        if all(one.monotonic for one in survey.samplers if one.samples):
+            found.add(OK, "clock", "samples carry CLOCK_MONOTONIC, the clock of lotus")
+        else:
+            text = "samples' times are not of CLOCK_MONOTONIC: they cannot be joined exactly"
+            found.add(NOTE, "clock", text)
     rate = machine.max_sample_rate
     if rate is not None and rate < 997:
-        text = (
-            f"the kernel allows {rate} samples a second (it lowers this when interrupts are slow)"
-        )
-        fix = "sudo sysctl kernel.perf_event_max_sample_rate=10000"
-        found.append(
-            Finding("sampling", "rate", GAP, text, (fix,), f"sampling at {facts.sampling[1]} Hz")
-        )
+        found.add(
+            GAP, "rate",
+            f"the kernel allows {rate} samples a second (it lowers this when interrupts are slow)",
+            "sudo sysctl kernel.perf_event_max_sample_rate=10000",
+            still=f"sampling at {facts.sampling[1]} Hz",
+        )  # fmt: skip
     if machine.mlock_kb is not None and machine.mlock_kb < 516 and not machine.privileged:
-        text = f"perf_event_mlock_kb is {machine.mlock_kb}: perf's buffers do not fit"
-        fix = "sudo sysctl kernel.perf_event_mlock_kb=516"
-        found.append(Finding("sampling", "buffers", GAP, text, (fix,)))
-    hidden = not (
-        ("SYSLOG" in machine.capabilities and (machine.kptr_restrict or 0) < 2)
-        or (machine.kptr_restrict == 0 and machine.paranoid is not None and machine.paranoid < 2)
-    )
-    if hidden:
-        text = f"names of kernel functions are hidden (kptr_restrict {machine.kptr_restrict})"
-        fix = "sudo sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1"
-        found.append(
-            Finding("sampling", "kernel", NOTE, text, (fix,), "all that happens in user space")
-        )
+        found.add(
+            GAP, "buffers", f"perf_event_mlock_kb is {machine.mlock_kb}: perf's may not fit",
+            "sudo sysctl kernel.perf_event_mlock_kb=516",
+        )  # fmt: skip
+    low = machine.paranoid is not None and machine.paranoid < 2
+    by_right = "SYSLOG" in machine.capabilities and (machine.kptr_restrict or 0) < 2
+    if not by_right and not (machine.kptr_restrict == 0 and low):
+        found.add(
+            NOTE, "kernel", f"names of its functions are hidden (kptr_restrict "
+            f"{machine.kptr_restrict})",
+            "sudo sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1",
+            still="all that happens in user space",
+        )  # fmt: skip
+    helpers = facts.helpers
+    if helpers.perf_binding:
+        text = f"the kernel's Python binding is there: {helpers.perf_binding}"
+        found.add(OK, "import perf", text)
+    else:
+        text, fixes = "no binding of perf for this Python", _install_perf(machine)
+        if helpers.other_bindings:
+            text += f" (for another: {', '.join(helpers.other_bindings)})"
+            fixes = ()
+        found.add(NOTE, "import perf", text, *fixes, still="sampling with perf record")
     return found
+
+
+def _perf(facts: Facts, found: _Area) -> None:
+    perf, machine = facts.perf, facts.system
+    still = "lotus trace, report and --counters, none of which need perf"
+    if not perf.version:
+        text = f"{perf.path} does not run: {perf.trouble}" if perf.path else "is not on PATH"
+        found.add(GAP, "perf", text, *_install_perf(machine), still=still)
+        return
+    text = f"{perf.version} ({perf.path})"
+    text += ", with capabilities of its own" if perf.capable else ""
+    if perf.recorded is False:
+        event, rate, _ = facts.sampling
+        fixes = _sysctl(machine) if machine.paranoid is not None and machine.paranoid > 1 else ()
+        again = f"perf record -e {event} -F {rate} -k CLOCK_MONOTONIC -o /tmp/perf.data true"
+        why = perf.trouble or "it does not say why"
+        text += f" did not record: {why}"
+        found.add(GAP, "perf", text, *fixes, f"{again}   # shows why", still=still)
+    elif perf.recorded:
+        found.add(OK, "perf", f"{text} records, when tried")
+    else:
+        found.add(NOTE, "perf", f"{text}, not tried")
 
 
 def _price(one: probing.Sampled) -> str:
     if one.interrupt_ns is None:
         return "samples; an interrupt costs less than can be told from noise here"
     word = "cheap" if one.interrupt_ns < probing.CHEAP_NS else "dear"
-    per_second = one.interrupt_ns * 997 / 1e9
+    share = one.interrupt_ns * 997 / 1e9
     return (
         f"samples; about {one.interrupt_ns / 1e3:.1f} µs an interrupt ({word}): "
-        f"{per_second:.1%} of a core at 997 Hz"
+        f"{share:.1%} of a core at 997 Hz"
     )
 
 
 def _install_perf(machine: System) -> tuple[str, ...]:
-    commands = {
-        "ubuntu": "sudo apt install linux-tools-$(uname -r)",
-        "debian": "sudo apt install linux-perf",
-        "fedora": "sudo dnf install perf",
-        "rhel": "sudo dnf install perf",
-        "amzn": "sudo dnf install perf",
-        "arch": "sudo pacman -S perf",
-        "suse": "sudo zypper install perf",
-        "opensuse": "sudo zypper install perf",
-        "alpine": "sudo apk add perf",
-    }
     for name in machine.distribution:
         if name == "ubuntu" and machine.container:
             # The kernel is the host's: its package may not exist for this release.
-            return (commands[name], "sudo apt install linux-tools-generic")
-        if name in commands:
-            return (commands[name],)
-    return (commands["debian"], commands["fedora"])
+            return (_INSTALL_PERF[name], "sudo apt install linux-tools-generic")
+        if name in _INSTALL_PERF:
+            return (_INSTALL_PERF[name],)
+    return (_INSTALL_PERF["debian"], _INSTALL_PERF["fedora"])
 
 
-def _clock(facts: Facts) -> list[Finding]:
-    found = []
-    stamped = [one for one in facts.survey.samplers if one.samples]
-    if stamped:
-        good = all(one.monotonic for one in stamped)
-        text = "samples carry CLOCK_MONOTONIC, the clock of lotus"
-        if not good:
-            text = "samples' times are not of CLOCK_MONOTONIC: they cannot be joined exactly"
-        found.append(Finding("sampling", "clock", OK if good else GAP, text))
-    ns, source = facts.survey.clock_ns, facts.system.clocksource
-    text = f"{source or 'clock'}: {ns:.0f} ns a reading"
-    if ns > 500:
-        fix = "echo tsc | sudo tee /sys/devices/system/clocksource/clocksource0/current_clocksource"
-        meanwhile = "all, at a higher cost"
-        found.append(Finding("machine", "clock", GAP, f"{text} is slow", (fix,), meanwhile))
-    else:
-        found.append(Finding("machine", "clock", OK, text))
-    if facts.survey.read is not None:
-        text = f"{facts.survey.read.read_ns / 1e3:.2f} µs a reading of the group"
-        found.append(Finding("counters", "cost", NOTE, text))
-    return found
-
-
-def _symbols(python: Python | None, helpers: Helpers) -> list[Finding]:
+def _symbols(facts: Facts) -> list[Finding]:
+    python, found = facts.python, _Area("symbols")
     if python is None or not python.version:
-        return [Finding("symbols", "python", NOTE, "no interpreter on PATH could be asked")]
-    found = [Finding("symbols", "python", NOTE, f"{python.version} ({python.path})")]
-    words = {
-        "all": "all functions have names",
-        "exported": "only exported functions have names",
-        "none": "no function has a name",
-        "unreadable": "cannot be read",
-    }
-    for one in python.libraries:
-        name = Path(one.path).name
-        text = f"{name}: {words[one.symbols]}"
-        if one.debug:
-            text = f"{name}: all functions have names, from its separate debug file"
-        named = one.symbols == "all" or one.debug
-        fixes: tuple[str, ...] = ()
-        meanwhile = ""
-        if not named:
-            bounds = one.bounds and one.symbols != "unreadable"
-            meanwhile = (
-                f"the others are grouped by where they begin, as {name}!0x59f00"
-                if bounds
-                else "the library as a whole"
-            )
-            if one.package == "libc":
-                fixes = ("sudo apt install libc6-dbg   # dnf: sudo dnf debuginfo-install glibc",)
-        state = OK if named else GAP if fixes else NOTE
-        found.append(Finding("symbols", one.package, state, text, fixes, meanwhile))
-    pip = f"{sys.executable} -m pip install"
-    for wanted, there, why in (
-        ("pyelftools", helpers.pyelftools, "some ELF files are read by it"),
-        ("cxxfilt", helpers.cxxfilt, "C++ names are shown as they were written by it"),
-    ):
-        if not there:
-            fixes = (f"{pip} {wanted}",)
-            found.append(Finding("symbols", wanted, GAP, f"not installed: {why}", fixes))
+        found.add(NOTE, "python", "no interpreter on PATH could be asked for its libraries")
+    else:
+        found.add(NOTE, "python", f"{python.version} ({python.path})")
+        for one in python.libraries:
+            _library(one, found)
+    if not facts.helpers.demangler:
+        text = "libstdc++ is not installed, which tells C++ names as they were written"
+        fix = "sudo apt install libstdc++6   # Fedora: sudo dnf install libstdc++"
+        found.add(GAP, "C++ names", text, fix, still="all functions, by their mangled names")
     return found
 
 
-def _beside(facts: Facts) -> list[Finding]:
-    helpers, machine, found = facts.helpers, facts.system, []
-    still = "C and C++ functions by perf"
-    if helpers.py_spy is None:
-        fixes: tuple[str, ...] = (f"{sys.executable} -m pip install py-spy",)
+def _library(one: Library, found: _Area) -> None:
+    name = Path(one.path).name
+    if one.debug:
+        found.add(OK, one.package, f"{name}: all functions have names, by a separate debug file")
+        return
+    text = f"{name}: {_SYMBOLS[one.symbols]}"
+    if one.symbols == "all":
+        found.add(OK, one.package, text)
+        return
+    still = "the library as a whole"
+    if one.bounds:
+        still = f"the others are grouped by where they begin, as {name}!0x59f00"
+    if one.package == "libc":
+        fixes = ("sudo apt install libc6-dbg   # Fedora: sudo dnf debuginfo-install glibc",)
+        found.add(GAP, one.package, text, *fixes, still=still)
+    else:  # nothing can be installed for a library within a wheel
+        found.add(NOTE, one.package, text, still=still)
+
+
+def _frames(facts: Facts) -> list[Finding]:
+    machine, found = facts.system, _Area("python frames")
+    still, scope = "C and C++ functions by perf", machine.ptrace_scope or 0
+    if facts.helpers.py_spy is None:
         text = "py-spy is not installed: no Python lines under operations"
-        found.append(Finding("python frames", "py-spy", GAP, text, fixes, still))
-    elif (machine.ptrace_scope or 0) > 0 and "SYS_PTRACE" not in machine.capabilities:
-        text = f"py-spy may not look into other processes (ptrace_scope {machine.ptrace_scope})"
-        fixes = ("sudo sysctl kernel.yama.ptrace_scope=0",)
-        if machine.ptrace_scope == 3:
-            fixes = ("kernel.yama.ptrace_scope=0 in /etc/sysctl.d, then a reboot",)
-        if machine.container in ("docker", "podman"):
-            fixes = (f"{machine.container} run --cap-add SYS_PTRACE ...", *fixes)
-        found.append(Finding("python frames", "py-spy", GAP, text, fixes, still))
+        fix = f"{sys.executable} -m pip install py-spy"
+        found.add(GAP, "py-spy", text, fix, still=still)
+    elif scope > 0 and "SYS_PTRACE" not in machine.capabilities:
+        fixes = ["sudo sysctl kernel.yama.ptrace_scope=0"]
+        if scope == 3:
+            fixes = [
+                "echo kernel.yama.ptrace_scope=0 | sudo tee /etc/sysctl.d/60-lotus.conf"
+                "   # then boot again"
+            ]
+        if machine.container in _ENGINES:
+            fixes.insert(0, f"{machine.container} run --cap-add SYS_PTRACE ...")
+        text = f"py-spy may not look into other processes (ptrace_scope {scope})"
+        found.add(GAP, "py-spy", text, *fixes, still=still)
     else:
-        found.append(Finding("python frames", "py-spy", OK, helpers.py_spy))
-    if helpers.perf_binding:
-        text = f"the kernel's Python binding is there: {helpers.perf_binding}"
-        found.append(Finding("sampling", "import perf", OK, text))
-    else:
-        others = f" (for another Python: {', '.join(helpers.other_bindings)})"
-        text = "no binding of perf for this Python" + (others if helpers.other_bindings else "")
-        fixes = _install_perf(machine) if not helpers.other_bindings else ()
-        found.append(
-            Finding("sampling", "import perf", NOTE, text, fixes, "sampling with perf record")
-        )
-    if facts.room.shm_bytes is not None:
-        few = facts.room.shm_bytes < _SHM_BYTES
-        text = f"/dev/shm has {facts.room.shm_bytes / 2**30:.1f} GiB free"
-        fixes = ()
-        if few:
+        found.add(OK, "py-spy", facts.helpers.py_spy)
+    return found
+
+
+def _space(facts: Facts) -> list[Finding]:
+    machine, room, found = facts.system, facts.room, _Area("room")
+    if room.shm_bytes is not None:
+        text = f"/dev/shm has {room.shm_bytes / 2**30:.1f} GiB free"
+        if room.shm_bytes >= _SHM_BYTES:
+            found.add(OK, "shared memory", text)
+        else:
             text += ": workers that send large batches may die of SIGBUS"
-            fixes = ("sudo mount -o remount,size=8G /dev/shm",)
-            if machine.container in ("docker", "podman"):
-                fixes = (f"{machine.container} run --shm-size 8g ...", *fixes)
-        found.append(Finding("room", "shared memory", GAP if few else OK, text, fixes))
-    if facts.room.disk_bytes is not None:
-        few = facts.room.disk_bytes < _DISK_BYTES
-        text = f"{facts.room.disk_bytes / 2**30:.1f} GiB free in {facts.room.folder}"
-        fixes = ("lotus trace -o /another/disk/RUN ...",) if few else ()
-        found.append(Finding("room", "disk", GAP if few else OK, text, fixes))
+            fixes = ["sudo mount -o remount,size=8G /dev/shm"]
+            if machine.container in _ENGINES:
+                fixes.insert(0, f"{machine.container} run --shm-size 8g ...")
+            found.add(GAP, "shared memory", text, *fixes)
+    if room.disk_bytes is not None:
+        text = f"{room.disk_bytes / 2**30:.1f} GiB free in {room.folder}"
+        if room.disk_bytes >= _DISK_BYTES:
+            found.add(OK, "disk", text)
+        else:
+            found.add(GAP, "disk", text, "lotus trace -o /another/disk/RUN ...")
     return found

@@ -29,6 +29,7 @@ from lotus.inside.perf_event import HARDWARE, SOFTWARE, Event
 if TYPE_CHECKING:  # imported when a group is chosen
     from native_map import pmu
     from native_map.cpu import Cpu
+    from native_map.events.model import Table
 
 CYCLES = Event("cycles", HARDWARE, 0)
 INSTRUCTIONS = Event("instructions", HARDWARE, 1)
@@ -548,15 +549,18 @@ class Chosen:
 
 
 def choose_counters(
-    wanted: Sequence[str] = ("auto",), open_group: OpenGroup = perf_event.Group
+    wanted: Sequence[str] = ("auto",),
+    open_group: OpenGroup = perf_event.Group,
+    known: "Table | None" = None,
 ) -> tuple[list[Event], list[str]]:
     """The group of events to count exactly on this machine, and notes on what was left out.
 
     `wanted` names sets or events (see `native_map.pmu.choose`). No event is in it that does not
-    count rightly here; it is empty where nothing can be counted. Takes about 0.1 s. Raises
-    LotusError for a name that is not understood.
+    count rightly here; it is empty where nothing can be counted. `known` replaces our table of this
+    CPU (see `native_map.perf_list`). Takes 0.1 to 0.2 s. Raises LotusError for a name that is not
+    understood.
     """
-    chosen = choose(wanted, open_group)
+    chosen = choose(wanted, open_group, known=known)
     return list(chosen.events), list(chosen.notes)
 
 
@@ -565,6 +569,7 @@ def choose(
     open_group: OpenGroup = perf_event.Group,
     cpu: "Cpu | None" = None,
     sysfs: Path = Path("/sys"),
+    known: "Table | None" = None,
 ) -> Chosen:
     """What `choose_counters` chooses, and what it means. Raises LotusError."""
     from native_map import cpu as cpus
@@ -573,9 +578,10 @@ def choose(
     from native_map.events import catalogue
 
     cpu = cpu or cpus.detect()
+    known = known or pmu.table(cpu)
     wanted = tuple(wanted) or ("auto",)
     try:
-        candidates = _candidates(cpu, wanted, sysfs)
+        candidates = _candidates(cpu, known, wanted, sysfs)
         probe = Probe(open_group)
         working = _working(probe, candidates)
         pool = [
@@ -585,7 +591,7 @@ def choose(
         ]
         fits = probe.largest(pool).right
         while True:
-            choice = pmu.choose(cpu, fits, working, wanted)
+            choice = pmu.choose(cpu, fits, working, wanted, known)
             notes = list(choice.notes)
             events = _one_group(choice, probe, notes, sysfs)
             # The largest group was of other events: this one is tried as well.
@@ -595,24 +601,25 @@ def choose(
     except Unusable as error:
         raise LotusError(str(error)) from error
     shares = {"frontend_bound", "backend_bound", "retiring", "bad_speculation"}
-    given = catalogue.gives([one.name for one in events], pmu.table(cpu))
+    given = catalogue.gives([one.name for one in events], known)
     hardware = tuple(event for _, event in candidates if event.type != SOFTWARE)
     return Chosen(cpu.uarch, tuple(events), shares <= given, tuple(notes), hardware)
 
 
-def _candidates(cpu: "Cpu", wanted: Sequence[str], sysfs: Path) -> list[tuple["pmu.Event", Event]]:
+def _candidates(
+    cpu: "Cpu", known: "Table", wanted: Sequence[str], sysfs: Path
+) -> list[tuple["pmu.Event", Event]]:
     """All events that may be chosen, as native_map tells them and as they are opened."""
     from native_map import pmu
     from native_map.errors import Unusable
 
-    known = pmu.table(cpu)
     found: dict[pmu.Event, Event] = {}
     for word in wanted:
         name = word
         if word == "auto":
             name = "topdown" if "topdown" in known.sets else "generic"
         events = [one for form in known.sets.get(name, ()) for one in form.events]
-        for one in (*pmu.choose(cpu, _MOST_AT_ONCE, None, (word,)).events, *events):
+        for one in (*pmu.choose(cpu, _MOST_AT_ONCE, None, (word,), known).events, *events):
             with contextlib.suppress(Unusable):  # this machine has no such unit
                 found[one] = _as_opened(one, sysfs)
     # Cycles and instructions first: they are in every group.

@@ -14,6 +14,7 @@ from lotus import probing
 from lotus.errors import LotusError
 from lotus.inside.perf_event import SOFTWARE, Event
 from lotus.probing import CPU_CLOCK, CYCLES, GENERIC, INSTRUCTIONS, Probe, Sampled
+from native_map import pmu
 from native_map.cpu import Cpu
 
 ZEN5 = Cpu("AuthenticAMD", 0x1A, 2, 1, "AMD EPYC", "x86_64", "amd_zen5", True)
@@ -274,19 +275,34 @@ def test_broken_events_are_never_chosen(choose):
 
 def test_a_group_that_fails_as_a_whole_is_made_smaller(choose):
     class Picky(Kernel):
-        """Counts any group but one with all of these events."""
+        """Counts any group of these events but the one that is chosen first, with the clock."""
 
         def open(self, events):
             counters = super().open(events)
             names = [one.name for one in events]
-            if {"slots_frontend", "slots_backend"} <= set(names):
-                counters.steps[names.index("slots_backend")] = 0
+            if {"ops_dispatched", "task_clock"} <= set(names):
+                counters.steps[names.index("ops_dispatched")] = 0
             return counters
 
-    kernel = Picky()
-    chosen = choose(kernel)
-    assert not {"slots_frontend", "slots_backend"} <= {one.name for one in chosen.events}
-    assert "cycles" in {one.name for one in chosen.events}
+    names = {one.name for one in choose(Kernel()).events}
+    assert {"ops_dispatched", "task_clock"} <= names
+    names = {one.name for one in choose(Picky()).events}
+    assert "ops_dispatched" not in names
+    assert "slots_backend" in names
+
+
+def test_of_one_name_every_encoding_must_count():
+    class Old(Kernel):
+        """Knows the first of two encodings."""
+
+        def open(self, events):
+            if any(one.config == 2 for one in events):
+                raise OSError(errno.EINVAL, "")
+            return super().open(events)
+
+    pairs = [(pmu.Event("misses", 4, config), Event("misses", 4, config)) for config in (1, 2)]
+    assert probing._working(probe(Old()), pairs[:1]) == {"misses"}
+    assert probing._working(probe(Old()), pairs) == set()
 
 
 def test_intels_perf_metrics_are_tried_behind_their_leader(choose):
