@@ -244,3 +244,29 @@ def test_a_directory_of_something_else_is_left_alone(perf, tmp_path):
     with pytest.raises(LotusError, match="not empty"):
         isolating.isolate(["true"], tmp_path)
     assert os.listdir(tmp_path) == ["mine"]
+
+
+def test_a_job_of_two_ranks(torch, perf, tmp_path):
+    # GIVEN a job whose ranks iterate a loader each
+    job = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    ended, _, directory = start(tmp_path, [*job, PROGRAMS / "ranked.py"], {})
+    # THEN one of them is isolated, and both end without an error
+    assert (ended.returncode, ended.stdout) == (0, ""), ended.stderr
+    found = isolating.load(directory)
+    assert set(found.operations["operation"]) == {"Loader", "collate"}
+    assert found.intervals["pid"].nunique() == 1
+    assert found.notes == []
+
+
+def test_a_perf_that_may_not_sample(torch, tmp_path, monkeypatch):
+    # GIVEN a perf that ends with an error as soon as it is attached
+    fake = tmp_path / "bin" / "perf"
+    fake.parent.mkdir()
+    fake.write_text("#!/bin/sh\necho 'perf_event_paranoid setting is 4' >&2\nexit 255\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}{os.pathsep}{os.environ['PATH']}")
+    ended, written, _ = start(tmp_path, [PYTHON, PROGRAMS / "isolate_pipelines.py", "items", 0], {})
+    # THEN it is said how to allow it, and the program was ended and did not train
+    assert ended.returncode == 1
+    assert "LotusError: perf cannot sample the program: perf may not" in ended.stderr
+    assert written == ""
