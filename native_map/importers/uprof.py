@@ -61,7 +61,11 @@ def parse(text: str, source: str = "the export") -> Profile:
         damaged += sum(unit == "damaged" for _, unit in parsed)
         event, _, unit = header[i].partition(" (")
         factor, name = 1.0, _NAMED.get(event, slug(event))
-        if event == "CPU_TIME":
+        share = unit.startswith("%") or any(u == "share" for _, u in parsed)
+        if share:
+            signed = any(u == "share" for _, u in parsed)
+            factor, name = 1.0 if signed else 0.01, f"{slug(event)}_share"
+        elif event == "CPU_TIME":
             name = "cpu_ns"
             scale = number(f"1 {unit.rstrip(') ')}") if unit else (math.nan, "")
             if scale[1] == "ns":
@@ -71,9 +75,12 @@ def parse(text: str, source: str = "the export") -> Profile:
                 data["samples"] = [value for value, _ in parsed]
                 if event not in interval_ns:
                     notes.append("the report states no sampling interval: 1 ms is assumed")
+        else:
+            # Not seen in a real report: uProf can write either.
+            notes.append(f"{event[:60]} is taken as it stands: events, or samples of its interval")
         name = unused(name, data)
         data[name] = [value * factor for value, _ in parsed]
-        if unit.startswith("%") or any(u == "share" for _, u in parsed):
+        if share:
             means.append(name)
         whole = _total(sections.get("PROCESS", []), header[i], mark)
         if not math.isnan(whole):

@@ -14,6 +14,7 @@ from native_map.errors import Unusable
 from native_map.importers.profile import (
     MAX_COLUMNS,
     TOPDOWN,
+    WEIGHTS,
     Profile,
     csv_rows,
     decimal_mark,
@@ -117,6 +118,8 @@ def _column(title: str, units: set[str], values: list[float]) -> tuple[str, bool
         # `41.5` under `Retiring(%)` or among bare top-down numbers above one is a percentage.
         known = [value for value in values if not math.isnan(value)]
         percent = "share" not in units and ("(%)" in title or max(known, default=0.0) > 1.0)
+        # A share of the time is no time.
+        name = f"{name}_share" if name in (*WEIGHTS, "instructions") else name
         return name, True, 0.01 if percent else 1.0
     if name == "cpu_ns" or title.startswith("cpu time:"):
         # The command line's CSV writes plain seconds.

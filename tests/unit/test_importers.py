@@ -139,6 +139,25 @@ def test_a_percent_sign_counts_once():
     assert (found["retiring"], found["frontend_bound"]) == (0.5, 1.5)
 
 
+def test_a_share_of_the_time_is_no_time():
+    profile = loads("Function,CPU Time,Clockticks\nf,25%,5\n")
+    assert (profile.additive, profile.means) == (("cycles",), ("cpu_ns_share",))
+    # With shares alone there is nothing to split among operations.
+    with pytest.raises(Unusable, match="no function with a number"):
+        loads(UPROF.replace("3824.0000", "80%").replace("880.0000", "20%"))
+    both = UPROF.replace('"CPU_TIME",Module', '"CPU_TIME","CPU_TIME (%)",Module')
+    both = both.replace("3824.0000,", "3824.0000,81.25,").replace("880.0000,", "880.0000,18.75,")
+    profile = loads(both)
+    assert profile.means == ("cpu_time_share",)
+    assert row(profile, "0x00018c88")["cpu_time_share"] == 0.1875
+
+
+def test_uprof_events_are_taken_as_stated_and_that_is_told():
+    profile = loads(UPROF.replace("CPU_TIME", "RETIRED_INST"))
+    assert profile.totals == {"instructions": 4730}
+    assert any("RETIRED_INST" in note and "samples" in note for note in profile.notes)
+
+
 def test_impossible_numbers_are_left_out_and_told():
     profile = loads("Function,CPU Time,Clockticks\nf,-1,1e300\ng,1,5\n")
     assert profile.totals == {"cpu_ns": 1e9, "cycles": 5}
