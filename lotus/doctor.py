@@ -14,11 +14,12 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from lotus import host, probing
+from lotus.inside.perf_event import Event
 from lotus.probing import Survey
 
 SCHEMA = 1
@@ -434,7 +435,18 @@ def report(facts: Facts) -> Report:
     ]
     if facts.system.uid == 0:
         findings = [_as_root(one) for one in findings]
-    return Report(_summary(facts), findings, json.loads(json.dumps(asdict(facts))))
+    return Report(_summary(facts), findings, _plain(facts))
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON has it; events by the names of their fields."""
+    if is_dataclass(value):
+        return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, Event):
+        return value._asdict()
+    if isinstance(value, Mapping):
+        return {str(name): _plain(one) for name, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, tuple | list) else value
 
 
 def _as_root(finding: Finding) -> Finding:

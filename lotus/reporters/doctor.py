@@ -60,7 +60,7 @@ def _finding(console: "Console", finding: Finding, width: int) -> None:
     for ask in finding.asks:
         console.print(f"{indent}Ask for: {plain(ask)}", style="bold", soft_wrap=True)
     if finding.meanwhile:
-        _lines(console, indent, f"Without it: {finding.meanwhile}.", width, "dim")
+        _lines(console, indent, f"Still works: {finding.meanwhile}.", width, "dim")
 
 
 def _lines(console: "Console", label: str, text: str, width: int, style: str) -> None:

@@ -72,7 +72,7 @@ def test_the_document_agrees_with_what_the_kernel_does():
         opens = True
     except OSError:
         opens = False
-    states = {one["event"][0]: one for one in found["facts"]["survey"]["software"]}
+    states = {one["event"]["name"]: one for one in found["facts"]["survey"]["software"]}
     assert (states["cpu_clock"]["count"] is not None) is opens
     assert found["summary"]["counting"].startswith("no") is not opens
 
@@ -121,5 +121,5 @@ def test_a_user_without_rights_gets_an_answer():
         assert found["summary"]["counting"].startswith("no: ")
     if level == 2:
         # A context switch happens in the kernel, which this user may not look into.
-        states = {one["event"][0]: one for one in found["facts"]["survey"]["software"]}
+        states = {one["event"]["name"]: one for one in found["facts"]["survey"]["software"]}
         assert states["context_switches"]["error"] in (errno.EACCES, errno.EPERM, errno.ENOSYS)

@@ -470,5 +470,6 @@ def test_the_document_is_json_with_the_facts():
     assert document["schema"] == 1
     assert set(document["summary"]) == {"counting", "sampling", "top-down"}
     assert document["facts"]["survey"]["capacity"]["right"] == 6
+    assert document["facts"]["survey"]["hardware"][0]["event"]["name"] == "cycles"
     first = document["findings"][0]
     assert set(first) == {"area", "topic", "state", "text", "fixes", "meanwhile", "asks"}
