@@ -197,7 +197,7 @@ def merge(known: Table, listing: Listing) -> tuple[Table, tuple[str, ...]]:
 
 def _without_period(encoding: str) -> str:
     """The sampling period in an encoding is advice for perf record and no part of the event."""
-    return re.sub(r"(?<=[/,])period=[^,/]*,?|,period=[^,/]*", "", encoding).replace(",/", "/")
+    return re.sub(r"(?<=[/,])period=[^,/]*,?", "", encoding).replace(",/", "/")
 
 
 # The four shares under every name that perf's tables have for them.

@@ -218,18 +218,18 @@ def test_what_is_not_counted_is_absent(uarch: str) -> None:
 def test_nothing_to_divide_by_is_nan_and_never_zero() -> None:
     counts = pd.DataFrame(
         {
-            "cycles": [0, 1000, np.nan],
-            "instructions": [0, 500, 7],
-            "slots_frontend": [0, 800, 8],
-            "branch_misses": [0, 0, 0],
+            "cycles": [0, 1000, np.nan, 0, -5],
+            "instructions": [0, 500, 7, 9, 9],
+            "slots_frontend": [0, 800, 8, 9, 9],
+            "branch_misses": [0, 0, 0, 0, 0],
         },
-        index=["a", "b", "c"],
+        index=["a", "b", "c", "corrected to 0", "corrected below 0"],
     )
     found = pmu.metrics(counts, "amd_zen5")
-    assert list(found.index) == ["a", "b", "c"]
-    assert found["ipc"].isna().tolist() == [True, False, True]
-    assert found["frontend_bound"].isna().tolist() == [True, False, True]
-    assert found["branch_mpki"].isna().tolist() == [True, False, False]
+    assert list(found.index) == list(counts.index)
+    assert found["ipc"].isna().tolist() == [True, False, True, True, True]
+    assert found["frontend_bound"].isna().tolist() == [True, False, True, True, True]
+    assert found["branch_mpki"].isna().tolist() == [True, False, False, False, False]
     assert found.loc["b", "branch_mpki"] == 0
 
 
