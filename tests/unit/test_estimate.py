@@ -10,7 +10,7 @@ from native_map import estimate, join, validate
 from tests.perf_simulation import EVENT, simulate
 
 
-def estimated(made, use_counts=True, calibrate=True, samples=None):
+def estimated(made, use_counts=True, calibrate=True, samples=None, systematic=0.0):
     """The tables of one simulated run: joined and its validation."""
     index = join.index(made.intervals)
     drawn = made.samples if samples is None else samples
@@ -24,7 +24,7 @@ def estimated(made, use_counts=True, calibrate=True, samples=None):
     groups = estimate.Groups.of(index, made.intervals)
     scans = {EVENT: estimate.scan(index, groups, table, own[EVENT] if use_counts else None)}
     factors = estimate.calibration(table, index, own, counted, scans) if calibrate else None
-    joined = estimate.operations(table, scans, factors)
+    joined = estimate.operations(table, scans, factors, systematic)
     truth = validate.exact_totals(index, made.intervals, own, counted)
     return table, joined, validate.validate(truth, joined), factors
 
@@ -55,6 +55,15 @@ def test_a_poisson_interval_would_be_far_too_wide_for_long_operations():
     poisson = 1.96 / np.sqrt(loader["samples"])
     assert loader["width"] < 0.6 * poisson
     assert joined["samples"].sum() > 3000
+
+
+def test_faults_that_no_spread_shows_widen_the_intervals_of_many_samples():
+    # GIVEN so many samples that their spread is below a percent
+    made = simulate(1, cycles=2000)
+    narrow = estimated(made)[2].set_index("operation").loc["Loader", "width"]
+    wide = estimated(made, systematic=0.005)[2].set_index("operation").loc["Loader", "width"]
+    assert narrow < 0.004
+    assert wide == pytest.approx(np.hypot(narrow, 1.96 * 0.005), rel=0.01)
 
 
 def test_calibration_gives_back_what_throttling_took():
