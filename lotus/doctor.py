@@ -406,7 +406,7 @@ def examine() -> Report:
     """Look at this machine; takes a few seconds, never raises for what it finds."""
     machine = system()
     chosen = probing.choose(("auto",))
-    sampling = probing.sampling_event(bool(machine.virtual))
+    sampling = probing.sampling_event()  # as lotus trace asks
     trial = (sampling[0], str(sampling[1])) if sampling[0] else None
     return report(
         Facts(
