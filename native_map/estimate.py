@@ -22,8 +22,8 @@ from native_map.tally import Tally as Tally
 
 Z = 1.96  # 95 %
 # Of sampling's own faults that no spread shows (timers that are late, a sample too many after a
-# preemption), one standard deviation, relative. tools/bench/join_accuracy.py on a busy VM: cpu-clock
-# gave the operation in which most preemptions fell 0.4 to 0.9 % too much.
+# preemption), one standard deviation, relative. tools/bench/join_accuracy.py on a busy VM:
+# cpu-clock gave the operation in which most preemptions fell 0.4 to 0.9 % too much.
 SYSTEMATIC = 0.005
 
 

@@ -215,12 +215,12 @@ def join(samples: pd.DataFrame, intervals: pd.DataFrame | Index, chunk: int = CH
 
 
 def classify(attributed: pd.DataFrame, functions: pd.DataFrame) -> pd.Series:
-    """Kinds with what the functions tell of samples of kind OTHER or STARTUP.
+    """Kinds with what the functions tell of samples of kind OTHER.
 
     The rules, in order, for samples whose library is CPython's (libpython*, python*): a function
     of GC_FUNCTIONS, or that begins with one of its names, is GC; any other is INTERPRETER. Samples
     in other libraries, and in all other kinds, stay as they are: an operation's interpreter time is
-    the operation's. Without call chains memory that the collector frees counts as the
+    the operation's, that of the start-up the start-up's. Without call chains memory that the collector frees counts as the
     interpreter's. `functions` has categorical library and function, parallel to `attributed`.
     """
     kind = attributed["kind"]
@@ -228,7 +228,7 @@ def classify(attributed: pd.DataFrame, functions: pd.DataFrame) -> pd.Series:
     function = functions["function"].astype("category").cat
     python = np.array([_is_python(str(name)) for name in library.categories] + [False])
     collector = np.array([str(f).startswith(GC_FUNCTIONS) for f in function.categories] + [False])
-    refine = kind.isin([OTHER, STARTUP]).to_numpy() & python[library.codes.to_numpy()]
+    refine = (kind == OTHER).to_numpy() & python[library.codes.to_numpy()]
     collects = collector[function.codes.to_numpy()]
     categories = list(dict.fromkeys([*kind.cat.categories, GC, INTERPRETER]))
     kind = kind.cat.set_categories(categories)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from native_map.join import OTHER, Index, Ints
+from native_map.join import GC, INTERPRETER, OTHER, Index, Ints
 
 Floats = npt.NDArray[np.float64]
 
@@ -91,7 +91,7 @@ def _scan_thread(
     inside = tally[tally["attributed"]].groupby(keys, observed=True, as_index=False)["count"].sum()
     for kind, operation, count in inside.itertuples(index=False, name=None):
         sampled[names[kind, operation]] = count
-    between = tally[~tally["attributed"] & (tally["kind"] == OTHER)]
+    between = tally[~tally["attributed"] & tally["kind"].isin((OTHER, GC, INTERPRETER))]
     sampled[-1] = between["count"].sum()
     rate = np.divide(sampled, spent, out=np.zeros(size), where=spent > 0)
     length = took * rate[group]

@@ -193,7 +193,7 @@ def test_the_interpreter_and_its_collector_are_told_by_function():
         }
     ).astype("category")
     refined = join.classify(pd.DataFrame({"kind": kind}), functions)
-    assert refined.tolist() == ["gc", "interpreter", "other", "interpreter", "operation"]
+    assert refined.tolist() == ["gc", "interpreter", "other", "startup", "operation"]
 
 
 @given(
