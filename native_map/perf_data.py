@@ -190,7 +190,8 @@ class Block:
 
     words: Words
     starts: Places
-    position: int  # of the block's first byte in the file
+    heads: Words  # their first words: type, misc, size
+    kinds: npt.NDArray[np.uint8]
 
 
 def boundaries(words: Words, stop: int) -> tuple[Places, int, bool]:
@@ -272,13 +273,13 @@ class _Reader:
                 stop = min(BLOCK // 8, len(words))
                 starts, following, well = boundaries(words, stop)
                 if len(starts):
-                    kinds = words[starts].astype(np.uint32)
-                    strange = (kinds > LAST_TYPE) | (kinds == 0)
-                    if strange.any():
-                        first = int(strange.argmax())
+                    heads = words[starts]
+                    types = heads.astype(np.uint32)
+                    if types.max() > LAST_TYPE or not types.min():
+                        first = int(((types > LAST_TYPE) | (types == 0)).argmax())
                         following, well = int(starts[first]), False
-                        starts = starts[:first]
-                    yield Block(words, starts, offset + at)
+                        starts, heads, types = starts[:first], heads[:first], types[:first]
+                    yield Block(words, starts, heads, types.astype(np.uint8))
                 at += following * 8
                 if not well and following < len(words):
                     kind = int(words[following] & np.uint64(0xFFFFFFFF))
@@ -295,11 +296,11 @@ class _Reader:
         if text not in self.damage:
             self.damage.append(text)
 
-    def sample_events(self, words: Words, starts: Places) -> npt.NDArray[np.int16]:
+    def sample_events(self, words: Words, starts: Places, heads: Words) -> npt.NDArray[np.int16]:
         """The number of each sample's event, -1 where it is unknown or the sample is too short."""
         if not len(starts):
             return np.empty(0, np.int16)
-        sizes = (words[starts] >> np.uint64(51)).astype(np.int16)
+        sizes = (heads >> np.uint64(51)).astype(np.int16)
         shortest = int(sizes.min())
         if self._id_field is None:
             found = np.zeros(len(starts), np.int16)
@@ -316,22 +317,27 @@ class _Reader:
     def pieces(self) -> Iterator[Columns]:
         """The samples of each block as columns."""
         for block in self.blocks():
-            kinds = block.words[block.starts].astype(np.uint32)
-            starts = block.starts[kinds == SAMPLE]
-            yield self.columns(block.words, starts, self.sample_events(block.words, starts))
+            mine = np.flatnonzero(block.kinds == SAMPLE)
+            starts, heads = block.starts[mine], block.heads[mine]
+            events = self.sample_events(block.words, starts, heads)
+            yield self.columns(block.words, starts, heads, events)
 
-    def columns(self, words: Words, starts: Places, events: npt.NDArray[np.int16]) -> Columns:
+    def columns(
+        self, words: Words, starts: Places, heads: Words, events: npt.NDArray[np.int16]
+    ) -> Columns:
         """The samples at these places, without those of event -1."""
-        known = events >= 0
-        if not known.all():
-            starts, events = starts[known], events[known]
+        if len(events) and events.min() < 0:
+            known = events >= 0
+            starts, heads, events = starts[known], heads[known], events[known]
         if len(self._layouts) == 1:
-            return _columns(words, starts, events, next(iter(self._layouts)), self._periods)
+            only = next(iter(self._layouts))
+            return _columns(words, starts, heads, events, only, self._periods)
         # Several layouts: read each by its own, then back into the file's order.
         parts, places = [], []
         for layout, numbers in self._layouts.items():
             mine = np.flatnonzero(np.isin(events, numbers))
-            parts.append(_columns(words, starts[mine], events[mine], layout, self._periods))
+            part = (starts[mine], heads[mine], events[mine])
+            parts.append(_columns(words, *part, layout, self._periods))
             places.append(mine)
         order = np.argsort(np.concatenate(places), kind="stable")
         return {name: column[order] for name, column in _joined(parts).items()}
@@ -372,20 +378,21 @@ def _fill(file: FileIO, into: memoryview) -> int:
 def _columns(
     words: Words,
     starts: Places,
+    heads: Words,
     events: npt.NDArray[np.int16],
     layout: tuple[int, ...],
     periods: npt.NDArray[np.uint64],
 ) -> Columns:
     ip, tid, time, period = layout
-    threads = words[starts + tid]
+    threads = words[starts + tid].view("<i4")  # pid and tid in turn
     return {
         "time_ns": words[starts + time].view(np.int64),
-        "pid": threads.astype(np.uint32).view(np.int32),
-        "tid": (threads >> np.uint64(32)).astype(np.uint32).view(np.int32),
+        "pid": threads[0::2],
+        "tid": threads[1::2],
         "event": events,
         "ip": words[starts + ip],
         "period": words[starts + period] if period else periods[events],
-        "cpu_mode": ((words[starts] >> np.uint64(32)) & np.uint64(7)).astype(np.int8),
+        "cpu_mode": heads.view(np.int8)[4::8] & 7,
     }
 
 
@@ -450,19 +457,20 @@ def _read_direct(path: Path) -> Recording:
     smallest = 8 * min(1 + len(event.fields) for event in header.events)
     kept = _Kept(header.data[1] // smallest) if header.data[1] <= KEPT else None
     for block in reader.blocks():
-        kinds = block.words[block.starts].astype(np.uint32).astype(np.int64)
-        for kind, number in enumerate(np.bincount(kinds).tolist()):
+        for kind, number in enumerate(np.bincount(block.kinds).tolist()):
             if number and kind in PERF_ONLY:
                 raise NeedsPerf(PERF_ONLY[kind], header)
             counted[kind] += number
-        is_sample = kinds == SAMPLE
-        starts = block.starts[is_sample]
-        events = reader.sample_events(block.words, starts)
+        is_sample = block.kinds == SAMPLE
+        mine, others = np.flatnonzero(is_sample), np.flatnonzero(~is_sample)
+        starts, heads = block.starts[mine], block.heads[mine]
+        events = reader.sample_events(block.words, starts, heads)
         if kept:
-            kept.add(reader.columns(block.words, starts, events))
-        sampled += np.bincount(events[events >= 0], minlength=len(sampled))
-        unreadable += int((events < 0).sum())
-        tasks.add(block.words, block.starts[~is_sample], kinds[~is_sample])
+            kept.add(reader.columns(block.words, starts, heads, events))
+        found = np.bincount(events + 1, minlength=len(sampled) + 1)  # first those of event -1
+        sampled += found[1:]
+        unreadable += int(found[0])
+        tasks.add(block.words, block.starts[others], block.kinds[others])
     tables = tasks.tables(header.build_ids)
     damage = header.damage + reader.damage + tables.damage
     if unreadable:

@@ -116,7 +116,7 @@ class TaskRecords:
         self._timed = all("time" in trailer for trailer in self._trailers)
         self._short = 0
 
-    def add(self, words: Words, starts: Places, kinds: Places) -> None:
+    def add(self, words: Words, starts: Places, kinds: npt.NDArray[np.uint8]) -> None:
         """Take what is wanted of the records of a block."""
         for kind in LEAST:
             mine = starts[kinds == kind]
