@@ -16,10 +16,10 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from lotus import manifest, ranks
 from lotus.directory import make, make_default
@@ -42,6 +42,7 @@ _TAKEN = _FORWARDED | {signal.SIGCHLD}
 VARIABLES = frozenset(
     "LOTUS_RUN LOTUS_LEVEL LOTUS_BATCHES LOTUS_EVERY LOTUS_MAX_LOG LOTUS_OPS LOTUS_COUNTERS".split()
 )
+_T = TypeVar("_T")
 _PATH_ENTRY = Path(__file__).resolve().parent / "inside" / "sitecustomize"
 
 
@@ -178,32 +179,39 @@ class Beside:
     def __init__(
         self, siblings: Sequence["Sibling"], directory: Path, record: dict[str, Any]
     ) -> None:
-        self._siblings, self._directory, self._record = siblings, directory, record
+        self._siblings, self._directory, self._record = list(siblings), directory, record
+        self._notes: dict[str, Any] = {}
 
     def start(self, pid: int) -> None:
-        for sibling in self._siblings:
-            sibling.start(pid, self._directory.absolute())
+        self._each(lambda sibling: sibling.start(pid, self._directory.absolute()))
         # Already now: lotus may be killed before the end.
         self._note()
         with contextlib.suppress(OSError):
             manifest.write(self._directory, self._record)
 
-    def released(self) -> None:
-        for sibling in self._siblings:
-            sibling.released()
-
     def watch(self) -> float | None:
         """Return after how many seconds to look again, None for never."""
-        times = [sibling.watch() for sibling in self._siblings]
+        times = self._each(lambda sibling: sibling.watch())
         return min((seconds for seconds in times if seconds is not None), default=None)
 
     def stop(self) -> None:
-        for sibling in self._siblings:
-            sibling.stop()
+        self._each(lambda sibling: sibling.stop())
         self._note()
 
     def _note(self) -> None:
-        self._record["recorders"] = {sibling.name: sibling.note() for sibling in self._siblings}
+        self._each(lambda sibling: self._notes.update({sibling.name: sibling.note()}))
+        self._record["recorders"] = dict(self._notes)
+
+    def _each(self, call: Callable[["Sibling"], _T]) -> list[_T]:
+        """Call for each recorder; one that raises is a mistake of ours, and is left alone."""
+        results = []
+        for sibling in list(self._siblings):
+            try:
+                results.append(call(sibling))
+            except Exception as error:
+                self._siblings.remove(sibling)
+                self._notes[sibling.name] = {"problem": f"{type(error).__name__}: {error}"}
+        return results
 
 
 def run(words: Sequence[str], environ: Mapping[str, str], beside: Beside | None = None) -> Outcome:
@@ -310,7 +318,6 @@ def _start_held(
     if number:
         os.waitpid(pid, 0)
         raise OSError(int(number), os.strerror(int(number)))
-    beside.released()
     return pid
 
 

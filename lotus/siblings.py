@@ -38,20 +38,17 @@ Say = Callable[[str], None]
 
 
 class Sibling(Protocol):
-    """A recorder; none of its methods raises or waits without end."""
+    """A recorder; none of its methods waits without end. One that raises is left alone."""
 
     name: str
 
     def start(self, pid: int, directory: Path) -> None:
         """Attach to a process that waits to become the program."""
 
-    def released(self) -> None:
-        """Take note that the process has become the program."""
-
     def watch(self) -> float | None:
         """See whether all is well; returns after how many seconds to look again (None: never).
 
-        It is called too whenever a child of lotus has ended.
+        It is first called when the program has started, and whenever a child of lotus has ended.
         """
 
     def stop(self) -> None:
@@ -250,9 +247,6 @@ class Perf:
             kept = "perf.data ends early" if self._ready_ns else "no perf.data"
             self._say(f"lotus: {kept}: {problem}")
 
-    def released(self) -> None:
-        pass
-
     def watch(self) -> float | None:
         child = self._child
         if child is not None and self.problem is None and child.ended():
@@ -345,9 +339,6 @@ class PySpy:
         self.problem = problem
         if self._say is not None:
             self._say(f"lotus: no Python stacks: {problem}")
-
-    def released(self) -> None:
-        pass
 
     def watch(self) -> float | None:
         if self.problem is not None:

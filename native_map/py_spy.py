@@ -49,7 +49,8 @@ class Stacks:
     `samples`: time_ns (CLOCK_MONOTONIC), weight_ns (time that the sample stands for), pid, tid (the
     kernel's), node (row of `nodes`; -1: the thread was in no Python function); sorted by time.
     `nodes`: parent (row or -1), function, file, line: a stack is a node and its parents.
-    `threads`: pid, tid, name. All times are wrong by the same amount, at most `bound_ns`.
+    `threads`: pid, tid, name. The clocks are `bound_ns` apart at most; beside that py-spy notes the
+    time after it has looked at all processes, which on a busy machine may be milliseconds later.
     """
 
     samples: pd.DataFrame

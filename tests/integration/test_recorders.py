@@ -31,6 +31,14 @@ from native_map.record import Sampling
 from pathlib import Path
 perf, spy, *command = sys.argv[1:]
 siblings = [Perf(Sampling(("cpu-clock",), 499), perf, say)] if perf else []
+class Broken:
+    name = "broken"
+    def __getattr__(self, name):
+        return lambda *words: 1 / 0 if name == BREAKS else {}
+    def watch(self):
+        return 1 / 0 if BREAKS == "watch" else None
+BREAKS = perf.partition("=")[2]
+siblings = [Broken()] if BREAKS else siblings
 siblings += [PySpy(py_spy=spy, say=say, slice_s=2)] if spy else []
 
 try:
@@ -314,6 +322,14 @@ def test_a_run_without_recorders_is_as_before() -> None:
 # What may happen to perf
 
 
+@pytest.mark.parametrize("method", ["start", "watch", "stop", "note"])
+def test_a_recorder_with_a_mistake_in_it_costs_no_run(method: str) -> None:
+    run = trace("sh", "-c", "echo ran; exit 3", perf=f"broken={method}")
+    assert (run.returncode, run.stdout, run.stderr) == (3, b"ran\n", b"")
+    assert manifest()["exit_code"] == 3
+    assert note("broken")["problem"] == "ZeroDivisionError: division by zero"
+
+
 def test_a_missing_perf_is_a_line() -> None:
     run = trace("sh", "-c", "echo ran; exit 3", perf="no-such-perf")
     assert (run.returncode, run.stdout) == (3, b"ran\n")
@@ -448,9 +464,9 @@ def second(until):
 def run():
     start = time.monotonic_ns()
     with open(f"changes.{os.getpid()}", "w") as file:
-        for number in range(16):
+        for number in range(10):
             print(time.monotonic_ns(), "second" if number % 2 else "first", file=file)
-            (second if number % 2 else first)(start + (number + 1) * 200_000_000)
+            (second if number % 2 else first)(start + (number + 1) * 400_000_000)
         print(time.monotonic_ns(), "end", file=file)
 if __name__ == "__main__":
     time.sleep(1)
@@ -482,8 +498,9 @@ def test_python_stacks_are_recorded_with_their_times(tmp_path: Path) -> None:
             function = functions[sample.node]
             noted = Path(f"changes.{sample.pid}").read_text().split()
             changes, names = [int(word) for word in noted[::2]], noted[1::2]
-            # Nothing is said of samples that lie within the clock's error of a change.
-            near = stacks.bound_ns + 30_000_000
+            # Nothing is said of samples near a change: py-spy notes the time when it has looked at
+            # all processes, on a busy machine many milliseconds late.
+            near = stacks.bound_ns + 100_000_000
             if function not in ("first", "second") or any(
                 abs(change - sample.time_ns) < near for change in changes
             ):
@@ -494,7 +511,7 @@ def test_python_stacks_are_recorded_with_their_times(tmp_path: Path) -> None:
     assert len(compared) == 2
     for pid, count in compared.items():
         assert count > 50
-        assert wrong[pid] <= 0.05 * count
+        assert wrong[pid] <= 0.1 * count
 
 
 @needs_py_spy
