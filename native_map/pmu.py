@@ -143,8 +143,9 @@ def choose(
     if alone and tuple(wanted) != ("auto",):
         groups[:0] = [base] if _cost(base) <= fits else alone
     if not groups:
-        if any(word not in known.sets or word != "software" for word in wanted):
-            notes.append("no hardware counters: software events only")
+        if any(word != "software" for word in wanted):
+            reason = "no hardware counters" if fits <= 0 else "no hardware event counts rightly"
+            notes.append(f"{reason}: software events only")
         return Choice(
             (tuple(_unique([*software, *generic.SOFTWARE_SET.events])),), 1, (*_unique(notes),)
         )
