@@ -37,12 +37,10 @@ HELPED = ("operation", "collate", "fetch", "step")
 
 CHUNK = 1 << 20  # samples at a time: about 100 MB of intermediate arrays
 
-# CPython's own functions, for samples outside all intervals: the cycle collector (Modules/
-# gcmodule.c, from 3.13 Python/gc.c) and the rest by what a symbol of libpython begins with.
+# What the functions of CPython's cycle collector begin with (Modules/gcmodule.c, from 3.13
+# Python/gc.c); all else in its libraries is the interpreter.
 GC_FUNCTIONS = (
-    "gc_collect_main",
-    "gc_collect_generations",
-    "collect_main",
+    "gc_",
     "deduce_unreachable",
     "subtract_refs",
     "move_unreachable",
@@ -54,7 +52,6 @@ GC_FUNCTIONS = (
     "_Py_RunGC",
     "_PyGC_",
     "PyGC_",
-    "gc_",
 )
 INTERPRETER_LIBRARIES = ("libpython", "python3", "python")
 
@@ -218,10 +215,11 @@ def classify(attributed: pd.DataFrame, functions: pd.DataFrame) -> pd.Series:
     """Kinds with what the functions tell of samples of kind OTHER.
 
     The rules, in order, for samples whose library is CPython's (libpython*, python*): a function
-    of GC_FUNCTIONS, or that begins with one of its names, is GC; any other is INTERPRETER. Samples
+    that begins with one of GC_FUNCTIONS is GC; any other is INTERPRETER. Samples
     in other libraries, and in all other kinds, stay as they are: an operation's interpreter time is
-    the operation's, that of the start-up the start-up's. Without call chains memory that the collector frees counts as the
-    interpreter's. `functions` has categorical library and function, parallel to `attributed`.
+    the operation's, that of the start-up the start-up's. Without call chains, memory that the
+    collector frees counts as the interpreter's. `functions` has categorical library and function,
+    parallel to `attributed`.
     """
     kind = attributed["kind"]
     library = functions["library"].astype("category").cat
