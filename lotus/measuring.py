@@ -46,7 +46,7 @@ def plan(
     except Unusable as error:
         raise LotusError(str(error)) from None
     if py_spy:
-        notes.append("py-spy is not wired in yet")
+        recorders.append(siblings.PySpy(say=say))
     return Plan(spec, recorders, notes)
 
 

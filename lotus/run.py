@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from lotus import batches, counts, details, intervals, tables
+from lotus import batches, counts, details, intervals, python_stacks, tables
 from lotus.assemble import Assembly, Ints, is_a
 from lotus.errors import LotusError
 from lotus.eventlog import EventLog, ForeignError, Lost, newer, parse_json
@@ -135,6 +135,16 @@ class Run:
         return mapped.map_run(self).functions
 
     @cached_property
+    def python_functions(self) -> pd.DataFrame:
+        """Python functions and lines under each operation, with `lotus trace --py-spy`; else empty.
+
+        kind ("operation", "collate", "fetch": the data set's own code), operation, function, file,
+        line, self_ns (the line ran, or C code that it called), total_ns (it stood in the stack),
+        samples. Raises LotusError where what py-spy recorded cannot be read.
+        """
+        return python_stacks.python_functions(self)
+
+    @cached_property
     def counted_events(self) -> list[dict[str, Any]]:
         """The events of `counters`, each once: name, type, config, config1, flags ("u": user
         space, "k": kernel)."""
@@ -242,7 +252,8 @@ class Run:
 
     @cached_property
     def operations(self) -> pd.DataFrame:
-        """Every operation that was found, once: operation, parent, index, kind."""
+        """Every operation that was found, once: operation, parent, index, kind, file, first, last
+        (the lines of the function that it calls; "", -1, -1 where that is not Python's)."""
         return tables.operations(self._assembly.processes)
 
     @cached_property

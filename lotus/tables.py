@@ -174,15 +174,20 @@ def resources(a: Assembly) -> pd.DataFrame:
 
 def operations(processes: Iterable[Process]) -> pd.DataFrame:
     """Every operation that was defined, once."""
-    rows: dict[tuple[str, str, int, str], None] = {}
+    rows: dict[tuple[str, str, int, str], tuple[Any, ...]] = {}
     for process in processes:
         defined = process.operations()
         names = {operation["id"]: operation["name"] for operation in defined}
         for operation in defined:
             parent = names.get(operation["parent"], "")
-            rows[(operation["name"], parent, operation["index"], operation["kind"])] = None
-    table = pd.DataFrame(list(rows), columns=["operation", "parent", "index", "kind"])
-    return _typed(table, {"operation": "object", "parent": "object", "kind": "object"})
+            key = (operation["name"], parent, operation["index"], operation["kind"])
+            lines = (operation.get("file"), operation.get("first"), operation.get("last"))
+            told = is_a(lines[0], str) and all(is_a(one, range(1 << 31)) for one in lines[1:])
+            rows.setdefault(key, lines if told else ("", -1, -1))
+    columns = ["operation", "parent", "index", "kind", "file", "first", "last"]
+    table = pd.DataFrame([(*key, *lines) for key, lines in rows.items()], columns=columns)
+    texts = ("operation", "parent", "kind", "file")
+    return _typed(table, dict.fromkeys(texts, "object"))
 
 
 def paths(a: Assembly) -> pd.DataFrame:

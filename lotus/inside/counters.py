@@ -161,7 +161,10 @@ class Counters:
             try:
                 for events in self.groups:
                     found.append(perf_event.Group(events, pinned=pinned, lowest=_LOWEST))
-                    found[-1].unpack(found[-1].read())
+                # A clock that does not lead its group reads 0 until the thread is switched once.
+                time.sleep(1e-9)
+                for group in found:
+                    group.unpack(group.read())
             except (ValueError, OSError) as error:
                 for group in found:
                     group.close()

@@ -23,6 +23,7 @@ from .timers import Timers
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from types import CodeType
     from typing import Any
 
     from .counters import Counters
@@ -252,6 +253,14 @@ class Recorder:
                 {"id": known, "name": name, "parent": parent, "index": index, "kind": kind}
             )
         return known
+
+    def locate(self, number: int, code: CodeType) -> None:
+        """Say which lines of which file an operation executes first."""
+        operation = self.operations[number - 1]
+        if "file" not in operation and number <= _MOST_OPERATIONS:
+            lines = [line for _, _, line in code.co_lines() if line]
+            operation["file"], operation["first"] = code.co_filename, code.co_firstlineno
+            operation["last"] = max(lines, default=code.co_firstlineno)
 
     @guarded
     def add_loose(

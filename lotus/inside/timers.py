@@ -222,23 +222,24 @@ class Timers:
             return end
 
         self.reset = reset
-        self.operation = operation_cpu if recorder.config.level == 3 else operation
+        chosen = operation_cpu if recorder.config.level == 3 else operation
         if counters is not None:
-            self.operation = operation_counted
+            chosen = operation_counted
+
+        def timed(original: Callable[..., Any], number: int) -> Callable[..., Any]:
+            function = function_of(original)[0]
+            if type(function) is types.FunctionType:
+                recorder.locate(number, function.__code__)
+            return chosen(original, number)
+
+        self.operation = timed
         self.Samples, self.Items, self.Iterator = Samples, Items, Iterator
         self.span = span
 
 
 def sole_parameter(thing: Any) -> str | None:
     """The name of the only parameter of a callable, or None where it takes anything else."""
-    function, bound = thing, 0
-    if type(thing) is types.MethodType:
-        function, bound = thing.__func__, 1
-    elif type(thing) is not types.FunctionType:
-        function, bound = _of_type(thing, "__call__"), 1
-        nn = sys.modules.get("torch.nn")
-        if nn is not None and function is vars(nn.Module).get("__call__"):
-            function = _of_type(thing, "forward")  # to which it hands on its arguments
+    function, bound = function_of(thing)
     if type(function) is not types.FunctionType:
         return None
     code = function.__code__
@@ -253,6 +254,19 @@ def sole_parameter(thing: Any) -> str | None:
         return None
     name = code.co_varnames[bound]
     return name if name not in ("self", "start", "end") else None
+
+
+def function_of(thing: Any) -> tuple[Any, int]:
+    """(what a call of `thing` executes, how many arguments of it are bound)."""
+    if type(thing) is types.MethodType:
+        return thing.__func__, 1
+    if type(thing) is types.FunctionType:
+        return thing, 0
+    function = _of_type(thing, "__call__")
+    nn = sys.modules.get("torch.nn")
+    if nn is not None and function is vars(nn.Module).get("__call__"):
+        function = _of_type(thing, "forward")  # to which it hands on its arguments
+    return function, 1
 
 
 def _of_type(thing: object, name: str) -> Any:

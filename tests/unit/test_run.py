@@ -35,7 +35,7 @@ COLUMNS = {
     "epochs": WHOSE + "loader epoch start_ns startup_ns iter_ns end_ns batches exhausted "
     "shutdown_ns",
     "resources": WHOSE + "worker time_ns pss rss descriptors shm",
-    "operations": "operation parent index kind",
+    "operations": "operation parent index kind file first last",
     "paths": WHOSE + "worker sample path duration_ns",
     "processes": "pid ppid time_ns executable argv python torch",
     "lost": "what pid count bytes",
