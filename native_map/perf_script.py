@@ -17,8 +17,9 @@ from typing import IO
 import numpy as np
 
 from native_map.errors import Unusable
-from native_map.perf_data import SAMPLE_COLUMNS, Columns, Recording
+from native_map.perf_data import Recording
 from native_map.perf_header import Header, NeedsPerf
+from native_map.perf_records import SAMPLE_COLUMNS, Columns
 from native_map.perf_tasks import inherit, table
 
 ROWS = 1 << 16  # samples of one piece

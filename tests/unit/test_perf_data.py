@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from native_map import perf_data, perf_tasks
+from native_map import perf_data, perf_records, perf_tasks
 from native_map.errors import Unusable
 from native_map.perf_data import Recording, in_time_order, read
+from native_map.perf_header import NeedsPerf, read_header
 
 TRACES = Path(__file__).parents[2] / "traces" / "perf"
 DIRECT = ("two_events", "fixed_period", "mixed", "default_clock", "raw_clock", "paired_default")
@@ -23,7 +24,7 @@ TRACE = [
     *(pytest.param(name, marks=needs_perf) for name in THROUGH_PERF),
 ]
 MODES = {"K": 1, "U": 2}
-COLUMNS = list(perf_data.SAMPLE_COLUMNS)
+COLUMNS = list(perf_records.SAMPLE_COLUMNS)
 
 
 def truth(name: str) -> list[str]:
@@ -49,7 +50,7 @@ def true_samples(name: str, events: list[str]) -> pd.DataFrame:
                 MODES[misc[0]],
             )
         )
-    return pd.DataFrame(rows, columns=COLUMNS).astype(perf_data.SAMPLE_COLUMNS)
+    return pd.DataFrame(rows, columns=COLUMNS).astype(perf_records.SAMPLE_COLUMNS)
 
 
 def ordered(samples: pd.DataFrame) -> pd.DataFrame:
@@ -170,7 +171,7 @@ def test_both_ways_of_reading_agree(name: str, monkeypatch: pytest.MonkeyPatch) 
 
     def refuse(path: Path) -> Recording:
         with path.open("rb") as file:
-            raise perf_data.NeedsPerf("told so", perf_data.read_header(file, path.stat().st_size))
+            raise NeedsPerf("told so", read_header(file, path.stat().st_size))
 
     monkeypatch.setattr(perf_data, "_read_direct", refuse)
     other = read(TRACES / f"{name}.data")
@@ -238,7 +239,7 @@ def test_a_build_id_comes_from_the_mapping_or_the_header(tmp_path: Path) -> None
 def test_chunks_are_the_whole_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = read(TRACES / "mixed.data")
     monkeypatch.setattr(perf_data, "KEPT", 0)  # as if the file were large: read again for chunks
-    monkeypatch.setattr(perf_data, "BLOCK", 4096)
+    monkeypatch.setattr(perf_records, "BLOCK", 4096)
     large = read(TRACES / "mixed.data")
     chunks = list(large.chunks(100))
     assert {len(chunk) for chunk in chunks[:-1]} == {100}
@@ -431,7 +432,7 @@ def test_behind_a_damaged_record_nothing_is_guessed(tmp_path: Path, bad: bytes) 
 def test_no_samples_are_no_error(tmp_path: Path) -> None:
     recording = read(write(tmp_path / "f", record(68, b"")))
     assert len(recording) == 0
-    assert recording.samples.dtypes.astype(str).to_dict() == perf_data.SAMPLE_COLUMNS
+    assert recording.samples.dtypes.astype(str).to_dict() == perf_records.SAMPLE_COLUMNS
     assert list(recording.chunks()) == []
     for table in ("mappings", "comms", "forks", "exits", "lost", "throttles"):
         assert len(getattr(recording, table)) == 0
