@@ -127,8 +127,10 @@ def isolate(
     }
     sampling = record.Sampling(("cpu-clock",), frequency)
     with tempfile.TemporaryDirectory(prefix="lotus-") as exchange:
-        _run(command, directory, Path(exchange), asked, perf, sampling, ops)
-    return load(directory, wanted=wanted, length_ns=length_ns)
+        cut_short = _run(command, directory, Path(exchange), asked, perf, sampling, ops)
+    found = load(directory, wanted=wanted, length_ns=length_ns)
+    found.notes += cut_short
+    return found
 
 
 def _make(directory: Path) -> None:
@@ -165,13 +167,15 @@ def _run(
     perf: str,
     sampling: record.Sampling,
     ops: Sequence[str],
-) -> None:
+) -> list[str]:
+    """Run the program to its end; notes on an end that came too early."""
     for name in ("ready", "go"):
         os.mkfifo(exchange / name, 0o600)
     environ = _environment(directory, exchange, asked, ops)
     ready = os.open(exchange / "ready", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     program: subprocess.Popen[bytes] | None = None
     sampler: _Perf | None = None
+    done = False
     try:
         program = subprocess.Popen(launch.resolve(command), env=environ)
         for event in _events(ready, program):
@@ -181,6 +185,7 @@ def _run(
                     sampler = _Perf(perf, pid, directory / PERF_DATA, sampling)
                     (exchange / "go").write_text("go\n")
             if event.get("event") == "done":
+                done = True
                 break
         os.close(ready)  # who waits for the end, ends
         ready = -1
@@ -201,6 +206,10 @@ def _run(
             f"the program ended (exit code {program.returncode}) before a loader could be isolated"
             f"{_told(directory)}; `lotus trace` shows which loaders it iterates"
         )
+    if done:
+        return []
+    how = f"(exit code {program.returncode})"
+    return [f"the program ended {how} before all operations were isolated{_told(directory)}"]
 
 
 def _told(directory: Path) -> str:

@@ -49,7 +49,8 @@ def start(folder, words, asked):
 import pathlib
 from lotus import isolating
 try:
-    isolating.isolate(sys.argv[2:], pathlib.Path(sys.argv[1]), **{asked!r})
+    found = isolating.isolate(sys.argv[2:], pathlib.Path(sys.argv[1]), **{asked!r})
+    (pathlib.Path(sys.argv[1]).parent / "notes").write_text("\\n".join(found.notes))
 except isolating.LotusError as error:
     sys.exit(f"LotusError: {{error}}")
 """
@@ -178,6 +179,13 @@ def test_an_operation_that_fails_later_is_left_out(isolated):
     assert "Sometimes was not isolated: it raised RuntimeError: not again" in found.notes
     assert not (found.functions["operation"] == "Sometimes").any()
     assert {"Squeeze", "Pack", "Loader"} <= set(found.operations["operation"])
+
+
+def test_a_program_that_dies_leaves_what_was_done(isolated):
+    run = isolated("dies")
+    assert "Squeeze" in set(result(run).operations["operation"])
+    notes = (run[2].parent / "notes").read_text()
+    assert notes == "the program ended (exit code 7) before all operations were isolated"
 
 
 def test_an_input_that_cannot_be_copied_is_named(isolated):

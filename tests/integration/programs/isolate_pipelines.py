@@ -160,6 +160,18 @@ class Sometimes:
         return value
 
 
+class Dies:
+    """As an operation does whose native code crashes, some time after it was tried."""
+
+    calls = 0
+
+    def __call__(self, value):
+        self.calls += 1
+        if self.calls > 40:
+            os._exit(7)
+        return value
+
+
 def lock(value):
     return value, threading.Lock()
 
@@ -177,6 +189,7 @@ PIPELINES = {
     "pictures": lambda: [Pictures()],
     "fails": lambda: [Items(Squeeze(), fails, to_tensor)],
     "sometimes": lambda: [Items(Sometimes(), *whole())],
+    "dies": lambda: [Items(Squeeze(), Dies(), to_tensor)],
     "locks": lambda: [Items(lock, unlock, *whole())],
     # The larger one is iterated last.
     "two": lambda: [Plain(), Items(*whole(), size=100)],
