@@ -6,28 +6,24 @@ and one line says what is missing. Killing lotus leaves a recorder to end with t
 """
 
 import contextlib
-import fcntl
 import os
 import re
 import select
 import shutil
 import signal
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+from lotus.child import Child, Version, high
 from lotus.errors import LotusError
 from native_map import record
 from native_map.errors import Unusable
 from native_map.record import Sampling
 
 ATTACH_S = 10.0  # perf takes 0.1 s; the program is not held longer than this
-FINISH_S = 60.0  # perf reads its whole file at the end, for the build-ids
-IMPATIENT_S = 2.0  # after which a signal to lotus ends the waiting for a recorder's end
-_IMPATIENCE = {signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP}
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 _MAY_NOT_LOOK = (
     "py-spy may not look into the program; sudo sysctl kernel.yama.ptrace_scope=0, or start a "
@@ -58,103 +54,6 @@ class Sibling(Protocol):
         """Return what run.json keeps of it; `problem` is a line or None."""
 
 
-class Child:
-    """A process of lotus's own in a session of its own; what it writes is kept in memory."""
-
-    def __init__(self, words: Sequence[str], descriptors: Mapping[int, int] | None = None) -> None:
-        """Start it; `descriptors` are those it gets, under new numbers. Raises OSError."""
-        self._written = _memory_file()
-        actions: list[tuple[int, str, int, int] | tuple[int, int, int]] = [
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),  # type: ignore[list-item]
-            (os.POSIX_SPAWN_DUP2, self._written, 1),
-            (os.POSIX_SPAWN_DUP2, self._written, 2),
-        ]
-        for target, source in (descriptors or {}).items():
-            actions.append((os.POSIX_SPAWN_DUP2, source, target))
-        self.start_ns = time.monotonic_ns()
-        self.end_ns: int | None = None
-        self.exit_code: int | None = None
-        self.signal: int | None = None
-        self.cpu_ns: int | None = None
-        try:
-            self.pid = os.posix_spawnp(
-                words[0],
-                list(words),
-                {**os.environ, "LC_ALL": "C"},  # its words are read
-                file_actions=actions,
-                setsid=True,
-                setsigmask=[],  # lotus blocks what it waits for
-                setsigdef=[*_IMPATIENCE, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD],
-            )
-        except OSError:
-            os.close(self._written)
-            raise
-
-    def ended(self) -> bool:
-        if self.end_ns is None:
-            pid, status, usage = os.wait4(self.pid, os.WNOHANG)
-            if not pid:
-                return False
-            self.end_ns = time.monotonic_ns()
-            code = os.waitstatus_to_exitcode(status)
-            self.exit_code, self.signal = (code, None) if code >= 0 else (None, -code)
-            self.cpu_ns = round((usage.ru_utime + usage.ru_stime) * 1e9)
-        return True
-
-    def text(self) -> str:
-        """Return the last 64 KiB that it wrote."""
-        with contextlib.suppress(OSError):
-            size = os.fstat(self._written).st_size
-            return os.pread(self._written, 1 << 16, max(0, size - (1 << 16))).decode(
-                "utf-8", "replace"
-            )
-        return ""
-
-    def wait(self, seconds: float, impatient: bool = False) -> bool:
-        """Wait for its end; returns whether it came.
-
-        With `impatient` a signal to lotus, which it has blocked, cuts the waiting short.
-        """
-        began = time.monotonic()
-        while not self.ended():
-            waited = time.monotonic() - began
-            if waited > seconds:
-                return False
-            if impatient and waited > IMPATIENT_S and signal.sigpending() & _IMPATIENCE:
-                return False
-            time.sleep(0.002 if waited < 1 else 0.05)
-        return True
-
-    def send(self, number: int) -> None:
-        if not self.ended():  # until it is waited for, the process id is its own
-            with contextlib.suppress(OSError):
-                os.kill(self.pid, number)
-
-    def kill(self) -> None:
-        self.send(signal.SIGKILL)
-        self.wait(1.0)  # longer only in the midst of a system call that hangs
-
-    def finish(self) -> str | None:
-        """Ask it to end and wait; returns in a few words what was wrong, or None."""
-        if self.ended():
-            return None
-        self.send(signal.SIGINT)
-        began = time.monotonic()
-        if self.wait(FINISH_S, impatient=True):
-            return None
-        self.kill()
-        return f"it had not ended {time.monotonic() - began:.0f} s after the program and was killed"
-
-    def how(self) -> dict[str, Any]:
-        return {
-            "start_ns": self.start_ns,
-            "end_ns": self.end_ns,
-            "exit_code": self.exit_code,
-            "signal": self.signal,
-            "cpu_ns": self.cpu_ns,
-        }
-
-
 class Perf:
     """`perf record` of a program and of all its children, into perf.data."""
 
@@ -174,6 +73,7 @@ class Perf:
         self._output = Path("perf.data")
         self._ready_ns: int | None = None
         self._version: str | None = None
+        self._asked: Version | None = None
         self._stopped = False
         self.problem: str | None = None
 
@@ -186,12 +86,13 @@ class Perf:
         try:
             self._output.unlink(missing_ok=True)  # perf would keep it as perf.data.old
             self._attach(path, pid)
+            self._asked = Version(path)
         except OSError as error:
             self._fail(f"perf cannot be started: {error.strerror}")
 
     def _attach(self, path: str, pid: int) -> None:
-        command_read, command_write = map(_high, os.pipe())
-        done_read, done_write = map(_high, os.pipe())
+        command_read, command_write = map(high, os.pipe())
+        done_read, done_write = map(high, os.pipe())
         try:
             # Numbers that no one of lotus's own descriptors has, so that none is overwritten.
             first = max(command_read, done_write) + 1
@@ -268,7 +169,7 @@ class Perf:
         if (problem := self._child.finish()) and self.problem is None:
             self._fail(problem)
         self.watch()
-        self._version = _version([self._words[0], "--version"])
+        self._version = self._asked.text() if self._asked else None
 
     def note(self) -> dict[str, Any]:
         found: dict[str, Any] = {
@@ -315,6 +216,7 @@ class PySpy:
         self._cpu_ns = self._samples = self._errors = 0
         self._refusal = "it was not started"
         self._version: str | None = None
+        self._asked: Version | None = None
         self.problem: str | None = None
 
     def start(self, pid: int, directory: Path) -> None:
@@ -329,6 +231,7 @@ class PySpy:
             if forbidden_by_yama(os.geteuid()):
                 self._fail(_MAY_NOT_LOOK)
                 return
+            self._asked = Version(self._path)
             self._directory.mkdir(mode=0o700, exist_ok=True)
             for old in self._directory.glob("*.json"):
                 old.unlink()
@@ -408,8 +311,7 @@ class PySpy:
                 self._end(child)
         if not self._slices and self.problem is None:
             self._fail(f"py-spy found no Python that it may look into: {self._refusal}")
-        if self._path is not None:
-            self._version = _version([self._path, "--version"])
+        self._version = self._asked.text() if self._asked else None
 
     def note(self) -> dict[str, Any]:
         return {
@@ -452,20 +354,6 @@ def _refusal(text: str) -> str:
     return " ".join(chosen)[:200] or "it ended without a word"
 
 
-def _memory_file() -> int:
-    if hasattr(os, "memfd_create"):  # not in every build of Python
-        return _high(os.memfd_create("lotus"))
-    with tempfile.TemporaryFile() as file:
-        return _high(os.dup(file.fileno()))
-
-
-def _high(descriptor: int) -> int:
-    """Move a descriptor above the standard streams, of which the user may have closed some."""
-    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
-    os.close(descriptor)
-    return moved
-
-
 def _has_buffers(pid: int) -> bool:
     try:
         return "[perf_event]" in Path(f"/proc/{pid}/maps").read_text()
@@ -485,13 +373,3 @@ def _signal_name(number: int | None) -> str:
         return signal.Signals(number or 0).name
     except ValueError:  # one of the real-time signals
         return f"signal {number}"
-
-
-def _version(words: Sequence[str]) -> str | None:
-    try:
-        child = Child(words)
-    except OSError:
-        return None
-    if not child.wait(5.0):
-        child.kill()
-    return next((line.strip()[:100] for line in child.text().splitlines() if line.strip()), None)
