@@ -146,13 +146,13 @@ class Index:
     def _helped(self, pid: Ints, time_ns: Ints) -> Ints:
         """Row of the one interval of HELPED that each process was in at each time, else -1."""
         processes, which = np.unique(pid, return_inverse=True)
-        helped = np.isin(np.array(self.kinds, dtype=object)[self.kind], HELPED)
+        helped = np.array([kind in HELPED for kind in self.kinds])
         answer = np.full(len(pid), -1, np.int64)
         for number, where in _groups(which.astype(np.int64), len(processes)):
             seen = np.zeros(len(where), np.int64)
             for thread in np.flatnonzero(self.keys >> 32 == processes[number]):
                 row = self._rows_of(self.within(int(thread), time_ns[where]))
-                working = (row >= 0) & helped[row]
+                working = (row >= 0) & helped[self.kind[row]]
                 seen += working
                 answer[where[working]] = row[working]
             answer[where[seen != 1]] = -1

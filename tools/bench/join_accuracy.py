@@ -100,11 +100,17 @@ def record(folder: str, args: argparse.Namespace, seed: int) -> tuple[pd.DataFra
     program = subprocess.Popen(command)
     os.waitid(os.P_PID, program.pid, os.WSTOPPED | os.WNOWAIT)
     words = ["perf", "record", "-q", "-p", str(program.pid), "-e", EVENT, "-F", str(args.frequency)]
-    perf = subprocess.Popen([*words, "-k", "CLOCK_MONOTONIC", "-o", f"{folder}/perf.data"])
-    time.sleep(1.0)
+    words += ["-k", "CLOCK_MONOTONIC", "-o", f"{folder}/perf.data"]
+    take, give = os.pipe()
+    answer, told = os.pipe()
+    perf = subprocess.Popen([*words, f"--control=fd:{take},{told}"], pass_fds=(take, told))
+    os.write(give, b"ping\n")
+    os.read(answer, 16)  # it answers once it records
     program.send_signal(signal.SIGCONT)
     program.wait()
     perf.wait()
+    for end in (take, give, answer, told):
+        os.close(end)
     parts = []
     for file in sorted(Path(folder).glob("*.npy")):
         rows = np.load(file)
