@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from lotus import clocks
 from lotus.errors import LotusError
 from native_map import estimate, join, perf_data, validate
 from native_map.errors import Unusable
@@ -102,6 +103,9 @@ def _map(
             + (f" ({recording.damage[0]})" if recording.damage else "")
             + "; the times of `lotus report` need none"
         )
+    if recording.clock != "monotonic":
+        recording, how = clocks.aligned(run, recording)
+        notes.append(how)
     intervals, exact = run.intervals, run.exact
     index = join.index(intervals)
     partners = exact_partners(run, recording, notes)
@@ -238,9 +242,4 @@ def _why_nothing(run: "Run", recording: "perf_data.Recording") -> str:
     here, there = run.manifest.get("host"), recording.facts.get("hostname")
     if here and there and here != there:
         return f"no sample fell into an operation: recorded on {there}, the run on {here}"
-    if recording.clock != "monotonic":
-        return (
-            f"no sample fell into an operation: the samples are on perf's clock {recording.clock}; "
-            "record with perf record -k CLOCK_MONOTONIC"
-        )
     return "no sample fell into an operation: they are of other processes or of another time"

@@ -55,6 +55,7 @@ class MapSummary:
     functions: pd.DataFrame
     outside: pd.DataFrame
     helper_share: float
+    python: pd.DataFrame  # Run.python_functions
     mapped: "Mapped | None"
     notes: list[str] = field(default_factory=list)
 
@@ -76,6 +77,7 @@ def summarise_map(run: "Run", mapped: "Mapped | None") -> MapSummary:
         functions=functions,
         outside=_outside(mapped, event),
         helper_share=helper_share(run.counters),
+        python=run.python_functions,
         mapped=mapped,
         notes=[*(mapped.notes if mapped is not None else []), *_not_counted(run)],
     )

@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     if args.perf_data is not None or path.exists():
         with progress("joining samples") as told:
             found = mapped.map_run(loaded, mapped.read(path), args.kernel, told)
-    elif not len(loaded.counters):
+    elif not len(loaded.counters) and not len(loaded.python_functions):
         raise LotusError(
             f"{args.run_directory} has neither samples nor counters; record them with: "
             "lotus trace --counters --perf -o DIRECTORY -- COMMAND (lotus report needs neither)"

@@ -57,6 +57,7 @@ def document(summary: MapSummary) -> dict[str, Any]:
         "sampled": [] if mapped is None else mapped.events,
         "functions": [] if mapped is None else records(mapped.functions),
         "outside": records(summary.outside),
+        "python_functions": records(summary.python),
         "joined": [] if mapped is None else records(mapped.operations),
         "calibration": [] if mapped is None else records(mapped.calibration),
         "books": [] if mapped is None else records(mapped.books),
@@ -90,6 +91,7 @@ def write(summary: MapSummary, file: IO[str], top: int = 5) -> None:
     _operations(console, summary)
     _misses(console, summary)
     _functions(console, summary, top)
+    _python(console, summary, top)
     _outside(console, summary)
     if summary.notes:
         console.print("\nNot read, named or counted", style="bold")
@@ -105,6 +107,7 @@ def write_part(console: "Console", summary: MapSummary) -> None:
     _operations(console, summary, "Counters")
     _misses(console, summary)
     _functions(console, summary, 3)
+    _python(console, summary, 3)
     print_paragraph(console, "", f"All of it: lotus map {shlex.quote(summary.path)}")
 
 
@@ -236,6 +239,23 @@ def _functions(console: "Console", summary: MapSummary, top: int) -> None:
         sums = helped.groupby("helper_of")["samples"].sum().sort_values(ascending=False)
         found = ", ".join(f"{plain(name)} {amount(count)}" for name, count in sums.items())
         print_paragraph(console, "", f"Samples of threads that worked for an operation: {found}")
+
+
+def _python(console: "Console", summary: MapSummary, top: int) -> None:
+    table = summary.python
+    room = max(console.width - 34, 24)
+    rows: list[Sequence[str]] = []
+    for (kind, operation), group in table.groupby(["kind", "operation"], sort=False):
+        whole = float(group["self_ns"].sum())
+        names = {"fetch": "(the data set's own code)", "lotus": "(lotus's own hooks)"}
+        label = operation if kind == "operation" else names.get(str(kind), str(kind))
+        rows.append([tight(whole), "", shorten(plain(label), room)])
+        for row in rows_of(group[group["self_ns"] > 0].head(top)):
+            place = f"{row['function']} ({row['file'].rpartition('/')[2]}:{row['line']})"
+            part = share(row["self_ns"] / whole if whole else 0)
+            rows.append(["", part, "  " + shorten(plain(place), room)])
+    columns = [("time", RIGHT), ("share", RIGHT), ("operation, Python function", LEFT)]
+    print_table(console, "Python lines, with the C code that they call (py-spy)", columns, rows)
 
 
 def library(name: str) -> str:
