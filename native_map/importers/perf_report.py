@@ -19,6 +19,7 @@ from native_map.importers.profile import (
     MAX_CELLS,
     MAX_COLUMNS,
     Profile,
+    clean,
     decimal_mark,
     function_of,
     gathered,
@@ -83,7 +84,7 @@ def parse(text: str, source: str = "the report") -> Profile:
     for section in sections:
         metric = _metric(section.event)
         if metric in totals:
-            notes.append(f"a second section of {metric} ({section.event}) is left out")
+            notes.append(f"a second section of {metric} ({clean(section.event)}) is left out")
             continue
         columns = section.columns
         part = pd.DataFrame()

@@ -13,6 +13,7 @@ from native_map.errors import Unusable
 from native_map.importers.profile import (
     MAX_COLUMNS,
     Profile,
+    clean,
     csv_rows,
     decimal_mark,
     function_of,
@@ -77,7 +78,9 @@ def parse(text: str, source: str = "the export") -> Profile:
                     notes.append("the report states no sampling interval: 1 ms is assumed")
         else:
             # Not seen in a real report: uProf can write either.
-            notes.append(f"{event[:60]} is taken as it stands: events, or samples of its interval")
+            notes.append(
+                f"{clean(event)[:60]} is taken as it stands: events, or samples of its interval"
+            )
         name = unused(name, data)
         data[name] = [value * factor for value, _ in parsed]
         if share:

@@ -16,6 +16,7 @@ from native_map.importers.profile import (
     TOPDOWN,
     WEIGHTS,
     Profile,
+    clean,
     csv_rows,
     decimal_mark,
     function_of,
@@ -72,7 +73,7 @@ def parse(text: str, source: str = "the export") -> Profile:
     function = 0 if low[0].split(" / ")[0] in _FUNCTION else -1
     if function < 0:
         raise Unusable(
-            f"{source} is grouped by '{names[0][:60]}'; export it with -group-by function"
+            f"{source} is grouped by '{clean(names[0])[:60]}'; export it with -group-by function"
         )
     module = low.index("module") if "module" in low else -1
     body = [row for row in table[1:] if any(cell.strip() for cell in row)]

@@ -345,6 +345,7 @@ def test_modules(text, module):
         (b"\x7fELF\0\0\0", "binary"),
         (b"hello\n", "none of"),
         (b"Module,CPU Time,Function\nm,1,f\n", "-group-by function"),
+        (b"Task \x1b / Function,CPU Time\n", r"'Task \? / Function'.*-group-by function"),
         (b"Function,CPU Time\n", "no function"),
         (b"# Samples: 0 of event 'cycles'\n", "no samples"),
         (b'"AMD uProf"\n', "hottest functions"),
