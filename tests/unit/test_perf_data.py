@@ -4,6 +4,7 @@ import gzip
 import re
 import shutil
 import struct
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -162,6 +163,16 @@ def test_processes_and_mappings_are_those_that_perf_script_prints(name: str) -> 
     assert found <= ours
     # All others are inherited: of a mapping that another process has.
     assert {row[1:] for row in ours - found} <= {row[1:] for row in found}
+
+
+@needs_perf
+@pytest.mark.parametrize("name", [*DIRECT, *THROUGH_PERF])
+def test_as_many_samples_as_the_perf_of_this_machine_prints_lines(name: str) -> None:
+    path = TRACES / f"{name}.data"
+    command = ["perf", "script", "-G", "-f", "-i", str(path), "-F", "pid,tid,time,event,ip,period"]
+    printed = subprocess.run(command, check=True, capture_output=True).stdout
+    recording = read(path)
+    assert len(recording) + recording.unreadable == len(printed.splitlines()) > 0
 
 
 @needs_perf
