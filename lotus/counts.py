@@ -208,7 +208,9 @@ def counters(a: Assembly) -> tuple[pd.DataFrame, Ints]:
             mine = [event.name for event in _layout(process.events["counters"][0])[0]]
             for event in events:
                 missing = np.full(len(row), np.nan)
-                part[event] = found.counts[:, mine.index(event)] if event in mine else missing
+                places = [at for at, name in enumerate(mine) if name == event]
+                # One that is in several groups was counted several times.
+                part[event] = found.counts[:, places].mean(axis=1) if places else missing
             parts.append(part)
             batch_rows.append(row + own.start)
         before += rows.total

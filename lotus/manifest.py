@@ -36,7 +36,8 @@ class Settings:
     every: int = 1
     max_log: int | None = None
     ops: tuple[str, ...] = ()
-    counters: str | None = None  # what lotus.inside.perf_event.parse takes
+    counters: str | None = None  # what lotus.inside.perf_event.parse_groups takes
+    cpu: Mapping[str, Any] | None = None  # what they mean: uarch, and metrics of native_map.pmu
 
 
 def begin(command: Sequence[str], settings: Settings, environ: Mapping[str, str]) -> dict[str, Any]:
@@ -62,7 +63,8 @@ def begin(command: Sequence[str], settings: Settings, environ: Mapping[str, str]
         "max_log": settings.max_log,
         "ops": list(settings.ops),
         "counters": settings.counters,
-        "uarch": _uarch() if settings.counters else None,  # says what the counts mean
+        "uarch": (settings.cpu or {}).get("uarch"),
+        "metrics": (settings.cpu or {}).get("metrics"),
         "clock": "CLOCK_MONOTONIC",
         **host.facts(),
         "environment": redact.environment(
@@ -113,12 +115,6 @@ def write(directory: Path, manifest: Mapping[str, Any]) -> None:
         with contextlib.suppress(OSError):
             beside.unlink()
         raise
-
-
-def _uarch() -> str:
-    from native_map import cpu
-
-    return cpu.detect().uarch
 
 
 def _number(environ: Mapping[str, str], name: str) -> int | None:

@@ -2,19 +2,23 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from lotus import probing, siblings
 from lotus.errors import LotusError
 from lotus.inside import perf_event
-from native_map import record
+from native_map import cpu as cpus
+from native_map import perf_list, pmu, record
 from native_map.errors import Unusable
 
 
 @dataclass(frozen=True)
 class Plan:
-    """`counters` as LOTUS_COUNTERS has it or None, the recorders, and remarks for the user."""
+    """`counters` as LOTUS_COUNTERS has it or None, the `cpu` that says what they mean (for
+    Settings), the recorders, and remarks for the user."""
 
     counters: str | None
+    cpu: dict[str, Any] = field(default_factory=dict)
     recorders: list[siblings.Sibling] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -35,19 +39,24 @@ def plan(
     notes: list[str] = []
     recorders: list[siblings.Sibling] = []
     spec = None
+    facts: dict[str, Any] = {}
     try:
         if counters is not None:
-            events, found = probing.choose_counters(record.split(counters))
+            cpu = cpus.detect()
+            # Where perf's own tables know this CPU they go before ours.
+            known, _ = perf_list.table(cpu)
+            groups, found = probing.choose_counters(record.split(counters), known=known)
             notes += found
-            if events:
-                spec = perf_event.spell_groups([events])
+            facts = {"uarch": cpu.uarch, "metrics": pmu.saved(known)}
+            if groups:
+                spec = perf_event.spell_groups(groups)
         if perf or perf_events is not None:
             recorders += _perf(perf_events, frequency, kernel, notes, say)
     except Unusable as error:
         raise LotusError(str(error)) from None
     if py_spy:
         recorders.append(siblings.PySpy(say=say))
-    return Plan(spec, recorders, notes)
+    return Plan(spec, facts, recorders, notes)
 
 
 def _perf(

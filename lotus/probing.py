@@ -539,29 +539,34 @@ def perf_has_rights() -> bool:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The group that `--counters` counts on this machine."""
+    """What `--counters` counts on this machine: groups that take turns where there are several."""
 
     uarch: str
-    events: tuple[Event, ...]
+    groups: tuple[tuple[Event, ...], ...]
     level_1: bool  # whether it gives all four shares of top-down level 1
     notes: tuple[str, ...]
     tried: tuple[Event, ...] = ()  # hardware events of the sets asked for
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """Every event once."""
+        return tuple({one.name: one for group in self.groups for one in group}.values())
 
 
 def choose_counters(
     wanted: Sequence[str] = ("auto",),
     open_group: OpenGroup = perf_event.Group,
     known: "Table | None" = None,
-) -> tuple[list[Event], list[str]]:
-    """The group of events to count exactly on this machine, and notes on what was left out.
+) -> tuple[list[list[Event]], list[str]]:
+    """The groups of events to count on this machine, and notes on what was left out.
 
-    `wanted` names sets or events (see `native_map.pmu.choose`). No event is in it that does not
-    count rightly here; it is empty where nothing can be counted. `known` replaces our table of this
-    CPU (see `native_map.perf_list`). Takes 0.1 to 0.2 s. Raises LotusError for a name that is not
-    understood.
+    `wanted` names sets or events (see `native_map.pmu.choose`); "auto" is always one group. No
+    event is in it that does not count rightly here; it is empty where nothing can be counted.
+    `known` replaces our table of this CPU (see `native_map.perf_list`). Takes 0.1 to 0.2 s. Raises
+    LotusError for a name that is not understood.
     """
     chosen = choose(wanted, open_group, known=known)
-    return list(chosen.events), list(chosen.notes)
+    return [list(group) for group in chosen.groups], list(chosen.notes)
 
 
 def choose(
@@ -593,17 +598,17 @@ def choose(
         while True:
             choice = pmu.choose(cpu, fits, working, wanted, known)
             notes = list(choice.notes)
-            events = _one_group(choice, probe, notes, sysfs)
-            # The largest group was of other events: this one is tried as well.
-            if all(one.type == SOFTWARE for one in events) or _counts_rightly(probe, events):
+            groups = _groups(choice, probe, notes, sysfs)
+            # The largest group was of other events: these are tried as well.
+            if all(_counts_rightly(probe, group) for group in groups):
                 break
             fits -= 1
     except Unusable as error:
         raise LotusError(str(error)) from error
     shares = {"frontend_bound", "backend_bound", "retiring", "bad_speculation"}
-    given = catalogue.gives([one.name for one in events], known)
+    given = catalogue.gives([one.name for group in groups for one in group], known)
     hardware = tuple(event for _, event in candidates if event.type != SOFTWARE)
-    return Chosen(cpu.uarch, tuple(events), shares <= given, tuple(notes), hardware)
+    return Chosen(cpu.uarch, tuple(groups), shares <= given, tuple(notes), hardware)
 
 
 def _candidates(
@@ -646,26 +651,30 @@ def _as_opened(ours: "pmu.Event", sysfs: Path) -> Event:
     return Event(ours.name, pmu.resolve(ours, sysfs), ours.config, ours.config1, ours.flags)
 
 
-def _one_group(choice: "pmu.Choice", probe: Probe, notes: list[str], sysfs: Path) -> list[Event]:
-    """The group that counts most of what was asked for, without what the kernel refuses."""
-    base = ("cycles", "instructions", "task_clock")
-    chosen = max(choice.groups, key=lambda group: sum(one.name not in base for one in group))
-    if choice.multiplexed > 1:
-        left = [one.name for one in choice.events if one not in chosen]
-        notes[:] = [note for note in notes if "take turns" not in note]
-        notes.append(f"only one group is counted in a run; in another: {', '.join(left)}")
-    events = []
-    for one in chosen:
-        event = _as_opened(one, sysfs)
-        counted = probe.alone(event)
-        if event.type == SOFTWARE and counted.count is None:
-            notes.append(f"{one.name} is refused by the kernel ({os.strerror(counted.error)})")
-        else:
-            events.append(event)
-    return events
+def _groups(
+    choice: "pmu.Choice", probe: Probe, notes: list[str], sysfs: Path
+) -> list[tuple[Event, ...]]:
+    """The groups as they are opened, without what the kernel refuses."""
+    refused: dict[str, str] = {}
+    groups = []
+    for chosen in choice.groups:
+        events = []
+        for one in chosen:
+            event = _as_opened(one, sysfs)
+            counted = probe.alone(event)
+            if event.type == SOFTWARE and counted.count is None:
+                refused[one.name] = os.strerror(counted.error)
+            else:
+                events.append(event)
+        if events:
+            groups.append(tuple(events))
+    notes += [f"{name} is refused by the kernel ({why})" for name, why in refused.items()]
+    return groups
 
 
 def _counts_rightly(probe: Probe, events: Sequence[Event]) -> bool:
+    if all(one.type == SOFTWARE for one in events):
+        return True
     try:
         return not probe.wrong(events)[0]
     except OSError:

@@ -7,6 +7,7 @@ import pandas as pd
 
 from lotus.analysis.columns import Floats
 from native_map import pmu
+from native_map.events.model import Table
 
 REST = "(rest of the fetch)"
 COLLATE = "collate"
@@ -22,14 +23,14 @@ def events_of(counters: pd.DataFrame) -> list[str]:
     return [str(name) for name in counters.columns if name not in NOT_EVENTS]
 
 
-def counter_table(counters: pd.DataFrame, cpu: str) -> pd.DataFrame:
+def counter_table(counters: pd.DataFrame, cpu: str, known: Table | None = None) -> pd.DataFrame:
     """One row per operation, then collate and the rest of the fetch; those of most time first.
 
     Columns: kind ("operation", "collate", "fetch"), operation, nested (in another one, which holds
     its counts too), intervals, counted (of them; the sums are over these), total_ns (of these),
     running_share (of the time in which the counters were on them; below 1 the counts are scaled),
     one column per event (sums), and the metrics of `native_map.pmu.metrics` for micro-architecture
-    `cpu`, each only where this machine's events give it.
+    `cpu` (or of the table `known`), each only where this machine's events give it.
     """
     events = events_of(counters)
     if not len(counters):
@@ -66,7 +67,7 @@ def counter_table(counters: pd.DataFrame, cpu: str) -> pd.DataFrame:
             }
         )
     table = pd.DataFrame(rows, columns=[*BASE, *events])
-    found = pmu.metrics(table[events], cpu)
+    found = pmu.metrics(table[events], cpu, known)
     table = pd.concat([table, found[[one for one in found if one not in table]]], axis=1)
     kinds = table["kind"].map({"operation": 0, "collate": 1, "fetch": 2})
     return (

@@ -10,6 +10,7 @@ import pandas as pd
 from lotus.analysis.counters import COLLATE, REST, counter_table, events_of, helper_share
 from native_map import pmu
 from native_map.errors import Unusable
+from native_map.events.model import Table
 
 if TYPE_CHECKING:
     from lotus.mapped import Mapped
@@ -63,7 +64,7 @@ class MapSummary:
 def summarise_map(run: "Run", mapped: "Mapped | None") -> MapSummary:
     """Compute it; `mapped` is None where there are no samples."""
     cpu = str(run.manifest.get("uarch") or "generic")
-    table, sampled = _operations(run, mapped, cpu)
+    table, sampled = _operations(run, mapped, cpu, _known(run.manifest, cpu))
     event = mapped.events[0] if mapped is not None and mapped.events else ""
     functions = _functions(mapped, event, table)
     return MapSummary(
@@ -95,6 +96,13 @@ def _not_counted(run: "Run") -> list[str]:
     return found
 
 
+def _known(manifest: Mapping[str, Any], cpu: str) -> Table:
+    """The events and formulae by which the run was counted."""
+    texts = manifest.get("metrics")
+    told = texts if isinstance(texts, dict) else {}
+    return pmu.restored(pmu.table(cpu), {str(name): str(text) for name, text in told.items()})
+
+
 def _times(run: "Run") -> pd.DataFrame:
     """kind, operation, nested, intervals, total_ns from the traced times alone."""
     ops = run.ops
@@ -122,8 +130,10 @@ def _times(run: "Run") -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def _operations(run: "Run", mapped: "Mapped | None", cpu: str) -> tuple[pd.DataFrame, list[str]]:
-    exact = counter_table(run.counters, cpu)
+def _operations(
+    run: "Run", mapped: "Mapped | None", cpu: str, known: Table
+) -> tuple[pd.DataFrame, list[str]]:
+    exact = counter_table(run.counters, cpu, known)
     times = _times(run)
     events = [name for name in events_of(run.counters) if name in exact.columns]
     table = times.merge(
@@ -143,7 +153,7 @@ def _operations(run: "Run", mapped: "Mapped | None", cpu: str) -> tuple[pd.DataF
         table[name] = estimates[name].reindex(keys).to_numpy(np.float64)
         fresh = table[name].notna() & (table["source"] == "")
         table.loc[fresh, "source"] = "sampled"
-    found = pmu.metrics(table[[*events, *sampled]].astype(np.float64), cpu)
+    found = pmu.metrics(table[[*events, *sampled]].astype(np.float64), cpu, known)
     table = pd.concat([table, found[[one for one in found if one not in table]]], axis=1)
     rank = table["kind"].map({kind: place for place, kind in enumerate(OPERATION_KINDS)})
     table = table.assign(_rank=rank).sort_values(

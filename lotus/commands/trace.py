@@ -5,7 +5,7 @@ import contextlib
 import re
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lotus import closing, launch
 from lotus.errors import LotusError
@@ -93,6 +93,7 @@ def run(args: argparse.Namespace) -> int:
         raise LotusError("no command to trace; try `lotus trace -- python train.py`")
     counters: str | None = None
     recorders: list[Sibling] = []
+    cpu: dict[str, Any] = {}
     sampled = args.perf or args.perf_events or args.perf_kernel
     if args.counters is not None or sampled or args.py_spy:
         from lotus import measuring  # only then: it looks at what this machine can do
@@ -108,9 +109,9 @@ def run(args: argparse.Namespace) -> int:
         )
         for note in () if args.quiet else plan.notes:
             say(f"lotus: {note}")
-        counters, recorders = plan.counters, plan.recorders
+        counters, recorders, cpu = plan.counters, plan.recorders, plan.cpu
     settings = Settings(
-        args.level, args.batches, args.every, args.max_log, tuple(args.ops), counters
+        args.level, args.batches, args.every, args.max_log, tuple(args.ops), counters, cpu
     )
     directory, outcome = launch.trace(command, args.output, settings, args.force, recorders)
     if not args.quiet:

@@ -166,7 +166,7 @@ def _operations(console: "Console", summary: MapSummary, title: str = "Operation
         print_paragraph(
             console, "", "The counters were shared: counts are scaled by the share counted."
         )
-    if summary.helper_share == summary.helper_share and summary.helper_share >= 0.01:
+    if summary.helper_share == summary.helper_share and summary.helper_share >= 0.05:
         print_paragraph(
             console,
             "",

@@ -59,7 +59,7 @@ WHOLE = Facts(
         probing.Cost(500.0, 40.0, {}),
         40.0,
     ),
-    Chosen("amd_zen5", (CYCLES,), True, ()),
+    Chosen("amd_zen5", ((CYCLES,),), True, ()),
     ("cycles:u", 997, "hardware cycles"),
     Python("/usr/bin/python", "3.11.2", (Library("torch", "/t/libtorch_cpu.so", "all", True),)),
     Helpers("/usr/bin/py-spy", True, "/usr/lib/python3/dist-packages/perf.so"),

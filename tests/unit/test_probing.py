@@ -335,12 +335,17 @@ def test_where_nothing_is_allowed_nothing_is_chosen_and_nothing_raised(choose, c
     assert any(os.strerror(code) in note for note in chosen.notes)
 
 
-def test_of_several_groups_one_is_taken_and_the_rest_is_named(choose):
-    chosen = choose(Kernel(announced=4, right=4), "topdown", "tlb", "cache")
-    hardware = [one for one in chosen.events if one.type != SOFTWARE]
-    assert 0 < len(hardware) <= 4
-    assert any("only one group" in note for note in chosen.notes)
-    assert not any("take turns" in note for note in chosen.notes)
+def test_sets_that_do_not_fit_together_take_turns(choose):
+    kernel = Kernel(announced=4, right=4)
+    chosen = choose(kernel, "topdown", "tlb", "cache")
+    hardware = [[one for one in group if one.type != SOFTWARE] for group in chosen.groups]
+    assert len(hardware) > 1
+    assert all(0 < len(group) <= 4 for group in hardware)
+    assert any("take turns" in note for note in chosen.notes)
+    names = [one.name for one in chosen.events]
+    assert len(names) == len(set(names))
+    # The most telling set, by itself, takes no turns.
+    assert len(choose(kernel, "auto").groups) == 1
 
 
 def test_a_name_that_is_no_event_is_an_error_for_the_user(choose):
