@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -43,12 +44,14 @@ def trace(
     every: int = 1,
     max_log: int | None = None,
     ops: tuple[str, ...] = (),
+    counters: str | None = None,
     force: bool = False,
 ) -> Iterator[Recording]:
     """Record every DataLoader that is iterated inside the `with` block.
 
     Arguments are those of `lotus trace`: `batches` is "FIRST:LAST" of each epoch, `max_log` bytes,
-    `ops` names such as "package.module:function". Loaders whose iterator was made before the
+    `ops` names such as "package.module:function", `counters` sets or events ("auto": the most
+    telling ones that this machine has). Loaders whose iterator was made before the
     block, and workers of a forkserver that was running before it, are not seen. In a program under
     `lotus trace` the block is recorded here and not there.
 
@@ -63,6 +66,11 @@ def trace(
         raise LotusError("this is a lotus.trace() inside another one; leave one of them out")
     target = Path(os.path.abspath(path))
     settings = Settings(level, batches, every, max_log, tuple(ops))
+    if counters is not None:
+        from lotus import measuring
+
+        chosen = measuring.plan(counters)
+        settings = replace(settings, counters=chosen.counters, cpu=chosen.cpu)
     directories.make(target, force)
     environ = launch.environment(os.environ, target, settings)
     record = manifest.begin([sys.executable, *sys.argv], settings, environ)
