@@ -40,22 +40,23 @@ class _Space:
     """The mappings of one process, sorted by start; clusters of those that overlap."""
 
     def __init__(self, rows: Rows, table: "AddressSpaces", execs: NDArray[np.int64]) -> None:
-        rows = rows[np.lexsort((table.time[rows], table.start[rows]))]
-        same = np.zeros(len(rows), bool)
-        for column in (table.start, table.end, table.offset, table.source):
-            equal = column[rows[1:]] == column[rows[:-1]]
-            same[1:] = equal if column is table.start else same[1:] & equal
-        self.execs = execs
-        self.ends_early = len(execs) > 0 or bool((table.until[rows] < FOREVER).any())
-        # The same file mapped to the same place again changes nothing, unless one was dropped.
-        self.rows = rows if self.ends_early else rows[~same]
+        self.rows = rows[np.lexsort((rows, table.time[rows], table.start[rows]))]
         self.start, end = table.start[self.rows], table.end[self.rows]
         reach = np.maximum.accumulate(end) if len(end) else end
         new = np.ones(len(self.rows), bool)
         new[1:] = self.start[1:] >= reach[:-1]
         self.first = np.flatnonzero(new)
-        self.size = np.diff(np.append(self.first, len(self.rows)))
         self.reach = np.maximum.reduceat(end, self.first) if len(self.first) else end
+        self.execs = execs
+        # The same file mapped to the same place again changes nothing, unless one was dropped.
+        other = ~new
+        if not len(execs) and not (table.until[rows] < FOREVER).any():
+            columns = (table.start, table.end, table.offset, table.source)
+            differs = [c[self.rows[1:]] != c[self.rows[:-1]] for c in columns]
+            other[1:] &= np.logical_or.reduce(differs)
+        else:
+            other[:] = True
+        self.by_time = np.logical_or.reduceat(other, self.first) if len(self.first) else other
 
     def at(self, ip: U64) -> Rows:
         """The row for each address, NOWHERE, or BY_TIME where it depends on when."""
@@ -65,7 +66,7 @@ class _Space:
         result = np.full(len(ip), NOWHERE)
         result[inside] = self.rows[self.first[cluster[inside]]]
         many = inside.copy()
-        many[inside] = (self.size[cluster[inside]] > 1) | self.ends_early
+        many[inside] = self.by_time[cluster[inside]]
         result[many] = BY_TIME
         return result
 
@@ -75,7 +76,7 @@ class _Space:
         ip, time = ip[order], time[order]
         era = np.searchsorted(self.execs, time, "right")
         found = np.full(len(ip), NOWHERE)
-        by_time = self.rows[np.argsort(table.time[self.rows], kind="stable")]
+        by_time = self.rows[np.lexsort((self.rows, table.time[self.rows]))]
         eras = np.searchsorted(self.execs, table.time[by_time], "right")
         low = np.searchsorted(ip, table.start[by_time])
         high = np.searchsorted(ip, table.end[by_time])

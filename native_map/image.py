@@ -163,7 +163,7 @@ class Image:
         if len(rest):
             start, _, framed = self._frames.bounds(rest)
             group = bare.before(rest)
-            near = self._near(bare, sized, group, rest, start, framed)
+            near = self._near(bare, sized, group, rest)
             give(rows[near], group[near], bare.name)
             framed &= ~near
             give(rows[framed], start[framed], hex)
@@ -188,15 +188,12 @@ class Image:
         sized: _Group,
         group: Rows,
         addresses: U64,
-        start: U64,
-        framed: NDArray[np.bool_],
     ) -> NDArray[np.bool_]:
         """Whether the symbol without a size before each address can be of the same function."""
         near = group >= 0
         if not near.any():
             return near
         value = bare.starts[group]
-        near &= ~framed | (value >= start)
         for starts in (self._frames.starts, sized.starts):
             # No other function may begin in between.
             last = np.searchsorted(starts, addresses, "right") - 1

@@ -23,7 +23,7 @@ from native_map.image import UNKNOWN
 from native_map.named_ranges import Ranges, kernel_ranges, perf_map
 
 KERNEL, VDSO, JIT = "[kernel]", "[vdso]", "[jit]"
-NO_DEMANGLER = "C++ names stay mangled: libstdc++.so.6 cannot be loaded; `c++filt` reads them"
+MANGLED = "{n} C++ names stay mangled: longer than libstdc++ reads, damaged, or it is not installed"
 ANONYMOUS = ("//", "[heap", "[stack", "[anon", "anon_inode:", "/dev/zero", "/SYSV", "/anon_huge")
 MEMFD = "/memfd:"
 
@@ -60,7 +60,9 @@ class Symbols:
     def notes(self) -> list[str]:
         """What could not be named, most samples first, and what helps."""
         return [
-            text.replace("{n} samples", f"{n:,} samples" if n != 1 else "1 sample")
+            text.replace("{n} samples", "1 sample" if n == 1 else f"{n:,} samples").replace(
+                "{n}", f"{n:,}"
+            )
             for text, n in self._notes.most_common()
         ]
 
@@ -274,8 +276,8 @@ class Symbols:
         new = {name for name in plain if name.startswith("_Z") and name not in self._readable}
         found = demangle.demangle(new)
         self._readable.update((name, found.get(name, name)) for name in new)
-        if new and not found:
-            self._notes[NO_DEMANGLER] += 1
+        if len(new) > len(found):
+            self._notes[MANGLED] += len(new) - len(found)
         readable = [
             self._readable.get(name, name) + full[len(name) :]
             for name, full in zip(plain, functions, strict=True)

@@ -140,7 +140,12 @@ def test_an_address_beyond_a_symbol_is_not_that_symbol(tmp_path: Path) -> None:
             ".globl outer\\n.type outer,@function\\nouter: nop\\n.type inner,@function\\n"
             "inner: nop\\nnop\\n.size inner, 2\\nnop\\nnop\\n.size outer, 5\\n"
             ".globl a_longer_name\\n.set a_longer_name, sized\\n"
-            ".type a_longer_name, @function\\n.size a_longer_name, 2\\n");
+            ".type a_longer_name, @function\\n.size a_longer_name, 2\\n"
+            ".globl part\\n.type part,@function\\npart: nop\\nnop\\nnop\\nnop\\n.size part, 2\\n"
+            ".globl the_whole\\n.set the_whole, part\\n.type the_whole, @function\\n"
+            ".size the_whole, 4\\n"
+            ".globl typed\\n.type typed,@function\\ntyped: nop\\nnop\\nnop\\n.size typed, 2\\n"
+            ".globl mark\\n.set mark, typed\\n.type mark, @notype\\n.size mark, 3\\n");
     int main(void) { return 0; }
     """
     program = compile_c(tmp_path / "program", source)
@@ -156,6 +161,10 @@ def test_an_address_beyond_a_symbol_is_not_that_symbol(tmp_path: Path) -> None:
         at["inner"] + 1: "inner",
         at["inner"] + 2: "outer",
         at["outer"] + 4: "outer",
+        at["part"] + 1: "the_whole",
+        at["part"] + 3: "the_whole",
+        at["typed"] + 1: "typed",
+        at["typed"] + 2: UNKNOWN,
     }
     codes, names = Image(Elf.open(str(program))).resolve(np.array(list(wanted), np.uint64))
     assert [names[code] for code in codes] == list(wanted.values())
@@ -215,14 +224,20 @@ def test_both_byte_orders_and_widths(order: str, wide: bool) -> None:
     if wide:
         symbol = f"{order}IBBHQQ"
         rows = [(0, 0, 0, 0, 0, 0), (one, 0x12, 0, 1, 0x1010, 8), (two, 2, 0, 1, 0x1020, 8)]
-        load = struct.pack(f"{order}IIQQQQQQ", 1, 5, 0, 0x1000, 0x1000, 4096, 4096, 4096)
+        data, load = (
+            struct.pack(f"{order}IIQQQQQQ", 1, flags, 0, base, base, 4096, 4096, 4096)
+            for flags, base in ((4, 0x9000), (5, 0x1000))
+        )
     else:
         symbol = f"{order}IIIBBH"
         rows = [(0, 0, 0, 0, 0, 0), (one, 0x1010, 8, 0x12, 0, 1), (two, 0x1020, 8, 2, 0, 1)]
-        load = struct.pack(f"{order}IIIIIIII", 1, 0, 0x1000, 0x1000, 4096, 4096, 5, 4096)
+        data, load = (
+            struct.pack(f"{order}IIIIIIII", 1, 0, base, base, 4096, 4096, flags, 4096)
+            for flags, base in ((4, 0x9000), (5, 0x1000))
+        )
     symbols = b"".join(struct.pack(symbol, *row) for row in rows)
     ehsize, phsize, shsize = (64, 56, 64) if wide else (52, 32, 40)
-    at_symbols = ehsize + phsize
+    at_symbols = ehsize + 2 * phsize
     at_strings = at_symbols + len(symbols)
     at_sections = at_strings + len(strings)
     section = f"{order}II{word * 4}II{word * 2}"
@@ -233,9 +248,9 @@ def test_both_byte_orders_and_widths(order: str, wide: bool) -> None:
     ident = b"\x7fELF" + bytes([2 if wide else 1, 1 if order == "<" else 2, 1]) + bytes(9)
     header = ident + struct.pack(
         f"{order}HHI{word * 3}IHHHHHH",
-        *(2, 8, 1, 0x1000, ehsize, at_sections, 0, ehsize, phsize, 1, shsize, 3, 2),
+        *(2, 8, 1, 0x1000, ehsize, at_sections, 0, ehsize, phsize, 2, shsize, 3, 2),
     )
-    elf = Elf(header + load + symbols + strings + sections)
+    elf = Elf(header + data + load + symbols + strings + sections)
     assert [s.name for s in elf.sections] == ["", ".symtab", ".strtab"]
     addresses, known = elf.addresses(np.array([0x13, 0x20, 0x28, 0x1000], np.uint64))
     assert known.tolist() == [True, True, True, False]

@@ -15,6 +15,7 @@ from native_map.image import UNKNOWN, Image
 from native_map.symbols import JIT, KERNEL, VDSO, Symbols, short
 from tests.binaries import (
     LIBRARY,
+    PID,
     SOURCE,
     compile_c,
     mappings_of,
@@ -286,6 +287,18 @@ def test_of_two_mappings_the_one_of_the_time_counts(tmp_path: Path) -> None:
     mappings["until_ns"] = [250, 250]
     names = list(Symbols().resolve(mappings, samples)["function"])
     assert names == ["exported"] * 3 + ["shipped", UNKNOWN]
+
+
+def test_what_is_mapped_again_hides_what_came_between() -> None:
+    rows = [(0x1000, 0x3000, 0, "/a", 10), (0x2000, 0x3000, 0, "/b", 20)]
+    rows += [(0x1000, 0x3000, 0, "/a", 30), (0x8000, 0x9000, 0, "/c", 5)]
+    rows += [(0x7000, 0x9000, 0, "/d", 5)]  # at the same time: the later row counts
+    columns = ["start", "end", "offset", "path", "time_ns"]
+    mappings = pd.DataFrame(rows, columns=columns).assign(pid=PID)
+    places = [(0x2500, 15), (0x2500, 25), (0x2500, 35), (0x1500, 25), (0x8500, 6)]
+    samples = pd.concat([samples_at([ip], time_ns=t) for ip, t in places], ignore_index=True)
+    frame = Symbols(debug_dirs=[]).resolve(mappings, samples)
+    assert list(frame["library"]) == ["a", "b", "a", "a", "d"]
 
 
 def test_kernel_and_unmapped_and_guest_samples() -> None:
