@@ -6,7 +6,8 @@ Commands are never wrapped, so that they can be copied.
 import textwrap
 from typing import IO, TYPE_CHECKING
 
-from lotus.doctor import GAP, OK, Finding, Report
+from lotus.doctor import Report
+from lotus.findings import GAP, OK, Finding
 from lotus.reporters.words import plain, plural
 
 if TYPE_CHECKING:  # rich is imported when there is something to print

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from lotus import doctor, probing
-from lotus.doctor import GAP, NOTE, OK, Facts, Helpers, Library, PerfTool, Python, Room, System
+from lotus import doctor, probing, surroundings
+from lotus.findings import GAP, NOTE, OK, Facts, Finding
 from lotus.probing import (
     CPU_CLOCK,
     CYCLES,
@@ -24,6 +24,7 @@ from lotus.probing import (
     Survey,
 )
 from lotus.reporters import doctor as reporter
+from lotus.surroundings import Helpers, Library, PerfTool, Python, Room, System
 
 
 def counted(events, count: int | None = 100_000, error: int = 0) -> tuple[Counted, ...]:
@@ -87,7 +88,7 @@ def machine(facts: Facts = WHOLE, /, **system: object) -> Facts:
     return dataclasses.replace(facts, system=dataclasses.replace(facts.system, **system))
 
 
-def gaps(facts: Facts) -> dict[str, doctor.Finding]:
+def gaps(facts: Facts) -> dict[str, Finding]:
     return {one.topic: one for one in doctor.report(facts).findings if one.state == GAP}
 
 
@@ -286,7 +287,7 @@ def test_a_wrapper_without_its_perf_is_a_gap_in_its_own_words(tmp_path: Path, mo
     wrapper.write_text("#!/bin/sh\necho 'WARNING: perf not found for kernel 5.15' >&2\nexit 2\n")
     wrapper.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    tool = doctor.perf_tool(("cpu-clock:u", "997"))
+    tool = surroundings.perf_tool(("cpu-clock:u", "997"))
     assert tool.path == str(wrapper)
     assert (tool.version, tool.recorded) == ("", None)
     found = gaps(dataclasses.replace(WHOLE, perf=tool))["perf"]
@@ -301,7 +302,7 @@ def test_a_perf_that_cannot_record_says_why(tmp_path: Path, monkeypatch):
     )
     script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    tool = doctor.perf_tool(("cycles:u", "997"))
+    tool = surroundings.perf_tool(("cycles:u", "997"))
     assert (tool.version, tool.recorded) == ("9.9", False)
     facts = dataclasses.replace(machine(paranoid=2), perf=tool)
     assert "No permission" in gaps(facts)["perf"].text
@@ -310,7 +311,7 @@ def test_a_perf_that_cannot_record_says_why(tmp_path: Path, monkeypatch):
 
 def test_without_perf_on_the_path_there_is_none(tmp_path: Path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert doctor.perf_tool() == PerfTool(None)
+    assert surroundings.perf_tool() == PerfTool(None)
 
 
 def test_a_low_sample_rate_and_small_buffers_are_gaps():
@@ -369,7 +370,7 @@ def make(root: Path, files: dict[str, str]) -> Path:
 
 
 def test_proc_and_sys_are_read(tmp_path: Path):
-    found = doctor.system(
+    found = surroundings.system(
         make(
             tmp_path,
             {
@@ -398,7 +399,7 @@ def test_proc_and_sys_are_read(tmp_path: Path):
 
 
 def test_root_of_a_user_namespace_has_no_rights_that_count_for_perf(tmp_path: Path):
-    found = doctor.system(
+    found = surroundings.system(
         make(
             tmp_path,
             {
@@ -413,14 +414,14 @@ def test_root_of_a_user_namespace_has_no_rights_that_count_for_perf(tmp_path: Pa
 
 
 def test_a_root_with_nothing_in_it_is_no_error(tmp_path: Path):
-    found = doctor.system(tmp_path, {})
+    found = surroundings.system(tmp_path, {})
     assert (found.paranoid, found.container, found.virtual, found.pmus) == (None, "", "", ())
     report = doctor.report(dataclasses.replace(WHOLE, system=found))
     assert json.loads(json.dumps(report.document()))["schema"] == 1
 
 
 def test_kubernetes_is_known_by_its_environment(tmp_path: Path):
-    assert doctor.system(tmp_path, {"KUBERNETES_SERVICE_HOST": "x"}).container == "kubernetes"
+    assert surroundings.system(tmp_path, {"KUBERNETES_SERVICE_HOST": "x"}).container == "kubernetes"
 
 
 def test_bare_metal_is_not_called_virtual(tmp_path: Path):
@@ -432,16 +433,16 @@ def test_bare_metal_is_not_called_virtual(tmp_path: Path):
             "sys/class/dmi/id/product_name": "AS-1\n",
         },
     )
-    assert doctor.system(tmp_path, {}).virtual == ""
+    assert surroundings.system(tmp_path, {}).virtual == ""
 
 
 def test_symbols_of_a_file_are_read_from_its_headers(tmp_path: Path):
-    own = doctor.library("Python", Path(os.path.realpath(sys.executable)))
+    own = surroundings.library("Python", Path(os.path.realpath(sys.executable)))
     assert own.symbols in ("all", "exported", "none")
     junk = tmp_path / "junk.so"
     junk.write_bytes(b"\x7fELF" + bytes(80))
-    assert doctor.library("x", junk).symbols in ("unreadable", "none")
-    assert doctor.library("x", tmp_path / "missing.so").symbols == "unreadable"
+    assert surroundings.library("x", junk).symbols in ("unreadable", "none")
+    assert surroundings.library("x", tmp_path / "missing.so").symbols == "unreadable"
 
 
 # ── what is shown ────────────────────────────────────────────────────────────────────────────
