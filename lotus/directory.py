@@ -76,7 +76,9 @@ def _empty(path: Path, force: bool) -> None:
     # Only what lotus wrote: a report that the user saved beside it stays.
     for old in (*path.glob(f".{manifest.NAME}.*"), path / "processes.jsonl"):
         old.unlink(missing_ok=True)
-    for name, pattern in (("events", "*.ltr"), ("state", "*.state")):
+    for name in ("perf.data", "perf.data.old"):
+        (path / name).unlink(missing_ok=True)
+    for name, pattern in (("events", "*.ltr"), ("state", "*.state"), ("py-spy", "*.json")):
         folder = path / name
         if folder.is_symlink():
             folder.unlink()

@@ -403,7 +403,7 @@ def _functions(
     row = found["interval"].where(found["interval"] >= 0, found["helper_of"])
     inside = (row >= 0).to_numpy()
     samples, row = samples[inside], row[inside]
-    resolved = Symbols().resolve(recording.mappings, samples)
+    resolved = Symbols().resolve(recording.mappings, samples, recording.forks, recording.comms)
     table = pd.DataFrame(
         {
             "operation": intervals["operation"].to_numpy()[row],

@@ -113,9 +113,11 @@ def _read(run: "Run", told: dict[str, Any], one: dict[str, Any]) -> py_spy.Stack
         raise LotusError("run.json names a file of py-spy's outside of the run")
     rate = int(told.get("rate") or 100)
     path = run.path / "py-spy" / name
-    return py_spy.read(
-        path, int(one["start_ns"]), int(one["seen_ns"]), int(one["end_ns"]), 10**9 // rate
-    )
+    start, seen, end = (int(one[when]) for when in ("start_ns", "seen_ns", "end_ns"))
+    workers = run.workers[run.workers["end_ns"].notna()]
+    # A worker's loop runs on its main thread, whose number is the pid.
+    ends = dict(zip(workers["pid"].tolist(), workers["end_ns"].astype("int64"), strict=True))
+    return py_spy.read(path, start, seen, end, 10**9 // rate, ends)
 
 
 def _sums(stacks: py_spy.Stacks, places: _Places) -> pd.DataFrame:

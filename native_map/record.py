@@ -81,6 +81,8 @@ def command(
         _refuse_group_sampling(event)
         words.append(f"--event={event if sampling.kernel else user_space(event)}")
     if control is not None:
+        # Older ones than these know neither. The thread for BPF ends only after a second.
+        words += ["--no-bpf-event"]
         words.append(f"--control=fd:{control[0]},{control[1]}")
     return words
 
