@@ -6,7 +6,7 @@ import pandas as pd
 
 from native_map.join import Index, Ints, thread_keys
 
-MERGE_ROWS = 2_000_000  # of partial sums kept before they are added up
+MERGE_ROWS = 500_000  # of partial sums kept before they are added up
 
 FLAGS = ["attributed", "counted"]
 KEYS = ["pid", "tid", "kind", "operation", "helper_of", *FLAGS, "event", "library", "function"]
@@ -35,6 +35,7 @@ class Tally:
         self._events, self._kinds = list(events), _Names(list(index.kinds))
         self._libraries, self._functions = _Names(), _Names()
         self._parts: list[pd.DataFrame] = []
+        self._most = MERGE_ROWS
 
     def add(
         self,
@@ -70,8 +71,9 @@ class Tally:
         part["count"] = np.bincount(group, weights=period)
         part["squares"] = np.bincount(group, weights=period * period)
         self._parts.append(part[[*KEYS, "samples", "count", "squares"]])
-        if sum(map(len, self._parts)) > MERGE_ROWS:
+        if sum(map(len, self._parts)) > self._most:
             self._parts = [self._merged()]
+            self._most = max(MERGE_ROWS, 2 * len(self._parts[0]))
 
     def _merged(self) -> pd.DataFrame:
         if not self._parts:
