@@ -190,7 +190,7 @@ def _compared(exact: pd.DataFrame, joined: pd.DataFrame | None) -> pd.DataFrame:
 def exact_partners(
     run: "Run", recording: "perf_data.Recording", notes: list[str]
 ) -> dict[str, str]:
-    """Of each sampled event the exact count that it samples: the same event, counted where it is.
+    """Of each sampled event the exact count that it samples: the same, in the same modes.
 
     The software clocks have no user-space count: they count all the time of a thread.
     """
@@ -205,10 +205,11 @@ def exact_partners(
         partner = exact.get(key)
         if partner is None:
             continue
-        counted = "ku" if event.type == _SOFTWARE else "".join(sorted(partner["flags"]))
+        clock = key == (_SOFTWARE, _TASK_CLOCK)
+        counted = "ku" if clock else "".join(sorted(partner["flags"]))
         if (modes or "ku") == counted:
             found[event.name] = str(partner["name"])
-        elif event.type == _SOFTWARE:
+        elif clock:
             notes.append(
                 f"{event.name} was sampled in user space, but the exact {partner['name']} counts "
                 "the kernel's work too: to compare them record with --perf-kernel"
