@@ -7,9 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from typing import Any
 
-from lotus import probing, surroundings
+from lotus import surroundings
+from lotus.choosing import choose
 from lotus.findings import Facts, Finding, findings, refusal, why_no_hardware
 from lotus.inside.perf_event import Event
+from lotus.sampling import sampling_event
+from lotus.survey import survey
 
 SCHEMA = 1
 
@@ -35,14 +38,14 @@ class Report:
 def examine() -> Report:
     """Look at this machine; takes a few seconds, never raises for what it finds."""
     machine = surroundings.system()
-    chosen = probing.choose(("auto",))
-    sampling = probing.sampling_event()  # as lotus trace asks
+    chosen = choose(("auto",))
+    sampling = sampling_event()  # as lotus trace asks
     trial = (sampling[0], str(sampling[1])) if sampling[0] else None
     return report(
         Facts(
             machine,
             surroundings.perf_tool(trial),
-            probing.survey(chosen.tried),
+            survey(chosen.tried),
             chosen,
             sampling,
             surroundings.python(),

@@ -9,10 +9,11 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lotus import probing
-from lotus.probing import Survey
+from lotus.choosing import Chosen
 from lotus.remedies import ENGINES, host_asks, install_perf, sysctl, unlock, unlock_asks
+from lotus.sampling import CHEAP_NS, Sampled
 from lotus.surroundings import Helpers, Library, PerfTool, Python, Room, System
+from lotus.survey import Survey
 
 OK, GAP, NOTE = "ok", "gap", "note"
 _SHM_BYTES, _DISK_BYTES = 1 << 30, 2 << 30  # fewer are a gap
@@ -45,7 +46,7 @@ class Facts:
     system: System
     perf: PerfTool
     survey: Survey
-    counting: probing.Chosen
+    counting: Chosen
     sampling: tuple[str, int, str]  # event as perf spells it, Hz, why
     python: Python | None
     helpers: Helpers
@@ -325,10 +326,10 @@ def _perf(facts: Facts, found: _Area) -> None:
         found.add(NOTE, "perf", f"{text}, not tried")
 
 
-def _price(one: probing.Sampled) -> str:
+def _price(one: Sampled) -> str:
     if one.interrupt_ns is None:
         return "samples; an interrupt costs less than can be told from noise here"
-    word = "cheap" if one.interrupt_ns < probing.CHEAP_NS else "dear"
+    word = "cheap" if one.interrupt_ns < CHEAP_NS else "dear"
     share = one.interrupt_ns * 997 / 1e9
     return (
         f"samples; about {one.interrupt_ns / 1e3:.1f} µs an interrupt ({word}): "

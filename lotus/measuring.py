@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lotus import probing, siblings
+from lotus import siblings
+from lotus.choosing import choose_counters
 from lotus.errors import LotusError
 from lotus.inside import perf_event
+from lotus.sampling import sampling_event
 from native_map import cpu as cpus
 from native_map import perf_list, pmu, record
 from native_map.errors import Unusable
@@ -45,7 +47,7 @@ def plan(
             cpu = cpus.detect()
             # Where perf's own tables know this CPU they go before ours.
             known, _ = perf_list.table(cpu)
-            groups, found = probing.choose_counters(record.split(counters), known=known)
+            groups, found = choose_counters(record.split(counters), known=known)
             notes += found
             facts = {"uarch": cpu.uarch, "metrics": pmu.saved(known)}
             if groups:
@@ -66,7 +68,7 @@ def _perf(
     notes: list[str],
     say: siblings.Say | None,
 ) -> Sequence[siblings.Sibling]:
-    event, rate, why = probing.sampling_event()
+    event, rate, why = sampling_event()
     if events is not None:
         chosen = record.split(events)
         why = "asked for"

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lotus import host, probing
+from lotus import host
+from lotus.sampling import perf_has_rights
 
 _PATIENCE_S = 10  # for programs that are asked something
 _CAPABILITIES = {19: "SYS_PTRACE", 21: "SYS_ADMIN", 34: "SYSLOG", 38: "PERFMON"}
@@ -192,7 +193,7 @@ def perf_tool(trial: Sequence[str] | None = None) -> PerfTool:
     if not version:
         words = " ".join((err or out or "it says nothing").split())
         return PerfTool(path, trouble=words[:300])
-    capable = probing.perf_has_rights()
+    capable = perf_has_rights()
     if not trial:
         return PerfTool(path, version, capable=capable)
     event, frequency = trial

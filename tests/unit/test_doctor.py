@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from lotus import doctor, probing, surroundings
+from lotus import doctor, surroundings
+from lotus.choosing import Chosen
 from lotus.findings import GAP, NOTE, OK, Facts, Finding
 from lotus.probing import (
     CPU_CLOCK,
@@ -18,13 +19,13 @@ from lotus.probing import (
     GENERIC,
     SOFTWARE_EVENTS,
     Capacity,
-    Chosen,
+    Cost,
     Counted,
-    Sampled,
-    Survey,
 )
 from lotus.reporters import doctor as reporter
+from lotus.sampling import Sampled
 from lotus.surroundings import Helpers, Library, PerfTool, Python, Room, System
+from lotus.survey import Survey
 
 
 def counted(events, count: int | None = 100_000, error: int = 0) -> tuple[Counted, ...]:
@@ -57,7 +58,7 @@ WHOLE = Facts(
             Sampled(CYCLES, 20, monotonic=True, interrupt_ns=1500.0),
             Sampled(CPU_CLOCK, 20, monotonic=True),
         ),
-        probing.Cost(500.0, 40.0, {}),
+        Cost(500.0, 40.0, {}),
         40.0,
     ),
     Chosen("amd_zen5", ((CYCLES,),), True, ()),

@@ -1,0 +1,153 @@
+"""Which events `--counters` counts here: of those asked for, what counts rightly together."""
+
+import contextlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lotus.errors import LotusError
+from lotus.inside import perf_event
+from lotus.inside.perf_event import SOFTWARE, Event
+from lotus.probing import MOST_AT_ONCE, OpenGroup, Probe
+
+if TYPE_CHECKING:  # imported when a group is chosen
+    from native_map import pmu
+    from native_map.cpu import Cpu
+    from native_map.events.model import Table
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What `--counters` counts on this machine: groups that take turns where there are several."""
+
+    uarch: str
+    groups: tuple[tuple[Event, ...], ...]
+    level_1: bool  # whether it gives all four shares of top-down level 1
+    notes: tuple[str, ...]
+    tried: tuple[Event, ...] = ()  # hardware events of the sets asked for
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """Every event once."""
+        return tuple({one.name: one for group in self.groups for one in group}.values())
+
+
+def choose_counters(
+    wanted: Sequence[str] = ("auto",),
+    open_group: OpenGroup = perf_event.Group,
+    known: "Table | None" = None,
+) -> tuple[list[list[Event]], list[str]]:
+    """The groups of events to count on this machine, and notes on what was left out.
+
+    `wanted` names sets or events (see `native_map.pmu.choose`); "auto" is always one group. No
+    event is in it that does not count rightly here; it is empty where nothing can be counted.
+    `known` replaces our table of this CPU (see `native_map.perf_list`). Takes 0.1 to 0.2 s. Raises
+    LotusError for a name that is not understood.
+    """
+    chosen = choose(wanted, open_group, known=known)
+    return [list(group) for group in chosen.groups], list(chosen.notes)
+
+
+def choose(
+    wanted: Sequence[str],
+    open_group: OpenGroup = perf_event.Group,
+    cpu: "Cpu | None" = None,
+    sysfs: Path = Path("/sys"),
+    known: "Table | None" = None,
+) -> Chosen:
+    """What `choose_counters` chooses, and what it means. Raises LotusError."""
+    from native_map import cpu as cpus
+    from native_map import pmu
+    from native_map.errors import Unusable
+    from native_map.events import catalogue
+
+    cpu = cpu or cpus.detect()
+    known = known or pmu.table(cpu)
+    wanted = tuple(wanted) or ("auto",)
+    try:
+        candidates = _candidates(cpu, known, wanted, sysfs)
+        probe = Probe(open_group)
+        working = _working(probe, candidates)
+        pool = [
+            event
+            for ours, event in candidates
+            if ours.name in working and ours.counters and event.type != SOFTWARE
+        ]
+        fits = probe.largest(pool).right
+        while True:
+            choice = pmu.choose(cpu, fits, working, wanted, known)
+            notes = list(choice.notes)
+            groups = _groups(choice, probe, notes, sysfs)
+            # The largest group was of other events: these are tried as well.
+            if all(probe.counts_rightly(group) for group in groups):
+                break
+            fits -= 1
+    except Unusable as error:
+        raise LotusError(str(error)) from error
+    shares = {"frontend_bound", "backend_bound", "retiring", "bad_speculation"}
+    given = catalogue.gives([one.name for group in groups for one in group], known)
+    hardware = tuple(event for _, event in candidates if event.type != SOFTWARE)
+    return Chosen(cpu.uarch, tuple(groups), shares <= given, tuple(notes), hardware)
+
+
+def _candidates(
+    cpu: "Cpu", known: "Table", wanted: Sequence[str], sysfs: Path
+) -> list[tuple["pmu.Event", Event]]:
+    """All events that may be chosen, as native_map tells them and as they are opened."""
+    from native_map import pmu
+    from native_map.errors import Unusable
+
+    found: dict[pmu.Event, Event] = {}
+    for word in wanted:
+        name = word
+        if word == "auto":
+            name = "topdown" if "topdown" in known.sets else "generic"
+        events = [one for form in known.sets.get(name, ()) for one in form.events]
+        for one in (*pmu.choose(cpu, MOST_AT_ONCE, None, (word,), known).events, *events):
+            with contextlib.suppress(Unusable):  # this machine has no such unit
+                found[one] = _as_opened(one, sysfs)
+    # Cycles and instructions first: they are in every group.
+    return sorted(found.items(), key=lambda pair: pair[0].name not in ("cycles", "instructions"))
+
+
+def _working(probe: Probe, candidates: Sequence[tuple["pmu.Event", Event]]) -> set[str]:
+    """Names of the events that count; of one name all must."""
+    slots = next((event for ours, event in candidates if ours.name == "slots"), None)
+    working: set[str] = set()
+    broken: set[str] = set()
+    for ours, event in candidates:
+        if not ours.counters and event.type != SOFTWARE and slots not in (None, event):
+            # A share of Intel's perf metrics opens only behind the slots register.
+            probe.behind(slots, event)
+        (working if probe.works(event) else broken).add(ours.name)
+    return working - broken
+
+
+def _as_opened(ours: "pmu.Event", sysfs: Path) -> Event:
+    """Raises Unusable where this machine has no such unit."""
+    from native_map import pmu
+
+    return Event(ours.name, pmu.resolve(ours, sysfs), ours.config, ours.config1, ours.flags)
+
+
+def _groups(
+    choice: "pmu.Choice", probe: Probe, notes: list[str], sysfs: Path
+) -> list[tuple[Event, ...]]:
+    """The groups as they are opened, without what the kernel refuses."""
+    refused: dict[str, str] = {}
+    groups = []
+    for chosen in choice.groups:
+        events = []
+        for one in chosen:
+            event = _as_opened(one, sysfs)
+            counted = probe.alone(event)
+            if event.type == SOFTWARE and counted.count is None:
+                refused[one.name] = os.strerror(counted.error)
+            else:
+                events.append(event)
+        if events:
+            groups.append(tuple(events))
+    notes += [f"{name} is refused by the kernel ({why})" for name, why in refused.items()]
+    return groups

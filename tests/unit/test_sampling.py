@@ -1,0 +1,95 @@
+"""What this machine can be sampled by: against made samplers, and against its own kernel."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from lotus import sampling
+from lotus.probing import CPU_CLOCK, CYCLES
+from lotus.sampling import Sampled
+from tests.unit.kernels import Samples, samplers
+
+
+@pytest.fixture(autouse=True)
+def loop_without_noise(monkeypatch):
+    monkeypatch.setattr(sampling, "_fixed_loop", lambda: 1_000_000)
+
+
+def test_an_interrupt_costs_what_a_loop_takes_longer_a_sample(monkeypatch):
+    times = iter([1_000_000, 2_000_000] * 12)
+    monkeypatch.setattr(sampling, "_fixed_loop", lambda: next(times))
+    opened = samplers(cycles=Samples(100))
+    assert sampling.interrupt_cost(CYCLES, 4000, opened) == pytest.approx(10_000)
+
+
+def test_a_cost_within_the_noise_is_not_told(monkeypatch):
+    plain = [1_000_000, 1_200_000, 1_100_000, 1_150_000, 1_000_000, 1_200_000, 1_300_000]
+    plain += plain
+    times = iter([value for one in plain for value in (one, 1_050_000)])
+    monkeypatch.setattr(sampling, "_fixed_loop", lambda: next(times))
+    assert sampling.interrupt_cost(CYCLES, 4000, samplers(cycles=Samples(100))) is None
+
+
+@pytest.mark.parametrize(
+    ("rate", "expected"), [("100000", 997), ("1000", 997), ("996", 499), ("30", 30), (None, 997)]
+)
+def test_the_frequency_keeps_within_what_the_kernel_allows(tmp_path: Path, rate, expected):
+    if rate is not None:
+        folder = tmp_path / "proc/sys/kernel"
+        folder.mkdir(parents=True)
+        (folder / "perf_event_max_sample_rate").write_text(rate + "\n")
+    assert sampling.frequency(tmp_path) == expected
+
+
+def test_cycles_are_sampled_on_bare_metal_and_the_clock_in_a_vm(tmp_path: Path):
+    both = samplers(cycles=Samples(), cpu_clock=Samples())
+    assert sampling.sampling_event(False, both, tmp_path)[:2] == ("cycles:u", 997)
+    event, _, why = sampling.sampling_event(True, both, tmp_path)
+    assert event == "cpu-clock:u"
+    assert "VM" in why
+
+
+@pytest.mark.parametrize("cycles", [errno.ENOENT, errno.EOPNOTSUPP, Samples(0)])
+def test_where_cycles_give_no_samples_the_clock_does(tmp_path: Path, cycles):
+    opened = samplers(cycles=cycles, cpu_clock=Samples())
+    assert sampling.sampling_event(False, opened, tmp_path)[0] == "cpu-clock:u"
+
+
+def test_where_nothing_can_be_sampled_the_reason_is_given(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(sampling, "perf_has_rights", lambda: False)
+    opened = samplers(cycles=errno.EACCES, cpu_clock=errno.EACCES)
+    event, frequency, why = sampling.sampling_event(False, opened, tmp_path)
+    assert (event, frequency) == ("", 0)
+    assert "Permission denied" in why
+
+
+def test_where_interrupts_are_dear_samples_are_fewer(tmp_path: Path, monkeypatch):
+    times = iter([1_000_000, 2_000_000] * 12)  # 20 samples for a millisecond: 50 µs each
+    monkeypatch.setattr(sampling, "_fixed_loop", lambda: next(times))
+    event, frequency, why = sampling.sampling_event(False, samplers(cycles=Samples(20)), tmp_path)
+    assert (event, frequency) == ("cycles:u", 499)
+    assert "less often" in why
+
+
+def test_a_perf_that_has_rights_of_its_own_may_sample_where_we_may_not(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(sampling, "perf_has_rights", lambda: True)
+    opened = samplers(cpu_clock=errno.EACCES)
+    assert sampling.sampling_event(True, opened, tmp_path)[0] == "cpu-clock:u"
+    # AND not where there is nothing to have rights to
+    assert sampling.sampling_event(True, samplers(cpu_clock=errno.ENOENT), tmp_path)[0] == ""
+
+
+def test_samples_of_another_clock_are_noticed():
+    assert sampling.sample(CYCLES, 997, samplers(cycles=Samples(3, now=False))) == Sampled(
+        CYCLES, 3, 0, 0, False
+    )
+
+
+def test_samples_of_this_kernel_carry_the_clock_that_lotus_uses():
+    sampled = sampling.sample(CPU_CLOCK, 499)
+    if sampled.error:
+        pytest.skip(f"this kernel refuses samples: {os.strerror(sampled.error)}")
+    assert sampled.samples > 0
+    assert sampled.monotonic
