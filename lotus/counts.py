@@ -152,7 +152,8 @@ def counted(process: Process, op_place: Ints | None) -> Counted | None:
         with np.errstate(divide="ignore", invalid="ignore"):
             scale = np.where(running < enabled, enabled / running, 1.0)
             ran = np.where(enabled > 0, running / enabled, 1.0)
-        scale[~made | ((running <= 0) & (enabled > 0))] = np.nan
+        # A clock that went back is another group's, opened where the program closed the first.
+        scale[~made | (enabled < 0) | ((running <= 0) & (enabled > 0))] = np.nan
         counts[:, mine] *= scale[:, None]
         lower = ran < least
         least = np.where(lower, ran, least)
@@ -200,8 +201,12 @@ def counters(a: Assembly) -> tuple[pd.DataFrame, Ints]:
                 ids = np.minimum(rows.operation, len(codes) - 1)
                 part["operation"] = np.where(is_op, codes[ids][place], 0).astype(np.int32)
                 part["nested"] = is_op & rows.nested[place]
+                fetch_start, fetch_end = start, start + took
                 start = np.where(is_op, rows.start_ns[place], start)
                 took = np.where(is_op, rows.duration_ns[place], took)
+                # A span that was begun in another fetch: its first reading is not of this one.
+                out = is_op & ((start < fetch_start) | (start + took > fetch_end))
+                found.counts[out] = np.nan
             part |= {"start_ns": start, "duration_ns": took, "readings": found.readings}
             part |= {"enabled_ns": found.enabled_ns, "running_ns": found.running_ns}
             part |= {"scaled": found.running_ns < found.enabled_ns, "helper_ns": found.helper_ns}

@@ -63,11 +63,13 @@ class Counters:
             more[:] = [(group.fd, group.size) for group in groups[1:]]
 
         def reading() -> bytes:
+            nonlocal fd
             try:
                 if more:
                     return read(fd, size) + b"".join([read(*one) for one in more])
                 return read(fd, size)
             except OSError:
+                fd = -1  # the program closed it, and may open its own file by that number
                 return b""
 
         def fresh() -> int:
