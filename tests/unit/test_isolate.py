@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lotus import isolating
+from lotus import isolated
 from lotus.errors import LotusError
-from lotus.inside import isolate
+from lotus.inside import bench, inputs, isolate
 
 times = st.integers(1, 10**10)
 
 
 @given(times, times, st.integers(1, 10**5), st.integers(1, 50), st.integers(0, 10**9), times)
 def test_a_plan_keeps_to_its_budget(call, copy, needed, runs, gap, budget):
-    planned, calls = isolate.plan(call, copy, needed, runs, gap, budget)
+    planned, calls = bench.plan(call, copy, needed, runs, gap, budget)
     assert 1 <= planned <= runs
     assert calls >= 1
     spent = planned * (gap + calls * (call + copy))
@@ -31,20 +31,20 @@ def test_a_plan_keeps_to_its_budget(call, copy, needed, runs, gap, budget):
 
 
 def test_a_plan_gives_all_that_was_asked_where_there_is_time():
-    assert isolate.plan(1_000_000, 0, 149, 20, 0, 10**12) == (20, 149)
+    assert bench.plan(1_000_000, 0, 149, 20, 0, 10**12) == (20, 149)
     # a bucket is long enough for perf to look at it many times
-    assert isolate.plan(1_000, 0, 149, 20, 0, 10**12) == (20, 50_000)
+    assert bench.plan(1_000, 0, 149, 20, 0, 10**12) == (20, 50_000)
 
 
 def test_a_plan_saves_calls_before_runs():
-    assert isolate.plan(10**7, 0, 149, 20, 0, 22 * 10**8 + 20) == (20, 10)
-    assert isolate.plan(10**9, 0, 149, 20, 0, 4 * 10**9) == (2, 1)
+    assert bench.plan(10**7, 0, 149, 20, 0, 22 * 10**8 + 20) == (20, 10)
+    assert bench.plan(10**9, 0, 149, 20, 0, 4 * 10**9) == (2, 1)
 
 
 def test_a_copy_shares_nothing_that_can_change():
     array = np.zeros(3)
     arguments = (([array], 1), {"x": {"y": array}})
-    copied = isolate.fresh(arguments)
+    copied = inputs.fresh(arguments)
     copied[0][0][0][:] = 1
     assert array.tolist() == [0, 0, 0]
     # what was one object still is
@@ -52,8 +52,8 @@ def test_a_copy_shares_nothing_that_can_change():
 
 
 def test_what_cannot_be_copied_says_so():
-    with pytest.raises(isolate.CannotCopy, match="cannot be copied: TypeError"):
-        isolate.fresh(threading.Lock())
+    with pytest.raises(inputs.CannotCopy, match="cannot be copied: TypeError"):
+        inputs.fresh(threading.Lock())
 
 
 def test_a_picture_that_is_not_decoded_stays_so(tmp_path):
@@ -63,12 +63,12 @@ def test_a_picture_that_is_not_decoded_stays_so(tmp_path):
     sources = [path, io.BytesIO(path.read_bytes()), path.open("rb")]
     for source in sources:
         lazy = image.open(source)
-        copied = isolate.fresh(([lazy], {}))[0][0]
+        copied = inputs.fresh(([lazy], {}))[0][0]
         assert copied is not lazy
         assert copied.tile
         assert lazy.tile
         assert copied.getpixel((0, 0)) == lazy.getpixel((0, 0)) == (1, 2, 3)
-        assert isolate.fresh(lazy).getpixel((7, 7)) == (1, 2, 3)  # now it is decoded
+        assert inputs.fresh(lazy).getpixel((7, 7)) == (1, 2, 3)  # now it is decoded
     sources[2].close()
 
 
@@ -120,7 +120,7 @@ def loader(dataset, kind=0, size=4, many=True):
 
 def taken(dataset, samples=6, **kwargs):
     said = []
-    catcher = isolate.Catcher(samples, said.append)
+    catcher = inputs.Catcher(samples, said.append)
     catcher.take(loader(dataset, **kwargs))
     return catcher, said
 
@@ -247,7 +247,7 @@ def test_a_quick_operation_weighs_no_more_than_a_slow_one():
     )
     operations = pd.DataFrame({"operation": ["slow", "quick"], "calls_a_sample": [1.0, 2.0]})
     functions = pd.DataFrame(rows, columns=columns)
-    found = isolating.Isolation(functions, intervals, operations).a_sample()
+    found = isolated.Isolation(functions, intervals, operations).a_sample()
     assert found["cpu_ns"].tolist() == [2000, 400]
     assert found.columns.tolist() == columns
 
@@ -267,8 +267,8 @@ def test_buckets_hold_the_calls_that_they_say():
     calls = []
     settings = SimpleNamespace(budget_ns=3 * 10**8, needed=10, runs=3, gap_ns=10**6)
     said = []
-    bench = isolate.Bench(settings, said.append)
-    bench.measure("op", [isolate.Call(calls.append, ((number,), {}), 2) for number in range(5)])
+    measuring = bench.Bench(settings, said.append)
+    measuring.measure("op", [inputs.Call(calls.append, ((number,), {}), 2) for number in range(5)])
     bursts = [burst for run in said for burst in run["intervals"]]
     # THEN its runs are numbered, its bursts in order, and every call in a burst was made
     assert [run["run"] for run in said] == list(range(len(said)))
@@ -304,13 +304,13 @@ def test_samples_go_to_the_bucket_they_fell_in(monkeypatch):
     )
 
     class Symbols:
-        def resolve(self, mappings, samples):
+        def resolve(self, mappings, samples, forks, comms):
             names = {"library": "lib", "function": "f"}
             return pd.DataFrame(names, index=samples.index, dtype="category")
 
-    monkeypatch.setattr(isolating, "Symbols", Symbols)
-    recording = SimpleNamespace(samples=samples, mappings=None)
-    table, interval_ns = isolating._functions(recording, intervals, {1, 9})
+    monkeypatch.setattr(isolated, "Symbols", Symbols)
+    recording = SimpleNamespace(samples=samples, mappings=None, forks=None, comms=None)
+    table, interval_ns = isolated._functions(recording, intervals, {1, 9})
     # THEN a bucket has its own and the pool's; a gap's and the program's belong to none
     assert table.to_numpy().tolist() == [
         ["a", 0, "lib", "f", 3, 3000],
@@ -360,15 +360,15 @@ def test_any_bytes_are_read(tmp_path_factory, events, noise):
     folder = tmp_path_factory.mktemp("hostile")
     lines = [json.dumps(event).encode() for event in events]
     (folder / isolate.NAME).write_bytes(b"\n".join([*lines, noise]))
-    rows, notes, threads, described = isolating._read(folder)
+    rows, notes, threads, described = isolated._read(folder)
     for name in ("inputs", "calls_a_sample"):
-        int(isolating._number(described, name, ""))
+        int(isolated._number(described, name, ""))
     assert all(type(number) is int for row in rows for number in row[1:])
-    pd.DataFrame(rows, columns=list(isolating._INTERVALS)).astype(isolating._INTERVALS)
+    pd.DataFrame(rows, columns=list(isolated._INTERVALS)).astype(isolated._INTERVALS)
     assert all(isinstance(note, str) for note in notes)
     assert all(type(number) is int for number in threads)
     with pytest.raises(LotusError):  # there is no perf.data
-        isolating.load(folder)
+        isolated.load(folder)
 
 
 def test_an_operation_that_failed_late_leaves_no_rows(tmp_path):
@@ -379,12 +379,13 @@ def test_an_operation_that_failed_late_leaves_no_rows(tmp_path):
         {"event": "skipped", "operation": "bad", "why": "it raised"},
     ]
     (tmp_path / isolate.NAME).write_text("\n".join(map(json.dumps, events)))
-    rows, notes, _, _ = isolating._read(tmp_path)
+    rows, notes, _, _ = isolated._read(tmp_path)
     assert rows == [("good", 0, 1, 1, 1, 2, 3)]
     assert notes == ["bad was not isolated: it raised"]
 
 
-def test_the_inside_needs_nothing_but_the_standard_library():
-    source = Path(isolate.__file__).read_text()
+@pytest.mark.parametrize("module", [bench, inputs, isolate])
+def test_the_inside_needs_nothing_but_the_standard_library(module):
+    source = Path(module.__file__).read_text()
     imported = {line.split()[1] for line in source.splitlines() if line.startswith("import ")}
     assert imported <= sys.stdlib_module_names
