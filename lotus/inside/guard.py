@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from functools import wraps
 
 TYPE_CHECKING = False
@@ -130,3 +131,77 @@ def guarded(
             return None
 
     return call
+
+
+def edge(recorder: Recorder, function: Callable[..., Any], *args: Any) -> Any:
+    """Call our own `function`; what it raises switches recording off, never reaches the user."""
+    if recorder.on:
+        try:
+            return function(*args)
+        except BaseException as error:
+            if not isinstance(error, Exception) or of_the_program(error):
+                hide_our_frames(recorder, error)
+                raise
+            recorder.fault(error)
+    return None
+
+
+def hide_our_frames(recorder: Recorder, error: BaseException) -> None:
+    """Take our frames out of an exception on its way to the user.
+
+    Below this hook it can be done at once; this hook's own frame is left out when the exception
+    ends the program or a thread (only for that is `sys.excepthook` touched).
+    """
+    try:
+        strip(error.__traceback__)
+        if threading.current_thread() is not threading.main_thread():
+            _hide_in_thread()
+        shown = sys.excepthook
+        if getattr(shown, "_lotus", False):
+            return
+
+        def excepthook(
+            kind: type[BaseException], value: BaseException, traceback: TracebackType | None
+        ) -> None:
+            sys.excepthook = shown
+            if value is not None:
+                value.__traceback__ = strip(traceback)
+            shown(kind, value, strip(traceback))
+
+        excepthook.__dict__["_lotus"] = True
+        sys.excepthook = excepthook
+    except Exception as fault:
+        if of_the_program(fault):
+            raise
+        recorder.fault(fault)
+
+
+def _hide_in_thread() -> None:
+    shown = threading.excepthook
+    if getattr(shown, "_lotus", False):
+        return
+
+    def excepthook(args: threading.ExceptHookArgs) -> None:
+        threading.excepthook = shown
+        traceback = strip(args.exc_traceback)
+        if args.exc_value is not None:
+            args.exc_value.__traceback__ = traceback
+        shown(threading.ExceptHookArgs((args.exc_type, args.exc_value, traceback, args.thread)))
+
+    excepthook.__dict__["_lotus"] = True
+    threading.excepthook = excepthook
+
+
+def hide_where_ignored(recorder: Recorder, error: BaseException) -> None:
+    """The same for what Python says of an exception in `__del__`, after which it goes on."""
+    hide_our_frames(recorder, error)
+    shown = sys.unraisablehook
+    if not hasattr(shown, "_lotus"):
+
+        def unraisablehook(unraisable: Any) -> None:
+            sys.unraisablehook = shown
+            strip(unraisable.exc_traceback)  # the first frame is torch's
+            shown(unraisable)
+
+        unraisablehook.__dict__["_lotus"] = True
+        sys.unraisablehook = unraisablehook

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from .loader import Loaders
+    from .iterations import Loaders
     from .operations import Given
     from .recorder import Recorder
 _DATALOADER = "torch.utils.data.dataloader"
@@ -126,14 +126,15 @@ class Tracer:
         self.undo.append(lambda: setattr(owner, name, before))
 
     def _hook_torch(self, module: "Any") -> None:
-        from . import loader, spans  # noqa: F401  (`lotus.span` finds spans by its name)
+        from . import spans  # noqa: F401  (`lotus.span` finds it by its name)
         from .guard import hook
+        from .iterations import Loaders
         from .log import append_line
 
         recorder = self.recorder
         version = str(sys.modules["torch"].__version__)
         append_line(recorder.config.run, {"event": "torch", "torch": version})
-        loaders = loader.Loaders(recorder)
+        loaders = Loaders(recorder)
         try:
             made = self._plan(module, loaders)
         except (AttributeError, KeyError) as error:
