@@ -16,7 +16,7 @@ from native_map.errors import Unusable
 from native_map.importers.profile import Profile
 
 if TYPE_CHECKING:
-    from lotus.isolating import Isolation
+    from lotus.isolated import Isolation
     from lotus.run import Run
 COLLATE = "collate"
 

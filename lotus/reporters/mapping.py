@@ -18,7 +18,7 @@ from native_map.demangle import short
 if TYPE_CHECKING:  # rich is imported when there is something to print
     from rich.console import Console
 
-    from lotus.isolating import Isolation
+    from lotus.isolated import Isolation
     from native_map.mapping import Mapping
 
 SCHEMA = 1

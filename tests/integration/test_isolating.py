@@ -9,6 +9,7 @@ import pytest
 
 from lotus import isolating
 from lotus.errors import LotusError
+from lotus.isolated import load
 from tests.integration.conftest import PROGRAMS, PYTHON, environment
 
 
@@ -72,7 +73,7 @@ except isolating.LotusError as error:
 def result(run):
     ended, _, directory = run
     assert ended.returncode == 0, ended.stderr
-    return isolating.load(directory)
+    return load(directory)
 
 
 LIBRARIES = ("lzma", "bz2", "libz")
@@ -260,7 +261,7 @@ def test_a_job_of_two_ranks(torch, perf, tmp_path):
     ended, _, directory = start(tmp_path, [*job, PROGRAMS / "ranked.py"], {})
     # THEN one of them is isolated, and both end without an error
     assert (ended.returncode, ended.stdout) == (0, ""), ended.stderr
-    found = isolating.load(directory)
+    found = load(directory)
     assert set(found.operations["operation"]) == {"Loader", "collate"}
     assert found.intervals["pid"].nunique() == 1
     assert found.notes == []
