@@ -1,0 +1,1 @@
+"""Finds the loader settings that feed a training fastest: settings, strategies and their replay."""
