@@ -41,16 +41,21 @@ def run(args: argparse.Namespace) -> int:
     from lotus import mapped
     from lotus.analysis.functions import summarise_map
     from lotus.errors import LotusError
-    from lotus.reporters import mapping
+    from lotus.reporters import map_tables, mapping
     from lotus.run import load
-    from lotus.streams import progress
+    from lotus.streams import progress, say
 
     loaded = load(args.run_directory)
     path = args.perf_data or args.run_directory / mapped.PERF_DATA
     found = None
     if args.perf_data is not None or path.exists():
-        with progress("joining samples") as told:
-            found = mapped.map_run(loaded, mapped.read(path), args.kernel, told)
+        try:
+            with progress("joining samples") as told:
+                found = mapped.map_run(loaded, mapped.read(path), args.kernel, told)
+        except LotusError as error:
+            if args.perf_data is not None or not len(loaded.counters):
+                raise
+            say(f"lotus: {error}")  # what was counted is there all the same
     elif not len(loaded.counters) and not len(loaded.python_functions):
         raise LotusError(
             f"{args.run_directory} has neither samples nor counters; record them with: "
@@ -58,9 +63,9 @@ def run(args: argparse.Namespace) -> int:
         )
     summary = summarise_map(loaded, found)
     if args.json:
-        print(mapping.text(summary))
+        print(map_tables.text(summary))
     elif args.csv:
-        print(mapping.csv(summary, args.csv), end="")
+        print(map_tables.csv(summary, args.csv), end="")
     else:
         reconfigure = getattr(sys.stdout, "reconfigure", None)
         if reconfigure is not None:

@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from lotus import isolating, mappings
     from lotus.errors import LotusError
-    from lotus.reporters import mapping as reporter
+    from lotus.reporters import isolation as reporter
     from lotus.streams import say
 
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
@@ -69,6 +69,6 @@ def run(args: argparse.Namespace) -> int:
         )
     built = mappings.build(found, args.minimum_runs)
     mappings.write(built, args.output)
-    reporter.write_mapping(built, found, sys.stdout)
+    reporter.write(built, found, sys.stdout)
     say(f"next: lotus map apply {shlex.quote(str(args.output))} PROFILE")
     return 0

@@ -5,8 +5,7 @@ from typing import IO, Any
 from lotus.analysis.columns import records
 from lotus.mappings import Applied
 from lotus.reporters.console import LEFT, RIGHT, print_paragraph, print_table, rows_of, tight
-from lotus.reporters.mapping import big, library
-from lotus.reporters.words import amount, plain, share, shorten
+from lotus.reporters.words import amount, big, library, plain, share, shorten
 from native_map.demangle import short
 from native_map.importers.profile import TOPDOWN
 

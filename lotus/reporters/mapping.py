@@ -1,27 +1,28 @@
-"""`lotus map` on a terminal, as a document and as CSV."""
+"""`lotus map` on a terminal, and its part of a report."""
 
-import json
-import re
 import shlex
 from collections.abc import Sequence
-from typing import IO, TYPE_CHECKING, Any
-
-import pandas as pd
+from typing import IO, TYPE_CHECKING
 
 from lotus.analysis.columns import records
 from lotus.analysis.functions import MapSummary
 from lotus.reporters.console import LEFT, RIGHT, print_paragraph, print_table, rows_of, tight
-from lotus.reporters.words import amount, command, plain, plural, share, shorten
+from lotus.reporters.words import (
+    amount,
+    big,
+    command,
+    library,
+    plain,
+    plural,
+    share,
+    shorten,
+)
 from native_map import pmu
 from native_map.demangle import short
 
 if TYPE_CHECKING:  # rich is imported when there is something to print
     from rich.console import Console
 
-    from lotus.isolated import Isolation
-    from native_map.mapping import Mapping
-
-SCHEMA = 1
 _SHARES = {
     "frontend_bound": "front end",
     "backend_bound": "back end",
@@ -31,51 +32,6 @@ _SHARES = {
 _COUNTS = ("cycles", "instructions")
 _WIDEST_NAME = 24
 _MOST_OPERATIONS, _MOST_NOTES = 25, 12
-
-
-def document(summary: MapSummary) -> dict[str, Any]:
-    """What `lotus map --json` prints.
-
-    Units: `_ns` nanoseconds, shares are fractions of 1, counts are of events; a metric's unit and
-    formula stand in "metrics". What was not measured is null. "functions" holds every event.
-    """
-    mapped = summary.mapped
-    metrics = {
-        name: {"text": one.text, "unit": one.unit, "formula": one.formula, "source": one.source}
-        for name, one in pmu.METRICS.items()
-        if name in summary.operations
-    }
-    return {
-        "schema": SCHEMA,
-        "run": {"path": summary.path, "command": summary.manifest.get("command"),
-                "host": summary.manifest.get("host"), "cpu": summary.cpu},
-        "counted": summary.counted,
-        "estimated": summary.sampled,
-        "operations": records(summary.operations),
-        "metrics": metrics,
-        "helper_share": None if pd.isna(summary.helper_share) else summary.helper_share,
-        "sampled": [] if mapped is None else mapped.events,
-        "functions": [] if mapped is None else records(mapped.functions),
-        "outside": records(summary.outside),
-        "python_functions": records(summary.python),
-        "joined": [] if mapped is None else records(mapped.operations),
-        "calibration": [] if mapped is None else records(mapped.calibration),
-        "books": [] if mapped is None else records(mapped.books),
-        "recording": {} if mapped is None else mapped.facts,
-        "notes": summary.notes,
-    }  # fmt: skip
-
-
-def text(summary: MapSummary) -> str:
-    return json.dumps(document(summary), indent=2, allow_nan=False)
-
-
-def csv(summary: MapSummary, table: str) -> str:
-    """The table "operations" or "functions" (of all events) as CSV."""
-    if table == "operations":
-        return str(summary.operations.to_csv(index=False))
-    rows = summary.functions if summary.mapped is None else summary.mapped.functions
-    return str(rows.to_csv(index=False))
 
 
 def write(summary: MapSummary, file: IO[str], top: int = 5) -> None:
@@ -206,16 +162,6 @@ def _number(value: float) -> str:
     return "-" if value != value else f"{value:.3g}"
 
 
-def big(value: float) -> str:
-    """A count with three digits and a unit: 1.23 G."""
-    if value != value:
-        return "-"
-    for scale, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= scale * 0.9995:
-            return f"{value / scale:.3g}{unit}"
-    return f"{value:.0f}"
-
-
 def _functions(console: "Console", summary: MapSummary, top: int) -> None:
     table = summary.functions
     if not len(table) or top < 1:
@@ -258,13 +204,6 @@ def _python(console: "Console", summary: MapSummary, top: int) -> None:
     print_table(console, "Python lines, with the C code that they call (py-spy)", columns, rows)
 
 
-def library(name: str) -> str:
-    """A library without what its file name says of the build: `_imaging.so`, `libjpeg.so`."""
-    name = re.sub(r"\.(cpython-\d+[a-z]*|abi3|pypy\w*)(-[\w-]+)?(?=\.so)", "", name)
-    name = re.sub(r"-[0-9a-f]{8}(?=\.so)", "", name)  # as auditwheel names what a wheel brings
-    return re.sub(r"(?<=\.so)(\.\d+)+$", "", name)
-
-
 def _outside(console: "Console", summary: MapSummary) -> None:
     rows = [
         [plain(row["text"]), amount(row["samples"]), share(row["share"])]
@@ -276,31 +215,3 @@ def _outside(console: "Console", summary: MapSummary) -> None:
         where = plural(len(summary.operations), "operation")
         hint = f"No samples: functions under the {where} come with lotus trace --perf."
         print_paragraph(console, "", hint)
-
-
-def write_mapping(mapping: "Mapping", found: "Isolation", file: IO[str]) -> None:
-    """What `lotus map build` found: evidence per operation, and where it is weak."""
-    from rich.console import Console
-
-    console = Console(file=file, highlight=False, markup=False, emoji=False)
-    kept = mapping.kept.groupby("operation").size()
-    dropped = mapping.functions[~mapping.functions["kept"]].groupby("operation").size()
-    rows = []
-    for row in rows_of(found.operations):
-        name = str(row["operation"])
-        rows.append(
-            [shorten(plain(name), _WIDEST_NAME), amount(row["runs"]), amount(row["calls"]),
-             tight(row["call_ns"]), amount(row["samples"]), share(row["capture"]),
-             amount(int(kept.get(name, 0))), amount(int(dropped.get(name, 0)))]
-        )  # fmt: skip
-    names = ["runs", "calls", "a call", "samples", "capture", "functions", "dropped"]
-    columns = [("", LEFT), *((name, RIGHT) for name in names)]
-    print_table(console, "Isolated operations", columns, rows)
-    print_paragraph(
-        console,
-        "",
-        "capture: the probability that a function of 20 µs in each call was seen; dropped: seen in "
-        f"fewer than {mapping.minimum_runs} runs.",
-    )
-    for note in found.notes:
-        print_paragraph(console, "Note", plain(note))

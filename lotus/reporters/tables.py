@@ -37,7 +37,7 @@ import pandas as pd
 from lotus.analysis.columns import plain_value, records
 from lotus.analysis.functions import MapSummary
 from lotus.analysis.summary import LoaderSummary, Summary
-from lotus.reporters import mapping
+from lotus.reporters import map_tables
 
 SCHEMA = 1
 _RUN = "command state exit_code signal level batches every max_log host ranks".split()
@@ -64,7 +64,7 @@ def document(summary: Summary, measured: MapSummary | None = None) -> dict[str, 
         "lost": summary.lost,
         "unseen": summary.unseen,
         "notes": summary.notes,
-        "map": None if measured is None else mapping.document(measured),
+        "map": None if measured is None else map_tables.document(measured),
     }
     plain = _plain(whole)
     assert isinstance(plain, dict)

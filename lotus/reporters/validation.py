@@ -5,8 +5,7 @@ from typing import IO, Any
 from lotus.analysis.columns import records
 from lotus.mappings import Judged
 from lotus.reporters.console import LEFT, RIGHT, print_paragraph, print_table, rows_of
-from lotus.reporters.mapping import big
-from lotus.reporters.words import amount, plain, plural, share, shorten
+from lotus.reporters.words import amount, big, plain, plural, share, shorten
 from native_map.validate import ENOUGH, NEAR, WIDE
 
 SCHEMA = 1

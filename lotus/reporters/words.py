@@ -1,6 +1,7 @@
 """Numbers and names as a person reads them. Nothing from a trace reaches a terminal unescaped."""
 
 import math
+import re
 import shlex
 import unicodedata
 from collections.abc import Iterable
@@ -88,3 +89,20 @@ def plural(count: float, noun: str) -> str:
     """`1 batch`, `2,000 batches`."""
     ending = "es" if noun == "batch" else "s"
     return f"{amount(count)} {noun}{'' if count == 1 else ending}"
+
+
+def big(value: float) -> str:
+    """A count with three digits and a unit: 1.23 G."""
+    if value != value:
+        return "-"
+    for scale, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= scale * 0.9995:
+            return f"{value / scale:.3g}{unit}"
+    return f"{value:.0f}"
+
+
+def library(name: str) -> str:
+    """A library without what its file name says of the build: `_imaging.so`, `libjpeg.so`."""
+    name = re.sub(r"\.(cpython-\d+[a-z]*|abi3|pypy\w*)(-[\w-]+)?(?=\.so)", "", name)
+    name = re.sub(r"-[0-9a-f]{8}(?=\.so)", "", name)  # as auditwheel names what a wheel brings
+    return re.sub(r"(?<=\.so)(\.\d+)+$", "", name)
