@@ -1,5 +1,6 @@
 """Exact counts of a run, from the readings that the recorder kept."""
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,11 +9,21 @@ import pandas as pd
 from lotus.assemble import Assembly, Ints, Process, is_a, match
 from lotus.batches import categories, frame, repeat, signed, whose
 from lotus.details import Names, counted_rows
+from lotus.eventlog import Lost
 from lotus.frames import Array, ranges
 from lotus.inside.perf_event import HEADER
 
 KINDS = ("operation", "fetch", "collate")
 OPERATION, FETCH, COLLATE = range(3)
+_MOST_EVENTS = 64  # of a reading: what a row of counts takes in memory, to what it takes in a log
+_AT_ONCE = 1 << 16  # rows whose readings are in memory at once
+_LONGEST = 200  # characters of an event's name
+_COLUMNS = (
+    "tid worker loader epoch batch kind operation nested row start_ns duration_ns readings "
+    "enabled_ns running_ns scaled helper_ns"
+).split()
+# What an event cannot be called: there are tables with columns of these names.
+_TAKEN = {*_COLUMNS, "rank", "local_rank", "world_size", "host", "pid", "end_ns"}
 
 
 class Event(NamedTuple):
@@ -41,8 +52,7 @@ def names_of(a: Assembly) -> list[str]:
     """The events that were counted, in the order in which they were asked for."""
     names: dict[str, None] = {}
     for process in a.processes:
-        for told in process.events["counters"]:
-            names.update(dict.fromkeys(event.name for event in _layout(told)[0]))
+        names.update(dict.fromkeys(event.name for event in _layout(process)[0]))
     return list(names)
 
 
@@ -51,59 +61,116 @@ def events_of(a: Assembly) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     needed = {"name": str, "type": int, "config": int, "config1": int, "flags": str}
     for process in a.processes:
-        for told in process.events["counters"]:
+        for told in process.events["counters"][:1] if _layout(process)[0] else ():
             for one in told["events"]:
-                if isinstance(one, dict) and all(is_a(one.get(k), t) for k, t in needed.items()):
+                if all(is_a(one.get(k), t) for k, t in needed.items()):
                     found.setdefault(one["name"], {key: one[key] for key in needed})
     return list(found.values())
 
 
-def _layout(told: dict[str, Any]) -> tuple[list[Event], int]:
-    """The events of a `counters` event and how many words a reading has; ([], 0) if damaged."""
+def _layout(process: Process) -> tuple[list[Event], int]:
+    """The events of a process and how many words a reading has; ([], 0) if none or damaged."""
+    told = process.events["counters"]
+    return _events(told[0]) if told else ([], 0)
+
+
+def _events(told: dict[str, Any]) -> tuple[list[Event], int]:
+    """Those of one `counters` event, likewise."""
     events: list[Event] = []
     word, group_word = 0, 0
     group: Any = None
+    if len(told["events"]) > _MOST_EVENTS:
+        return [], 0
     for one in told["events"]:
-        if not isinstance(one, dict) or not is_a(one.get("name"), str):
+        name = one.get("name") if isinstance(one, dict) else None
+        if not isinstance(name, str) or not 0 < len(name) <= _LONGEST or name in _TAKEN:
+            return [], 0
+        if not name.isprintable():
             return [], 0
         cost = one.get("read_count")
-        if one.get("group") != group:
+        if not events or one.get("group") != group:
             group, group_word, word = one.get("group"), word, word + HEADER
-        known = isinstance(cost, (int, float)) and not isinstance(cost, bool)
-        events.append(Event(one["name"], word, group_word, float(cost or 0) if known else 0.0))
+        known = is_a(cost, int) or (isinstance(cost, float) and math.isfinite(cost))
+        events.append(Event(name, word, group_word, float(cost) if known else 0.0))
         word += 1
     return events, word
 
 
 def _costs(process: Process, tids: Array, names: list[str]) -> Array:
     """What a reading adds to each count, as (rows, events): by thread, the last that was told."""
-    costs = np.zeros((len(tids), len(names)))
-    for told in process.events["counters"]:
-        events, _ = _layout(told)
+    distinct, place = np.unique(tids, return_inverse=True)
+    costs = np.zeros((len(distinct), len(names)))
+    at = {tid: row for row, tid in enumerate(distinct.tolist())}
+    told = {one["tid"]: one for one in process.events["counters"] if one["tid"] in at}
+    for tid, one in told.items():
+        events, _ = _events(one)
         if [event.name for event in events] == names:
-            costs[tids == told["tid"]] = [event.cost for event in events]
-    return costs
+            costs[at[tid]] = [event.cost for event in events]
+    return costs[place]
+
+
+class _Frames(NamedTuple):
+    """What the frames are good for, one element each."""
+
+    row: Ints  # of the process's batch frames; -1: not known, or an earlier frame is of it
+    good: Array  # its readings can be used
+    full: Array  # and so can the edges of its operations
+
+
+def _frames(process: Process, words: int) -> _Frames:
+    fixed, batch = process.log.fixed["counts"], process.log.fixed["batch"]
+    row = match(
+        (fixed["fetch_start_ns"], fixed["tid"]), (batch["fetch_start_ns"], batch["tid"]), last=True
+    )
+    _, first = np.unique(row, return_index=True)
+    again = np.ones(len(row), np.bool_)
+    again[first] = False
+    row = np.where(again, -1, row)
+    sizes = signed(fixed["n_readings"])
+    good = (fixed["words"] == words) & (sizes % max(words, 1) == 0) & (sizes > 0) & (row >= 0)
+    full = np.zeros(len(row), np.bool_)
+    # An operation that was not counted would shift all that follow it.
+    full[good] = (signed(fixed["n_edges"])[good]) == signed(batch["n_ops"])[row[good]]
+    return _Frames(row, good & (words > 0), full & (words > 0))
+
+
+def losses(process: Process) -> list[Lost]:
+    """The counts that were recorded and cannot be used.
+
+    What single intervals lack is no number (NaN) in their rows instead.
+    """
+    fixed, batch = process.log.fixed["counts"], process.log.fixed["batch"]
+    if not len(fixed):
+        return []
+    _, words = _layout(process)
+    frames = _frames(process, words)
+    found = []
+    bad = int((~frames.good).sum())
+    if bad:
+        size = int(8 * signed(fixed["n_readings"])[~frames.good].sum())
+        found.append(Lost("counts of a batch that cannot be used", process.pid, bad, size))
+    apart = frames.good & ~frames.full
+    if apart.any():
+        ops = np.maximum(signed(batch["n_ops"])[frames.row[apart]], signed(fixed["n_edges"])[apart])
+        what = "counts of operations that do not match them"
+        found.append(Lost(what, process.pid, int(ops.sum()), 0))
+    return found
 
 
 def counted(process: Process, op_place: Ints | None) -> Counted | None:
     """The counts of a process; None where there are none that can be read."""
     fixed, batch = process.log.fixed["counts"], process.log.fixed["batch"]
-    if not len(fixed) or not len(batch) or not process.events["counters"]:
+    if not len(fixed) or not len(batch):
         return None
-    events, words = _layout(process.events["counters"][0])
+    events, words = _layout(process)
     if not events:
+        return None
+    row, good, full = _frames(process, words)
+    if not good.any():
         return None
     names = [event.name for event in events]
     arrays = process.log.arrays("counts", ("readings", "edges"))
     sizes, edge_counts = signed(fixed["n_readings"]), signed(fixed["n_edges"])
-    row = match(
-        (fixed["fetch_start_ns"], fixed["tid"]), (batch["fetch_start_ns"], batch["tid"]), last=True
-    )
-    good = (fixed["words"] == words) & (sizes % words == 0) & (sizes > 0) & (row >= 0)
-    # An operation that was not counted would shift all that follow it.
-    full = good & (edge_counts == signed(batch["n_ops"])[row])
-    if not good.any():
-        return None
     readings = arrays["readings"]["word"][np.repeat(good, sizes)].reshape(-1, words)
     in_frame = np.where(good, sizes // words, 0)
     first_reading = np.cumsum(in_frame) - in_frame
@@ -135,32 +202,50 @@ def counted(process: Process, op_place: Ints | None) -> Counted | None:
         where = np.full(int(ops.sum()) + 1, -1, np.int64)
         where[op_place] = np.arange(len(op_place))
         rows = where[rows]
+    known = (kind != OPERATION) | (rows >= 0)
+    begin, end, kind, rows, owner = (one[known] for one in (begin, end, kind, rows, owner))
+    # A reading that was not made, or a damaged place: these counts are no numbers.
     inside = (begin <= end) & (end <= last_reading[owner])
-    inside &= (kind != OPERATION) | (rows >= 0)
-    begin, end, kind, rows, owner = (one[inside] for one in (begin, end, kind, rows, owner))
+    begin = np.where(inside, begin, first_reading[owner])
+    end = np.where(inside, end, begin)
 
-    delta = (readings[end] - readings[begin]).view(np.int64)
-    steps = end - begin
+    parts = []
+    for first in range(0, len(kind), _AT_ONCE):
+        some = slice(first, first + _AT_ONCE)
+        costs = _costs(process, fixed["tid"][owner[some]], names)
+        parts.append(_subtract(readings, begin[some], end[some], inside[some], events, costs))
+    enabled_ns, running_ns, counts = (np.concatenate(column) for column in zip(*parts, strict=True))
+    helper = np.where(kind == FETCH, fixed["helper_ns"][owner].astype(np.float64), np.nan)
+    return Counted(kind, row[owner], rows, end - begin, enabled_ns, running_ns, helper, counts)
+
+
+def _subtract(
+    readings: Array, begin: Ints, end: Ints, known: Array, events: list[Event], costs: Array
+) -> tuple[Ints, Ints, Array]:
+    """Enabled and running ns of the group that ran least, and the counts, NaN where not `known`."""
+    before, after = readings[begin], readings[end]
+    delta = (after - before).view(np.int64)
     counts = delta[:, [event.word for event in events]].astype(np.float64)
-    counts -= steps[:, None] * _costs(process, fixed["tid"][owner], names)
-    least = np.full(len(kind), np.inf)
-    enabled_ns, running_ns = np.zeros(len(kind), np.int64), np.zeros(len(kind), np.int64)
+    counts -= (end - begin)[:, None] * costs
+    least = np.full(len(begin), np.inf)
+    enabled_ns, running_ns = np.zeros(len(begin), np.int64), np.zeros(len(begin), np.int64)
     for group_word in sorted({event.group_word for event in events}):
         mine = [at for at, event in enumerate(events) if event.group_word == group_word]
-        made = (readings[end, group_word] > 0) & (readings[begin, group_word] > 0)
-        enabled, running = delta[:, group_word + 1], delta[:, group_word + 2]
+        size = len(mine)
+        made = known & (before[:, group_word] == size) & (after[:, group_word] == size)
+        # No counter runs backwards.
+        made &= (delta[:, group_word + 1 : group_word + HEADER + size] >= 0).all(axis=1)
+        enabled, running = (np.where(made, delta[:, group_word + at], 0) for at in (1, 2))
         with np.errstate(divide="ignore", invalid="ignore"):
             scale = np.where(running < enabled, enabled / running, 1.0)
             ran = np.where(enabled > 0, running / enabled, 1.0)
-        # A clock that went back is another group's, opened where the program closed the first.
-        scale[~made | (enabled < 0) | ((running <= 0) & (enabled > 0))] = np.nan
+        scale[~made | ((running <= 0) & (enabled > 0))] = np.nan
         counts[:, mine] *= scale[:, None]
         lower = ran < least
         least = np.where(lower, ran, least)
         enabled_ns = np.where(lower, enabled, enabled_ns)
         running_ns = np.where(lower, running, running_ns)
-    helper = np.where(kind == FETCH, fixed["helper_ns"][owner].astype(np.float64), np.nan)
-    return Counted(kind, row[owner], rows, steps, enabled_ns, running_ns, helper, counts)
+    return enabled_ns, running_ns, counts
 
 
 def counters(a: Assembly) -> tuple[pd.DataFrame, Ints]:
@@ -210,7 +295,7 @@ def counters(a: Assembly) -> tuple[pd.DataFrame, Ints]:
             part |= {"start_ns": start, "duration_ns": took, "readings": found.readings}
             part |= {"enabled_ns": found.enabled_ns, "running_ns": found.running_ns}
             part |= {"scaled": found.running_ns < found.enabled_ns, "helper_ns": found.helper_ns}
-            mine = [event.name for event in _layout(process.events["counters"][0])[0]]
+            mine = [event.name for event in _layout(process)[0]]
             for event in events:
                 missing = np.full(len(row), np.nan)
                 places = [at for at, name in enumerate(mine) if name == event]
@@ -220,11 +305,10 @@ def counters(a: Assembly) -> tuple[pd.DataFrame, Ints]:
             batch_rows.append(row + own.start)
         before += rows.total
     columns: dict[str, Any] = {}
-    order = "tid worker loader epoch batch kind operation nested row start_ns duration_ns readings"
-    for name in [*order.split(), "enabled_ns", "running_ns", "scaled", "helper_ns", *events]:
+    for name in [*_COLUMNS, *events]:
         columns[name] = np.concatenate([part[name] for part in parts]) if parts else np.empty(0)
     if not parts:
-        columns |= {name: np.empty(0, np.int64) for name in order.split()}
+        columns |= {name: np.empty(0, np.int64) for name in _COLUMNS[:12]}
         columns["nested"] = columns["scaled"] = np.empty(0, np.bool_)
     columns["kind"] = categories(columns["kind"].astype(np.int8), KINDS)
     columns["operation"] = categories(columns["operation"].astype(np.int32), list(names))

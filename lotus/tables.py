@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from lotus import counts
 from lotus.assemble import Assembly, Process, groups, is_a
 from lotus.batches import frame, repeat, signed, whose
 from lotus.eventlog import Lost
@@ -209,6 +210,7 @@ def losses(a: Assembly) -> list[Lost]:
     """What the processes lost, told or to be inferred."""
     found = list(a.lost)
     for process in a.processes:
+        found += counts.losses(process)
         for event in process.events["stopped"]:
             size: Any = event.get("bytes")
             what = f"recording stopped: {event['why']}"

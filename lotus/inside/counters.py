@@ -10,22 +10,50 @@ from __future__ import annotations
 
 import itertools
 import os
-import statistics
+import resource
 import struct
+import sys
 import threading
 import time
+import weakref
+from array import array
 
 from . import clock, perf_event
-from .guard import hook, quiet
+from .guard import hook, of_the_program, quiet
+from .layout import UNCOUNTED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from typing import NamedTuple
 
     from .perf_event import Group
+
+    class Opened(NamedTuple):
+        """The groups of one thread. `cost_ns` is that of a reading."""
+
+        groups: list[Group]
+        cost_ns: int
+        pinned: bool
+        thread: weakref.ref[Thread]
+
+else:
+    import collections
+
+    Opened = collections.namedtuple("Opened", "groups cost_ns pinned thread", module=__name__)
+# Before the program can put others there, out of reach of what exchanges functions by name.
+_TIMES = (time.process_time_ns, time.thread_time_ns, time.clock_gettime_ns, time.sleep)
 _LOWEST = 500  # descriptors below are the program's
+_FEWEST = 128  # the program is left its descriptors where it may have no more than that
 _REPEATS = 200
 _MOST_THREADS = 8  # threads of one process that fetch, at num_workers=0
+_MOST_OPENINGS = 64  # in one process: the program may close them again and again
+_MOST_BROKEN = 16  # openings, each about 1 ms of its time, by its signal handlers
+_MOST_READINGS = 1 << 16  # of one fetch: 10 MB of the program's memory
+
+
+class Thread:
+    """Lives as long as the thread that made it: the kernel's number of one is given again."""
 
 
 class Counters:
@@ -40,14 +68,19 @@ class Counters:
         self.edges: list[int] = []  # places of the two readings of each operation, in turn
         self.collate: tuple[int, int] = (0, 0)
         self.feeder: int | None = None  # the CPU clock of the worker's feeder thread
-        self.marks: list[int] = []  # CPU time of other threads when the fetch began
-        self._open: dict[int, list[Group]] = {}  # by thread, as are the costs of a reading (ns)
-        self._costs: dict[int, int] = {}
+        # One of the fetch in hand: CPU time of other threads when it began.
+        self.marks: list[list[int]] = []
+        self._here = threading.local()  # .thread: a Thread
+        self._open: dict[int, Opened] = {}  # by thread
+        self._failed = 0  # the thread whose group could not be counted in the last fetch
+        self._openings = self._broken = 0
         self._refused = False
+        self._seccomp = _seccomp()
         self._events: list[dict[str, object]] = []  # to be written by the recorder
-        self.fresh: Callable[[], int]
+        self._told = 0  # of these
+        self.fresh: Callable[..., int]
         self.shared: Callable[[], int]
-        self._use: Callable[[list[Group], int], None]
+        self._use: Callable[[Sequence[Group], int], None]
         self._make()
 
     def _make(self) -> None:
@@ -56,27 +89,26 @@ class Counters:
         fd, size, cost, last = -1, 0, 0, 0
         more: list[tuple[int, int]] = []  # the groups after the first
 
-        def use(groups: list[Group], cost_ns: int) -> None:
+        def use(groups: Sequence[Group], cost_ns: int) -> None:
             nonlocal fd, size, cost, last
             last, cost = 0, cost_ns
             fd, size = (groups[0].fd, groups[0].size) if groups else (-1, 0)
             more[:] = [(group.fd, group.size) for group in groups[1:]]
 
-        def reading() -> bytes:
-            nonlocal fd
-            try:
-                if more:
-                    return read(fd, size) + b"".join([read(*one) for one in more])
-                return read(fd, size)
-            except OSError:
-                fd = -1  # the program closed it, and may open its own file by that number
-                return b""
-
-        def fresh() -> int:
-            """Read now; the place of the reading."""
+        def fresh(most: int = _MOST_READINGS) -> int:
+            """Read now; the place of the reading, UNCOUNTED where none is made."""
             nonlocal last
-            if fd >= 0:
-                add(reading())
+            if fd < 0 or len(readings) >= most:
+                return UNCOUNTED
+            try:
+                one = read(fd, size)
+                if more:
+                    one += b"".join([read(*other) for other in more])
+            except OSError as error:
+                if of_the_program(error):
+                    raise
+                one = b""
+            add(one)
             last = clock()
             return len(readings) - 1
 
@@ -87,101 +119,154 @@ class Counters:
             return fresh()
 
         self.fresh, self.shared, self._use = fresh, shared, use
-        for function in (fresh, shared, reading):
+        for function in (fresh, shared):
             hook(function)
 
     def forked(self) -> None:
         """In a child: the groups count threads of the parent."""
-        for groups in self._open.values():
-            for group in groups:
-                if group.is_ours():
-                    group.close()
+        opened = list(self._open.values())
         self._open.clear()
+        self._use([], 0)
+        for one in opened:
+            _close(one.groups)
         del self.readings[:], self.edges[:], self.marks[:], self._events[:]
         self.feeder = None
-        self._use([], 0)
+        self._told = self._openings = self._broken = self._failed = 0
 
     def close(self) -> None:
         self.forked()
 
     def prepare(self) -> None:
         """Before a fetch: open this thread's groups if there are none, and use them."""
-        me = threading.get_native_id()
-        groups = self._open.get(me, [])
-        if not all(group.is_ours() for group in groups):
-            del self._open[me]  # their numbers may be the program's by now
-            groups = []
-        if not groups and not self._refused:
-            groups = self._opened(me)
-        self._use(groups, self._costs[me] if groups else 0)
+        me, thread = threading.get_native_id(), getattr(self._here, "thread", None)
+        if thread is None:
+            thread = self._here.thread = Thread()
+        opened, pinned = self._open.get(me), len(self.groups) == 1
+        if opened is not None:
+            ours = opened.thread() is thread and all(one.is_ours() for one in opened.groups)
+            if not ours or self._failed == me:
+                # Another thread's, or the program's by now, or without the counters they need.
+                pinned = pinned and not (ours and opened.pinned)
+                del self._open[me]
+                self._use([], 0)
+                _close(opened.groups)
+                opened = None
+        self._failed = 0
+        # Within a fetch that is counted its counters are not exchanged: it loses them.
+        if opened is None and not self._refused and not self.marks:
+            opened = self._opened(me, thread, pinned)
+        self._use(opened.groups if opened else [], opened.cost_ns if opened else 0)
 
     def begin(self) -> None:
         """At the start of a fetch: the first reading."""
         self.collate = (0, 0)
-        self.marks.append(self._others())
+        others = self._others()
         self.fresh()
+        self.marks.append([others])
 
     def _others(self) -> int:
         """CPU time (ns) of the other threads of this process, the feeder thread left out."""
-        others = time.process_time_ns() - time.thread_time_ns()
+        of_process, of_thread, of_clock, _ = _TIMES
+        others = of_process() - of_thread()
         if self.feeder is not None:
             with quiet(OSError):
-                others -= time.clock_gettime_ns(self.feeder)
+                others -= of_clock(self.feeder)
         return others
 
     def end(self) -> tuple[list[int], bytes]:
         """Fixed fields and arrays of a COUNTS frame, from `words` on; nothing: ([], b"")."""
-        self.fresh()
-        helper = max(self._others() - self.marks[-1], 0) if self.marks else 0
         readings, edges, width = self.readings, self.edges, 8 * self.words
         found: tuple[list[int], bytes] = ([], b"")
-        if readings:
+        if self.fresh(sys.maxsize) == UNCOUNTED and readings:
+            readings.append(b"")  # the counters were lost on the way
+        if readings and self.marks:  # else a signal handler of the program broke off the start
+            helper = max(self._others() - self.marks[-1][0], 0)
             # A group that could not be counted for a while reads as nothing.
             whole = [one if len(one) == width else bytes(width) for one in readings]
+            if len(readings[-1]) != width:
+                self._failed = threading.get_native_id()
+            places = array("I", edges)
+            if sys.byteorder == "big":
+                places.byteswap()
             count = len(readings)
-            collate = self.collate
-            packed = b"".join([edge.to_bytes(4, "little") for edge in edges])
-            fields = [self.words, helper, *collate, count * self.words, len(edges) // 2]
-            found = (fields, b"".join(whole) + packed)
+            fields = [self.words, helper, *self.collate, count * self.words, len(edges) // 2]
+            found = (fields, b"".join(whole) + places.tobytes())
         del readings[:], edges[:], self.marks[:]
+        self.collate = (0, 0)
+        opened = self._open.get(threading.get_native_id())
+        if opened is not None:  # no edge of an outer fetch may share our last reading
+            self._use(opened.groups, opened.cost_ns)
         return found
 
     def take_events(self) -> list[dict[str, object]]:
         """What the recorder has to write: groups that were opened, or that cannot be."""
-        events = self._events[:]
-        del self._events[:]
+        events = self._events[self._told :]
+        self._told = len(self._events)
         return events
 
-    def _opened(self, tid: int) -> list[Group]:
+    def interrupted(self) -> None:
+        """What was taken may not have been written."""
+        self._told = 0
+
+    def _unseen(self, why: str) -> None:
+        event: dict[str, object] = {"event": "unseen", "what": "counters", "why": why}
+        if event not in self._events:
+            self._events.append(event)
+
+    def _why_not(self) -> str:
+        """Why no group can be opened now, or ""."""
+        if self._openings >= _MOST_OPENINGS:
+            return "the program closed them again and again"
+        if self._broken >= _MOST_BROKEN:
+            return "the program's signal handlers broke it off again and again"
+        if _seccomp() != self._seccomp:
+            return "the program put itself under a seccomp filter, which may kill it for them"
+        if _lowest() < _FEWEST // 2:
+            return "the program may open few files (ulimit -n)"
+        return ""
+
+    def _opened(self, tid: int, thread: Thread, pinned: bool) -> Opened | None:
         """Open this thread's groups; a single one has the right of way, where it fits."""
+        for other, opened in list(self._open.items()):
+            if opened.thread() is None:
+                del self._open[other]
+                _close(opened.groups)
         if len(self._open) >= _MOST_THREADS:
-            for group in self._open.pop(next(iter(self._open))):
-                group.close()
-        why = "the group cannot be counted"
-        for pinned in (True, False) if len(self.groups) == 1 else (False,):
+            self._unseen(f"of the threads that fetch, {_MOST_THREADS} are counted")
+            return None
+        why = self._why_not()
+        self._openings += 1
+        for right_of_way in () if why else (True, False) if pinned else (False,):
             found: list[Group] = []
             try:
                 for events in self.groups:
-                    found.append(perf_event.Group(events, pinned=pinned, lowest=_LOWEST))
+                    found.append(perf_event.Group(events, 0, right_of_way, _lowest()))
                 # A clock that does not lead its group reads 0 until the thread is switched once.
-                time.sleep(1e-9)
+                _TIMES[3](1e-9)
                 for group in found:
                     group.unpack(group.read())
-            except (ValueError, OSError) as error:
-                for group in found:
-                    group.close()
+                cost = self._calibrate(found, tid, right_of_way)
+                opened = Opened(found, cost, right_of_way, weakref.ref(thread))
+                self._open[tid] = opened
+                return opened
+            except BaseException as error:
+                self._open.pop(tid, None)
+                self._use([], 0)
+                _close(found)
+                if not isinstance(error, Exception) or of_the_program(error):
+                    self._openings -= 1
+                    self._broken += 1
+                    raise
                 if isinstance(error, OSError):
                     why = f"{error.filename or 'a counter'}: {error.strerror}"
                     break
-                continue  # pinned, and there are not enough counters: share them
-            self._calibrate(found, tid, pinned)
-            self._open[tid] = found
-            return found
+                # Pinned, and there are not enough counters: share them.
+                why = f"the group cannot be counted ({error})"
         self._refused = True
-        self._events.append({"event": "unseen", "what": "counters", "why": why})
-        return []
+        self._unseen(why)
+        return None
 
-    def _calibrate(self, groups: list[Group], tid: int, pinned: bool) -> None:
+    def _calibrate(self, groups: list[Group], tid: int, pinned: bool) -> int:
         """Measure what one reading costs: its time, and what it adds to each count."""
         self._use(groups, 0)
         took = []
@@ -196,8 +281,8 @@ class Counters:
             [after - before for before, after in zip(*pair, strict=True)]
             for pair in itertools.pairwise(rows)
         ]
-        costs = [int(statistics.median(column)) for column in zip(*steps, strict=True)]
-        cost = self._costs[tid] = int(statistics.median(took))
+        costs = [_median(column) for column in zip(*steps, strict=True)]
+        cost = _median(took)
         described, place = [], 0
         for number, events in enumerate(self.groups):
             place += perf_event.HEADER
@@ -214,3 +299,35 @@ class Counters:
                 "events": described,
             }
         )
+        return cost
+
+
+def _median(values: Sequence[int]) -> int:
+    return sorted(values)[len(values) // 2]
+
+
+def _close(groups: Sequence[Group]) -> None:
+    for group in groups:
+        group.close()
+
+
+def _lowest() -> int:
+    """The number from which on a descriptor is out of the program's way."""
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return _LOWEST if allowed < 0 or allowed >= 2 * _LOWEST else allowed // 2
+
+
+def _seccomp() -> list[bytes]:
+    """This thread's seccomp mode and number of filters, as /proc tells them.
+
+    What a filter does to a system call cannot be asked. Those that the program was started under
+    are taken to be those of `lotus trace`, which has tried the call.
+    """
+    with quiet(OSError):
+        fd = os.open("/proc/thread-self/status", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            lines = os.read(fd, 1 << 14).splitlines()
+        finally:
+            os.close(fd)
+        return [line for line in lines if line.startswith(b"Seccomp")]
+    return []

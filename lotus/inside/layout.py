@@ -159,13 +159,15 @@ FRAMES = {
             # The readings in order, the first at the start of the fetch, the last at its end. One
             # without a number of events could not be made.
             ("readings", (("word", "Q"),)),
-            # Places of the readings before and after each row of the batch's `ops`.
+            # Places of the readings before and after each row of the batch's `ops`, or UNCOUNTED.
             ("edges", (("first", "I"), ("last", "I"))),
         ),
     ),
     # Something rare, as a JSON object with the key "event".
     EVENT: ("event", (("time_ns", "Q"), ("n_text", "I")), (("text", (("byte", "B"),)),)),
 }
+
+UNCOUNTED = 0xFFFFFFFF  # place of a reading that was not made
 
 # flags of BATCH and WAIT
 FAILED = 1  # an exception came out

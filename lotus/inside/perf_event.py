@@ -8,10 +8,13 @@ other, are joined by semicolons.
 
 from __future__ import annotations
 
-import contextlib
+import fcntl
 import os
 import platform
 import struct
+import sys
+
+from .guard import quiet
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,6 +109,7 @@ def open_event(
         _ATTR.pack(event.type, _ATTR.size, event.config, 0, 0, layout, bits, 0, 0, event.config1)
     )
     number = ctypes.c_long(_CALLS.get(platform.machine(), 241))
+    theirs = ctypes.get_errno()  # the program's own last one
     fd = _syscall(
         number,
         attr,
@@ -114,8 +118,8 @@ def open_event(
         ctypes.c_int(group_fd),
         ctypes.c_ulong(_CLOEXEC),
     )
+    code = ctypes.set_errno(theirs)
     if fd < 0:
-        code = ctypes.get_errno()
         raise OSError(code, os.strerror(code), event.name)
     return int(fd)
 
@@ -127,39 +131,27 @@ class Group:
         self, events: Sequence[Event], pid: int = 0, pinned: bool = False, lowest: int = 0
     ) -> None:
         """Raises OSError where one of them cannot be opened. Descriptors are at least `lowest`."""
-        import fcntl
-
         self.events = list(events)
         self.size = 8 * (HEADER + len(self.events))
-        self._fds: list[int] = []
+        self._fds: list[tuple[int, int]] = []  # with the kernel's number of the counter
         try:
             for event in self.events:
-                leader = self._fds[0] if self._fds else -1
+                leader = self._fds[0][0] if self._fds else -1
                 fd = open_event(event, leader, pid, pinned=pinned)
                 try:
                     high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, lowest) if lowest else fd
                 finally:
                     if lowest:
                         os.close(fd)
-                self._fds.append(high)
-            self.fd = self._fds[0]
-            self._id = self._ask()
+                self._fds.append((high, _number(high)))
+            self.fd = self._fds[0][0]
         except BaseException:
             self.close()
             raise
 
-    def _ask(self) -> int:
-        import fcntl
-
-        answer = fcntl.ioctl(self.fd, _GET_ID, b"\0" * 8)
-        return int.from_bytes(answer, "little")
-
     def is_ours(self) -> bool:
-        """Whether the descriptor is still this counter: the program may have closed it."""
-        try:
-            return self._ask() == self._id
-        except OSError:
-            return False
+        """Whether the descriptors are still these counters: the program may have closed them."""
+        return bool(self._fds) and all(_is(fd, number) for fd, number in self._fds)
 
     def read(self) -> bytes:
         """The number of events, enabled and running time (ns), the counts: 64-bit words.
@@ -176,7 +168,20 @@ class Group:
         return words[1], words[2], list(words[HEADER:])
 
     def close(self) -> None:
-        for fd in self._fds:
-            with contextlib.suppress(OSError):
-                os.close(fd)
-        self._fds = []
+        """Close what is still ours."""
+        fds, self._fds = self._fds, []
+        for fd, number in fds:
+            if _is(fd, number):
+                with quiet(OSError):
+                    os.close(fd)
+
+
+def _number(fd: int) -> int:
+    """The kernel's number of a counter. Raises OSError where the descriptor is none."""
+    return int.from_bytes(fcntl.ioctl(fd, _GET_ID, b"\0" * 8), sys.byteorder)
+
+
+def _is(fd: int, number: int) -> bool:
+    with quiet(OSError):
+        return _number(fd) == number
+    return False

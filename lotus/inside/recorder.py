@@ -183,6 +183,8 @@ class Recorder:
         """What was to be written may not be: count it, and define all operations anew."""
         self._defined = 0
         self.broken += 1
+        if self.counters is not None:
+            self.counters.interrupted()
 
     def _write(self, data: bytes) -> None:
         self.log.write(data)

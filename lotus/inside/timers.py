@@ -12,6 +12,7 @@ import types
 
 from . import clock, state, usage
 from .guard import hook, is_number
+from .layout import UNCOUNTED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Timers:
         add_loose, counters = recorder.add_loose, recorder.counters
         if counters is not None:
             shared, fresh, extend_edges = counters.shared, counters.fresh, counters.edges.extend
+            fetches = counters.marks
         W_SAMPLE, W_SINCE = state.W_SAMPLE, state.W_SAMPLE_SINCE
 
         def reset() -> None:
@@ -103,17 +105,18 @@ class Timers:
             with_cpu = recorder.config.level == 3
 
             def __call__(self: object, /, *args: Any, **kwargs: Any) -> Any:
-                first = shared() if live == ident() else 0
                 before = usage.now() if with_cpu else None
+                first = shared() if live == ident() else UNCOUNTED
                 page[word] = start = clock()
                 try:
                     return original(*args, **kwargs)
                 finally:
                     end = clock()
+                    last = fresh() if live == ident() else UNCOUNTED
                     row = None if before is None else usage.since(before)
                     if live == ident():
                         extend((start, end, number))
-                        extend_edges((first, fresh()))
+                        extend_edges((first, last))
                         if row is not None:
                             extend_cpu(row)
                     elif recorder.on:
@@ -204,16 +207,21 @@ class Timers:
             """Begin a region; return the function that ends it."""
             before = usage.now() if recorder.config.level == 3 else None
             opened = live
-            first = shared() if counters is not None and opened == ident() else 0
+            first, fetch = UNCOUNTED, None
+            if counters is not None and opened == ident():
+                first, fetch = shared(), fetches and fetches[-1]
             page[state.word_of(number)] = start = clock()
 
             def end() -> None:
                 now = clock()
+                # It may end in another fetch, with other readings, than it began in.
+                counted = fetch and fetches and fetches[-1] is fetch and live == ident()
+                edges = (first, fresh()) if counted else (UNCOUNTED, UNCOUNTED)
                 row = None if before is None else usage.since(before)
                 if live == opened == ident():
                     extend((start, now, number))
                     if counters is not None:
-                        extend_edges((first, fresh()))
+                        extend_edges(edges)
                     if row is not None:
                         extend_cpu(row)
                 elif recorder.on:
