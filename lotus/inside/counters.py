@@ -60,8 +60,12 @@ class Counters:
     """Counters of the threads that fetch in this process. Not in use until `begin`."""
 
     def __init__(self, spec: str) -> None:
-        """Raises ValueError where `spec` is not what `perf_event.parse_groups` takes."""
-        self.groups = perf_event.parse_groups(spec)
+        """`spec` is what `perf_event.parse_groups` takes; else nothing is counted."""
+        try:
+            self.groups = perf_event.parse_groups(spec)
+        except ValueError:
+            self.groups = []
+        self._spec = spec
         self.words = sum(perf_event.HEADER + len(group) for group in self.groups)
         # The hooks hold these lists: they are emptied, never replaced.
         self.readings: list[bytes] = []
@@ -97,7 +101,7 @@ class Counters:
 
         def fresh(most: int = _MOST_READINGS) -> int:
             """Read now; the place of the reading, UNCOUNTED where none is made."""
-            nonlocal last
+            nonlocal fd, last
             if fd < 0 or len(readings) >= most:
                 return UNCOUNTED
             try:
@@ -107,7 +111,7 @@ class Counters:
             except OSError as error:
                 if of_the_program(error):
                     raise
-                one = b""
+                one, fd = b"", -1  # closed: the program may open a file of its own by that number
             add(one)
             last = clock()
             return len(readings) - 1
@@ -215,6 +219,8 @@ class Counters:
 
     def _why_not(self) -> str:
         """Why no group can be opened now, or ""."""
+        if not self.groups:
+            return f"{self._spec[:80]!r} in LOTUS_COUNTERS names no counters"
         if self._openings >= _MOST_OPENINGS:
             return "the program closed them again and again"
         if self._broken >= _MOST_BROKEN:

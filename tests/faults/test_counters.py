@@ -1,0 +1,190 @@
+"""Counting never harms the program: not without rights, descriptors or a worker."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from lotus import measuring
+from lotus.inside import perf_event
+from tests.faults.conftest import LOTUS, PROGRAMS, PYTHON, environment, execute
+
+SPEC = "task_clock|1|0x1|0x0|uk,page_faults|1|0x2|0x0|uk"
+OPTIONS = ("-q", "--counters", "task_clock,page_faults")
+
+# Refuses perf_event_open from here on, as a container's seccomp profile does; see test_doctor.
+SECCOMP = """
+import ctypes, os, struct, sys
+call, code = int(sys.argv.pop(1)), int(sys.argv.pop(1))
+program = b"".join(struct.pack("HBBI", *one) for one in (
+    (0x20, 0, 0, 0), (0x15, 0, 1, call), (6, 0, 0, 0x00050000 | code), (6, 0, 0, 0x7FFF0000)))
+text = ctypes.create_string_buffer(program)
+argument = ctypes.create_string_buffer(struct.pack("HxxxxxxP", 4, ctypes.addressof(text)))
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, argument, 0, 0):
+    sys.exit(77)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+
+
+@pytest.fixture(scope="session")
+def counting():
+    plan = measuring.plan("task_clock,page_faults")
+    if plan.counters is None or "task_clock" not in plan.counters:
+        pytest.skip(f"task_clock cannot be counted here: {'; '.join(plan.notes)}")
+
+
+def lotus_map(path, *words):
+    return subprocess.run(
+        [*LOTUS, "map", str(path), *words], capture_output=True, text=True, env=environment(None)
+    )
+
+
+def test_no_file_of_the_program_is_touched(pair, counting):
+    """It closes all descriptors within an operation and between batches, and uses them anew."""
+    plain, traced = pair("counted_descriptors.py", "close", options=OPTIONS)
+    assert plain.out.count("wrong: []") == 4
+    assert (plain.code, plain.err) == (0, "")
+    assert (traced.code, traced.out, traced.err) == (0, plain.out, "")
+    # What was cut is missing, not zero; what came after is counted again.
+    counters = traced.run.counters
+    ops = counters[counters["kind"] == "operation"]
+    assert len(ops) == 3 * 64 * 3
+    task_clock = ops["task_clock"]
+    assert 0 < task_clock.isna().sum() <= 3 * 4 * 2 * 3
+    first, *others = (ops["epoch"] == epoch for epoch in range(3))
+    assert task_clock[first & (ops["batch"] > 8)].notna().any()
+    assert all(task_clock[other].notna().any() for other in others)
+    assert (task_clock.dropna() > -50_000).all()
+    ended = lotus_map(traced.path, "--json")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    json.loads(ended.stdout, parse_constant=pytest.fail)
+
+
+def test_a_program_with_few_descriptors(pair, counting):
+    plain, traced = pair("counted_descriptors.py", "few", options=OPTIONS)
+    assert (plain.code, plain.err) == (0, "")
+    assert "free: True" in plain.out
+    assert (traced.code, traced.out, traced.err) == (0, plain.out, "")
+    run = traced.run
+    assert run.counters.empty
+    assert [one["what"] for one in run.unseen] == ["counters"]
+    assert len(run.ops) == 2 * 64
+
+
+@pytest.mark.parametrize(
+    ("by", "method"),
+    [("worker", "fork"), ("worker", "spawn"), ("itself", "fork"), ("main", "fork")],
+)
+def test_a_killed_process_leaves_readable_counts(pair, counting, by, method):
+    plain, traced = pair("kill.py", by, method, options=OPTIONS)
+    assert (traced.code, traced.out) == (plain.code, plain.out)
+    run = traced.run
+    counters = run.counters
+    made = run.batches[run.batches["fetch_ns"].notna()]
+    fetches = counters[counters["kind"] == "fetch"]
+    assert set(zip(fetches["worker"], fetches["batch"], strict=True)) == set(
+        zip(made["worker"], made["batch"], strict=True)
+    )
+    assert fetches["task_clock"].notna().all()
+    ops = counters[counters["kind"] == "operation"]
+    assert sorted(ops["row"]) == run.ops.index.tolist()
+
+
+@pytest.mark.parametrize("code", [errno.EPERM, errno.EACCES, errno.ENOSYS])
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_a_kernel_that_refuses(torch, tmp_path, code, workers):
+    """By a seccomp filter, under the program alone, which lotus could not have known."""
+    call = perf_event._CALLS.get(os.uname().machine, 241)
+    program = [PYTHON, PROGRAMS.parents[1] / "integration" / "programs" / "plain.py", workers]
+    plain = execute(program, tmp_path, tmp_path)
+    path = tmp_path / "R"
+    filtered = [sys.executable, "-c", SECCOMP, call, code, *program]
+    traced = execute([*LOTUS, "trace", "-o", path, *OPTIONS, "--", *filtered], tmp_path, path)
+    if traced.code == 77:
+        pytest.skip("this kernel takes no seccomp filter")
+    assert (traced.code, traced.out) == (plain.code, plain.out) == (0, plain.out)
+    run = traced.run
+    assert run.counters.empty
+    if run.manifest["counters"] is None:
+        pytest.skip("nothing can be counted here anyway")
+    (why,) = (one["why"] for one in run.unseen if one["what"] == "counters")
+    assert os.strerror(code) in why
+    assert len(run.ops) == 128
+    said = subprocess.run(
+        [*LOTUS, "report", str(path)], capture_output=True, text=True, env=environment(None)
+    )
+    assert said.returncode == 0
+    assert os.strerror(code) in said.stdout.replace("\n", " ").replace("  ", " ")
+
+
+@pytest.mark.parametrize("code", [errno.EPERM, errno.ENOSYS])
+def test_a_kernel_that_refuses_lotus_too(torch, tmp_path, code):
+    """The program runs; what is missing is said once, before it."""
+    call = perf_event._CALLS.get(os.uname().machine, 241)
+    program = [PYTHON, PROGRAMS.parents[1] / "integration" / "programs" / "plain.py", "1"]
+    path = tmp_path / "R"
+    words = [sys.executable, "-c", SECCOMP, call, code, *LOTUS, "trace", "-o", path, "--counters"]
+    ended = execute([*words, "--perf", "--", *program], tmp_path, path)
+    if ended.code == 77:
+        pytest.skip("this kernel takes no seccomp filter")
+    assert (ended.code, ended.out) == (0, "12288.0\n")
+    assert ended.said
+    assert "Traceback" not in ended.err
+    assert len(ended.run.ops) == 128
+    nothing = lotus_map(path)
+    assert nothing.returncode == 2
+    assert len(nothing.stderr.splitlines()) == 1
+
+
+BAD = [
+    "cycles|0|0x7fffffff|0x0|u",  # no such event
+    "x|77|0x0|0x0|u",  # no such PMU
+    "task_clock|1|0x1|0x0|u,x|1|0x7f|0x0|u",  # a group with one bad event
+    "nothing",  # not a specification at all
+    "a|b|c|d|e",
+    "x|1|0x1|0x0|z",
+    ",;|",
+]
+
+
+@pytest.mark.parametrize("spec", BAD)
+def test_a_bad_specification_is_not_the_programs_problem(torch, tmp_path, spec):
+    """LOTUS_COUNTERS as another version of lotus, or a hand, may have set it."""
+    program = [PYTHON, PROGRAMS.parents[1] / "integration" / "programs" / "plain.py", "1"]
+    path = tmp_path / "R"
+    set_spec = ["env", f"LOTUS_COUNTERS={spec}"]
+    traced = execute([*LOTUS, "trace", "-q", "-o", path, "--", *set_spec, *program], tmp_path, path)
+    assert (traced.code, traced.out) == (0, "12288.0\n")
+    assert "Traceback" not in traced.err
+    run = traced.run
+    assert run.counters.empty
+    # Either the counters are missing and the reason is there, or the fault was said.
+    assert [one["what"] for one in run.unseen] == ["counters"] or traced.said
+    if not traced.said:
+        assert len(run.ops) == 128
+
+
+def test_more_events_than_counters(torch, tmp_path, counting):
+    """Software events always fit: none is shared, and all are whole."""
+    names = "task_clock page_faults cpu_clock minor_faults major_faults context_switches".split()
+    numbers = {"cpu_clock": 0, "task_clock": 1, "page_faults": 2, "context_switches": 3,
+               "minor_faults": 5, "major_faults": 6}  # fmt: skip
+    spec = ",".join(f"{name}|1|{numbers[name]:#x}|0x0|uk" for name in names)
+    program = [PYTHON, PROGRAMS.parents[1] / "integration" / "programs" / "plain.py", "0"]
+    path = tmp_path / "R"
+    words = [*LOTUS, "trace", "-q", "-o", path, "--", "env", f"LOTUS_COUNTERS={spec};{SPEC}"]
+    traced = execute([*words, *program], tmp_path, path)
+    assert (traced.code, traced.out, traced.err) == (0, "12288.0\n", "")
+    counters = traced.run.counters
+    if counters.empty:
+        pytest.skip(f"the kernel refuses them: {traced.run.unseen}")
+    assert not counters["scaled"].any()
+    assert (counters["running_ns"] == counters["enabled_ns"]).all()
+    ops = counters[counters["kind"] != "fetch"]
+    assert ops[names].notna().all(axis=None)
+    faults = ops["minor_faults"] + ops["major_faults"]
+    assert (faults <= ops["page_faults"]).all()
