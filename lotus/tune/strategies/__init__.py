@@ -1,0 +1,47 @@
+"""The ways to search a space: each is asked for the next setting and told what it gave.
+
+A strategy is pure: no clock, no files, no chance but from its seed. So it runs unchanged against a
+real program, a table of timings (`lotus.tune.replay`) or a simulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from lotus.tune.space import Measurement, Setting, Space
+from lotus.tune.strategies.adapt import Adapt
+from lotus.tune.strategies.grid import Grid
+from lotus.tune.strategies.random_search import RandomSearch
+
+
+class Strategy(Protocol):
+    """What tunes. Between two answers `ask` gives the same setting however often it is called."""
+
+    name: str
+
+    def ask(self) -> Setting | None:
+        """The next setting to measure, normal; None when the search is done."""
+
+    def tell(self, measurement: Measurement) -> None:
+        """What a setting gave: the one asked for, or any other that was measured besides."""
+
+    def best(self) -> Measurement | None:
+        """The fastest told that worked, the cheapest of equals; None where none did."""
+
+    def reason(self) -> str:
+        """In words, why the last setting was asked for, or why none was, and what is ruled out."""
+
+
+MAKERS: dict[str, Callable[[Space, int], Strategy]] = {
+    "adapt": lambda space, seed: Adapt(space),
+    "grid": lambda space, seed: Grid(space),
+    "random": RandomSearch,
+}
+
+
+def make(name: str, space: Space, *, seed: int = 0) -> Strategy:
+    """The strategy of that name, at its start; ValueError where there is none."""
+    if name not in MAKERS:
+        raise ValueError(f"no strategy is called {name!r}; there are {', '.join(sorted(MAKERS))}")
+    return MAKERS[name](space, seed)

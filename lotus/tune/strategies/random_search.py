@@ -1,0 +1,25 @@
+"""Settings drawn at random, none twice: the baseline that knows nothing."""
+
+import random
+
+from lotus.tune.space import Space
+from lotus.tune.strategies.remembering import Remembering, Steps
+
+
+class RandomSearch(Remembering):
+    """Ends only when the space is spent: who asks sets the budget."""
+
+    name = "random"
+
+    def __init__(self, space: Space, seed: int = 0) -> None:
+        super().__init__(self._drawn(space, seed))
+
+    def _drawn(self, space: Space, seed: int) -> Steps:
+        settings = list(space.settings())
+        random.Random(seed).shuffle(settings)
+        for number, setting in enumerate(settings, 1):
+            yield (
+                setting,
+                f"draw {number} of {len(settings)} with seed {seed}; nothing is ruled out",
+            )
+        return f"all {len(settings)} settings of the space are drawn"
