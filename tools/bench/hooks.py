@@ -81,7 +81,8 @@ def work(level: str, batches: int, run: str) -> float:
         sys.modules["_lotus_inside"] = module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         inside = importlib.import_module("_lotus_inside.recorder")
-        config = inside.Config({"LOTUS_RUN": run, "LOTUS_LEVEL": level})
+        counters = os.environ.get("LOTUS_COUNTERS", "")  # see counters.py
+        config = inside.Config({"LOTUS_RUN": run, "LOTUS_LEVEL": level, "LOTUS_COUNTERS": counters})
         recorder = inside.Recorder(config, None)
         recorder.iteration_started()
         inside = importlib.import_module("_lotus_inside.fetch")
