@@ -275,20 +275,16 @@ class Counters:
     def _calibrate(self, groups: list[Group], tid: int, pinned: bool) -> int:
         """Measure what one reading costs: its time, and what it adds to each count."""
         self._use(groups, 0)
-        took = []
-        place = len(self.readings)
-        for _ in range(_REPEATS):
-            start = clock()
-            self.fresh()
-            took.append(clock() - start)
-        rows = [struct.unpack(f"<{self.words}Q", one) for one in self.readings[place:] if one]
-        del self.readings[place:]
-        steps = [
-            [after - before for before, after in zip(*pair, strict=True)]
-            for pair in itertools.pairwise(rows)
-        ]
-        costs = [_median(column) for column in zip(*steps, strict=True)]
-        cost = _median(took)
+        steps, cost = self._steps()
+        costs, place = [], 0
+        for number, group in enumerate(groups):
+            ran = _in_which_ran(steps, place)
+            if len(ran) < _REPEATS // 2 and len(groups) > 1:  # it was not its turn
+                ran = _in_which_ran(self._alone(groups, number), place)
+            words = slice(place, place + perf_event.HEADER + len(group.events))
+            columns = zip(*(step[words] for step in ran or steps), strict=True)
+            costs += [_median(column) for column in columns]
+            place = words.stop
         described, place = [], 0
         for number, events in enumerate(self.groups):
             place += perf_event.HEADER
@@ -306,6 +302,40 @@ class Counters:
             }
         )
         return cost
+
+    def _steps(self) -> tuple[list[list[int]], int]:
+        """What readings add to each word of the next one, and the ns that one takes."""
+        took = []
+        place = len(self.readings)
+        for _ in range(_REPEATS):
+            start = clock()
+            self.fresh()
+            took.append(clock() - start)
+        rows = [struct.unpack(f"<{self.words}Q", one) for one in self.readings[place:] if one]
+        del self.readings[place:]
+        steps = [
+            [after - before for before, after in zip(*pair, strict=True)]
+            for pair in itertools.pairwise(rows)
+        ]
+        return steps, _median(took)
+
+    def _alone(self, groups: list[Group], number: int) -> list[list[int]]:
+        """The steps while only this group has the counters."""
+        others = [group for group in groups if group is not groups[number]]
+        for group in others:
+            group.pause()
+        try:
+            _TIMES[3](1e-9)  # what waits for counters gets them when the thread is switched
+            return self._steps()[0]
+        finally:
+            for group in others:
+                group.resume()
+            _TIMES[3](1e-9)  # see `_opened`
+
+
+def _in_which_ran(steps: list[list[int]], place: int) -> list[list[int]]:
+    """Those during all of which the group whose words begin at `place` was counted."""
+    return [step for step in steps if 0 < step[place + 1] == step[place + 2]]
 
 
 def _median(values: Sequence[int]) -> int:

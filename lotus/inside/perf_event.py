@@ -45,6 +45,7 @@ _INHERIT, _PINNED, _NO_USER, _NO_KERNEL, _NO_HYPERVISOR = 1 << 1, 1 << 2, 1 << 4
 _ENABLED, _RUNNING, _GROUP = 1, 2, 8  # read_format
 _CLOEXEC = 8
 _GET_ID = 0x80082407  # PERF_EVENT_IOC_ID
+_ENABLE, _DISABLE, _WHOLE_GROUP = 0x2400, 0x2401, 1  # PERF_EVENT_IOC_..., PERF_IOC_FLAG_GROUP
 _CALLS = {"x86_64": 298, "i686": 336, "ppc64le": 319, "s390x": 331}  # 241 elsewhere
 HEADER = 3  # words of a group's reading before its values: their number, enabled ns, running ns
 
@@ -166,6 +167,14 @@ class Group:
             raise ValueError("the group could not be counted")
         words = struct.unpack(f"<{len(reading) // 8}Q", reading)
         return words[1], words[2], list(words[HEADER:])
+
+    def pause(self) -> None:
+        """Count nothing, and leave the counters to others, until `resume`. Raises OSError."""
+        fcntl.ioctl(self.fd, _DISABLE, _WHOLE_GROUP)
+
+    def resume(self) -> None:
+        """Raises OSError."""
+        fcntl.ioctl(self.fd, _ENABLE, _WHOLE_GROUP)
 
     def close(self) -> None:
         """Close what is still ours."""
