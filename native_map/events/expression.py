@@ -129,7 +129,8 @@ class _Reader:
         if name.startswith("#") or name in ("if", "else"):
             raise NotUnderstood(f"{token} in a metric's expression")
         event = self.rename(name)
-        return Expression(frozenset({event}), lambda columns: columns[event], event)
+        text = event.replace("-", "\\-")  # as perf writes it, else it were a difference
+        return Expression(frozenset({event}), lambda columns: columns[event], text)
 
     def both(self, function: str, left: Expression, right: Expression) -> Expression:
         if function in _FUNCTIONS:

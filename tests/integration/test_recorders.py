@@ -324,7 +324,8 @@ def test_a_run_without_recorders_is_as_before() -> None:
 
 @pytest.mark.parametrize("method", ["start", "watch", "stop", "note"])
 def test_a_recorder_with_a_mistake_in_it_costs_no_run(method: str) -> None:
-    run = trace("sh", "-c", "echo ran; exit 3", perf=f"broken={method}")
+    # Long enough that it is watched at all.
+    run = trace("sh", "-c", "echo ran; sleep 1; exit 3", perf=f"broken={method}")
     assert (run.returncode, run.stdout, run.stderr) == (3, b"ran\n", b"")
     assert manifest()["exit_code"] == 3
     assert note("broken")["problem"] == "ZeroDivisionError: division by zero"

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from native_map import perf_list, pmu
@@ -238,6 +238,8 @@ def test_what_is_not_understood_is_refused(text: str) -> None:
         expression.read(text, {"loop": "loop + 1"}, {}, str)
 
 
+@example("topdown\\-retiring / a")
+@example("_\\-1")
 @given(st.text(alphabet="ab1.(),+-*/ #\\ed_ratiomnx", max_size=60))
 def test_any_expression_is_read_or_refused(text: str) -> None:
     try:
