@@ -17,7 +17,11 @@ from native_map.perf_data import Recording, in_time_order, read
 from native_map.perf_header import NeedsPerf, read_header
 
 TRACES = Path(__file__).parents[2] / "traces" / "perf"
-DIRECT = ("two_events", "fixed_period", "mixed", "default_clock", "raw_clock", "paired_default")
+BOTH_WAYS = (
+    *("two_events", "fixed_period", "mixed", "default_clock", "raw_clock", "paired_default"),
+    "arm64_cycles",
+)
+DIRECT = (*BOTH_WAYS, "arm64_newer")  # which perf 6.1 refuses
 THROUGH_PERF = ("compressed", "pipe")
 needs_perf = pytest.mark.skipif(not shutil.which("perf"), reason="perf is not installed")
 TRACE = [
@@ -166,7 +170,7 @@ def test_processes_and_mappings_are_those_that_perf_script_prints(name: str) -> 
 
 
 @needs_perf
-@pytest.mark.parametrize("name", [*DIRECT, *THROUGH_PERF])
+@pytest.mark.parametrize("name", [*BOTH_WAYS, *THROUGH_PERF])
 def test_as_many_samples_as_the_perf_of_this_machine_prints_lines(name: str) -> None:
     path = TRACES / f"{name}.data"
     command = ["perf", "script", "-G", "-f", "-i", str(path), "-F", "pid,tid,time,event,ip,period"]
@@ -176,7 +180,7 @@ def test_as_many_samples_as_the_perf_of_this_machine_prints_lines(name: str) -> 
 
 
 @needs_perf
-@pytest.mark.parametrize("name", DIRECT)
+@pytest.mark.parametrize("name", BOTH_WAYS)
 def test_both_ways_of_reading_agree(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     direct = read(TRACES / f"{name}.data")
 
@@ -230,6 +234,8 @@ def test_the_clock_and_the_machine_are_read() -> None:
         "default_clock": "default",
         "raw_clock": "other:monotonic_raw",
         "paired_default": "default",
+        "arm64_cycles": "monotonic",
+        "arm64_newer": "monotonic",
     }
     facts = read(TRACES / "two_events.data").facts
     assert (facts["hostname"], facts["arch"], facts["version"][:2]) == ("demo", "x86_64", "6.")
@@ -237,6 +243,11 @@ def test_the_clock_and_the_machine_are_read() -> None:
     assert facts["cmdline"].endswith("two_events.data ./demo")
     assert facts["osrelease"]
     assert facts["cpudesc"]
+    facts = read(TRACES / "arm64_cycles.data").facts
+    assert (facts["hostname"], facts["arch"], facts["cpuid"]) == (
+        *("demo", "aarch64"),
+        "0x00000000000f0510",  # MIDR_EL1
+    )
 
 
 def test_a_build_id_comes_from_the_mapping_or_the_header(tmp_path: Path) -> None:
