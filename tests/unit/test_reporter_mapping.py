@@ -1,0 +1,99 @@
+"""`lotus map` as words, as a document and as CSV."""
+
+import csv
+import io
+import json
+
+import pytest
+
+import lotus
+from lotus import mapped
+from lotus.analysis.functions import summarise_map
+from lotus.reporters import map_tables, mapping
+from tests.logs import MS, RunBuilder
+from tests.unit.test_mapped import AT, batch, every_ms, recording
+
+
+@pytest.fixture
+def run(tmp_path):
+    builder = RunBuilder(tmp_path / "run")
+    batch(builder.process(pid=100))
+    return lotus.load(builder.end(uarch="generic"))
+
+
+@pytest.fixture
+def summary(run):
+    times = [AT - MS, *every_ms(), AT + 70 * MS]
+    return summarise_map(run, mapped.map_run(run, recording(times)))
+
+
+def words(summary, **given):
+    file = io.StringIO()
+    mapping.write(summary, file, **given)
+    return file.getvalue()
+
+
+def test_words(summary):
+    text = words(summary)
+    assert "52 samples of cpu-clock: 50 in operations and other intervals, 2 outside" in text
+    assert "MISSING" not in text
+    for name in ("Decode", "Flip", "collate", "libwork.so!", "task_clock"):
+        assert name in text
+    assert "libwork.so!" not in words(summary, top=0)
+
+
+def test_books_that_do_not_close_are_shouted(summary):
+    summary.mapped.books["missing"] = 3
+    assert "3 MISSING" in words(summary)
+
+
+def test_names_from_files_cannot_write_to_the_terminal(run):
+    made = mapped.map_run(run, recording(every_ms()))
+    made.functions["function"] = "evil\x1b[31m\nname"
+    text = words(summarise_map(run, made))
+    assert "\x1b" not in text
+    assert "evil" in text
+
+
+def test_the_document_is_json_and_closes(summary):
+    got = json.loads(map_tables.text(summary), parse_constant=pytest.fail)
+    assert sum(row["samples"] for row in got["functions"]) == 52
+    assert got["books"][0]["recorded"] == 52
+    rows = {row["operation"]: row for row in got["operations"]}
+    assert rows["Decode"]["task_clock"] == 40 * MS
+    assert got["counted"][0]["name"] == "task_clock"
+
+
+def test_what_was_not_measured_is_null_not_nan(run):
+    got = json.loads(map_tables.text(summarise_map(run, None)), parse_constant=pytest.fail)
+    assert got["functions"] == got["books"] == got["sampled"] == []
+
+
+@pytest.mark.parametrize("table", ["operations", "functions"])
+def test_csv(summary, table):
+    rows = list(csv.DictReader(io.StringIO(map_tables.csv(summary, table))))
+    expected = summary.operations if table == "operations" else summary.mapped.functions
+    assert [row["operation"] for row in rows] == expected["operation"].astype(str).tolist()
+
+
+def test_without_samples_it_says_how_to_have_them(run):
+    assert "lotus trace --perf" in words(summarise_map(run, None))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0"), (999, "999"), (1234, "1.23k"), (999_900, "1M"), (4.5e9, "4.5G"),
+     (2e13, "20T"), (float("nan"), "-"), (-1500, "-1.5k")],
+)  # fmt: skip
+def test_counts_have_three_digits(value, text):
+    assert mapping.big(value) == text
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [("_imaging.cpython-311-x86_64-linux-gnu.so", "_imaging.so"),
+     ("libjpeg-77ae51ab.so.62.4.0", "libjpeg.so"), ("libc.so.6", "libc.so"),
+     ("[kernel]", "[kernel]"), ("_C.abi3.so", "_C.so")],
+)  # fmt: skip
+def test_libraries_are_short(file, name):
+    assert mapping.library(file) == name
