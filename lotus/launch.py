@@ -117,12 +117,9 @@ def _write_end(directory: Path, record: dict[str, Any], outcome: Outcome) -> Non
 
 def environment(environ: Mapping[str, str], directory: Path, settings: Settings) -> dict[str, str]:
     """Return the environment of the traced program: `environ`, PYTHONPATH and LOTUS_*."""
-    ours = str(_PATH_ENTRY)
     # A run inside a traced run records to its own directory only, with its own settings.
     added = {name: content for name, content in environ.items() if name not in VARIABLES}
-    # An empty PYTHONPATH is none, but an empty entry in it is the working directory.
-    paths = (environ.get("PYTHONPATH") or ours).split(os.pathsep)
-    added["PYTHONPATH"] = os.pathsep.join([ours, *(path for path in paths if path != ours)])
+    added["PYTHONPATH"] = _python_path(environ)
     added["LOTUS_RUN"] = str(directory)
     added["LOTUS_LEVEL"] = settings.level
     if settings.batches is not None:
@@ -136,6 +133,22 @@ def environment(environ: Mapping[str, str], directory: Path, settings: Settings)
     if settings.counters:
         added["LOTUS_COUNTERS"] = settings.counters
     return added
+
+
+def with_settings(environ: Mapping[str, str], text: str) -> dict[str, str]:
+    """Return the environment of a program on whose loaders settings are put (lotus/settings.py).
+
+    A recording that goes on around it stays what it is.
+    """
+    return {**environ, "PYTHONPATH": _python_path(environ), "LOTUS_SETTINGS": text}
+
+
+def _python_path(environ: Mapping[str, str]) -> str:
+    """PYTHONPATH with our folder in front."""
+    ours = str(_PATH_ENTRY)
+    # An empty PYTHONPATH is none, but an empty entry in it is the working directory.
+    paths = (environ.get("PYTHONPATH") or ours).split(os.pathsep)
+    return os.pathsep.join([ours, *(path for path in paths if path != ours)])
 
 
 def resolve(command: Sequence[str]) -> list[str]:

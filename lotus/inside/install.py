@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .iterations import Loaders
     from .operations import Given
     from .recorder import Recorder
+    from .settings import Applier
 _DATALOADER = "torch.utils.data.dataloader"
 # Loaders with a worker loop of their own: module, class, why its inside cannot be seen.
 _UNSEEN = (
@@ -80,7 +81,7 @@ class Tracer:
             else:
                 self._when_imported(module, call)
         if self.waiting:
-            finder = _Watcher(self)
+            finder = Watcher(self)
             sys.meta_path.insert(0, finder)
 
             def unwatch() -> None:
@@ -219,10 +220,10 @@ class Tracer:
         self.undo.append(lambda: setattr(cls, "__iter__", original))
 
 
-class _Watcher:
+class Watcher:
     """A meta path finder that calls functions after a module was imported; finds nothing itself."""
 
-    def __init__(self, tracer: Tracer) -> None:
+    def __init__(self, tracer: "Tracer | Applier") -> None:
         self.tracer = tracer
         self.busy: set[str] = set()
 

@@ -6,15 +6,19 @@ Puts the hooks in, then runs the sitecustomize that it hides.
 import os
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import types
+
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def _start() -> None:
+def _load(name: str) -> "types.ModuleType":
+    """A module of what lives inside, under its private name."""
     import importlib.util
-    import json
-    import time
 
-    run = os.environ["LOTUS_RUN"]
+    if "_lotus_inside" in sys.modules:
+        return importlib.import_module(f"_lotus_inside.{name}")
     inside = os.path.dirname(_HERE)
     spec = importlib.util.spec_from_file_location(
         "_lotus_inside",
@@ -25,7 +29,15 @@ def _start() -> None:
         raise ImportError(f"{inside} is no folder of modules")
     sys.modules["_lotus_inside"] = module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    install = importlib.import_module("_lotus_inside.install")
+    return importlib.import_module(f"_lotus_inside.{name}")
+
+
+def _record() -> None:
+    import json
+    import time
+
+    run = os.environ["LOTUS_RUN"]
+    install = _load("install")
     line = {
         "event": "python",
         "pid": os.getpid(),
@@ -68,9 +80,14 @@ def _run_hidden() -> None:
     spec.loader.exec_module(module)
 
 
+if os.environ.get("LOTUS_SETTINGS"):
+    try:
+        _load("settings").install()
+    except Exception as _error:
+        _say(f"lotus: the settings are not applied in process {os.getpid()}: {_error!r}\n")
 if os.environ.get("LOTUS_RUN"):
     try:
-        _start()
+        _record()
     except Exception as _error:
         _say(f"lotus: tracing of process {os.getpid()} did not start: {_error!r}\n")
 _run_hidden()

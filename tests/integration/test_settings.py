@@ -1,0 +1,344 @@
+"""`lotus run`: settings reach the loaders they are for, and nothing else of a program changes."""
+
+import json
+import re
+import signal
+
+import pytest
+
+from lotus import settings
+from lotus.settings import Entry, Target, Tuned
+from lotus.tune.space import Setting
+from tests.integration.conftest import LOTUS, PROGRAMS, Ended, Start, command_of
+
+SCRIPT = "settings_shapes.py"
+SOURCE = (PROGRAMS / SCRIPT).read_text().splitlines()
+
+
+def line(text, nth=0):
+    """`file:line` of the nth line of the program that holds this text."""
+    found = [number for number, content in enumerate(SOURCE, 1) if text in content]
+    return f"{SCRIPT}:{found[nth]}"
+
+
+def entry(dataset, workers, *more, length=None, site=None, sampler=None, safe=False, **names):
+    target = Target(None, site, dataset, length, sampler)
+    return Entry(target, Setting(workers, *more, **names), None, safe)
+
+
+SHUFFLED = line("train = DataLoader")
+KEPT = {"prefetch_factor": 3, "persistent_workers": True}
+# By shape: what is in tuned.json for it.
+ENTRIES = {
+    "shuffled": entry("Shuffled", 2, site=SHUFFLED, length=24, sampler="RandomSampler", **KEPT),
+    "not_kept": entry("NotKept", 1, pin_memory=True),
+    "alone": entry("Alone", 0),
+    "eager": entry("Eager", 1, persistent_workers=True),
+    "eager_workers": entry("EagerWorkers", 0),
+    "positional": entry("Positional", 2, 5, start_method="fork", in_order=True),
+    "subclass": entry("Subclass", 2, site=line("loader = Loader(")),
+    "threads_forked": entry("ThreadsForked", 1, threads=1, start_method="fork"),
+    "threads_many": entry("ThreadsMany", 1, threads=2, start_method="fork"),
+    "threads_spawned": entry("ThreadsSpawned", 1, threads=2, start_method="spawn"),
+    "stream": entry("Stream", 2, pin_memory=True),
+    "sharded": entry("Sharded", 2, safe=True),
+    "timed": entry("Timed", 0),
+    "unpicklable": entry("Unpicklable", 2, start_method="spawn"),
+    "unordered": entry("Unordered", 1, in_order=False),
+    "remade": entry(
+        "Remade", 2, site=line("loader = DataLoader(cls(), batch_size=5, shuffle=True)"), **KEPT
+    ),
+    "remade_saved": entry(
+        "RemadeSaved", 1, site=line("shuffle=True), Data"), sampler="RandomSampler"
+    ),
+    "nested": entry("Inner", 2),
+}
+
+
+class Both:
+    """A program that ran plain and under `lotus run`, side by side."""
+
+    def __init__(self, plain: Ended, run: Ended) -> None:
+        self.plain, self.run = plain, run
+
+    def part(self, ended, shape):
+        parts = re.split(r"^== (\w+)\n", ended.out.decode(), flags=re.MULTILINE)
+        return dict(zip(parts[1::2], parts[2::2], strict=True))[shape]
+
+    def truth(self, name):
+        return json.loads(self.run.truth.read_text())[name]
+
+    def notes(self, text):
+        return [line for line in self.run.err.decode().splitlines() if text in line]
+
+
+def settings_file(folder, entries, **facts):
+    path = folder / "tuned.json"
+    settings.write(path, Tuned(tuple(entries), **facts))
+    return path
+
+
+@pytest.fixture(scope="session")
+def both(torch, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("settings")
+    path = settings_file(folder, [*ENTRIES.values(), entry("Nowhere", 1, site="gone.py:3")])
+    command = command_of(SCRIPT, ENTRIES)
+    plain = Start(command, folder, "plain", {})
+    run = Start([*LOTUS, "run", "--settings", str(path), "--", *command], folder, "run", {})
+    return Both(plain.end(), run.end())
+
+
+def test_the_program_ends_as_without_lotus(both):
+    assert (both.plain.code, both.plain.err) == (0, b"")
+    assert both.run.code == 0, both.run.err.decode()
+    lines = both.run.err.decode().splitlines()
+    # torch's own words on what two of the settings ask of it.
+    asked = ("pin_memory", "super().__init__(loader)", "pickle", "_MultiProcessingDataLoaderIter(")
+    rest = [line for line in lines if not any(word in line for word in asked)]
+    assert [line for line in rest if not line.startswith("lotus: ")] == []
+
+
+@pytest.mark.parametrize("shape", ENTRIES)
+def test_batches_and_random_state_are_the_same(both, shape):
+    """Bit for bit, epoch by epoch, also of the loaders made afterwards from the same generator."""
+    assert both.part(both.run, shape).splitlines() == both.part(both.plain, shape).splitlines()
+
+
+def differs(**names):
+    plain = {
+        "num_workers": 0,
+        "prefetch_factor": None,
+        "persistent_workers": False,
+        "start_method": None,
+    }
+    return {**plain, "pin_memory": False, "in_order": True, **names}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("shuffled", {"num_workers": 2, "prefetch_factor": 3, "persistent_workers": True}),
+        ("held", {}),
+        ("other", {"num_workers": 1, "prefetch_factor": 2}),
+        ("not_kept", {"num_workers": 1, "prefetch_factor": 2, "pin_memory": True}),
+        ("alone", {}),
+        ("positional", {"num_workers": 2, "prefetch_factor": 5, "start_method": "fork"}),
+        ("subclass", {"num_workers": 2, "prefetch_factor": 2}),
+        ("threads_spawned", {"num_workers": 1, "prefetch_factor": 2, "start_method": "spawn"}),
+        ("stream", {}),
+        ("sharded", {"num_workers": 2, "prefetch_factor": 2}),
+        ("timed", {"num_workers": 1, "prefetch_factor": 2}),
+        ("unpicklable", {"num_workers": 1, "prefetch_factor": 2}),
+        ("remade", {"num_workers": 2, "prefetch_factor": 3, "persistent_workers": True}),
+        ("remade_saved", {"num_workers": 1, "prefetch_factor": 2}),
+        ("remade_held", {}),
+    ],
+)
+def test_a_loader_shows_what_is_used(both, name, expected):
+    truth = both.truth(name)
+    assert {key: truth[key] for key in differs()} == differs(**expected)
+
+
+def test_the_batch_size_is_the_programs(both):
+    assert both.truth("shuffled")["batch_size"] == 5
+    assert both.truth("positional")["batch_size"] == 4
+
+
+def test_a_subclass_sees_what_is_used(both):
+    assert both.truth("subclass")["seen"] == 2
+
+
+def test_threads_are_set_before_the_users_function_runs(both):
+    # The program's worker_init_fn adds 10 to what it finds; torch itself sets 1.
+    assert both.truth("threads_spawned")["threads"] == [12, 2]
+    assert both.truth("threads_forked")["threads"] == [11, 1]
+
+
+def test_threads_that_hang_in_forked_workers_are_refused(both):
+    assert both.truth("threads_many")["threads"] == [11, -1]
+    assert len(both.notes("the 2 threads a worker are not set")) == 1
+
+
+@pytest.mark.parametrize("name", ["threads_spawned", "threads_forked", "threads_many"])
+def test_what_else_the_program_passes_stays_its_own(both, name):
+    assert both.truth(name)["same"]
+
+
+def test_an_iterable_data_set_is_refused_by_name_and_only_unless_proven_safe(both):
+    (said,) = both.notes("iterable, so 2 workers instead of 0")
+    assert "Stream" in said
+    assert not both.notes("Sharded (iterable) at")
+
+
+def test_a_timeout_refuses_to_have_no_workers(both):
+    (said,) = both.notes("a timeout (300 s) needs workers")
+    assert "Timed (24 samples, SequentialSampler)" in said
+
+
+def test_a_data_set_that_cannot_be_pickled_keeps_the_programs_start(both):
+    (said,) = both.notes("cannot be started by spawn")
+    assert "Unpicklable" in said
+
+
+def test_batches_out_of_order_need_a_torch_that_can(both, torch):
+    assert both.truth("unordered")["in_order"] == (torch < (2, 6))
+    assert len(both.notes("in_order=False came with torch 2.6")) == (torch < (2, 6))
+
+
+def test_a_change_of_workers_is_said_once_for_each_loader(both):
+    (said,) = both.notes(f"num_workers goes from 0 to 2 at {SHUFFLED}")
+    assert "random augmentations" in said
+    assert len(both.notes(f"workers stay from epoch to epoch at {SHUFFLED}")) == 1
+
+
+def test_a_setting_without_its_loader_is_told_at_the_end(both):
+    (said,) = both.notes("Nowhere at gone.py:3 was not found")
+    assert said.endswith("more")
+    # A loader inside a data set is made in a worker, which may start none itself.
+    assert len(both.notes("was not found")) == 2
+    assert both.notes("the loader of Inner was not found")
+
+
+@pytest.fixture
+def lotus_run(torch, tmp_path):
+    """lotus_run(code, *entries, options=(), **facts): a program's text under `lotus run`."""
+
+    def run(code, *entries, options=(), before=(), name="run", command=None, env=None, **facts):
+        (tmp_path / "program.py").write_text(code)
+        path = settings_file(tmp_path, entries, **facts)
+        words = command or command_of(str(tmp_path / "program.py"), [])
+        lotus = [*LOTUS, "run", "--settings", str(path), *options, "--", *before, *words]
+        return Start(lotus, tmp_path, name, env or {}).end()
+
+    return run
+
+
+LOADERS = """
+import sys
+from torch.utils.data import DataLoader
+a, b = (DataLoader(list(range(count)), 2) for count in (6, 4))
+print([batch.tolist() for batch in b])
+print([batch.tolist() for batch in a])
+print(a.num_workers, b.num_workers)
+"""
+
+
+def test_a_number_counts_loaders_by_their_first_iteration(lotus_run):
+    ended = lotus_run(LOADERS, Entry(Target(number=0), Setting(1, persistent_workers=True)))
+    assert ended.out.decode().splitlines()[-1] == "0 1"
+    assert "was not found" not in ended.err.decode()
+
+
+FAILS = """
+import signal, sys
+from torch.utils.data import DataLoader
+
+class Data(list):
+    pass
+
+def init(worker):
+    raise OSError("in init")
+
+def main(what):
+    if what == "made":
+        DataLoader(Data([1]), num_workers=-1)
+    loader = DataLoader(Data([1, 2]), worker_init_fn=init if what == "init" else None)
+    if what == "killed":
+        signal.raise_signal(signal.SIGTERM)
+    if what == "sampler":
+        loader.batch_sampler.sampler = 3
+    for batch in loader:
+        if what == "code":
+            sys.exit(3)
+
+if __name__ == "__main__":
+    main(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("what", ["made", "sampler", "init", "code", "killed"])
+def test_exceptions_codes_and_signals_are_the_programs(torch, tmp_path, what):
+    """The traceback is that of a program with the setting in its code: no frame is of lotus."""
+    # GIVEN a program that fails with the setting written into it, and without
+    program = tmp_path / "program.py"
+    written = tmp_path / "written" / "program.py"
+    written.parent.mkdir()
+    program.write_text(FAILS)
+    written.write_text(FAILS.replace("[1, 2]), ", "[1, 2]), num_workers=1, "))
+    workers = Entry(Target(dataset="Data", dataset_length=2), Setting(1, threads=1))
+    path = settings_file(tmp_path, [workers])
+    # WHEN they run plain and under `lotus run`
+    words = command_of(str(program), [what])
+    lotus = Start([*LOTUS, "run", "--settings", str(path), "--", *words], tmp_path, "run", {})
+    plain = Start(command_of(str(written), [what]), tmp_path, "plain", {}).end()
+    ended = lotus.end()
+    # THEN they end alike
+    assert ended.code == plain.code
+    assert ended.code in (1, 3, -signal.SIGTERM)
+    said = [line for line in ended.err.decode().splitlines() if not line.startswith("lotus: ")]
+    assert (
+        said
+        == plain.err.decode().replace("/written/", "/").replace("num_workers=1, ", "").splitlines()
+    )
+
+
+def test_recorded_and_with_settings_at_once(torch, tmp_path):
+    """In either order; the recorded run shows what was used."""
+    import lotus
+
+    program = tmp_path / "program.py"
+    program.write_text(LOADERS)
+    path = settings_file(tmp_path, [Entry(Target(dataset_length=6, dataset="list"), Setting(2))])
+    run = [*LOTUS, "run", "--settings", str(path), "--"]
+    for number in range(2):
+        trace = [*LOTUS, "trace", "-q", "-o", str(tmp_path / f"R{number}"), "--"]
+        words = [*run, *trace] if number else [*trace, *run]
+        ended = Start([*words, *command_of(str(program), [])], tmp_path, "both", {}).end()
+        assert ended.code == 0, ended.err.decode()
+        assert ended.out.decode().splitlines()[-1] == "2 0"
+        loaders = lotus.load(tmp_path / f"R{number}").loaders
+        assert list(loaders["num_workers"]) == [0, 2]
+
+
+def test_alone_it_records_nothing(lotus_run, tmp_path):
+    lotus_run(LOADERS, Entry(Target(dataset="list"), Setting(1)))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "program.py",
+        "run.err",
+        "run.out",
+        "tuned.json",
+    ]
+
+
+def test_every_rank_gets_the_setting_and_what_is_said_is_said_once(lotus_run):
+    code = """
+import subprocess, sys
+from torch.utils.data import DataLoader
+if sys.argv[1:]:
+    loader = DataLoader(list(range(6)))
+    print(loader.num_workers, flush=True)
+else:
+    for rank in [subprocess.Popen([sys.executable, __file__, "rank"]) for _ in range(2)]:
+        rank.wait()
+"""
+    ended = lotus_run(code, Entry(Target(dataset="list"), Setting(1)), torch="0.9")
+    assert ended.out == b"1\n1\n"
+    said = ended.err.decode().splitlines()
+    assert len(said) == 2
+    assert sum("num_workers goes from 0 to 1" in line for line in said) == 1
+    assert sum("found with torch 0.9, this is " in line for line in said) == 1
+
+
+def test_a_program_that_makes_no_loader_is_told_so(lotus_run):
+    ended = lotus_run("print(5)", Entry(Target(call_site="a.py:1", dataset="X"), Setting(1)))
+    assert (ended.code, ended.out) == (0, b"5\n")
+    assert ended.err.decode() == (
+        "lotus: the loader of X at a.py:1 was not found, so its setting was not applied; "
+        "no other was made\n"
+    )
+
+
+def test_the_environment_and_argument_list_are_the_programs(lotus_run):
+    code = "import os, sys; print(sys.argv[1:], os.environ['TRUTH'])"
+    ended = lotus_run(code, Entry(Target(dataset="X"), Setting(1)), env={"TRUTH": "t"})
+    assert ended.out == b"[] t\n"

@@ -1,0 +1,230 @@
+"""tuned.json: written, read strictly, compared with what is here, said in words."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lotus import cli, settings
+from lotus.errors import LotusError
+from lotus.settings import Entry, Target, Tuned
+from lotus.tune.space import Setting
+
+TRAIN = Entry(
+    Target(0, "train.py:12", "ImageFolder", 1000, "RandomSampler"),
+    Setting(8, 4, True, True),
+    Setting(0),
+)
+VAL = Entry(Target(1, dataset="Stream"), Setting(1), None, iterable_safe=True)
+
+
+def document(**changes: Any) -> dict[str, Any]:
+    """A good one, with fields replaced; those that are ... are left out."""
+    entry = {"loader": {"dataset": "X"}, "setting": {"num_workers": 2}}
+    content = {"schema": 1, "loaders": [entry], **changes}
+    return {key: value for key, value in content.items() if value is not ...}
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    tuned = settings.found_for(
+        [TRAIN, VAL], ["python", "train.py", "--token", "hunter2"], torch="2.14.1"
+    )
+    settings.write(tmp_path / "tuned.json", tuned)
+    assert settings.read(tmp_path / "tuned.json") == tuned
+    assert tuned.host
+    assert (tuned.cores or 0) > 0
+    assert [path.name for path in tmp_path.iterdir()] == ["tuned.json"]
+    assert "hunter2" not in (tmp_path / "tuned.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "it is no JSON"),
+        (b"\xff{", "it is no JSON"),
+        (b"[" * 100_000, "it is no JSON"),
+        ([], 'it must be an object with "schema"'),
+        ({"loaders": []}, 'it must be an object with "schema"'),
+        (document(schema=2), "its schema is 2, this lotus reads 1"),
+        (document(loaders=...), '"loaders" must be a list of at least one'),
+        (document(loaders=[]), '"loaders" must be a list of at least one'),
+        (document(loaders=[5]), "in loaders[0], it must be an object"),
+        (document(batch_size=5), "the document has unknown fields: batch_size"),
+        (document(command="x"), '"command" must be a list of texts'),
+        (document(cores="x"), "\"cores\" is 'x'"),
+        (document(host=True), '"host" is True'),
+        (document(evidence=[]), '"evidence" must be an object'),
+        (document(loaders=[{"setting": {}}]), '"loader" must say which loader it is'),
+        (document(loaders=[{"loader": {}, "setting": {}}]), "nothing says which loader it is"),
+        (
+            document(loaders=[{"loader": {"line": 5}, "setting": {}}]),
+            '"loader" has unknown fields: line',
+        ),
+        (document(loaders=[{"loader": {"number": -1}}]), "number is -1"),
+        (document(loaders=[{"loader": {"number": True}}]), "number is True"),
+        (document(loaders=[{"loader": {"dataset": 5}}]), "dataset must be a text"),
+        (document(loaders=[{"loader": {"number": 0}}]), "a setting must be a JSON object"),
+        (
+            document(loaders=[{"loader": {"number": 0}, "setting": {"num_workers": -1}}]),
+            "num_workers is -1",
+        ),
+        (
+            document(
+                loaders=[{"loader": {"number": 0}, "setting": {"num_workers": 1, "batch_size": 4}}]
+            ),
+            "unknown in a setting: batch_size",
+        ),
+        (
+            document(
+                loaders=[
+                    {"loader": {"number": 0}, "setting": {"num_workers": 1}, "iterable_safe": 1}
+                ]
+            ),
+            '"iterable_safe" must be true or false',
+        ),
+    ],
+)
+def test_what_is_wrong_is_one_line(content: Any, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "tuned.json"
+    path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+    with pytest.raises(LotusError) as caught:
+        settings.read(path)
+    assert said in str(caught.value)
+    assert str(caught.value).startswith(f"{path} holds no settings of lotus: ")
+    assert "\n" not in str(caught.value)
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+_NAMES = st.sampled_from(
+    "schema loaders command host cores torch evidence loader setting before iterable_safe number "
+    "call_site dataset dataset_length sampler num_workers prefetch_factor start_method".split()
+)
+_ALIKE = st.recursive(
+    _JSON,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_NAMES, inner, max_size=6),
+    max_leaves=20,
+)
+
+
+@given(_ALIKE, st.sampled_from(["all", "loaders", "loader", "setting"]))
+def test_any_json_is_read_or_refused(content: object, where: str) -> None:
+    entry: dict[str, object] = {"loader": {"number": 0}, "setting": {"num_workers": 1}}
+    if where in entry:
+        entry[where] = content
+    loaders = content if where == "loaders" else [entry]
+    made = content if where == "all" else {"schema": 1, "loaders": loaders}
+    try:
+        tuned = settings._tuned(json.loads(json.dumps(made)))
+    except ValueError:
+        return
+    assert json.loads(settings.given(tuned, None))["loaders"]
+
+
+def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(LotusError, match=r"cannot read .*tuned.json: No such file"):
+        settings.read(tmp_path / "tuned.json")
+    with pytest.raises(LotusError, match=r"cannot write .*tuned.json: No such file"):
+        settings.write(tmp_path / "no" / "tuned.json", Tuned((TRAIN,)))
+
+
+@pytest.mark.parametrize(
+    ("setting", "lines"),
+    [
+        (
+            Setting(8, 4, True),
+            ["DataLoader(..., num_workers=8, prefetch_factor=4, pin_memory=True)"],
+        ),
+        (Setting(0, pin_memory=True), ["DataLoader(..., num_workers=0, pin_memory=True)"]),
+        (
+            Setting(2, None, False, True, "spawn", False, 3),
+            [
+                "DataLoader(..., num_workers=2, prefetch_factor=2, persistent_workers=True, "
+                "multiprocessing_context='spawn', in_order=False)",
+                "torch.set_num_threads(3)  # first in its worker_init_fn",
+            ],
+        ),
+    ],
+)
+def test_the_change_of_code_is_what_a_user_would_write(setting: Setting, lines: list[str]) -> None:
+    assert settings.code_change(setting) == lines
+
+
+def test_it_is_printed_and_nothing_is_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings.write(tmp_path / "tuned.json", Tuned((TRAIN, VAL)))
+    expected = """\
+# the loader of ImageFolder (1000 samples, RandomSampler) at train.py:12
+DataLoader(..., num_workers=8, prefetch_factor=4, pin_memory=True, persistent_workers=True)
+# the loader of Stream
+DataLoader(..., num_workers=1, prefetch_factor=2)
+"""
+    assert cli.main(["run", "--print", "--", "touch", "made"]) == 0
+    assert capsys.readouterr().out == expected
+    assert cli.main(["run", "--settings", "tuned.json"]) == 0
+    assert capsys.readouterr().out == expected
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "same"),
+    [
+        ("python train.py --epochs 1", "python3 train.py --epochs 90", True),
+        ("python train.py", "torchrun --nproc-per-node 2 src/train.py", True),
+        ("python -m pkg.train", "-m pkg.train --fast", True),
+        ("python -m torch.distributed.run train.py", "python train.py", True),
+        ("lotus trace -- python train.py", "python train.py", True),
+        ("python train.py", "python eval.py", False),
+        ("-m pkg.train", "-m pkg.eval", False),
+        ("my-train", "/usr/bin/my-train", True),
+    ],
+)
+def test_another_program_is_told(before: str, now: str, same: bool) -> None:
+    tuned = Tuned((TRAIN,), tuple(before.split()))
+    assert bool(settings.differences(tuned, now.split())) != same
+
+
+def test_another_machine_is_told_with_what_differs() -> None:
+    here = settings.machine()
+    assert settings.differences(Tuned((TRAIN,), **here), ["x"]) == []
+    told = settings.differences(Tuned((TRAIN,), host="else\nwhere", cores=here["cores"] + 1), ["x"])
+    assert told[0] == f"the settings were found on else?where, this is {here['host']}"
+    assert told[1].startswith(f"the settings were found with {here['cores'] + 1:g} core")
+    assert len(told) == 2
+
+
+def test_what_met_no_loader_is_told_with_what_is_alike(tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    made = [
+        "the loader of Other (5 samples, SequentialSampler) at a.py:1",
+        "the loader of List (5 samples, SequentialSampler) at a.py:1",
+        "the loader of ImageFolder (10 samples, RandomSampler) at train.py:14",
+    ]
+    facts: list[object] = [{"made": words} for words in made]
+    said.write_text("\n".join(map(json.dumps, [*facts, {"refused": 1}, 5, {"note": "x"}])) + "\n{")
+    assert settings.not_found(Tuned((TRAIN, VAL)), said) == [
+        "the loader of ImageFolder (1000 samples, RandomSampler) at train.py:12 was not found, so "
+        "its setting was not applied; made were ImageFolder (10 samples, RandomSampler) at "
+        "train.py:14, Other (5 samples, SequentialSampler) at a.py:1 and 1 more"
+    ]
+
+
+def test_the_exit_code_of_the_program_is_kept_and_a_wrong_command_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings.write(tmp_path / "tuned.json", Tuned((TRAIN,)))
+    assert cli.main(["run", "--", "sh", "-c", "exit 7"]) == 7
+    assert "was not found, so its setting was not applied" in capfd.readouterr().err
+    assert cli.main(["run", "--", "no-such-command"]) == 127
+    assert capfd.readouterr().err == (
+        "lotus: no-such-command: command not found; what follows `--` is run as it stands\n"
+    )
