@@ -1,21 +1,24 @@
 """Which events `--counters` counts here: of those asked for, what counts rightly together."""
 
 import contextlib
+import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lotus.errors import LotusError
 from lotus.inside import perf_event
-from lotus.inside.perf_event import SOFTWARE, Event
+from lotus.inside.perf_event import RAW, SOFTWARE, Event
 from lotus.probing import MOST_AT_ONCE, OpenGroup, Probe
 
 if TYPE_CHECKING:  # imported when a group is chosen
     from native_map import pmu
     from native_map.cpu import Cpu
     from native_map.events.model import Table
+
+_MOST_NAMED = 10_000  # events; Linux names some hundreds
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ def choose(
     try:
         candidates = _candidates(cpu, known, wanted, sysfs)
         probe = Probe(open_group)
-        working = _working(probe, candidates)
+        working = _working(probe, candidates, _named_on_arm(sysfs))
         pool = [
             event
             for ours, event in candidates
@@ -112,8 +115,12 @@ def _candidates(
     return sorted(found.items(), key=lambda pair: pair[0].name not in ("cycles", "instructions"))
 
 
-def _working(probe: Probe, candidates: Sequence[tuple["pmu.Event", Event]]) -> set[str]:
-    """Names of the events that count; of one name all must."""
+def _working(
+    probe: Probe,
+    candidates: Sequence[tuple["pmu.Event", Event]],
+    named: Collection[int] = (),
+) -> set[str]:
+    """Names of the events that count; of one name all must. `named`: see `_named_on_arm`."""
     slots = next((event for ours, event in candidates if ours.name == "slots"), None)
     working: set[str] = set()
     broken: set[str] = set()
@@ -121,8 +128,25 @@ def _working(probe: Probe, candidates: Sequence[tuple["pmu.Event", Event]]) -> s
         if not ours.counters and event.type != SOFTWARE and slots not in (None, event):
             # A share of Intel's perf metrics opens only behind the slots register.
             probe.behind(slots, event)
-        (working if probe.works(event) else broken).add(ours.name)
+        works = probe.works(event)
+        if event.type == RAW and named and not probe.alone(event).count:
+            works = works and event.config in named
+        (working if works else broken).add(ours.name)
     return working - broken
+
+
+def _named_on_arm(sysfs: Path) -> set[int]:
+    """The numbers of the events that an Arm kernel says the CPU has; none where it does not say.
+
+    The kernel opens all numbers alike (seen on 6.1 and 6.12): those that the CPU does not have
+    read 0, as misses may that did not happen.
+    """
+    found: set[int] = set()
+    folders = (sysfs / "bus/event_source/devices").glob("armv[89]*/events/*")
+    for path in itertools.islice(folders, _MOST_NAMED):
+        with contextlib.suppress(OSError, ValueError):
+            found.add(int(path.read_text("ascii").strip().removeprefix("event="), 16))
+    return found
 
 
 def _as_opened(ours: "pmu.Event", sysfs: Path) -> Event:

@@ -15,6 +15,7 @@ from native_map.cpu import Cpu
 from tests.unit.kernels import Kernel
 
 ZEN5 = Cpu("AuthenticAMD", 0x1A, 2, 1, "AMD EPYC", "x86_64", "amd_zen5", True)
+NEOVERSE = Cpu("ARM", 0x41, 0xD0C, 0x31, "Neoverse N1", "aarch64", "neoverse_n1", False)
 SAPPHIRE = Cpu("GenuineIntel", 6, 0x8F, 8, "Intel Xeon", "x86_64", "intel_sapphire", False)
 
 
@@ -133,3 +134,17 @@ def test_sets_that_do_not_fit_together_take_turns(choose):
 def test_a_name_that_is_no_event_is_an_error_for_the_user(choose):
     with pytest.raises(LotusError, match="frobnicate"):
         choose(Kernel(), "frobnicate")
+
+
+@pytest.mark.parametrize("named", [[], [0x11], [0x11, 0x37]])
+def test_an_arm_event_that_reads_0_counts_only_if_the_kernel_names_it(choose, tmp_path, named):
+    """Numbers that the CPU does not have open all the same; misses may truly be 0."""
+    folder = tmp_path / "bus/event_source/devices/armv8_pmuv3_0/events"
+    folder.mkdir(parents=True)
+    for number in named:
+        (folder / f"number_{number}").write_text(f"event=0x{number:03x}\n")
+    chosen = choose(Kernel(zero=["llc_misses"]), "cache", cpu=NEOVERSE)
+    events = {one.name for one in chosen.events}
+    assert {"cycles", "l2_misses"} <= events
+    assert ("llc_misses" in events) == (named != [0x11])
+    assert any("llc_misses" in note for note in chosen.notes) == (named == [0x11])
