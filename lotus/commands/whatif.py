@@ -1,0 +1,155 @@
+"""`lotus whatif`: replay a recorded run with other settings, on another machine."""
+
+import argparse
+import json
+import math
+import re
+import sys
+from pathlib import Path
+
+NAME = "whatif"
+HELP = "replay a recorded run with other loader settings, cores, storage or quicker parts"
+EPILOG = """\
+examples:
+  lotus trace --level op+cpu -o R -- python train.py
+  lotus whatif R --workers 16 --prefetch 4
+  lotus whatif R --workers 16 --cores 64 --speedup ToTensor=2
+  lotus whatif R --workers 32 --latency 20ms      every sample from a remote store
+  lotus whatif R --also R1 --workers 4            R1: the same with one worker
+
+A simulation of the DataLoader replays the recorded costs of the batches. The run itself is
+simulated as well and stands beside what was measured: so far off may the other answers be.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_directory", type=Path, metavar="RUN", help="the run directory")
+    add = parser.add_argument
+    add("--workers", type=_count, metavar="N", help="num_workers; 0: the main process")
+    add("--prefetch", type=_some, metavar="N", help="prefetch_factor")
+    on = argparse.BooleanOptionalAction
+    add("--pin-memory", action=on, default=None, help="pin_memory")
+    add("--persistent-workers", action=on, default=None, help="persistent_workers")
+    add("--in-order", action=on, default=None, help="in_order")
+    add("--cores", type=_positive, metavar="N", help="of a machine with nothing else on it")
+    add(
+        "--speedup",
+        type=_speedup,
+        action="append",
+        default=[],
+        metavar="PART=TIMES",
+        help="an operation, `collate`, `data set` or `step` so many times as fast (repeatable)",
+    )
+    add("--latency", type=_time, metavar="TIME", help="each sample waits so long: 20ms, 300us")
+    add("--bandwidth", type=_rate, metavar="RATE", help="of the storage, shared: 200MB/s")
+    add("--sample-bytes", type=_positive, metavar="N", help="read for each sample (measured)")
+    add(
+        "--step-cores",
+        type=_amount,
+        default=1.0,
+        metavar="N",
+        help="cores that a step keeps busy (1); 0 where it waits for an accelerator",
+    )
+    add("--batches", type=_some, metavar="N", help="of an epoch (as recorded)")
+    add("--epochs", type=_some, metavar="N", help="(as recorded)")
+    add("--also", type=Path, metavar="RUN", help="the same program with other workers: contention")
+    add("--loader", type=_count, metavar="N", help="this loader, not the largest")
+    add("--json", action="store_true", help="print a document for programs")
+
+
+def run(args: argparse.Namespace) -> int:
+    from lotus.reporters import whatif as reporter
+    from lotus.run import load
+    from lotus.tune.profile import contention, profile
+    from lotus.tune.whatif import Question, answer
+
+    made = profile(load(args.run_directory), args.loader, args.step_cores)
+    slower = 0.0
+    if args.also is not None:
+        slower = contention(made, profile(load(args.also), args.loader, args.step_cores))
+    question = Question(
+        num_workers=args.workers,
+        prefetch_factor=args.prefetch,
+        pin_memory=args.pin_memory,
+        persistent_workers=args.persistent_workers,
+        in_order=args.in_order,
+        cores=args.cores,
+        speedups=dict(args.speedup),
+        latency_ns=args.latency,
+        bandwidth=args.bandwidth,
+        sample_bytes=args.sample_bytes,
+        epochs=args.epochs,
+        batches=args.batches,
+        contention=slower,
+    )
+    answered = answer(made, question)
+    if args.json:
+        print(json.dumps(reporter.document(answered), indent=2, allow_nan=False))
+    else:
+        reporter.write(answered, sys.stdout)
+    return 0
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if not 0 <= value <= 4096:
+        raise ValueError(text)
+    return value
+
+
+def _some(text: str) -> int:
+    value = int(text)
+    if not 1 <= value <= 1_000_000:
+        raise ValueError(text)
+    return value
+
+
+def _amount(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < math.inf:
+        raise ValueError(text)
+    return value
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise ValueError(text)
+    return value
+
+
+def _speedup(text: str) -> tuple[str, float]:
+    name, equals, times = text.rpartition("=")
+    if not equals or not name:
+        raise ValueError(text)
+    return name, _positive(times)
+
+
+_TIMES = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
+_SIZES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30}
+
+
+def _time(text: str) -> float:
+    found = re.fullmatch(r"([0-9.]+) ?(ns|us|µs|ms|s)", text)
+    if found is None:
+        raise ValueError(text)
+    return _amount(found[1]) * _TIMES[found[2]]
+
+
+def _rate(text: str) -> float:
+    found = re.fullmatch(r"([0-9.]+) ?(|k|M|G|Ki|Mi|Gi)B(?:/s)?", text)
+    if found is None:
+        raise ValueError(text)
+    return _positive(found[1]) * _SIZES[found[2]]
+
+
+for _kind, _name in (
+    (_count, "number"),
+    (_some, "number"),
+    (_amount, "number"),
+    (_positive, "number"),
+    (_speedup, "PART=TIMES"),
+    (_time, "time (20ms)"),
+    (_rate, "rate (200MB/s)"),
+):
+    _kind.__name__ = _name

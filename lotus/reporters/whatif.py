@@ -1,0 +1,116 @@
+"""`lotus whatif` on a terminal and as a document."""
+
+import dataclasses
+import math
+from typing import IO, Any
+
+from lotus.reporters.console import LEFT, RIGHT, print_paragraph, print_table
+from lotus.reporters.words import MISSING, amount, duration, plain, share, size
+from lotus.tune.binding import Binding
+from lotus.tune.profile import Figures
+from lotus.tune.simulate import Outcome
+from lotus.tune.whatif import Answer, setting_words
+
+SCHEMA = 1
+
+
+def document(answer: Answer) -> dict[str, Any]:
+    """Fields as in lotus.tune: simulate.Outcome, profile.Figures, binding.Binding; null: not
+    known."""
+    return {
+        "schema": SCHEMA,
+        "loader": answer.profile.loader,
+        "title": answer.profile.title,
+        "measured": _known(dataclasses.asdict(answer.measured)),
+        "today": _outcome(answer.today, answer.today_binding),
+        "whatif": _outcome(answer.then, answer.then_binding),
+        "times_as_fast": answer.times,
+        "error_of_today": _finite(answer.error),
+        "machine": _known(dataclasses.asdict(answer.machine)),
+        "machine_of_run": _known(dataclasses.asdict(answer.profile.machine(answer.contention))),
+        "notes": answer.notes,
+    }
+
+
+def _outcome(outcome: Outcome, bound: Binding) -> dict[str, Any]:
+    fields = {
+        field.name: getattr(outcome, field.name)
+        for field in dataclasses.fields(outcome)
+        if field.name not in ("timeline", "setting")
+    }
+    return {
+        "setting": outcome.setting.as_json(),
+        **_known(fields),
+        "binds": bound.resource or None,
+        "reason": bound.reason,
+        "gains": [dataclasses.asdict(gain) for gain in bound.gains],
+    }
+
+
+def _known(fields: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: _finite(value) if isinstance(value, float) else value
+        for name, value in fields.items()
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def write(answer: Answer, file: IO[str]) -> None:
+    from rich.console import Console
+
+    console = Console(file=file, highlight=False, markup=False, emoji=False)
+    today, then = answer.today, answer.then
+    columns = [("", LEFT), ("measured", RIGHT), ("simulated", RIGHT), ("what if", RIGHT)]
+    rows = [
+        ["samples/s", *_row(answer, "samples_per_s", amount)],
+        ["  after warm-up", *_row(answer, "steady_samples_per_s", amount)],
+        ["first batch", *_row(answer, "first_batch_s", _seconds)],
+        ["consumer waits", *_row(answer, "wait_share", share)],
+        ["whole loop", *_row(answer, "seconds", _seconds)],
+        ["cores busy", MISSING, f"{today.cores:.1f}", f"{then.cores:.1f}"],
+        ["workers idle", MISSING, *(share(one.idle_share) for one in (today, then))],
+        ["batches in flight", MISSING, *(amount(one.peak_batches) for one in (today, then))],
+        ["  their memory", MISSING, *(size(one.in_flight_bytes) for one in (today, then))],
+        ["memory in all", MISSING, *(size(one.memory_bytes) for one in (today, then))],
+    ]
+    print_table(console, f"What if: {plain(answer.profile.title)}", columns, rows)
+    console.print()
+    cores = answer.profile.cores
+    print_paragraph(console, "today", f"{setting_words(today.setting)}, {cores:g} cores")
+    machine = answer.machine
+    print_paragraph(console, "what if", f"{setting_words(then.setting)}, {machine.cores:g} cores")
+    print_paragraph(console, "", f"{_compared(answer)}")
+    print_paragraph(console, "today", answer.today_binding.reason)
+    print_paragraph(console, "what if", answer.then_binding.reason)
+    if math.isfinite(answer.error):
+        print_paragraph(
+            console,
+            "reliance",
+            f"the run itself is simulated {answer.error:+.1%} off its measured rate",
+        )
+    for note in answer.notes:
+        print_paragraph(console, "note", plain(note))
+
+
+def _row(answer: Answer, name: str, words: Any) -> list[str]:
+    figures: tuple[Figures | Outcome, ...] = (answer.measured, answer.today, answer.then)
+    return [words(getattr(one, name)) for one in figures]
+
+
+def _seconds(value: float) -> str:
+    return duration(value * 1e9)
+
+
+def _compared(answer: Answer) -> str:
+    steady = answer.then.steady_samples_per_s / max(answer.today.steady_samples_per_s, 1e-9)
+    words = f"{_times(answer.times)} today"
+    if abs(steady / answer.times - 1) >= 0.05:
+        words += f"; after the warm-up {_times(steady)} today"
+    return words[0].upper() + words[1:] + "."
+
+
+def _times(times: float) -> str:
+    return "as fast as" if abs(times - 1) < 0.02 else f"{times:.2f} times as fast as"

@@ -1,0 +1,239 @@
+"""Profiles of runs whose costs are known, and their replay against the runs themselves."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import lotus
+from lotus.errors import LotusError
+from lotus.tune.profile import COLLATE, OWN, contention, profile
+from lotus.tune.simulate import simulate
+from lotus.tune.space import Setting
+from tests.simulation import simulate as simulated_run
+from tests.unit.simulated import Plan
+
+MS = 1e6
+
+
+def made(plan, **options):
+    return profile(plan.run(), **{"step_cores": 0.0, **options})
+
+
+def part(one, table, name):
+    return table[:, one.parts.index(name)]
+
+
+# Handing batches over takes next to nothing, as how that overlaps differs between the simulations.
+EDGES = {"iter": 0.01, "shutdown": 0.01}  # that simulation has the same for any workers
+QUICK = {"pickle": 0.001, "write": 0.001, "unpickle": 0.001}
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Plan(**QUICK),
+        Plan(**QUICK, workers=1),
+        Plan(**QUICK, workers=0),
+        Plan(**QUICK, workers=4, step=5.0),
+        Plan(**QUICK, workers=4, prefetch=1, step=2.0, batches=100),
+        Plan(**QUICK, epochs=3, persistent=True),
+        Plan(**QUICK, epochs=3),
+        Plan(**QUICK, workers=2, first_sample=30.0),
+        Plan(
+            **QUICK,
+            workers=3,
+            operations={"Loader": lambda sample, _: 2.0 + 20 * (sample % 37 == 0)},
+        ),
+    ],
+    ids=str,
+)
+def test_a_replay_is_like_the_run(plan):
+    one = made(plan)
+    replay, measured = one.replay(), one.measured
+    assert replay.samples_per_s == pytest.approx(measured.samples_per_s, rel=0.02)
+    assert replay.steady_samples_per_s == pytest.approx(measured.steady_samples_per_s, rel=0.02)
+    assert replay.wait_share == pytest.approx(measured.wait_share, abs=0.01)
+    assert replay.first_batch_s == pytest.approx(measured.first_batch_s, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "asked"),
+    [
+        (Plan(**QUICK, **EDGES, workers=1), Plan(**QUICK, **EDGES, workers=4)),
+        (Plan(**QUICK, workers=2, step=4.0), Plan(**QUICK, workers=2, prefetch=8, step=4.0)),
+        (Plan(**QUICK, workers=4, step=0.5), Plan(**QUICK, workers=1, step=0.5)),
+        (Plan(**QUICK, workers=2), Plan(**QUICK, workers=0)),
+        (
+            Plan(**QUICK, workers=2, operations={"Loader": 8.0, "Normalize": 1.0}),
+            Plan(**QUICK, workers=3, operations={"Loader": 2.0, "Normalize": 1.0}),
+        ),
+    ],
+    ids=str,
+)
+def test_another_setting_is_predicted(recorded, asked):
+    one, truth = made(recorded), made(asked).measured
+    faster = {
+        name: cost / asked.operations[name]
+        for name, cost in recorded.operations.items()
+        if cost != asked.operations[name]
+    }
+    setting = Setting(asked.workers, asked.prefetch if asked.workers else None)
+    then = simulate(one.work(faster), setting, one.machine(), batches=asked.batches)
+    assert then.samples_per_s == pytest.approx(truth.samples_per_s, rel=0.03)
+    assert then.steady_samples_per_s == pytest.approx(truth.steady_samples_per_s, rel=0.02)
+
+
+def test_a_recorded_directory(tmp_path):
+    path = simulated_run(tmp_path / "run", workers=3, batches=30, prefetch=4)
+    one = profile(lotus.load(path), step_cores=0.0)
+    assert one.setting == Setting(3, 4, start_method="fork", in_order=True)
+    assert one.parts == ("Loader", "RandomResizedCrop", "ToTensor", OWN, COLLATE)
+    assert one.batches == 30
+    # In that simulation pickling overlaps with making the next batch.
+    assert one.replay().samples_per_s == pytest.approx(one.measured.samples_per_s, rel=0.06)
+
+
+def test_parts():
+    one = made(Plan(batch_size=4, operations={"Loader": 2.0, "Normalize": 0.5}, collate=0.7))
+    assert part(one, one.cpu, "Loader") == pytest.approx(8 * MS)
+    assert part(one, one.cpu, "Normalize") == pytest.approx(2 * MS)
+    assert part(one, one.cpu, OWN) == pytest.approx(0.2 * MS)
+    assert part(one, one.cpu, COLLATE) == pytest.approx(0.7 * MS)
+    assert not one.wait.any()
+    assert any("--level op+cpu" in note for note in one.notes)
+
+
+def test_a_heavy_tail_is_kept():
+    slow = Plan(operations={"Loader": lambda sample, _: 2.0 + 50 * (sample == 61)})
+    costs = part(made(slow), made(slow).cpu, "Loader")
+    assert costs[15] == pytest.approx(58 * MS)
+    assert np.delete(costs, 15) == pytest.approx(8 * MS)
+
+
+def with_cpu(run, of_operation, voluntary, involuntary):
+    """The same run recorded at level op+cpu: shares of operations on a core, switches per fetch."""
+    run.manifest["level"] = "op+cpu"
+    share = run.ops["operation"].astype(str).map(of_operation).to_numpy(float)
+    run.ops["cpu_ns"] = run.ops["duration_ns"] * share
+    off = run.ops["duration_ns"] - run.ops["cpu_ns"]
+    lost = off.groupby([run.ops["epoch"], run.ops["batch"]]).sum()
+    places = pd.MultiIndex.from_frame(run.batches[["epoch", "batch"]])
+    run.batches["cpu_ns"] = run.batches["fetch_ns"] - lost.reindex(places).to_numpy()
+    run.batches["voluntary_switches"] = float(voluntary)
+    run.batches["involuntary_switches"] = float(involuntary)
+    return run
+
+
+def test_an_operation_that_waits_is_told_from_one_that_computes():
+    run = with_cpu(Plan(cores=8).run(), {"Loader": 0.25, "Normalize": 1.0}, 4, 0)
+    one = profile(run, step_cores=0.0)
+    assert part(one, one.wait, "Loader") == pytest.approx(6 * MS)
+    assert part(one, one.cpu, "Loader") == pytest.approx(2 * MS)
+    assert not part(one, one.wait, "Normalize").any()
+    assert one.others == 0
+
+
+def test_what_was_pushed_off_its_core_did_not_wait():
+    run = with_cpu(Plan(cores=2).run(), {"Loader": 0.5, "Normalize": 0.5}, 0, 20)
+    one = profile(run, step_cores=0.0)
+    assert not one.wait.any()
+    assert one.crowding == pytest.approx(10.7 / 5.7)
+    assert one.others == pytest.approx(10.7 / 5.7 - 1, rel=0.1)
+    assert any("other programs" in note for note in one.notes)
+    assert one.replay().samples_per_s == pytest.approx(one.measured.samples_per_s, rel=0.05)
+
+
+def test_the_loaders_own_processes_are_not_taken_for_others():
+    run = with_cpu(Plan(workers=4, cores=2).run(), {"Loader": 0.5, "Normalize": 0.5}, 0, 20)
+    one = profile(run, step_cores=0.0)
+    assert one.others < 0.1
+
+
+def test_steps_are_freed_of_what_the_workers_took_from_them():
+    run = with_cpu(
+        Plan(workers=2, cores=1, step=9.0).run(), {"Loader": 0.5, "Normalize": 0.5}, 0, 20
+    )
+    one = profile(run, step_cores=1.0)
+    assert one.step_ns.mean() < 8 * MS
+    again = one.replay()
+    step = (1 - again.wait_share) * again.seconds * 1e9 / len(again.timeline.order)
+    assert step == pytest.approx(9 * MS, rel=0.05)
+
+
+def test_quicker_parts():
+    one = made(Plan(batch_size=4, operations={"Loader": 2.0, "Normalize": 0.5}, step=3.0))
+    base = one.work()
+    quick = one.work({"Loader": 2, COLLATE: 5, "step": 3})
+    assert base.cpu_ns - quick.cpu_ns == pytest.approx(4 * MS + 0.4 * MS)
+    assert quick.step_ns == pytest.approx(1 * MS)
+
+
+def test_an_operation_inside_another_can_be_quicker():
+    run = Plan(operations={"Pipeline": 2.0}).run()
+    inner = run.ops.assign(nested=True, duration_ns=run.ops["duration_ns"] // 2)
+    inner["operation"] = pd.Series(["Crop"] * len(inner), dtype="category")
+    run.ops = pd.concat([run.ops, inner], ignore_index=True)
+    one = profile(run)
+    assert "Crop" not in one.parts
+    assert "Crop" in one.names()
+    assert one.work().cpu_ns - one.work({"Crop": 2}).cpu_ns == pytest.approx(2 * MS)
+
+
+@pytest.mark.parametrize(
+    ("speedups", "words"), [({"Blur": 2}, "Loader, Normalize"), ({"Loader": 0}, "above 0")]
+)
+def test_a_quicker_part_must_be_there(speedups, words):
+    with pytest.raises(LotusError, match=words):
+        made(Plan()).work(speedups)
+
+
+def test_contention_of_two_runs():
+    first = dataclasses.replace(made(Plan()), busy=1.0)
+    second = dataclasses.replace(first, busy=2.0, cpu=first.cpu * 1.25)
+    found = contention(first, second)
+    assert found == contention(second, first) == pytest.approx(0.25)
+    # Taken out of either they cost the same.
+    assert second.work(contention=found).cpu_ns == pytest.approx(first.work().cpu_ns)
+    with pytest.raises(LotusError, match="about as many"):
+        contention(first, first)
+
+
+def test_what_cannot_be_replayed():
+    empty = Plan().run()
+    for name in ("ops", "samples", "batches", "waits", "epochs"):
+        setattr(empty, name, getattr(empty, name).iloc[:0])
+    with pytest.raises(LotusError, match="no DataLoader was iterated"):
+        profile(empty)
+    failed = Plan().run()
+    failed.batches["fetch_ns"] = np.nan
+    with pytest.raises(LotusError, match="too few batches"):
+        profile(failed)
+    with pytest.raises(LotusError, match="no loader 7"):
+        profile(Plan().run(), 7)
+
+
+def test_what_a_run_does_not_tell_is_said():
+    partly = Plan().run()
+    partly.manifest["every"] = 2
+    one = profile(partly)
+    assert np.isnan(one.measured.samples_per_s)
+    assert any("not every batch" in note for note in one.notes)
+    alone = profile(Plan(workers=0).run())
+    assert any("assumed" in note for note in alone.notes)
+    unknown = Plan().run()
+    unknown.manifest["cpu"] = {}
+    assert any("how many cores" in note for note in profile(unknown).notes)
+    blind = Plan().run()
+    blind.batches["cpu_ns"] = np.nan
+    assert any("no CPU times" in note for note in profile(blind).notes)
+
+
+def test_memory_of_the_processes():
+    run = Plan(workers=2).run()
+    rows = [(0, 1, -1, 300, 1), (0, 1, -1, 400, 1), (0, 100, 0, 50, 1), (0, 101, 1, 0, 70)]
+    run.resources = pd.DataFrame(rows, columns=["rank", "pid", "worker", "pss", "rss"])
+    fixed = profile(run).fixed
+    assert fixed["main_bytes"] == 400
+    assert fixed["worker_bytes"] == 60
