@@ -7,7 +7,7 @@ import pytest
 
 from lotus.inside import counters, perf_event
 from lotus.inside.counters import Counters
-from lotus.inside.perf_event import HEADER, Event
+from lotus.inside.perf_event import HEADER, SOFTWARE, Event
 
 FIRST_FD = 100_000
 COUNTED = 10  # by every event in each read of a group
@@ -94,3 +94,19 @@ def test_one_group_is_never_paused(turns):
     (told,) = inside.take_events()
     assert [one["read_count"] for one in told["events"]] == [COUNTED]
     assert turns.changes == ["switch"]
+
+
+def test_a_paused_group_counts_nothing_until_it_resumes():
+    try:
+        group = perf_event.Group([Event("cpu_clock", SOFTWARE, 0)])
+    except OSError as error:
+        pytest.skip(f"nothing can be counted here: {error}")
+    readings = []
+    for act in (lambda: None, group.pause, lambda: None, group.resume, lambda: None):
+        act()
+        readings.append(group.unpack(group.read()))
+        sum(range(100_000))
+    group.close()
+    running, paused, still, resumed, again = ((enabled, *counts) for enabled, _, counts in readings)
+    assert running < paused == still < again
+    assert still <= resumed < again
