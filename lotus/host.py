@@ -30,7 +30,7 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
     The tightest limit between the cgroup and the root of its tree counts (cgroup v1 and v2).
     """
     quotas = []
-    for folder in _cpu_cgroups(root):
+    for folder in cgroups(root, "cpu"):
         limit = _line(folder / "cpu.max")
         if limit is not None:
             quota, _, period = limit.partition(" ")
@@ -46,14 +46,17 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
     return min(quotas, default=None)
 
 
-def _cpu_cgroups(root: Path) -> list[Path]:
-    """Return the folders of this process's CPU cgroups and of those above them."""
-    paths = {}  # "cpu" for a v1 controller, "" for v2 -> the cgroup's path
+def cgroups(root: Path, controller: str) -> list[Path]:
+    """Return the folders of this process's cgroups under `controller` and of those above them.
+
+    Its own comes first (v1 and v2, as mounted). What a container hides is not among them.
+    """
+    paths = {}  # a v1 controller, "" for v2 -> the cgroup's path
     for line in (_text(root / "proc/self/cgroup") or "").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
-        for controller in controllers.split(","):
-            paths[controller] = path
+        for one in controllers.split(","):
+            paths[one] = path
     folders = []
     for line in (_text(root / "proc/self/mountinfo") or "").splitlines():
         left, _, right = line.partition(" - ")
@@ -62,8 +65,8 @@ def _cpu_cgroups(root: Path) -> list[Path]:
             continue
         if kind[0] == "cgroup2":
             own = paths.get("")
-        elif kind[0] == "cgroup" and "cpu" in kind[2].split(","):
-            own = paths.get("cpu")
+        elif kind[0] == "cgroup" and controller in kind[2].split(","):
+            own = paths.get(controller)
         else:
             continue
         if own is None:
