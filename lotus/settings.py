@@ -124,7 +124,9 @@ def read(path: Path) -> Tuned:
         with path.open("rb") as file:
             data = file.read(_MOST + 1)
     except OSError as error:
-        raise LotusError(f"cannot read {path}: {error.strerror}") from None
+        raise LotusError(
+            f"cannot read {path}: {error.strerror}; --settings FILE names what `lotus tune` wrote"
+        ) from None
     try:
         if len(data) > _MOST:
             raise ValueError(f"it is larger than {_MOST >> 20} MB")
@@ -223,7 +225,7 @@ def _program(command: Sequence[str]) -> str:
     """What a command runs: its script or module, whatever starts it; its arguments do not count."""
     for word, after in zip(command, [*command[1:], ""], strict=True):
         if word in ("-m", "-c") and after and "run" not in after.rpartition(".")[2]:
-            return f"{word} {after}"
+            return f"{word} {after:.100}"
         if re.search(r"\.(py|sh|bash)$", word):
             return os.path.basename(word)
     return os.path.basename(command[0])

@@ -175,11 +175,10 @@ class Applier:
             return  # a loader inside a data set
         site, by_user = made_at(loader, frame)
         known = self._know(loader, site, by_user)
-        before = None
         index = self._meant(loader, site)
-        if index is None and not by_user:
-            before = self._before(loader)
-            index = before.entry if before is not None else None
+        before = None if by_user else self._before(loader, index)
+        if index is None and before is not None:
+            index = before.entry
         if index is not None:
             self.put(loader, known, index, before)
         elif before is None:
@@ -243,13 +242,18 @@ class Applier:
                     return index
         return None
 
-    def _before(self, loader: "Any") -> _Known | None:
-        """What is known of the loader that a package makes again, as Lightning does."""
+    def _before(self, loader: "Any", index: int | None) -> _Known | None:
+        """What is known of the loader that a package makes again, as Lightning does.
+
+        Where no entry is meant for it by itself, only of one that the program made.
+        """
         plain = ("RandomSampler", "SequentialSampler")
         found = []
         for known in list(self.known.values()):
             other = known.reference()
-            if other is None or other is loader or not known.by_user:
+            if other is None or other is loader:
+                continue
+            if not known.by_user if index is None else known.entry != index:
                 continue
             samplers = (_sampler(other), _sampler(loader))
             if (
@@ -267,7 +271,6 @@ class Applier:
 
     def put(self, loader: "Any", known: _Known, index: int, again: _Known | None) -> None:
         """Put a setting on a loader, or say why not; `again`: as on this one, its forerunner."""
-        site = known.site or "its first iteration"
         entry = self.entries[index]
         try:
             before = _attributes(loader)
@@ -278,6 +281,7 @@ class Applier:
             return
         from .draws import Own
 
+        where = f"at {known.site}" if known.site else f"of {_words(loader, '')}"
         own = again.before if again is not None and again.before else before
         _assign(loader, after)
         known.entry, known.before = index, own
@@ -285,12 +289,12 @@ class Applier:
         self.tell({"applied": index})
         if own["num_workers"] != after["num_workers"]:
             self.note(
-                f"num_workers goes from {own['num_workers']} to {after['num_workers']} at {site}: "
+                f"num_workers goes from {own['num_workers']} to {after['num_workers']} {where}: "
                 "random augmentations will draw other numbers than before"
             )
         if after["persistent_workers"] and not own["persistent_workers"]:
             self.note(
-                f"workers stay from epoch to epoch at {site}: what the program changes in the data "
+                f"workers stay from epoch to epoch {where}: what the program changes in the data "
                 "set between epochs does not reach them"
             )
 
@@ -317,7 +321,7 @@ class Applier:
         if method == "fork" and threads > 1:
             # Seen with torch 2.14 (hangs) and 2.2 (dies) where the parent had used its own.
             self.note(
-                f"the {threads} threads a worker are not set at {known.site or 'a loader'}: "
+                f"the {threads} threads a worker are not set for {_words(loader, known.site)}: "
                 "OpenMP can hang in forked workers; the setting needs a start_method of spawn"
             )
             return None
