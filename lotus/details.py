@@ -162,6 +162,8 @@ def nesting(samples: Sampled, ops: Array, apart: Loose) -> Operations:
     owner = np.repeat(np.arange(len(samples.row)), samples.ops_count)
     # Times are kept modulo 2^32: what has passed since the start of the sample is less than that.
     offset = signed(ops["start_low"] - samples.start_ns.astype(np.uint32)[owner])
+    # One that begins after its sample ended began before it: a region around a generator's `yield`.
+    offset = np.where(offset > samples.duration_ns[owner], offset - (1 << 32), offset)
     duration = signed(ops["end_low"] - ops["start_low"])
     start = samples.start_ns[owner] + offset
     inner = nested(owner, offset, duration)

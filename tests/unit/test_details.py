@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lotus.inside import layout
 from lotus.run import load
-from tests.logs import RunBuilder, Sample, pack_frame
+from tests.logs import START_NS, RunBuilder, Sample, pack_frame
 
 SECOND = 1_000_000_000
 
@@ -397,3 +397,16 @@ def test_nesting_of_any_program(tmp_path_factory, samples, apart):
     assert (
         top.reindex(range(len(samples)), fill_value=0).tolist() == loaded.samples["ops_ns"].tolist()
     )
+
+
+def test_a_region_that_began_before_its_sample_keeps_its_start(tmp_path):
+    # GIVEN a region around a generator's `yield`: it began in the sample before the one it ended in
+    run = RunBuilder(tmp_path / "run")
+    main = run.process(pid=100)
+    first = Sample(1, 100, [("Decode", 50)])
+    second = Sample(2, 100, [("region", 130, -60), ("Flip", 20, 75)])
+    main.batch(0, start_ns=START_NS, samples=[first, second])
+    # WHEN it is read, THEN it starts where it did
+    ops = load(run.end()).ops
+    starts = dict(zip(ops["operation"].astype(str), ops["start_ns"] - START_NS, strict=True))
+    assert starts == {"Decode": 0, "region": 40, "Flip": 175}
