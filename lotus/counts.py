@@ -226,7 +226,6 @@ def _subtract(
     before, after = readings[begin], readings[end]
     delta = (after - before).view(np.int64)
     counts = delta[:, [event.word for event in events]].astype(np.float64)
-    counts -= (end - begin)[:, None] * costs
     least = np.full(len(begin), np.inf)
     enabled_ns, running_ns = np.zeros(len(begin), np.int64), np.zeros(len(begin), np.int64)
     for group_word in sorted({event.group_word for event in events}):
@@ -245,6 +244,8 @@ def _subtract(
         least = np.where(lower, ran, least)
         enabled_ns = np.where(lower, enabled, enabled_ns)
         running_ns = np.where(lower, running, running_ns)
+    # Scaled counts are those of all readings; one outside a group's turn cost that group nothing.
+    counts -= (end - begin)[:, None] * costs
     return enabled_ns, running_ns, counts
 
 

@@ -135,7 +135,9 @@ def choose(
             notes.append(f"no hardware counters here: not counted: {', '.join(names)}")
         units = []
     groups: list[tuple[Event, ...]] = []
-    base = _working((CYCLES, INSTRUCTIONS), working, notes) if units else ()
+    # Of a set of which nothing works, cycles and instructions are still counted.
+    hardware = fits > 0 and any(_is_hardware(known, word) for word in wanted)
+    base = _working((CYCLES, INSTRUCTIONS), working, notes) if units or hardware else ()
     for unit in units:
         _place(groups, unit, base, fits, notes)
     counted = {e for group in groups for e in group}
@@ -161,6 +163,13 @@ def choose(
     return Choice(tuple(groups), len(groups), (*_unique(notes),))
 
 
+def _is_hardware(known: Table, word: str) -> bool:
+    """Whether a word that is understood asks for more than software events."""
+    if word in known.sets:
+        return any(e.type != SOFTWARE for form in known.sets[word] for e in form.events)
+    return word == "auto" or (_by_name(known, word) or parse(word)).type != SOFTWARE
+
+
 def _units(
     known: Table,
     word: str,
@@ -172,6 +181,10 @@ def _units(
     """What one word asks for, as groups of events that must count together."""
     if word == "auto":
         return _auto(known, fits, working, virtual, notes)
+    if word not in known.sets and word in SETS:
+        raise Unusable(
+            f"{known.name} has no events of the set {word!r}; it has {', '.join(known.sets)}"
+        )
     if word not in known.sets:
         return [_working((_by_name(known, word) or parse(word),), working, notes)]
     form = _best_form(known.sets[word], working, virtual)
@@ -315,6 +328,7 @@ _NAMED = {
     (SOFTWARE, 5): "minor-faults",
     (SOFTWARE, 6): "major-faults",
 }
+SETS = ("topdown", "cache", "branch", "tlb", "memory", "generic", "software")
 _SYNONYMS = {"faults": "page-faults", "cs": "context-switches", "migrations": "cpu-migrations"}
 _SYNONYMS |= {"cpu-cycles": "cycles", "branch-instructions": "branches"}
 
@@ -397,22 +411,29 @@ def parse(spelling: str) -> Event:
         return _parse_pmu(spelling, match[1], match[2], _modifier(spelling, match[3]))
     word, _, modifier = spelling.partition(":")
     flags = _modifier(spelling, modifier)
+    # What is counted elsewhere than in user space is another count, and has another name.
+    other = f"_{flags}" if modifier and flags != "u" else ""
     if match := re.fullmatch(r"r([0-9a-fA-F]{1,16})", word):
-        return Event(_clean(word), RAW, int(match[1], 16), flags=flags, text=f"raw event {word}")
+        return Event(
+            _clean(word) + other, RAW, int(match[1], 16), flags=flags, text=f"raw event {word}"
+        )
     name = _SYNONYMS.get(word, word)
     for (kind, number), spelt in _NAMED.items():
         if name == spelt:
             ours = next((e for e in _OTHERS if (e.type, e.config) == (kind, number)), None)
             if ours is not None:
-                return replace(ours, flags=flags) if modifier else ours
+                if not modifier or flags == ours.flags:
+                    return ours
+                return replace(ours, name=ours.name + other, flags=flags)
             cost = 0 if kind == SOFTWARE else 1
-            return Event(_clean(name), kind, number, flags=flags, text=name, counters=cost)
+            name = _clean(name) + other
+            return Event(name, kind, number, flags=flags, text=spelling, counters=cost)
     raise _not_understood(spelling)
 
 
 def _parse_pmu(spelling: str, pmu: str, text: str, flags: str) -> Event:
     values: dict[str, int] = {}
-    name = _clean(f"{pmu}_{text}")
+    name = _clean(f"{pmu}_{text}") + (f"_{flags}" if flags != "u" else "")
     for term in text.split(","):
         key, equals, value = term.partition("=")
         if key == "name" and value:
@@ -445,8 +466,8 @@ def _modifier(spelling: str, modifier: str) -> str:
 
 def _not_understood(spelling: str) -> Unusable:
     return Unusable(
-        f"not an event or a set of this CPU: {spelling!r}; give a set (topdown, cache, branch, "
-        "tlb, memory, generic, software) or perf's spelling (cycles:u, r01c0, "
+        f"not an event or a set of this CPU: {spelling!r}; give a set "
+        f"({', '.join(SETS)}) or perf's spelling (cycles:u, r01c0, "
         "cpu/event=0xc0,umask=0/): see lotus doctor"
     )
 

@@ -493,7 +493,7 @@ def test_single_events_and_raw_spellings_join_the_group() -> None:
         "instructions",
         "dram_loads",
         "r01c0",
-        "cpu_event_0x1c2_umask_0x00",
+        "cpu_event_0x1c2_umask_0x00_uk",
         "task_clock",
         "page_faults",
     ]
@@ -604,3 +604,24 @@ def test_a_pmus_number_comes_from_sysfs(tmp_path: Path) -> None:
     with pytest.raises(Unusable):
         pmu.resolve(event, tmp_path)
     assert pmu.resolve(pmu.parse("r3e"), tmp_path) == 4
+
+
+def test_of_a_set_of_which_nothing_works_cycles_and_instructions_are_left():
+    choice = pmu.choose("neoverse_n1", 6, working=["cycles", "instructions"], wanted=("cache",))
+    names = [e.name for e in choice.events]
+    assert names[:2] == ["cycles", "instructions"]
+    assert not any("software events only" in note for note in choice.notes)
+    software = pmu.choose("neoverse_n1", 6, wanted=("page-faults",))
+    assert {e.type for e in software.events} == {SOFTWARE}
+
+
+def test_what_is_counted_in_other_modes_has_another_name():
+    choice = pmu.choose("amd_zen5", 6, wanted=("r8", "r8:k", "r8:uk", "instructions:uk"))
+    found = {e.name: e.flags for e in choice.events if e.type != SOFTWARE}
+    assert {"r8": "u", "r8_k": "k", "r8_uk": "uk", "instructions_uk": "uk"}.items() <= found.items()
+    assert found["instructions"] == "u"
+
+
+def test_a_set_that_this_cpu_lacks_is_told_as_such():
+    with pytest.raises(Unusable, match="has no events of the set 'memory'"):
+        pmu.choose("neoverse_n1", 6, wanted=("memory",))
