@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lotus
@@ -312,6 +312,7 @@ def test_what_cannot_be_checked_is_said() -> None:
     )
 
 
+@settings(deadline=None)
 @given(
     workers=st.integers(0, 64),
     prefetch=st.integers(1, 2048),
