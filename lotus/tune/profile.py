@@ -1,8 +1,6 @@
 """From a `Run` to the simulator's input: what each batch cost, operation by operation.
 
-The costs of every recorded batch are kept, not their means: slow ones make a loader stall. CPU
-time and waiting are told apart by the thread's CPU clock, which is recorded per batch at every
-level and per operation at level op+cpu.
+The costs of every recorded batch are kept, not their means: slow ones make a loader stall.
 """
 
 from __future__ import annotations
@@ -17,13 +15,8 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.columns import (
-    Bools,
     Floats,
-    Ints,
-    batch_rows,
-    flag,
     integer,
-    median,
     number,
     ratio,
     total,
@@ -32,17 +25,14 @@ from lotus.analysis.scope import RunLike, Scope, iterated, scopes, table
 from lotus.analysis.waits import loop_times
 from lotus.errors import LotusError
 from lotus.inside.layout import FAILED, STOPPED
+from lotus.tune.edges import first_extra, first_of_process, handover, memory, start_and_end
+from lotus.tune.parts import ENOUGH, costs, least_crowding, own_waiting, waiting
 from lotus.tune.simulate import Machine, Outcome, Work, simulate, steady_rate
 from lotus.tune.space import START_METHODS, Setting
 
-# What a batch costs besides operations; names that --speedup takes.
-COLLATE, OWN, STEP = "collate", "data set", "step"
-
-# A part of less of all the time tells too little of how crowded the cores were.
-_ENOUGH = 0.05
+STEP = "step"  # the consumer's, which --speedup takes like a part
+# Less of other programs on the cores than this is not worth a note.
 _FOREIGN = 0.1
-# Without a run with workers: what starting one, and handing a batch over, take at least on Linux.
-_SPAWN_NS, _BOOT_NS, _PICKLE_NS, _GET_NS = 3e6, 10e6, 0.1e6, 0.3e6
 
 
 @dataclass(frozen=True)
@@ -109,16 +99,19 @@ class Profile:
             saved = inner * (1.0 - 1.0 / faster.get(name, 1.0))
             cpu = np.maximum(cpu - saved, 0.0)
         step = self.step_ns / faster.get(STEP, 1.0) * (alone if self.step_cores else 1.0)
-        return Work(
-            size=self.size,
-            cpu_ns=cpu * alone,
-            wait_ns=wait,
-            step_ns=step,
-            bytes=self.bytes,
-            read_bytes=np.zeros(len(self.size)),
-            step_cores=self.step_cores,
-            **self.fixed,
-        )
+        try:
+            return Work(
+                size=self.size,
+                cpu_ns=cpu * alone,
+                wait_ns=wait,
+                step_ns=step,
+                bytes=self.bytes,
+                read_bytes=np.zeros(len(self.size)),
+                step_cores=self.step_cores,
+                **self.fixed,
+            )
+        except ValueError as error:  # a damaged run
+            raise LotusError(f"the run's times cannot be replayed: {error}") from None
 
     def machine(self, contention: float = 0.0) -> Machine:
         return Machine(self.cores, contention, others=self.others)
@@ -177,24 +170,26 @@ def _profile(scope: Scope, resources: pd.DataFrame, step_cores: float) -> Profil
         notes.append("the run does not tell how many cores it had: 1 is assumed")
     setting = _setting(scope.settings, scope.num_workers)
     workers = setting.num_workers
-    parts, wall, cpu, nested = _costs(own["ops"], batches, scope.level, notes)
+    parts, wall, cpu, nested = costs(own["ops"], batches, scope.level, notes)
 
     loop = loop_times(own["epochs"], own["waits"])
     loop_ns = total(number(loop, "loop_ns"))
+    if not loop_ns > 0:
+        raise LotusError("the run's times do not make a loop that could be replayed")
     step_share = ratio(total(number(loop, "step_ns")), loop_ns)
     everything, computed = float(wall.sum()), max(float(cpu.sum()), 1.0)
-    own_ns = _own_waiting(wall, cpu, batches)
+    own_ns = own_waiting(wall, cpu, batches)
     runnable = everything - own_ns if own_ns is not None else computed
-    used = min(ratio(runnable, loop_ns * max(workers, 1)), 1.0) if loop_ns else 1.0
+    used = min(ratio(runnable, loop_ns * max(workers, 1)), 1.0)
     # Those who wanted a core while one of the workers did, itself included.
     demand = 1.0 + max(workers - 1, 0) * used + (step_cores * step_share if workers else 0.0)
     if own_ns is None:
-        crowding = _least_crowding(wall, cpu, demand, cores)
-    elif everything - computed - own_ns < _ENOUGH * everything:
+        crowding = least_crowding(wall, cpu, demand, cores)
+    elif everything - computed - own_ns < ENOUGH * everything:
         crowding = 1.0  # too little to tell from chance
     else:
         crowding = (everything - own_ns) / computed
-    wait = _waiting(wall, cpu, crowding)
+    wait = waiting(wall, cpu, crowding)
     # Crowded by more than the loader's own processes explain.
     foreign = max(crowding - max(demand / cores, 1.0), 0.0) / min(demand / cores, 1.0)
     if foreign > _FOREIGN:
@@ -202,8 +197,8 @@ def _profile(scope: Scope, resources: pd.DataFrame, step_cores: float) -> Profil
             f"other programs used the cores as well: on average {foreign:.1f} per core wanted it"
         )
     machine = Machine(cores, others=foreign)
-    firsts = _first_of_process(batches)
-    first_ns = _first_extra(batches, firsts)
+    firsts = first_of_process(batches)
+    first_ns = first_extra(batches, firsts)
     # It is put back where a process starts.
     computing = cpu.sum(axis=1)
     over = np.where(firsts, np.minimum(first_ns, computing), 0.0)
@@ -238,9 +233,9 @@ def _profile(scope: Scope, resources: pd.DataFrame, step_cores: float) -> Profil
         step_ns=steps,
         step_cores=step_cores,
         fixed={
-            **_edges(own["epochs"], own["workers"], workers, machine, notes),
-            **_handover(batches, workers, machine, notes),
-            **_memory(resources, own["waits"], own["batches"]),
+            **start_and_end(own["epochs"], own["workers"], workers, machine, notes),
+            **handover(batches, workers, machine, notes),
+            **memory(resources, own["waits"], own["batches"]),
             "first_ns": first_ns,
         },
         crowding=crowding,
@@ -264,208 +259,6 @@ def _setting(settings: Mapping[str, Any], workers: int) -> Setting:
         start_method=method if method in START_METHODS else None,
         in_order=in_order if isinstance(in_order, bool) else None,
     ).normal()
-
-
-def _costs(
-    ops: pd.DataFrame, batches: pd.DataFrame, level: str, notes: list[str]
-) -> tuple[tuple[str, ...], Floats, Floats, dict[str, Floats]]:
-    """(parts, wall and CPU time per batch and part, nested operations), ns."""
-    fetch, fetch_cpu = number(batches, "fetch_ns"), number(batches, "cpu_ns")
-    collate = np.nan_to_num(number(batches, "collate_ns"))
-    row = batch_rows(batches, ops, ("loader", "epoch", "batch"))
-    count = len(batches)
-    inside = (row >= 0) & (integer(ops, "position", 0) >= 0)
-    top = inside & ~flag(ops, "nested")
-    names, codes = _names(ops)
-
-    def sums(which: Bools, values: Floats) -> Floats:
-        place = row[which] * len(names) + codes[which]
-        weights = np.nan_to_num(values[which])
-        sizes = (count, len(names))
-        return np.bincount(place, weights, count * len(names)).astype(np.float64).reshape(sizes)
-
-    took = number(ops, "duration_ns")
-    wall = sums(top, took)
-    inner = sums(inside & ~top, took)
-    nested = {name: inner[:, place] for place, name in enumerate(names) if inner[:, place].any()}
-    # Operations on other threads of the process may run beside the fetch.
-    excess = np.maximum(wall.sum(axis=1) / np.maximum(fetch - collate, 1.0), 1.0)
-    wall /= excess[:, None]
-    used = [place for place in range(len(names)) if wall[:, place].any()]
-    parts = (*(names[place] for place in used), OWN, COLLATE)
-    rest = np.maximum(fetch - collate - wall.sum(axis=1), 0.0)
-    walls = np.column_stack((wall[:, used], rest, collate))
-    if np.isnan(fetch_cpu).any() or not fetch_cpu.any():
-        notes.append("the run has no CPU times: all is taken as computing")
-        return parts, walls, walls.copy(), nested
-    fetch_cpu = np.minimum(fetch_cpu, fetch)
-    cpu_of_ops = number(ops, "cpu_ns")
-    if len(ops) and not np.isnan(cpu_of_ops[top]).any():
-        cpu = np.minimum((sums(top, cpu_of_ops) / excess[:, None])[:, used], wall[:, used])
-        left = np.maximum(fetch_cpu - cpu.sum(axis=1), 0.0)
-        # Collate computes; what the data set's own code does is what is left.
-        of_collate = np.minimum(collate, left)
-        of_rest = np.minimum(left - of_collate, rest)
-        return parts, walls, np.column_stack((cpu, of_rest, of_collate)), nested
-    if used:
-        notes.append(
-            "operations' CPU times were not recorded (that takes --level op+cpu): each is taken to "
-            "wait as much as its batch"
-        )
-        return parts, walls, walls * (fetch_cpu / np.maximum(fetch, 1.0))[:, None], nested
-    of_collate = np.minimum(collate, fetch_cpu)
-    of_rest = np.minimum(fetch_cpu - of_collate, rest)
-    return parts, walls, np.column_stack((of_rest, of_collate)), nested
-
-
-def _names(ops: pd.DataFrame) -> tuple[list[str], Ints]:
-    """Operations' names and their codes; two of one name are one part."""
-    if "operation" not in ops.columns or not len(ops):
-        return [], np.zeros(len(ops), np.int64)
-    column = ops["operation"].astype("category")
-    codes = column.cat.codes.to_numpy().astype(np.int64)
-    return [str(name) for name in column.cat.categories], codes
-
-
-def _own_waiting(wall: Floats, cpu: Floats, batches: pd.DataFrame) -> float | None:
-    """How much of all time off the cores the fetches waited for something of their own.
-
-    A thread that waits gives its core up, one that is pushed off does not: each batch has counts of
-    both, and least squares tells how long one of either kind took. None where they are not known.
-    """
-    off = np.maximum(wall.sum(axis=1) - cpu.sum(axis=1), 0.0)
-    gave = number(batches, "voluntary_switches")
-    pushed = number(batches, "involuntary_switches")
-    if np.isnan(gave).any() or np.isnan(pushed).any():
-        return None
-    everything = float(off.sum())
-    if not pushed.any():
-        return everything
-    if not gave.any():
-        return 0.0
-    given, lost = (float(one @ off) for one in (gave, pushed))
-    gg, gp, pp = (float(one @ two) for one, two in ((gave, gave), (gave, pushed), (pushed, pushed)))
-    free = gg * pp - gp * gp
-    if free <= 1e-9 * gg * pp:  # always in the same proportion
-        return everything * float(gave.sum()) / float((gave + pushed).sum())
-    each = (lost * gg - given * gp) / free
-    if (given * pp - lost * gp) / free < 0:
-        each = lost / pp
-    return max(everything - max(each, 0.0) * float(pushed.sum()), 0.0)
-
-
-def _least_crowding(wall: Floats, cpu: Floats, demand: float, cores: float) -> float:
-    """How much longer computing took than its CPU time, where nothing tells pushed off from
-    waiting.
-
-    The part that waited least per CPU time tells, within what so many processes on so many cores
-    can do to each other.
-    """
-    walls, cpus = wall.sum(axis=0), cpu.sum(axis=0)
-    enough = cpus > _ENOUGH * max(float(cpus.sum()), 1.0)
-    if not enough.any():
-        return 1.0
-    least = float((walls[enough] / cpus[enough]).min())
-    return min(max(least, 1.0), max(demand / cores, 1.0))
-
-
-def _waiting(wall: Floats, cpu: Floats, crowding: float) -> Floats:
-    """Waiting per batch and part: what computing, so much longer than its CPU time, leaves over."""
-    own = max(float(wall.sum() - crowding * cpu.sum()), 0.0)
-    over = np.maximum(wall - crowding * cpu, 0.0)
-    # By parts first: what was pushed off the cores here and there evens out over the batches.
-    sums = np.maximum((wall - crowding * cpu).sum(axis=0), 0.0)
-    if not sums.any():
-        return np.zeros_like(wall)
-    kept: Floats = over * (sums / np.maximum(over.sum(axis=0), 1e-9)) * (own / sums.sum())
-    return kept
-
-
-def _first_of_process(batches: pd.DataFrame) -> Bools:
-    """The first batch that each process made."""
-    order = np.argsort(number(batches, "fetch_start_ns"), kind="stable")
-    first = np.zeros(len(batches), np.bool_)
-    _, places = np.unique(integer(batches, "pid")[order], return_index=True)
-    first[order[places]] = True
-    return first
-
-
-def _first_extra(batches: pd.DataFrame, firsts: Bools) -> float:
-    """CPU time that a process's first batch takes more than the others."""
-    cpu = number(batches, "cpu_ns")
-    extra = median(cpu[firsts]) - median(cpu[~firsts])
-    return max(extra, 0.0) if extra == extra else 0.0
-
-
-def _edges(
-    epochs: pd.DataFrame, workers: pd.DataFrame, count: int, machine: Machine, notes: list[str]
-) -> dict[str, float]:
-    """Start and end of the workers."""
-    iter_ns, shutdown = number(epochs, "iter_ns"), number(epochs, "shutdown_ns")
-    if not count:
-        notes.append("the run had no workers: what starting them takes is assumed, not measured")
-        begun = max(median(iter_ns), 0.0)
-        begun = begun if begun == begun else 0.0
-        return {"iter_ns": begun, "spawn_ns": _SPAWN_NS, "boot_ns": _BOOT_NS}
-    # Persistent workers are started, and ended, in one epoch only.
-    spawn = float(np.nanmax(iter_ns, initial=0.0)) / count
-    if len(epochs) > 1 and len(workers) >= count * len(epochs):
-        spawn = median(iter_ns) / count
-    boot = median(number(workers, "ready_ns") - number(workers, "start_ns"))
-    boot = max(boot, 0.0) if boot == boot else _BOOT_NS
-    ended = median(shutdown[shutdown > 0]) / count
-    return {
-        "spawn_ns": spawn * machine.pace(1.0),
-        "boot_ns": boot * machine.pace(count),  # all of them start at once
-        "shutdown_ns": ended * machine.pace(1.0) if ended == ended else 0.0,
-    }
-
-
-def _handover(
-    batches: pd.DataFrame, count: int, machine: Machine, notes: list[str]
-) -> dict[str, float]:
-    """What it takes to send, take and pin a batch."""
-    pin = median(number(batches, "pin_ns"))
-    pinned = {"pin_ns": pin if pin == pin else 0.0}
-    if not count:
-        notes.append("handing batches over is assumed to take 0.4 ms each, not measured")
-        return {"pickle_ns": _PICKLE_NS, "get_ns": _GET_NS, **pinned}
-    pickle = number(batches, "pickle_ns")
-    pickle = pickle[~np.isnan(pickle)]
-    # The feeder thread also waits for the interpreter that its worker computes with; the quickest
-    # show the work itself.
-    worked = float(np.quantile(pickle, 0.25)) if len(pickle) else _PICKLE_NS
-    begin, pin_start = number(batches, "wait_start_ns"), number(batches, "pin_start_ns")
-    sent = number(batches, "send_start_ns") + number(batches, "pickle_ns")
-    if pin == pin:
-        taking = pin_start - sent
-    else:
-        taking = number(batches, "arrival_ns") - np.fmax(begin, sent)
-    # Those that had been there for long need nothing but to be taken.
-    there = (sent < begin) & (taking > 0)
-    if pin == pin or there.sum() < 5:
-        values = taking[taking > 0]
-        get = float(np.quantile(values, 0.25)) if len(values) else _GET_NS
-    else:
-        get = median(taking[there])
-    alone = machine.pace(1.0)
-    return {"pickle_ns": worked * alone, "get_ns": get * alone, **pinned}
-
-
-def _memory(
-    resources: pd.DataFrame, waits: pd.DataFrame, batches: pd.DataFrame
-) -> dict[str, float]:
-    """Largest memory of the main process and of a worker; NaN where it was not read."""
-    pss = number(resources, "pss")
-    pss = np.where(pss > 0, pss, number(resources, "rss"))
-    main = np.unique(integer(waits, "pid"))
-    workers = np.setdiff1d(integer(batches, "pid"), main)
-    largest = pd.Series(pss).groupby(integer(resources, "pid")).max()
-
-    def of(pids: Ints) -> float:
-        return median(np.asarray(largest.reindex(pids), dtype=np.float64))
-
-    return {"main_bytes": of(main), "worker_bytes": of(workers)}
 
 
 def _figures(

@@ -8,7 +8,8 @@ import pytest
 
 import lotus
 from lotus.errors import LotusError
-from lotus.tune.profile import COLLATE, OWN, contention, profile
+from lotus.tune.parts import COLLATE, OWN
+from lotus.tune.profile import contention, profile
 from lotus.tune.simulate import simulate
 from lotus.tune.space import Setting
 from tests.simulation import simulate as simulated_run
@@ -210,6 +211,10 @@ def test_what_cannot_be_replayed():
     failed.batches["fetch_ns"] = np.nan
     with pytest.raises(LotusError, match="too few batches"):
         profile(failed)
+    backwards = Plan().run()
+    backwards.waits["step_ns"] = -1.0
+    with pytest.raises(LotusError, match="cannot be replayed"):
+        profile(backwards).work()
     with pytest.raises(LotusError, match="no loader 7"):
         profile(Plan().run(), 7)
 
