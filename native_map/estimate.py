@@ -76,7 +76,9 @@ def wilson(hits: Floats, trials: Floats, z: float = Z) -> tuple[Floats, Floats]:
     middle = share + z * z / (2 * trials)
     reach = z * np.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
     scale = 1 + z * z / trials
-    return np.maximum((middle - reach) / scale, 0.0), np.minimum((middle + reach) / scale, 1.0)
+    # Rounding must not leave the share itself outside.
+    low = np.minimum(np.maximum((middle - reach) / scale, 0.0), share)
+    return low, np.maximum(np.minimum((middle + reach) / scale, 1.0), share)
 
 
 def calibration(

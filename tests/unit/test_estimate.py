@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from native_map import estimate, join, validate
@@ -217,6 +217,7 @@ def test_score_intervals_hold_what_was_seen(samples, phi):
     assert high[0] >= samples - 1e-6
 
 
+@example(0, 203)
 @given(st.integers(0, 10**6), st.integers(1, 10**6))
 def test_shares_stay_between_nothing_and_all(hits, others):
     low, high = estimate.wilson(np.array([float(hits)]), np.array([float(hits + others)]))
