@@ -198,6 +198,22 @@ def test_this_process_has_limits() -> None:
     assert found.memory.free > 0
 
 
+def test_what_ranks_share_is_divided(monkeypatch, tmp_path: Path) -> None:
+    alone = limits.read(machine(tmp_path, {"dev/shm/x": ""}), environment={})
+    monkeypatch.setattr(limits, "_affinity_of_parent", os.sched_getaffinity)
+    together = limits.read(tmp_path, environment={"LOCAL_WORLD_SIZE": "2"})
+    assert together.cores == alone.cores / 2
+    assert together.memory is not None
+    assert together.memory.free == 4 * GIB
+    assert together.shm is not None
+    assert together.shm.why.endswith(", shared by 2 local ranks")
+    # Bound by the launcher, which itself may use more.
+    wide = os.sched_getaffinity(0) | {1 << 20}
+    monkeypatch.setattr(limits, "_affinity_of_parent", lambda pid: wide)
+    bound = limits.read(tmp_path, environment={"LOCAL_WORLD_SIZE": "2"})
+    assert bound.cores == alone.cores
+
+
 # -- what a setting takes ------------------------------------------------------------------
 
 
@@ -253,9 +269,16 @@ def test_arrays_take_memory_and_no_shared_memory() -> None:
     need = guard.predict(Setting(4, 8), arrays)
     assert need is not None
     assert need.shm_bytes == 0
-    assert need.batches_bytes >= (4 * 8 + 2) * COSTS.batch_bytes
+    # Four are there twice while they are written, and one while it is read.
+    assert need.batches_bytes == (4 * 8 + 2 + 4 + 1) * COSTS.batch_bytes
     nothing = replace(ROOMY, shm=Room(0, ""), descriptors=100)
     assert guard.judge(Setting(4, 8), arrays, nothing).allowed
+
+
+def test_a_shared_tensor_takes_whole_pages() -> None:
+    need = guard.predict(Setting(1, 1), replace(COSTS, batch_bytes=1, shared_bytes=1, tensors=5))
+    assert need is not None
+    assert need.shm_bytes == 3 * (5 * 4096 + 1)
 
 
 def test_no_more_is_in_flight_than_an_epoch_has() -> None:

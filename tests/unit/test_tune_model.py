@@ -168,6 +168,13 @@ def test_persistent_workers_pay_their_start_once() -> None:
     assert kept.epoch_s(11) == anew.epoch_s(11)
 
 
+def test_a_consumer_that_computes_slows_the_workers_down() -> None:
+    stages, slow = Stages(cpu_s=1, step_s=0.1), (Scaling(sigma=0.5),)
+    assert predict(Setting(1), stages, 8, slow).batches_per_s == pytest.approx(1 / 1.5)
+    elsewhere = replace(stages, step_cores=0.0)
+    assert predict(Setting(1), elsewhere, 8, slow).batches_per_s == pytest.approx(1)
+
+
 def test_bounds_come_from_all_scalings_that_fit() -> None:
     stages = Stages(cpu_s=1)
     scalings = tuple(fit(2, 1.5, part) for part in (0.5, 0, 1))
