@@ -84,6 +84,11 @@ def answer(profile: Profile, question: Question) -> Answer:
         work, machine = _storage(work, machine, profile, question)
     except ValueError as error:
         raise LotusError(str(error)) from None
+    if bool(setting.num_workers) != bool(profile.setting.num_workers):
+        notes.append(
+            "workers collate into shared memory, the main process does not: with large batches "
+            "that alone can make them several times slower, and this run does not tell"
+        )
     if setting.pin_memory and not work.pin_ns:
         notes.append("no batch of the run was pinned (that takes an accelerator): it costs nothing")
     if not contention and profile.setting.num_workers != setting.num_workers:

@@ -44,6 +44,7 @@ def test_cores_bind():
 
 def test_none_of_the_settings_of_workers_are_left_without_them():
     one = asked(num_workers=0)
+    assert any("shared memory" in note for note in one.notes)
     assert one.then.setting.prefetch_factor is None
     assert one.times < 1
 

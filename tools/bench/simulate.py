@@ -151,7 +151,7 @@ def table(profiles, results, options):
         start = statistics.median(run["first_batch_s"] for run in runs)
         wait = statistics.median(run["wait_share"] for run in runs)
         print(
-            f"{kind:15} {setting_words(setting):34} {rate:8.0f} "
+            f"{kind:15} {setting_words(setting.normal()):34} {rate:8.0f} "
             f"{(max(rates) - min(rates)) / rate:6.0%} {one.samples_per_s:9.0f} {error:+7.1%} "
             f"{one.first_batch_s / start - 1:+7.0%} {one.wait_share - wait:+6.2f}"
         )
