@@ -50,6 +50,7 @@ ENTRIES = {
     "remade_saved": entry(
         "RemadeSaved", 1, site=line("shuffle=True), Data"), sampler="RandomSampler"
     ),
+    "own_context": entry("OwnContext", 2, length=5),
     "nested": entry("Inner", 2),
 }
 
@@ -80,7 +81,8 @@ def settings_file(folder, entries, **facts):
 @pytest.fixture(scope="session")
 def both(torch, tmp_path_factory):
     folder = tmp_path_factory.mktemp("settings")
-    path = settings_file(folder, [*ENTRIES.values(), entry("Nowhere", 1, site="gone.py:3")])
+    more = [entry("OwnContext", 0, length=6), entry("Nowhere", 1, site="gone.py:3")]
+    path = settings_file(folder, [*ENTRIES.values(), *more])
     command = command_of(SCRIPT, ENTRIES)
     plain = Start(command, folder, "plain", {})
     run = Start([*LOTUS, "run", "--settings", str(path), "--", *command], folder, "run", {})
@@ -128,6 +130,8 @@ def differs(**names):
         ("sharded", {"num_workers": 2, "prefetch_factor": 2}),
         ("timed", {"num_workers": 1, "prefetch_factor": 2}),
         ("unpicklable", {"num_workers": 1, "prefetch_factor": 2}),
+        ("own_context", {"num_workers": 2, "prefetch_factor": 2, "start_method": "spawn"}),
+        ("no_context", {}),
         ("remade", {"num_workers": 2, "prefetch_factor": 3, "persistent_workers": True}),
         ("remade_saved", {"num_workers": 1, "prefetch_factor": 2}),
         ("remade_held", {}),

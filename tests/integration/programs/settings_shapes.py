@@ -231,6 +231,13 @@ def remade_saved(cls):
     note("remade_held", held)
 
 
+@shape
+def own_context(cls):
+    given = {"multiprocessing_context": "spawn", "prefetch_factor": 4, "persistent_workers": True}
+    note("own_context", DataLoader(cls(5), num_workers=1, **given))
+    note("no_context", DataLoader(cls(6), num_workers=1, **given))
+
+
 class Nested(Data):
     def __getitem__(self, index):
         return next(iter(DataLoader(Inner(3), batch_size=3)))
