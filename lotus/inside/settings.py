@@ -178,7 +178,7 @@ class Applier:
         index = self._meant(loader, site)
         before = None if by_user else self._before(loader, index)
         if index is None and before is not None:
-            index = before.entry
+            index, known.site = before.entry, before.site
         if index is not None:
             self.put(loader, known, index, before)
         elif before is None:
