@@ -1,6 +1,6 @@
 """lotus: where a PyTorch training's data loading spends its time.
 
-``lotus.load(path)``   read a run directory as pandas DataFrames
+``lotus.load(path)``   read a run directory as pandas DataFrames: a `lotus.Run`
 ``lotus.trace(path)``  record from inside a script or notebook, as a context manager
 ``lotus.span(name)``   label a region of a data set's code, as a context manager or decorator
 """
@@ -9,14 +9,19 @@ import importlib
 
 TYPE_CHECKING = False  # as in `typing`, whose import would cost more than all of this
 if TYPE_CHECKING:
-    from lotus.run import load
+    from lotus.run import Run, load
     from lotus.session import trace
     from lotus.spans import span
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "load", "span", "trace"]
+__all__ = ["Run", "__version__", "load", "span", "trace"]
 
-_LAZY = {"load": "lotus.run", "span": "lotus.spans", "trace": "lotus.session"}
+_LAZY = {
+    "Run": "lotus.run",
+    "load": "lotus.run",
+    "span": "lotus.spans",
+    "trace": "lotus.session",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -109,7 +109,7 @@ class Run:
         in it, whose cost was taken off), enabled_ns, running_ns (less: the counters were shared and
         the counts are scaled), scaled, helper_ns (CPU time of other threads of the process during
         the fetch, the feeder left out; NaN for the others), and one float column per event: its
-        count on the fetching thread, NaN where it could not be counted.
+        count on the fetching thread (task_clock in ns), NaN where it could not be counted.
         """
         return self._counted[0]
 
@@ -121,16 +121,17 @@ class Run:
     def functions(self) -> pd.DataFrame:
         """C and C++ functions under each operation, with `lotus trace --perf`; else empty.
 
-        kind, operation, helper_of (other threads worked for this one), library, function, event,
-        samples, share (of the operation's samples of this event), count (estimated from samples
-        and, where the event was counted exactly, from its total), low, high (95 %). kind is that of
-        `intervals`, or says what is known of samples outside of them.
+        kind, operation ("" for kinds that are none), helper_of (other threads worked for this one),
+        event, library, function, samples, share (of the operation's samples of this event), count
+        (of the event, in ns for the clocks: estimated from samples and, where it was counted
+        exactly, from its total), low, high (of count, 95 %). kind is that of `intervals`, or says
+        what is known of samples outside of them.
         Raises LotusError where the samples cannot be read.
         """
         from lotus import mapped  # which nothing else in here needs
 
         if not (self.path / mapped.PERF_DATA).exists():
-            columns = "kind operation helper_of library function event samples share count low high"
+            columns = "kind operation helper_of event library function samples share count low high"
             return pd.DataFrame(columns=columns.split())
         return mapped.map_run(self).functions
 
@@ -139,8 +140,8 @@ class Run:
         """Python functions and lines under each operation, with `lotus trace --py-spy`; else empty.
 
         kind ("operation", "collate", "fetch": the data set's own code), operation, function, file,
-        line, self_ns (the line ran, or C code that it called), total_ns (it stood in the stack),
-        samples. Raises LotusError where what py-spy recorded cannot be read.
+        line, self_ns (the line ran, or C code that it called), total_ns (it stood in the stack: of
+        callers it holds that of what they called, so only self_ns adds up), samples. Raises LotusError where what py-spy recorded cannot be read.
         """
         return python_stacks.python_functions(self)
 
