@@ -141,7 +141,8 @@ class Run:
 
         kind ("operation", "collate", "fetch": the data set's own code), operation, function, file,
         line, self_ns (the line ran, or C code that it called), total_ns (it stood in the stack: of
-        callers it holds that of what they called, so only self_ns adds up), samples. Raises LotusError where what py-spy recorded cannot be read.
+        callers it holds that of what they called, so only self_ns adds up), samples.
+        Raises LotusError where what py-spy recorded cannot be read.
         """
         return python_stacks.python_functions(self)
 
