@@ -1,17 +1,22 @@
 """What `lotus trace` measures beside times: counters and recorders that this machine has."""
 
+import errno
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from lotus import siblings
 from lotus.choosing import choose_counters
 from lotus.errors import LotusError
 from lotus.inside import perf_event
-from lotus.sampling import sampling_event
+from lotus.inside.perf_event import Event
+from lotus.sampling import kernel_refused, max_rate, sample, sampling_event
 from native_map import cpu as cpus
 from native_map import perf_list, pmu, record
 from native_map.errors import Unusable
+
+_NO_SUCH_EVENT = (errno.ENOENT, errno.ENXIO, errno.ENODEV, errno.EOPNOTSUPP)
 
 
 @dataclass(frozen=True)
@@ -69,13 +74,49 @@ def _perf(
     say: siblings.Say | None,
 ) -> Sequence[siblings.Sibling]:
     event, rate, why = sampling_event()
+    if kernel and event and kernel_refused():
+        kernel = False
+        notes.append(
+            "--perf-kernel needs perf_event_paranoid 1 or less (sudo sysctl "
+            "kernel.perf_event_paranoid=1); sampling user space only"
+        )
     if events is not None:
-        chosen = record.split(events)
+        chosen = tuple(one for one in record.split(events) if _samples(one, event, notes))
         why = "asked for"
+        if not chosen:
+            return []
     elif not event:
         notes.append(f"no samples: {why}; lotus doctor says what would help")
         return []
     else:
         chosen = (event.removesuffix(":u") if kernel else event,)
-    rate = frequency or rate or 997
+    rate = rate or 997
+    if frequency is not None:
+        # perf itself refuses more, after the program was made to wait for it.
+        rate = min(frequency, max_rate(Path("/"), frequency))
+        if rate < frequency:
+            notes.append(
+                f"--perf-frequency {frequency} is more than perf_event_max_sample_rate allows: "
+                f"sampling at {rate} Hz"
+            )
     return [siblings.Perf(record.Sampling(chosen, rate, kernel), say=say, why=why)]
+
+
+def _samples(spelling: str, works: str, notes: list[str]) -> bool:
+    """Whether this machine can sample by an event; a note says so where it cannot.
+
+    For cycles perf would silently take its software clock. Events that only perf knows are left
+    to it: it refuses those that it cannot open.
+    """
+    for word in record.split(spelling.removeprefix("{").partition("}")[0]):
+        try:
+            ours = pmu.parse(record.bare(word))
+            event = Event(ours.name, pmu.resolve(ours), ours.config, ours.config1, ours.flags)
+        except Unusable:
+            continue
+        error = sample(event, 997).error
+        if error in _NO_SUCH_EVENT:
+            other = f"; --perf-events {works.removesuffix(':u')} works" if works else ""
+            notes.append(f"{spelling} cannot be sampled here and is left out{other}")
+            return False
+    return True

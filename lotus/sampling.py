@@ -47,9 +47,12 @@ class Sampled:
 class Sampler:
     """An event of this thread that writes samples into a ring, stamped with CLOCK_MONOTONIC."""
 
-    def __init__(self, event: Event, frequency: int = 0, period: int = 0) -> None:
+    def __init__(
+        self, event: Event, frequency: int = 0, period: int = 0, kernel: bool = False
+    ) -> None:
         """Raises OSError."""
-        bits = _NO_KERNEL | _NO_HYPERVISOR | _OWN_CLOCK | (_FREQUENCY if frequency else 0)
+        bits = 0 if kernel else _NO_KERNEL | _NO_HYPERVISOR
+        bits |= _OWN_CLOCK | (_FREQUENCY if frequency else 0)
         attr = ctypes.create_string_buffer(
             _ATTR.pack(
                 event.type, _ATTR.size, event.config, frequency or period, _IP_AND_TIME, 0, bits,
@@ -211,6 +214,15 @@ def _affordable(event: Event, rate: int, open_sampler: OpenSampler) -> int:
     if price is None or price * rate <= 1e9 * _MOST_COST:
         return rate
     return next((one for one in _FREQUENCIES if price * one <= 1e9 * _MOST_COST), _FREQUENCIES[-1])
+
+
+def kernel_refused() -> bool:
+    """Whether this user may sample user space only. Where nothing opens, that is not the reason."""
+    try:
+        Sampler(CPU_CLOCK, _FREQUENCIES[-1], kernel=True).close()
+    except OSError as error:
+        return error.errno in (errno.EACCES, errno.EPERM) and not perf_has_rights()
+    return False
 
 
 def perf_has_rights() -> bool:

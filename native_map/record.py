@@ -101,6 +101,12 @@ def user_space(event: str) -> str:
     return f"{name}{modifiers}u" if name.endswith("/") else f"{name}:{modifiers}u"
 
 
+def bare(event: str) -> str:
+    """Return the event without what stands behind its last colon or slash."""
+    match = _TAIL.match(event)
+    return match["event"] if match and _MODIFIERS.fullmatch(match["modifiers"]) else event
+
+
 def knows_no_control(text: str) -> bool:
     """Whether this perf is too old for `control`, by what it wrote before it ended."""
     return re.search(r"unknown option .?control", text, re.IGNORECASE) is not None

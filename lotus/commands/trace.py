@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
             args.perf_frequency,
             args.perf_kernel,
             args.py_spy,
-            say,
+            None if args.quiet else say,
         )
         for note in () if args.quiet else plan.notes:
             say(f"lotus: {note}")
