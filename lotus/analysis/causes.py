@@ -112,9 +112,7 @@ class _Parts:
         names: set[str] = set()
         if len(kinds):
             names = set(kinds.loc[kinds["kind"].astype(str) == "loader", "operation"].astype(str))
-        self.storage = storage_parts(
-            found, scope.batches, ops=scope.ops, loaders=names, held=self.held
-        )
+        self.storage = storage_parts(found, scope.batches, scope.ops, names, self.held, first)
         self.crowded = crowded
         if crowded:
             self.storage = np.zeros_like(found.parts)

@@ -33,6 +33,8 @@ WORKER_TIMES = 1.5
 FIRST_TIMES = 1.5
 # The longest that storage can plausibly take: a disc that seeks for every 4 KiB and every fault.
 STORAGE_NS_PER_BYTE, STORAGE_NS_PER_FAULT = 2000.0, 20e6
+# The longest that one switch keeps a thread off its core: a period of Linux's CPU quota.
+CORE_TAKEN_NS = 100e6
 
 
 @dataclass(frozen=True)
@@ -264,41 +266,88 @@ def interpreter_held(batches: pd.DataFrame, fetch: Floats) -> Floats:
 def off_cpu(batches: pd.DataFrame, fetch: Floats) -> Floats:
     """How long each fetch waited off the CPU (n,); 0 where CPU time was not recorded.
 
-    A thread that never gave its core up by itself did not wait for anything but a core.
+    Without the waiting for a core: that is no waiting of its own (`core_taken`).
     """
+    return _all_off_cpu(batches, fetch) - core_taken(batches, fetch)
+
+
+def core_taken(batches: pd.DataFrame, fetch: Floats) -> Floats:
+    """How long each fetch could have run, had others not had its core (n,); an estimate.
+
+    Only the numbers of its switches are known, so its time off the CPU is split in proportion to
+    them. A thread that never gave its core up by itself did not wait for anything but a core.
+    """
+    off = _all_off_cpu(batches, fetch)
+    gave = number(batches, "voluntary_switches")
+    lost = np.nan_to_num(number(batches, "involuntary_switches"))
+    part = lost / np.where(gave + lost > 0, gave + lost, 1.0)
+    taken = np.minimum(off * part, lost * CORE_TAKEN_NS)
+    return np.where(gave == 0, off, np.where(np.isnan(gave), 0.0, taken))
+
+
+def _all_off_cpu(batches: pd.DataFrame, fetch: Floats) -> Floats:
     cpu = number(batches, "cpu_ns")
-    off = np.where(np.isnan(cpu), 0.0, np.maximum(fetch - cpu, 0.0))
-    return np.where(number(batches, "voluntary_switches") == 0, 0.0, off)
+    return np.where(np.isnan(cpu), 0.0, np.maximum(fetch - cpu, 0.0))
+
+
+def own_share(batches: pd.DataFrame, fetch: Floats) -> Floats:
+    """The part of each fetch's time off the CPU that is waiting of its own (n,), 0 to 1."""
+    off = _all_off_cpu(batches, fetch)
+    return 1.0 - core_taken(batches, fetch) / np.where(off > 0, off, 1.0)
+
+
+def _storage_ns(frame: pd.DataFrame) -> Floats:
+    """The longest that what each row read can have taken."""
+    read = np.nan_to_num(number(frame, "read_bytes")) * STORAGE_NS_PER_BYTE
+    faults = np.nan_to_num(number(frame, "major_faults")) * STORAGE_NS_PER_FAULT
+    return np.maximum(read, faults)  # a fault's own bytes are among those read
+
+
+def _files_share(possible: Floats, first: Bools) -> Floats:
+    """The part of what each batch read that can be its data set's files (n,), 0 to 1.
+
+    A process's first batch pages its libraries in: of its reading no more are files than what
+    later batches read on average.
+    """
+    later = possible[~first]
+    usual = float(later.mean()) if later.size else 0.0
+    return np.where(first & (possible > usual), usual / np.where(possible > 0, possible, 1.0), 1.0)
 
 
 def storage_parts(
-    found: Components, batches: pd.DataFrame, ops: pd.DataFrame, loaders: set[str], held: Floats
+    found: Components,
+    batches: pd.DataFrame,
+    ops: pd.DataFrame,
+    loaders: set[str],
+    held: Floats,
+    first: Bools,
 ) -> Floats:
     """How long each component waited for local storage (n, c), at most what storage can take.
 
-    Per operation where its CPU time was recorded. Otherwise the batch's time off the CPU, given
-    first to operations that load files (names in `loaders`), then to all others alike.
+    Per operation where its CPU time was recorded. Otherwise the batch's waiting, given first to
+    operations that load files (names in `loaders`), then to all others alike. `first`: which
+    batches are the first of their process.
     """
     count, width = found.parts.shape
     result = np.zeros((count, width))
     waited = np.maximum(off_cpu(batches, found.fetch) - held, 0.0)
-    possible = np.nan_to_num(number(batches, "read_bytes")) * STORAGE_NS_PER_BYTE
-    possible += np.nan_to_num(number(batches, "major_faults")) * STORAGE_NS_PER_FAULT
-    left = np.minimum(waited, possible)
+    possible = _storage_ns(batches)
+    files = _files_share(possible, first)
+    left = np.minimum(waited, possible * files)
     cpu = number(ops, "cpu_ns")
     measured = (found.op_rows >= 0) & ~np.isnan(cpu)
     if measured.any():
-        off = np.maximum(number(ops, "duration_ns") - cpu, 0.0)
-        read = np.nan_to_num(number(ops, "read_bytes")) * STORAGE_NS_PER_BYTE
-        read += np.nan_to_num(number(ops, "major_faults")) * STORAGE_NS_PER_FAULT
-        stalled = np.minimum(off, read)[measured]
-        place = found.op_rows[measured] * width + found.op_codes[measured]
+        rows = found.op_rows[measured]
+        off = np.maximum(number(ops, "duration_ns") - cpu, 0.0)[measured]
+        off *= own_share(batches, found.fetch)[rows]
+        stalled = np.minimum(off, _storage_ns(ops)[measured] * files[rows])
+        place = rows * width + found.op_codes[measured]
         result += np.bincount(place, stalled, count * width).reshape(count, width)
         result[:, found.own] = np.maximum(left - result.sum(axis=1), 0.0)
     else:
         samples = range(found.own + 1)
-        first = [place for place in samples[:-1] if found.names[place] in loaders]
-        for chosen in (first, [place for place in samples if place not in first]):
+        loading = [place for place in samples[:-1] if found.names[place] in loaders]
+        for chosen in (loading, [place for place in samples if place not in loading]):
             parts = found.parts[:, chosen]
             there = parts.sum(axis=1)
             take = np.minimum(left, there)

@@ -117,6 +117,73 @@ def test_reading_explains_no_more_time_than_storage_can_take() -> None:
     assert judged(plan.run()).causes[0].kind == "operation"
 
 
+def on_shared_cores(batches: int = 20, epochs: int = 1, **changes: int) -> SimpleNamespace:
+    """27% on a CPU, the rest mostly taken off its core, and 704 KiB read, almost all at first.
+
+    As measured on two busy cores with every file in the page cache.
+    """
+    plan = Plan(batches=batches, epochs=epochs, operations={"Loader": 20.0}, cpu=0.27)
+    run = plan.run()
+    table = run.batches
+    table["voluntary_switches"], table["involuntary_switches"] = 4, 20
+    table["major_faults"] = 0
+    table.loc[::2, "major_faults"] = 1
+    table.loc[::2, "read_bytes"] = 4096
+    table.loc[0, ["read_bytes", "major_faults"]] = [704 * 1024 - 9 * 4096, 40]
+    for name, value in changes.items():
+        table[name] = value
+    return run
+
+
+def cold_share(run: SimpleNamespace) -> float:
+    return sum(one.share for one in judged(run).causes if one.kind == "cold-files")
+
+
+def test_files_are_not_blamed_for_cores_that_others_had() -> None:
+    run = on_shared_cores()
+    assert run.batches["read_bytes"].sum() == 704 * 1024
+    found = judged(run)
+    assert cold_share(run) == 0
+    assert (found.causes[0].kind, found.causes[0].title) == ("operation", "Loader")
+
+
+def test_files_are_not_blamed_for_a_fetch_without_waiting_of_its_own() -> None:
+    everywhere = {"read_bytes": 1 << 20, "major_faults": 0}
+    assert cold_share(on_shared_cores(**everywhere, voluntary_switches=0)) == 0
+    assert cold_share(on_shared_cores(**everywhere, involuntary_switches=400)) == 0
+
+
+def test_cold_files_are_named_on_shared_cores_as_well() -> None:
+    run = on_shared_cores(read_bytes=1 << 20, voluntary_switches=40)
+    assert judged(run).causes[0].kind == "cold-files"
+
+
+def test_what_only_first_batches_read_is_no_file_of_the_data_set() -> None:
+    # Not one switch was forced, so only the reading itself can tell.
+    few = {"batches": 4, "epochs": 5}  # half of them are the first ones of their processes
+    run = on_shared_cores(**few, involuntary_switches=0, read_bytes=0, major_faults=0)
+    run.batches.loc[run.batches["batch"] < 2, "read_bytes"] = 1 << 26
+    assert cold_share(run) == 0
+    run.batches["read_bytes"] = 1 << 20
+    assert cold_share(run) > 0.5
+
+
+def test_what_operations_read_is_held_to_their_batch() -> None:
+    run = on_shared_cores(involuntary_switches=0, read_bytes=0, major_faults=0)
+    run.ops["cpu_ns"] = run.ops["duration_ns"] * 0.27
+    run.ops["read_bytes"], run.ops["major_faults"] = 1 << 20, 0
+    run.batches["read_bytes"] = 4 << 20
+    assert judged(run).causes[0].kind == "cold-files"
+    run.batches["involuntary_switches"] = 400
+    assert cold_share(run) == 0
+
+
+def test_only_what_a_batch_read_itself_counts() -> None:
+    run = on_shared_cores(involuntary_switches=0, read_bytes=0, major_faults=0)
+    run.batches.loc[run.batches["batch"] % 5 == 4, "read_bytes"] = 1 << 26
+    assert cold_share(run) == 0
+
+
 def test_pickling_that_stops_the_fetch_is_charged_to_sending() -> None:
     run = Plan(workers=1, pickle=9, operations={"Loader": 4.0}).run()
     batches = run.batches
