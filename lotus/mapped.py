@@ -22,6 +22,7 @@ PERF_DATA = "perf.data"
 CHUNK = 1 << 20
 _SOFTWARE, _CPU_CLOCK, _TASK_CLOCK = 1, 0, 1
 Progress = Callable[[int, int], None]
+TO_COMPARE = "to compare them record with"  # in a note on counts that are of other modes
 
 
 @dataclass(frozen=True)
@@ -212,7 +213,7 @@ def exact_partners(
         elif clock:
             notes.append(
                 f"{event.name} was sampled in user space, but the exact {partner['name']} counts "
-                "the kernel's work too: to compare them record with --perf-kernel"
+                f"the kernel's work too: {TO_COMPARE} --counters --perf --perf-kernel"
             )
     return found
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from lotus.errors import LotusError
-from lotus.mapped import Mapped
+from lotus.mapped import TO_COMPARE, Mapped
 from native_map import attribution, importers, validate
 from native_map import mapping as maps
 from native_map.errors import Unusable
@@ -99,10 +99,7 @@ def judge(mapped: Mapped, mapping: maps.Mapping | None = None) -> Judged:
     """Hold what samples and a mapping say against exact counts. Raises LotusError without them."""
     table = mapped.compared
     if not len(table):
-        raise LotusError(
-            "nothing was both counted and sampled, so there is no truth to compare with: record "
-            "with lotus trace --counters --perf --perf-kernel -- COMMAND"
-        )
+        raise LotusError(f"there is no truth to compare with: {_why_none(mapped)}")
     pairs: pd.DataFrame | None = None
     notes: list[str] = []
     if mapping is not None:
@@ -113,6 +110,20 @@ def judge(mapped: Mapped, mapping: maps.Mapping | None = None) -> Judged:
         truth = merged["exact"].where(merged["exact"] > 0)
         table = merged.assign(err_mapped=merged["mapped"] / truth - 1)
     return Judged(table, validate.summary(table), pairs, notes)
+
+
+def _why_none(mapped: Mapped) -> str:
+    again = "lotus trace --counters --perf --perf-kernel -o DIRECTORY -- COMMAND"
+    for note in mapped.notes:
+        if TO_COMPARE in note:
+            return f"{note.partition(f': {TO_COMPARE}')[0]}; record again with {again}"
+    events = ", ".join(mapped.events)
+    if "factor" in mapped.calibration:  # only where a sampled event was counted too
+        return (
+            f"no operation was counted while {events} was sampled from its begin to its end; "
+            f"record again with {again}"
+        )
+    return f"{events} was sampled and not counted; record again with {again}"
 
 
 def _mapped(

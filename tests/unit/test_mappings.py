@@ -80,8 +80,23 @@ def test_without_truth_nothing_is_judged(tmp_path):
     builder = RunBuilder(tmp_path / "run")
     batch(builder.process(pid=100), counted=False)
     found = mapped.map_run(lotus.load(builder.end()), recording(every_ms()))
-    with pytest.raises(LotusError, match="--counters --perf --perf-kernel"):
+    with pytest.raises(LotusError, match=r"not counted.* --counters --perf --perf-kernel"):
         mappings.judge(found)
+
+
+def test_a_count_of_other_modes_is_no_truth_and_said_so(run):
+    user = recording(every_ms(), name="cpu-clock:u")
+    with pytest.raises(LotusError) as caught:
+        mappings.judge(mapped.map_run(run, user))
+    assert "cpu-clock:u was sampled in user space, but the exact task_clock" in str(caught.value)
+    assert "--counters --perf --perf-kernel -o DIRECTORY -- COMMAND" in str(caught.value)
+    assert str(caught.value).count("record") == 1
+
+
+def test_counts_of_what_was_not_sampled_to_its_end_are_no_truth(run):
+    first = mapped.map_run(run, recording([AT + MS, AT + 2 * MS]))
+    with pytest.raises(LotusError, match="from its begin to its end"):
+        mappings.judge(first)
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\xff\x00", b"[1, 2]"])
