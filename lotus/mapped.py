@@ -71,17 +71,30 @@ def map_run(
     done and all. Raises LotusError where there is nothing that can be joined.
     """
     with _told():
-        return _map(run, read(run.path / PERF_DATA) if recording is None else recording,
-                    kernel, progress)  # fmt: skip
+        return _map(run, recorded(run) if recording is None else recording, kernel, progress)
+
+
+def recorded(run: "Run") -> "perf_data.Recording":
+    """The run's own samples. Raises LotusError where it has none, saying why."""
+    path = run.path / PERF_DATA
+    if path.exists():
+        return read(path)
+    problem = problem_of(run)
+    raise LotusError(
+        f"there are no samples in {run.path}: "
+        + (f"{problem}; then " if problem else "")
+        + "record with lotus trace --perf -- COMMAND, or name a file with --perf-data"
+    )
+
+
+def problem_of(run: "Run") -> str:
+    """Why perf did not sample the run as it was asked to; else ""."""
+    told = (run.manifest.get("recorders") or {}).get("perf") or {}
+    return str(told.get("problem") or "")
 
 
 def read(path: Path) -> "perf_data.Recording":
-    """Read a perf.data file. Raises LotusError."""
-    if not path.exists():
-        raise LotusError(
-            f"there are no samples in {path.parent}: record with lotus trace --perf -- COMMAND, "
-            "or name a file with --perf-data"
-        )
+    """Read a perf.data file that was named. Raises LotusError."""
     with _told():
         return perf_data.read(path)
 

@@ -145,6 +145,10 @@ def read(path: str | os.PathLike[str], perf: str = "perf") -> Recording:
         from native_map.perf_script import read_script
 
         return read_script(Path(path), reason, perf)
+    except Unusable as error:
+        text = str(error) if str(path) in str(error) else f"{path}: {error}"
+        again = "; record one with: perf record -k CLOCK_MONOTONIC -o FILE -- COMMAND"
+        raise Unusable(text + ("" if "record " in str(error) else again)) from None
     except OSError as error:
         raise Unusable(f"cannot read {path}: {error.strerror or error}") from error
 

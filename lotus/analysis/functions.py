@@ -93,6 +93,9 @@ def _not_counted(run: "Run") -> list[str]:
     asked = run.manifest.get("counters")
     if asked and not len(run.counters) and not found:
         found.append("counters were asked for and no batch was counted")
+    perf = (run.manifest.get("recorders") or {}).get("perf") or {}
+    if perf.get("problem"):
+        found.append(f"sampling failed: {perf['problem']}")
     return found
 
 

@@ -51,15 +51,19 @@ def run(args: argparse.Namespace) -> int:
     if args.perf_data is not None or path.exists():
         try:
             with progress("joining samples") as told:
-                found = mapped.map_run(loaded, mapped.read(path), args.kernel, told)
+                given = mapped.read(args.perf_data) if args.perf_data else None
+                found = mapped.map_run(loaded, given, args.kernel, told)
         except LotusError as error:
             if args.perf_data is not None or not len(loaded.counters):
                 raise
             say(f"lotus: {error}")  # what was counted is there all the same
     elif not len(loaded.counters) and not len(loaded.python_functions):
+        problem = mapped.problem_of(loaded)
         raise LotusError(
-            f"{args.run_directory} has neither samples nor counters; record them with: "
-            "lotus trace --counters --perf -o DIRECTORY -- COMMAND (lotus report needs neither)"
+            f"{args.run_directory} has neither samples nor counters"
+            + (f" ({problem})" if problem else "")
+            + "; record them with: lotus trace --counters --perf -o DIRECTORY -- COMMAND "
+            "(lotus report needs neither)"
         )
     summary = summarise_map(loaded, found)
     if args.json:

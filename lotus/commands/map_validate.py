@@ -38,8 +38,8 @@ def run(args: argparse.Namespace) -> int:
 
     loaded = load(args.run_directory)
     with progress("joining samples") as told:
-        path = args.perf_data or args.run_directory / mapped.PERF_DATA
-        found = mapped.map_run(loaded, mapped.read(path), progress=told)
+        given = mapped.read(args.perf_data) if args.perf_data else None
+        found = mapped.map_run(loaded, given, progress=told)
     judged = mappings.judge(found, None if args.mapping is None else mappings.read(args.mapping))
     if args.json:
         print(json.dumps(validation.document(judged), indent=2, allow_nan=False))

@@ -6,6 +6,7 @@ import pytest
 
 import lotus
 from lotus import mapped
+from lotus.analysis.functions import summarise_map
 from lotus.errors import LotusError
 from lotus.inside import layout
 from native_map.perf_data import Recording
@@ -161,6 +162,25 @@ def test_a_recording_without_samples_is_refused(builder):
     with pytest.raises(LotusError, match="there are no samples"):
         mapped.map_run(run)
     assert mapped.map_if_sampled(run) is None
+
+
+def test_why_perf_did_not_sample_is_said(builder):
+    batch(builder.process(pid=100))
+    run = lotus.load(builder.end(recorders={"perf": {"problem": "perf may not sample here"}}))
+    with pytest.raises(LotusError, match=r"no samples in .*run: perf may not sample here; then"):
+        mapped.map_run(run)
+    assert mapped.problem_of(run) == "perf may not sample here"
+    assert "sampling failed: perf may not sample here" in summarise_map(run, None).notes
+
+
+def test_a_file_that_was_named_and_is_none_is_named(tmp_path):
+    with pytest.raises(LotusError, match=r"cannot read .*nope: No such file"):
+        mapped.read(tmp_path / "nope")
+    (tmp_path / "text").write_text("hello " * 50)
+    with pytest.raises(
+        LotusError, match=r"text: not a perf\.data file.*; record one with: perf re"
+    ):
+        mapped.read(tmp_path / "text")
 
 
 def test_another_clock_without_common_events_is_refused(builder):
