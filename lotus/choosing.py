@@ -79,9 +79,10 @@ def choose(
             if ours.name in working and ours.counters and event.type != SOFTWARE
         ]
         fits = probe.largest(pool).right
+        why = _without_hardware(cpu, known, wanted, probe, candidates)
         while True:
             choice = pmu.choose(cpu, fits, working, wanted, known)
-            notes = list(choice.notes)
+            notes = [why] if why else list(choice.notes)
             groups = _groups(choice, probe, notes, sysfs)
             # The largest group was of other events: these are tried as well.
             if all(probe.counts_rightly(group) for group in groups):
@@ -93,6 +94,37 @@ def choose(
     given = catalogue.gives([one.name for group in groups for one in group], known)
     hardware = tuple(event for _, event in candidates if event.type != SOFTWARE)
     return Chosen(cpu.uarch, tuple(groups), shares <= given, tuple(notes), hardware)
+
+
+def _without_hardware(
+    cpu: "Cpu",
+    known: "Table",
+    wanted: Sequence[str],
+    probe: Probe,
+    candidates: Sequence[tuple["pmu.Event", Event]],
+) -> str:
+    """One line for all that cannot be counted, where no hardware event opens at all; else ""."""
+    from native_map import pmu
+
+    asked = []
+    for word in wanted:
+        events = pmu.choose(cpu, MOST_AT_ONCE, None, (word,), known).events
+        if word == "auto" or any(one.type != SOFTWARE for one in events):
+            asked.append(word)
+    states = {probe.alone(event).state for _, event in candidates if event.type != SOFTWARE}
+    if not asked or states & {"counts", "zero"}:
+        return ""
+    if "refused" in states:
+        why = "the kernel refuses hardware counters to this user"
+    else:
+        why = f"{'this VM has' if cpu.virtual else 'the kernel offers'} no hardware counters"
+    named = [word for word in asked if word != "auto"]
+    if named:
+        why += f", so {', '.join(named)} cannot be counted"
+    works = any(event.type == SOFTWARE and probe.alone(event).works for _, event in candidates)
+    if works:
+        why += "; counting software events instead" if named else "; counting software events"
+    return f"{why} (lotus doctor)"
 
 
 def _candidates(

@@ -102,6 +102,34 @@ def test_without_hardware_there_are_software_events_and_a_note(choose):
     assert any("no hardware counters" in note for note in chosen.notes)
 
 
+@pytest.mark.parametrize(
+    ("wanted", "word"),
+    [
+        (["cache"], "so cache cannot be counted; counting software events instead"),
+        (["topdown", "software", "cycles"], "so topdown, cycles cannot be counted"),
+        ([], "counting software events (lotus doctor)"),
+    ],
+)
+def test_a_machine_without_hardware_counters_is_told_in_one_line(choose, wanted, word):
+    chosen = choose(Kernel(hardware=False), *wanted)
+    (note,) = chosen.notes
+    assert word in note
+    assert note.startswith("this VM has no hardware counters")
+    assert chosen.events
+
+
+def test_software_events_lack_no_hardware(choose):
+    assert choose(Kernel(hardware=False), "software").notes == ()
+
+
+def test_hardware_counters_that_this_user_may_not_use_are_refused(choose):
+    (note, *_) = choose(Kernel(refusal=errno.EACCES), "cache").notes
+    assert note == (
+        "the kernel refuses hardware counters to this user, so cache cannot be counted"
+        " (lotus doctor)"
+    )
+
+
 def test_a_software_event_that_the_kernel_refuses_is_left_out_with_a_note(choose):
     kernel = Kernel(hardware=False, errors={"context_switches": errno.EACCES})
     chosen = choose(kernel)
