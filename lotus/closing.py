@@ -5,10 +5,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lotus import diagnosis, host
 from lotus.errors import LotusError
 from lotus.launch import Outcome
+
+if TYPE_CHECKING:
+    import lotus
 
 # Reading takes about twenty bytes of memory for each of the logs. Above half a gigabyte of logs, or
 # half of the memory there is, nobody asked for that here: `lotus report` does it when asked.
@@ -53,7 +57,15 @@ def _report(directory: Path, full: bool, size: int) -> tuple[str, list[str]]:
         if not len(run.batches):
             return "", diagnosis.missing(reports, run.unseen)
         # Loaders that were not seen stand in the report.
-        return terminal.report(run) if full else terminal.short_report(run), []
+        return terminal.report(run) if full else terminal.short_report(run), _unfound(run)
+
+
+def _unfound(run: "lotus.Run") -> list[str]:
+    asked = run.manifest.get("ops")
+    if not isinstance(asked, list) or not asked:
+        return []
+    named = run.operations[run.operations["kind"] == "named"]["operation"]
+    return diagnosis.unfound([str(op) for op in asked], set(named), run.notes)
 
 
 def _most_log() -> int:

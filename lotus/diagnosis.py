@@ -1,7 +1,7 @@
 """Why a run recorded nothing, or less than hoped for: by what reported in, never by the command."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,25 @@ def missing(
     if "torch" not in events:
         return lines or [_NO_TORCH]
     return lines or [_NO_ITERATION]
+
+
+def unfound(asked: Sequence[str], found: Collection[str], notes: Iterable[str]) -> list[str]:
+    """Return a line for each `--op` that was never found, and why as far as it is known.
+
+    `asked` are those of the manifest, `found` the names of operations of the kind "named", `notes`
+    the remarks of the tracer.
+    """
+    lines = []
+    remarks = list(notes)
+    for op in asked:
+        module, _, name = op.partition(":")
+        said = [text for text in remarks if text.startswith(f"--op {op}: ")]
+        if said:
+            lines.append(f"--op {op} was never found: {said[0].removeprefix(f'--op {op}: ')}")
+        elif name not in found:
+            hint = "" if module == "__main__" else " (the script itself is __main__)"
+            lines.append(f"--op {op} was never found: no recorded process imported {module}{hint}")
+    return lines
 
 
 def _signal_name(number: int) -> str:

@@ -83,6 +83,29 @@ def test_a_loader_that_was_not_seen_is_named_once(batches: int, full: bool, tmp_
     assert ("samples/s" in said) == bool(batches)
 
 
+def test_functions_that_were_never_found_are_named_with_the_reason() -> None:
+    asked = ["data:decode", "nosuch.mod:f", "train:nosuch", "__main__:g"]
+    lines = diagnosis.unfound(asked, {"decode"}, ["--op train:nosuch: it has no 'nosuch'", "x"])
+    assert lines == [
+        "--op nosuch.mod:f was never found: no recorded process imported nosuch.mod"
+        " (the script itself is __main__)",
+        "--op train:nosuch was never found: it has no 'nosuch'",
+        "--op __main__:g was never found: no recorded process imported __main__",
+    ]
+
+
+def test_a_function_that_was_never_found_is_told_at_the_end(tmp_path: Path) -> None:
+    run = RunBuilder(tmp_path / "run")
+    run.report("python")
+    run.report("torch")
+    simulate(tmp_path, builder=run, batches=4)
+    path = run.end()
+    manifest = json.loads((path / "run.json").read_text())
+    (path / "run.json").write_text(json.dumps({**manifest, "ops": ["nosuch.mod:f"]}))
+    said = closing.text(path, ENDED, "lotus report R")
+    assert said.count("lotus: --op nosuch.mod:f was never found") == 1
+
+
 def test_an_unknown_signal_is_named_by_its_number() -> None:
     assert "signal 63" in diagnosis.ending(None, 63)[0]
     assert "SIGKILL" in diagnosis.ending(None, 9)[0]
