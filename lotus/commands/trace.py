@@ -4,6 +4,8 @@ import argparse
 import contextlib
 import re
 import shlex
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,7 +92,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
-        raise LotusError("no command to trace; try `lotus trace -- python train.py`")
+        hint = _hint_of_dashes(args.counters)
+        raise LotusError(f"no command to trace; {hint or 'try `lotus trace -- python train.py`'}")
     counters: str | None = None
     recorders: list[Sibling] = []
     cpu: dict[str, Any] = {}
@@ -98,15 +101,20 @@ def run(args: argparse.Namespace) -> int:
     if args.counters is not None or sampled or args.py_spy:
         from lotus import measuring  # only then: it looks at what this machine can do
 
-        plan = measuring.plan(
-            args.counters,
-            bool(sampled),
-            args.perf_events,
-            args.perf_frequency,
-            args.perf_kernel,
-            args.py_spy,
-            None if args.quiet else say,
-        )
+        try:
+            plan = measuring.plan(
+                args.counters,
+                bool(sampled),
+                args.perf_events,
+                args.perf_frequency,
+                args.perf_kernel,
+                args.py_spy,
+                None if args.quiet else say,
+            )
+        except LotusError as error:
+            if hint := _hint_of_dashes(args.counters):
+                raise LotusError(f"{error}; {hint}") from None
+            raise
         for note in () if args.quiet else plan.notes:
             say(f"lotus: {note}")
         counters, recorders, cpu = plan.counters, plan.recorders, plan.cpu
@@ -116,8 +124,34 @@ def run(args: argparse.Namespace) -> int:
     directory, outcome = launch.trace(command, args.output, settings, args.force, recorders)
     if not args.quiet:
         with contextlib.suppress(KeyboardInterrupt):  # the program has ended by now
+            if outcome.exit_code == 2 and (word := _misplaced(command)):
+                say(
+                    f"lotus: {word} stands after the command and was given to it; "
+                    "what is meant for lotus goes before the command"
+                )
             say(closing.text(directory, outcome, f"lotus report {shlex.quote(str(directory))}"))
     return launch.end_as(outcome)
+
+
+def _hint_of_dashes(counters: str | None) -> str:
+    """For `lotus trace --counters python train.py`, which takes the program for a set."""
+    if counters is None or counters == "auto":
+        return ""
+    if not shutil.which(counters) and not Path(counters).is_file():
+        return ""
+    return "put `--` before the command: lotus trace --counters -- " + counters + " ..."
+
+
+def _misplaced(command: Sequence[str]) -> str:
+    """The first word of the command that is an option of ours.
+
+    It may be the program's too: so this is told only where the program ended with code 2, as
+    argparse ends it for an option that it does not know.
+    """
+    parser = argparse.ArgumentParser(add_help=False)
+    add_arguments(parser)
+    options = {option for action in parser._actions for option in action.option_strings}
+    return next((word for word in command[1:] if word.partition("=")[0] in options), "")
 
 
 def _range(text: str) -> str:

@@ -86,3 +86,44 @@ def test_quiet_recorders_say_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert cli.main(["trace", "--perf", option, "-o", out, "--", "true"]) == 0
     assert asked == [None, said.append]
     assert said[0] == "lotus: a remark"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["-o", "X"], 2, "-o stands after the command"),
+        (["--counters=cache"], 2, "--counters=cache stands after the command"),
+        (["-o", "X"], 0, ""),
+        (["-o", "X"], 1, ""),
+        (["--epochs", "1"], 2, ""),
+    ],
+)
+def test_an_option_behind_the_command_is_told_where_the_program_refused_it(
+    words: list[str], code: int, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lotus import cli
+    from lotus.commands import trace
+
+    said: list[str] = []
+    monkeypatch.setattr(trace, "say", said.append)
+    script = ["sh", "-c", f"exit {code}", *words]
+    assert cli.main(["trace", "-o", str(tmp_path / "run"), *script]) == code
+    assert ("stands after the command" in said[0]) == bool(told)
+    assert told in said[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["--counters", "sh", "short.py"], True),
+        (["--counters", "sh"], True),
+        (["--counters", "nosuch", "short.py"], False),
+    ],
+)
+def test_a_program_taken_for_a_set_of_counters_is_told(
+    arguments: list[str], hint: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from lotus import cli
+
+    assert cli.main(["trace", *arguments]) == 2
+    assert ("put `--` before the command" in capfd.readouterr().err) == hint
