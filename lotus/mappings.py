@@ -1,6 +1,7 @@
 """The paper's mapping from functions to operations: built, laid over profiles, and judged."""
 
 import contextlib
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +69,26 @@ def read(path: Path) -> maps.Mapping:
     """Raises LotusError."""
     with _told():
         return maps.read(path)
+
+
+def is_mapping(path: Path) -> bool:
+    try:
+        read(path)
+    except LotusError:
+        return False
+    return True
+
+
+def writable(path: Path) -> None:
+    """Raises LotusError where a mapping cannot be written there."""
+    with _told():
+        if path.is_dir():
+            raise LotusError(f"{path} is a directory: name a file in it with -o")
+        if not path.parent.is_dir():
+            raise LotusError(f"{path} cannot be written: there is no directory {path.parent}")
+        target = path if path.exists() else path.parent
+        if not os.access(target, os.W_OK):
+            raise LotusError(f"{path} cannot be written: you may not write to {target}")
 
 
 def write(mapping: maps.Mapping, path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -31,11 +32,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from lotus import mappings
+    from lotus.errors import LotusError
     from lotus.reporters import attribution
     from lotus.run import load
 
     seconds = None if args.traced is None else mappings.seconds(load(args.traced))
-    applied = mappings.apply(mappings.read(args.mapping), args.profile, seconds)
+    try:
+        mapping = mappings.read(args.mapping)
+    except LotusError:
+        if not mappings.is_mapping(args.profile):
+            raise
+        words = shlex.join(["lotus", "map", "apply", str(args.profile), str(args.mapping)])
+        raise LotusError(f"the mapping comes first, then the profile: {words}") from None
+    applied = mappings.apply(mapping, args.profile, seconds)
     if args.json:
         print(json.dumps(attribution.document(applied), indent=2, allow_nan=False))
     else:

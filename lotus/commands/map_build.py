@@ -57,6 +57,12 @@ def run(args: argparse.Namespace) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         raise LotusError("no command to map; try `lotus map build -- python train.py`")
+    mappings.writable(args.output)  # before the work, not after it
+    # No bar: the terminal is the program's while it runs.
+    say(
+        "lotus: the program runs to its first batch; then its operations are isolated, about "
+        f"{args.budget:g} s each"
+    )
     with tempfile.TemporaryDirectory(prefix="lotus-map-") as scratch:
         found = isolating.isolate(
             command,

@@ -7,6 +7,7 @@ import pytest
 
 import lotus
 from lotus import mapped, mappings
+from lotus.cli import main
 from lotus.errors import LotusError
 from native_map import mapping as maps
 from tests.logs import MS, START_NS, RunBuilder, Sample
@@ -118,3 +119,26 @@ def test_written_and_read_it_is_the_same(tmp_path):
     mappings.write(made, tmp_path / "m.json")
     again = mappings.read(tmp_path / "m.json")
     pd.testing.assert_frame_equal(again.functions, made.functions, check_dtype=False)
+
+
+def test_where_a_mapping_cannot_be_written_is_known_before_the_work(tmp_path):
+    mappings.writable(tmp_path / "m.json")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(LotusError, match="there is no directory"):
+        mappings.writable(tmp_path / "none" / "m.json")
+    with pytest.raises(LotusError, match="is a directory"):
+        mappings.writable(tmp_path)
+    made = tmp_path / "m.json"
+    made.write_text("")
+    with pytest.raises(LotusError, match="there is no directory"):
+        mappings.writable(made / "m.json")
+
+
+def test_the_mapping_comes_first(tmp_path, capfd):
+    made, profile = tmp_path / "m.json", tmp_path / "report.txt"
+    mappings.write(a_mapping("f", "Decode"), made)
+    profile.write_text("# no mapping\n")
+    assert main(["map", "apply", str(profile), str(made)]) == 2
+    assert f"lotus map apply {made} {profile}" in capfd.readouterr().err
+    assert main(["map", "apply", str(profile), str(profile)]) == 2
+    assert "comes first" not in capfd.readouterr().err
