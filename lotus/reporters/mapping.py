@@ -4,6 +4,9 @@ import shlex
 from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING
 
+import numpy as np
+import pandas as pd
+
 from lotus.analysis.columns import records
 from lotus.analysis.functions import MapSummary
 from lotus.reporters.console import LEFT, RIGHT, print_paragraph, print_table, rows_of, tight
@@ -19,6 +22,7 @@ from lotus.reporters.words import (
 )
 from native_map import pmu
 from native_map.demangle import short
+from native_map.estimate import wilson
 
 if TYPE_CHECKING:  # rich is imported when there is something to print
     from rich.console import Console
@@ -32,6 +36,7 @@ _SHARES = {
 _COUNTS = ("cycles", "instructions")
 _WIDEST_NAME = 24
 _MOST_OPERATIONS, _MOST_NOTES = 25, 12
+_FEW = 10  # samples below which an interval says nothing
 
 
 def write(summary: MapSummary, file: IO[str], top: int = 5) -> None:
@@ -169,22 +174,38 @@ def _functions(console: "Console", summary: MapSummary, top: int) -> None:
     inside = table[(table["helper_of"] == "") & table["operation"].ne("")]
     room = max(console.width - 32, 24)
     rows: list[Sequence[str]] = []
+    few = 0
     for (_, operation), group in inside.groupby(["kind", "operation"], sort=False):
         samples = int(group["samples"].sum())
+        if samples < _FEW:
+            few += 1
+            continue
         rows.append([amount(samples), "", shorten(plain(operation), room)])
-        for row in rows_of(group.head(top)):
-            within = row["share"] * (row["high"] - row["low"]) / 2 / row["count"]
-            doubt = f" ±{within * 100:.0f}" if row["count"] else ""
-            name = f"{library(row['library'])}!{short(str(row['function']))}"
-            rows.append(["", f"{share(row['share'])}{doubt}", "  " + shorten(plain(name), room)])
+        for row in rows_of(_short(group).head(top)):
+            low, high = wilson(np.array([row["share"] * samples]), np.array([float(samples)]))
+            doubt = f" ±{(high - low)[0] * 50:.0f}" if row["samples"] >= _FEW else ""
+            rows.append(["", f"{share(row['share'])}{doubt}", "  " + shorten(row["name"], room)])
     columns = [("samples", RIGHT), ("share", RIGHT), ("operation, library!function", LEFT)]
     event = plain(summary.event)
     print_table(console, f"Functions by samples of {event} (± 95 %)", columns, rows)
+    if few:
+        text = f"and {plural(few, 'more operation')} with fewer than {_FEW} samples: see --json"
+        console.print(f"  {text}", style="dim")
     helped = table[table["helper_of"] != ""]
     if len(helped):
         sums = helped.groupby("helper_of")["samples"].sum().sort_values(ascending=False)
         found = ", ".join(f"{plain(name)} {amount(count)}" for name, count in sums.items())
         print_paragraph(console, "", f"Samples of threads that worked for an operation: {found}")
+
+
+def _short(functions: pd.DataFrame) -> pd.DataFrame:
+    """name, samples and share of an operation's functions; those of one short name are one row."""
+    names = [
+        plain(f"{library(str(file))}!{short(str(function))}")
+        for file, function in zip(functions["library"], functions["function"], strict=True)
+    ]
+    sums = functions[["samples", "share"]].groupby(pd.Index(names, name="name"), sort=False).sum()
+    return sums.sort_values("share", ascending=False, kind="stable").reset_index()
 
 
 def _python(console: "Console", summary: MapSummary, top: int) -> None:

@@ -1,9 +1,11 @@
 """`lotus map` as words, as a document and as CSV."""
 
 import csv
+import dataclasses
 import io
 import json
 
+import pandas as pd
 import pytest
 
 import lotus
@@ -53,6 +55,38 @@ def test_names_from_files_cannot_write_to_the_terminal(run):
     text = words(summarise_map(run, made))
     assert "\x1b" not in text
     assert "evil" in text
+
+
+def test_functions_of_one_short_name_are_one_row(run):
+    made = mapped.map_run(run, recording(every_ms()))
+    of = made.functions[made.functions["operation"] == "Decode"]
+    assert of["samples"].tolist() == [40]
+    half = [
+        of.assign(function=f"at::work<{one}>(int)", samples=20, share=0.5)
+        for one in ("int", "float")
+    ]
+    twice = dataclasses.replace(made, functions=pd.concat(half, ignore_index=True))
+    summary = summarise_map(run, twice)
+    # Of 40 samples 40: Wilson's interval is 8.8 % wide.
+    (line,) = [one for one in words(summary).splitlines() if "at::work" in one]
+    assert line.split() == ["100%", "±4", "libwork.so!at::work"]
+    assert len(json.loads(map_tables.text(summary))["functions"]) == 2
+
+
+def test_few_samples_have_no_interval_and_fewer_no_rows(run):
+    made = mapped.map_run(run, recording(every_ms(count=55)))
+    text = words(summarise_map(run, made))
+    # Of collate and of the rest of the fetch.
+    assert "and 2 more operations with fewer than 10 samples" in text
+    of = made.functions[made.functions["operation"] == "Decode"]
+    parts = [
+        of.assign(function=name, samples=count, share=count / 40)
+        for name, count in (("many", 31), ("few", 9))
+    ]
+    two = dataclasses.replace(made, functions=pd.concat(parts, ignore_index=True))
+    lines = {one.split("!")[-1].strip(): one for one in words(summarise_map(run, two)).splitlines()}
+    assert "±" in lines["many"]
+    assert lines["few"].split() == ["22%", "libwork.so!few"]
 
 
 def test_the_document_is_json_and_closes(summary):
