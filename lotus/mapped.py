@@ -157,6 +157,8 @@ def _map(
     functions = estimate.functions(sums, operations, totals if len(totals) else None)
     both = estimate.operations(sums[sums["counted"]], scans, factors) if own else None
     operations = operations.merge(totals, on=["kind", "operation", "event"], how="left")
+    if kernel and not (functions["library"] == "[kernel]").any():
+        notes.append("no sample is of the kernel: record with lotus trace --perf-kernel")
     lost = recording.lost
     by_event: dict[str, int] = {}
     for code, count in zip(lost["event"].tolist(), lost["count"].tolist(), strict=True):

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from lotus.mapped import Mapped
     from lotus.run import Run
 _RAW = 4  # PERF_TYPE_RAW
+# Those of Mapped.functions: a run without samples has the same.
+FUNCTION_COLUMNS = ["kind", "operation", "helper_of", "event", "library", "function"]
+FUNCTION_COLUMNS += ["samples", "share", "count", "low", "high"]
 OPERATION_KINDS = ("operation", "collate", "fetch")
 # Kinds of samples outside of what the fetching threads do for a batch, in words.
 OUTSIDE = {
@@ -197,7 +200,7 @@ def _estimates(mapped: "Mapped | None", cpu: str) -> dict[str, pd.Series]:
 
 def _functions(mapped: "Mapped | None", event: str, operations: pd.DataFrame) -> pd.DataFrame:
     if mapped is None:
-        return pd.DataFrame(columns=["kind", "operation", "library", "function"])
+        return pd.DataFrame(columns=FUNCTION_COLUMNS)
     rows = mapped.functions[mapped.functions["event"] == event].copy()
     names = {"collate": COLLATE, "fetch": REST}
     rows["operation"] = rows["operation"].where(

@@ -1,10 +1,12 @@
 """`lotus map`: counters and C/C++ functions per operation of a recorded run."""
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 
 NAME = "map"
+_VERBS = ("apply", "build", "validate")
 HELP = "show hardware counters and C/C++ functions per operation of a recorded run"
 EPILOG = """\
 examples:
@@ -30,10 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--top", type=int, default=5, metavar="N", help="functions to show per operation (5)"
     )
-    parser.add_argument("--json", action="store_true", help="print a document for programs")
-    parser.add_argument(
-        "--csv", choices=("operations", "functions"), help="print this table as CSV"
-    )
+    shape = parser.add_mutually_exclusive_group()
+    shape.add_argument("--json", action="store_true", help="print a document for programs")
+    shape.add_argument("--csv", choices=("operations", "functions"), help="print this table as CSV")
+    parser.add_argument("second", nargs="?", help=argparse.SUPPRESS)  # told of in `run`
 
 
 def run(args: argparse.Namespace) -> int:
@@ -45,6 +47,8 @@ def run(args: argparse.Namespace) -> int:
     from lotus.run import load
     from lotus.streams import progress, say
 
+    if args.second is not None:
+        raise LotusError(_one_word(str(args.run_directory), args.second))
     loaded = load(args.run_directory)
     path = args.perf_data or args.run_directory / mapped.PERF_DATA
     found = None
@@ -76,3 +80,11 @@ def run(args: argparse.Namespace) -> int:
             reconfigure(errors="replace")  # a terminal that has no µ shows a question mark
         mapping.write(summary, sys.stdout, args.top)
     return 0
+
+
+def _one_word(first: str, second: str) -> str:
+    """What is wrong with two words where a run is wanted."""
+    for verb, other in ((second, first), (first, second)):
+        if verb in _VERBS:
+            return f"did you mean: {shlex.join(['lotus', 'map', verb, other])}"
+    return f"one run is mapped at a time: lotus map {shlex.quote(first)}"

@@ -154,6 +154,14 @@ def test_without_counts_nothing_is_compared_or_calibrated(builder):
     assert found.operations["samples"].sum() == 50
 
 
+def test_without_samples_of_the_kernel_its_names_cannot_be_given(builder):
+    batch(builder.process(pid=100))
+    run = lotus.load(builder.end())
+    told = "no sample is of the kernel"
+    assert any(told in note for note in mapped.map_run(run, recording(every_ms()), True).notes)
+    assert not any(told in note for note in mapped.map_run(run, recording(every_ms())).notes)
+
+
 def test_a_recording_without_samples_is_refused(builder):
     batch(builder.process(pid=100))
     run = lotus.load(builder.end())

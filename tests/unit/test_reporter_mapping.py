@@ -4,6 +4,8 @@ import csv
 import dataclasses
 import io
 import json
+import subprocess
+import sys
 
 import pandas as pd
 import pytest
@@ -37,7 +39,9 @@ def words(summary, **given):
 
 def test_words(summary):
     text = words(summary)
-    assert "52 samples of cpu-clock: 50 in operations and other intervals, 2 outside" in text
+    told = "52 samples of cpu-clock: 50 in operations and other intervals, 2 outside"
+    assert told in " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= 80
     assert "MISSING" not in text
     for name in ("Decode", "Flip", "collate", "libwork.so!", "task_clock"):
         assert name in text
@@ -55,6 +59,37 @@ def test_names_from_files_cannot_write_to_the_terminal(run):
     text = words(summarise_map(run, made))
     assert "\x1b" not in text
     assert "evil" in text
+
+
+def test_of_many_notes_those_on_few_samples_are_left_out(summary):
+    small = [f"1 sample by the start of its function, as lib{one} is stripped" for one in range(3)]
+    large = ["1,000 samples without a name", "the clock is another one"]
+    few = words(dataclasses.replace(summary, notes=small))
+    assert "lib2" in few
+    summary.mapped.books["recorded"] = 5000
+    many = words(dataclasses.replace(summary, notes=[*small, *large]))
+    assert "stripped" not in many
+    assert all(note in many for note in large)
+    assert "and 3 more: see --json" in many
+
+
+def test_python_lines_stand_as_the_operations_do(summary):
+    hook = "a_function_with_a_very_long_name_that_finds_no_room_on_a_line_of_eighty_columns"
+    rows = [
+        ("lotus", "", "Log._status", "/x/lotus/inside/log.py", 107),
+        ("collate", "", "stack", "/x/collate.py", 5),
+        ("operation", "Flip", hook, "/x/<frozen importlib._bootstrap_external>", 729),
+        ("operation", "Other or Decode", "one", "/x/y.py", 1),
+    ]
+    columns = ["kind", "operation", "function", "file", "line"]
+    python = pd.DataFrame(rows, columns=columns).assign(self_ns=MS, total_ns=MS, samples=1)
+    text = words(dataclasses.replace(summary, python=python))
+    text = text[text.index("Python lines") :]
+    places = [text.index(one) for one in ("Other or Decode", "Flip", "stack", "Log._status")]
+    assert places == sorted(places)
+    assert "(<frozen importlib._bootstrap_external>:729)" in text
+    assert "(log.py:107)" in text
+    assert "over-counts lotus's own hooks" in " ".join(text.split())
 
 
 def test_functions_of_one_short_name_are_one_row(run):
@@ -108,6 +143,25 @@ def test_csv(summary, table):
     rows = list(csv.DictReader(io.StringIO(map_tables.csv(summary, table))))
     expected = summary.operations if table == "operations" else summary.mapped.functions
     assert [row["operation"] for row in rows] == expected["operation"].astype(str).tolist()
+
+
+def test_csv_has_the_same_head_without_samples(run, summary):
+    empty = map_tables.csv(summarise_map(run, None), "functions")
+    assert empty == map_tables.csv(summary, "functions").splitlines(keepends=True)[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [(["R", "validate"], "did you mean: lotus map validate R"),
+     (["--json", "build", "R"], "did you mean: lotus map build R"),
+     (["R", "S"], "one run is mapped at a time: lotus map R"),
+     (["R", "--json", "--csv", "functions"], "not allowed with argument")],
+)  # fmt: skip
+def test_words_that_do_not_go_together(arguments, told):
+    run = [sys.executable, "-m", "lotus", "map", *arguments]
+    ended = subprocess.run(run, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert told in ended.stderr
 
 
 def test_without_samples_it_says_how_to_have_them(run):
