@@ -196,7 +196,7 @@ def _counters(facts: Facts) -> list[Finding]:
             still="the others; these are left out, not shown as 0",
         )  # fmt: skip
     if named("refused"):
-        found.add(NOTE, "refused", named("refused"))
+        _refused(facts, named("refused"), found)
     if named("absent"):
         found.add(NOTE, "absent", named("absent"))
     if survey.capacity.right:
@@ -216,6 +216,18 @@ def _counters(facts: Facts) -> list[Finding]:
     if survey.read is not None:
         found.add(NOTE, "cost", f"{survey.read.read_ns / 1e3:.2f} µs a reading of the group")
     return found
+
+
+def _refused(facts: Facts, names: str, found: _Area) -> None:
+    machine = facts.system
+    if not any(one.state == "counts" for one in facts.survey.software):
+        found.add(NOTE, "refused", names)  # why, and what helps, stands among the rights
+    elif machine.privileged or machine.paranoid is None or machine.paranoid < 2:
+        found.add(NOTE, "refused", f"{names}: the kernel does not allow it to this user")
+    else:
+        text = f"{names}: perf_event_paranoid {machine.paranoid} lets this user count nothing"
+        text += " within the kernel, where it happens" if "context_switches" in names else ""
+        found.add(NOTE, "refused", text, *sysctl(machine)[:1])
 
 
 def _capacity(facts: Facts, found: _Area) -> None:
@@ -259,7 +271,7 @@ def _sampling(facts: Facts) -> list[Finding]:
     counts = any(one.event.name == "cycles" and one.state == "counts" for one in survey.hardware)
     for one in survey.samplers:
         if one.samples:
-            found.add(OK, one.event.name, _price(one))
+            found.add(OK, one.event.name, _price(one, bool(machine.virtual)))
         elif one.event.name == "cycles" and counts:
             text = "cycles can be counted but not sampled here: functions come by the clock"
             found.add(NOTE, "cycles", text)
@@ -285,10 +297,16 @@ def _sampling(facts: Facts) -> list[Finding]:
     low = machine.paranoid is not None and machine.paranoid < 2
     by_right = "SYSLOG" in machine.capabilities and (machine.kptr_restrict or 0) < 2
     if not by_right and not (machine.kptr_restrict == 0 and low):
+        why, settings = [], []
+        if machine.kptr_restrict != 0:
+            why.append(f"kptr_restrict {machine.kptr_restrict}")
+            settings.append("kernel.kptr_restrict=0")
+        if not low and "SYSLOG" not in machine.capabilities:
+            why.append(f"perf_event_paranoid {machine.paranoid}")
+            settings.append("kernel.perf_event_paranoid=1")
         found.add(
-            NOTE, "kernel", f"names of its functions are hidden (kptr_restrict "
-            f"{machine.kptr_restrict})",
-            "sudo sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1",
+            NOTE, "kernel", f"names of its functions are hidden ({', '.join(why)})",
+            f"sudo sysctl {' '.join(settings)}",
             still="all that happens in user space",
         )  # fmt: skip
     helpers = facts.helpers
@@ -326,11 +344,16 @@ def _perf(facts: Facts, found: _Area) -> None:
         found.add(NOTE, "perf", f"{text}, not tried")
 
 
-def _price(one: Sampled) -> str:
+def _price(one: Sampled, virtual: bool) -> str:
     if one.interrupt_ns is None:
         return "samples; an interrupt costs less than can be told from noise here"
     word = "cheap" if one.interrupt_ns < CHEAP_NS else "dear"
     share = one.interrupt_ns * 997 / 1e9
+    if virtual:  # the host's doings are among it: its digits would say nothing
+        return (
+            f"samples; roughly {max(one.interrupt_ns / 1e3, 1):.0f} µs an interrupt ({word}): about"
+            f" {max(share, 0.01):.0%} of a core at 997 Hz; in a VM this differs from time to time"
+        )
     return (
         f"samples; about {one.interrupt_ns / 1e3:.1f} µs an interrupt ({word}): "
         f"{share:.1%} of a core at 997 Hz"

@@ -25,9 +25,9 @@ from lotus.sampling import (
     Sampled,
     Sampler,
     frequency,
-    interrupt_cost,
     max_rate,
     sample,
+    usual_cost,
 )
 
 
@@ -67,7 +67,7 @@ def survey(
             with contextlib.suppress(OSError):
                 # As many as the kernel allows: few interrupts drown in the noise.
                 often = max(min(4000, max_rate(root, 4000) * 7 // 10), 1)
-                price = interrupt_cost(event, often, open_sampler)
+                price = usual_cost(event, often, open_sampler)
                 sampled = replace(sampled, interrupt_ns=price)
         samplers.append(sampled)
     read = None

@@ -1,9 +1,10 @@
 """`lotus doctor` on a terminal: the summary, then by area what works, what is missing and its cure.
 
-Commands are never wrapped, so that they can be copied.
+Commands after `$` are never wrapped, so that they can be copied.
 """
 
 import textwrap
+from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING
 
 from lotus.doctor import Report
@@ -41,9 +42,17 @@ def write(report: Report, file: IO[str], everything: bool = False) -> None:
             _finding(console, finding, width)
     console.print()
     if gaps:
-        console.print(f"{plural(len(gaps), 'gap')}, with the commands that close it after `$`.")
+        console.print(_ending(gaps))
     else:
         console.print("No gaps.")
+
+
+def _ending(gaps: Sequence[Finding]) -> str:
+    """How many gaps there are, and where what closes them stands."""
+    where = ["the commands for it after `$`"] if any(gap.fixes for gap in gaps) else []
+    if any(gap.asks for gap in gaps):
+        where.append("what to ask others for after `Ask for:`")
+    return f"{plural(len(gaps), 'gap')}{', with ' if where else ''}{' and '.join(where)}."
 
 
 def _is_detail(finding: Finding) -> bool:
@@ -59,7 +68,7 @@ def _finding(console: "Console", finding: Finding, width: int) -> None:
     for fix in finding.fixes:
         console.print(f"{indent}$ {plain(fix)}", style="bold", soft_wrap=True)
     for ask in finding.asks:
-        console.print(f"{indent}Ask for: {plain(ask)}", style="bold", soft_wrap=True)
+        _lines(console, indent, f"Ask for: {ask}", width, "bold")
     if finding.meanwhile:
         _lines(console, indent, f"Still works: {finding.meanwhile}.", width, "dim")
 

@@ -262,6 +262,56 @@ def test_interrupts_are_called_dear_where_they_are():
     assert "(cheap)" in words(1_500.0)
 
 
+def test_in_a_vm_the_cost_of_an_interrupt_is_said_roughly():
+    facts = machine(virtual="KVM")
+    text = next(one.text for one in doctor.report(facts).findings if one.topic == "cycles")
+    assert "roughly 2 µs an interrupt (cheap): about 1% of a core" in text
+
+
+@pytest.mark.parametrize(
+    ("kptr", "paranoid", "capabilities", "why", "fix"),
+    [
+        (0, 2, (), "(perf_event_paranoid 2)", "kernel.perf_event_paranoid=1"),
+        (1, 1, (), "(kptr_restrict 1)", "kernel.kptr_restrict=0"),
+        (2, 2, ("SYSLOG",), "(kptr_restrict 2)", "kernel.kptr_restrict=0"),
+        (
+            1, 2, (), "(kptr_restrict 1, perf_event_paranoid 2)",
+            "kernel.kptr_restrict=0 kernel.perf_event_paranoid=1",
+        ),
+        (0, 1, (), "", ""),
+        (1, 2, ("SYSLOG",), "", ""),
+    ],
+)  # fmt: skip
+def test_hidden_names_of_the_kernel_are_shown_by_what_hides_them(
+    kptr, paranoid, capabilities, why, fix
+):
+    facts = machine(kptr_restrict=kptr, paranoid=paranoid, capabilities=capabilities)
+    found = [
+        one
+        for one in doctor.report(facts).findings
+        if (one.area, one.topic) == ("sampling", "kernel")
+    ]
+    assert [one.text.endswith(why) for one in found] == ([True] if why else [])
+    assert [one.fixes for one in found] == ([(f"sudo sysctl {fix}",)] if why else [])
+
+
+@pytest.mark.parametrize("paranoid", [1, 2])
+def test_a_refused_event_comes_with_the_reason(paranoid):
+    software = [
+        dataclasses.replace(one, count=None, running=0.0, error=errno.EACCES)
+        if one.event.name == "context_switches"
+        else one
+        for one in WHOLE.survey.software
+    ]
+    survey = dataclasses.replace(WHOLE.survey, software=tuple(software))
+    facts = dataclasses.replace(machine(paranoid=paranoid), survey=survey)
+    (found,) = [one for one in doctor.report(facts).findings if one.topic == "refused"]
+    assert found.text.startswith("context_switches: ")
+    assert ("perf_event_paranoid 2" in found.text) == (paranoid == 2)
+    wanted = ("sudo sysctl kernel.perf_event_paranoid=1",) if paranoid == 2 else ()
+    assert found.fixes == wanted
+
+
 # ── perf and what stands beside it ───────────────────────────────────────────────────────────
 
 
@@ -458,6 +508,29 @@ def test_the_first_lines_are_the_summary_and_commands_are_whole():
     assert any(line.startswith("sampling: ") for line in lines[:4])
     assert any(line.startswith("top-down: ") for line in lines[:5])
     assert any(line.strip() == "$ sudo sysctl kernel.perf_event_paranoid=1" for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("facts", "ending"),
+    [
+        (WHOLE, "No gaps."),
+        (machine(watchdog=1), "1 gap, with the commands for it after `$`."),
+        (
+            dataclasses.replace(machine(virtual="KVM"), survey=NO_PMU),
+            "1 gap, with what to ask others for after `Ask for:`.",
+        ),
+        (
+            dataclasses.replace(machine(virtual="KVM"), survey=NO_PMU, helpers=Helpers()),
+            "3 gaps, with the commands for it after `$` and what to ask others for after",
+        ),
+    ],
+)
+def test_the_last_line_says_where_the_cures_stand_that_there_are(facts, ending):
+    file = io.StringIO()
+    reporter.write(doctor.report(facts), file)
+    lines = file.getvalue().splitlines()
+    assert ending in " ".join(lines[-2:])
+    assert all(len(line) <= 100 for line in lines if "$ " not in line)
 
 
 def test_what_a_machine_calls_itself_cannot_steer_a_terminal():

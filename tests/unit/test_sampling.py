@@ -1,6 +1,7 @@
 """What this machine can be sampled by: against made samplers, and against its own kernel."""
 
 import errno
+import itertools
 import os
 from pathlib import Path
 
@@ -66,11 +67,27 @@ def test_where_nothing_can_be_sampled_the_reason_is_given(tmp_path: Path, monkey
 
 
 def test_where_interrupts_are_dear_samples_are_fewer(tmp_path: Path, monkeypatch):
-    times = iter([1_000_000, 2_000_000] * 12)  # 20 samples for a millisecond: 50 µs each
+    times = itertools.cycle([1_000_000, 2_000_000])  # 20 samples for a millisecond: 50 µs each
     monkeypatch.setattr(sampling, "_fixed_loop", lambda: next(times))
     event, frequency, why = sampling.sampling_event(False, samplers(cycles=Samples(20)), tmp_path)
     assert (event, frequency) == ("cycles:u", 499)
     assert "less often" in why
+
+
+def test_one_noisy_measure_does_not_make_samples_fewer(tmp_path: Path, monkeypatch):
+    costs = iter([50_000.0, 1_000.0])
+    monkeypatch.setattr(sampling, "interrupt_cost", lambda *_: next(costs))
+    opened = samplers(cycles=Samples(20))
+    assert sampling.sampling_event(False, opened, tmp_path)[:2] == ("cycles:u", 997)
+
+
+@pytest.mark.parametrize(
+    ("costs", "usual"), [([9e4, 2e3, 1e3], 2e3), ([None, 9e4, None], None), ([5.0, 5.0, None], 5.0)]
+)
+def test_the_usual_cost_is_the_middle_one(costs, usual, monkeypatch):
+    given = iter(costs)
+    monkeypatch.setattr(sampling, "interrupt_cost", lambda *_: next(given))
+    assert sampling.usual_cost(CYCLES, 4000) == usual
 
 
 def test_a_perf_that_has_rights_of_its_own_may_sample_where_we_may_not(tmp_path: Path, monkeypatch):
