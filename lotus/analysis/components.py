@@ -33,6 +33,8 @@ WORKER_TIMES = 1.5
 FIRST_TIMES = 1.5
 # The longest that storage can plausibly take: a disc that seeks for every 4 KiB and every fault.
 STORAGE_NS_PER_BYTE, STORAGE_NS_PER_FAULT = 2000.0, 20e6
+# That many batches that read nothing tell what a batch waits for besides storage.
+LEAST_WITHOUT = 3
 # The longest that one switch keeps a thread off its core: a period of Linux's CPU quota.
 CORE_TAKEN_NS = 100e6
 
@@ -290,12 +292,6 @@ def _all_off_cpu(batches: pd.DataFrame, fetch: Floats) -> Floats:
     return np.where(np.isnan(cpu), 0.0, np.maximum(fetch - cpu, 0.0))
 
 
-def own_share(batches: pd.DataFrame, fetch: Floats) -> Floats:
-    """The part of each fetch's time off the CPU that is waiting of its own (n,), 0 to 1."""
-    off = _all_off_cpu(batches, fetch)
-    return 1.0 - core_taken(batches, fetch) / np.where(off > 0, off, 1.0)
-
-
 def _storage_ns(frame: pd.DataFrame) -> Floats:
     """The longest that what each row read can have taken."""
     read = np.nan_to_num(number(frame, "read_bytes")) * STORAGE_NS_PER_BYTE
@@ -303,15 +299,20 @@ def _storage_ns(frame: pd.DataFrame) -> Floats:
     return np.maximum(read, faults)  # a fault's own bytes are among those read
 
 
-def _files_share(possible: Floats, first: Bools) -> Floats:
+def _files_share(possible: Floats, first: Bools, later: Bools) -> Floats:
     """The part of what each batch read that can be its data set's files (n,), 0 to 1.
 
     A process's first batch pages its libraries in: of its reading no more are files than what
     later batches read on average.
     """
-    later = possible[~first]
-    usual = float(later.mean()) if later.size else 0.0
+    usual = float(possible[later].mean()) if later.any() else 0.0
     return np.where(first & (possible > usual), usual / np.where(possible > 0, possible, 1.0), 1.0)
+
+
+def _otherwise(waited: Floats, possible: Floats, later: Bools) -> float:
+    """What batches that read nothing typically waited for; 0 if there are hardly any."""
+    without = waited[(possible == 0) & later]
+    return median(without) if without.size >= LEAST_WITHOUT else 0.0
 
 
 def storage_parts(
@@ -332,17 +333,18 @@ def storage_parts(
     result = np.zeros((count, width))
     waited = np.maximum(off_cpu(batches, found.fetch) - held, 0.0)
     possible = _storage_ns(batches)
-    files = _files_share(possible, first)
-    left = np.minimum(waited, possible * files)
+    later = ~first & (found.fetch > 0)
+    own = np.maximum(waited - _otherwise(waited, possible, later), 0.0)
+    left = np.minimum(own, possible * _files_share(possible, first, later))
     cpu = number(ops, "cpu_ns")
     measured = (found.op_rows >= 0) & ~np.isnan(cpu)
     if measured.any():
-        rows = found.op_rows[measured]
-        off = np.maximum(number(ops, "duration_ns") - cpu, 0.0)[measured]
-        off *= own_share(batches, found.fetch)[rows]
-        stalled = np.minimum(off, _storage_ns(ops)[measured] * files[rows])
-        place = rows * width + found.op_codes[measured]
+        off = np.maximum(number(ops, "duration_ns") - cpu, 0.0)
+        stalled = np.minimum(off, _storage_ns(ops))[measured]
+        place = found.op_rows[measured] * width + found.op_codes[measured]
         result += np.bincount(place, stalled, count * width).reshape(count, width)
+        there = result.sum(axis=1)
+        result *= np.where(there > left, left / np.where(there > 0, there, 1.0), 1.0)[:, None]
         result[:, found.own] = np.maximum(left - result.sum(axis=1), 0.0)
     else:
         samples = range(found.own + 1)
