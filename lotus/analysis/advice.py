@@ -8,6 +8,7 @@ import numpy as np
 from lotus.analysis import causes as kinds
 from lotus.analysis.causes import Charge
 from lotus.analysis.columns import integer, median, number, ratio, total
+from lotus.analysis.components import core_taken
 from lotus.analysis.scope import Scope
 
 WAITING = 0.5  # off the CPU for more than this share: waits, does not compute
@@ -39,7 +40,8 @@ def circumstances(scope: Scope) -> Circumstances:
     fetch, step = number(batches, "fetch_ns"), number(scope.waits, "step_ns")
     idle = total(number(batches, "idle_in_loop_ns"))
     step_ns = median(step)
-    measured = fetch[~np.isnan(fetch)]
+    # More workers do not give back the time in which others had the cores.
+    measured = (fetch - core_taken(batches, np.nan_to_num(fetch)))[~np.isnan(fetch)]
     mean = float(measured.mean()) if measured.size else float("nan")
     paths = scope.paths
     return Circumstances(

@@ -14,6 +14,7 @@ from lotus.analysis.columns import Bools, Floats, flag, integer, number, ratio, 
 from lotus.analysis.components import (
     Components,
     components,
+    core_taken,
     first_excess,
     first_of_process,
     interpreter_held,
@@ -30,10 +31,13 @@ CONSUMER, STARTUP, SHUTDOWN = "consumer", "start-up", "shut-down"
 OPERATION, DATASET, COLLATE, FETCH = "operation", "dataset", "collate", "fetch"
 SLOW_SAMPLES, SLOW_WORKER, COLD_FILES = "slow-samples", "slow-worker", "cold-files"
 SEND, PIN, MAIN, INDEX, UNSEEN = "send", "pin", "main-process", "index", "unseen"
-# An operation is cold where at least this much of its time went to storage.
+# An operation is cold where at least this much of its time went to storage; time in which others
+# had its core does not count.
 COLD_SHARE = 0.3
 # Workers that use this much of the cores wait for a core, not for storage or a network.
 CROWDED = 0.7
+# Others had the cores where they did for more than this share of the time of the fetches.
+SHARED = 0.2
 # The slow samples that are counted are those that make up this share of what all outliers cost.
 MOST_OF_EXCESS = 0.9
 
@@ -113,6 +117,7 @@ class _Parts:
         if len(kinds):
             names = set(kinds.loc[kinds["kind"].astype(str) == "loader", "operation"].astype(str))
         self.storage = storage_parts(found, scope.batches, scope.ops, names, self.held, first)
+        self.own_part = 1.0 - np.minimum(core_taken(scope.batches, fetch) / self.fetch, 1.0)
         self.crowded = crowded
         if crowded:
             self.storage = np.zeros_like(found.parts)
@@ -124,6 +129,18 @@ def _crowded(scope: Scope, loop: pd.DataFrame) -> bool:
     # Of a partly recorded loop the mean stands for all batches.
     used = _mean(number(scope.batches, "cpu_ns")) * len(scope.waits)
     return ratio(used, total(number(loop, "loop_ns")) * scope.cores) > CROWDED
+
+
+def core_shared(scope: Scope) -> float:
+    """How much of the workers' time off a core others had it; 0.0 where that is of no weight.
+
+    Where the program itself keeps the cores busy, it is its own workers that wait for one another.
+    """
+    fetch = np.nan_to_num(number(scope.batches, "fetch_ns"))
+    taken, off = (total(part(scope.batches, fetch)) for part in (core_taken, off_cpu))
+    if taken < SHARED * total(fetch) or _crowded(scope, loop_times(scope.epochs, scope.waits)):
+        return 0.0
+    return ratio(taken, taken + off)
 
 
 def _lag(batches: pd.DataFrame, workers: pd.DataFrame) -> Floats:
@@ -190,7 +207,7 @@ def _charges(scope: Scope, loop: pd.DataFrame, phases: pd.DataFrame, parts: _Par
         Charge(INDEX, "nobody had asked for the batch", total(charged["index"])),
         Charge(SLOW_SAMPLES, "a few slow samples", total(outliers)),
         Charge(SLOW_WORKER, "one slow worker", total(lagging)),
-        *_component_charges(scope, parts, ordinary.sum(axis=0), storage.sum(axis=0)),
+        *_component_charges(scope, parts, ordinary, storage),
     ]
     waited = total(number(loop, "wait_ns"))
     # Waits of batches that have no record, and waits that could not be joined.
@@ -219,7 +236,12 @@ def _extrapolated(charges: list[Charge], unseen: float) -> list[Charge]:
 def _component_charges(
     scope: Scope, parts: _Parts, ordinary: Floats, storage: Floats
 ) -> list[Charge]:
-    """One charge a component; components that wait for storage become one charge."""
+    """One charge a component; components that wait for storage become one charge.
+
+    `ordinary`, `storage`: nanoseconds per batch and component (n, c).
+    """
+    own = ((ordinary + storage) * parts.own_part[:, None]).sum(axis=0)
+    ordinary, storage = ordinary.sum(axis=0), storage.sum(axis=0)
     found, batches = parts.found, scope.batches
     fetch, made = total(found.fetch), found.parts.sum(axis=0)
     off = np.maximum(off_cpu(batches, found.fetch) - parts.held, 0.0)
@@ -229,7 +251,7 @@ def _component_charges(
         ns = float(ordinary[place] + storage[place])
         if ns <= 0:
             continue
-        if storage[place] >= COLD_SHARE * ns:
+        if storage[place] > 0 and storage[place] >= COLD_SHARE * own[place]:
             cold.append((ns, name))
             continue
         others = found.fetch - found.parts[:, place]

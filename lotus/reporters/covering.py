@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
+from lotus.analysis.causes import core_shared
 from lotus.analysis.columns import integer, records
 from lotus.analysis.summary import LoaderSummary, Summary
 from lotus.analysis.verdict import Verdict
-from lotus.reporters.words import amount, command, duration, plain, plural, shorten, size
+from lotus.reporters.words import amount, command, duration, plain, plural, share, shorten, size
 
 
 def heading(summary: Summary) -> Iterator[str]:
@@ -76,6 +77,12 @@ def loader_lines(one: LoaderSummary) -> Iterator[str]:
     whole = one.coverage["batches_recorded_whole"]
     if taken and whole < taken:
         yield f"{amount(whole)} of {plural(taken, 'batch')} are recorded in detail."
+    shared = core_shared(scope)
+    if shared > 0:
+        yield (
+            f"The cores were shared: {share(shared)} of the workers' time off a core was not their "
+            "own waiting; the verdict is less certain."
+        )
     if one.coverage["made_never_taken"] and made:
         yield f"{plural(one.coverage['made_never_taken'], 'batch')} made were never taken."
 

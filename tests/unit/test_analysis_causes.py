@@ -7,9 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lotus.analysis.causes import account
+from lotus.analysis.advice import circumstances
+from lotus.analysis.causes import account, core_shared
 from lotus.analysis.scope import scopes
 from lotus.analysis.verdict import Verdict, verdict
+from lotus.reporters.terminal import report
 from tests.unit.simulated import Plan
 
 PLANTED = {
@@ -168,6 +170,15 @@ def test_what_only_first_batches_read_is_no_file_of_the_data_set() -> None:
     assert cold_share(run) > 0.5
 
 
+def test_batches_that_read_nothing_tell_what_else_is_waited_for() -> None:
+    run = on_shared_cores(involuntary_switches=0, read_bytes=0, major_faults=0)
+    run.batches.loc[::2, "read_bytes"] = 1 << 20
+    assert cold_share(run) == 0
+    # Where batches without reading do not wait, the reading is what the others wait for.
+    run.batches["cpu_ns"] = run.batches["cpu_ns"].where(run.batches["read_bytes"] > 0, 80_000_000)
+    assert cold_share(run) > 0.5
+
+
 def test_what_operations_read_is_held_to_their_batch() -> None:
     run = on_shared_cores(involuntary_switches=0, read_bytes=0, major_faults=0)
     run.ops["cpu_ns"] = run.ops["duration_ns"] * 0.27
@@ -182,6 +193,28 @@ def test_only_what_a_batch_read_itself_counts() -> None:
     run = on_shared_cores(involuntary_switches=0, read_bytes=0, major_faults=0)
     run.batches.loc[run.batches["batch"] % 5 == 4, "read_bytes"] = 1 << 26
     assert cold_share(run) == 0
+
+
+def test_shared_cores_are_told_and_call_for_no_more_workers() -> None:
+    run = on_shared_cores()
+    scope = scopes(run)[0]
+    assert core_shared(scope) == pytest.approx(20 / 24)
+    assert "less certain" in report(run)
+    # 27% on a CPU and a sixth of the rest waiting: 40% of the fetch is the worker's own.
+    own = 0.27 + 0.73 * 4 / 24
+    assert circumstances(scope).needed == pytest.approx(80.7 * own, rel=0.01)
+    assert judged(run).causes[0].evidence["waiting_share"] < 0.5
+
+    alone = on_shared_cores(involuntary_switches=0)
+    assert core_shared(scopes(alone)[0]) == 0
+    assert "less certain" not in report(alone)
+    assert judged(alone).causes[0].evidence["waiting_share"] > 0.5
+
+
+def test_workers_that_crowd_one_another_share_with_nobody() -> None:
+    run = Plan(workers=8, operations={"Loader": 20.0}, cpu=0.25, cores=2).run()
+    run.batches["voluntary_switches"], run.batches["involuntary_switches"] = 1, 50
+    assert core_shared(scopes(run)[0]) == 0
 
 
 def test_pickling_that_stops_the_fetch_is_charged_to_sending() -> None:
