@@ -1,6 +1,8 @@
 """`lotus map` on a terminal, and its part of a report."""
 
+import re
 import shlex
+import textwrap
 from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING
 
@@ -8,8 +10,18 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.columns import records
+from lotus.analysis.counters import COLLATE, REST
 from lotus.analysis.functions import MapSummary
-from lotus.reporters.console import LEFT, RIGHT, print_paragraph, print_table, rows_of, tight
+from lotus.python_stacks import LOTUS
+from lotus.reporters.console import (
+    LEFT,
+    RIGHT,
+    WIDEST,
+    print_paragraph,
+    print_table,
+    rows_of,
+    tight,
+)
 from lotus.reporters.words import (
     amount,
     big,
@@ -35,7 +47,7 @@ _SHARES = {
 }
 _COUNTS = ("cycles", "instructions")
 _WIDEST_NAME = 24
-_MOST_OPERATIONS, _MOST_NOTES = 25, 12
+_MOST_OPERATIONS, _MOST_NOTES, _FEW_NOTES = 25, 12, 3
 _FEW = 10  # samples below which an interval says nothing
 
 
@@ -47,8 +59,10 @@ def write(summary: MapSummary, file: IO[str], top: int = 5) -> None:
     words = summary.manifest.get("command") or []
     heading = shorten(command(words), 60) if words else plain(summary.path)
     console.print(f"lotus map: {heading}", style="dim", soft_wrap=True)
+    width = max(min(console.width, WIDEST) - 1, 40)
     for line in _measured(summary):
-        console.print(line, style="dim", soft_wrap=True)
+        for part in textwrap.wrap(line, width, subsequent_indent="  ", break_on_hyphens=False):
+            console.print(part, style="dim", soft_wrap=True)
     _operations(console, summary)
     _misses(console, summary)
     _functions(console, summary, top)
@@ -56,11 +70,21 @@ def write(summary: MapSummary, file: IO[str], top: int = 5) -> None:
     _outside(console, summary)
     if summary.notes:
         console.print("\nNot read, named or counted", style="bold")
-        for note in summary.notes[:_MOST_NOTES]:
+        notes = _worth(summary)
+        for note in notes:
             print_paragraph(console, "", plain(note))
-        if len(summary.notes) > _MOST_NOTES:
-            more = len(summary.notes) - _MOST_NOTES
+        if more := len(summary.notes) - len(notes):
             console.print(f"  and {more} more: see --json", style="dim")
+
+
+def _worth(summary: MapSummary) -> list[str]:
+    """The notes that are shown: all of a few, else not those on less than 1 % of the samples."""
+    if len(summary.notes) <= _FEW_NOTES or summary.mapped is None:
+        return summary.notes[:_MOST_NOTES]
+    least = 0.01 * float(summary.mapped.books["recorded"].sum())
+    told = [(re.match(r"([\d,]+) samples? ", note), note) for note in summary.notes]
+    large = [n for count, n in told if not count or int(count[1].replace(",", "")) >= least]
+    return large[:_MOST_NOTES]
 
 
 def write_part(console: "Console", summary: MapSummary) -> None:
@@ -210,19 +234,42 @@ def _short(functions: pd.DataFrame) -> pd.DataFrame:
 
 def _python(console: "Console", summary: MapSummary, top: int) -> None:
     table = summary.python
-    room = max(console.width - 34, 24)
+    room = max(console.width - 24, 24)
     rows: list[Sequence[str]] = []
-    for (kind, operation), group in table.groupby(["kind", "operation"], sort=False):
+    order = {str(name): place for place, name in enumerate(summary.operations["operation"])}
+    groups = [
+        (_place(order, str(kind), str(operation)), kind, operation, group)
+        for (kind, operation), group in table.groupby(["kind", "operation"], sort=False)
+    ]
+    for _, kind, operation, group in sorted(groups, key=lambda one: one[0]):
         whole = float(group["self_ns"].sum())
         names = {"fetch": "(the data set's own code)", "lotus": "(lotus's own hooks)"}
         label = operation if kind == "operation" else names.get(str(kind), str(kind))
         rows.append([tight(whole), "", shorten(plain(label), room)])
         for row in rows_of(group[group["self_ns"] > 0].head(top)):
-            place = f"{row['function']} ({row['file'].rpartition('/')[2]}:{row['line']})"
+            place = plain(f"({row['file'].rpartition('/')[2]}:{row['line']})")
+            function = shorten(plain(row["function"]), max(room - len(place) - 1, 12))
             part = share(row["self_ns"] / whole if whole else 0)
-            rows.append(["", part, "  " + shorten(plain(place), room)])
+            rows.append(["", part, f"  {function} {place}"])
     columns = [("time", RIGHT), ("share", RIGHT), ("operation, Python function", LEFT)]
     print_table(console, "Python lines, with the C code that they call (py-spy)", columns, rows)
+    if (table["kind"] == LOTUS).any():
+        print_paragraph(
+            console,
+            "",
+            "py-spy stops the program to look at it, and finds one that was stopped in a system "
+            "call more often than it is in one: this over-counts lotus's own hooks, which make "
+            "system calls.",
+        )
+
+
+def _place(order: dict[str, int], kind: str, operation: str) -> int:
+    """Where operations that py-spy saw stand: as in the table of operations, what is ours last."""
+    if kind == LOTUS:
+        return len(order) + 1
+    names = {"collate": COLLATE, "fetch": REST}
+    parts = operation.split(" or ") if kind == "operation" else [names.get(kind, kind)]
+    return min(order.get(name, len(order)) for name in parts)
 
 
 def _outside(console: "Console", summary: MapSummary) -> None:

@@ -4,12 +4,13 @@ from typing import IO, Any
 
 from lotus.analysis.columns import records
 from lotus.mappings import Judged
-from lotus.reporters.console import LEFT, RIGHT, print_paragraph, print_table, rows_of
+from lotus.reporters.console import LEFT, RIGHT, print_paragraph, print_table, rows_of, tight
 from lotus.reporters.words import amount, big, plain, plural, share, shorten
 from native_map.validate import ENOUGH, NEAR, WIDE
 
 SCHEMA = 1
 _WIDEST_NAME = 24
+_CLOCKS = ("cpu-clock", "task-clock")  # perf counts these in ns
 
 
 def document(judged: Judged) -> dict[str, Any]:
@@ -30,9 +31,11 @@ def write(judged: Judged, file: IO[str]) -> None:
     mapped = judged.pairs is not None
     for event, table in judged.table.groupby("event", sort=False):
         rows = []
+        count = tight if str(event).startswith(_CLOCKS) else big
         for row in rows_of(table):
             name = row["operation"] if row["kind"] == "operation" else f"({row['kind']})"
-            cells = [shorten(plain(name), _WIDEST_NAME), amount(row["samples"]), big(row["exact"])]
+            cells = [shorten(plain(name), _WIDEST_NAME), amount(row["samples"])]
+            cells += [count(row["exact"])]
             cells += [_error(row["err_joined"]), f"±{share(row['width'])}"]
             cells += ["yes" if row["within_ci"] else "no"]
             cells += [_error(row["err_calibrated"])]
@@ -44,7 +47,11 @@ def write(judged: Judged, file: IO[str]) -> None:
         print_table(console, f"Errors of {plain(event)} against exact counts", columns, rows)
     for row in rows_of(judged.summary):
         if not row["judged"]:
-            text = f"{plain(row['event'])}: no operation has {amount(ENOUGH)} samples; none judged."
+            text = (
+                f"{plain(row['event'])}: no operation has {amount(ENOUGH)} samples, the "
+                "fewest that are judged here: errors of fewer are mostly chance. Record longer, or "
+                "with a higher --perf-frequency."
+            )
         else:
             text = (
                 f"{plain(row['event'])}: of {plural(row['judged'], 'operation')} with at least "

@@ -1,6 +1,7 @@
 """A mapping judged against the join, and laid over profiles with the times of a run."""
 
 import dataclasses
+import io
 
 import pandas as pd
 import pytest
@@ -9,6 +10,7 @@ import lotus
 from lotus import mapped, mappings
 from lotus.cli import main
 from lotus.errors import LotusError
+from lotus.reporters import validation
 from native_map import mapping as maps
 from tests.logs import MS, START_NS, RunBuilder, Sample
 from tests.unit.test_mapped import AT, batch, every_ms, recording
@@ -59,6 +61,15 @@ def test_without_a_mapping_samples_are_held_against_counts(joined):
     assert rows["mapped"].isna().all()
     assert not rows["judged"].any()  # of 40 samples
     assert judged.summary["judged"].tolist() == [0]
+
+
+def test_counts_of_a_clock_are_times_and_too_few_samples_are_said(joined):
+    file = io.StringIO()
+    validation.write(mappings.judge(joined), file)
+    (line,) = [one for one in file.getvalue().splitlines() if one.strip().startswith("Decode")]
+    assert line.split()[:3] == ["Decode", "40", "40.0ms"]
+    text = " ".join(file.getvalue().split())
+    assert "no operation has 1,000 samples, the fewest that are judged here" in text
 
 
 def test_a_mapping_that_gives_all_to_one_operation_is_as_wrong_as_it_is(joined):
