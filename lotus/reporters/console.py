@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # rich is imported when there is something to print
     from rich.console import Console
 
 WIDEST, NARROWEST = 110, 12  # of a line that is easy to read; of a column of names
+INDENT = 2  # of tables
 LEFT, RIGHT = "left", "right"
 
 
@@ -39,31 +40,64 @@ def print_table(
     columns: Sequence[tuple[str, str]],
     rows: Iterable[Sequence[str]],
 ) -> None:
-    from rich.table import Table
+    from rich.cells import cell_len
     from rich.text import Text
 
     rows = list(rows)
-    widths = [
-        max(map(len, cells)) for cells in zip([name for name, _ in columns], *rows, strict=True)
+    if not rows:
+        return
+    names = [name for name, _ in columns]
+    whole = [max(map(cell_len, cells)) for cells in zip(names, *rows, strict=True)]
+    # Names give way first, then the gaps. A number is never cut, nor a path: it is to be copied.
+    last = len(columns) - 1
+    gives = [
+        justify != RIGHT and not any(row[place].startswith("/") for row in rows)
+        for place, (_, justify) in enumerate(columns)
     ]
-    gap = 2 if sum(widths) + 2 * len(widths) + 2 <= console.width else 1
-    shown = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
-    for width, (name, justify) in zip(widths, columns, strict=True):
-        right = justify == RIGHT
-        shown.add_column(
-            Text(name),
-            justify="right" if right else "left",
-            no_wrap=right,
-            min_width=min(width, NARROWEST),
-            overflow="ellipsis" if right else "fold",
-        )
-    for row in rows:
-        shown.add_row(*(Text(cell) for cell in row))
-    if shown.row_count:
-        console.print(f"\n{title}", style="bold")
-        from rich.padding import Padding
+    gap, room, widths = 1, console.width - INDENT, whole
+    for gap in (2, 1):
+        widths = _narrowed(whole, gives, room - gap * last)
+        if sum(widths) + gap * last <= room:
+            break
+    console.print(f"\n{title}", style="bold")
+    for row in (names, *rows):
+        cells = [_ended(cell, widths[k]) if gives[k] else cell for k, cell in enumerate(row)]
+        more: list[str] = []
+        if gives[last] and cell_len(row[last]) > widths[last]:
+            # The last column has room below it.
+            cells[last], *more = textwrap.wrap(
+                row[last], widths[last], break_long_words=False, break_on_hyphens=False
+            )
+        line = " " * INDENT
+        for cell, width, (_, justify) in zip(cells, widths, columns, strict=True):
+            space = " " * (width - cell_len(cell))
+            line += (space + cell if justify == RIGHT else cell + space) + " " * gap
+        indent = " " * (INDENT + sum(widths[:last]) + gap * last)
+        for shown in (line, *(indent + one for one in more)):
+            style = "dim" if row is names else ""
+            console.print(Text(shown.rstrip(), style=style), soft_wrap=True)
 
-        console.print(Padding(shown, (0, 0, 0, 2), expand=False))
+
+def _narrowed(whole: Sequence[int], gives: Sequence[bool], room: int) -> list[int]:
+    """Widths of columns that fit into `room`, if those that give way can make them."""
+    widths = list(whole)
+    while sum(widths) > room:
+        wide = [place for place, give in enumerate(gives) if give and widths[place] > NARROWEST]
+        if not wide:
+            break
+        widths[max(wide, key=lambda place: widths[place])] -= 1
+    return widths
+
+
+def _ended(text: str, width: int) -> str:
+    """`text` in `width` characters; what is left out is its end, after a whole word if it can."""
+    if len(text) <= width:
+        return text
+    kept = text[: width - 1]
+    words = kept.rsplit(" ", 1)[0].rstrip(" ,;:(")
+    if text[width - 1] != " " and len(words) >= width // 2:
+        kept = words
+    return kept.rstrip(" ,;:(") + "…"
 
 
 def print_paragraph(console: "Console", label: str, text: str) -> None:

@@ -231,10 +231,6 @@ def _slowest(console: "Console", one: LoaderSummary) -> None:
         cells += [operation, f"{row['epoch']}/{row['batch']}", plain(row["path"])]
         rows.append(cells)
     paths = any(row[-1] for row in rows)
-    # On one line each: a path keeps what the other columns leave.
-    others = sum(max((len(row[place]) for row in rows), default=0) for place in (0, 1, 3))
-    room = max(console.width - others - len("median") - len("epoch/batch") - 12, 16)
-    rows = [[*row[:-1], shorten(row[-1], room)] for row in rows]
     columns = [("index", RIGHT), ("took", RIGHT), ("median", RIGHT), ("mostly", LEFT)]
     columns += [("epoch/batch", RIGHT), ("path", LEFT)]
     print_table(
