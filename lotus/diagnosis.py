@@ -66,19 +66,16 @@ def missing(
 
 
 def unfound(asked: Sequence[str], found: Collection[str], notes: Iterable[str]) -> list[str]:
-    """Return a line for each `--op` that was never found, and why as far as it is known.
+    """Return a line for each `--op` whose module was never imported.
 
     `asked` are those of the manifest, `found` the names of operations of the kind "named", `notes`
-    the remarks of the tracer.
+    the remarks of the tracer, which stand in the report: of a module that lacks the function too.
     """
     lines = []
     remarks = list(notes)
     for op in asked:
         module, _, name = op.partition(":")
-        said = [text for text in remarks if text.startswith(f"--op {op}: ")]
-        if said:
-            lines.append(f"--op {op} was never found: {said[0].removeprefix(f'--op {op}: ')}")
-        elif name not in found:
+        if name not in found and not any(text.startswith(f"--op {op}: ") for text in remarks):
             hint = "" if module == "__main__" else " (the script itself is __main__)"
             lines.append(f"--op {op} was never found: no recorded process imported {module}{hint}")
     return lines
