@@ -145,7 +145,10 @@ def reason(text: str, events: Sequence[str]) -> str:
     if "access to performance monitoring" in low or "perf_event_paranoid" in low:
         level = re.search(r"perf_event_paranoid setting is (-?\d+)", text)
         now = f" (perf_event_paranoid is {level[1]})" if level else ""
-        return f"perf may not sample this program{now}; sudo sysctl kernel.perf_event_paranoid=2"
+        # At 2 a program of one's own may be sampled, but not the kernel's part of it.
+        needed = 1 if level and int(level[1]) == 2 else -1 if level and int(level[1]) < 2 else 2
+        cure = f"sudo sysctl kernel.perf_event_paranoid={needed}"
+        return f"perf may not sample this program{now}; {cure}"
     if "permission" in low or "not permitted" in low:
         if "perf_event_mlock_kb" in low:
             return "perf may lock no more memory; sudo sysctl kernel.perf_event_mlock_kb=2048"

@@ -122,6 +122,20 @@ def test_the_reason_is_a_line(text: str, expected: str) -> None:
     assert "\n" not in found
 
 
+@pytest.mark.parametrize(("level", "needed"), [(4, 2), (3, 2), (2, 1), (1, -1)])
+def test_the_level_that_is_asked_for_is_lower_than_the_one_there_is(
+    level: int, needed: int
+) -> None:
+    found = record.reason(f"perf_event_paranoid setting is {level}:\n", ["a"])
+    assert found.endswith(f"perf_event_paranoid={needed}")
+
+
+def test_bare_events_have_no_modifiers() -> None:
+    given = ["cycles:pp", "cpu/event=0xc0/u", "cycles", "sched:sched_switch"]
+    bare = ["cycles", "cpu/event=0xc0/", "cycles", "sched:sched_switch"]
+    assert [record.bare(one) for one in given] == bare
+
+
 def test_an_old_perf_is_known_by_its_words() -> None:
     assert record.knows_no_control("  Error: unknown option `control=fd:3,4'\n")
     assert not record.knows_no_control("Error: unknown option `clockid'")
