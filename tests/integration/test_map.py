@@ -209,6 +209,14 @@ def test_validate_refuses_without_truth(recorded, uncounted, perf):
     assert "--counters" in line
 
 
+def test_a_mapping_is_refused_before_the_program_runs_where_it_cannot_be_written(tmp_path):
+    ran = tmp_path / "ran"
+    program = [PYTHON, "-c", f"open({str(ran)!r}, 'w')"]
+    line = one_line(lotus_map("build", "-o", tmp_path / "none" / "m.json", "--", *program))
+    assert "there is no directory" in line
+    assert not ran.exists()
+
+
 def test_no_run(tmp_path):
     assert str(tmp_path / "none") in one_line(lotus_map(tmp_path / "none"))
     one_line(lotus_map("validate", tmp_path / "none"))
@@ -307,6 +315,7 @@ def mapping(torch, perf, tmp_path_factory):
         "build", "--runs", 3, "--budget", 1.5, "--samples", 4, "-o", path, "--", *program
     )
     assert built.returncode == 0, built.stderr
+    assert "operations are isolated, about 1.5 s each" in built.stderr
     assert all(name in built.stdout for name in WORK)
     return path
 
