@@ -129,6 +129,8 @@ def _map(
     if partners:
         names = [str(name) for name in known if name != "row"]
         counted = estimate.counted_rows(intervals, known, covered, names)
+        # Reading the counters is sampled in what is left of a fetch, and not counted there.
+        counted &= (intervals["kind"] != "fetch").to_numpy()
     tally = estimate.Tally(index, intervals, recording.events, counted)
     symbols = Symbols(kernel=kernel, recorded_s=_recorded_s(run))
     done = 0
