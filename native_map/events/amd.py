@@ -6,28 +6,16 @@ Zen 3 has no table: no source for its level 1 was found.
 """
 
 from native_map.events.generic import COMMON_SETS
-from native_map.events.model import Event, EventSet, Table, config
+from native_map.events.model import Event, EventSet, Table, vendor_event
 
 _TOPDOWN_GIVES = ("ipc", "frontend_bound", "backend_bound", "retiring", "bad_speculation")
 
 
-def _event(
-    where: str, name: str, vendor: str, event: int, umask: int, unit: str, text: str
-) -> Event:
-    return Event(
-        name,
-        "cpu",
-        config(event, umask),
-        unit=unit,
-        text=text,
-        source=f"Linux tools/perf/pmu-events/arch/x86/{where}: {vendor}",
-        vendor=vendor,
-    )
-
-
 def _table(name: str, text: str, where: str, width: int) -> Table:
+    source = f"Linux tools/perf/pmu-events/arch/x86/{where}"
+
     def event(name: str, vendor: str, code: int, umask: int, unit: str, text: str) -> Event:
-        return _event(where, name, vendor, code, umask, unit, text)
+        return vendor_event(source, name, vendor, code, umask, unit, text)
 
     frontend = event(
         "slots_frontend",

@@ -8,7 +8,7 @@ event 0x00: Linux's 0xa4, which comes from Intel's own tables, is used.
 """
 
 from native_map.events.generic import COMMON_SETS
-from native_map.events.model import Event, EventSet, Table, config
+from native_map.events.model import Event, EventSet, Table, config, vendor_event
 
 _GIVES = ("ipc", "frontend_bound", "backend_bound", "retiring", "bad_speculation")
 
@@ -24,15 +24,7 @@ class _Make:
     def __call__(
         self, name: str, vendor: str, event: int, umask: int, unit: str, text: str
     ) -> Event:
-        return Event(
-            name,
-            "cpu",
-            config(event, umask),
-            unit=unit,
-            text=text,
-            source=f"{self.where}: {vendor}",
-            vendor=vendor,
-        )
+        return vendor_event(self.where, name, vendor, event, umask, unit, text)
 
 
 def _perf_metric(name: str, umask: int, spelling: str, text: str) -> Event:

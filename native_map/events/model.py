@@ -83,3 +83,18 @@ def config(event: int, umask: int = 0) -> int:
     umask config:8-15.
     """
     return (event & 0xFF) | (event >> 8 & 0xF) << 32 | umask << 8
+
+
+def vendor_event(
+    source: str, name: str, vendor: str, event: int, umask: int, unit: str, text: str
+) -> Event:
+    """An event of the x86 core PMU under our name, by its vendor's name in `source`."""
+    return Event(
+        name,
+        "cpu",
+        config(event, umask),
+        unit=unit,
+        text=text,
+        source=f"{source}: {vendor}",
+        vendor=vendor,
+    )
