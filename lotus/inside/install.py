@@ -60,7 +60,8 @@ class Tracer:
     @property
     def recorder(self) -> "Recorder":
         if self._recorder is None:
-            from .recorder import Config, Recorder
+            from .config import Config
+            from .recorder import Recorder
 
             self._recorder = recorder = Recorder(Config(self.environ), self.stderr)
             atexit.register(recorder.finish)

@@ -16,6 +16,7 @@ import threading
 from array import array
 
 from . import clock, layout, state, usage
+from .config import LEVELS
 from .guard import ask, guarded, is_number, quiet
 from .log import Log, append_line, fault_is_known, identity
 from .timers import Timers
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
     from types import CodeType
     from typing import Any
 
+    from .config import Config
     from .counters import Counters
 _BIG_ENDIAN = sys.byteorder == "big"
-LEVELS = ("batch", "sample", "op", "op+cpu")
 _MOST_OPERATIONS = 10_000  # of spans named after what they contain there is no end
 _REST = ("(other)", 0, 0, "span")
 _LONGEST = 1000  # characters of a name
@@ -50,28 +51,6 @@ def pack(code: str, values: Iterable[int]) -> bytes:
 
 def _text(thing: object) -> Any:
     return ask(str, thing)
-
-
-class Config:
-    """What the launcher asked for, from LOTUS_* in the environment."""
-
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        self.run = environ["LOTUS_RUN"]
-        level = environ.get("LOTUS_LEVEL") or "op"
-        self.level = LEVELS.index(level if level in LEVELS else "op")
-        first, _, last = (environ.get("LOTUS_BATCHES") or ":").partition(":")
-        self.first = int(first) if first else 0
-        self.last = int(last) if last else None
-        self.every = int(environ.get("LOTUS_EVERY") or 1)
-        self.max_log = int(environ.get("LOTUS_MAX_LOG") or 0)
-        self.counters = environ.get("LOTUS_COUNTERS") or ""
-
-    def selects(self, batch: int) -> bool:
-        return (
-            batch >= self.first
-            and (self.last is None or batch < self.last)
-            and batch % self.every == 0
-        )
 
 
 def _nothing() -> None:
