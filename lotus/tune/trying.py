@@ -1,0 +1,116 @@
+"""What a program offers that is to be tuned: candidate loaders of its own, measured in place.
+
+lotus/inside/candidate.py does the work inside the program; `lotus.tuning` speaks to it over a pipe,
+`lotus.tune(loader)` calls it. A search (search.py) knows this protocol and nothing of either.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from lotus.settings import Target
+from lotus.tune.space import Setting
+
+
+class TrialFailed(Exception):
+    """A trial did not work, in words that follow "because"; the program is as it was before."""
+
+
+@dataclass(frozen=True)
+class Watched:
+    """The loader that is tuned, and what its program did with it before the first trial.
+
+    `waits_s`, `steps_s` and `step_cpu_s` have an element for each batch that was watched: how long
+    the program waited for it, how long it took until it asked for the next one, and the CPU time
+    of the program's process (not of its workers) meanwhile.
+    """
+
+    loader: Target
+    setting: Setting  # the program's own, with its start method where it has workers
+    pid: int
+    torch: str
+    iterable: bool
+    batch_size: int | None  # None: the program makes its batches itself
+    batches: int | None  # of an epoch; None: not known
+    waits_s: tuple[float, ...] = ()
+    steps_s: tuple[float, ...] = ()
+    step_cpu_s: tuple[float, ...] = ()
+    sizes: tuple[int, ...] = ()  # samples of each batch
+    startup_s: float | None = None  # from `iter()` to the first batch, of its first iteration
+    accelerator: str | None = None  # "cuda", ...; None: there is none to pin for
+    threads: int = 1  # that torch uses in the program's main process
+    in_order: bool = True  # whether this torch knows in_order (2.6 and later)
+    notes: tuple[str, ...] = ()  # what is unusual, in words
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A candidate loader has given its first batch."""
+
+    first_batch_s: float  # from `iter()` to the first batch
+    iter_s: float  # the part of it in `iter()`: the start of the workers
+    workers: tuple[int, ...]  # their process numbers
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some batches of a candidate loader, one element each in the tuples."""
+
+    waits_s: tuple[float, ...]  # in `next`
+    steps_s: tuple[float, ...]  # of what stands in for the program's step; 0 without
+    sizes: tuple[int, ...]  # samples
+    worker_cpu_s: float  # CPU time of all workers meanwhile (0 workers: of the fetches)
+    worker_queued_s: float  # that they were ready to run and had no core
+    main_cpu_s: float  # CPU time of the main process in `next` (0 workers: 0)
+    batch_bytes: int  # the largest batch: see lotus.tune.costs.Costs
+    shared_bytes: int
+    pipe_bytes: int
+    tensors: int
+    worker_bytes: int  # memory of its own that the largest worker has now
+    main_bytes: int  # resident memory of the main process now
+    read_bytes: int = 0  # that the workers read from storage (not from the page cache)
+
+    @property
+    def seconds(self) -> float:
+        return sum(self.waits_s) + sum(self.steps_s)
+
+    @property
+    def samples_per_s(self) -> float:
+        return sum(self.sizes) / self.seconds if self.seconds > 0 else 0.0
+
+
+class Program(Protocol):
+    """A program that stands still at a batch of its loader. Settings are told apart as normal."""
+
+    watched: Watched
+
+    def open(self, setting: Setting, limit_s: float) -> Opened:
+        """Make a candidate loader and take its first batch; raises TrialFailed."""
+
+    def block(
+        self,
+        setting: Setting,
+        *,
+        seconds: float,
+        least: int,
+        step: bool,
+        limit_s: float,
+        discard: int | None = None,
+    ) -> Block:
+        """Measure batches of an open candidate for `seconds`, and at least `least` of them.
+
+        First `discard` batches are taken and not counted, without steps between them: None takes as
+        many as may lie ready, workers x prefetch. With `step` something that takes as long as
+        the program's step, and as much CPU time, follows each counted batch. All candidates read
+        the same indices. Raises TrialFailed; the candidate is closed then.
+        """
+
+    def close(self, setting: Setting) -> float:
+        """End a candidate with its processes and shared memory; seconds that it took."""
+
+    def same_samples(self, setting: Setting, limit_s: float) -> str:
+        """Whether an epoch of an iterable data set has the same samples as with the own setting.
+
+        Returns "" where it has, else in words why not, or why it was not found out in `limit_s`.
+        """
