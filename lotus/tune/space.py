@@ -188,8 +188,39 @@ def paper_space(max_workers: int = 64) -> Space:
 
 
 @dataclass(frozen=True)
+class Observed:
+    """What a trial showed besides its rate: seconds per batch, without steps between batches.
+
+    `cpu_s` and `queued_s` are sums over all workers: their CPU time, and the time in which they
+    were ready to run and had no core. Where workers never idle, what they waited for storage or
+    anything else that is no core is capacity_s x workers - cpu_s - queued_s.
+    """
+
+    capacity_s: float  # mean, from one batch to the next, where the consumer takes at once
+    cpu_s: float
+    queued_s: float
+    get_s: float  # CPU time of the main process in `next`
+    variation: float  # standard deviation over mean of the times of whole batches
+    startup_s: float  # from `iter()` to the first batch
+    iter_s: float  # the part of it in `iter()`: the start of the workers
+    shutdown_s: float  # of the whole loader
+    samples: float  # mean of a batch
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not 0 <= value < math.inf:
+                raise ValueError(f"{name} is {value}: it must be finite and at least 0")
+        if not (self.capacity_s > 0 and self.samples > 0):
+            raise ValueError("a batch takes some time and has samples")
+
+
+@dataclass(frozen=True)
 class Measurement:
-    """What one trial of a setting gave. A trial that failed has the rate 0 and says why."""
+    """What one trial of a setting gave. A trial that failed has the rate 0 and says why.
+
+    `samples_per_s` is what a whole epoch brings, its set-up (first batch, end of the workers)
+    included, unless the workers persist or the number of batches is not known.
+    """
 
     setting: Setting
     samples_per_s: float
@@ -199,6 +230,7 @@ class Measurement:
     first_batch_s: float | None = None
     memory_bytes: int | None = None
     failed: str = ""
+    observed: Observed | None = None
 
     def __post_init__(self) -> None:
         if self.failed and (self.samples_per_s or self.low or self.high):
