@@ -14,6 +14,8 @@ import sys
 from contextlib import suppress
 from functools import partial, wraps
 
+from . import assigning, described
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,16 +25,10 @@ if TYPE_CHECKING:
     from .draws import Own
 
 _DATALOADER = "torch.utils.data.dataloader"
-_SIMPLE = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "in_order")
-_TORCH_PREFETCH = 2
 _MOST_SAID = 1 << 16  # bytes
 _FACTS = ("call_site", "dataset", "sampler", "dataset_length")  # the last may take time to tell
 
 active: "Applier | None" = None  # the one in force in this process
-
-
-class Refused(Exception):
-    """Why a setting is not put on a loader, in words that follow "because"."""
 
 
 class _Known:
@@ -173,7 +169,7 @@ class Applier:
         """A loader was made: put a setting on it if one is meant for it."""
         if _is_worker():
             return  # a loader inside a data set
-        site, by_user = made_at(loader, frame)
+        site, by_user = described.made_at(loader, frame)
         known = self._know(loader, site, by_user)
         index = self._meant(loader, site)
         before = None if by_user else self._before(loader, index)
@@ -182,7 +178,7 @@ class Applier:
         if index is not None:
             self.put(loader, known, index, before)
         elif before is None:
-            self.tell({"made": _words(loader, site)})
+            self.tell({"made": described.words(loader, site)})
 
     def iterated(self, loader: "Any") -> "_Known | None":
         """A loader is iterated: the n-th of this process, where a setting names only that."""
@@ -228,13 +224,13 @@ class Applier:
     def _meant(self, loader: "Any", site: str) -> int | None:
         """The first entry of which all that it says is so."""
         facts: dict[str, Any] = {"call_site": site, "dataset": type(loader.dataset).__name__}
-        facts["sampler"] = _sampler(loader)
+        facts["sampler"] = described.sampler(loader)
         for index, entry in enumerate(self.entries):
             wanted = entry["loader"]
             names = [name for name in _FACTS if wanted.get(name) is not None]
             for name in names:
                 if name == "dataset_length" and name not in facts:
-                    facts[name] = _length(loader)
+                    facts[name] = described.length(loader)
                 if facts[name] != wanted[name]:
                     break
             else:
@@ -255,7 +251,7 @@ class Applier:
                 continue
             if not known.by_user if index is None else known.entry != index:
                 continue
-            samplers = (_sampler(other), _sampler(loader))
+            samplers = (described.sampler(other), described.sampler(loader))
             if (
                 other.dataset is loader.dataset
                 and type(other) is type(loader)
@@ -273,17 +269,17 @@ class Applier:
         """Put a setting on a loader, or say why not; `again`: as on this one, its forerunner."""
         entry = self.entries[index]
         try:
-            before = _attributes(loader)
-            after = _wanted(entry, loader, before)
-        except Refused as reason:
+            before = assigning.attributes(loader)
+            after = assigning.wanted(entry, loader, before)
+        except assigning.Refused as reason:
             self.tell({"refused": index})
-            self.note(f"{_words(loader, known.site)} keeps its own settings: {reason}")
+            self.note(f"{described.words(loader, known.site)} keeps its own settings: {reason}")
             return
         from .draws import Own
 
-        where = f"at {known.site}" if known.site else f"of {_words(loader, '')}"
+        where = f"at {known.site}" if known.site else f"of {described.words(loader, '')}"
         own = again.before if again is not None and again.before else before
-        _assign(loader, after)
+        assigning.assign(loader, after)
         known.entry, known.before = index, own
         known.own = Own(own["num_workers"], own["persistent_workers"])
         self.tell({"applied": index})
@@ -300,12 +296,12 @@ class Applier:
 
     def give_back(self, loader: "Any", known: _Known, error: Exception) -> None:
         """Put the program's own setting back: the workers of ours cannot be started."""
-        _assign(loader, known.before)
+        assigning.assign(loader, known.before)
         self.tell({"refused": known.entry})
         what = f"{type(error).__name__}: {error}".partition("\n")[0][:300]
         method = self.entries[known.entry or 0]["setting"].get("start_method")
         self.note(
-            f"{_words(loader, known.site)} goes on with its own settings: "
+            f"{described.words(loader, known.site)} goes on with its own settings: "
             f"its workers cannot be started by {method} ({what})"
         )
         known.entry, known.own, known.before = None, None, {}
@@ -317,12 +313,13 @@ class Applier:
         threads: int | None = self.entries[known.entry]["setting"].get("threads")
         if threads is None:
             return None
-        method = _start_method(loader)
+        method = assigning.start_method(loader)
         if method == "fork" and threads > 1:
             # Seen with torch 2.14 (hangs) and 2.2 (dies) where the parent had used its own.
             self.note(
-                f"the {threads} threads a worker are not set for {_words(loader, known.site)}: "
-                "OpenMP can hang in forked workers; the setting needs a start_method of spawn"
+                f"the {threads} threads a worker are not set for "
+                f"{described.words(loader, known.site)}: OpenMP can hang in forked workers; "
+                "the setting needs a start_method of spawn"
             )
             return None
         ours = os.path.join(os.path.dirname(os.path.abspath(__file__)), "sitecustomize")
@@ -457,119 +454,7 @@ def _set_threads(threads: int) -> None:
         cv2.setNumThreads(threads)
 
 
-# What is known of a loader.
-
-
-def made_at(loader: "Any", frame: "FrameType | None") -> "tuple[str, bool]":
-    """(`file:line` that makes a loader, whether it does so itself), from its `__init__`'s caller.
-
-    The nearest line that is neither of an installed package nor in an `__init__` of the loader;
-    of a package where there is no other.
-    """
-    from .guard import ours
-
-    first: FrameType | None = None
-    by_user = True
-    library = os.path.dirname(os.__file__)
-    while frame is not None:
-        path = frame.f_code.co_filename
-        if not ours(frame) and not _is_init_of(loader, frame):
-            if "-packages" not in path and not path.startswith((library, "<frozen ")):
-                return f"{os.path.basename(path)}:{frame.f_lineno}", by_user
-            first = first or frame
-            by_user = False
-        frame = frame.f_back
-    if first is None:
-        return "", False
-    return f"{os.path.basename(first.f_code.co_filename)}:{first.f_lineno}", False
-
-
-def _is_init_of(loader: "Any", frame: "FrameType") -> bool:
-    """Whether it is an `__init__` of the loader, or what stands for one."""
-    code = frame.f_code
-    return code.co_argcount > 0 and frame.f_locals.get(code.co_varnames[0]) is loader
-
-
-def _sampler(loader: "Any") -> str:
-    """The class of what chooses the samples; of the batches where the program chooses those."""
-    batches = loader.batch_sampler
-    own = batches is not None and type(batches).__name__ != "BatchSampler"
-    return type(batches if own else getattr(batches, "sampler", loader.sampler)).__name__
-
-
-def _is_iterable(loader: "Any") -> bool:
-    return bool(loader._dataset_kind == 1)
-
-
-def _length(loader: "Any") -> "Any":
-    from .guard import ask
-
-    return None if _is_iterable(loader) else ask(len, loader.dataset)
-
-
-def _words(loader: "Any", site: str) -> str:
-    length = _length(loader)
-    samples = "" if length is None else f"{length} samples, "
-    inner = "iterable" if _is_iterable(loader) else f"{samples}{_sampler(loader)}"
-    where = f" at {site}" if site else ""
-    return f"the loader of {type(loader.dataset).__name__} ({inner}){where}"
-
-
-def _attributes(loader: "Any") -> "dict[str, Any]":
-    found = {name: getattr(loader, name) for name in _SIMPLE if hasattr(loader, name)}
-    return {**found, "multiprocessing_context": loader.multiprocessing_context}
-
-
-def _wanted(entry: "dict[str, Any]", loader: "Any", before: "dict[str, Any]") -> "dict[str, Any]":
-    """The attributes that a setting gives a loader. Raises Refused."""
-    setting = entry["setting"]
-    workers = setting["num_workers"]
-    after = {**before, "num_workers": workers, "pin_memory": setting.get("pin_memory", False)}
-    if _is_iterable(loader) and workers != before["num_workers"] and not entry["iterable_safe"]:
-        raise Refused(
-            f"its data set is iterable, so {workers} workers instead of {before['num_workers']} "
-            "may repeat or lose samples, and it was not shown that they do not"
-        )
-    if not workers:
-        if loader.timeout > 0:
-            raise Refused(f"a timeout ({loader.timeout} s) needs workers, and the setting has none")
-        after.update(prefetch_factor=None, persistent_workers=False, multiprocessing_context=None)
-        return after
-    after["prefetch_factor"] = setting.get("prefetch_factor") or _TORCH_PREFETCH
-    after["persistent_workers"] = setting.get("persistent_workers", False)
-    in_order = setting.get("in_order")
-    if "in_order" in before and in_order is not None:
-        after["in_order"] = in_order
-    elif in_order is False:
-        version = sys.modules["torch"].__version__
-        raise Refused(f"in_order=False came with torch 2.6, this is {version}")
-    method = setting.get("start_method")
-    if method is not None:
-        multiprocessing: Any = sys.modules["multiprocessing"]
-        if method not in multiprocessing.get_all_start_methods():
-            raise Refused(f"this platform cannot start processes by {method}")
-        after["multiprocessing_context"] = method
-    return after
-
-
-def _assign(loader: "Any", attributes: "dict[str, Any]") -> None:
-    # Past DataLoader.__setattr__, which keeps some from being set once a loader is made.
-    for name, value in attributes.items():  # the context last: it needs workers
-        if name == "multiprocessing_context" and value is None:
-            loader.__dict__["_DataLoader__multiprocessing_context"] = None
-        else:
-            object.__setattr__(loader, name, value)
-
-
 def _is_worker() -> bool:
     """Whether this process is a DataLoader's worker, or may have no children for another reason."""
     multiprocessing: Any = sys.modules.get("multiprocessing")
     return multiprocessing is not None and bool(multiprocessing.current_process().daemon)
-
-
-def _start_method(loader: "Any") -> str:
-    """How workers will be started; does not settle what the program may still choose."""
-    multiprocessing: Any = sys.modules["multiprocessing"]
-    context = loader.multiprocessing_context or multiprocessing
-    method = context.get_start_method(allow_none=True)
-    return str(method or multiprocessing.get_all_start_methods()[0])

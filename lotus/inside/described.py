@@ -1,0 +1,65 @@
+"""What is known of a loader: where it is made, what chooses its samples, what to call it."""
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any
+
+
+def made_at(loader: "Any", frame: "FrameType | None") -> "tuple[str, bool]":
+    """(`file:line` that makes a loader, whether it does so itself), from its `__init__`'s caller.
+
+    The nearest line that is neither of an installed package nor in an `__init__` of the loader;
+    of a package where there is no other.
+    """
+    from .guard import ours
+
+    first: FrameType | None = None
+    by_user = True
+    library = os.path.dirname(os.__file__)
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if not ours(frame) and not _is_init_of(loader, frame):
+            if "-packages" not in path and not path.startswith((library, "<frozen ")):
+                return f"{os.path.basename(path)}:{frame.f_lineno}", by_user
+            first = first or frame
+            by_user = False
+        frame = frame.f_back
+    if first is None:
+        return "", False
+    return f"{os.path.basename(first.f_code.co_filename)}:{first.f_lineno}", False
+
+
+def _is_init_of(loader: "Any", frame: "FrameType") -> bool:
+    """Whether it is an `__init__` of the loader, or what stands for one."""
+    code = frame.f_code
+    return code.co_argcount > 0 and frame.f_locals.get(code.co_varnames[0]) is loader
+
+
+def sampler(loader: "Any") -> str:
+    """The class of what chooses the samples; of the batches where the program chooses those."""
+    batches = loader.batch_sampler
+    own = batches is not None and type(batches).__name__ != "BatchSampler"
+    return type(batches if own else getattr(batches, "sampler", loader.sampler)).__name__
+
+
+def is_iterable(loader: "Any") -> bool:
+    return bool(loader._dataset_kind == 1)
+
+
+def length(loader: "Any") -> "Any":
+    """How many samples its data set says that it has; None where it does not."""
+    from .guard import ask
+
+    return None if is_iterable(loader) else ask(len, loader.dataset)
+
+
+def words(loader: "Any", site: str) -> str:
+    """What a person is told that it is."""
+    many = length(loader)
+    samples = "" if many is None else f"{many} samples, "
+    inner = "iterable" if is_iterable(loader) else f"{samples}{sampler(loader)}"
+    where = f" at {site}" if site else ""
+    return f"the loader of {type(loader.dataset).__name__} ({inner}){where}"
