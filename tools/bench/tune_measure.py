@@ -1,0 +1,142 @@
+"""Measures settings of one workload of tune_workloads.py, as tools/bench/tune.py asks for them.
+
+    python tune_measure.py NAME [--data DIR]
+
+Reads a JSON object a line from stdin: {"setting": {...}, "seconds": S, "seed": N}, and answers each
+with a line of rows. Every request has a fresh loader and fresh workers in this one process: a
+fresh process each would add the 2 s that importing torch takes to a measurement of 1 s, and
+would tell nothing more of a loader. Requests of one seed read the same samples in the same order.
+
+What a row says is the rate over an epoch: samples / (first batch + batches x time a batch + end of
+the workers), without the first and the last term where workers persist. One loader whose
+workers persist is measured; that they need not is only arithmetic. Of short epochs (50 batches at
+most) whole ones are run instead, with workers that persist and with ones that do not.
+"""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+import torch
+import tune_workloads
+
+SHORT = 50  # batches of an epoch that is measured whole
+LEAST = 5  # batches, however slow they are
+SETTLING = 0.4  # at most this part of the seconds goes to batches that are not counted
+
+
+class Measured:
+    """One workload: its data is made once, its loaders as often as asked for."""
+
+    def __init__(self, name, folder):
+        self.name, self.batches = name, tune_workloads.BATCHES[name]
+        self.size = tune_workloads.SIZES[name]
+        self.data = tune_workloads.data(name, folder)
+        self.step = tune_workloads.STEPS[name]()
+
+    def rows(self, setting, seconds, seed):
+        """A row for each of `persistent_workers`; one where there are no workers."""
+        workers = setting["num_workers"]
+        kept = (False, True) if workers else (False,)
+        if self.batches <= SHORT:
+            share = seconds / len(kept)
+            return [self.whole({**setting, "persistent_workers": one}, share, seed) for one in kept]
+        begin = time.monotonic()
+        loader = self.loader({**setting, "persistent_workers": workers > 0}, seed)
+        started = time.monotonic()
+        iterator = iter(loader)
+        self.take(iterator)
+        first = time.monotonic() - started
+        settling = time.monotonic()
+        for _ in range(workers * (setting.get("prefetch_factor") or 2)):
+            self.take(iterator)
+            if time.monotonic() - settling > SETTLING * seconds:
+                break
+        count, counting = 0, time.monotonic()
+        while count < LEAST or time.monotonic() - counting < seconds:
+            try:
+                self.take(iterator)
+            except StopIteration:
+                iterator = iter(loader)
+                continue
+            count += 1
+        each = (time.monotonic() - counting) / count
+        ending = time.monotonic()
+        del iterator, loader
+        shutdown = time.monotonic() - ending
+        spent = time.monotonic() - begin
+        rows = []
+        for one in kept:
+            extra = 0.0 if one or not workers else first + shutdown
+            rows.append(
+                {
+                    "persistent_workers": one,
+                    "samples_per_s": self.size / (each + extra / self.batches),
+                    "first_batch_s": first,
+                    "shutdown_s": shutdown,
+                    "seconds": spent,
+                }
+            )
+        return rows
+
+    def whole(self, setting, seconds, seed):
+        """Whole epochs, one after the other; the first of workers that persist is not counted."""
+        begin = time.monotonic()
+        loader = self.loader(setting, seed)
+        first = self.epoch(loader)
+        kept = setting["persistent_workers"]
+        count, counting = (0, time.monotonic()) if kept else (1, begin)
+        while count < 2 or time.monotonic() - counting < seconds:
+            self.epoch(loader)
+            count += 1
+        each = (time.monotonic() - counting) / count
+        ending = time.monotonic()
+        del loader
+        return {
+            "persistent_workers": kept,
+            "samples_per_s": self.batches * self.size / each,
+            "first_batch_s": first,
+            "shutdown_s": time.monotonic() - ending,
+            "seconds": time.monotonic() - begin,
+        }
+
+    def epoch(self, loader):
+        """One epoch; seconds to its first batch."""
+        begin, iterator = time.monotonic(), iter(loader)
+        self.take(iterator)
+        first = time.monotonic() - begin
+        for _ in range(self.batches - 1):
+            self.take(iterator)
+        return first
+
+    def loader(self, setting, seed):
+        arguments = dict(setting)
+        if not arguments["num_workers"]:
+            arguments.pop("prefetch_factor", None)
+        generator = torch.Generator().manual_seed(seed)
+        return tune_workloads.make(self.name, self.data, generator=generator, **arguments)
+
+    def take(self, iterator):
+        self.step(tune_workloads.inputs(next(iterator)))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("name", choices=list(tune_workloads.BATCHES))
+    parser.add_argument("--data", type=Path, default=tune_workloads.PICTURES)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    measured = Measured(options.name, options.data)
+    for line in sys.stdin:
+        asked = json.loads(line)
+        try:
+            rows = measured.rows(asked["setting"], asked["seconds"], asked["seed"])
+        except Exception as error:
+            rows = [{"failed": f"{type(error).__name__}: {error}".splitlines()[0]}]
+        print(json.dumps(rows), flush=True)
+
+
+if __name__ == "__main__":
+    main()
