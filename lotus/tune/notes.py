@@ -1,0 +1,132 @@
+"""What a search says besides its figures, in words."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from lotus.reporters.words import amount, plural, share, size
+from lotus.tune.rates import Speedup
+from lotus.tune.space import TORCH_PREFETCH, Setting
+from lotus.tune.trials import Read, Row
+from lotus.tune.trying import Watched
+
+_APART = 0.15  # how far trials and the program itself may lie apart before it is said
+_MUCH_READ = 1 << 20  # bytes a batch, from there on storage is worth a word
+_TIMES_READ = 4.0  # how many times as much the first trial reads as those from the page cache
+
+NOTHING_KNOWN = (
+    "what its batches and workers take is not known, as no trial of a smaller setting worked"
+)
+OWN_NOT_MEASURED = "the program's own setting could not be measured: what is gained is not known"
+INTERRUPTED = "interrupted: this is the best of what was measured until then"
+
+
+def setting(one: Setting) -> str:
+    """As "4 workers x prefetch 2, pinned, persistent"."""
+    one = one.normal()
+    text = plural(one.num_workers, "worker") if one.num_workers else "no workers"
+    if one.num_workers:
+        text += f" x prefetch {one.prefetch_factor or TORCH_PREFETCH}"
+    for is_so, word in ((one.pin_memory, "pinned"), (one.persistent_workers, "persistent")):
+        text += f", {word}" if is_so else ""
+    if one.start_method is not None:
+        text += f", {one.start_method}"
+    if one.in_order is False:
+        text += ", not in order"
+    if one.threads is not None:
+        text += f", {plural(one.threads, 'thread')} each"
+    return text
+
+
+def speedup(one: Speedup) -> str:
+    """As "1.52 times as fast (95 % interval 1.48 to 1.56, 4 pairs of blocks)"."""
+    by = f"{plural(one.pairs, 'pair')} of blocks" if one.pairs else "from trials apart"
+    return f"{one.mean:.3g} times as fast (95 % interval {one.low:.3g} to {one.high:.3g}, {by})"
+
+
+def cut_short(reason: str) -> str:
+    return f"the budget ended before the search did; next would have been: {reason}"
+
+
+def not_same_samples(own: int, tried: int, why: str) -> str:
+    return (
+        f"num_workers stays {own}: the data set is iterable, and it was not shown that an epoch "
+        f"has the same samples with {tried} workers: {why}"
+    )
+
+
+def nothing_worked(rows: Sequence[Row], over: bool) -> str:
+    whys = [row.measurement.failed for row in rows if row.measurement.failed]
+    text = "no trial worked" + (f": {whys[-1]}" if whys else "")
+    return text + ("; the budget is over, a larger one may do" if over else "")
+
+
+def not_confirmed(one: Setting, why: str) -> str:
+    return f"{setting(one)} could not be compared further with the own setting: {why}"
+
+
+def few_pairs(pairs: int) -> str:
+    what = f"after {plural(pairs, 'pair')} of blocks" if pairs else "before it was confirmed"
+    return f"the comparison with the own setting ended {what}: a larger budget shows more"
+
+
+def no_benefit(one: Setting, shown: Speedup) -> str:
+    return f"no benefit was shown for {setting(one)}: {speedup(shown)}"
+
+
+def augmentations(best: Setting, own: Setting) -> str:
+    if best.num_workers == own.num_workers:
+        return ""
+    return (
+        f"random augmentations draw other numbers with {_workers(best)} than with {_workers(own)}; "
+        "the order of the samples stays the same"
+    )
+
+
+def _workers(one: Setting) -> str:
+    return plural(one.num_workers, "worker") if one.num_workers else "no workers"
+
+
+def page_cache(reads: Sequence[Read]) -> str:
+    """Whether the first trial read from storage what later ones found in the page cache."""
+    if not reads:
+        return ""
+    first = reads[0]
+    later = [one.batch_bytes for one in reads if one.setting != first.setting]
+    if not later:
+        return ""
+    usual = statistics.median(later)
+    if first.batch_bytes < _MUCH_READ or first.batch_bytes < _TIMES_READ * usual:
+        return ""
+    return (
+        f"the first trial read {size(first.batch_bytes)} a batch from storage, later ones "
+        f"{size(usual)}: they found the same files in the page cache, so these rates are those of "
+        "cached files, and a program whose files do not fit in memory may want more workers"
+    )
+
+
+def watched_rate(watched: Watched) -> float | None:
+    """Samples a second of the program itself, what lay ready at its start left out where it can."""
+    count = min(len(watched.waits_s), len(watched.steps_s), len(watched.sizes))
+    workers = watched.setting.num_workers
+    ahead = workers * (watched.setting.normal().prefetch_factor or 0)
+    for skipped in (ahead + 1, workers + 1, 1):
+        if count - skipped >= max(workers, 4):
+            seconds = sum(watched.waits_s[skipped:count]) + sum(watched.steps_s[skipped:count])
+            return sum(watched.sizes[skipped:count]) / seconds if seconds > 0 else None
+    return None
+
+
+def against_watched(watched: Watched, in_trials: float | None) -> str:
+    """The own setting's rate in trials against what the program itself did, where they differ."""
+    itself = watched_rate(watched)
+    if itself is None or in_trials is None or abs(in_trials / itself - 1) <= _APART:
+        return ""
+    more = in_trials / itself - 1
+    word = "more" if more > 0 else "less"
+    return (
+        f"with its own setting the program ran at {amount(itself)} samples/s while it was watched, "
+        f"trials of it at {amount(in_trials)}, {share(abs(more))} {word}: "
+        "what trials leave out of the program, or its first batches, counts here"
+    )

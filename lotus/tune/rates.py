@@ -1,0 +1,138 @@
+"""What the batches of a trial say of its rate, with 95 % intervals.
+
+Batches that follow each other are not independent, and workers deliver in bursts of one batch
+each. So an interval comes from means of sub-blocks, each of whole bursts where there are enough.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lotus.tune.space import Observed
+from lotus.tune.trying import Block, Opened
+
+LEAST_PARTS = 4  # sub-blocks, fewer only of a block that has not as many batches
+_MOST_PARTS = 10
+# Student's t at 97.5 % for 1 to 9 degrees of freedom; from there on `t95` is exact to 0.2 %.
+_T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+
+
+def t95(freedom: int) -> float:
+    """Half the width of a 95 % interval in standard errors (Student's t)."""
+    if freedom < 1:
+        return math.inf
+    if freedom <= len(_T95):
+        return _T95[freedom - 1]
+    # Expansion around the normal distribution's 1.96 (Abramowitz and Stegun, 26.7.5).
+    return 1.95996 + 2.3723 / freedom + 2.8225 / freedom**2
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Seconds a sample, with the 95 % interval of the mean; no end is known with one part only."""
+
+    sample_s: float
+    low_s: float
+    high_s: float
+    samples: float  # mean of a batch
+
+
+def rate(block: Block, workers: int) -> Rate:
+    """The mean time a sample takes in steady state, waits and steps together."""
+    times = [wait + step for wait, step in zip(block.waits_s, block.steps_s, strict=True)]
+    times, sizes = times[: whole(len(times), workers)], block.sizes[: whole(len(times), workers)]
+    if not times or sum(times) <= 0 or sum(sizes) <= 0:
+        raise ValueError("a rate needs batches that have samples and take time")
+    mean = sum(times) / sum(sizes)
+    spread = _spread(times, sizes, workers)
+    return Rate(mean, max(mean - spread, 0.0), mean + spread, sum(sizes) / len(sizes))
+
+
+def whole(count: int, workers: int) -> int:
+    """How many of so many batches are whole bursts; all where there are less than two bursts."""
+    return count - count % workers if workers > 1 and count >= 2 * workers else count
+
+
+def _spread(times: Sequence[float], sizes: Sequence[int], workers: int) -> float:
+    """Half the interval's width, from means of parts of about equal numbers of batches."""
+    burst = workers if workers > 1 and len(times) >= LEAST_PARTS * workers else 1
+    units = len(times) // burst
+    parts = min(_MOST_PARTS, units)
+    edges = [units * part // parts * burst for part in range(parts + 1)]
+    edges[-1] = len(times)
+    means = []
+    for start, end in itertools.pairwise(edges):
+        samples = sum(sizes[start:end])
+        if samples:
+            means.append(sum(times[start:end]) / samples)
+    if len(means) < 2:
+        return math.inf
+    return t95(len(means) - 1) * statistics.stdev(means) / math.sqrt(len(means))
+
+
+def epoch(sample_s: float, samples: float, setup_s: float, batches: int | None) -> float:
+    """Samples a second over an epoch: `setup_s` (first batch, end of the workers) comes once.
+
+    The first batch is part of the set-up. Without one, and where the number of batches is not
+    known, it is the rate in steady state.
+    """
+    if not sample_s > 0:
+        return math.inf
+    if not batches or not setup_s:
+        return 1.0 / sample_s
+    return batches / (setup_s / samples + (batches - 1) * sample_s)
+
+
+def observed(block: Block, opened: Opened, workers: int, shutdown_s: float) -> Observed:
+    """What a block without steps between its batches shows; `shutdown_s` of the whole loader.
+
+    Workers that take turns hide how much their batches vary: then it is the variation of bursts,
+    and 0 where there are less than three.
+    """
+    count = len(block.waits_s)
+    kept = whole(count, workers)
+    capacity = sum(block.waits_s[:kept]) / kept
+    burst = max(workers, 1)
+    bursts = [sum(block.waits_s[at : at + burst]) for at in range(0, kept - burst + 1, burst)]
+    varies = len(bursts) > 2 and statistics.mean(bursts) > 0
+    return Observed(
+        capacity_s=max(capacity, 1e-9),  # the clock's grain
+        cpu_s=max(block.worker_cpu_s, 0.0) / count,
+        queued_s=max(block.worker_queued_s, 0.0) / count,
+        get_s=max(block.main_cpu_s, 0.0) / count,
+        variation=statistics.stdev(bursts) / statistics.mean(bursts) if varies else 0.0,
+        startup_s=opened.first_batch_s,
+        iter_s=opened.iter_s,
+        shutdown_s=shutdown_s,
+        samples=max(sum(block.sizes) / count, 1e-9),
+    )
+
+
+@dataclass(frozen=True)
+class Speedup:
+    """How many times the rate of the program's own setting, with its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+    pairs: int  # of blocks that were measured next to each other; 0: from trials apart
+
+    @property
+    def precision(self) -> float:
+        """Half the interval's width, as a part of the mean."""
+        return (self.high - self.low) / 2 / self.mean
+
+
+def compared(pairs: Sequence[tuple[float, float]]) -> Speedup:
+    """The speed-up that pairs of rates (new, own) show; what drifts is in both of a pair."""
+    logs = [math.log(new / own) for new, own in pairs]
+    mean = statistics.mean(logs)
+    if len(logs) < 2:
+        return Speedup(math.exp(mean), 0.0, math.inf, len(logs))
+    spread = t95(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+    low, high = (math.exp(max(min(one, 700.0), -700.0)) for one in (mean - spread, mean + spread))
+    return Speedup(math.exp(mean), low, high, len(logs))

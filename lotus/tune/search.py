@@ -1,0 +1,404 @@
+"""Searches the settings of one loader: asks a strategy, tries what is safe, confirms what it finds.
+
+The program's own setting is measured first: it is needed to say what is gained, it is what the
+program does anyway, and it shows what a worker takes before more of them are tried.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+import statistics
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from lotus.errors import LotusError
+from lotus.tune import notes, strategies
+from lotus.tune.limits import Limits
+from lotus.tune.rates import Speedup, compared
+from lotus.tune.result import Result
+from lotus.tune.safety import Safety, limits_of
+from lotus.tune.space import TORCH_PREFETCH, Measurement, Setting, Space
+from lotus.tune.spaces import VARIED, default_space, plain, step_cores
+from lotus.tune.strategies import Strategy
+from lotus.tune.strategies.problem import Problem
+from lotus.tune.trials import NeverTried, Trials
+from lotus.tune.trying import Program, TrialFailed, Watched
+
+WORTH = 0.02  # a smaller gain is none, and a smaller loss is the price of a cheaper setting
+OBJECTIVES = ("train", "throughput")
+_CONFIRMING = 0.3  # of the budget, kept for it
+_PAIRS = 3  # at least
+_SETUP_MATTERS = 0.02  # of an epoch: from there on its spread must be seen too
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a search does next (`measurement` None), or what that gave."""
+
+    doing: str  # "measuring", "checking samples", "confirming"
+    setting: Setting
+    why: str  # the strategy's reason
+    measurement: Measurement | None
+    speedup: Speedup | None  # so far, while confirming
+    spent_s: float
+    budget_s: float
+
+
+Factory = Callable[[Problem], Strategy]
+
+
+def search(
+    program: Program,
+    *,
+    strategy: str | Factory = "lotus",
+    space: Space | None = None,
+    budget_s: float = 60.0,
+    objective: str = "train",
+    seed: int = 0,
+    vary: Collection[str] = (),
+    on_progress: Callable[[Progress], object] | None = None,
+    limits: Limits | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Result:
+    """Find the setting that feeds a program fastest, in `budget_s` seconds.
+
+    `objective`: "train" with the program's step between batches, "throughput" without. `vary`
+    names what else to vary of `VARIED`, where `space` is not given. `limits`: what may be used,
+    read from the machine as it goes where not given. What a trial does wrong is a row of the
+    result; Ctrl-C ends the search with what it has. All candidates are closed at the end.
+    Raises LotusError where what is asked for cannot be searched.
+    """
+    if objective not in OBJECTIVES:
+        raise LotusError(f"objective {objective!r} is none of {', '.join(OBJECTIVES)}")
+    unknown = [name for name in vary if name not in VARIED]
+    if unknown:
+        raise LotusError(f"{', '.join(unknown)}: what can be varied is {', '.join(VARIED)}")
+    if not 0 < budget_s < math.inf:
+        raise LotusError(f"a budget of {budget_s:g} s is none; give seconds above 0")
+    if isinstance(strategy, str) and strategy not in strategies.NAMES:
+        raise LotusError(
+            f"no strategy is called {strategy!r}; there are {', '.join(strategies.NAMES)}"
+        )
+    pid = program.watched.pid
+    safety = Safety(program.watched, (lambda: limits) if limits else (lambda: limits_of(pid)))
+    trials = Trials(program, safety, clock, budget_s, objective == "train")
+    one = _Search(program.watched, trials, budget_s, seed, frozenset(vary), on_progress)
+    return one.run(strategy, space, objective)
+
+
+class _Search:
+    """One search; its state is what Ctrl-C must leave usable."""
+
+    def __init__(
+        self,
+        watched: Watched,
+        trials: Trials,
+        budget_s: float,
+        seed: int,
+        vary: frozenset[str],
+        on_progress: Callable[[Progress], object] | None,
+    ) -> None:
+        self.watched, self.trials, self.budget_s = watched, trials, budget_s
+        self.seed, self.vary, self.on_progress = seed, vary, on_progress
+        self.own = plain(watched.setting, vary)
+        self.chosen = self.own  # what is recommended so far
+        self.speedup: Speedup | None = None
+        self.samples_kept = False  # of an iterable data set, with more workers
+        self.notes: list[str] = []
+        self.strategy: Strategy | None = None
+        self.space: Space | None = None
+
+    def run(self, strategy: str | Factory, space: Space | None, objective: str) -> Result:
+        interrupted = False
+        try:
+            try:
+                self._search(strategy, space)
+                self._decide()
+            except KeyboardInterrupt:
+                interrupted = True
+                self._guess()
+            finally:
+                self.trials.close_all()
+        except KeyboardInterrupt:
+            interrupted = True
+            self.trials.close_all()
+        return self._result(objective, interrupted)
+
+    # The search.
+
+    def _search(self, strategy: str | Factory, space: Space | None) -> None:
+        own = self._measure(self.own, "the program's own setting, measured first")
+        known = self.trials.safety.known
+        if own.failed and not known and not self.watched.iterable and self.trials.left > 0:
+            small = dataclasses.replace(self.own, num_workers=1, prefetch_factor=TORCH_PREFETCH)
+            self._measure(small, "the smallest setting with a worker: it shows what one takes")
+        if self.watched.iterable and self.trials.left > 0:
+            self._check_iterable()
+        self.space = space or default_space(
+            self.watched, self.trials.safety.start.cores, own, self.vary
+        )
+        problem = self._problem(self.space)
+        if isinstance(strategy, str):
+            self.strategy = strategies.make(strategy, self.space, seed=self.seed, problem=problem)
+        else:
+            self.strategy = strategy(problem)
+        for row in self.trials.rows:
+            self.strategy.tell(row.measurement)
+        while self.trials.left > self.budget_s * _CONFIRMING:
+            setting = self.strategy.ask()
+            if setting is None:
+                return
+            self.strategy.tell(self._measure(setting, self.strategy.reason()))
+        if self.strategy.ask() is not None:
+            self.notes.append(notes.cut_short(self.strategy.reason()))
+
+    def _measure(self, setting: Setting, why: str) -> Measurement:
+        self._say("measuring", setting, why)
+        safety = self.trials.safety
+        if safety.known or safety.first(setting):
+            found = self.trials.measure(setting, why)
+        else:
+            self.trials.ruled_out[setting.normal()] = notes.NOTHING_KNOWN
+            found = Measurement.failure(setting.normal(), f"never tried: {notes.NOTHING_KNOWN}")
+        self._say("measuring", setting, why, found)
+        return found
+
+    def _check_iterable(self) -> None:
+        """Allow other worker counts only where more workers were shown to keep the samples."""
+        own = self.own.num_workers
+        more = dataclasses.replace(
+            self.own,
+            num_workers=max(own + 1, 2),
+            prefetch_factor=self.own.prefetch_factor or TORCH_PREFETCH,
+        )
+        self._say("checking samples", more, "an iterable data set may repeat samples in workers")
+        why = self.trials.safety.why_not(more) if self.trials.safety.known else notes.NOTHING_KNOWN
+        if not why:
+            try:
+                why = self.trials.program.same_samples(more, self.budget_s / 4)
+            except TrialFailed as error:
+                why = str(error) or "it failed"
+        self.samples_kept = not why
+        if why:
+            self.trials.workers = {own}
+            self.trials.workers_why = notes.not_same_samples(own, more.num_workers, why)
+            self.notes.append(self.trials.workers_why)
+
+    def _problem(self, space: Space) -> Problem:
+        watched, train = self.watched, self.trials.train
+        sizes = watched.sizes
+        return Problem(
+            space=space,
+            own=self.own,
+            cores=self.trials.safety.start.cores,
+            batches=watched.batches or None,
+            samples=max(sum(sizes) / len(sizes), 1e-9) if sizes else float(watched.batch_size or 1),
+            step_s=self.trials.step_s if train else 0.0,
+            step_cores=step_cores(watched) if train else 0.0,
+            accelerator=watched.accelerator is not None,
+            iterable=watched.iterable,
+            allowed=self.trials.refused,
+            seed=self.seed,
+            budget_s=max(self._for_trials(), 1e-3),
+        )
+
+    def _for_trials(self) -> float:
+        """Seconds for all trials, those made counted: without confirming and what else was done."""
+        made = sum(row.measurement.seconds for row in self.trials.rows)
+        return self.budget_s * (1 - _CONFIRMING) - (self.trials.spent - made)
+
+    # The decision.
+
+    def _decide(self) -> None:
+        found = self._best()
+        if found is None:
+            self.notes.append(notes.nothing_worked(self.trials.rows, self.trials.left <= 0))
+            return
+        if self._rate(self.own) is None:
+            self.chosen = found  # nothing to compare with
+            self.notes.append(notes.OWN_NOT_MEASURED)
+            return
+        if found != self.own:
+            self.chosen = found
+            self.speedup = self._confirm(found)
+            if self.speedup.low > 1 and self.speedup.mean >= 1 + WORTH:
+                return
+        self._take_cheapest(found)
+
+    def _take_cheapest(self, found: Setting) -> None:
+        """No benefit: take the cheapest setting that is as fast, if that can be shown."""
+        before = self.speedup
+        self.chosen, self.speedup = self.own, Speedup(1.0, 1.0, 1.0, 0)
+        own = self._rate(self.own) or 0.0
+        worked = {row.measurement.setting for row in self.trials.rows if not row.measurement.failed}
+        cheaper = sorted(one for one in worked if one < self.own)
+        as_fast = [one for one in cheaper if (self._rate(one) or 0.0) >= own * (1 - WORTH)]
+        if before is not None and (found not in as_fast or before.low < 1 - WORTH):
+            self.notes.append(notes.no_benefit(found, before))
+        for setting in as_fast:
+            if setting == found and before is not None:
+                shown = before
+            elif self.trials.left > 0:
+                shown = self._confirm(setting)
+            else:
+                return
+            if shown.low >= 1 - WORTH:
+                self.chosen, self.speedup = setting, shown
+                return
+            if setting != found:
+                self.notes.append(notes.no_benefit(setting, shown))
+
+    def _confirm(self, setting: Setting) -> Speedup:
+        """Measure it in turn with the own setting until the ratio is known well enough."""
+        chance = random.Random(f"{self.seed} {setting}")
+        pairs: list[tuple[float, float]] = []
+        apart = self._apart(setting)
+        while self.trials.left > 0:
+            if len(pairs) >= _PAIRS and compared(pairs).precision <= WORTH:
+                break
+            self._say("confirming", setting, "", speedup=compared(pairs) if pairs else apart)
+            try:
+                pairs.append(self._pair(setting, chance))
+            except (TrialFailed, NeverTried) as error:
+                self.notes.append(notes.not_confirmed(setting, str(error)))
+                break
+        if len(pairs) < 2:
+            found = apart if not pairs else dataclasses.replace(apart, pairs=len(pairs))
+        else:
+            found = compared(pairs)
+        if len(pairs) < _PAIRS:
+            self.notes.append(notes.few_pairs(len(pairs)))
+        self._say("confirming", setting, "", speedup=found)
+        return found
+
+    def _pair(self, setting: Setting, chance: random.Random) -> tuple[float, float]:
+        """The epoch rates of a setting and the own one, measured next to each other."""
+        both = [setting, self.own]
+        if dataclasses.replace(setting, persistent_workers=self.own.persistent_workers) == self.own:
+            both = [setting]  # one loader: only its set-up counts or does not
+        chance.shuffle(both)
+        for one in (setting, self.own):
+            if self.trials.setup_share(one) > _SETUP_MATTERS:
+                self.trials.close(one)
+        for one in both:
+            self.trials.opened(one, keep=(setting, self.own))
+            self.trials.again(one, "confirming, in turn with the other")
+        return self.trials.last(setting), self.trials.last(self.own)
+
+    def _apart(self, setting: Setting) -> Speedup:
+        """The speed-up by trials that were not made next to each other."""
+        new, own = self._last(setting), self._last(self.own)
+        assert new is not None
+        assert own is not None
+        low = new.low / own.high if own.high > 0 else 0.0
+        high = new.high / own.low if own.low > 0 else math.inf
+        return Speedup(new.samples_per_s / own.samples_per_s, low, high, 0)
+
+    def _guess(self) -> None:
+        """Ctrl-C: what looks best, by the trials that there are."""
+        if self.speedup is not None:
+            return
+        found = self._best()
+        if found is not None and found != self.own and self._rate(self.own) is not None:
+            self.chosen, self.speedup = found, self._apart(found)
+            if not (self.speedup.low > 1 and self.speedup.mean >= 1 + WORTH):
+                self.chosen = self.own
+
+    def _best(self) -> Setting | None:
+        """The strategy's choice; before it has one, the fastest that worked."""
+        best = self.strategy.best() if self.strategy is not None else None
+        if best is None:
+            worked = [row.measurement for row in self.trials.rows if not row.measurement.failed]
+            best = min(worked, key=lambda one: (-one.samples_per_s, one.setting), default=None)
+        return best.setting.normal() if best is not None else None
+
+    def _last(self, setting: Setting) -> Measurement | None:
+        wanted = setting.normal()
+        found = [row.measurement for row in self.trials.rows]
+        found = [one for one in found if one.setting == wanted and not one.failed]
+        return found[-1] if found else None
+
+    def _rate(self, setting: Setting) -> float | None:
+        """The median rate of its blocks."""
+        wanted = setting.normal()
+        rates = [
+            row.measurement.samples_per_s
+            for row in self.trials.rows
+            if row.measurement.setting == wanted and not row.measurement.failed
+        ]
+        return statistics.median(rates) if rates else None
+
+    # What is said.
+
+    def _say(
+        self,
+        doing: str,
+        setting: Setting,
+        why: str,
+        measurement: Measurement | None = None,
+        speedup: Speedup | None = None,
+    ) -> None:
+        if self.on_progress is not None:
+            spent = self.trials.spent
+            self.on_progress(
+                Progress(doing, setting, why, measurement, speedup, spent, self.budget_s)
+            )
+
+    def _result(self, objective: str, interrupted: bool) -> Result:
+        trials, watched, own = self.trials, self.watched, self.own
+        if interrupted:
+            self.notes.insert(0, notes.INTERRUPTED)
+        apart = notes.against_watched(watched, trials.steady(own)) if trials.train else ""
+        said = [
+            apart,
+            notes.page_cache(trials.reads),
+            notes.augmentations(self.chosen, own),
+            *self.notes,
+            *watched.notes,
+        ]
+        benefit = (
+            self.speedup is not None
+            and self.chosen != own
+            and self.speedup.low > 1
+            and self.speedup.mean >= 1 + WORTH
+        )
+        return Result(
+            best=self.chosen,
+            own=own,
+            speedup=self.speedup,
+            predicted=self._predicted(),
+            benefit=benefit,
+            measured=tuple(trials.rows),
+            ruled_out=trials.all_ruled_out(self.space.settings() if self.space else ()),
+            seconds=trials.spent,
+            budget_s=self.budget_s,
+            settings_tried=trials.tried,
+            interrupted=interrupted,
+            notes=tuple(one for one in said if one),
+            watched=watched,
+            objective=objective,
+            strategy=self.strategy.name if self.strategy is not None else "",
+            reason=self.strategy.reason() if self.strategy is not None else "",
+            cores=trials.safety.start.cores,
+            cores_why=trials.safety.start.cores_why,
+            iterable_safe=watched.iterable and self.samples_kept,
+        )
+
+    def _predicted(self) -> float | None:
+        """The speed-up that the strategy's model gives, where it has one."""
+        predict = getattr(self.strategy, "predicted", None)
+        if predict is None:
+            return None
+        new, own = predict(self.chosen), predict(self.own)
+        if new is None or own is None:
+            return None
+        batches = self.watched.batches
+        if not batches:
+            return float(new.batches_per_s / own.batches_per_s)
+        return float(
+            own.epoch_s(batches, 1000 if own.setting.persistent_workers else 1)
+            / new.epoch_s(batches, 1000 if new.setting.persistent_workers else 1)
+        )
