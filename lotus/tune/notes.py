@@ -75,12 +75,12 @@ def no_benefit(one: Setting, shown: Speedup) -> str:
     return f"no benefit was shown for {setting(one)}: {speedup(shown)}"
 
 
-def augmentations(best: Setting, own: Setting) -> str:
+def augmentations(best: Setting, own: Setting, iterable: bool) -> str:
     if best.num_workers == own.num_workers:
         return ""
     return (
-        f"random augmentations draw other numbers with {_workers(best)} than with {_workers(own)}; "
-        "the order of the samples stays the same"
+        f"random augmentations draw other numbers with {_workers(best)} than with {_workers(own)}"
+        + ("" if iterable else "; `lotus run --settings` keeps the order of the samples")
     )
 
 
@@ -107,14 +107,20 @@ def page_cache(reads: Sequence[Read]) -> str:
 
 
 def watched_rate(watched: Watched) -> float | None:
-    """Samples a second of the program itself, what lay ready at its start left out where it can."""
+    """Samples a second of the program itself; None where too little of it was watched.
+
+    Without what lay ready or came at once at its start, and in whole bursts of its workers.
+    """
     count = min(len(watched.waits_s), len(watched.steps_s), len(watched.sizes))
-    workers = watched.setting.num_workers
+    workers = max(watched.setting.num_workers, 1)
     ahead = workers * (watched.setting.normal().prefetch_factor or 0)
-    for skipped in (ahead + 1, workers + 1, 1):
-        if count - skipped >= max(workers, 4):
-            seconds = sum(watched.waits_s[skipped:count]) + sum(watched.steps_s[skipped:count])
-            return sum(watched.sizes[skipped:count]) / seconds if seconds > 0 else None
+    for skipped in (ahead + 1, workers):
+        kept = count - skipped
+        kept -= kept % workers
+        if kept >= max(workers, 4):
+            start = count - kept
+            seconds = sum(watched.waits_s[start:count]) + sum(watched.steps_s[start:count])
+            return sum(watched.sizes[start:count]) / seconds if seconds > 0 else None
     return None
 
 

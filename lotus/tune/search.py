@@ -21,7 +21,7 @@ from lotus.tune.rates import Speedup, compared
 from lotus.tune.result import Result
 from lotus.tune.safety import Safety, limits_of
 from lotus.tune.space import TORCH_PREFETCH, Measurement, Setting, Space
-from lotus.tune.spaces import VARIED, default_space, plain, step_cores
+from lotus.tune.spaces import VARIED, default_space, plain, step_of
 from lotus.tune.strategies import Strategy
 from lotus.tune.strategies.problem import Problem
 from lotus.tune.trials import NeverTried, Trials
@@ -189,6 +189,7 @@ class _Search:
 
     def _problem(self, space: Space) -> Problem:
         watched, train = self.watched, self.trials.train
+        step_s, cores = step_of(watched)
         sizes = watched.sizes
         return Problem(
             space=space,
@@ -196,8 +197,8 @@ class _Search:
             cores=self.trials.safety.start.cores,
             batches=watched.batches or None,
             samples=max(sum(sizes) / len(sizes), 1e-9) if sizes else float(watched.batch_size or 1),
-            step_s=self.trials.step_s if train else 0.0,
-            step_cores=step_cores(watched) if train else 0.0,
+            step_s=step_s if train else 0.0,
+            step_cores=cores if train else 0.0,
             accelerator=watched.accelerator is not None,
             iterable=watched.iterable,
             allowed=self.trials.refused,
@@ -355,7 +356,7 @@ class _Search:
         said = [
             apart,
             notes.page_cache(trials.reads),
-            notes.augmentations(self.chosen, own),
+            notes.augmentations(self.chosen, own, watched.iterable),
             *self.notes,
             *watched.notes,
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import statistics
 from collections.abc import Collection
 
 from lotus.tune.space import TORCH_PREFETCH, Measurement, Setting, Space
@@ -23,10 +24,17 @@ def plain(setting: Setting, vary: Collection[str] = ()) -> Setting:
     return setting.normal()
 
 
-def step_cores(watched: Watched) -> float:
-    """How many cores the program's own step keeps busy."""
-    seconds = sum(watched.steps_s)
-    return max(sum(watched.step_cpu_s) / seconds, 0.0) if seconds > 0 else 1.0
+def step_of(watched: Watched) -> tuple[float, float]:
+    """The median of the program's own step in seconds, and how many cores that keeps busy.
+
+    Its first step, which often does more, is left out where there are others.
+    """
+    steps = watched.steps_s[1:] if len(watched.steps_s) > 2 else watched.steps_s
+    cpu = watched.step_cpu_s[1:] if len(watched.step_cpu_s) > 2 else watched.step_cpu_s
+    seconds = statistics.median(steps) if steps else 0.0
+    if not seconds > 0 or not cpu:
+        return max(seconds, 0.0), 1.0
+    return seconds, max(statistics.median(cpu) / seconds, 0.0)
 
 
 def default_space(

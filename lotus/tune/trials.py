@@ -16,6 +16,7 @@ from lotus.reporters.words import duration, plural
 from lotus.tune.rates import Rate, epoch, observed, rate
 from lotus.tune.safety import Safety
 from lotus.tune.space import Measurement, Setting
+from lotus.tune.spaces import step_of
 from lotus.tune.trying import Block, Opened, Program, TrialFailed
 
 _LEAST_LIMIT_S = 10.0
@@ -68,6 +69,7 @@ class Trials:
         self.deadline = self.began + budget_s
         self.block_s = min(max(budget_s / 60, 0.1), 2.0)
         self._slow_s = budget_s / 20  # no block should take longer for the sake of its batches
+        self._step_s = step_of(program.watched)[0]
         self.rows: list[Row] = []
         self.ruled_out: dict[Setting, str] = {}
         self.reads: list[Read] = []
@@ -270,7 +272,7 @@ class Trials:
 
     def _block(self, setting: Setting, step: bool) -> Block:
         loader = _loader(setting)
-        batch_s = max(self._batch_s(), self.step_s if step else 0.0)
+        batch_s = max(self._batch_s(), self._step_s if step else 0.0)
         least = _BATCHES
         if batch_s * least > self._slow_s:
             least = max(int(self._slow_s / batch_s), _LEAST_BATCHES)
@@ -279,7 +281,7 @@ class Trials:
         ahead = setting.num_workers * (setting.prefetch_factor or 0)
         expected = self.block_s + (least + ahead) * batch_s
         if step:
-            expected += least * self.step_s
+            expected += least * self._step_s
         limit_s = self._limit(expected)
         try:
             block = self.program.block(
@@ -291,12 +293,6 @@ class Trials:
         self.safety.learn(setting, block)
         self.reads.append(Read(loader, block.read_bytes / max(len(block.sizes), 1)))
         return block
-
-    @property
-    def step_s(self) -> float:
-        """The program's own time a batch."""
-        steps = self.program.watched.steps_s
-        return statistics.median(steps) if steps else 0.0
 
     def close(self, setting: Setting) -> None:
         loader = _loader(setting)
