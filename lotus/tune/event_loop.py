@@ -39,8 +39,8 @@ class Loop:
         self._timers: list[tuple[float, int, Process, Any]] = []
         self._pools: list[Pool] = []
 
-    def pool(self, pace: Callable[[float], float], capacity: float = _NEVER) -> Pool:
-        made = Pool(self, pace, capacity)
+    def pool(self, pace: Callable[[float], float], using: Callable[[float], float] = float) -> Pool:
+        made = Pool(self, pace, using)
         self._pools.append(made)
         return made
 
@@ -85,20 +85,21 @@ class Loop:
 
 
 class Pool:
-    """Something shared: with a demand of d, every unit of weight advances at pace(d) per ns."""
+    """Something shared: with a demand of d, every unit of weight advances at pace(d) per ns, and
+    using(d) of it are in use."""
 
-    def __init__(self, loop: Loop, pace: Callable[[float], float], capacity: float) -> None:
-        self._loop, self._pace = loop, pace
-        self._capacity = capacity
-        self._paces: dict[float, float] = {}
+    def __init__(
+        self, loop: Loop, pace: Callable[[float], float], using: Callable[[float], float]
+    ) -> None:
+        self._loop, self._pace, self._using = loop, pace, using
+        self._paces: dict[float, tuple[float, float]] = {}
         self._jobs: list[tuple[float, int, Process, float]] = []
         self._received = 0.0  # by each unit of weight since the beginning
         self._since = 0.0
-        self._speed = 0.0
+        self._speed = self._in_use = 0.0
         self.demand = 0.0
         self.due = _NEVER
-        self.used = 0.0  # the integral of min(demand, capacity) over time
-        self.peak = 0.0  # the highest min(demand, capacity)
+        self.used = 0.0  # the integral over time of what was in use
 
     def admit(self, process: Process, amount: float, weight: float) -> Any:
         if amount <= 0:
@@ -125,20 +126,21 @@ class Pool:
         passed = self._loop.now - self._since
         if passed > 0:
             self._received += passed * self._speed
-            self.used += passed * min(self.demand, self._capacity)
+            self.used += passed * self._in_use
             self._since = self._loop.now
 
     def _set_pace(self) -> None:
         self._since = self._loop.now
         if not self._jobs:
             self.due = _NEVER
+            self._in_use = 0.0
             return
         demand = self.demand
-        speed = self._paces.get(demand)
-        if speed is None:
-            speed = self._paces[demand] = self._pace(demand)
+        known = self._paces.get(demand)
+        if known is None:
+            known = self._paces[demand] = self._pace(demand), self._using(demand)
+        speed, self._in_use = known
         self._speed = speed
-        self.peak = max(self.peak, min(demand, self._capacity))
         left = self._jobs[0][0] - self._received
         self.due = self._loop.now + max(left, 0.0) / speed
 

@@ -89,9 +89,15 @@ class Machine:
         """The speed of each of `demand` who compute at once, against a measured core alone."""
         busy = min(demand, self.cores)
         slower = 1.0 + self.contention * max(busy - 1.0, 0.0)
+        return self.speed / (self._crowded(demand) * slower)
+
+    def used(self, demand: float) -> float:
+        """Cores that `demand` who compute at once have between them."""
+        return demand / self._crowded(demand)
+
+    def _crowded(self, demand: float) -> float:
         load = demand / self.cores
-        crowded = max(load, 1.0) + self.others * min(load, 1.0)
-        return self.speed / (crowded * slower)
+        return max(load, 1.0) + self.others * min(load, 1.0)
 
 
 @dataclass(frozen=True)
@@ -119,7 +125,7 @@ class Outcome:
     first_batch_s: float  # `iter()` to the first batch of the first epoch
     wait_share: float  # all but the consumer's steps
     startup_share: float  # before the first batches and after the last ones
-    cores: float  # mean of busy ones
+    cores: float  # that its processes keep busy, on average
     cores_share: float  # of those there are
     storage_share: float  # of the time in which bytes were read
     idle_share: float  # of the workers' time, without an index to work on
@@ -178,11 +184,11 @@ class _Simulation:
         self.step = work.step_ns[order_of(len(work.step_ns), total, seed)].tolist()
 
         self.loop = Loop()
-        self.cpu = self.loop.pool(machine.pace, machine.cores)
+        self.cpu = self.loop.pool(machine.pace, machine.used)
         rate = machine.bandwidth / 1e9
         self.storage: Pool | None = None
         if rate < math.inf and reads.any():
-            self.storage = self.loop.pool(lambda demand: rate / demand, 1.0)
+            self.storage = self.loop.pool(lambda demand: rate / demand, lambda _: 1.0)
         nan = math.nan
         self.worker_of = [-1] * total
         self.fetch_start, self.made = [nan] * total, [nan] * total

@@ -301,7 +301,7 @@ def test_it_is_the_same_every_time():
 
 def test_a_pool_is_shared_by_weight_and_time():
     loop = Loop()
-    pool = loop.pool(lambda demand: min(1.0, 2 / demand), 2.0)
+    pool = loop.pool(lambda demand: min(1.0, 2 / demand), lambda demand: min(demand, 2.0))
     ended = {}
 
     def job(name, delay, amount, weight):

@@ -1,15 +1,21 @@
 """The training loops of tools/bench/simulate.py: one loader of a kind under one setting.
 
     python tools/bench/simulate_program.py KIND '{"num_workers": 2}' --batches 60
+    python tools/bench/simulate_program.py --serve
 
 Prints, as JSON, what `lotus.tune.simulate` predicts: seconds of the whole loop, samples per second,
-seconds to the first batch and the share of waiting.
+seconds to the first batch, the share of waiting, and the CPU time of all processes. `--serve` reads
+jobs [KIND, SETTING, BATCHES] and runs each in a child, which saves importing torch: it prints the
+child's process id at its start.
 """
 
 import argparse
 import io
 import json
+import os
 import random
+import resource
+import sys
 import time
 
 import numpy as np
@@ -102,37 +108,57 @@ def busy(seconds):
         sum(range(2000))
 
 
+def cpu_seconds():
+    """Of this process and of its children that have ended."""
+    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in both)
+
+
+def loop(kind, setting, batches):
+    """One epoch; returns what is printed."""
+    size, seconds, computes = LOOPS[kind]
+    loader = DataLoader(data(kind, batches * size), batch_size=size, **setting)
+    first, stepped = None, 0.0
+    before, begin = cpu_seconds(), time.monotonic()
+    for _ in loader:
+        now = time.monotonic()
+        first = first or now - begin
+        busy(seconds) if computes else time.sleep(seconds)
+        stepped += time.monotonic() - now
+    took = time.monotonic() - begin
+    return {
+        "seconds": took,
+        "samples_per_s": batches * size / took,
+        "first_batch_s": first,
+        "wait_share": 1 - stepped / took,
+        "cpu_s": cpu_seconds() - before,
+    }
+
+
+def serve():
+    for line in sys.stdin:
+        job = json.loads(line)
+        child = os.fork()
+        if not child:
+            print(os.getpid(), flush=True)
+            print(json.dumps(loop(*job)), flush=True)
+            return
+        if os.waitpid(child, 0)[1]:
+            sys.exit(1)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("kind", choices=KINDS)
-    parser.add_argument("setting", type=json.loads)
+    parser.add_argument("kind", choices=KINDS, nargs="?")
+    parser.add_argument("setting", type=json.loads, nargs="?")
     parser.add_argument("--batches", type=int, default=60)
-    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--serve", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    size, seconds, computes = LOOPS[options.kind]
-    loader = DataLoader(
-        data(options.kind, options.batches * size), batch_size=size, **options.setting
-    )
-    first, stepped = None, 0.0
-    begin = time.monotonic()
-    for _ in range(options.epochs):
-        for _ in loader:
-            now = time.monotonic()
-            first = first or now - begin
-            busy(seconds) if computes else time.sleep(seconds)
-            stepped += time.monotonic() - now
-    took = time.monotonic() - begin
-    print(
-        json.dumps(
-            {
-                "seconds": took,
-                "samples_per_s": options.batches * options.epochs * size / took,
-                "first_batch_s": first,
-                "wait_share": 1 - stepped / took,
-            }
-        )
-    )
+    if options.serve:
+        serve()
+    else:
+        print(json.dumps(loop(options.kind, options.setting, options.batches)))
 
 
 if __name__ == "__main__":
