@@ -3,9 +3,10 @@
     python tune_measure.py NAME [--data DIR]
 
 Reads a JSON object a line from stdin: {"setting": {...}, "seconds": S, "seed": N}, and answers each
-with a line of rows. Every request has a fresh loader and fresh workers in this one process: a
-fresh process each would add the 2 s that importing torch takes to a measurement of 1 s, and
-would tell nothing more of a loader. Requests of one seed read the same samples in the same order.
+with a line of rows; {"costs": S} asks what batches cost, for simulations of other machines. Every
+request has a fresh loader and fresh workers in this one process: a fresh process each would add the
+2 s that importing torch takes to a measurement of 1 s, and would tell nothing more of a loader.
+Requests of one seed read the same samples in the same order.
 
 What a row says is the rate over an epoch: samples / (first batch + batches x time a batch + end of
 the workers), without the first and the last term where workers persist. One loader whose
@@ -15,15 +16,17 @@ most) whole ones are run instead, with workers that persist and with ones that d
 
 import argparse
 import json
+import statistics
 import sys
 import time
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
 import torch
 import tune_workloads
 
 SHORT = 50  # batches of an epoch that is measured whole
-LEAST = 5  # batches, however slow they are
+LEAST, MOST = 5, 200  # batches, however slow they are; and however quick, of costs
 SETTLING = 0.4  # at most this part of the seconds goes to batches that are not counted
 
 
@@ -111,6 +114,59 @@ class Measured:
             self.take(iterator)
         return first
 
+    def costs(self, seconds):
+        """What a batch costs in one process, ns, and how the program is made."""
+        setting = {"num_workers": 0, "prefetch_factor": None}
+        iterator = iter(self.loader(setting, 0))
+        cpu, wait, steps, used = [], [], [], 0.0
+        begin = time.monotonic()
+        while len(cpu) < LEAST or (time.monotonic() - begin < seconds and len(cpu) < MOST):
+            batch, took, mine = clocked(next, iterator, None)
+            if batch is None:
+                iterator = iter(self.loader(setting, len(cpu)))
+                continue
+            cpu.append(mine)
+            wait.append(max(took - mine, 0.0))
+            _, took, mine = clocked(self.step, tune_workloads.inputs(batch))
+            steps.append(took)
+            used += mine
+        parts = batch if isinstance(batch, list) else [batch]
+        copies = [[part.clone() for part in parts] for _ in range(9)]
+        pickle = statistics.median(
+            clocked(lambda copy=copy: bytes(ForkingPickler.dumps(copy)))[2] for copy in copies
+        )
+        first = [self.start(1) for _ in range(3)]
+        middle = sorted(first)[1]
+        fetch = statistics.median(c + w for c, w in zip(cpu, wait, strict=True))
+        started, spawned, got = middle[0], middle[1], middle[2]
+        return {
+            "batches": self.batches,
+            "size": self.size,
+            "own": tune_workloads.OWN[self.name],
+            "iterable": isinstance(self.data, torch.utils.data.IterableDataset),
+            "step_cores": round(used / sum(steps), 3),
+            "cpu_ns": [round(one * 1e9) for one in cpu],
+            "wait_ns": [round(one * 1e9) for one in wait],
+            "step_ns": [round(one * 1e9) for one in steps],
+            "pickle_ns": round(pickle * 1e9),
+            "get_ns": round(got * 1e9),
+            "spawn_ns": round(spawned * 1e9),
+            "boot_ns": round(max(started - spawned - fetch, 0.001) * 1e9),
+            "shutdown_ns": round(middle[3] * 1e9),
+        }
+
+    def start(self, workers):
+        """Seconds to the first batch, of `iter`, CPU time to take a batch, seconds of the end."""
+        begin = time.monotonic()
+        iterator = iter(self.loader({"num_workers": workers, "prefetch_factor": 2}, 0))
+        spawned = time.monotonic() - begin
+        next(iterator)
+        started = time.monotonic() - begin
+        got = [clocked(next, iterator)[2] for _ in range(5)]
+        begin = time.monotonic()
+        del iterator
+        return started, spawned, statistics.median(got), time.monotonic() - begin
+
     def loader(self, setting, seed):
         arguments = dict(setting)
         if not arguments["num_workers"]:
@@ -120,6 +176,25 @@ class Measured:
 
     def take(self, iterator):
         self.step(tune_workloads.inputs(next(iterator)))
+
+
+def clocked(call, *arguments):
+    """What a call returns, its seconds and the CPU time of this thread.
+
+    What it waited for a core while others had it is not counted.
+    """
+    queued = -in_queue()
+    begin, mine = time.monotonic(), time.thread_time()
+    result = call(*arguments)
+    took, mine = time.monotonic() - begin, time.thread_time() - mine
+    queued += in_queue()
+    return result, max(took - queued, mine), mine
+
+
+def in_queue():
+    """Seconds that this thread was ready to run and had no core (Linux, schedstat)."""
+    with open("/proc/thread-self/schedstat") as file:
+        return int(file.read().split()[1]) / 1e9
 
 
 def main():
@@ -132,7 +207,10 @@ def main():
     for line in sys.stdin:
         asked = json.loads(line)
         try:
-            rows = measured.rows(asked["setting"], asked["seconds"], asked["seed"])
+            if "costs" in asked:
+                rows = measured.costs(asked["costs"])
+            else:
+                rows = measured.rows(asked["setting"], asked["seconds"], asked["seed"])
         except Exception as error:
             rows = [{"failed": f"{type(error).__name__}: {error}".splitlines()[0]}]
         print(json.dumps(rows), flush=True)

@@ -1,0 +1,51 @@
+"""loadtune (PyPI) on a workload of tune_workloads.py: needs loadtune and nothing of lotus.
+
+    python tune_loadtune.py NAME [--data DIR]
+
+With its own defaults (baseline, up to 6 trials, 110 steps each), all trials in one process, which
+is its quicker way (`--fast`). It makes its loaders itself, from the data set. Prints as JSON what
+it chose: the best of its trials, or the baseline where that is not faster.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import torch
+import tune_workloads
+from loadtune import Workload, tune
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("name", choices=list(tune_workloads.BATCHES))
+    parser.add_argument("--data", type=Path, default=tune_workloads.PICTURES)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    name = options.name
+    step = tune_workloads.STEPS[name]()
+    data = tune_workloads.data(name, options.data)
+    workload = Workload(
+        name=name,
+        make_dataset=lambda: data,
+        make_model=lambda: torch.nn.Linear(1, 1),
+        train_step=lambda model, optimizer, batch, device: step(tune_workloads.inputs(batch)),
+        make_optimizer=lambda model: torch.optim.SGD(model.parameters(), lr=0.1),
+        default_batch_size=tune_workloads.SIZES[name],
+    )
+    begin = time.monotonic()
+    result = tune(workload, verbose=False)
+    seconds = time.monotonic() - begin
+    knobs = result.baseline.knobs
+    if result.best is not None and result.best.throughput > result.baseline.throughput:
+        knobs = result.best.knobs.to_dict()
+    tried = [result.baseline.knobs] + [trial.knobs.to_dict() for trial in result.trials]
+    names = ("num_workers", "prefetch_factor", "persistent_workers", "pin_memory")
+    setting = {key: knobs[key] for key in names}
+    settings = {json.dumps([one[key] for key in names]) for one in tried}
+    print(json.dumps({"best": setting, "settings_tried": len(settings), "seconds": seconds}))
+
+
+if __name__ == "__main__":
+    main()

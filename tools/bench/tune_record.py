@@ -1,0 +1,230 @@
+"""The real measurements of tools/bench/tune.py: the grid of settings, and searches that really ran.
+
+Each workload is measured in a process of its own (tune_measure.py); the settings of all workloads
+take turns at random, all of them once before any of them again.
+"""
+
+import json
+import os
+import random
+import selectors
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pandas as pd
+
+from lotus.tune.space import Setting
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+WORKLOADS = (
+    "pictures", "tiny", "remote", "arrays", "heavy_tail",
+    "consumer", "busy_step", "iterable", "in_memory", "short_epoch",
+)  # fmt: skip
+COUNTS = (0, 1, 2, 3, 4, 6)
+WAITING = ("remote",)  # where workers do not need cores of their own
+PREFETCHES = (1, 2, 4)
+LIMIT_S = 90.0  # of one measurement
+FIELDS = ("num_workers", "prefetch_factor", "persistent_workers")
+
+
+class Server:
+    """tune_measure.py on one workload; started again where it ends or hangs."""
+
+    def __init__(self, python, name, data):
+        self.command = [
+            python, "-W", "ignore", str(HERE / "tune_measure.py"), name, "--data", str(data),
+        ]  # fmt: skip
+        self.process = None
+
+    def ask(self, **message):
+        if self.process is None:
+            self.process = subprocess.Popen(
+                self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                start_new_session=True,
+            )  # fmt: skip
+        try:
+            self.process.stdin.write(json.dumps(message) + "\n")
+            self.process.stdin.flush()
+            with selectors.DefaultSelector() as ready:
+                ready.register(self.process.stdout, selectors.EVENT_READ)
+                line = self.process.stdout.readline() if ready.select(LIMIT_S) else ""
+        except BrokenPipeError:
+            line = ""
+        if line:
+            return json.loads(line)
+        self.end()
+        return [{"failed": f"it ended, or took over {LIMIT_S:.0f} s"}]
+
+    def end(self):
+        if self.process is not None:
+            self.process.kill()
+            self.process.communicate()
+            self.process = None
+
+
+class Servers:
+    """Those of all workloads, each started when it is first asked."""
+
+    def __init__(self, options):
+        self.options, self.known = options, {}
+
+    def __getitem__(self, name):
+        if name not in self.known:
+            self.known[name] = Server(self.options.python, name, self.options.data)
+        return self.known[name]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for server in self.known.values():
+            server.end()
+
+
+def settings(workload, cores):
+    """The settings of a grid; `persistent_workers` comes of itself (tune_measure.py)."""
+    counts = {*COUNTS, cores, max(1, cores - 1), max(1, cores // 2)}
+    counts |= {8, 16} if workload in WAITING else set()
+    return [{"num_workers": 0, "prefetch_factor": None}] + [
+        {"num_workers": count, "prefetch_factor": prefetch}
+        for count in sorted(counts - {0})
+        for prefetch in PREFETCHES
+    ]
+
+
+def grid(options, cores, say):
+    """(the grid's rows, facts of each workload): what --record writes."""
+    rows, facts = [], {}
+    with Servers(options) as servers:
+        for name in options.workloads:
+            facts[name] = servers[name].ask(costs=options.seconds)
+            if isinstance(facts[name], list):
+                raise SystemExit(f"{name}: {facts[name][0]['failed']}")
+        for repeat in range(options.repeat):
+            jobs = [(name, one) for name in options.workloads for one in settings(name, cores)]
+            random.Random(repeat).shuffle(jobs)
+            for number, (name, setting) in enumerate(jobs, 1):
+                for row in servers[name].ask(setting=setting, seconds=options.seconds, seed=repeat):
+                    rows.append({"workload": name, **setting, **row, "repeat": repeat})
+                say(f"repetition {repeat + 1} of {options.repeat}: {number} of {len(jobs)}")
+    table = pd.DataFrame(rows)
+    if "failed" not in table:
+        table["failed"] = ""
+    if "persistent_workers" not in table:
+        table["persistent_workers"] = False
+    table["persistent_workers"] = table.persistent_workers.fillna(False).astype(bool)
+    order = table.workload.map({name: place for place, name in enumerate(options.workloads)})
+    table = table.assign(order=order).sort_values(["order", *FIELDS[:2], "repeat"])
+    return table.drop(columns="order"), facts
+
+
+def lotus_tune(name, options):
+    """What `lotus tune` says of a workload: best, settings_tried, seconds."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [
+            options.python, "-m", "lotus", "tune", "--json", "-o", f"{folder}/tuned.json",
+            "--budget", options.budget, "--", options.python, str(HERE / "tune_workloads.py"),
+            name, "--data", str(options.data), "--seconds", "600",
+        ]  # fmt: skip
+        return answer(command, {**os.environ, "PYTHONPATH": str(ROOT)})
+
+
+def loadtune(name, options):
+    """The same of loadtune."""
+    script = str(HERE / "tune_loadtune.py")
+    command = [options.rivals, "-W", "ignore", script, name, "--data", str(options.data)]
+    return answer(command, dict(os.environ))
+
+
+def answer(command, environment):
+    """The JSON object that a command prints, and the seconds it took; or why there is none."""
+    begin = time.monotonic()
+    try:
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=600, cwd=HERE
+        )
+    except subprocess.TimeoutExpired:
+        return {"failed": "no end after 600 s", "wall_s": time.monotonic() - begin}
+    wall = time.monotonic() - begin
+    found = last_object(done.stdout)
+    if done.returncode or found is None or not found.get("best"):
+        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        why = said[-1] if said else f"exit code {done.returncode}"
+        return {"failed": why[:200], "wall_s": wall}
+    return {**found, "wall_s": wall}
+
+
+def last_object(text):
+    """The last JSON object in a text that begins on a line of its own."""
+    decoder, found = json.JSONDecoder(), None
+    at = 0 if text.startswith("{") else text.find("\n{") + 1
+    while text[at : at + 1] == "{":
+        try:
+            found, end = decoder.raw_decode(text, at)
+        except ValueError:
+            end = at + 1
+        at = text.find("\n{", end) + 1 or len(text)
+    return found
+
+
+def regret(server, chosen, best, options):
+    """What a setting loses against the grid's best, both measured again, in turn; None: it failed.
+
+    Pairs next to each other, so that the luck that made a setting the grid's best counts for
+    nobody. It is below 0 where the choice was better.
+    """
+    if chosen.normal() == best.normal():
+        return 0.0
+    lost = []
+    for repeat in range(max(options.repeat, 3)):
+        rates = {}
+        for one in random.Random(repeat).sample([chosen.normal(), best.normal()], 2):
+            asked = {name: getattr(one, name) for name in FIELDS[:2]}
+            for row in server.ask(setting=asked, seconds=options.seconds, seed=100 + repeat):
+                if row.get("persistent_workers") == one.persistent_workers:
+                    rates[one] = row["samples_per_s"]
+        if len(rates) < 2:
+            return None
+        lost.append(1.0 - rates[chosen.normal()] / rates[best.normal()])
+    return statistics.median(lost)
+
+
+def searches(method, run, cases, options, say):
+    """Run a method for real on each workload: a row each, its regret measured anew."""
+    rows = []
+    with Servers(options) as servers:
+        for case in cases:
+            if case.workload not in options.workloads:
+                continue
+            found = run(case.workload, options)
+            failed = found.get("failed", "")
+            chosen = case.problem.own if failed else setting_of(found["best"])
+            lost = regret(servers[case.workload], chosen, case.table.optimum(), options)
+            servers[case.workload].end()
+            if lost is None:
+                failed, lost = failed or "what it chose does not work", 1.0
+            row = {
+                "method": method,
+                "workload": case.workload,
+                "setting": json.dumps(chosen.normal().as_json()),
+                "regret": lost,
+                "settings": found.get("settings_tried", 0),
+                "seconds": found.get("seconds", found["wall_s"]),
+                "wall_s": found["wall_s"],
+                "failed": failed,
+            }
+            rows.append(row)
+            say(f"{method}, {case.workload}: {failed or row['setting']}, {lost:+.1%}")
+    print(file=sys.stderr)
+    return rows
+
+
+def setting_of(found):
+    """The setting in an answer, which may name more than a setting's fields."""
+    names = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers")
+    return Setting(**{name: found[name] for name in names if found.get(name) is not None})

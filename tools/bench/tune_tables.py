@@ -1,0 +1,150 @@
+"""What the searches of tools/bench/tune.py are replayed on: recorded tables, and simulated ones.
+
+The simulated ones are the recorded workloads on a machine of 64 cores: what their batches cost was
+measured in one process (tune_measure.py), how cores slow each other and how fast the step is are
+drawn by seed. The truth is a simulation of whole epochs (lotus/tune/simulate.py). `lotus` predicts
+with lotus/tune/model.py, by what trials tell it; it sees neither those costs nor the simulator.
+"""
+
+import itertools
+import math
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from lotus.tune.replay import Timings
+from lotus.tune.simulate import Machine, Work, simulate
+from lotus.tune.space import Setting, Space
+from lotus.tune.strategies.problem import Problem
+
+CORES = 64
+COUNTS = (0, 1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 63, 64, 96, 128)
+PREFETCHES = (1, 2, 4)
+NOISE = 0.03  # of a simulated trial: standard deviation of the rate's logarithm
+LONGER = 4  # times as many batches as recorded, as 64 cores would have more to do
+MOST = 600  # batches of a simulated epoch, or as many as fill all queues DEEP times
+DEEP = 4
+BLOCK_S = 1.0  # of a simulated trial, or LEAST batches
+LEAST = 10
+
+
+class Table(Timings):
+    """Timings where another block of a setting costs no start, as its loader is open already."""
+
+    def __init__(self, table):
+        super().__init__(table)
+        self.opened = set()
+
+    def trial(self, setting, noise, chance):
+        told = super().trial(setting, noise, chance)
+        again = setting.normal() in self.opened
+        self.opened.add(setting.normal())
+        if not again or told.first_batch_s is None:
+            return told
+        return replace(told, seconds=max(told.seconds - told.first_batch_s, 0.0))
+
+
+@dataclass(frozen=True)
+class Case:
+    """One workload on one machine."""
+
+    workload: str
+    table: Table
+    problem: Problem
+    noise: float = 0.0  # beyond what the table's repetitions have
+
+
+def recorded(grid, facts, cores):
+    """A case for each workload of the recorded grid."""
+    cases = []
+    for workload, rows in grid.groupby("workload", sort=False):
+        known = facts[workload]
+        space = Space(
+            num_workers=tuple(sorted(int(one) for one in rows.num_workers.unique())),
+            prefetch_factor=tuple(sorted(int(p) for p in rows.prefetch_factor.dropna().unique())),
+            persistent_workers=(False, True),
+        )
+        cases.append(Case(workload, Table(rows), problem(known, space, cores)))
+    return cases
+
+
+def problem(known, space, cores):
+    """What a search is told of a workload, by its recorded facts."""
+    return Problem(
+        space,
+        Setting(**{"num_workers": 0, **known["own"]}),
+        cores,
+        known["batches"],
+        known["size"],
+        float(np.mean(known["step_ns"])) / 1e9,
+        known["step_cores"],
+        iterable=known["iterable"],
+    )
+
+
+def simulated(facts, draws):
+    """Cases of 64 cores, `draws` for each workload."""
+    jobs = list(itertools.product(facts.items(), range(draws)))
+    with ProcessPoolExecutor() as pool:
+        return list(pool.map(_simulated, jobs))
+
+
+def _simulated(job):
+    (workload, known), draw = job
+    chance = np.random.default_rng([draw, *workload.encode()])
+    slower = math.exp(chance.uniform(math.log(0.1), math.log(1.0))) / CORES
+    quicker = math.exp(chance.uniform(0.0, math.log(CORES)))
+    count = len(known["cpu_ns"])
+    step = np.array(known["step_ns"], float) / quicker
+    spread = {name: float(known[name]) for name in ("pickle_ns", "get_ns", "spawn_ns", "boot_ns")}
+    work = Work(
+        np.full(count, float(known["size"])),
+        np.array(known["cpu_ns"], float),
+        np.array(known["wait_ns"], float),
+        step,
+        np.full(count, 1e6),
+        np.zeros(count),
+        step_cores=min(known["step_cores"], 1.0),
+        shutdown_ns=float(known["shutdown_ns"]),
+        **spread,
+    )
+    machine = Machine(CORES, slower)
+    batches = known["batches"] * LONGER
+    space = Space(COUNTS, PREFETCHES, persistent_workers=(False, True))
+    rows = [
+        row
+        for setting in Space(COUNTS, PREFETCHES).settings()
+        for row in _rows(work, setting, machine, batches)
+    ]
+    told = {**known, "batches": batches, "step_ns": step}
+    name = f"{workload} {draw + 1}"
+    return Case(name, Table(pd.DataFrame(rows)), problem(told, space, CORES), NOISE)
+
+
+def _rows(work, setting, machine, batches):
+    """A row for each of `persistent_workers`. Of long epochs the rest goes on as it was."""
+    depth = setting.num_workers * (setting.prefetch_factor or 0)
+    count = min(batches, max(MOST, DEEP * depth))
+    once = simulate(work, setting, machine, batches=count)
+    each = float(work.size[0]) / once.steady_samples_per_s
+    seconds = once.first_batch_s + max(BLOCK_S, LEAST * each) + depth * each
+    took = {False: once.seconds}
+    if setting.num_workers:
+        seconds += work.shutdown_ns * setting.num_workers / 1e9
+        kept = replace(setting, persistent_workers=True)
+        both = simulate(work, kept, machine, batches=count, epochs=2)
+        # The first of two such epochs starts the workers, the second ends them: that is once.
+        took[True] = both.seconds - once.seconds
+    rest = (batches - count) * each
+    return [
+        {
+            **setting.as_json(),
+            "persistent_workers": one,
+            "samples_per_s": batches * float(work.size[0]) / (took[one] + rest),
+            "first_batch_s": once.first_batch_s,
+            "seconds": seconds,
+        }
+        for one in took
+    ]
