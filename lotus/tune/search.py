@@ -175,10 +175,11 @@ class _Search:
             prefetch_factor=self.own.prefetch_factor or TORCH_PREFETCH,
         )
         self._say("checking samples", more, "an iterable data set may repeat samples in workers")
-        why = self.trials.safety.why_not(more) if self.trials.safety.known else notes.NOTHING_KNOWN
+        why = self.trials.make_room(more) if self.trials.safety.known else notes.NOTHING_KNOWN
         if not why:
+            limit_s = min(self.budget_s / 4, self.trials.left)
             try:
-                why = self.trials.program.same_samples(more, self.budget_s / 4)
+                why = self.trials.program.same_samples(more, limit_s)
             except TrialFailed as error:
                 why = str(error) or "it failed"
         self.samples_kept = not why

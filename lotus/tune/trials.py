@@ -23,6 +23,7 @@ _LEAST_LIMIT_S = 10.0
 _PATIENCE = 5.0  # how many times the expected time is waited
 _BATCHES = 8  # of a block, at least, where they are quick enough
 _LEAST_BATCHES = 4
+_AHEAD = 0.15  # of the budget, at most, to fill a queue
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class Trials:
         self.began = clock()
         self.deadline = self.began + budget_s
         self.block_s = min(max(budget_s / 60, 0.1), 2.0)
+        self._budget_s = budget_s
         self._slow_s = budget_s / 20  # no block should take longer for the sake of its batches
         self._step_s = step_of(program.watched)[0]
         self.rows: list[Row] = []
@@ -259,15 +261,16 @@ class Trials:
         return opened
 
     def _too_long(self, setting: Setting) -> str:
-        """Whether the batches that lie ready before a block alone would take the budget's rest."""
+        """Whether what must lie ready before each block takes too much of the budget."""
         ahead = setting.num_workers * (setting.prefetch_factor or 0)
         costs = [one.observed.cpu_s for one in self._first.values() if one.observed is not None]
         takes = ahead * min(costs, default=0.0) / self.safety.start.cores
-        if takes <= max(self.left, 0.0):
+        if takes <= self._budget_s * _AHEAD:
             return ""
         return (
             f"the {plural(ahead, 'batch')} that it makes ahead take at least "
-            f"{duration(takes * 1e9)}, and {duration(max(self.left, 0.0) * 1e9)} are left"
+            f"{duration(takes * 1e9)} before each block, of a budget of "
+            f"{duration(self._budget_s * 1e9)}"
         )
 
     def _block(self, setting: Setting, step: bool) -> Block:
@@ -301,6 +304,12 @@ class Trials:
             if loader.num_workers and math.isfinite(took):
                 self._ends.append((loader.num_workers, took))
 
+    def make_room(self, setting: Setting) -> str:
+        """Close what does not fit beside a setting; why it does not fit alone."""
+        while self._open and self.safety.beside(setting, list(self._open)):
+            self.close(next(iter(self._open)))
+        return self.refused(setting) or self.safety.beside(setting, ())
+
     def close_all(self) -> None:
         """Close what is open; one that cannot be closed hinders no other."""
         for loader in list(self._open):
@@ -310,14 +319,14 @@ class Trials:
                 continue
 
     def all_ruled_out(self, settings: Iterable[Setting]) -> tuple[RuledOut, ...]:
-        """What was not tried for a reason, and what of `settings` could not have been."""
+        """What was not tried for a reason, and which loaders of `settings` could not have been."""
         tried = {_loader(row.measurement.setting) for row in self.rows}
         found = dict(self.ruled_out)
-        for setting in settings:
-            if setting not in found and _loader(setting) not in tried:
-                why = self.refused(setting)
-                if why:
-                    found[setting] = why
+        known = tried | {_loader(one) for one in found}
+        for loader in {_loader(one) for one in settings} - known:
+            why = self.refused(loader)
+            if why:
+                found[loader] = why
         return tuple(RuledOut(setting, found[setting]) for setting in sorted(found))
 
 

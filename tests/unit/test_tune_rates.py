@@ -1,0 +1,88 @@
+"""Rates of trials and their intervals."""
+
+import math
+import random
+import statistics
+
+import pytest
+
+from lotus.tune import rates
+from lotus.tune.trying import Block, Opened
+
+
+def block(
+    waits: list[float], steps: list[float] | None = None, sizes: list[int] | None = None
+) -> Block:
+    count = len(waits)
+    return Block(
+        waits_s=tuple(waits),
+        steps_s=tuple(steps or [0.0] * count),
+        sizes=tuple(sizes or [10] * count),
+        worker_cpu_s=0.5 * count,
+        worker_queued_s=0.1 * count,
+        main_cpu_s=0.01 * count,
+        batch_bytes=1,
+        shared_bytes=1,
+        pipe_bytes=1,
+        tensors=1,
+        worker_bytes=1,
+        main_bytes=1,
+    )
+
+
+@pytest.mark.parametrize(("freedom", "value"), [(1, 12.706), (9, 2.262), (10, 2.228), (30, 2.042)])
+def test_t_is_that_of_the_tables(freedom: int, value: float) -> None:
+    assert rates.t95(freedom) == pytest.approx(value, rel=2e-3)
+
+
+def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
+    chance, held = random.Random(3), 0
+    for _ in range(400):
+        waits = [chance.gammavariate(4, 0.025) for _ in range(40)]
+        found = rates.rate(block(waits), workers=0)
+        held += found.low_s <= 0.01 <= found.high_s
+    assert 0.91 <= held / 400 <= 0.98
+
+
+def test_bursts_of_workers_are_counted_whole() -> None:
+    # Four workers deliver together, 0.4 s apart; the last burst is cut.
+    waits = [0.4, 0.0, 0.0, 0.0] * 5 + [0.4]
+    found = rates.rate(block(waits), workers=4)
+    assert found.sample_s == pytest.approx(0.01)
+    assert found.low_s == pytest.approx(0.01)
+    assert found.high_s == pytest.approx(0.01)
+    seen = rates.observed(block(waits), Opened(1.0, 0.2, (1, 2, 3, 4)), 4, 0.3)
+    assert seen.capacity_s == pytest.approx(0.1)
+    assert seen.variation == pytest.approx(0.0)
+    assert (seen.cpu_s, seen.queued_s, seen.get_s) == pytest.approx((0.5, 0.1, 0.01))
+    assert (seen.startup_s, seen.iter_s, seen.shutdown_s, seen.samples) == (1.0, 0.2, 0.3, 10)
+
+
+def test_steps_and_unequal_batches_count() -> None:
+    found = rates.rate(block([0.1] * 8, [0.3] * 8, [4, 12] * 4), workers=1)
+    assert found.sample_s == pytest.approx(0.05)
+    assert found.samples == 8
+    assert found.low_s < 0.05 < found.high_s  # batches of 4 and of 12 take the same time
+
+
+def test_one_batch_has_no_interval_and_none_no_rate() -> None:
+    assert rates.rate(block([0.1]), workers=0).high_s == math.inf
+    with pytest.raises(ValueError, match="batches"):
+        rates.rate(block([]), workers=0)
+
+
+def test_an_epoch_has_its_setup_once() -> None:
+    assert rates.epoch(0.01, 10, 2.0, 11) == pytest.approx(110 / (2.0 + 10 * 0.1))
+    assert rates.epoch(0.01, 10, 0.0, 11) == pytest.approx(100)
+    assert rates.epoch(0.01, 10, 2.0, None) == pytest.approx(100)
+
+
+def test_pairs_give_a_ratio_whatever_drifts() -> None:
+    chance = random.Random(1)
+    drift = [100 * 0.8**number for number in range(6)]
+    found = rates.compared([(1.5 * one * chance.gauss(1, 0.01), one) for one in drift])
+    assert found.low <= 1.5 <= found.high
+    assert found.precision < 0.02
+    assert found.pairs == 6
+    assert statistics.stdev(drift) / statistics.mean(drift) > 0.4
+    assert rates.compared([(2.0, 1.0)]).high == math.inf
