@@ -102,7 +102,7 @@ def test_random_goes_by_its_seed() -> None:
 
 
 def test_an_unknown_name_is_refused_with_those_there_are() -> None:
-    with pytest.raises(ValueError, match="adapt, grid, random"):
+    with pytest.raises(ValueError, match="adapt, grid, lotus, random"):
         make("optuna", Space((1,)))
 
 

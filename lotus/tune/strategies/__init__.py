@@ -7,11 +7,14 @@ real program, a table of timings (`lotus.tune.replay`) or a simulator.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 from lotus.tune.space import Measurement, Setting, Space
 from lotus.tune.strategies.adapt import Adapt
 from lotus.tune.strategies.grid import Grid
+from lotus.tune.strategies.lotus import Lotus
+from lotus.tune.strategies.problem import Problem
 from lotus.tune.strategies.random_search import RandomSearch
 
 
@@ -40,8 +43,18 @@ MAKERS: dict[str, Callable[[Space, int], Strategy]] = {
 }
 
 
-def make(name: str, space: Space, *, seed: int = 0) -> Strategy:
-    """The strategy of that name, at its start; ValueError where there is none."""
+NAMES = tuple(sorted((*MAKERS, Lotus.name)))
+
+
+def make(name: str, space: Space, *, seed: int = 0, problem: Problem | None = None) -> Strategy:
+    """The strategy of that name, at its start; ValueError where there is none.
+
+    `lotus` goes by its problem, in which `space` and `seed` are put; the others need none.
+    """
+    if name == Lotus.name:
+        if problem is None:
+            raise ValueError("lotus needs the problem: what is known of the program")
+        return Lotus(replace(problem, space=space, seed=seed))
     if name not in MAKERS:
-        raise ValueError(f"no strategy is called {name!r}; there are {', '.join(sorted(MAKERS))}")
+        raise ValueError(f"no strategy is called {name!r}; there are {', '.join(NAMES)}")
     return MAKERS[name](space, seed)

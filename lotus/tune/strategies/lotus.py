@@ -1,0 +1,386 @@
+"""The default search: predict from what few trials show, try what is predicted, race the rest.
+
+At most five different settings are asked for, the program's own counted:
+
+1. the program's own; one worker; then about as many as are predicted to suffice (estimate.py);
+2. while trials are left: the cheapest of those predicted to be fastest, or, where that is measured
+   already, what could still be better by its bound, found by descending the parameter's AVL tree,
+   which is rooted at the predicted optimum. Equal settings are never tried, nor those that the
+   problem refuses, nor those whose upper bound lies below what is measured;
+3. those that may be the cheapest within 2 % of the best are asked for again, in blocks of
+   all of them in random order, until that is sure or the budget is spent.
+
+Each measurement told is taken for one more block of its setting, by itself; blocks of a setting are
+put together here. A setting that fails rules out what is larger in the same respect.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections.abc import Iterable
+from dataclasses import replace
+
+from lotus.tune import avl, model
+from lotus.tune.space import PARAMETERS, TORCH_PREFETCH, Measurement, Setting
+from lotus.tune.strategies.estimate import Estimate, Known
+from lotus.tune.strategies.problem import Problem
+
+TRIALS = 5  # different settings
+TIE = 0.02  # who is so little slower and cheaper is preferred
+AIM = 0.01  # the same, of what is only predicted
+WORTH = 0.02  # how much faster a bound must be to be worth a trial
+ERROR = 0.02  # of a rate, where trials do not tell it (standard deviation of its logarithm)
+BLOCKS = 8  # of each setting at most
+Z95 = 1.96
+
+# Those that the model does not know: tried at the best setting where trials are left.
+UNKNOWN = ("pin_memory", "in_order", "threads", "start_method")
+
+
+class Lotus:
+    """The search described above. Pure: no clock, no chance but from the problem's seed."""
+
+    name = "lotus"
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self._chance = random.Random(problem.seed)
+        self._blocks: dict[Setting, list[Measurement]] = {}
+        self._failed: dict[Setting, Measurement] = {}
+        self._names: dict[Setting, Setting] = {}  # the one asked for, of those that are the same
+        self._spent = 0.0
+        self._round: list[Setting] = []
+        self._asked: Setting | None = None
+        self._searching, self._done = True, False
+        self._estimate: Estimate | None = None
+        self._reason = "nothing was asked for yet"
+        self._out: dict[str, str] = {}
+        self._own = self._same(problem.own)
+        self._names[self._own] = problem.own.normal()
+        self._candidates = self._all()
+
+    # Asking and telling
+
+    def ask(self) -> Setting | None:
+        if self._asked is None and not self._done:
+            found = self._next()
+            if found is None:
+                self._done = True
+            else:
+                self._asked, self._reason = found
+        return None if self._asked is None else self._names.get(self._asked, self._asked)
+
+    def tell(self, measurement: Measurement) -> None:
+        setting = self._same(measurement.setting)
+        self._names.setdefault(setting, measurement.setting.normal())
+        self._spent += measurement.seconds
+        if measurement.failed or not measurement.samples_per_s > 0:
+            self._failed[setting] = measurement
+            self._blocks.pop(setting, None)
+            self._drop(setting, measurement.failed or "it gave no samples")
+        else:
+            self._blocks.setdefault(setting, []).append(measurement)
+        if setting == self._asked:
+            self._asked = None
+        self._estimate = None
+
+    def best(self) -> Measurement | None:
+        """The cheapest that is within 2 % of the fastest, all its blocks together."""
+        chosen = self._chosen()
+        if chosen is None:
+            return None
+        blocks = self._blocks[chosen.setting]
+        if len(blocks) == 1:
+            return blocks[0]
+        spread = math.exp(Z95 * chosen.error)
+        return replace(
+            blocks[-1],
+            setting=self._names[chosen.setting],
+            samples_per_s=chosen.rate,
+            low=chosen.rate / spread,
+            high=chosen.rate * spread,
+            seconds=sum(block.seconds for block in blocks),
+        )
+
+    def reason(self) -> str:
+        return self._reason
+
+    def ruled_out(self) -> list[tuple[str, str]]:
+        """What was never tried, or not again, and why."""
+        return list(self._out.items())
+
+    def predicted(self, setting: Setting) -> model.Prediction | None:
+        """What is expected of a setting by all that was told; None before anything was."""
+        estimate = self._expected()
+        return None if estimate is None else estimate.prediction(self._same(setting))
+
+    # The space
+
+    def _same(self, setting: Setting) -> Setting:
+        """One of all settings that make the same loader, or differ in nothing that matters."""
+        setting, own, problem = setting.normal(), self.problem.own.normal(), self.problem
+        fields = {
+            name: None
+            for name in ("start_method", "in_order", "threads")
+            if getattr(setting, name) == getattr(own, name)
+        }
+        if not problem.accelerator and False in problem.space.pin_memory:
+            fields["pin_memory"] = False  # type: ignore[assignment]
+        if problem.batches is not None and setting.num_workers:
+            enough = math.ceil(problem.batches / setting.num_workers)
+            steps = sorted(p for p in _prefetches(problem.space.prefetch_factor) if p >= enough)
+            if steps and (setting.prefetch_factor or 0) > steps[0]:
+                fields["prefetch_factor"] = steps[0]  # type: ignore[assignment]
+        return replace(setting, **fields).normal()  # type: ignore[arg-type]
+
+    def _all(self) -> list[Setting]:
+        """All of the space that is worth a thought, the cheapest first."""
+        found: set[Setting] = set()
+        equal = 0
+        refused: dict[str, list[Setting]] = {}
+        for setting in self.problem.space.settings():
+            same = self._same(setting)
+            if same in found:
+                equal += 1
+                continue
+            why = self.problem.allowed(self._names.get(same, same))
+            if why:
+                refused.setdefault(why, []).append(same)
+            else:
+                found.add(same)
+        if equal:
+            self._out[f"{equal} settings"] = "they make the same loader as others here"
+        for why, settings in refused.items():
+            first = words(min(settings))
+            more = f" and {len(settings) - 1} more" if len(settings) > 1 else ""
+            self._out[first + more] = why
+        return sorted(found)
+
+    def _drop(self, failed: Setting, why: str) -> None:
+        """What a failure rules out: what is larger in the same respect, if nothing larger works."""
+        larger = [
+            one for one in self._candidates if one != failed and _larger(one, failed)
+        ]  # fmt: skip
+        if any(_larger(one, failed) for one in self._blocks):
+            larger = []
+        gone = {failed, *larger} - set(self._blocks)
+        self._candidates = [one for one in self._candidates if one not in gone]
+        self._out[words(failed)] = why
+        if larger:
+            self._out[f"{len(larger)} settings with as much or more than {words(failed)}"] = (
+                "as that failed"
+            )
+
+    # What was measured
+
+    def _known(self) -> list[Known]:
+        """Each setting that works, its blocks put together."""
+        told = [_told_error(block) for blocks in self._blocks.values() for block in blocks]
+        squares, free = 0.0, 0
+        for blocks in self._blocks.values():
+            logs = [math.log(block.samples_per_s) for block in blocks]
+            mean = statistics.fmean(logs)
+            squares += sum((log - mean) ** 2 for log in logs)
+            free += len(logs) - 1
+        found = []
+        for setting, blocks in self._blocks.items():
+            before = statistics.fmean(told) if free else _told_error(blocks[0])
+            # As if what trials say of themselves came from four blocks.
+            variance = (3.0 * before**2 + squares) / (3.0 + free)
+            rate = math.exp(statistics.fmean(math.log(b.samples_per_s) for b in blocks))
+            seen = next((b.observed for b in reversed(blocks) if b.observed is not None), None)
+            found.append(Known(setting, rate, math.sqrt(variance / len(blocks)), seen))
+        return found
+
+    def _chosen(self) -> Known | None:
+        known = self._known()
+        if not known:
+            return None
+        most = max(one.rate for one in known)
+        return min(
+            (one for one in known if one.rate >= (1.0 - TIE) * most), key=lambda one: one.setting
+        )
+
+    def _expected(self) -> Estimate | None:
+        if self._estimate is None and self._blocks:
+            self._estimate = Estimate(self.problem, self._known())
+        return self._estimate
+
+    # What comes next
+
+    def _next(self) -> tuple[Setting, str] | None:
+        tried = len(self._blocks) + len(self._failed)
+        if tried == 0 and not self.problem.allowed(self._names[self._own]):
+            return self._own, "the program's own setting, against which the others are held"
+        if self._searching and tried < TRIALS and self._affordable():
+            found = self._profile() or self._target() or self._explore()
+            if found is not None:
+                return found
+        self._searching = False
+        return self._race()
+
+    def _affordable(self) -> bool:
+        """Whether a trial like the dearest so far still fits in the budget."""
+        most = [sum(b.seconds for b in blocks[:1]) for blocks in self._blocks.values()]
+        most += [one.seconds for one in self._failed.values()]
+        return self._spent + max(most, default=0.0) <= self.problem.budget_s
+
+    def _profile(self) -> tuple[Setting, str] | None:
+        """One worker, where no other trial tells what a batch takes."""
+        if any(s.num_workers <= 1 for s in (*self._blocks, *self._failed)):
+            return None
+        ones = [one for one in self._candidates if one.num_workers == 1]
+        if not ones:
+            return None
+        like = self._own.prefetch_factor or TORCH_PREFETCH
+        one = min(
+            ones,
+            key=lambda s: (
+                s.start_method is not None,
+                abs((s.prefetch_factor or TORCH_PREFETCH) - like),
+                s,
+            ),
+        )
+        return one, "one worker alone tells what a batch takes, without contention"
+
+    def _target(self) -> tuple[Setting, str] | None:
+        """The cheapest of those predicted to be fastest, if it is not measured yet."""
+        estimate = self._expected()
+        pool = {*self._candidates, *self._blocks}
+        if estimate is None:
+            return (self._candidates[0], "nothing has worked yet") if self._candidates else None
+        rates = {one: estimate.guess(one).rate for one in pool}
+        most = max(rates.values())
+        target = min(
+            (one for one, rate in rates.items() if rate >= (1.0 - AIM) * most),
+            key=lambda one: (one.num_workers, _rarity(one.prefetch_factor), one),
+        )
+        if target in self._blocks:
+            return None
+        best = self._chosen()
+        gain = rates[target] / best.rate - 1.0 if best else 0.0
+        return target, f"predicted {gain:+.0%} against the best measured, and no cheaper is as fast"
+
+    def _explore(self) -> tuple[Setting, str] | None:
+        estimate, best = self._expected(), self._chosen()
+        if estimate is None or best is None:
+            return None
+        found: list[tuple[float, Setting, str]] = []
+        for name in ("num_workers", "prefetch_factor", "persistent_workers"):
+            line = self._line(best.setting, name)
+            bounds = {one: estimate.guess(one) for one in line}
+            alive = sorted(
+                one
+                for one in line
+                if bounds[one].high > (1.0 + WORTH) * best.rate and one not in self._blocks
+            )
+            below = [i for i, one in enumerate(alive) if one < best.setting]
+            above = [i for i, one in enumerate(alive) if one > best.setting]
+            for side in (below, above):
+                if side:
+                    one = alive[avl.tree(side).value]
+                    found.append((bounds[one].high, one, name))
+        if not found:
+            return self._unknown(best)
+        high, one, name = max(found, key=lambda each: (each[0], each[1]))
+        return one, f"{name} may still bring {high / best.rate - 1:+.0%} here"
+
+    def _unknown(self, best: Known) -> tuple[Setting, str] | None:
+        for name in UNKNOWN:
+            for one in self._line(best.setting, name):
+                value = getattr(one, name)
+                if not any(
+                    getattr(other, name) == value for other in (*self._blocks, *self._failed)
+                ):
+                    return one, f"whether {name} {value} is faster only a trial tells"
+        return None
+
+    def _line(self, setting: Setting, name: str) -> list[Setting]:
+        """Candidates that differ from a setting in nothing but one parameter."""
+        blank = {name: getattr(setting, name)}
+        return [
+            one
+            for one in self._candidates
+            if one != setting and one.num_workers and replace(one, **blank) == setting
+        ]
+
+    def _race(self) -> tuple[Setting, str] | None:
+        """Who is measured again: all that may be the one to choose, in rounds of random order."""
+        self._round = [one for one in self._round if one in self._blocks]
+        if not self._round:
+            self._round, why = self._contenders()
+            if not self._round:
+                self._reason = why
+                return None
+            self._chance.shuffle(self._round)
+        one = self._round[-1]
+        if self._spent + self._blocks[one][-1].seconds > self.problem.budget_s:
+            self._reason = "the budget is spent, with others too close to tell apart"
+            return None
+        self._round.pop()
+        return one, "it may be the one to choose: measured again, in turn with the others"
+
+    def _contenders(self) -> tuple[list[Setting], str]:
+        """Those between which another block of each may decide; none, and why it is decided."""
+        best = self._chosen()
+        if best is None:
+            return [], "nothing that was tried has worked"
+        known = self._known()
+        most = max(one.rate for one in known)
+        found, unsure = [best.setting], False
+        for one in known:
+            if one.setting == best.setting:
+                continue
+            wide = Z95 * math.hypot(one.error, best.error)
+            if math.log(one.rate / most) + wide > math.log(1.0 - TIE):
+                found.append(one.setting)
+                unsure = unsure or wide > TIE
+        if len(found) == 1:
+            return [], f"{words(best.setting)}: all others that were tried are slower"
+        if not unsure:
+            return [], f"{words(best.setting)}: no other is cheaper, or faster by more than 2 %"
+        if min(len(self._blocks[one]) for one in found) >= BLOCKS:
+            return [], f"{words(best.setting)}: others are too close to tell apart"
+        return found, ""
+
+
+def words(setting: Setting) -> str:
+    """A setting in a few words."""
+    said = [f"{setting.num_workers} workers" if setting.num_workers != 1 else "1 worker"]
+    if setting.num_workers:
+        said.append(f"prefetch {setting.prefetch_factor or TORCH_PREFETCH}")
+    for name in PARAMETERS[2:]:
+        value = getattr(setting, name)
+        if value is True:
+            said.append(name)
+        elif value not in (False, None) or (value is False and name == "in_order"):
+            said.append(f"{name} {value}")
+    return ", ".join(said)
+
+
+def _prefetches(values: Iterable[int | None]) -> list[int]:
+    return [TORCH_PREFETCH if value is None else value for value in values]
+
+
+def _rarity(prefetch: int | None) -> tuple[bool, int]:
+    """One batch ahead leaves no slack for what no model knows: the last that is only predicted."""
+    return (prefetch == 1, prefetch or 0)
+
+
+def _larger(one: Setting, other: Setting) -> bool:
+    """Whether a setting needs at least as much of everything as another one."""
+    return (
+        one.start_method == other.start_method
+        and one.num_workers >= other.num_workers
+        and (one.prefetch_factor or 0) >= (other.prefetch_factor or 0)
+        and one.pin_memory >= other.pin_memory
+    )
+
+
+def _told_error(block: Measurement) -> float:
+    """The standard deviation of the logarithm of its rate, by its own interval."""
+    if 0 < block.low < block.high:
+        return max(math.log(block.high / block.low) / (2.0 * Z95), 1e-4)
+    return ERROR
