@@ -152,7 +152,7 @@ def answer(command, environment):
         return {"failed": "no end after 600 s", "wall_s": time.monotonic() - begin}
     wall = time.monotonic() - begin
     found = last_object(done.stdout)
-    if done.returncode or found is None or not found.get("best"):
+    if done.returncode or found is None or not found.get("best") or not found["settings_tried"]:
         said = (done.stderr.strip() or done.stdout.strip()).splitlines()
         why = said[-1] if said else f"exit code {done.returncode}"
         return {"failed": why[:200], "wall_s": wall}
