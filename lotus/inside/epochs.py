@@ -1,0 +1,103 @@
+"""Whether an epoch of an iterable data set has the same samples with another number of workers.
+
+A data set that does not share its samples out among its workers gives each of them all. That is
+found out by doing it: an epoch with either number, compared as multisets of hashes of samples.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections import Counter
+from functools import partial
+
+from . import contents
+from .forked import once
+from .loading import SEED, Loading, copy_of
+from .watch import Failed, Watch, words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_WHAT = "an epoch"
+_SHORT = 8  # bytes of a hash that are kept: of a billion samples, no two alike by chance
+
+
+def compare(loader: Any, own: dict[str, Any], other: dict[str, Any], limit_s: float) -> str:
+    """ "" where the epochs are equal, else why not, in words; within about `limit_s`."""
+    until = time.monotonic() + limit_s
+    mine, yours = own["num_workers"], other["num_workers"]
+    try:
+        first = _epoch(loader, own, SEED, until)
+        second = _epoch(loader, other, SEED, until)
+        if first == second:
+            return ""
+        counts = (
+            f"an epoch has {first.total()} samples with {_workers(mine)} and {second.total()} "
+            f"with {_workers(yours)}"
+        )
+        if first.total() != second.total():
+            return counts
+        if _epoch(loader, own, SEED + 1, until) != first:
+            return (
+                f"two epochs with {_workers(mine)} differ already, as with random augmentation: "
+                "it cannot be told whether other workers keep the samples"
+            )
+    except Failed as error:
+        return f"it was not found out: {error}"
+    common = (first & second).total()
+    return (
+        f"of the {first.total()} samples of an epoch with {_workers(mine)}, {common} come with "
+        f"{_workers(yours)}"
+    )
+
+
+def _workers(count: int) -> str:
+    return f"{count} worker" if count == 1 else f"{count} workers"
+
+
+def _epoch(loader: Any, setting: dict[str, Any], seed: int, until: float) -> Counter[bytes]:
+    """The samples of an epoch, by hash. Raises Failed."""
+    left_s = until - time.monotonic()
+    if left_s <= 0:
+        raise Failed("an epoch with each number of workers takes too long")
+    made = copy_of(loader, {**setting, "pin_memory": False}, None, seed)
+    if made.num_workers:
+        return _counted(made, left_s)
+    found: Counter[bytes] = once(partial(_seeded, made, seed, left_s), left_s + 1, _WHAT)
+    return found
+
+
+def _seeded(made: Any, seed: int, limit_s: float) -> Counter[bytes]:
+    """In a child: without workers a data set draws from the process's generators."""
+    random.seed(seed)
+    sys.modules["torch"].manual_seed(seed)
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed)
+    return _counted(made, limit_s)
+
+
+def _counted(made: Any, limit_s: float) -> Counter[bytes]:
+    watch = Watch(limit_s, _WHAT)
+    loading = Loading(made, None, lambda text: None)
+
+    def count() -> Counter[bytes]:
+        found: Counter[bytes] = Counter()
+        loading.start(watch)
+        for batch in loading.rest():
+            found.update(one[:_SHORT] for one in contents.hashes(batch))
+            if watch.left_s <= 0:
+                raise Failed(f"{_WHAT} took longer than {limit_s:.3g} s")
+        return found
+
+    try:
+        return watch.run(count)
+    except Failed:
+        raise
+    except Exception as error:
+        raise Failed(words(error)) from None
+    finally:
+        loading.shut(0)

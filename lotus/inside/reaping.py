@@ -1,0 +1,162 @@
+"""The end of a candidate: its processes, threads, descriptors and files are gone afterwards."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import threading
+from contextlib import suppress
+from multiprocessing import connection
+
+from .watch import Failed, Watch, held
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any
+
+_SHM = "/dev/shm"
+_DEAD_S = 30.0  # for a process that was killed; one that the kernel holds does not end
+_THREAD_S = 5.0
+
+
+def reap(iterator: Any, patience_s: float) -> None:
+    """End a torch iterator with workers: politely for `patience_s`, then by SIGKILL.
+
+    It may be half made. Holds Ctrl-C meanwhile.
+    """
+    with held(signal.SIGINT), held(signal.SIGCHLD):
+        made = vars(iterator)
+        made["_shutdown"] = True  # for torch's own way, when the object goes
+        workers = [one for one in made.get("_workers", ()) if one.pid is not None]
+        if patience_s > 0:
+            with suppress(Failed, Exception):
+                _ask(iterator, workers, patience_s)
+        _kill(workers)
+        _end_pinning(iterator)
+        queues = [*made.get("_index_queues", ())]
+        if "_worker_result_queue" in made:
+            queues.append(made["_worker_result_queue"])
+        for queue in queues:
+            _close(queue)
+        made["_data_queue"] = made["_worker_result_queue"] = None
+        made["_task_info"] = {}
+        handling: Any = sys.modules["torch.utils.data._utils.signal_handling"]
+        if made.get("_worker_pids_set"):
+            handling._remove_worker_pids(id(iterator))
+            made["_worker_pids_set"] = False
+
+
+def _ask(iterator: Any, workers: list[Any], patience_s: float) -> None:
+    """Ask the workers to end, as torch does."""
+    watch = Watch(patience_s, "the end of its workers")
+
+    def ask() -> None:
+        iterator._workers_done_event.set()  # waits for ever where a worker died in its lock
+        for queue in iterator._index_queues:
+            queue.put(None)
+        left = {one.sentinel for one in workers}
+        while left and watch.left_s > 0:
+            left -= set(connection.wait(list(left), watch.left_s))
+
+    watch.run(ask)
+
+
+def _kill(workers: list[Any]) -> None:
+    for one in workers:
+        if one.is_alive():
+            one.kill()
+    for one in workers:
+        pid = one.pid
+        one.join(_DEAD_S)
+        with suppress(ValueError):  # still alive
+            one.close()
+        _remove_shared(pid)
+
+
+def _remove_shared(pid: int) -> None:
+    """What a killed process had put into shared memory and not taken out."""
+    with suppress(OSError):
+        for name in os.listdir(_SHM):
+            if name.startswith(f"torch_{pid}_"):
+                with suppress(OSError):
+                    os.unlink(os.path.join(_SHM, name))
+
+
+def _end_pinning(iterator: Any) -> None:
+    thread: threading.Thread | None = vars(iterator).get("_pin_memory_thread")
+    if thread is None:
+        return
+    iterator._pin_memory_thread_done_event.set()
+    iterator._worker_result_queue.put((None, None))
+    thread.join(_THREAD_S)
+
+
+def _close(queue: Any) -> None:
+    """Close a queue and end its thread, which may be writing to a pipe that nobody reads."""
+    queue.cancel_join_thread()
+    thread: threading.Thread | None = queue._thread
+    queue.close()
+    reader = queue._reader
+    with suppress(OSError):
+        while thread is not None and thread.is_alive():
+            thread.join(0.01)
+            if thread.is_alive() and reader.poll(0):
+                os.read(reader.fileno(), 1 << 16)
+    for end in (queue._reader, queue._writer):
+        with suppress(OSError):
+            end.close()
+
+
+def half_made(traceback: TracebackType | None, kind: type) -> Any:
+    """The iterator whose `__init__` raised; None where it was not in there."""
+    while traceback is not None:
+        found = traceback.tb_frame.f_locals.get("self")
+        if isinstance(found, kind):
+            return found
+        traceback = traceback.tb_next
+    return None
+
+
+class Helpers:
+    """What multiprocessing and torch start once a process: ended where it was not there before."""
+
+    def __init__(self) -> None:
+        import multiprocessing.context
+        import multiprocessing.forkserver
+        import multiprocessing.resource_sharer
+        import multiprocessing.resource_tracker
+
+        package: Any = multiprocessing
+        self._tracker: Any = package.resource_tracker._resource_tracker
+        self._server: Any = package.forkserver._forkserver
+        self._sharer: Any = package.resource_sharer
+        self._context: Any = package.context._default_context
+        self._had = (
+            self._tracker._pid is not None,
+            self._server._forkserver_pid is not None,
+            self._sharer._resource_sharer._thread is not None,
+        )
+        self._method = self._context._actual_context
+
+    def end(self) -> None:
+        tracker, server, sharer = self._had
+        with suppress(AttributeError, OSError), held(signal.SIGCHLD):
+            if not server and self._server._forkserver_pid is not None:
+                self._server._stop()
+            if not tracker and self._tracker._pid is not None:
+                self._tracker._stop()
+            if not sharer and self._sharer._resource_sharer._thread is not None:
+                self._sharer.stop(_THREAD_S)
+        self.unsettle()
+
+    def unsettle(self) -> None:
+        """The program may still choose its start method, if it could before."""
+        if self._method is None:
+            self._context._actual_context = None
+
+
+def remove_folder(path: str) -> None:
+    shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,126 @@
+"""Open candidates: with workers in this process, without them in a forked child."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import time
+from functools import partial
+
+from . import blocks
+from .forked import Forked
+from .loading import Loading
+from .processes import Usage, resident_bytes
+from .steps import StandIn
+from .watch import Watch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    _Step = StandIn | Callable[[Any], object] | None
+
+BATCH = "a batch"
+OPENING = "its start, with the first batch,"
+# A child gives up by itself, as long as Python runs in it.
+_MORE_S = 5.0
+
+
+class Here:
+    """A candidate whose workers are this process's own."""
+
+    def __init__(self, loading: Loading) -> None:
+        self._loading = loading
+
+    def open(self, limit_s: float) -> dict[str, Any]:
+        """lotus.tune.trying.Opened, as a dict."""
+        watch = Watch(limit_s, OPENING)
+        before = time.perf_counter()
+        iter_s = watch.run(partial(self._loading.first, watch))
+        return {
+            "first_batch_s": time.perf_counter() - before,
+            "iter_s": iter_s,
+            "workers": [one.pid for one in self._loading.workers()],
+        }
+
+    def block(self, limit_s: float, step: _Step, **asked: Any) -> dict[str, Any]:
+        """lotus.tune.trying.Block, as a dict."""
+        watch = Watch(limit_s, BATCH)
+        self._loading.limit(watch)
+        crew = None
+        if isinstance(step, StandIn):
+            crew = step.begin()
+            step = partial(step.run, crew)
+        try:
+            return watch.run(partial(blocks.measure, self._loading, watch, step=step, **asked))
+        finally:
+            if crew is not None:
+                crew.end()
+
+    def take(self, limit_s: float) -> tuple[float, int, Usage]:
+        """One batch: the seconds in `next`, its samples, and what the kernel counted."""
+        watch = Watch(limit_s, BATCH)
+        self._loading.usage = Usage()
+        self._batch, wait_s, _ = watch.run(partial(self._loading.take, watch))
+        return wait_s, self._loading.samples(self._batch), self._loading.usage
+
+    def last(self) -> bytes:
+        return pickle.dumps(self._batch)
+
+    def shut(self, patience_s: float) -> None:
+        self._loading.shut(patience_s)
+
+
+class Away:
+    """A candidate without workers: its data set runs in a child."""
+
+    def __init__(self, loading: Loading) -> None:
+        here = Here(loading)
+
+        def serve(question: tuple[str, dict[str, Any]]) -> Any:
+            name, arguments = question
+            return getattr(here, name)(**arguments)
+
+        self._child = Forked(serve)
+        # What `blocks.measure` wants of a Loading:
+        self.loader = loading.loader
+        self.usage = Usage()
+        self._samples = 0
+        self._batch: Any = None
+
+    def open(self, limit_s: float) -> dict[str, Any]:
+        opened = self._ask("open", limit_s, OPENING, limit_s=limit_s)
+        return {**opened, "workers": []}
+
+    def block(self, limit_s: float, step: _Step, **asked: Any) -> dict[str, Any]:
+        if step is None or isinstance(step, StandIn):
+            # No batch longer than the limit, nor all of them: the last one may begin just before.
+            asked.update(limit_s=limit_s, step=step)
+            block = self._ask("block", 2 * limit_s, "a block of batches", **asked)
+        else:  # a function of the program runs in the program, on a batch of the child's
+            block = blocks.measure(self, Watch(limit_s, BATCH), step=step, **asked)
+        return {**block, "main_cpu_s": 0.0, "main_bytes": resident_bytes(os.getpid())}
+
+    def take(self, watch: Watch) -> tuple[Any, float, float]:
+        """As Loading's; the batch is the first one each time."""
+        limit_s = watch.limit_s
+        wait_s, self._samples, usage = self._ask("take", limit_s, BATCH, limit_s=limit_s)
+        self.usage.cpu_s += usage.cpu_s
+        self.usage.queued_s += usage.queued_s
+        self.usage.read_bytes += usage.read_bytes
+        if self._batch is None:
+            self._batch = pickle.loads(self._ask("last", limit_s, "sending a batch"))
+        return self._batch, wait_s, 0.0
+
+    def samples(self, batch: Any) -> int:
+        return self._samples
+
+    def pids(self) -> list[int]:
+        return [self._child.pid]
+
+    def shut(self, patience_s: float) -> None:
+        self._child.end()
+
+    def _ask(self, name: str, within_s: float, what: str, **arguments: Any) -> Any:
+        return self._child.ask((name, arguments), within_s + _MORE_S, what)

@@ -1,0 +1,196 @@
+"""A candidate loader is given up when it takes too long or a worker of it ends, and not before.
+
+While the main thread waits in torch for a batch nothing of ours runs in it. A thread watches the
+clock and the workers instead, and sends the main thread a signal whose handler raises, as torch's
+own for SIGCHLD does. In another thread than the main one, where Python runs no handlers, what
+torch notices by itself has to do: a dead worker after 5 s, the limit as the loader's timeout.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from contextlib import contextmanager
+from multiprocessing import connection
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+    from typing import Any, TypeVar
+
+    _Result = TypeVar("_Result")
+
+_AGAIN_S = 0.5  # code of the program may have caught what was raised
+
+
+class Failed(Exception):
+    """Why a candidate does not work, in words that follow "because"."""
+
+
+class Stopped(BaseException):
+    """Raised by the signal; BaseException, so that `except Exception` lets it through."""
+
+
+class Watch:
+    """Of one call: what takes longer than `limit_s`, or whose worker dies, raises Failed."""
+
+    def __init__(self, limit_s: float, what: str) -> None:
+        self.limit_s, self.what = limit_s, what
+        self.deadline = time.monotonic() + limit_s
+        self.reason = ""
+        self._armed = self._done = False
+        self._workers: dict[int, int] = {}  # by sentinel: process numbers
+        self._iterable = False
+        # Whether it can: Python runs handlers of signals in the main thread only.
+        self.raises = threading.main_thread() is threading.current_thread()
+        self._number = 0
+        self._thread: threading.Thread | None = None
+
+    @property
+    def left_s(self) -> float:
+        return self.deadline - time.monotonic()
+
+    def workers(self, workers: list[Any], iterable: bool) -> None:
+        """From now on these processes are to live; of an iterable data set they may end well."""
+        self._workers = {one.sentinel: one.pid for one in workers}
+        self._iterable = iterable
+        if self._thread is not None:
+            os.write(self._wake[1], b"x")
+
+    def renew(self) -> None:
+        """The time begins again."""
+        self.deadline = time.monotonic() + self.limit_s
+
+    @contextmanager
+    def off(self) -> Iterator[None]:
+        """Meanwhile nothing is raised, and the time does not count."""
+        before, self._armed = time.monotonic(), False
+        try:
+            yield
+        finally:
+            self.deadline += time.monotonic() - before
+            self._armed = True
+
+    def run(self, function: Callable[[], _Result]) -> _Result:
+        """What `function` returns; raises Failed where it was stopped."""
+        self._start()
+        try:
+            try:
+                return function()
+            finally:
+                self._stop()
+        except Stopped:
+            self._stop()  # it may have come as the first one began
+            raise Failed(self.reason) from None
+
+    def _start(self) -> None:
+        if self.raises:
+            blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+            self._number = next(
+                number
+                for number in range(signal.SIGRTMAX, signal.SIGRTMIN, -1)
+                if signal.getsignal(number) == signal.SIG_DFL and number not in blocked
+            )
+            self._wake = os.pipe()
+            signal.signal(self._number, self._raise)
+            self._thread = threading.Thread(target=self._watch, name="lotus-watch", daemon=True)
+            self._thread.start()
+        self._armed = True
+
+    def _stop(self) -> None:
+        self._armed = False
+        self._done = True
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            os.write(self._wake[1], b"x")
+            thread.join()
+            # Before it takes the handler away Python runs it once more, if a signal had come.
+            signal.signal(self._number, signal.SIG_DFL)
+            for fd in self._wake:
+                os.close(fd)
+
+    def _raise(self, number: int, frame: FrameType | None) -> None:
+        if self._armed:
+            raise Stopped
+
+    def _watch(self) -> None:
+        while not self._done:
+            ready = connection.wait(
+                [self._wake[0], *self._workers], max(min(self.left_s, 3600.0), 0.0)
+            )
+            if self._wake[0] in ready:
+                os.read(self._wake[0], 64)
+            for sentinel in ready:
+                pid = self._workers.pop(sentinel, None) if type(sentinel) is int else None
+                if pid is not None:
+                    self.reason = self.reason or how_ended(pid, self._iterable)
+            if not self.reason and self.left_s <= 0:
+                self.reason = f"{self.what} took longer than {self.limit_s:g} s"
+            while self.reason and not self._done:
+                if self._armed:
+                    signal.pthread_kill(threading.main_thread().ident or 0, self._number)
+                connection.wait([self._wake[0]], _AGAIN_S)
+
+
+def how_ended(pid: int, may_end: bool = False) -> str:
+    """What there is to say of the end of a child that is not waited for yet; "" of a good one."""
+    try:
+        told = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return "" if may_end else "a worker ended"
+    if told is None:
+        return ""
+    if told.si_code == os.CLD_EXITED:
+        if told.si_status == 0 and may_end:
+            return ""
+        return f"a worker ended with exit code {told.si_status}"
+    return f"a worker was killed by {signal_words(told.si_status)}"
+
+
+def signal_words(number: int) -> str:
+    """As "SIGBUS, a bus error, as where shared memory is full"."""
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        name = f"signal {number}"
+    if number == signal.SIGBUS:
+        return f"{name}, a bus error, as where shared memory is full"
+    if number == signal.SIGKILL:
+        return f"{name}, as where memory has run out"
+    return name
+
+
+@contextmanager
+def held(number: signal.Signals) -> Iterator[None]:
+    """The program's handler of a signal does not run meanwhile; afterwards it does, if one came.
+
+    For SIGCHLD also torch's, which raises wherever the main thread is when a worker has died.
+    """
+    handler = signal.getsignal(number)
+    if threading.current_thread() is not threading.main_thread() or (
+        handler is None or (number != signal.SIGCHLD and not callable(handler))
+    ):
+        yield
+        return
+    came: list[int] = []
+    signal.signal(number, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(number, handler)
+        if came and callable(handler):
+            signal.raise_signal(number)
+
+
+def words(error: BaseException) -> str:
+    """One line on an exception; on a worker's, the one that it raised there."""
+    kind, text = type(error).__name__, str(error).strip()
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if lines and text.startswith("Caught ") and "Original Traceback" in text:
+        said = lines[-1]
+    else:
+        said = f"{kind}: {lines[0]}" if lines else kind
+    return "".join(char if char.isprintable() else "?" for char in said)[:300]
