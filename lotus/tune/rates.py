@@ -42,9 +42,15 @@ class Rate:
 
 
 def rate(block: Block, workers: int) -> Rate:
-    """The mean time a sample takes in steady state, waits and steps together."""
+    """The mean time a sample takes in steady state, waits and steps together.
+
+    A block begins when its queue has been emptied, which is not how a consumer with steps of its
+    own finds it: there the first batch counts for nothing.
+    """
     times = [wait + step for wait, step in zip(block.waits_s, block.steps_s, strict=True)]
-    times, sizes = times[: whole(len(times), workers)], block.sizes[: whole(len(times), workers)]
+    first = 1 if workers and any(block.steps_s) and len(times) > LEAST_PARTS else 0
+    last = first + whole(len(times) - first, workers)
+    times, sizes = times[first:last], block.sizes[first:last]
     if not times or sum(times) <= 0 or sum(sizes) <= 0:
         raise ValueError("a rate needs batches that have samples and take time")
     mean = sum(times) / sum(sizes)
@@ -53,8 +59,8 @@ def rate(block: Block, workers: int) -> Rate:
 
 
 def whole(count: int, workers: int) -> int:
-    """How many of so many batches are whole bursts; all where there are less than two bursts."""
-    return count - count % workers if workers > 1 and count >= 2 * workers else count
+    """How many of so many batches are whole bursts; all where there is no whole one."""
+    return count - count % workers if workers > 1 and count >= workers else count
 
 
 def _spread(times: Sequence[float], sizes: Sequence[int], workers: int) -> float:

@@ -258,15 +258,19 @@ class _Search:
         chance = random.Random(f"{self.seed} {setting}")
         pairs: list[tuple[float, float]] = []
         apart = self._apart(setting)
+        took = 0.0
         while self.trials.left > 0:
-            if len(pairs) >= _PAIRS and compared(pairs).precision <= WORTH:
+            enough = self.trials.left < took or (pairs and compared(pairs).precision <= WORTH)
+            if len(pairs) >= _PAIRS and enough:
                 break
+            start = self.trials.spent
             self._say("confirming", setting, "", speedup=compared(pairs) if pairs else apart)
             try:
                 pairs.append(self._pair(setting, chance))
             except (TrialFailed, NeverTried) as error:
                 self.notes.append(notes.not_confirmed(setting, str(error)))
                 break
+            took = self.trials.spent - start
         if len(pairs) < 2:
             found = apart if not pairs else dataclasses.replace(apart, pairs=len(pairs))
         else:

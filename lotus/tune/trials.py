@@ -276,11 +276,9 @@ class Trials:
     def _block(self, setting: Setting, step: bool) -> Block:
         loader = _loader(setting)
         batch_s = max(self._batch_s(), self._step_s if step else 0.0)
-        least = _BATCHES
+        least = max(_BATCHES, setting.num_workers) + 1  # a whole burst of the workers
         if batch_s * least > self._slow_s:
             least = max(int(self._slow_s / batch_s), _LEAST_BATCHES)
-        if not step:
-            least = max(least, setting.num_workers)  # a whole burst
         ahead = setting.num_workers * (setting.prefetch_factor or 0)
         expected = self.block_s + (least + ahead) * batch_s
         if step:

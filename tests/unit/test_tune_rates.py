@@ -59,10 +59,18 @@ def test_bursts_of_workers_are_counted_whole() -> None:
 
 
 def test_steps_and_unequal_batches_count() -> None:
-    found = rates.rate(block([0.1] * 8, [0.3] * 8, [4, 12] * 4), workers=1)
+    found = rates.rate(block([0.1] * 8, [0.3] * 8, [4, 12] * 4), workers=0)
     assert found.sample_s == pytest.approx(0.05)
     assert found.samples == 8
     assert found.low_s < 0.05 < found.high_s  # batches of 4 and of 12 take the same time
+
+
+def test_the_emptied_queue_of_a_block_is_not_the_consumers() -> None:
+    # Four workers that are twice as fast as the consumer: it waits for the first batch only.
+    found = rates.rate(block([0.2] + [0.0] * 8, [0.1] * 9), workers=4)
+    assert (found.low_s, found.sample_s, found.high_s) == pytest.approx((0.01, 0.01, 0.01))
+    alone = rates.rate(block([0.2] * 9, [0.1] * 9), workers=0)
+    assert alone.sample_s == pytest.approx(0.03)
 
 
 def test_one_batch_has_no_interval_and_none_no_rate() -> None:
