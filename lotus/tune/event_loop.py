@@ -99,14 +99,14 @@ class Pool:
         self._speed = self._in_use = 0.0
         self.demand = 0.0
         self.due = _NEVER
-        self.used = 0.0  # the integral over time of what was in use
+        self.used = self.wanted = 0.0  # integrals over time: of what was in use, of the demand
 
     def admit(self, process: Process, amount: float, weight: float) -> Any:
         if amount <= 0:
             return None
         if weight <= 0:  # it does not need the pool, only the time
             return self._loop.admit(process, amount, weight)
-        self._advance()
+        self.advance()
         loop = self._loop
         heappush(self._jobs, (self._received + amount, next(loop.order), process, weight))
         self.demand += weight
@@ -115,18 +115,20 @@ class Pool:
 
     def finish(self) -> Process:
         """Take out the job that is due now."""
-        self._advance()
+        self.advance()
         received, _, process, weight = heappop(self._jobs)
         self._received = max(self._received, received)  # what rounding left over
         self.demand = self.demand - weight if self._jobs else 0.0
         self._set_pace()
         return process
 
-    def _advance(self) -> None:
+    def advance(self) -> None:
+        """Bring the integrals up to now."""
         passed = self._loop.now - self._since
         if passed > 0:
             self._received += passed * self._speed
             self.used += passed * self._in_use
+            self.wanted += passed * self.demand
             self._since = self._loop.now
 
     def _set_pace(self) -> None:

@@ -25,8 +25,15 @@ from lotus.analysis.scope import RunLike, Scope, iterated, scopes, table
 from lotus.analysis.waits import loop_times
 from lotus.errors import LotusError
 from lotus.inside.layout import FAILED, STOPPED
-from lotus.tune.edges import first_extra, first_of_process, handover, memory, start_and_end
-from lotus.tune.parts import ENOUGH, costs, least_crowding, own_waiting, waiting
+from lotus.tune.edges import (
+    first_extra,
+    first_of_process,
+    handover,
+    memory,
+    shared_memory,
+    start_and_end,
+)
+from lotus.tune.parts import COLLATE, ENOUGH, costs, least_crowding, own_waiting, waiting
 from lotus.tune.simulate import Machine, Outcome, Work, simulate, steady_rate
 from lotus.tune.space import START_METHODS, Setting
 
@@ -98,7 +105,12 @@ class Profile:
         for name, inner in self.nested.items():
             saved = inner * (1.0 - 1.0 / faster.get(name, 1.0))
             cpu = np.maximum(cpu - saved, 0.0)
-        step = self.step_ns / faster.get(STEP, 1.0) * (alone if self.step_cores else 1.0)
+        steps = self.step_ns
+        if self.setting.num_workers:  # the workers' share of it comes back as `shared_ns`
+            cpu = cpu - np.minimum(np.maximum(cpu, 0.0), self.fixed["shared_ns"])
+            steps = steps - np.minimum(np.maximum(steps, 0.0), self.fixed["free_ns"])
+        fixed = {**self.fixed, "shared_ns": self.fixed["shared_ns"] * alone}
+        step = steps / faster.get(STEP, 1.0) * (alone if self.step_cores else 1.0)
         try:
             return Work(
                 size=self.size,
@@ -108,7 +120,7 @@ class Profile:
                 bytes=self.bytes,
                 read_bytes=np.zeros(len(self.size)),
                 step_cores=self.step_cores,
-                **self.fixed,
+                **fixed,
             )
         except ValueError as error:  # a damaged run
             raise LotusError(f"the run's times cannot be replayed: {error}") from None
@@ -235,7 +247,8 @@ def _profile(scope: Scope, resources: pd.DataFrame, step_cores: float) -> Profil
         fixed={
             **start_and_end(own["epochs"], own["workers"], workers, machine, notes),
             **handover(batches, workers, machine, notes),
-            **memory(resources, own["waits"], own["batches"]),
+            **shared_memory(batches, cpu[:, parts.index(COLLATE)], workers, notes),
+            **memory(resources, own["workers"], own["batches"], setting.start_method, notes),
             "first_ns": first_ns,
         },
         crowding=crowding,
@@ -307,6 +320,13 @@ def _own_steps(made: Profile) -> Profile:
     return dataclasses.replace(made, step_ns=made.step_ns * scale)
 
 
+def _middle(values: Floats) -> float:
+    """The mean of the middle half: what a few slow batches take is not the cores' doing."""
+    ordered = np.sort(values)
+    cut = len(ordered) // 4
+    return float(ordered[cut : len(ordered) - cut].mean())
+
+
 def contention(first: Profile, second: Profile) -> float:
     """How much slower each further busy core makes all, from two runs with unlike numbers of
     workers: the CPU time of a sample against the cores that were busy meanwhile.
@@ -319,7 +339,7 @@ def contention(first: Profile, second: Profile) -> float:
             "both runs kept about as many cores busy, which tells nothing of contention: record "
             "one with one worker and one with as many as there are cores"
         )
-    costs = [float(one.cpu.sum()) / float(one.size.sum()) for one in (low, high)]
+    costs = [_middle(one.cpu.sum(axis=1) / one.size) for one in (low, high)]
     growth = costs[1] / max(costs[0], 1e-9)
     # growth = (1 + c (high - 1)) / (1 + c (low - 1))
     below = (high.busy - 1.0) - growth * (low.busy - 1.0)

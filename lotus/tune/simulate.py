@@ -38,12 +38,14 @@ class Work:
     """
 
     size: Floats  # samples
-    cpu_ns: Floats  # of the fetch with its collate
+    cpu_ns: Floats  # of the fetch with its collate, as the main process would do it
     wait_ns: Floats  # of the fetch, for storage or anything else that is no core
     step_ns: Floats  # of the consumer; any number of elements
     bytes: Floats  # in memory
     read_bytes: Floats  # from storage; their time is not in wait_ns. 0: wait_ns has it all
     step_cores: float = 1.0  # that the step keeps busy; 0: it computes elsewhere
+    shared_ns: float = 0.0  # CPU time more in a worker: it collates into new shared memory ...
+    free_ns: float = 0.0  # ... which the main process gives back when it has used the batch
     pickle_ns: float = 0.0  # in the worker, per batch
     get_ns: float = 0.0  # to take a batch from the pipe, by the main process or the pin thread
     pin_ns: float = 0.0  # to copy a batch to pinned memory; 0: never pinned, whatever the setting
@@ -126,6 +128,7 @@ class Outcome:
     wait_share: float  # all but the consumer's steps
     startup_share: float  # before the first batches and after the last ones
     cores: float  # that its processes keep busy, on average
+    cores_wanted: float  # that they would if there were as many as they like
     cores_share: float  # of those there are
     storage_share: float  # of the time in which bytes were read
     idle_share: float  # of the workers' time, without an index to work on
@@ -176,10 +179,11 @@ class _Simulation:
             waits = self.size * machine.latency_ns
         cut = np.maximum(np.minimum(self.size, SLICES), 1.0)
         cut[(waits == 0) & (reads == 0)] = 1.0
+        computing = work.cpu_ns[chosen] + (work.shared_ns if setting.num_workers else 0.0)
         self.slices = cut.astype(np.int64).tolist()
         self.wait = (waits / cut).tolist()
         self.read = (reads / cut).tolist()
-        self.compute = (work.cpu_ns[chosen] / cut).tolist()
+        self.compute = (computing / cut).tolist()
         self.bytes = work.bytes[chosen].tolist()
         self.step = work.step_ns[order_of(len(work.step_ns), total, seed)].tolist()
 
@@ -248,6 +252,8 @@ class _Simulation:
                 yield self.cpu, work.shutdown_ns * workers, 1.0
                 self.edges += loop.now - end
         self.end = loop.now
+        self.cpu.advance()
+        self.used, self.wanted = self.cpu.used, self.cpu.wanted
 
     def _alone(self, first: int, fresh: bool) -> Process:
         """One epoch without workers."""
@@ -365,6 +371,8 @@ class _Simulation:
 
     def _step(self, batch: int) -> Process:
         begin = self.loop.now
+        if self.setting.num_workers and len(self.order) > 1:  # the one before it
+            yield self.cpu, self.work.free_ns, 1.0
         yield self.cpu, self.step[batch], self.work.step_cores
         self.stepped += self.loop.now - begin
 
@@ -402,8 +410,9 @@ class _Simulation:
             first_batch_s=float(taken[order[0]]) / 1e9,
             wait_share=1.0 - self.stepped / time,
             startup_share=self.edges / time,
-            cores=self.cpu.used / time,
-            cores_share=self.cpu.used / time / machine.cores,
+            cores=self.used / time,
+            cores_wanted=self.wanted / time,
+            cores_share=self.used / time / machine.cores,
             storage_share=reading / time,
             idle_share=max(1.0 - self.busy / alive, 0.0) if setting.num_workers else 0.0,
             waiting_share=self.waited / (alive if setting.num_workers else time),

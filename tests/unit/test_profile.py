@@ -1,6 +1,7 @@
 """Profiles of runs whose costs are known, and their replay against the runs themselves."""
 
 import dataclasses
+import math
 import re
 
 import numpy as np
@@ -243,10 +244,45 @@ def test_what_a_run_does_not_tell_is_said():
     assert any("no CPU times" in note for note in profile(blind).notes)
 
 
-def test_memory_of_the_processes():
-    run = Plan(workers=2).run()
-    rows = [(0, 1, -1, 300, 1), (0, 1, -1, 400, 1), (0, 100, 0, 50, 1), (0, 101, 1, 0, 70)]
-    run.resources = pd.DataFrame(rows, columns=["rank", "pid", "worker", "pss", "rss"])
-    fixed = profile(run).fixed
-    assert fixed["main_bytes"] == 400
-    assert fixed["worker_bytes"] == 60
+MB = 2**20
+
+
+def memory_of(rows, **settings):
+    """(main_bytes, worker_bytes, notes) of readings (second, pid, worker, pss, rss), MB."""
+    plan = Plan(workers=3, prefetch=2, batches=30)
+    run = plan.run()
+    run.batches["bytes"] = 10.0 * MB
+    run.workers["start_ns"] = [0, 1, 2]
+    run.loaders = run.loaders.assign(**settings)
+    columns = ["time_ns", "pid", "worker", "pss", "rss"]
+    made = pd.DataFrame(rows, columns=columns).assign(rank=0)
+    made["pss"], made["rss"] = made["pss"] * MB, made["rss"] * MB
+    run.resources = made
+    one = profile(run)
+    notes = [note for note in one.notes if "memory in all" in note or "proportional" in note]
+    return one.fixed["main_bytes"] / MB, one.fixed["worker_bytes"] / MB, notes
+
+
+def test_memory_of_forked_workers_is_what_they_do_not_share():
+    # Each has 300 shared with the main process and 50 of its own, 10 of that the batch it made.
+    rows = [(number, 100 + number, number, 50 + 300 / (number + 2), 350) for number in range(3)]
+    assert memory_of(rows) == (pytest.approx(350), pytest.approx(40), [])
+    # Later they have grown by 60, of which two batches.
+    later = [(9, 100 + number, number, 0, 410) for number in range(3)]
+    assert memory_of(rows + later)[:2] == pytest.approx((350, 80))
+    # The main process's own reading is better; one worker alone tells as well.
+    assert memory_of([(0, 1, -1, 500, 600), *rows[:1]])[:2] == pytest.approx((500, 40))
+
+
+def test_memory_that_is_not_known():
+    main, _, notes = memory_of([])
+    assert math.isnan(main)
+    assert "none was read" in notes[0]
+    rows = [(0, 100, 0, 80, 300), (1, 101, 1, 90, 300)]
+    main, worker, notes = memory_of(rows, start_method="spawn")
+    assert math.isnan(main)
+    assert worker == pytest.approx(75)
+    assert "spawn" in notes[0]
+    _, worker, notes = memory_of([(0, 100, 0, 0, 300)])
+    assert worker == pytest.approx(300)
+    assert "proportional" in notes[0]

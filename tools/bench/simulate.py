@@ -51,11 +51,11 @@ BATCHES = {"remote": 100, "remote_decode": 100, "tiny": 60}
 SAMPLED_EVERY_S = 0.025
 
 
-class Load:
-    """How many processes of other programs want each core while a process and its children run."""
+class Queueing:
+    """CPU time of a process and its children while they run, and how long they queued for it."""
 
     def __init__(self, pid):
-        self.pid, self.seen = pid, []
+        self.pid, self.seen = pid, {}
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self.watch)
 
@@ -69,52 +69,53 @@ class Load:
 
     def watch(self):
         while not self.ended.wait(SAMPLED_EVERY_S):
-            own = runnable(self.pid)
-            with open("/proc/stat") as file:
-                running = next(line for line in file if line.startswith("procs_running"))
-            self.seen.append(int(running.split()[1]) - own - 1)  # 1: this thread
+            self.visit(self.pid)
 
-    def others(self):
-        if not self.seen:
-            return 0.0
-        return max(statistics.mean(self.seen), 0.0) / len(os.sched_getaffinity(0))
+    def visit(self, pid):
+        try:
+            for task in os.scandir(f"/proc/{pid}/task"):
+                cpu_ns, queued_ns, _ = Path(task.path, "schedstat").read_text().split()
+                self.seen[task.name] = int(cpu_ns), int(queued_ns)
+                for child in Path(task.path, "children").read_text().split():
+                    self.visit(child)
+        except OSError:
+            pass  # it has ended
 
-
-def runnable(pid):
-    """Threads of a process and its descendants that have or want a core."""
-    count = 0
-    try:
-        for task in os.scandir(f"/proc/{pid}/task"):
-            stat = Path(task.path, "stat").read_text()
-            count += stat.rpartition(")")[2].split()[0] == "R"
-            children = Path(task.path, "children").read_text().split()
-            count += sum(map(runnable, children))
-    except OSError:
-        pass  # it has ended
-    return count
+    def crowding(self):
+        """Times as long as its CPU time that all computing took."""
+        cpu_ns, queued_ns = (sum(part) for part in zip(*self.seen.values(), strict=True))
+        return 1.0 + queued_ns / max(cpu_ns, 1)
 
 
-def batches_of(kind, options):
-    return BATCHES.get(kind, 80) * (2 if options.full else 1)
+def others_for(crowding, simulated):
+    """The load by others under which the simulation is so crowded."""
+    low, high = 0.0, 8.0
+    for _ in range(10):
+        middle = (low + high) / 2
+        if crowded(simulated(middle)) < crowding:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def crowded(outcome):
+    return outcome.cores_wanted / outcome.cores
 
 
 def record(kind, setting, folder, options):
-    """(the profile of a traced run, the load by others meanwhile)."""
+    """The profile of a traced run."""
     run = folder / f"{kind}-{setting.num_workers}-{len(os.listdir(folder))}"
     words = setting.kwargs()
     words.pop("multiprocessing_context", None)
     command = [
         sys.executable, "-m", "lotus", "trace", "-q", "--level", "op+cpu", "-o", str(run), "--",
         options.python, str(PROGRAM), kind, json.dumps(words),
-        "--batches", str(batches_of(kind, options)),
+        "--batches", str(BATCHES.get(kind, 80)),
     ]  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment) as process:
-        with Load(process.pid) as load:
-            process.wait()
-    if process.returncode:
-        sys.exit(f"a traced run of {kind} failed")
-    return profile(lotus.load(run), step_cores=STEP_CORES.get(kind, 0.0)), load.others()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
+    return profile(lotus.load(run), step_cores=STEP_CORES.get(kind, 0.0))
 
 
 def server(options):
@@ -127,57 +128,73 @@ def server(options):
 def real(serving, kind, setting, options):
     words = setting.kwargs()
     words.pop("multiprocessing_context", None)
-    serving.stdin.write(json.dumps([kind, words, batches_of(kind, options)]) + "\n")
+    serving.stdin.write(json.dumps([kind, words, BATCHES.get(kind, 80)]) + "\n")
     pid = serving.stdout.readline()
-    with Load(int(pid)) as load:
+    with Queueing(int(pid)) as queueing:
         answer = serving.stdout.readline()
-    return {**json.loads(answer), "others": load.others()}
+    return {**json.loads(answer), "crowding": queueing.crowding()}
 
 
-def compared(base, slower, run, setting, batches):
-    """Errors of one real run: (as the machine was when recorded, under the load of this run)."""
-    machine = base.machine(slower)
-    made = []
-    for others in (machine.others, run["others"]):
-        one = simulate(
-            base.work(contention=slower),
-            setting,
-            dataclasses.replace(machine, others=others),
-            batches=batches,
+class Fit:
+    """Two traced runs, and an untraced one of the second's setting, which tells the load then."""
+
+    def __init__(self, kind, folder, serving, options):
+        self.batches = BATCHES.get(kind, 80)
+        self.first, self.second = (record(kind, one, folder, options) for one in FIT)
+        self.again = real(serving, kind, FIT[1], options)
+        try:
+            self.contention = contention(self.first, self.second)
+        except LotusError:
+            self.contention = 0.0
+        self.work = self.second.work(contention=self.contention)
+
+    def words(self):
+        own = [
+            one.replay(self.contention).samples_per_s / one.measured.samples_per_s - 1
+            for one in (self.first, self.second)
+        ]
+        untraced = self.errors(self.again, self.simulated(FIT[1], self.second.others))["error"]
+        return (
+            f"contention {self.contention:.2f}, load by others {self.first.others:.1f} and "
+            f"{self.second.others:.1f}, own replays {own[0]:+.1%} and {own[1]:+.1%}, the second "
+            f"untraced {untraced:+.1%}"
         )
-        made.append(
-            {
-                "rate": one.samples_per_s,
-                "error": one.samples_per_s / run["samples_per_s"] - 1,
-                "first": one.first_batch_s / run["first_batch_s"] - 1,
-                "wait": one.wait_share - run["wait_share"],
-                "cpu": one.cores * one.seconds / run["cpu_s"] - 1,
-            }
-        )
-    return made
+
+    def simulated(self, setting, others):
+        machine = dataclasses.replace(self.second.machine(self.contention), others=others)
+        return simulate(self.work, setting, machine, batches=self.batches)
+
+    def compared(self, run, setting):
+        """(as the machine was when recorded, as much more or less crowded as it was now)."""
+        recorded = self.second.others
+        more = run["crowding"] / self.again["crowding"]
+        target = crowded(self.simulated(FIT[1], recorded)) * more
+        # What this setting crowds by itself is in both.
+        seen = others_for(target, lambda others: self.simulated(setting, others))
+        made = [
+            {"others": others, **self.errors(run, self.simulated(setting, others))}
+            for others in (recorded, seen)
+        ]
+        return dict(zip(("recorded", "seen"), made, strict=True))
+
+    def errors(self, run, one):
+        return {
+            "rate": one.samples_per_s,
+            "error": one.samples_per_s / run["samples_per_s"] - 1,
+            "first": one.first_batch_s / run["first_batch_s"] - 1,
+            "wait": one.wait_share - run["wait_share"],
+            "cpu": one.cores * one.seconds / run["cpu_s"] - 1,
+        }
 
 
 def repeat_of(kind, asked, folder, serving, options, random_order, say):
     """One repeat of a kind: fit, real runs, errors by setting."""
-    fits = [record(kind, one, folder, options) for one in FIT]
-    (first, _), (second, _) = fits
-    try:
-        slower = contention(first, second)
-    except LotusError:
-        slower = 0.0
-    own = [
-        one.replay(slower).samples_per_s / one.measured.samples_per_s - 1 for one in (first, second)
-    ]
-    say(
-        f"{kind:14} contention {slower:.2f}; others as recorded {first.others:.1f} and "
-        f"{second.others:.1f}, seen {fits[0][1]:.1f} and {fits[1][1]:.1f}; "
-        f"own replays {own[0]:+.1%} and {own[1]:+.1%}"
-    )
+    fit = Fit(kind, folder, serving, options)
+    say(f"{kind:14} {fit.words()}")
     result = {}
     for setting in random_order.sample(asked, len(asked)):
         run = real(serving, kind, setting, options)
-        recorded, seen = compared(second, slower, run, setting, batches_of(kind, options))
-        result[setting] = {**run, "recorded": recorded, "seen": seen}
+        result[setting] = {**run, **fit.compared(run, setting)}
     return result
 
 
@@ -194,18 +211,18 @@ def table(results, say):
         for which, kinds in errors.items():
             kinds.setdefault(kind, []).append(middle(which, "error"))
         rate = statistics.median(rates)
-        load = statistics.median(run["others"] for run in runs)
         say(
             f"{kind:14} {setting_words(setting.normal()):32} {rate:7.0f} "
-            f"{(max(rates) - min(rates)) / rate:6.0%} {load:5.1f} {middle('recorded', 'rate'):9.0f} "
+            f"{(max(rates) - min(rates)) / rate:6.0%} {middle('seen', 'others'):5.1f} "
+            f"{middle('recorded', 'rate'):9.0f} "
             f"{middle('recorded', 'error'):+7.1%} {middle('seen', 'error'):+8.1%} "
-            f"{middle('seen', 'first'):+6.0%} {middle('seen', 'wait'):+6.2f} "
-            f"{middle('seen', 'cpu'):+6.0%}"
+            f"{middle('recorded', 'first'):+6.0%} {middle('recorded', 'wait'):+6.2f} "
+            f"{middle('recorded', 'cpu'):+6.0%}"
         )
-    say("\nload: processes of other programs that wanted each core during the real runs")
-    say("error: with the machine as when recorded; as seen: with that load in the simulation")
-    say("first: error of the time to the first batch; wait: difference of the wait shares; CPU:")
-    say("error of the CPU time of all processes; these three as seen\n")
+    say("\nerror: on the machine as it was when recorded; as seen: under a load by others (load)")
+    say("with which cores are queued for as much more or less, against the run fitted on, as they")
+    say("were. first: error of the time to the first batch; wait: difference of the wait shares;")
+    say("CPU: error of the CPU time of all processes; these three on the machine as recorded\n")
     for which, title in (("recorded", "as recorded"), ("seen", "as seen")):
         kinds = errors[which]
         everything = [value for part in kinds.values() for value in part]
@@ -217,7 +234,7 @@ def table(results, say):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--full", action="store_true", help="more settings, longer runs")
+    parser.add_argument("--full", action="store_true", help="more settings")
     parser.add_argument("--python", default=sys.executable, help="one with torch and torchvision")
     parser.add_argument("--repeat", type=int, default=3, help="of each run")
     parser.add_argument("--kinds", nargs="*", default=list(QUICK), choices=list(QUICK))
