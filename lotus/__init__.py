@@ -3,6 +3,7 @@
 ``lotus.load(path)``   read a run directory as pandas DataFrames: a `lotus.Run`
 ``lotus.trace(path)``  record from inside a script or notebook, as a context manager
 ``lotus.span(name)``   label a region of a data set's code, as a context manager or decorator
+``lotus.tune(loader)`` search a DataLoader's settings: a `lotus.tune.result.Result`
 """
 
 import importlib
@@ -12,9 +13,12 @@ if TYPE_CHECKING:
     from lotus.run import Run, load
     from lotus.session import trace
     from lotus.spans import span
+    from lotus.tune import Package
+
+    tune: Package  # a package that can be called, which a type checker does not see of a module
 
 __version__ = "0.1.0"
-__all__ = ["Run", "__version__", "load", "span", "trace"]
+__all__ = ["Run", "__version__", "load", "span", "trace", "tune"]
 
 _LAZY = {
     "Run": "lotus.run",
@@ -25,6 +29,8 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> object:
+    if name == "tune":
+        return importlib.import_module("lotus.tune")  # which sets it here
     if name not in _LAZY:
         raise AttributeError(f"module 'lotus' has no attribute {name!r}")
     value: object = getattr(importlib.import_module(_LAZY[name]), name)
@@ -33,4 +39,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_LAZY, "tune"})

@@ -271,11 +271,10 @@ class _Search:
                 self.notes.append(notes.not_confirmed(setting, str(error)))
                 break
             took = self.trials.spent - start
-        if len(pairs) < 2:
-            found = apart if not pairs else dataclasses.replace(apart, pairs=len(pairs))
-        else:
-            found = compared(pairs)
+        found = compared(pairs) if len(pairs) >= _PAIRS else apart
         if len(pairs) < _PAIRS:
+            if pairs:  # too few for their own spread to say much
+                found = self._apart(setting, len(pairs))
             self.notes.append(notes.few_pairs(len(pairs)))
         self._say("confirming", setting, "", speedup=found)
         return found
@@ -294,14 +293,14 @@ class _Search:
             self.trials.again(one, "confirming, in turn with the other")
         return self.trials.last(setting), self.trials.last(self.own)
 
-    def _apart(self, setting: Setting) -> Speedup:
-        """The speed-up by trials that were not made next to each other."""
+    def _apart(self, setting: Setting, pairs: int = 0) -> Speedup:
+        """The speed-up by the last trial of each, and the spread within these."""
         new, own = self._last(setting), self._last(self.own)
         assert new is not None
         assert own is not None
         low = new.low / own.high if own.high > 0 else 0.0
         high = new.high / own.low if own.low > 0 else math.inf
-        return Speedup(new.samples_per_s / own.samples_per_s, low, high, 0)
+        return Speedup(new.samples_per_s / own.samples_per_s, low, high, pairs)
 
     def _guess(self) -> None:
         """Ctrl-C: what looks best, by the trials that there are."""

@@ -470,3 +470,19 @@ def test_every_strategy_runs_on_it(strategy: str) -> None:
         assert result.best.num_workers == 8
         assert result.settings_tried <= 5
         assert result.predicted is not None
+
+
+def test_the_package_is_called_and_stays_a_package() -> None:
+    import lotus
+    import lotus.tune.simulate
+    from lotus import tune
+
+    assert tune is lotus.tune
+    assert lotus.tune.simulate.simulate is not None
+    assert "tune" in dir(lotus)
+    with pytest.raises(LotusError, match="a list cannot be tuned"):
+        tune([1, 2])
+    with pytest.raises(LotusError, match="needs the step"):
+        tune([1, 2], objective="train")
+    with pytest.raises(LotusError, match="none of train, throughput"):
+        tune([1, 2], objective="speed")

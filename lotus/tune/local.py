@@ -1,0 +1,227 @@
+"""`lotus.tune(loader)`: a search in the user's own process, notebook or script."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import importlib
+import math
+import sys
+import time
+from collections.abc import Callable, Collection
+from typing import Any
+
+from lotus.errors import LotusError
+from lotus.session import _load_inside
+from lotus.settings import Target
+from lotus.tune.result import Result
+from lotus.tune.search import OBJECTIVES, search
+from lotus.tune.space import Setting
+from lotus.tune.trying import Block, Opened, TrialFailed, Watched
+
+# The own setting with the user's step, to see how long that takes.
+_WATCH_BATCHES, _WATCH_PART, _WATCH_S = 8, 0.02, 1.0
+_FIRST_BATCH_S = 60.0
+
+
+def tune(
+    loader: Any,
+    *,
+    step: float | Callable[[Any], object] | None = None,
+    budget: float = 60.0,
+    strategy: str = "lotus",
+    objective: str | None = None,
+    vary: Collection[str] = (),
+    seed: int = 0,
+) -> Result:
+    """Search the settings of `loader`: see `lotus.tune.Package.__call__`."""
+    objective = _objective(objective, step)
+    torch: Any = sys.modules.get("torch.utils.data")
+    if torch is None or not isinstance(loader, torch.DataLoader):
+        raise LotusError(
+            f"a {type(loader).__name__} cannot be tuned: give a torch.utils.data.DataLoader"
+        )
+    if isinstance(budget, bool) or not isinstance(budget, (int, float)):
+        raise LotusError(f"budget={budget!r}: give seconds")
+    began = time.monotonic()
+    program = Local(loader, step if objective == "train" else None)
+    try:
+        program.watch(budget)
+        left = budget - (time.monotonic() - began)
+        found = search(
+            program,
+            strategy=strategy,
+            budget_s=max(left, min(budget, 0.1)),
+            objective=objective,
+            seed=seed,
+            vary=vary,
+        )
+    finally:
+        program.end()
+    return dataclasses.replace(
+        found, make=program.made, notes=(*found.notes, *dict.fromkeys(program.said))
+    )
+
+
+def _objective(objective: str | None, step: object) -> str:
+    if objective is None:
+        return "throughput" if step is None else "train"
+    if objective not in OBJECTIVES:
+        raise LotusError(f"objective {objective!r} is none of {', '.join(OBJECTIVES)}")
+    if objective == "train" and step is None:
+        raise LotusError(
+            'objective="train" needs the step: step=SECONDS, or step=function of a batch'
+        )
+    return objective
+
+
+class Local:
+    """A lotus.tune.trying.Program in this process: candidates of the user's own loader."""
+
+    def __init__(self, loader: Any, step: float | Callable[[Any], object] | None) -> None:
+        _load_inside()
+        self._inside: Any = importlib.import_module("_lotus_inside.candidate")
+        self._loader = loader
+        self._step = step
+        self.said: list[str] = []  # what is unusual, in words
+        self._candidates = self._inside.Candidates(loader, say=self.said.append)
+        self._ready: dict[Setting, Opened] = {}  # opened before the search began
+        try:
+            self.watched = _watched(self._candidates.describe())
+        except BaseException:
+            self.end()
+            raise
+
+    def watch(self, budget_s: float) -> None:
+        """Find out how long the step takes."""
+        if self._step is None:
+            return
+        if callable(self._step):
+            self._watch_function(self._step, budget_s)
+        else:
+            self._watch_seconds(self._step)
+
+    def _watch_seconds(self, step: float) -> None:
+        if isinstance(step, bool) or not isinstance(step, (int, float)) or not 0 <= step < math.inf:
+            raise LotusError(f"step={step!r}: give seconds, or a function of a batch")
+        steps = importlib.import_module("_lotus_inside.steps")
+        cpu = 0.0 if self.watched.accelerator else float(step)
+        self._candidates.step = steps.Step(float(step), cpu, 1)
+        self.watched = dataclasses.replace(
+            self.watched, steps_s=(float(step),), step_cpu_s=(cpu,), sizes=()
+        )
+
+    def _watch_function(self, function: Callable[[Any], object], budget_s: float) -> None:
+        spent: list[float] = []
+
+        def step(batch: Any) -> None:
+            start = time.process_time()
+            function(batch)
+            spent.append(time.process_time() - start)
+
+        own = dataclasses.replace(self.watched.setting.normal(), persistent_workers=False)
+        self._candidates.step = step
+        try:
+            opened = self.open(own, max(_FIRST_BATCH_S, budget_s))
+            block = self.block(
+                own,
+                seconds=min(budget_s * _WATCH_PART, _WATCH_S),
+                least=_WATCH_BATCHES,
+                step=True,
+                limit_s=max(_FIRST_BATCH_S, budget_s),
+                discard=0,
+            )
+        except TrialFailed as error:
+            raise LotusError(f"the loader cannot be tuned as it is, because {error}") from None
+        finally:
+            self._candidates.step = function
+        self._ready[own] = opened
+        self.watched = dataclasses.replace(
+            self.watched,
+            waits_s=block.waits_s,
+            steps_s=block.steps_s,
+            step_cpu_s=tuple(spent[-len(block.steps_s) :]),
+            sizes=block.sizes,
+            startup_s=opened.first_batch_s,
+        )
+
+    def open(self, setting: Setting, limit_s: float) -> Opened:
+        ready = self._ready.pop(setting, None)
+        if ready is not None:
+            return ready
+        return Opened(**_tuples(self._do(self._candidates.open, setting.as_json(), limit_s)))
+
+    def block(
+        self,
+        setting: Setting,
+        *,
+        seconds: float,
+        least: int,
+        step: bool,
+        limit_s: float,
+        discard: int | None = None,
+    ) -> Block:
+        did = self._do(
+            self._candidates.block,
+            setting.as_json(),
+            seconds=seconds,
+            least=least,
+            step=step,
+            limit_s=limit_s,
+            discard=discard,
+        )
+        return Block(**_tuples(did))
+
+    def close(self, setting: Setting) -> float:
+        return float(self._do(self._candidates.close, setting.as_json()))
+
+    def same_samples(self, setting: Setting, limit_s: float) -> str:
+        return str(self._do(self._candidates.same_samples, setting.as_json(), limit_s))
+
+    def end(self) -> None:
+        self._candidates.end()
+
+    def _do(self, what: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        try:
+            return what(*arguments, **named)
+        except self._inside.Failed as error:
+            raise TrialFailed(str(error)) from None
+
+    def made(self, setting: Setting) -> Any:
+        """The user's loader once more, with another setting; it shares all else with it."""
+        assigning = importlib.import_module("_lotus_inside.assigning")
+        entry = {"setting": setting.normal().as_json(), "iterable_safe": True}
+        try:
+            attributes = assigning.wanted(entry, self._loader, assigning.attributes(self._loader))
+        except assigning.Refused as error:
+            raise LotusError(f"{setting} cannot be put on the loader, because {error}") from None
+        made = copy.copy(self._loader)
+        made.__dict__["_iterator"] = None  # it shares no workers with the user's
+        assigning.assign(made, attributes)
+        if setting.threads is not None and setting.num_workers:
+            made.worker_init_fn = WithThreads(setting.threads, made.worker_init_fn)
+        return made
+
+
+class WithThreads:
+    """A worker_init_fn that sets the threads of torch, OpenMP and cv2 before the user's own."""
+
+    def __init__(self, threads: int, function: Callable[[int], object] | None) -> None:
+        self.threads, self.function = threads, function
+
+    def __call__(self, worker: int) -> None:
+        _load_inside()
+        importlib.import_module("_lotus_inside.settings")._set_threads(self.threads)
+        if self.function is not None:
+            self.function(worker)
+
+
+def _watched(told: dict[str, Any]) -> Watched:
+    target = Target(**told.pop("loader"))
+    own = Setting.from_json(told.pop("setting"))
+    return Watched(loader=target, setting=own, **_tuples(told))
+
+
+def _tuples(told: dict[str, Any]) -> dict[str, Any]:
+    """Lists are tuples in our types."""
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in told.items()}

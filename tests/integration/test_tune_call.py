@@ -1,0 +1,102 @@
+"""`lotus.tune(loader)` in a program of its own: found, confirmed, and nothing left behind."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+PROGRAM = """
+import json
+import os
+import random
+import sys
+import threading
+import time
+import lotus
+
+assert "torch" not in sys.modules
+import lotus.tune.space  # the package stays one when it is imported as such
+from lotus import tune
+assert callable(tune) and tune is lotus.tune
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Waits(Dataset):
+    def __len__(self):
+        return 4000
+
+    def __getitem__(self, index):
+        time.sleep(0.002)
+        return torch.full((8,), float(index))
+
+def main():
+    torch.manual_seed(7)
+    loader = DataLoader(Waits(), batch_size=8, shuffle=True)
+    before = dict(vars(loader))
+    state = torch.get_rng_state(), random.getstate()
+    descriptors, children = len(os.listdir("/proc/self/fd")), threading.active_count()
+    called = []
+
+    def step(batch):
+        called.append(len(batch))
+        time.sleep(0.001)
+
+    result = lotus.tune(loader, step, budget=6, strategy="random", seed=1)
+
+    assert dict(vars(loader)) == before
+    assert torch.equal(torch.get_rng_state(), state[0]) and random.getstate() == state[1]
+    with open("/proc/self/task/%d/children" % os.getpid()) as file:
+        assert not file.read().split()
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert threading.active_count() == children
+
+    new = result.loader()
+    assert new is not loader and new.dataset is loader.dataset
+    batch = next(iter(new))
+    without = lotus.tune(loader, budget=1.5, strategy="random")
+    print(json.dumps({
+        "result": result.as_json(),
+        "told": result.explain(),
+        "called": len(called),
+        "workers": [loader.num_workers, new.num_workers],
+        "batch": len(batch),
+        "without": without.as_json(),
+    }))
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_loader_is_tuned_in_its_own_process(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(PROGRAM)
+    run = subprocess.run(
+        [sys.executable, script],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        timeout=600,
+    )
+    assert run.returncode == 0, run.stderr
+    said = json.loads(run.stdout)
+    result = said["result"]
+    assert result["own"]["num_workers"] == 0
+    # 17 ms a batch of waiting, 1 ms of step: workers wait together, whatever the machine.
+    assert result["benefit"]
+    assert result["best"]["num_workers"] >= 2
+    assert result["speedup"]["low"] > 1
+    assert said["workers"] == [0, result["best"]["num_workers"]]
+    assert said["batch"] == 8
+    assert "DataLoader(..., num_workers=" in said["told"]
+    assert result["watched"]["loader"]["dataset"] == "Waits"
+    assert result["watched"]["batches"] == 500
+    # The step was really called, in the watching and in the trials, also without workers.
+    assert said["called"] > 50
+    assert 0.0005 < sorted(result["watched"]["steps_s"])[4] < 0.5
+    assert not any(trial["failed"] for trial in result["trials"])
+    assert said["without"]["objective"] == "throughput"
+    assert said["without"]["watched"]["steps_s"] == []
