@@ -17,6 +17,7 @@ from lotus.settings import Target
 from lotus.tune.result import Result
 from lotus.tune.search import OBJECTIVES, search
 from lotus.tune.space import Setting
+from lotus.tune.spaces import plain
 from lotus.tune.trying import Block, Opened, TrialFailed, Watched
 
 # The own setting with the user's step, to see how long that takes.
@@ -46,7 +47,7 @@ def tune(
     began = time.monotonic()
     program = Local(loader, step if objective == "train" else None)
     try:
-        program.watch(budget)
+        program.watch(budget, vary)
         left = budget - (time.monotonic() - began)
         found = search(
             program,
@@ -92,12 +93,12 @@ class Local:
             self.end()
             raise
 
-    def watch(self, budget_s: float) -> None:
-        """Find out how long the step takes."""
+    def watch(self, budget_s: float, vary: Collection[str] = ()) -> None:
+        """Find out how long the step takes. The own setting stays open for a search by `vary`."""
         if self._step is None:
             return
         if callable(self._step):
-            self._watch_function(self._step, budget_s)
+            self._watch_function(self._step, budget_s, vary)
         else:
             self._watch_seconds(self._step)
 
@@ -111,7 +112,9 @@ class Local:
             self.watched, steps_s=(float(step),), step_cpu_s=(cpu,), sizes=()
         )
 
-    def _watch_function(self, function: Callable[[Any], object], budget_s: float) -> None:
+    def _watch_function(
+        self, function: Callable[[Any], object], budget_s: float, vary: Collection[str]
+    ) -> None:
         spent: list[float] = []
 
         def step(batch: Any) -> None:
@@ -119,7 +122,7 @@ class Local:
             function(batch)
             spent.append(time.process_time() - start)
 
-        own = dataclasses.replace(self.watched.setting.normal(), persistent_workers=False)
+        own = dataclasses.replace(plain(self.watched.setting, vary), persistent_workers=False)
         self._candidates.step = step
         try:
             opened = self.open(own, max(_FIRST_BATCH_S, budget_s))
@@ -149,6 +152,8 @@ class Local:
         ready = self._ready.pop(setting, None)
         if ready is not None:
             return ready
+        while self._ready:  # not what is asked for first after all
+            self.close(self._ready.popitem()[0])
         return Opened(**_tuples(self._do(self._candidates.open, setting.as_json(), limit_s)))
 
     def block(

@@ -140,6 +140,8 @@ class Result:
         shown = notes.speedup(self.speedup)
         if self.benefit:
             return [f"{best} instead of {own}: {shown}"]
+        if self.best == self.own and self.interrupted:
+            return [f"nothing was shown to be better until then than the program's own, {own}"]
         if self.best == self.own:
             return [f"no benefit from another setting: the program keeps its own, {own}"]
         return [f"no benefit in speed: {best} does what {own} does, for less: {shown}"]

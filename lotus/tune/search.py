@@ -307,10 +307,13 @@ class _Search:
         if self.speedup is not None:
             return
         found = self._best()
-        if found is not None and found != self.own and self._rate(self.own) is not None:
+        if found is None or self._rate(self.own) is None:
+            return
+        if found != self.own:
             self.chosen, self.speedup = found, self._apart(found)
-            if not (self.speedup.low > 1 and self.speedup.mean >= 1 + WORTH):
-                self.chosen = self.own
+            if self.speedup.low > 1 and self.speedup.mean >= 1 + WORTH:
+                return
+        self.chosen, self.speedup = self.own, Speedup(1.0, 1.0, 1.0, 0)
 
     def _best(self) -> Setting | None:
         """The strategy's choice; before it has one, the fastest that worked."""

@@ -107,12 +107,26 @@ class Trials:
             raise TrialFailed("the budget ended before it was measured")
         return limit
 
-    def _first_batch_s(self) -> float | None:
-        """The longest that a first batch took until now."""
-        known = [one for starts in self._starts.values() for one in starts]
-        if self.program.watched.startup_s is not None:
-            known.append(self.program.watched.startup_s)
-        return max(known, default=None)
+    def _first_batch_s(self, setting: Setting) -> float | None:
+        """How long a first batch may be expected to take, by those of workers started alike.
+
+        The longest that it took until now, more workers taking longer; None where none was.
+        """
+        watched = self.program.watched
+        known = [
+            (one, start)
+            for one, starts in self._starts.items()
+            for start in starts
+            if one.start_method == setting.start_method or not setting.num_workers
+        ]
+        own = watched.setting.start_method
+        if watched.startup_s is not None and setting.start_method in (None, own):
+            known.append((watched.setting, watched.startup_s))
+        workers = setting.num_workers
+        return max(
+            (start * max(workers / max(one.num_workers, 1), 1.0) for one, start in known),
+            default=None,
+        )
 
     def _batch_s(self) -> float:
         """The longest that a batch takes on average, as far as it is known."""
@@ -255,7 +269,7 @@ class Trials:
             if not self._open:
                 raise NeverTried(why)
             self.close(min(self._open, key=lambda one: one in kept))
-        opened = self.program.open(loader, self._limit(self._first_batch_s()))
+        opened = self.program.open(loader, self._limit(self._first_batch_s(loader)))
         self._open[loader] = opened
         self._starts.setdefault(loader, []).append(opened.first_batch_s)
         return opened
