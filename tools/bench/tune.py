@@ -1,8 +1,8 @@
 """How well `lotus tune` finds a loader's setting, and what it takes, beside other ways to find one.
 
     PYTHONPATH=. python tools/bench/tune.py --record      measure the grid of settings (15 minutes)
-    PYTHONPATH=. python tools/bench/tune.py --tune        run `lotus tune` on each workload
-        [--rivals PYTHON]                                 and loadtune (an interpreter that has it)
+    PYTHONPATH=. python tools/bench/tune.py --tune        run `lotus tune` on each workload, and
+        [--rivals PYTHON]                                 loadtune where PYTHON has it (20 minutes)
     PYTHONPATH=. python tools/bench/tune.py [--rivals PYTHON] [--details] [--write]
                                                           replay, sum up (--rivals: with Optuna)
 
@@ -10,8 +10,8 @@ The workloads are the ten loops of tune_workloads.py. Regret is 1 - the rate of 
 the highest rate of the repeated grid; rates are samples per second over an epoch, the start of
 the workers counted where it is paid (tune_measure.py says how). Three tables:
 
-- real: `lotus tune` and loadtune ran on the programs; what they chose and the grid's best were
-  then measured again, in turn. Seconds are the tool's own.
+- real: `lotus tune` and loadtune ran on the programs; what they and the rules chose was then
+  measured again in turn with the grid's best, which it may beat. Seconds are the tool's own.
 - recorded: searches replayed on the grid; a trial gives one of its repetitions and takes the
   seconds that this took. `lotus` is told rates alone there, not what a trial shows besides.
 - simulated: the same workloads on 64 cores (tune_tables.py).
@@ -85,14 +85,15 @@ def record(options):
     header |= {"block_s": options.seconds, "repeat": options.repeat, "cores": cores()}
     options.results.mkdir(parents=True, exist_ok=True)
     table.to_csv(options.results / "tune_grid.csv", index=False, float_format="%.5g")
-    write_json(options.results / "tune_grid.json", {**header, "workloads": facts})
+    write_header(options.results / "tune_grid.json", header, facts)
     print(f"{len(table)} rows in {header['seconds']} s: {options.results / 'tune_grid.csv'}")
 
 
-def write_json(path, data):
-    """JSON of which each long list is one line."""
-    text = json.dumps(data, indent=1)
-    path.write_text(" ".join(text.split("\n   ")).replace("\n  ]", "]") + "\n")
+def write_header(path, header, facts):
+    """JSON, a line for each fact of the header and for each workload."""
+    lines = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in header.items()]
+    each = ",\n".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in facts.items())
+    path.write_text("{\n" + ",\n".join([*lines, f'"workloads": {{\n{each}\n}}']) + "\n}\n")
 
 
 def cores():
@@ -116,9 +117,14 @@ def tune(options):
     if here["machine"] != header["machine"]:
         raise SystemExit(f"the grid is of another machine, {header['machine']}: --record first")
     path = options.results / "tune_real.csv"
-    rows = tune_record.searches("lotus", tune_record.lotus_tune, cases, options, say)
+    tools = {"lotus": tune_record.lotus_tune}
     if options.rivals:
-        rows += tune_record.searches("loadtune", tune_record.loadtune, cases, options, say)
+        tools["loadtune"] = tune_record.loadtune
+    rules = {name: rule(cores()) for name, rule in tune_rules.RULES.items()}
+    rows = []
+    for case in cases:
+        if case.workload in options.workloads:
+            rows += tune_record.searches(case, tools, rules, options, say)
     table = pd.DataFrame(rows).assign(commit=here["commit"], date=here["date"])
     if path.exists():  # keep what was not run now
         before = pd.read_csv(path, keep_default_na=False)
@@ -128,12 +134,12 @@ def tune(options):
     table.to_csv(path, index=False, float_format="%.5g")
 
 
-def real(options, cases):
-    """The searches that --tune ran, and the rules, which need no run."""
+def real(options):
+    """What --tune found."""
     path = options.results / "tune_real.csv"
     if not path.exists():
         return []
-    found = [
+    return [
         tune_score.Search(
             row.method,
             row.workload,
@@ -145,7 +151,6 @@ def real(options, cases):
         )
         for row in pd.read_csv(path, keep_default_na=False).itertuples()
     ]
-    return found + [search for case in cases for search in rules(case)]
 
 
 def rules(case):
@@ -281,7 +286,7 @@ def report(options, out):
         print(f"Optuna {optuna.version}", file=out)
     except (tune_rules.Unavailable, OSError) as error:
         print(f"Optuna's TPE was not run: {error}", file=out)
-    before = real(options, cases)
+    before = real(options)
     if before:
         if not any(search.method == "loadtune" for search in before):
             print("loadtune was not run: --tune --rivals PYTHON that has it", file=out)

@@ -118,6 +118,7 @@ class Measured:
         """What a batch costs in one process, ns, and how the program is made."""
         setting = {"num_workers": 0, "prefetch_factor": None}
         iterator = iter(self.loader(setting, 0))
+        self.take(iterator)  # the first batch takes more
         cpu, wait, steps, used = [], [], [], 0.0
         begin = time.monotonic()
         while len(cpu) < LEAST or (time.monotonic() - begin < seconds and len(cpu) < MOST):

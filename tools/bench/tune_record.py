@@ -10,7 +10,6 @@ import random
 import selectors
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -89,7 +88,7 @@ class Servers:
 def settings(workload, cores):
     """The settings of a grid; `persistent_workers` comes of itself (tune_measure.py)."""
     counts = {*COUNTS, cores, max(1, cores - 1), max(1, cores // 2)}
-    counts |= {8, 16} if workload in WAITING else set()
+    counts |= {8, 12, 16, 24} if workload in WAITING else set()
     return [{"num_workers": 0, "prefetch_factor": None}] + [
         {"num_workers": count, "prefetch_factor": prefetch}
         for count in sorted(counts - {0})
@@ -172,59 +171,69 @@ def last_object(text):
     return found
 
 
-def regret(server, chosen, best, options):
-    """What a setting loses against the grid's best, both measured again, in turn; None: it failed.
+def regrets(server, best, choices, options):
+    """What each setting loses against the grid's best, all measured again, in turn.
 
-    Pairs next to each other, so that the luck that made a setting the grid's best counts for
-    nobody. It is below 0 where the choice was better.
+    So the luck that made a setting the grid's best counts for nobody. It is below 0 where a choice
+    was better; a setting that fails is not in the result.
     """
-    if chosen.normal() == best.normal():
-        return 0.0
-    lost = []
-    for repeat in range(max(options.repeat, 3)):
+    wanted = sorted({best.normal(), *(choice.normal() for choice in choices)})
+    lost = {}
+    for repeat in range(options.repeat):
         rates = {}
-        for one in random.Random(repeat).sample([chosen.normal(), best.normal()], 2):
+        for one in random.Random(repeat).sample(wanted, len(wanted)):
             asked = {name: getattr(one, name) for name in FIELDS[:2]}
             for row in server.ask(setting=asked, seconds=options.seconds, seed=100 + repeat):
                 if row.get("persistent_workers") == one.persistent_workers:
                     rates[one] = row["samples_per_s"]
-        if len(rates) < 2:
-            return None
-        lost.append(1.0 - rates[chosen.normal()] / rates[best.normal()])
-    return statistics.median(lost)
+        for one, rate in rates.items():
+            if best.normal() in rates:
+                lost.setdefault(one, []).append(1.0 - rate / rates[best.normal()])
+    return {one: statistics.median(values) for one, values in lost.items()}
 
 
-def searches(method, run, cases, options, say):
-    """Run a method for real on each workload: a row each, its regret measured anew."""
-    rows = []
+def searches(case, tools, rules, options, say):
+    """Run tools for real on a workload: a row each, and a row for each rule, which runs nothing.
+
+    `tools`: method: what answers for it (a workload's name and options go in); `rules`: method:
+    setting.
+    """
+    name, own = case.workload, case.problem.own
+    found = {}
+    for method, run in tools.items():
+        say(f"{name}: {method}")
+        found[method] = run(name, options)
+    for method, setting in rules.items():
+        found[method] = {"best": setting.as_json(), "seconds": 0.0, "wall_s": 0.0}
+    chosen = {
+        method: own if "failed" in answered else setting_of(answered["best"])
+        for method, answered in found.items()
+    }
+    say(f"{name}: measuring what they chose")
     with Servers(options) as servers:
-        for case in cases:
-            if case.workload not in options.workloads:
-                continue
-            found = run(case.workload, options)
-            failed = found.get("failed", "")
-            chosen = case.problem.own if failed else setting_of(found["best"])
-            lost = regret(servers[case.workload], chosen, case.table.optimum(), options)
-            servers[case.workload].end()
-            if lost is None:
-                failed, lost = failed or "what it chose does not work", 1.0
-            row = {
+        lost = regrets(servers[name], case.table.optimum(), chosen.values(), options)
+    rows = []
+    for method, answered in found.items():
+        setting = chosen[method].normal()
+        failed = answered.get("failed", "")
+        if setting not in lost:
+            failed = failed or "what it chose does not work"
+        rows.append(
+            {
                 "method": method,
-                "workload": case.workload,
-                "setting": json.dumps(chosen.normal().as_json()),
-                "regret": lost,
-                "settings": found.get("settings_tried", 0),
-                "seconds": found.get("seconds", found["wall_s"]),
-                "wall_s": found["wall_s"],
+                "workload": name,
+                "setting": json.dumps(setting.as_json()),
+                "regret": lost.get(setting, 1.0),
+                "settings": answered.get("settings_tried", 0),
+                "seconds": answered.get("seconds", answered["wall_s"]),
+                "wall_s": answered["wall_s"],
                 "failed": failed,
             }
-            rows.append(row)
-            say(f"{method}, {case.workload}: {failed or row['setting']}, {lost:+.1%}")
-    print(file=sys.stderr)
+        )
     return rows
 
 
 def setting_of(found):
     """The setting in an answer, which may name more than a setting's fields."""
-    names = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers")
+    names = (*FIELDS, "pin_memory")
     return Setting(**{name: found[name] for name in names if found.get(name) is not None})
