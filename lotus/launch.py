@@ -143,6 +143,15 @@ def with_settings(environ: Mapping[str, str], text: str) -> dict[str, str]:
     return {**environ, "PYTHONPATH": _python_path(environ), "LOTUS_SETTINGS": text}
 
 
+def with_tuning(environ: Mapping[str, str], text: str) -> dict[str, str]:
+    """Return the environment of a program that is tuned (lotus/tuning.py).
+
+    What puts settings on loaders is in force too, with none to put on where there was none.
+    """
+    settings = environ.get("LOTUS_SETTINGS") or '{"loaders": []}'
+    return {**with_settings(environ, settings), "LOTUS_TUNE": text}
+
+
 def _python_path(environ: Mapping[str, str]) -> str:
     """PYTHONPATH with our folder in front."""
     ours = str(_PATH_ENTRY)

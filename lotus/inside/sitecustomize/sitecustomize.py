@@ -85,6 +85,11 @@ if os.environ.get("LOTUS_SETTINGS"):
         _load("settings").install()
     except Exception as _error:
         _say(f"lotus: the settings are not applied in process {os.getpid()}: {_error!r}\n")
+if os.environ.get("LOTUS_TUNE"):
+    try:
+        _load("trials").install()
+    except Exception as _error:
+        _say(f"lotus: process {os.getpid()} cannot be tuned: {_error!r}\n")
 if os.environ.get("LOTUS_RUN"):
     try:
         _record()

@@ -1,0 +1,164 @@
+"""`lotus tune`: run a command, and find the settings that feed it fastest."""
+
+import argparse
+import io
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lotus.settings import DEFAULT
+
+if TYPE_CHECKING:
+    from lotus.tune.search import Progress
+
+NAME = "tune"
+HELP = "find the loader settings that feed a program fastest, in about a minute"
+EPILOG = """\
+examples:
+  lotus tune -- python train.py
+  lotus run --settings tuned.json -- python train.py
+  lotus tune --apply -- python train.py           goes on training with what was found
+  lotus tune --loader Pictures --budget 2m -- torchrun --nproc-per-node 2 train.py
+  lotus tune --objective throughput --vary threads,start_method -- python train.py
+
+The program starts as usual. When it has iterated its loader for some batches, settings are tried in
+its place, on its own data set, sampler and collate function; batch_size stays. Then it is ended,
+or with --apply goes on where it was.
+"""
+_STRATEGIES = ("lotus", "adapt", "grid", "random")
+_VARIED = ("start_method", "in_order", "threads")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "lotus tune [options] -- COMMAND ..."
+    add = parser.add_argument
+    add(
+        "--loader", type=_loader, metavar="N|NAME",
+        help="this loader, not the one of most samples: its number by first iteration, its data "
+        "set's class, or the FILE:LINE that makes it",
+    )  # fmt: skip
+    add("--budget", type=_seconds, default=60.0, metavar="TIME", help="for all trials: 60s, 2m")
+    add(
+        "--objective", choices=("train", "throughput"), default="train",
+        help="samples/s with the program's step between batches (train), or without",
+    )  # fmt: skip
+    add("--strategy", choices=_STRATEGIES, default="lotus", help="who chooses what to try")
+    add(
+        "--vary", type=_names, default=(), metavar="NAMES",
+        help=f"try these as well, by commas: {', '.join(_VARIED)}",
+    )  # fmt: skip
+    add("--watch", type=_some, metavar="N", help="batches of the program itself first (4 to 12)")
+    add("--seed", type=_seed, default=0, metavar="N", help="of what is left to chance (0)")
+    add("--apply", action="store_true", help="let the program go on with what was found")
+    add(
+        "-o", "--output", type=Path, default=DEFAULT, metavar="FILE",
+        help=f"where the settings are written ({DEFAULT})",
+    )  # fmt: skip
+    add("--json", action="store_true", help="print a document for programs, on stdout")
+    add("-q", "--quiet", action="store_true", help="write the settings, print nothing of them")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
+
+def run(args: argparse.Namespace) -> int:
+    from lotus import launch, tuning
+    from lotus.errors import LotusError
+    from lotus.reporters import tuning as reporter
+    from lotus.streams import say
+    from lotus.tune.search import search
+
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not command:
+        raise LotusError("no command to tune; try `lotus tune -- python train.py`")
+    live = reporter.Live(sys.stderr.isatty())
+
+    def progress(one: "Progress") -> None:
+        if not args.quiet:
+            live(one)
+
+    def tried(program: tuning.PipedProgram) -> Any:
+        if not args.quiet:
+            what = program.watched.loader.words()
+            say(f"lotus: {what} was watched; settings are tried now, in {args.budget:g} s")
+        try:
+            return search(
+                program,
+                strategy=args.strategy,
+                budget_s=args.budget,
+                objective=args.objective,
+                seed=args.seed,
+                vary=args.vary,
+                on_progress=progress,
+            )
+        finally:
+            live.clear()
+
+    def report(result: Any) -> None:
+        if args.quiet:
+            return
+        text = io.StringIO()
+        width = shutil.get_terminal_size().columns
+        reporter.write(result, command, args.output, text, width)
+        say(text.getvalue())
+
+    done = tuning.tune(
+        command,
+        tried,
+        output=args.output,
+        loader=args.loader,
+        watch=args.watch,
+        apply=args.apply,
+        on_found=report if args.apply and not args.json else None,
+    )
+    if done.found is not None and args.json:
+        print(json.dumps(reporter.document(done.found, args.output), indent=2, allow_nan=False))
+    elif done.found is not None and not args.apply:
+        report(done.found)
+    if done.problem:
+        say(f"lotus: {done.problem}")
+    if done.found is not None and done.ended_by_us:
+        return 130 if done.found.interrupted else 0
+    return launch.end_as(done.outcome)
+
+
+def _loader(text: str) -> int | str:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else text
+
+
+def _seconds(text: str) -> float:
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?(s|m|min|)", text)
+    if found is None or not 0 < float(found[1]) < 1e6:
+        raise ValueError(text)
+    return float(found[1]) * (60 if found[2].startswith("m") else 1)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(name for name in text.split(",") if name)
+    if not names or any(name not in _VARIED for name in names):
+        raise ValueError(text)
+    return names
+
+
+def _some(text: str) -> int:
+    value = int(text)
+    if not 1 <= value <= 1_000_000:
+        raise ValueError(text)
+    return value
+
+
+def _seed(text: str) -> int:
+    value = int(text)
+    if not 0 <= value < 1 << 32:
+        raise ValueError(text)
+    return value
+
+
+for _kind, _name in (
+    (_seconds, "time (60s)"),
+    (_names, "NAMES"),
+    (_some, "number"),
+    (_seed, "number"),
+):
+    _kind.__name__ = _name

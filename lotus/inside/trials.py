@@ -1,0 +1,557 @@
+"""The agent of `lotus tune` in the user's program: finds the loader, watches it, takes over.
+
+In force only where LOTUS_TUNE is: JSON with `exchange` (see exchange.py), `loader` (which one: its
+number by first iteration, a name, or null for the largest), `watch` (batches; null: the usual) and
+`apply` (whether the program shall go on). What is tried, and what comes of it, lotus decides
+outside; candidate.py builds and measures.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+import weakref
+from contextlib import suppress
+from functools import partial
+
+from . import contents, described, exchange, going_on, settings
+from .guard import ask, edge, hide_our_frames, hook
+from .isolate import end
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from .settings import Applier
+
+_DATALOADER = "torch.utils.data.dataloader"
+KEY = "_lotus_watch"  # attribute of an iterator that is watched
+_BATCHES, _SECONDS, _LEAST = 12, 10.0, 4  # watched: at most, at most, but at least
+_LEAST_AT_END = 2  # batches, where the loader is exhausted
+_IDLE_S = 30.0  # that the program's own workers may take to become idle
+_UNCLAIMED_S = 60.0  # that other ranks wait for the one that is tuned
+_RANKS = ("LOCAL_RANK", "RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
+_WORLDS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
+_LAST = ("end", "apply", "leave")  # to be done when the trials are over
+_LOCAL_WORLDS = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
+
+active: Agent | None = None
+clock = time.perf_counter
+
+
+class Watch:
+    """What the program did with its loader."""
+
+    def __init__(self, loader: Any) -> None:
+        self.loader = loader
+        self.waits: list[float] = []
+        self.steps: list[float] = []  # one less than the others while the last is not over
+        self.cpu: list[float] = []
+        self.sizes: list[int] = []
+        self.startup_s: float | None = None
+        self.began = 0.0  # `iter()`, of this epoch
+        self.first = 0.0  # when the first batch of all came
+        self.returned: tuple[float, float] | None = None  # the last batch: clock, CPU time
+
+    def begin(self, start: float) -> None:
+        """An epoch begins; the last step of the one before has no end."""
+        self.returned = None
+        self.began = start
+        for done in (self.waits, self.sizes):
+            del done[len(self.steps) :]
+
+    def asked(self) -> None:
+        """The program calls `next`."""
+        if self.returned is not None:
+            now, cpu = clock(), time.process_time()
+            self.steps.append(now - self.returned[0])
+            self.cpu.append(cpu - self.returned[1])
+            self.returned = None
+
+    def took(self, start: float, samples: int) -> None:
+        """It got a batch, `next` having been called at `start`."""
+        now = clock()
+        if not self.first:
+            self.first = now
+            self.startup_s = now - self.began
+        self.waits.append(now - start)
+        self.sizes.append(samples)
+        self.returned = (now, time.process_time())
+
+
+class Agent:
+    """`lotus tune` in this process."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        asked = json.loads(environ["LOTUS_TUNE"])
+        self.exchange: str = asked["exchange"]
+        self.which: int | str | None = asked["loader"]
+        self.batches: int | None = asked["watch"]
+        self.apply: bool = asked["apply"]
+        self.environ = environ
+        self.on = True
+        self.pid = os.getpid()
+        self.iterated: list[weakref.ref[Any]] = []
+        self.epochs: list[int] = []  # of each of them
+        self.lengths: dict[int, tuple[weakref.ref[Any], float]] = {}
+        self.watch: Watch | None = None
+        self.undo: list[Callable[[], object]] = []
+        self.applier: Applier = settings.install(
+            {"LOTUS_SETTINGS": environ.get("LOTUS_SETTINGS") or '{"loaders": []}'}
+        )
+
+    def install(self) -> None:
+        module = sys.modules.get(_DATALOADER)
+        if module is not None:
+            self._hook(module)
+        else:  # the applier's own hooks come first
+            self.applier.waiting.setdefault(_DATALOADER, []).append(self._hook)
+
+    def _hook(self, module: Any) -> None:
+        agent: Any = self
+        edge(agent, self._hook_torch, module)
+
+    def _hook_torch(self, module: Any) -> None:
+        loader, base = module.DataLoader, module._BaseDataLoaderIter
+        plan: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
+            (loader, "_get_iterator", _get_iterator),
+            (base, "_reset", _reset),
+            (base, "__next__", _next),
+        )
+        version = sys.modules["torch"].__version__
+        try:
+            found = [vars(owner)[name] for owner, name, _ in plan]
+        except KeyError as error:
+            raise LookupError(f"torch {version} is not as lotus knows it: {error}") from error
+        for (owner, name, make), before in zip(plan, found, strict=True):
+            after = make(before, self)
+            setattr(owner, name, after)
+            self.undo.append(partial(_put_back, owner, name, after, before))
+        exchange.mention(self.exchange, {"event": "torch", "torch": str(version)})
+
+    def leave(self, hooks: bool = True) -> None:
+        """Do nothing more; `hooks`: nor what keeps an epoch going."""
+        self.on, self.watch = False, None
+        while hooks and self.undo:
+            self.undo.pop()()
+
+    def fault(self, error: Exception) -> None:
+        """Of ours: the program is not to train for hours where it was to be tuned."""
+        self.leave(hooks=False)
+        with suppress(Exception):
+            what = f"{type(error).__name__}: {error}"
+            exchange.mention(self.exchange, {"event": "fault", "error": what[:1000]})
+        if not self.apply and not settings._is_worker():
+            end(1)
+
+    # Which loader.
+
+    def started(self, loader: Any, iterator: Any, start: float) -> None:
+        """An epoch of a loader began at `start`: watch it if it is the one to tune."""
+        if settings._is_worker():
+            self.on = False
+            return
+        if self.pid != os.getpid():  # forked, and a program of its own
+            self.pid, self.watch = os.getpid(), None
+            self.iterated, self.epochs = [], []
+        number = self._number(loader)
+        self.epochs[number] += 1
+        chosen = self._is_chosen(loader, number)
+        if self.epochs[number] == 1:
+            words = described.words(loader, self._site(loader))
+            fact = {"event": "iterated", "loader": words[:300], "chosen": chosen}
+            exchange.mention(self.exchange, fact)
+        if not chosen:
+            return
+        if self.watch is None or self.watch.loader is not loader:
+            self.watch = Watch(loader)
+        self.watch.begin(start)
+        iterator.__dict__[KEY] = self.watch
+
+    def _number(self, loader: Any) -> int:
+        for number, reference in enumerate(self.iterated):
+            if reference() is loader:
+                return number
+        self.iterated.append(weakref.ref(loader))
+        self.epochs.append(0)
+        return len(self.iterated) - 1
+
+    def _site(self, loader: Any) -> str:
+        known = self.applier._find(loader)
+        return "" if known is None else known.site
+
+    def _is_chosen(self, loader: Any, number: int) -> bool:
+        if isinstance(self.which, int):
+            return number == self.which
+        if self.which is not None:
+            names = (type(loader.dataset).__name__, self._site(loader))
+            return self.which in names
+        there = [known.reference() for known in list(self.applier.known.values())]
+        most = self._samples(loader)
+        return all(self._samples(one) <= most for one in there if one is not None)
+
+    def _samples(self, loader: Any) -> float:
+        """Of an epoch; a stream that does not tell is endless."""
+        reference, length = self.lengths.get(id(loader), (None, 0.0))
+        if reference is None or reference() is not loader:
+            found = ask(len, loader.sampler)
+            if type(found) is not int:
+                found = ask(len, loader.dataset)
+            length = float(found) if type(found) is int else float("inf")
+            self.lengths[id(loader)] = (weakref.ref(loader), length)
+        return length
+
+    # What its program does with it.
+
+    def asked(self, iterator: Any, watch: Watch) -> None:
+        """The program calls `next`: take over when enough was watched."""
+        if watch is not self.watch:
+            return
+        watch.asked()
+        steps = len(watch.steps)
+        if self.batches is not None or self._ranks() > 1:
+            enough = steps >= (self.batches or _BATCHES)
+        else:
+            enough = steps >= _BATCHES or (steps >= _LEAST and clock() - watch.first >= _SECONDS)
+        if enough and self.on:
+            self.take_over(iterator, watch, False)
+
+    def took(self, watch: Watch, batch: Any, start: float) -> None:
+        if watch is self.watch:
+            watch.took(start, samples_in(batch, watch.loader))
+
+    def exhausted(self, iterator: Any, watch: Watch) -> None:
+        """The program's call of `next` finds no more batches."""
+        if watch is not self.watch or not self.on:
+            return
+        if len(watch.steps) >= _LEAST_AT_END:
+            self.take_over(iterator, watch, True)
+        else:
+            fact = {"event": "exhausted", "batches": len(watch.steps)}
+            exchange.mention(self.exchange, fact)
+
+    def _ranks(self) -> int:
+        distributed: Any = sys.modules.get("torch.distributed")
+        with suppress(Exception):
+            if distributed is not None and distributed.is_initialized():
+                return int(distributed.get_world_size())
+        return _number_in(self.environ, _WORLDS) or 1
+
+    def _rank(self) -> int | None:
+        """The process's number among those of its machine; None: no launcher tells."""
+        return _number_in(self.environ, _RANKS)
+
+    # Instead of the program.
+
+    def take_over(self, iterator: Any, watch: Watch, exhausted: bool) -> None:
+        """Let lotus try settings in place of the program, then do what it says."""
+        self.on = False  # the candidates are no loaders of the program
+        loader, epochs = watch.loader, self.epochs[self._number(watch.loader)]
+        del iterator.__dict__[KEY]
+        applying, self.applier.on = self.applier.on, False
+        shown, mine = None, threading.current_thread() is threading.main_thread()
+        if mine and signal.getsignal(signal.SIGINT) not in (signal.SIG_IGN, None):
+            shown = signal.signal(signal.SIGINT, signal.default_int_handler)
+        interrupt = None
+        try:
+            answer = self._answer(iterator, watch, exhausted)
+        except KeyboardInterrupt as error:
+            interrupt, answer = error, {"do": "leave" if self.apply else "end", "code": 130}
+        finally:
+            self.applier.on = applying
+            if shown is not None:
+                signal.signal(signal.SIGINT, shown)
+        if answer["do"] == "end":
+            end(answer.get("code", 0))
+        if answer["do"] == "apply":
+            entry = {name: answer[name] for name in ("loader", "setting", "iterable_safe")}
+            self.leave(hooks=False)
+            going_on.change(self.applier, loader, iterator, entry, epochs)
+            if going_on.KEY not in iterator.__dict__:
+                self.leave()
+            return
+        self.leave()
+        if interrupt is None and not answer.get("interrupted"):
+            return
+        if shown is not None and shown is not signal.default_int_handler:
+            signal.raise_signal(signal.SIGINT)  # the program has its own way to take it
+        else:
+            raise interrupt or KeyboardInterrupt
+
+    def _answer(self, iterator: Any, watch: Watch, exhausted: bool) -> dict[str, Any]:
+        """What is to be done after all trials."""
+        try:
+            link = exchange.Link(self.exchange)
+        except exchange.Gone:
+            return self._alone()
+        try:
+            answer = link.answer()
+            if answer is None and (self._rank() or not link.claim()):
+                answer = link.wait(_UNCLAIMED_S, clock)
+                if answer is None:
+                    link.tell({"event": "fault", "error": "no process of rank 0 was there to tune"})
+                    return self._alone()
+            if answer is None:
+                answer = self._tuned(link, iterator, watch, exhausted)
+            return answer
+        except exchange.Gone:
+            shutil.rmtree(self.exchange, ignore_errors=True)  # lotus was killed
+            return self._alone()
+        finally:
+            link.close()
+
+    def _alone(self) -> dict[str, Any]:
+        """What is to be done where lotus has gone, or failed."""
+        return {"do": "leave"} if self.apply else {"do": "end", "code": 1}
+
+    def _tuned(
+        self, link: exchange.Link, iterator: Any, watch: Watch, exhausted: bool
+    ) -> dict[str, Any]:
+        from .candidate import Candidates
+
+        notes = [] if exhausted else _wait_until_idle(iterator)
+        bound = _take_share(self.environ)
+        candidates = None
+        try:
+            candidates = Candidates(watch.loader)
+            link.tell({"watched": self._watched(candidates, watch, notes)})
+            return Tuning(link, candidates).run()
+        except KeyboardInterrupt:
+            link.tell({"interrupted": True})
+            asked = link.ask()
+            while asked["do"] not in _LAST:  # asked before lotus knew
+                asked = link.ask()
+            return {**asked, "interrupted": True}
+        except exchange.Gone:
+            raise
+        except Exception as error:  # of ours
+            link.tell({"event": "fault", "error": f"{type(error).__name__}: {error}"[:1000]})
+            return self._alone()
+        finally:
+            try:
+                if candidates is not None:
+                    candidates.end()
+            finally:
+                for task, cpus in bound:
+                    with suppress(OSError):
+                        os.sched_setaffinity(task, cpus)
+
+    def _watched(self, candidates: Any, watch: Watch, notes: list[str]) -> dict[str, Any]:
+        from .steps import Step
+
+        loader, count = watch.loader, len(watch.steps)
+        told = dict(candidates.describe())
+        steady = range(1, count) if count > 2 else range(count)
+        if steady:
+            seconds = _median([watch.steps[i] for i in steady])
+            cpu = _median([watch.cpu[i] for i in steady])
+            candidates.step = Step(seconds, cpu, told["threads"])
+        if threading.current_thread() is not threading.main_thread():
+            notes.append("the loader is iterated in a thread, so a step may be a part of one only")
+        known = self.applier._find(loader)
+        again = None
+        if known is not None and not known.by_user:
+            again = self.applier._before(loader, None)
+        maker = (again.reference() if again is not None else None) or loader
+        told["loader"] = {
+            "number": self._number(loader),
+            "call_site": self._site(loader) or None,
+            "dataset": type(loader.dataset).__name__,
+            "dataset_length": described.length(loader),
+            "sampler": described.sampler(maker),
+        }
+        told["waits_s"], told["steps_s"] = watch.waits[:count], watch.steps
+        told["step_cpu_s"], told["sizes"] = watch.cpu, watch.sizes[:count]
+        told["startup_s"], told["pid"] = watch.startup_s, os.getpid()
+        told["notes"] = [*told.get("notes", ()), *notes]
+        told["local_ranks"] = _number_in(self.environ, _LOCAL_WORLDS) or 1
+        return told
+
+
+class Tuning:
+    """Trials, as lotus asks for them."""
+
+    def __init__(self, link: exchange.Link, candidates: Any) -> None:
+        self.link, self.candidates = link, candidates
+
+    def run(self) -> dict[str, Any]:
+        """Do what is asked until that is to end."""
+        from .candidate import Failed
+
+        while True:
+            asked = self.link.ask()
+            if asked["do"] in _LAST:
+                return asked
+            arguments = {name: value for name, value in asked.items() if name != "do"}
+            try:
+                did = self._methods()[asked["do"]](**arguments)
+                told = {"did": did}
+            except Failed as error:
+                told = {"failed": str(error)}
+            self.link.tell(told)
+
+    def _methods(self) -> dict[str, Callable[..., Any]]:
+        some = self.candidates
+        return {
+            "open": some.open,
+            "block": some.block,
+            "close": some.close,
+            "same_samples": some.same_samples,
+        }
+
+
+def _wait_until_idle(iterator: Any) -> list[str]:
+    """Wait until the program's own workers have made all that they were asked for."""
+    if not getattr(iterator, "_num_workers", 0):
+        return []
+    until = clock() + _IDLE_S
+    try:
+        while clock() < until:
+            ready = iterator._worker_result_queue.qsize()
+            if iterator._data_queue is not iterator._worker_result_queue:
+                ready += iterator._data_queue.qsize()
+            ready += sum(len(info) == 2 for info in iterator._task_info.values())
+            if ready >= len(iterator._task_info) or not all(
+                worker.is_alive() for worker in iterator._workers
+            ):
+                return []
+            time.sleep(0.005)
+    except (AttributeError, NotImplementedError, ValueError, OSError):
+        time.sleep(0.5)
+    return ["the program's own workers were not idle when the trials began"]
+
+
+def _take_share(environ: Mapping[str, str]) -> list[tuple[int, set[int]]]:
+    """Keep to this rank's share of the cores; returns what is to be put back."""
+    ranks = _number_in(environ, _LOCAL_WORLDS) or 1
+    if ranks < 2:
+        return []
+    before = []
+    cores = sorted(os.sched_getaffinity(0))
+    with suppress(OSError):
+        if set(cores) < os.sched_getaffinity(os.getppid()):
+            return []  # the launcher has bound each rank to its own
+    share = max(len(cores) // ranks, 1)
+    mine = cores[:share]
+    for name in os.listdir("/proc/self/task"):
+        with suppress(OSError):
+            task = int(name)
+            before.append((task, os.sched_getaffinity(task)))
+            os.sched_setaffinity(task, mine)
+    return before
+
+
+def _number_in(environ: Mapping[str, str], names: tuple[str, ...]) -> int | None:
+    for name in names:
+        text = environ.get(name) or ""
+        if text.isascii() and text.isdecimal() and len(text) < 7:
+            return int(text)
+    return None
+
+
+def _median(values: list[float]) -> float:
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return (ordered[middle] + ordered[-middle - 1]) / 2
+
+
+def samples_in(batch: Any, loader: Any) -> int:
+    """Samples of a batch; one where the loader makes none."""
+    size = loader.batch_size
+    if size is None and loader.batch_sampler is None:
+        return 1
+    return contents.samples(batch, size)
+
+
+def _put_back(owner: Any, name: str, ours: Any, before: Any) -> None:
+    if vars(owner).get(name) is ours:  # else somebody put something over it
+        setattr(owner, name, before)
+
+
+def install() -> None:
+    """Act in this process as LOTUS_TUNE says."""
+    global active
+    if active is None:
+        active = Agent(dict(os.environ))
+        active.install()
+
+
+# The hooks.
+
+
+def _get_iterator(original: Callable[..., Any], agent: Any) -> Callable[..., Any]:
+    """Hook for `DataLoader._get_iterator`."""
+
+    def _get_iterator(self: Any) -> Any:
+        start = clock()
+        try:
+            iterator = original(self)
+        except BaseException as error:
+            hide_our_frames(agent, error)
+            raise
+        edge(agent, agent.started, self, iterator, start)
+        return iterator
+
+    return hook(_get_iterator)
+
+
+def _reset(original: Callable[..., Any], agent: Any) -> Callable[..., Any]:
+    """Hook for `_BaseDataLoaderIter._reset`: an epoch of persistent workers begins."""
+
+    def _reset(self: Any, loader: Any, first_iter: bool = False) -> None:
+        if not first_iter:
+            self.__dict__.pop(going_on.KEY, None)
+            edge(agent, agent.started, loader, self, clock())
+        try:
+            original(self, loader, first_iter)
+        except BaseException as error:
+            hide_our_frames(agent, error)
+            raise
+
+    return hook(_reset)
+
+
+def _next(original: Callable[..., Any], agent: Any) -> Callable[..., Any]:
+    """Hook for `_BaseDataLoaderIter.__next__`."""
+
+    def more(self: Any, rest: Any) -> Any:
+        if rest.successor is None:
+            with suppress(StopIteration):
+                return original(self)
+            if rest.begin() is None:
+                raise StopIteration
+        self._num_yielded += 1
+        return original(rest.successor)
+
+    def __next__(self: Any) -> Any:
+        watch = self.__dict__.get(KEY)
+        try:
+            if watch is not None:
+                edge(agent, agent.asked, self, watch)
+            rest = self.__dict__.get(going_on.KEY)
+            if rest is not None:
+                return more(self, rest)
+            if watch is None:
+                return original(self)
+            start = clock()
+            try:
+                batch = original(self)
+            except StopIteration:
+                edge(agent, agent.exhausted, self, watch)
+                raise
+            edge(agent, agent.took, watch, batch, start)
+            return batch
+        except StopIteration:
+            raise
+        except BaseException as error:
+            hide_our_frames(agent, error)
+            raise
+
+    hook(more)
+    return hook(__next__)

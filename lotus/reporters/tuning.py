@@ -1,0 +1,247 @@
+"""`lotus tune` on a terminal: what it is doing, and in the end what it found."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from lotus.reporters.console import RIGHT, print_paragraph, print_table
+from lotus.reporters.words import MISSING, amount, command, duration, plain, plural, share, size
+from lotus.streams import say
+
+if TYPE_CHECKING:
+    from lotus.tune.result import Result
+    from lotus.tune.search import Progress
+    from lotus.tune.space import Measurement, Setting
+
+SCHEMA = 1
+_REASONS = 6  # why settings were ruled out, at most
+
+
+def document(result: Result, output: Path) -> dict[str, Any]:
+    """What was found, for programs: the fields of lotus.tune.result.Result."""
+    return {"schema": SCHEMA, "settings": str(output), **result.as_json()}
+
+
+class Live:
+    """Says on stderr how a search goes: a line a trial; on a terminal also what is tried now."""
+
+    def __init__(self, terminal: bool) -> None:
+        self._terminal = terminal
+        self._shown = False
+
+    def __call__(self, progress: Progress) -> None:
+        from lotus.tune import notes
+
+        used = f"{progress.spent_s:.0f} of {progress.budget_s:g} s"
+        what = notes.setting(progress.setting)
+        if progress.measurement is not None:
+            self.clear()
+            say(f"lotus: {used}: {what}: {plain(_gave(progress.measurement))}")
+        elif self._terminal:
+            more = "" if progress.speedup is None else f", {progress.speedup.mean:.2f} times"
+            self._show(f"lotus: {used}: {progress.doing} {what}{more} ...")
+        elif progress.doing == "checking samples":
+            say(f"lotus: {used}: checking that {what} give the same samples")
+
+    def _show(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            columns = os.get_terminal_size(2).columns or 80
+            os.write(2, b"\r\x1b[K" + plain(text)[: columns - 1].encode("utf-8", "replace"))
+            self._shown = True
+
+    def clear(self) -> None:
+        """Take the live line away."""
+        if self._shown:
+            self._shown = False
+            with contextlib.suppress(OSError):
+                os.write(2, b"\r\x1b[K")
+
+
+def _gave(measurement: Measurement) -> str:
+    if measurement.failed:
+        return f"failed: {measurement.failed}"
+    return f"{amount(measurement.samples_per_s)} samples/s{_between(measurement)}"
+
+
+def _between(one: Measurement) -> str:
+    if not math.isfinite(one.high):
+        return ""
+    return f" ({amount(one.low)} to {amount(one.high)})"
+
+
+def write(result: Result, words: Sequence[str], output: Path, file: IO[str], width: int) -> None:
+    """What was found for the program of this command line, with what to do next."""
+    from rich.console import Console
+
+    from lotus import settings
+
+    console = Console(file=file, width=width, highlight=False, markup=False, emoji=False)
+    console.print(f"\nTuned: {plain(result.watched.loader.words())}", style="bold")
+    for label, text in _verdict(result):
+        print_paragraph(console, label, plain(text))
+    for label, text in _consumer(result):
+        print_paragraph(console, label, text)
+    title = (
+        f"Trials: {plural(result.settings_tried, 'setting')} in "
+        f"{duration(result.seconds * 1e9)} of {duration(result.budget_s * 1e9)}, "
+        f"{result.cores:g} core{'s' if result.cores != 1 else ''} ({plain(result.cores_why)})"
+    )
+    every = _rows(result)
+    more = any(cells[3] for cells, _ in every)
+    columns = [
+        ("", RIGHT),
+        ("workers", RIGHT),
+        ("prefetch", RIGHT),
+        *([("more", RIGHT)] if more else []),
+        ("samples/s", RIGHT),
+        ("95 %", RIGHT),
+        ("first batch", RIGHT),
+        ("memory", RIGHT),
+        ("took", RIGHT),
+    ]
+    rows = [cells if more else [*cells[:3], *cells[4:]] for cells, _ in every]
+    print_table(console, title, columns, rows)
+    console.print()
+    for cells, why in every:
+        print_paragraph(console, f"{cells[1]} x {cells[2]}".removesuffix(f" x {MISSING}"), why)
+    if result.reason:
+        print_paragraph(console, result.strategy, plain(result.reason))
+    for label, text in _never(result):
+        print_paragraph(console, label, plain(text))
+    for note in result.notes:
+        print_paragraph(console, "note", plain(note))
+    if result.best.normal() != result.own.normal():
+        console.print("\nIn the code:", style="bold")
+        for line in settings.code_change(result.best):
+            console.print(f"  {line}", soft_wrap=True)
+        console.print("or without a change of it:", style="bold")
+        file_words = [] if output == settings.DEFAULT else ["--settings", output]
+        next_command = command(["lotus", "run", *file_words, "--", *words])
+        console.print(f"  {next_command}", soft_wrap=True)
+
+
+def _verdict(result: Result) -> list[tuple[str, str]]:
+    from lotus.tune import notes
+
+    best, own = notes.setting(result.best), notes.setting(result.own)
+    if result.speedup is None:
+        if result.best.normal() == result.own.normal():
+            return [("verdict", f"nothing was found: keep {own}")]
+        return [("verdict", f"{best} worked; {own}, the program's own, was not measured")]
+    if result.benefit:
+        said = [("verdict", f"{best} instead of {own}: {notes.speedup(result.speedup)}")]
+        if result.predicted is not None:
+            said.append(("predicted", f"{result.predicted:.3g} times as fast"))
+        return said
+    if result.best.normal() == result.own.normal():
+        return [("verdict", f"no benefit: no other setting was shown to be faster; keep {own}")]
+    text = f"no benefit in speed, but {best} does what {own} does, for less"
+    return [("verdict", f"{text}: {notes.speedup(result.speedup)}")]
+
+
+def _consumer(result: Result) -> list[tuple[str, str]]:
+    """How long the program's own step takes, and what that leaves to be gained."""
+    watched = result.watched
+    if not watched.steps_s or not watched.sizes:
+        return []
+    step = statistics.median(watched.steps_s)
+    samples = statistics.mean(watched.sizes)
+    if step <= 0 or samples <= 0:
+        return []
+    said = f"the program's step takes {duration(step * 1e9)} a batch"
+    if result.objective == "train":
+        said += f"; with data always ready it would take {amount(samples / step)} samples/s"
+        best = _mean_rate(_measured_of(result, result.best))
+        if best is not None:
+            said += f", of which {_name(result.best)} gives {share(best * step / samples)}"
+    return [("step", said)]
+
+
+def _name(setting: Setting) -> str:
+    from lotus.tune import notes
+
+    return notes.setting(setting)
+
+
+def _measured_of(result: Result, setting: Setting) -> list[Measurement]:
+    wanted = setting.normal()
+    rows = [row.measurement for row in result.measured]
+    return [one for one in rows if one.setting.normal() == wanted and not one.failed]
+
+
+def _mean_rate(measured: Sequence[Measurement]) -> float | None:
+    return statistics.mean(one.samples_per_s for one in measured) if measured else None
+
+
+def _rows(result: Result) -> list[tuple[list[str], str]]:
+    """(Cells, why) a setting, in the order of first trials; several blocks of one are averaged."""
+    whys: dict[Setting, tuple[list[Measurement], str]] = {}
+    for row in result.measured:
+        setting = row.measurement.setting.normal()
+        whys.setdefault(setting, ([], row.why))[0].append(row.measurement)
+    rows = []
+    for setting, (measured, why) in whys.items():
+        name = [
+            "*" if setting == result.best.normal() else "",
+            str(setting.num_workers),
+            MISSING if setting.prefetch_factor is None else str(setting.prefetch_factor),
+            _more(setting),
+        ]
+        worked = [one for one in measured if not one.failed]
+        failed = [one.failed for one in measured if one.failed]
+        took = duration(sum(one.seconds for one in measured) * 1e9)
+        words = plain(f"failed: {failed[-1]}" if failed else why)
+        if not worked:
+            rows.append(([*name, MISSING, MISSING, MISSING, MISSING, took], words))
+            continue
+        first = [one.first_batch_s for one in worked if one.first_batch_s is not None]
+        memory = [one.memory_bytes for one in worked if one.memory_bytes is not None]
+        figures = [
+            amount(_mean_rate(worked) or 0.0),
+            _interval(worked),
+            duration(statistics.median(first) * 1e9) if first else MISSING,
+            size(max(memory)) if memory else MISSING,
+        ]
+        rows.append(([*name, *figures, took], words))
+    return rows
+
+
+def _more(setting: Setting) -> str:
+    """What a setting has besides workers and prefetch."""
+    return _name(setting).partition(", ")[2]
+
+
+def _interval(worked: Sequence[Measurement]) -> str:
+    """Half the 95 % interval of the mean, in per cent of it: blocks are independent."""
+    halves = [(one.high - one.low) / 2 for one in worked]
+    mean = _mean_rate(worked)
+    if not mean or not all(math.isfinite(half) for half in halves):
+        return MISSING
+    return f"±{share(math.hypot(*halves) / len(halves) / mean)}"
+
+
+def _never(result: Result) -> list[tuple[str, str]]:
+    """A line a reason why settings were never tried, the reason of most settings first."""
+    from lotus.tune import notes
+
+    grouped: dict[str, list[Setting]] = {}
+    for one in result.ruled_out:
+        grouped.setdefault(one.why, []).append(one.setting)
+    found = sorted(grouped.items(), key=lambda item: -len(item[1]))
+    said = []
+    for why, those in found[:_REASONS]:
+        count = len(those)
+        text = notes.setting(min(those)) + (f" and {count - 1} more" if count > 1 else "")
+        said.append(("never tried", f"{text}: {why}"))
+    if len(found) > _REASONS:
+        rest = sum(len(those) for _, those in found[_REASONS:])
+        said.append(
+            ("", f"and {plural(rest, 'setting')} more, for {len(found) - _REASONS} reasons")
+        )
+    return said

@@ -1,0 +1,379 @@
+"""Tunes a program that is started for it: the search here, the trials inside the program.
+
+`launch.run` runs the program as always, with its terminal and its signals. A thread beside it
+listens to the agent in the program (lotus/inside/trials.py), and when that has taken over, searches
+by asking it for trials over two pipes. What the search finds is written before the agent is told
+how to go on.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import select
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from lotus import launch, settings
+from lotus.errors import LotusError
+from lotus.launch import Outcome
+from lotus.settings import Target, Tuned
+from lotus.tune.space import Setting
+from lotus.tune.trying import Block, Opened, TrialFailed, Watched
+
+_LONGEST = 64 << 20  # bytes of a tell
+_LOOK_S = 0.2  # how often it is seen whether the program still is there
+_INTERRUPTED = 130
+
+
+class Found(Protocol):
+    """What a search returns, as far as it is used here."""
+
+    best: Setting
+    speedup: object  # None where nothing was found
+    interrupted: bool
+    iterable_safe: bool
+
+    def tuned(self, command: Sequence[str]) -> Tuned:
+        """The document to be written."""
+
+
+Search = Callable[["PipedProgram"], Found]
+
+
+class Ended(Exception):
+    """The program, or the agent in it, is not there any more."""
+
+
+@dataclass
+class Tuning:
+    """How tuning a program went."""
+
+    found: Any  # what the search returned; None where that is nothing
+    outcome: Outcome
+    problem: str = ""  # why there is no result, or why it is not whole
+    ended_by_us: bool = False
+    applied: bool = False
+
+
+def tune(
+    command: Sequence[str],
+    search: Search,
+    *,
+    output: Path,
+    loader: int | str | None = None,
+    watch: int | None = None,
+    apply: bool = False,
+    on_found: Callable[[Any], object] | None = None,
+) -> Tuning:
+    """Start a command, and let `search` try settings of its loader where it begins to iterate it.
+
+    `loader`: the loader's number by first iteration, or the name of its data set's class, or
+    `file:line` where it is made; None the one of most samples. `watch` batches are watched first.
+    With `apply` the program then goes on with what was found, else it is ended. The result is
+    written to `output`, then `on_found` is called with it, from another thread.
+
+    Raises LotusError where the output cannot be written or the search cannot be done, CannotStart
+    where the command cannot be started.
+    """
+    writable(output)
+    words = launch.resolve(command)
+    exchange = Path(tempfile.mkdtemp(prefix="lotus-tune-"))
+    try:
+        for name in ("asks", "tells"):
+            os.mkfifo(exchange / name, 0o600)
+        asked = {"exchange": str(exchange), "loader": loader, "watch": watch, "apply": apply}
+        environ = launch.with_tuning(os.environ, json.dumps(asked))
+        pipe = Pipe(exchange)
+        beside = _Beside(pipe, search, command, output, apply, on_found)
+        try:
+            beside.start()
+            outcome = launch.run(words, environ)
+        finally:
+            pipe.over.set()
+            beside.join()
+            pipe.close()
+        if beside.error is not None:
+            raise beside.error
+        return beside.tuning(outcome)
+    finally:
+        shutil.rmtree(exchange, ignore_errors=True)
+
+
+def writable(path: Path) -> None:
+    """Raise LotusError where no file can be written at `path`; leaves none."""
+    try:
+        if path.is_dir():
+            raise LotusError(f"cannot write {path}: it is a directory; -o names a file")
+        with tempfile.TemporaryFile(dir=path.absolute().parent):
+            pass
+        if path.exists() and not os.access(path, os.W_OK):
+            raise LotusError(f"cannot write {path}: Permission denied; -o names another file")
+    except OSError as error:
+        raise LotusError(f"cannot write {path}: {error.strerror}; -o names another file") from None
+
+
+class Pipe:
+    """lotus's ends of the two pipes."""
+
+    def __init__(self, exchange: Path) -> None:
+        self._exchange = exchange
+        # Both ends are held, so that neither pipe ends while processes of the program come and go.
+        flags = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
+        self._tells = os.open(exchange / "tells", flags)
+        self._asks = os.open(exchange / "asks", flags)
+        self._text = b""
+        self._process = -1
+        self.over = threading.Event()  # the program has ended
+
+    def close(self) -> None:
+        for descriptor in (self._tells, self._asks, self._process):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def follow(self, pid: int) -> None:
+        """Take it that the agent has gone when this process has."""
+        with contextlib.suppress(OSError, AttributeError):
+            self._process = os.pidfd_open(pid)
+
+    def tell(self) -> dict[str, Any]:
+        """The next that the program tells. Raises Ended where there will be none."""
+        while True:
+            line, newline, rest = self._text.partition(b"\n")
+            if newline:
+                self._text = rest
+                with contextlib.suppress(ValueError, RecursionError):
+                    told = json.loads(line)
+                    if isinstance(told, dict):
+                        return told
+                continue
+            ended = self.over.is_set() or self._has_gone()
+            select.select([self._tells], [], [], 0 if ended else _LOOK_S)
+            try:
+                data = os.read(self._tells, 1 << 16)
+            except BlockingIOError:
+                if ended:
+                    raise Ended from None
+                continue
+            self._text += data
+            if len(self._text) > _LONGEST:
+                raise Ended
+
+    def _has_gone(self) -> bool:
+        return self._process >= 0 and bool(select.select([self._process], [], [], 0)[0])
+
+    def ask(self, what: Mapping[str, object]) -> None:
+        """Ask the agent for something. Raises Ended where it does not listen."""
+        data = (json.dumps(what) + "\n").encode()
+        while data:
+            try:
+                data = data[os.write(self._asks, data) :]
+            except BlockingIOError:
+                if self.over.is_set() or self._has_gone():
+                    raise Ended from None
+                select.select([], [self._asks], [], _LOOK_S)
+
+    def answer(self, what: Mapping[str, object]) -> None:
+        """Say to all processes of the program what they shall do in the end."""
+        beside = self._exchange / "answer.new"
+        beside.write_text(json.dumps(what), encoding="ascii")
+        os.replace(beside, self._exchange / "answer")
+        self.ask(what)
+
+
+class PipedProgram:
+    """A lotus.tune.trying.Program that runs elsewhere.
+
+    Raises KeyboardInterrupt where the program was interrupted, Ended where it has gone.
+    """
+
+    def __init__(self, watched: Watched, pipe: Pipe) -> None:
+        self.watched = watched
+        self._pipe = pipe
+        self.interrupted = False
+        self.problem = ""
+
+    def open(self, setting: Setting, limit_s: float) -> Opened:
+        did = self._do("open", setting=setting.as_json(), limit_s=limit_s)
+        return Opened(**_tuples(did))
+
+    def block(
+        self,
+        setting: Setting,
+        *,
+        seconds: float,
+        least: int,
+        step: bool,
+        limit_s: float,
+        discard: int | None = None,
+    ) -> Block:
+        arguments = {"seconds": seconds, "least": least, "step": step, "limit_s": limit_s}
+        did = self._do("block", setting=setting.as_json(), discard=discard, **arguments)
+        return Block(**_tuples(did))
+
+    def close(self, setting: Setting) -> float:
+        if self.interrupted or self.problem:
+            return 0.0  # the agent closes all that is open
+        return float(self._do("close", setting=setting.as_json()))
+
+    def same_samples(self, setting: Setting, limit_s: float) -> str:
+        return str(self._do("same_samples", setting=setting.as_json(), limit_s=limit_s))
+
+    def _do(self, what: str, **arguments: object) -> Any:
+        try:
+            self._pipe.ask({"do": what, **arguments})
+            while True:
+                told = self._pipe.tell()
+                if "did" in told:
+                    return told["did"]
+                if "failed" in told:
+                    raise TrialFailed(str(told["failed"]))
+                if told.get("interrupted"):
+                    self.interrupted = True
+                    raise KeyboardInterrupt
+                if told.get("event") == "fault":
+                    self.problem = f"lotus failed inside the program: {told.get('error')}"
+                    raise Ended
+        except Ended:
+            self.problem = self.problem or "the program ended while settings were tried"
+            raise KeyboardInterrupt from None  # a search then returns what it has
+
+
+class _Beside(threading.Thread):
+    """Listens to the program, searches, says how to go on."""
+
+    def __init__(
+        self,
+        pipe: Pipe,
+        search: Search,
+        command: Sequence[str],
+        output: Path,
+        apply: bool,
+        on_found: Callable[[Any], object] | None,
+    ) -> None:
+        super().__init__(name="lotus-tune", daemon=True)
+        self._pipe, self._search, self._command = pipe, search, command
+        self._output, self._apply, self._on_found = output, apply, on_found
+        self.error: BaseException | None = None
+        self._found: Any = None
+        self._program: PipedProgram | None = None
+        self._said: list[dict[str, Any]] = []
+        self._last = ""
+
+    def start(self) -> None:
+        # Signals are the main thread's: it passes them on to the program.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            super().start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def run(self) -> None:
+        try:
+            watched = self._watched()
+            if watched is not None:
+                self._tune(watched)
+        except Ended:
+            pass
+        except BaseException as error:
+            self.error = error
+            self._finish({"do": "leave"} if self._apply else {"do": "end", "code": 1})
+
+    def _watched(self) -> dict[str, Any] | None:
+        """What the agent tells when it has taken over; None where the program goes its way."""
+        while True:
+            told = self._pipe.tell()
+            if "watched" in told:
+                return dict(told["watched"])
+            self._said.append(told)
+            del self._said[:-100]
+            if told.get("interrupted"):
+                self._finish({"do": "leave"} if self._apply else {"do": "end", "code": 130})
+
+    def _tune(self, told: dict[str, Any]) -> None:
+        told.pop("local_ranks", None)
+        target = Target(**told.pop("loader"))
+        own = Setting.from_json(told.pop("setting"))
+        watched = Watched(loader=target, setting=own, **_tuples(told))
+        self._pipe.follow(watched.pid)
+        self._program = program = PipedProgram(watched, self._pipe)
+        found = self._search(program)
+        if program.problem and found.speedup is None:
+            return  # nothing was found
+        self._found = found
+        settings.write(self._output, found.tuned(self._command))
+        if self._on_found is not None:
+            self._on_found(found)
+        if program.problem:
+            return
+        if not self._apply:
+            code = _INTERRUPTED if program.interrupted else 0
+            self._finish({"do": "end", "code": code})
+        elif program.interrupted or found.best.normal() == own.normal():
+            self._finish({"do": "leave"})
+        else:
+            facts = {
+                "loader": {**dataclasses.asdict(target), "number": None},
+                "setting": found.best.normal().as_json(),
+                "iterable_safe": found.iterable_safe,
+            }
+            self._finish({"do": "apply", **facts})
+
+    def _finish(self, what: dict[str, Any]) -> None:
+        self._last = what["do"]
+        with contextlib.suppress(Ended, OSError):
+            self._pipe.answer(what)
+
+    def tuning(self, outcome: Outcome) -> Tuning:
+        program = self._program
+        problem = program.problem if program is not None else self._why_not(outcome)
+        return Tuning(
+            self._found,
+            outcome,
+            problem,
+            ended_by_us=self._last == "end",
+            applied=self._last == "apply",
+        )
+
+    def _why_not(self, outcome: Outcome) -> str:
+        """Why the program ended before it could be tuned."""
+        how = (
+            f"exit code {outcome.exit_code}"
+            if outcome.signal is None
+            else f"signal {outcome.signal}"
+        )
+        events: dict[str, list[dict[str, Any]]] = {}
+        for told in self._said:
+            events.setdefault(str(told.get("event")), []).append(told)
+        if "fault" in events:
+            return f"lotus failed inside the program: {events['fault'][-1].get('error')}"
+        before = f"the program ended ({how}) before"
+        iterated = events.get("iterated", [])
+        if "torch" not in events:
+            return f"{before} it imported torch.utils.data under lotus; is it a Python program?"
+        if not iterated:
+            return f"{before} it iterated a DataLoader of torch, so there is no loader to tune"
+        chosen = [str(one.get("loader")) for one in iterated if one.get("chosen")]
+        if not chosen:
+            others = ", ".join(str(one.get("loader")) for one in iterated[:3])
+            return f"{before} it iterated the loader to tune; --loader can name {others}"
+        if "exhausted" in events:
+            batches = events["exhausted"][-1].get("batches")
+            return (
+                f"{before} enough could be watched: {chosen[-1]} was exhausted after {batches} "
+                "batch" + ("" if batches == 1 else "es")
+            )
+        return f"{before} enough batches of {chosen[-1]} could be watched; --watch N takes fewer"
+
+
+def _tuples(told: object) -> dict[str, Any]:
+    """JSON's lists are tuples in our types."""
+    if not isinstance(told, dict):
+        raise Ended
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in told.items()}

@@ -1,0 +1,79 @@
+"""A training whose loader waits for its samples; prints what it trained on.
+
+Arguments: `workers=N`, `epochs=N`, `batches=N` of an epoch, `persistent`, `nothing` (iterate no
+loader), `exit=CODE`, `wait=SECONDS` a sample, `finally` (say so where the end runs it).
+"""
+
+import os
+import sys
+import time
+
+import torch
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
+
+words = dict((*word.split("=", 1), "")[:2] for word in sys.argv[1:])
+WAIT_S = float(words.get("wait", 0.0))
+RANK = int(os.environ.get("RANK", 0))
+RANKS = int(os.environ.get("WORLD_SIZE", 1))
+
+
+class Far(Dataset):
+    """Samples that are waited for, as from remote storage."""
+
+    def __init__(self, samples):
+        self.samples = samples
+
+    def __len__(self):
+        return self.samples
+
+    def __getitem__(self, index):
+        time.sleep(WAIT_S)
+        return torch.tensor([index, index])
+
+
+class Check(Dataset):
+    """A smaller data set, as for validation."""
+
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, index):
+        return index
+
+
+def main():
+    torch.manual_seed(7)
+    workers = int(words.get("workers", 0))
+    data = Far(4 * RANKS * int(words.get("batches", 16)))
+    sampler = DistributedSampler(data, RANKS, RANK) if RANKS > 1 else None
+    check = DataLoader(Check(), batch_size=1)
+    train = DataLoader(
+        data,
+        batch_size=4,
+        shuffle=sampler is None,
+        sampler=sampler,
+        num_workers=workers,
+        persistent_workers="persistent" in words,
+    )
+    for _ in check:
+        pass
+    cores = len(os.sched_getaffinity(0))
+    seen = []
+    for _ in range(0 if "nothing" in words else int(words.get("epochs", 2))):
+        for batch in train:
+            seen.append(batch[:, 0].tolist())
+        seen.append(round(torch.rand(1).item(), 6))
+        for _ in check:
+            pass
+    print(f"rank {RANK} trained on {seen}")
+    print(f"rank {RANK} with {train.num_workers} workers, cores changed by", end=" ")
+    print(len(os.sched_getaffinity(0)) - cores, flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    finally:
+        if "finally" in words:
+            print("finally", flush=True)
+    sys.exit(int(words.get("exit", 0)))

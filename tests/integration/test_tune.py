@@ -1,0 +1,344 @@
+"""`lotus tune`: the agent in a program finds its loader, takes over, and leaves all as it was."""
+
+import json
+import os
+import re
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from lotus import settings
+from lotus.settings import Target
+from tests.integration.conftest import LOTUS, PROGRAMS, ROOT, Start, command_of
+
+SCRIPT = "tune_train.py"
+SOURCE = (PROGRAMS / SCRIPT).read_text().splitlines()
+TRAIN = f"{SCRIPT}:{next(n for n, text in enumerate(SOURCE, 1) if 'train = DataLoader' in text)}"
+# `lotus.tuning` with a search that does what the test says; what it learns goes to TRUTH.
+DRIVER = f"""
+import json, os, signal, sys, time
+sys.path.insert(0, {str(ROOT)!r})
+from pathlib import Path
+from lotus import tuning
+from lotus.errors import LotusError
+from lotus.settings import Entry, Tuned
+from lotus.tune.space import Setting
+from lotus.tune.trying import TrialFailed
+
+asked = json.loads(sys.argv[1])
+truth = {{}}
+
+class Found:
+    speedup, iterable_safe = 1.0, False
+    interrupted = False
+
+    def __init__(self, program):
+        self.best = Setting.from_json(asked["best"])
+        self.target = program.watched.loader
+
+    def tuned(self, command):
+        return Tuned((Entry(self.target, self.best),), tuple(command))
+
+def search(program):
+    watched, found = program.watched, Found(program)
+    truth["watched"] = {{name: len(getattr(watched, name)) for name in
+                        ("waits_s", "steps_s", "step_cpu_s", "sizes")}}
+    truth["samples"], truth["batches"] = sum(watched.sizes), watched.batches
+    truth["target"] = [watched.loader.dataset, watched.loader.call_site, watched.loader.number]
+    truth["own"], truth["startup_s"] = watched.setting.as_json(), watched.startup_s
+    truth["cores"] = len(os.sched_getaffinity(watched.pid))
+    try:
+        exec(asked["do"])
+    except KeyboardInterrupt:
+        found.interrupted = True
+    return found
+
+done = None
+try:
+    done = tuning.tune(sys.argv[2:], search, output=Path("tuned.json"), **asked["options"])
+    truth["problem"], truth["applied"] = done.problem, done.applied
+    truth["ended_by_us"], truth["found"] = done.ended_by_us, done.found is not None
+    if done.found is not None:
+        truth["interrupted"] = done.found.interrupted
+except LotusError as error:
+    truth["error"] = str(error)
+finally:
+    Path(os.environ["TRUTH"]).write_text(json.dumps(truth))
+if done is not None:
+    sys.exit(done.outcome.exit_code if done.outcome.signal is None else -done.outcome.signal)
+"""
+TRY = """
+opened = program.open(found.best, 30)
+truth["workers"] = len(opened.workers)
+block = program.block(found.best, seconds=0.1, least=8, step=True, limit_s=30)
+truth["block"] = [len(block.waits_s), sum(block.sizes)]
+truth["closed"] = program.close(found.best) >= 0
+"""
+
+
+def tuned(folder, name, script_args, do=TRY, best=None, env=None, words=None, **options):
+    """Start the driver on the program; `.end()` gives how it ended."""
+    asked = {"do": do, "best": best or {"num_workers": 1}, "options": options}
+    command = words or command_of(SCRIPT, script_args)
+    home = folder / name
+    home.mkdir()
+    return Start(
+        [sys.executable, "-c", DRIVER, json.dumps(asked), *command], home, "driver", env or {}
+    )
+
+
+def truth_of(ended):
+    return json.loads(ended.truth.read_text())
+
+
+def trained(out):
+    """{rank: what it trained on} and {rank: "with ..."}."""
+    on = dict(re.findall(r"^rank (\d) trained on (.*)$", out.decode(), flags=re.MULTILINE))
+    shown = dict(re.findall(r"^rank (\d) with (.*)$", out.decode(), flags=re.MULTILINE))
+    return on, shown
+
+
+RANKS = """
+import os, subprocess, sys
+ranks = []
+for rank in "01":
+    env = {**os.environ, "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2",
+           "LOCAL_WORLD_SIZE": "2"}
+    ranks.append(subprocess.Popen(sys.argv[1:], env=env))
+sys.exit(max(rank.wait() for rank in ranks))
+"""
+
+
+def ranks(*args):
+    return [sys.executable, "-c", RANKS, *command_of(SCRIPT, args)]
+
+
+@pytest.fixture(scope="module")
+def runs(torch, tmp_path_factory):
+    """All programs that do not disturb each other, a few at a time."""
+    folder = tmp_path_factory.mktemp("tune")
+    kill = "os.kill(os.getpid(), signal.SIGKILL)"
+    interrupt = "os.kill(program.watched.pid, signal.SIGINT)\nprogram.open(found.best, 30)"
+    nonsense = "program._do('nonsense')"
+    more = {"num_workers": 2, "prefetch_factor": 3, "persistent_workers": True}
+    one = {"num_workers": 1}
+    plan = {
+        "ended": ((["finally"],), {}),
+        "applied": (([],), {"best": more, "apply": True}),
+        "applied_from_workers": (
+            (["workers=2", "persistent"],),
+            {"best": {"num_workers": 0}, "apply": True},
+        ),
+        "short": ((["batches=3"],), {"apply": True}),
+        "named": (([],), {"loader": "Check", "watch": 2, "apply": True}),
+        "exhausted": ((["batches=1", "epochs=1", "exit=7"],), {}),
+        "absent": ((["exit=7"],), {"loader": "Absent"}),
+        "killed": ((["finally"],), {"do": kill}),
+        "killed_applying": (([],), {"do": kill, "apply": True}),
+        "interrupted": ((["finally"],), {"do": interrupt}),
+        "faulty_applying": (([],), {"do": nonsense, "apply": True}),
+        "ranks": (([],), {"words": ranks("epochs=2"), "best": one, "apply": True}),
+    }
+    waiting, ended = dict(plan), {}
+    while waiting:
+        some = [waiting.popitem() for _ in range(min(3, len(waiting)))]
+        started = [(name, tuned(folder, name, *args, **options)) for name, (args, options) in some]
+        ended.update((name, start.end()) for name, start in started)
+    alone = {
+        "plain": [],
+        "plain_short": ["batches=3"],
+        "plain_persistent": ["workers=2", "persistent"],
+    }
+    for name, args in alone.items():
+        ended[name] = Start(command_of(SCRIPT, args), folder, name, {}).end()
+    ended["plain_ranks"] = Start(ranks("epochs=2"), folder, "plain_ranks", {}).end()
+    return ended
+
+
+def test_the_program_is_watched_and_ended_without_its_finally(runs):
+    ended = runs["ended"]
+    truth = truth_of(ended)
+    assert (ended.code, ended.out) == (0, b""), ended.err.decode()
+    assert truth["problem"] == ""
+    assert (truth["ended_by_us"], truth["applied"]) == (True, False)
+    assert truth["target"] == ["Far", TRAIN, 1]
+    assert truth["own"]["num_workers"] == 0
+    assert set(truth["watched"].values()) == {12}
+    assert (truth["samples"], truth["batches"]) == (48, 16)
+    assert truth["startup_s"] > 0
+    assert truth["workers"] == 1
+    assert truth["block"][0] >= 8
+    assert truth["block"][1] == 4 * truth["block"][0]
+    assert truth["closed"]
+
+
+def test_the_file_is_written_for_the_loader(runs):
+    path = runs["ended"].truth.parent / "tuned.json"
+    entry = settings.read(path).loaders[0]
+    assert entry.loader == Target(1, TRAIN, "Far", 64, "RandomSampler")
+    assert entry.setting.num_workers == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "plain", "workers"),
+    [
+        ("applied", "plain", "2"),
+        ("applied_from_workers", "plain_persistent", "0"),
+        ("short", "plain_short", "1"),
+    ],
+)
+def test_training_goes_on_with_the_same_samples(runs, name, plain, workers):
+    ended = runs[name]
+    assert ended.code == 0, ended.err.decode()
+    assert truth_of(ended)["applied"]
+    assert same_as(ended.out, runs[plain])
+    assert trained(ended.out)[1]["0"].startswith(f"{workers} workers")
+
+
+def same_as(out, plain):
+    """Whether a program trained on the same as this one, and drew the same random numbers."""
+    done, whole = (json.loads(trained(one)[0]["0"]) for one in (out, plain.out))
+    assert len(done) in (8, 34)  # batches and a random number of each epoch
+    return done == whole
+
+
+def test_a_loader_can_be_chosen(runs):
+    truth = truth_of(runs["named"])
+    assert [truth["target"][0], truth["target"][2]] == ["Check", 0]
+    assert truth["watched"]["steps_s"] == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("exhausted", "was exhausted after 1 batch"),
+        ("absent", "it iterated the loader to tune; --loader can name"),
+    ],
+)
+def test_a_program_that_cannot_be_tuned_keeps_its_exit_code(runs, name, words):
+    ended = runs[name]
+    truth = truth_of(ended)
+    assert ended.code == 7
+    assert words in truth["problem"]
+    assert not truth["found"]
+    assert trained(ended.out)[0]
+    assert not (ended.truth.parent / "tuned.json").exists()
+
+
+def test_lotus_killed_ends_a_program_that_was_only_tuned(runs):
+    killed = runs["killed"]
+    assert killed.code == -9
+    while _processes_of(killed):
+        time.sleep(0.05)
+    assert (killed.truth.parent / "driver.out").read_bytes() == b""
+
+
+def test_lotus_killed_lets_a_program_that_goes_on_go_on(runs):
+    killed = runs["killed_applying"]
+    while _processes_of(killed):
+        time.sleep(0.05)
+    out = (killed.truth.parent / "driver.out").read_bytes()
+    assert same_as(out, runs["plain"])
+    assert trained(out)[1]["0"].startswith("0 workers")
+
+
+def test_an_interrupt_keeps_what_was_found(runs):
+    ended = runs["interrupted"]
+    truth = truth_of(ended)
+    assert (ended.code, ended.out) == (130, b"")
+    assert truth["interrupted"]
+    assert truth["ended_by_us"]
+    assert settings.read(ended.truth.parent / "tuned.json").loaders[0].setting.num_workers == 1
+
+
+def test_a_fault_of_ours_lets_the_program_go_on(runs):
+    ended = runs["faulty_applying"]
+    assert ended.code == 0
+    assert same_as(ended.out, runs["plain"])
+    assert "lotus failed inside the program: KeyError" in truth_of(ended)["problem"]
+
+
+def test_all_ranks_get_the_answer_and_their_cores_back(runs):
+    ended = runs["ranks"]
+    on, shown = trained(ended.out)
+    assert ended.code == 0, ended.err.decode()
+    assert on == trained(runs["plain_ranks"].out)[0]
+    assert shown == dict.fromkeys("01", "1 workers, cores changed by 0")
+    assert truth_of(ended)["cores"] == max(len(os.sched_getaffinity(0)) // 2, 1)
+    assert set(truth_of(ended)["watched"].values()) == {12}
+
+
+def _processes_of(ended):
+    """The processes of a driver's program that are there, by their TRUTH."""
+    wanted = f"TRUTH={ended.truth}".encode()
+    found = []
+    for name in os.listdir("/proc"):
+        with suppress(OSError):
+            if name.isdecimal() and wanted in Path(f"/proc/{name}/environ").read_bytes():
+                found.append(name)
+    return found
+
+
+def lotus_tune(folder, *words):
+    return Start([*LOTUS, "tune", *map(str, words)], folder, "tune", {}).end()
+
+
+def test_the_command_finds_what_a_program_that_waits_needs(torch, tmp_path):
+    """Workers wait side by side, so more of them are faster on any machine."""
+    command = command_of(SCRIPT, ["wait=0.005", "batches=40", "finally"])
+    ended = lotus_tune(tmp_path, "--budget", "6s", "--", *command)
+    said = ended.err.decode()
+    assert (ended.code, ended.out) == (0, b""), said
+    entry = settings.read(tmp_path / "tuned.json").loaders[0]
+    assert entry.before.num_workers == 0
+    assert entry.setting.num_workers > 1
+    for words in ("times as fast", f"DataLoader(..., num_workers={entry.setting.num_workers}"):
+        assert words in said
+    assert "lotus run -- " in said
+    run = Start([*LOTUS, "run", "--", *command], tmp_path, "run", {}).end()
+    assert run.code == 0
+    assert trained(run.out)[1]["0"].startswith(f"{entry.setting.num_workers} workers")
+
+
+def test_what_cannot_be_done_is_said_before_the_program_runs(torch, tmp_path):
+    (tmp_path / "folder").mkdir()
+    script = [sys.executable, "-c", "print('ran')"]
+    for words, said in (
+        (["-o", "folder", "--", *script], "cannot write folder: it is a directory"),
+        (["-o", "none/tuned.json", "--", *script], "No such file or directory"),
+        ([], "no command to tune"),
+        (["--", "no-such-command"], "command not found"),
+        (["--vary", "color", "--", *script], "invalid NAMES value"),
+        (["--budget", "0s", "--", *script], "invalid time (60s) value"),
+    ):
+        ended = lotus_tune(tmp_path, *words)
+        assert ended.code in (2, 127)
+        assert said in ended.err.decode()
+        assert ended.out == b""
+
+
+def test_a_program_without_torch_keeps_its_exit_code(tmp_path):
+    script = [sys.executable, "-c", "print('ran'); raise SystemExit(7)"]
+    ended = lotus_tune(tmp_path, "--", *script)
+    assert (ended.code, ended.out) == (7, b"ran\n")
+    assert "before it imported torch" in ended.err.decode()
+    assert not (tmp_path / "tuned.json").exists()
+
+
+def test_an_epoch_goes_on_with_another_setting(torch, tmp_path):
+    """Every sample once, in the order and with the random numbers of a loader left alone."""
+    shapes = ["shuffled", "own_generator", "eager_sampler", "batch_sampler", "no_batches", "stream"]
+    env = {
+        "LOTUS_SETTINGS": '{"loaders": []}',
+        "PYTHONPATH": str(ROOT / "lotus" / "inside" / "sitecustomize"),
+    }
+    ended = Start(command_of("tune_changes.py", shapes), tmp_path, "changes", env).end()
+    assert ended.code == 0, ended.err.decode()
+    told = [json.loads(line) for line in ended.out.splitlines()]
+    assert {one["shape"] for one in told} == set(shapes)
+    for one in told:
+        assert one["done"] == [True, one["shape"] != "stream"], one
+        assert (one["same"], one["shown"], one["left"]) == (True, True, 0), one
