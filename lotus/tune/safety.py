@@ -45,6 +45,7 @@ class Safety:
         self._sent: Costs | None = None  # of blocks whose workers sent their batches
         self._alone: Costs | None = None  # from the main process alone
         self._worker_bytes: dict[str | None, int] = {}  # by start method
+        self.unknown: dict[str, None] = {}  # what could not be checked, in words
 
     @property
     def known(self) -> bool:
@@ -119,8 +120,15 @@ class Safety:
         needs = [self._need(one) for one in others]
         verdict = guard.judge(setting, costs, _less(self.start, [one for one in needs if one]))
         if verdict.allowed:
-            verdict = guard.judge(setting, costs, room or self._read())
+            verdict = guard.judge(setting, costs, room or self._now())
+        self.unknown |= dict.fromkeys(verdict.unknown)
         return "; ".join(verdict.reasons)
+
+    def _now(self) -> Limits:
+        try:
+            return self._read()
+        except OSError:  # the program has just ended, which the next trial will tell
+            return self.start
 
     def _need(self, setting: Setting) -> Need | None:
         costs = self.costs(setting)

@@ -360,11 +360,13 @@ class _Search:
         if interrupted:
             self.notes.insert(0, notes.INTERRUPTED)
         apart = notes.against_watched(watched, trials.steady(own)) if trials.train else ""
+        ruled_out = trials.all_ruled_out(self.space.settings() if self.space else ())
         said = [
             apart,
             notes.page_cache(trials.reads),
             notes.augmentations(self.chosen, own, watched.iterable),
             *self.notes,
+            *(f"not checked before trials: {one}" for one in trials.safety.unknown),
             *watched.notes,
         ]
         benefit = (
@@ -380,7 +382,7 @@ class _Search:
             predicted=self._predicted(),
             benefit=benefit,
             measured=tuple(trials.rows),
-            ruled_out=trials.all_ruled_out(self.space.settings() if self.space else ()),
+            ruled_out=ruled_out,
             seconds=trials.spent,
             budget_s=self.budget_s,
             settings_tried=trials.tried,

@@ -14,6 +14,7 @@ from lotus.errors import LotusError
 from lotus.settings import Target
 from lotus.tune.limits import Limits, Room
 from lotus.tune.result import Result
+from lotus.tune.safety import Safety
 from lotus.tune.search import Progress, search
 from lotus.tune.space import Measurement, Setting, Space
 from lotus.tune.strategies.problem import Problem
@@ -340,6 +341,26 @@ def test_what_does_not_fit_is_never_opened_and_says_its_terms() -> None:
     # Not asked for by the strategy, and said nevertheless.
     assert Setting(8, prefetch_factor=16) in {one.setting for one in result.ruled_out}
     assert all(Setting(8).normal() != one.setting for one in result.ruled_out)
+
+
+def test_what_could_not_be_checked_is_said_and_a_program_that_ended_is_no_fault() -> None:
+    unknown = dataclasses.replace(room(), memory=None)
+    notes = find(Fake(own=Setting(1)), limits=unknown).notes
+    assert any("does not tell how much memory is free" in note for note in notes)
+    program = Fake(own=Setting(1))
+    readings = iter([room()])
+
+    def read() -> Limits:
+        for one in readings:
+            return one
+        raise ProcessLookupError
+
+    safety = Safety(program.watched, read)
+    program.open(Setting(1).normal(), 10)
+    safety.learn(
+        Setting(1), program.block(Setting(1).normal(), seconds=1, least=8, step=False, limit_s=10)
+    )
+    assert safety.beside(Setting(2), []) == ""
 
 
 def test_candidates_that_are_open_fit_together() -> None:
