@@ -46,7 +46,8 @@ def measure(
                 "may lie ready"
             )
         loading.take(watch)
-    usage = loading.usage = processes.Usage()
+    usage = loading.usage
+    usage.reset()
     usage.start(loading.pids())
     waits: list[float] = []
     steps: list[float] = []
@@ -69,8 +70,7 @@ def measure(
                 step(batch)
         steps.append(time.perf_counter() - before if step is not None else 0.0)
         total_s += waits[-1] + steps[-1]
-    if loading.loader.num_workers:
-        usage.add()
+    usage.add()
     return {
         "waits_s": waits,
         "steps_s": steps,

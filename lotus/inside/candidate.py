@@ -25,7 +25,7 @@ from .watch import Failed, held, words
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, NoReturn
+    from typing import Any
 
     _Setting = dict[str, Any]
     _Key = tuple[Any, ...]
@@ -151,9 +151,10 @@ class Candidates:
                 self._open[_key(setting)] = candidate
                 return candidate.open(limit_s)
             except BaseException as error:
-                self._give_up(setting, error)
+                failed = self._give_up(setting, error)
             finally:
                 self._helpers.unsettle()
+            raise failed
 
     def _copy(self, setting: _Setting) -> Any:
         _refuse_pipes(self.loader)
@@ -194,7 +195,8 @@ class Candidates:
             try:
                 return candidate.block(limit_s, consumer, **asked)
             except BaseException as error:
-                self._give_up(setting, error)
+                failed = self._give_up(setting, error)
+            raise failed
 
     def close(self, setting: _Setting) -> float:
         """End a candidate. Returns the seconds that it took, 0 where it is not open.
@@ -208,14 +210,21 @@ class Candidates:
         candidate.shut(_PATIENCE_S)
         return time.perf_counter() - before
 
-    def _give_up(self, setting: _Setting, error: BaseException) -> NoReturn:
-        """Close a candidate at once; raise `error`, or Failed in its place."""
+    def _give_up(self, setting: _Setting, error: BaseException) -> Failed:
+        """Close a candidate at once; what is to be raised, out of the `except` that caught `error`.
+
+        There it would keep the frames alive in which the candidate is.
+        """
         candidate = self._open.pop(_key(setting), None)
+        dead = ""
         if candidate is not None:
+            dead = candidate.dead(error)
             candidate.shut(0)
-        if isinstance(error, Failed) or not isinstance(error, Exception):
+        if not isinstance(error, Exception):
             raise error
-        raise Failed(words(error)) from None
+        if isinstance(error, Failed):
+            return Failed(dead or str(error))
+        return Failed(dead or words(error))
 
     def same_samples(self, setting: _Setting, limit_s: float) -> str:
         """Whether an epoch has the same samples with the number of workers of `setting`.

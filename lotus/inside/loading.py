@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from . import assigning, contents, reaping
 from .described import is_iterable
-from .processes import Usage
+from .processes import OwnUsage, Usage
 from .watch import Failed, Watch, held
 
 TYPE_CHECKING = False
@@ -105,7 +105,8 @@ class Loading:
 
     def __init__(self, loader: Any, cycle: Cycle | None, say: Callable[[str], object]) -> None:
         self.loader, self.say = loader, say
-        self.usage = Usage()
+        self._own = OwnUsage()
+        self.usage: Usage = Usage() if loader.num_workers else self._own
         self.iterable = is_iterable(loader)
         self._cycle, self._taken = cycle, 0
         self._dataloader: Any = sys.modules["torch.utils.data.dataloader"]
@@ -208,14 +209,14 @@ class Loading:
     def _next(self) -> tuple[Any, float, float]:
         alone = not self.loader.num_workers
         if alone:
-            self.usage.start(self.pids())
+            self._own.begin()
         cpu, before = time.thread_time(), time.perf_counter()
         batch = next(self._iterator)
         after, cpu_after = time.perf_counter(), time.thread_time()
         if alone:
-            self.usage.add()
+            self._own.finish()
         elif self.iterable:
-            self.usage.add()  # a worker may end at any batch
+            self.usage.add(often=True)  # a worker may end at any batch
         self._taken += 1
         return batch, after - before, 0.0 if alone else cpu_after - cpu
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from contextlib import suppress
 
@@ -10,22 +11,34 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+_OFTEN_S = 0.02
 _Counts = tuple[int, int, int]  # CPU ns, ns that threads were ready and had no core, bytes read
 
 
 class Usage:
-    """Sums over processes between `start` and `stop`, in pieces."""
+    """Sums over processes, of the time between `start` and the last `add`."""
 
     def __init__(self) -> None:
+        self._last: dict[int, _Counts] = {}
+        self._added = 0.0
+        self.reset()
+
+    def reset(self) -> None:
         self.cpu_s = self.queued_s = 0.0
         self.read_bytes = 0
-        self._last: dict[int, _Counts] = {}
 
     def start(self, pids: Iterable[int]) -> None:
+        """Count from now on; what was counted before stays."""
         self._last = {pid: counts(pid) for pid in pids}
 
-    def add(self) -> None:
-        """What they used since; of one that has ended meanwhile, up to the time before."""
+    def add(self, often: bool = False) -> None:
+        """What they used since; `often`: is called so often that most calls may do nothing.
+
+        Of one that has ended meanwhile nothing more is known.
+        """
+        if often and time.monotonic() < self._added + _OFTEN_S:
+            return
+        self._added = time.monotonic()
         for pid, before in self._last.items():
             now = counts(pid)
             if now[0] < before[0]:
@@ -34,6 +47,35 @@ class Usage:
             self.queued_s += max(now[1] - before[1], 0) / 1e9
             self.read_bytes += max(now[2] - before[2], 0)
             self._last[pid] = now
+
+
+class OwnUsage(Usage):
+    """The same of this process, while it fetches: between `begin` and `finish`."""
+
+    _file: int | None = None  # opened in the process that fetches, and left to its end
+
+    def begin(self) -> None:
+        if self._file is None:
+            with suppress(OSError):
+                task = f"/proc/self/task/{threading.get_native_id()}/schedstat"
+                self._file = os.open(task, os.O_RDONLY | os.O_CLOEXEC)
+        self._queued, self._cpu = self._now(), time.process_time()
+
+    def finish(self) -> None:
+        self.cpu_s += time.process_time() - self._cpu
+        self.queued_s += self._now() - self._queued
+
+    def _now(self) -> float:
+        if self._file is None:
+            return 0.0
+        return int(os.pread(self._file, 100, 0).split()[1]) / 1e9
+
+    def start(self, pids: Iterable[int]) -> None:
+        self._read = counts(os.getpid())[2]
+
+    def add(self, often: bool = False) -> None:
+        self.read_bytes += max(counts(os.getpid())[2] - self._read, 0)
+        self.start(())
 
 
 def counts(pid: int) -> _Counts:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _SHM = "/dev/shm"
+_STARTING = "_lotus_starting"
 _DEAD_S = 30.0  # for a process that was killed; one that the kernel holds does not end
 _THREAD_S = 5.0
 
@@ -35,12 +36,14 @@ def reap(iterator: Any, patience_s: float) -> None:
             with suppress(Failed, Exception):
                 _ask(iterator, workers, patience_s)
         _kill(workers)
+        _kill_started(made.pop(_STARTING, None))
         _end_pinning(iterator)
         queues = [*made.get("_index_queues", ())]
         if "_worker_result_queue" in made:
             queues.append(made["_worker_result_queue"])
         for queue in queues:
             _close(queue)
+        _unlink([*queues, made.get("_workers_done_event")])
         made["_data_queue"] = made["_worker_result_queue"] = None
         made["_task_info"] = {}
         handling: Any = sys.modules["torch.utils.data._utils.signal_handling"]
@@ -74,6 +77,16 @@ def _kill(workers: list[Any]) -> None:
         with suppress(ValueError):  # still alive
             one.close()
         _remove_shared(pid)
+
+
+def _kill_started(popen: Any) -> None:
+    pid, finalizer = getattr(popen, "pid", None), getattr(popen, "finalizer", None)
+    if pid is not None:
+        with suppress(ProcessLookupError, ChildProcessError):
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)  # not a child where a fork server started it
+    if finalizer is not None:
+        finalizer()  # closes its pipes
 
 
 def _remove_shared(pid: int) -> None:
@@ -110,14 +123,42 @@ def _close(queue: Any) -> None:
             end.close()
 
 
+def _unlink(owners: list[Any]) -> None:
+    """Take the names of their semaphores away now, which spawned processes need, and not later."""
+    from multiprocessing import synchronize, util
+
+    locks: list[Any] = []
+    while owners:
+        for one in vars(owners.pop() or _unlink).values():
+            if isinstance(one, synchronize.SemLock):
+                locks.append(one)
+            elif isinstance(one, synchronize.Condition):
+                owners.append(one)
+    registry: dict[Any, Any] = vars(util)["_finalizer_registry"]
+    for finalizer in list(registry.values()):
+        held_by = finalizer._weakref
+        if held_by is not None and any(held_by() is one for one in locks):
+            finalizer()
+
+
 def half_made(traceback: TracebackType | None, kind: type) -> Any:
     """The iterator whose `__init__` raised; None where it was not in there."""
+    from multiprocessing.popen_fork import Popen
+
+    iterator = None
     while traceback is not None:
-        found = traceback.tb_frame.f_locals.get("self")
+        names = traceback.tb_frame.f_locals
+        found = names.get("self")
         if isinstance(found, kind):
-            return found
+            iterator = found
+            queue, known = names.get("index_queue"), vars(found).get("_index_queues")
+            if queue is not None and known is not None and queue not in known:
+                known.append(queue)
+        elif isinstance(found, Popen) and iterator is not None:
+            # Stopped while it was given its data: no Process knows of it yet.
+            vars(iterator)[_STARTING] = found
         traceback = traceback.tb_next
-    return None
+    return iterator
 
 
 class Helpers:

@@ -6,17 +6,18 @@ import os
 import pickle
 import time
 from functools import partial
+from multiprocessing import connection
 
 from . import blocks
 from .forked import Forked
 from .loading import Loading
 from .processes import Usage, resident_bytes
 from .steps import StandIn
-from .watch import Watch
+from .watch import Watch, end_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     _Step = StandIn | Callable[[Any], object] | None
@@ -25,6 +26,7 @@ BATCH = "a batch"
 OPENING = "its start, with the first batch,"
 # A child gives up by itself, as long as Python runs in it.
 _MORE_S = 5.0
+_DYING_S = 0.5
 
 
 class Here:
@@ -58,18 +60,39 @@ class Here:
             if crew is not None:
                 crew.end()
 
-    def take(self, limit_s: float) -> tuple[float, int, Usage]:
-        """One batch: the seconds in `next`, its samples, and what the kernel counted."""
+    def take(self, limit_s: float) -> tuple[float, int, float, float]:
+        """One batch: seconds in `next`, samples, CPU seconds, seconds without a core."""
         watch = Watch(limit_s, BATCH)
-        self._loading.usage = Usage()
+        usage = self._loading.usage
+        usage.reset()
         self._batch, wait_s, _ = watch.run(partial(self._loading.take, watch))
-        return wait_s, self._loading.samples(self._batch), self._loading.usage
+        return wait_s, self._loading.samples(self._batch), usage.cpu_s, usage.queued_s
 
     def last(self) -> bytes:
         return pickle.dumps(self._batch)
 
+    def dead(self, error: BaseException) -> str:
+        """What became of a worker that is dead; "" where none is."""
+        workers = self._loading.workers()
+        if workers and isinstance(error, (OSError, EOFError)):
+            # Its connection was cut, a moment before it is dead.
+            connection.wait([one.sentinel for one in workers], _DYING_S)
+        codes = [one.exitcode for one in workers]
+        said = (end_words(code, self._loading.iterable) for code in codes if code is not None)
+        return next((text for text in said if text), "")
+
     def shut(self, patience_s: float) -> None:
         self._loading.shut(patience_s)
+
+
+class _Told(Usage):
+    """Made of what the child tells."""
+
+    def start(self, pids: Iterable[int]) -> None:
+        pass
+
+    def add(self, often: bool = False) -> None:
+        pass
 
 
 class Away:
@@ -85,7 +108,7 @@ class Away:
         self._child = Forked(serve)
         # What `blocks.measure` wants of a Loading:
         self.loader = loading.loader
-        self.usage = Usage()
+        self.usage = _Told()
         self._samples = 0
         self._batch: Any = None
 
@@ -105,10 +128,10 @@ class Away:
     def take(self, watch: Watch) -> tuple[Any, float, float]:
         """As Loading's; the batch is the first one each time."""
         limit_s = watch.limit_s
-        wait_s, self._samples, usage = self._ask("take", limit_s, BATCH, limit_s=limit_s)
-        self.usage.cpu_s += usage.cpu_s
-        self.usage.queued_s += usage.queued_s
-        self.usage.read_bytes += usage.read_bytes
+        told = self._ask("take", limit_s, BATCH, limit_s=limit_s)
+        wait_s, self._samples, cpu_s, queued_s = told
+        self.usage.cpu_s += cpu_s
+        self.usage.queued_s += queued_s
         if self._batch is None:
             self._batch = pickle.loads(self._ask("last", limit_s, "sending a batch"))
         return self._batch, wait_s, 0.0
@@ -118,6 +141,9 @@ class Away:
 
     def pids(self) -> list[int]:
         return [self._child.pid]
+
+    def dead(self, error: BaseException) -> str:
+        return ""  # it is said already
 
     def shut(self, patience_s: float) -> None:
         self._child.end()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     _Result = TypeVar("_Result")
 
 _AGAIN_S = 0.5  # code of the program may have caught what was raised
+_TRIES, _PAUSE_S = 500, 0.002
 
 
 class Failed(Exception):
@@ -84,7 +85,7 @@ class Watch:
                 self._stop()
         except Stopped:
             self._stop()  # it may have come as the first one began
-            raise Failed(self.reason) from None
+        raise Failed(self.reason)  # out of `except`: it would keep what was stopped alive
 
     def _start(self) -> None:
         if self.raises:
@@ -135,19 +136,25 @@ class Watch:
                 connection.wait([self._wake[0]], _AGAIN_S)
 
 
-def how_ended(pid: int, may_end: bool = False) -> str:
+def how_ended(pid: int, may_end: bool) -> str:
     """What there is to say of the end of a child that is not waited for yet; "" of a good one."""
-    try:
-        told = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return "" if may_end else "a worker ended"
-    if told is None:
-        return ""
-    if told.si_code == os.CLD_EXITED:
-        if told.si_status == 0 and may_end:
-            return ""
-        return f"a worker ended with exit code {told.si_status}"
-    return f"a worker was killed by {signal_words(told.si_status)}"
+    for _ in range(_TRIES):
+        try:
+            told = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return "" if may_end else "a worker ended"
+        if told is not None:
+            well = told.si_code == os.CLD_EXITED
+            return end_words(told.si_status if well else -told.si_status, may_end)
+        time.sleep(_PAUSE_S)  # its descriptors close a moment before it is dead
+    return ""  # it lives, and has closed them
+
+
+def end_words(code: int, may_end: bool) -> str:
+    """The same from an exit code of multiprocessing, which is negative for a signal."""
+    if code < 0:
+        return f"a worker was killed by {signal_words(-code)}"
+    return "" if code == 0 and may_end else f"a worker ended with exit code {code}"
 
 
 def signal_words(number: int) -> str:
