@@ -4,7 +4,8 @@
     PYTHONPATH=. python tools/bench/tune.py --tune        run `lotus tune` on each workload, and
         [--rivals PYTHON]                                 loadtune where PYTHON has it (20 minutes)
     PYTHONPATH=. python tools/bench/tune.py [--rivals PYTHON] [--details] [--write]
-                                                          replay, sum up (--rivals: with Optuna)
+                                                          replay, sum up (--rivals: with Optuna;
+                                                          5 minutes)
 
 The workloads are the ten loops of tune_workloads.py. Regret is 1 - the rate of the setting found /
 the highest rate of the repeated grid; rates are samples per second over an epoch, the start of
@@ -14,7 +15,7 @@ the workers counted where it is paid (tune_measure.py says how). Three tables:
   measured again in turn with the grid's best, which it may beat. Seconds are the tool's own.
 - recorded: searches replayed on the grid; a trial gives one of its repetitions and takes the
   seconds that this took. `lotus` is told rates alone there, not what a trial shows besides.
-- simulated: the same workloads on 64 cores (tune_tables.py).
+- simulated: the same workloads on 64 cores, by what their batches cost here (tune_tables.py).
 
 The user's own setting counts as a setting tried where a method tries it. `random` and Optuna get
 the seconds that `lotus` took. Where a method fails the program keeps its own setting: that is

@@ -2,8 +2,10 @@
 
 The simulated ones are the recorded workloads on a machine of 64 cores: what their batches cost was
 measured in one process (tune_measure.py), how cores slow each other and how fast the step is are
-drawn by seed. The truth is a simulation of whole epochs (lotus/tune/simulate.py). `lotus` predicts
-with lotus/tune/model.py, by what trials tell it; it sees neither those costs nor the simulator.
+drawn by seed. The truth is a simulation of whole epochs (lotus/tune/simulate.py). A trial tells the
+rate and, as real ones do, mean times of its batches (`Observed`), all with noise; the recorded
+tables have rates alone. `lotus` predicts with lotus/tune/model.py, by what trials tell it; it sees
+neither those costs nor the simulator, but both see a loader alike in much.
 """
 
 import itertools
@@ -16,7 +18,7 @@ import pandas as pd
 
 from lotus.tune.replay import Timings
 from lotus.tune.simulate import Machine, Work, simulate
-from lotus.tune.space import Setting, Space
+from lotus.tune.space import Observed, Setting, Space
 from lotus.tune.strategies.problem import Problem
 
 CORES = 64
@@ -28,17 +30,28 @@ MOST = 600  # batches of a simulated epoch, or as many as fill all queues DEEP t
 DEEP = 4
 BLOCK_S = 1.0  # of a simulated trial, or LEAST batches
 LEAST = 10
+NOISY = ("capacity_s", "cpu_s", "queued_s", "get_s", "startup_s", "shutdown_s", "variation")
 
 
 class Table(Timings):
-    """Timings where another block of a setting costs no start, as its loader is open already."""
+    """Timings where another block of a setting costs no start, as its loader is open already.
 
-    def __init__(self, table):
+    `observed`: what else a trial shows, by setting without `persistent_workers`.
+    """
+
+    def __init__(self, table, observed=None):
         super().__init__(table)
+        self.observed = observed or {}
         self.opened = set()
 
     def trial(self, setting, noise, chance):
         told = super().trial(setting, noise, chance)
+        seen = self.observed.get(replace(setting.normal(), persistent_workers=False))
+        if seen is not None and not told.failed:
+            times = {
+                name: getattr(seen, name) * math.exp(chance.gauss(0.0, noise)) for name in NOISY
+            }
+            told = replace(told, observed=replace(seen, **times))
         again = setting.normal() in self.opened
         self.opened.add(setting.normal())
         if not again or told.first_batch_s is None:
@@ -113,20 +126,19 @@ def _simulated(job):
     machine = Machine(CORES, slower)
     batches = known["batches"] * LONGER
     space = Space(COUNTS, PREFETCHES, persistent_workers=(False, True))
-    rows = [
-        row
-        for setting in Space(COUNTS, PREFETCHES).settings()
-        for row in _rows(work, setting, machine, batches)
-    ]
+    rows, observed = [], {}
+    for setting in Space(COUNTS, PREFETCHES).settings():
+        rows += _rows(work, setting, machine, batches)
+        observed[setting] = _observed(work, setting, machine, rows[-1]["first_batch_s"])
     told = {**known, "batches": batches, "step_ns": step}
     name = f"{workload} {draw + 1}"
-    return Case(name, Table(pd.DataFrame(rows)), problem(told, space, CORES), NOISE)
+    return Case(name, Table(pd.DataFrame(rows), observed), problem(told, space, CORES), NOISE)
 
 
 def _rows(work, setting, machine, batches):
     """A row for each of `persistent_workers`. Of long epochs the rest goes on as it was."""
     depth = setting.num_workers * (setting.prefetch_factor or 0)
-    count = min(batches, max(MOST, DEEP * depth))
+    count = min(batches, _long(setting))
     once = simulate(work, setting, machine, batches=count)
     each = float(work.size[0]) / once.steady_samples_per_s
     seconds = once.first_batch_s + max(BLOCK_S, LEAST * each) + depth * each
@@ -148,3 +160,39 @@ def _rows(work, setting, machine, batches):
         }
         for one in took
     ]
+
+
+def _long(setting):
+    """Batches after which a loader of this setting runs evenly, and some more."""
+    return max(MOST, DEEP * setting.num_workers * (setting.prefetch_factor or 0))
+
+
+def _observed(work, setting, machine, startup_s):
+    """What a trial of the setting shows: the second half of a long run without steps."""
+    idle = replace(work, step_ns=np.zeros(1))
+    more = _long(setting) // 2
+    half = simulate(idle, setting, machine, batches=more)
+    whole = simulate(idle, setting, machine, batches=2 * more)
+    workers = setting.num_workers
+    got = work.get_ns / 1e9 if workers else 0.0
+    cpu = max((whole.cores * whole.seconds - half.cores * half.seconds) / more - got, 0.0)
+    queued = 0.0
+    if workers:
+        alive = [(one.seconds - work.iter_ns / 1e9) * workers for one in (half, whole)]
+        at_work, waited = (
+            [time * share(one) for time, one in zip(alive, (half, whole), strict=True)]
+            for share in (lambda one: 1.0 - one.idle_share, lambda one: one.waiting_share)
+        )
+        queued = max((at_work[1] - at_work[0] - waited[1] + waited[0]) / more - cpu, 0.0)
+    fetch = work.cpu_ns + work.wait_ns
+    return Observed(
+        capacity_s=(whole.seconds - half.seconds) / more,
+        cpu_s=cpu,
+        queued_s=queued,
+        get_s=got,
+        variation=float(fetch.std() / fetch.mean()),
+        startup_s=startup_s,
+        iter_s=(work.iter_ns + work.spawn_ns * workers) / 1e9,
+        shutdown_s=work.shutdown_ns * workers / 1e9,
+        samples=float(work.size[0]),
+    )
