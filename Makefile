@@ -7,6 +7,9 @@ VENV := .venv
 VENV_COMPAT := .venv-compat
 # On a terminal pip shows how far it is, in a log it would only be long.
 PIP_INSTALL := -m pip install --disable-pip-version-check $(shell [ -t 2 ] || echo --quiet)
+# Two at a time: tests wait a lot. `make test JOBS=0` runs them in one process, one after the other.
+JOBS := 2
+PYTEST := -m pytest -n $(JOBS)
 
 .PHONY: help demo test test-compat lint format bench clean
 
@@ -22,10 +25,10 @@ demo: $(VENV)/demo.stamp
 	$(VENV)/bin/lotus demo
 
 test: $(VENV)/dev.stamp
-	$(VENV)/bin/python -m pytest
+	$(VENV)/bin/python $(PYTEST)
 
 test-compat: $(VENV_COMPAT)/compat.stamp
-	$(VENV_COMPAT)/bin/python -m pytest tests/integration
+	$(VENV_COMPAT)/bin/python $(PYTEST) tests/integration
 
 lint: $(VENV)/dev.stamp
 	$(VENV)/bin/ruff format --check .
@@ -61,5 +64,5 @@ $(VENV_COMPAT)/compat.stamp: pyproject.toml
 	$(PYTHON_COMPAT) -m venv --clear $(VENV_COMPAT)
 	@echo 'installing lotus, torch 2.2.2 and torchvision 0.17.2 into $(VENV_COMPAT)'
 	$(VENV_COMPAT)/bin/python $(PIP_INSTALL) --editable '.[demo]' \
-	    torch==2.2.2 torchvision==0.17.2 'numpy<2' 'pytest>=8.0' 'hypothesis>=6.80'
+	    torch==2.2.2 torchvision==0.17.2 'numpy<2' 'pytest>=8.0' 'pytest-xdist>=3.5' 'hypothesis>=6.80'
 	touch $@
