@@ -134,5 +134,5 @@ def against_watched(watched: Watched, in_trials: float | None) -> str:
     return (
         f"with its own setting the program ran at {amount(itself)} samples/s while it was watched, "
         f"trials of it at {amount(in_trials)}, {share(abs(more))} {word}: "
-        "what trials leave out of the program, or its first batches, counts here"
+        "other work on the machine, what trials leave out of the program, or its first batches"
     )

@@ -55,6 +55,7 @@ class Result:
     reason: str  # why the strategy asked for no more
     cores: float
     cores_why: str
+    pruned: tuple[tuple[str, str], ...] = ()  # what the strategy left out by itself, and why
     iterable_safe: bool = False  # an iterable data set was shown to keep its samples
     make: Callable[[Setting], Any] | None = field(default=None, repr=False, compare=False)
 
@@ -129,6 +130,7 @@ class Result:
         if self.ruled_out:
             lines.append(f"never tried: {plural(len(self.ruled_out), 'setting')}")
             lines += [f"  {line}" for line in self._never()]
+        lines += [f"left out: {what}: {why}" for what, why in self.pruned[:_SHOWN]]
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
     def _headline(self) -> list[str]:

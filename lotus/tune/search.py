@@ -394,8 +394,14 @@ class _Search:
             reason=self.strategy.reason() if self.strategy is not None else "",
             cores=trials.safety.start.cores,
             cores_why=trials.safety.start.cores_why,
+            pruned=self._pruned(),
             iterable_safe=watched.iterable and self.samples_kept,
         )
+
+    def _pruned(self) -> tuple[tuple[str, str], ...]:
+        """What the strategy ruled out by itself, where it tells."""
+        tell = getattr(self.strategy, "ruled_out", None)
+        return () if tell is None else tuple((str(what), str(why)) for what, why in tell())
 
     def _predicted(self) -> float | None:
         """The speed-up that the strategy's model gives, where it has one."""

@@ -493,6 +493,16 @@ def test_every_strategy_runs_on_it(strategy: str) -> None:
         assert result.predicted is not None
 
 
+def test_what_a_strategy_leaves_out_by_itself_is_said() -> None:
+    class Leaves(Asks):
+        def ruled_out(self) -> list[tuple[str, str]]:
+            return [("9 settings", "they are predicted to be slower")]
+
+    result = find(Fake(own=Setting(0)), strategy=Leaves(Setting(4)))
+    assert result.pruned == (("9 settings", "they are predicted to be slower"),)
+    assert "left out: 9 settings: they are predicted to be slower" in result.explain()
+
+
 def test_the_package_is_called_and_stays_a_package() -> None:
     import lotus
     import lotus.tune.simulate
