@@ -488,7 +488,8 @@ def test_every_strategy_runs_on_it(strategy: str) -> None:
     assert result.strategy == strategy
     closed_and_in_time(program, 60)
     if strategy == "lotus":
-        assert result.best.num_workers == 8
+        least = min(program.batch_s(one, step=True) for one in space.settings())
+        assert program.batch_s(result.best, step=True) <= 1.03 * least
         assert result.settings_tried <= 5
         assert result.predicted is not None
 
