@@ -83,6 +83,8 @@ def write(answer: Answer, file: IO[str]) -> None:
     machine = answer.machine
     print_paragraph(console, "what if", f"{setting_words(then.setting)}, {machine.cores:g} cores")
     print_paragraph(console, "", f"{_compared(answer)}")
+    if math.isfinite(then.memory_bytes):
+        print_paragraph(console, "memory", _memory(answer))
     print_paragraph(console, "today", answer.today_binding.reason)
     print_paragraph(console, "what if", answer.then_binding.reason)
     if math.isfinite(answer.error):
@@ -93,6 +95,17 @@ def write(answer: Answer, file: IO[str]) -> None:
         )
     for note in answer.notes:
         print_paragraph(console, "note", plain(note))
+
+
+def _memory(answer: Answer) -> str:
+    """The terms of "memory in all" of what is asked about."""
+    fixed, then = answer.profile.fixed, answer.then
+    terms = [f"main process {size(fixed['main_bytes'])} besides mapped files"]
+    workers = then.setting.num_workers
+    if workers:
+        what = "worker" if workers == 1 else "workers"
+        terms.append(f"{workers} {what} x {size(fixed['worker_bytes'])} of their own")
+    return f"{', '.join(terms)}, batches in flight {size(then.in_flight_bytes)}"
 
 
 def _row(answer: Answer, name: str, words: Any) -> list[str]:

@@ -12,6 +12,7 @@ from lotus.tune.space import Setting
 MORE, WORTH = 2.0, 1.05
 _NEAR = 0.5  # of the largest gain: then what is easier to change is named
 _ALWAYS_TOLD = ("workers", "consumer", "cores")
+_CROWDED = 1.1  # times as many cores wanted as had, which is worth words
 _BATCHES = 2_000  # simulated for each
 
 
@@ -118,7 +119,9 @@ def _more(
 
 def _why(resource: str, one: Outcome) -> str:
     workers = one.setting.num_workers
-    busy = f"{one.cores:.1f} of the cores are busy ({one.cores_share:.0%})"
+    busy = f"{one.cores:.1f} of the cores are busy with it ({one.cores_share:.0%})"
+    if one.cores_wanted > _CROWDED * one.cores:
+        busy += f" where it could use {one.cores_wanted:.1f}"
     waiting = f"the consumer waits {one.wait_share:.0%} of the time"
     working = f"the workers are busy {1 - one.idle_share:.0%} of theirs"
     return {

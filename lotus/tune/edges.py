@@ -7,8 +7,9 @@ import math
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.columns import Bools, Floats, integer, median, number
+from lotus.analysis.columns import Bools, Floats, Ints, integer, median, number
 from lotus.tune.simulate import Machine
+from lotus.tune.space import Setting
 
 # Without a run with workers: what starting one, and handing a batch over, take at least on Linux.
 _SPAWN_NS, _BOOT_NS, _PICKLE_NS, _GET_NS = 3e6, 10e6, 0.1e6, 0.3e6
@@ -16,6 +17,7 @@ _SPAWN_NS, _BOOT_NS, _PICKLE_NS, _GET_NS = 3e6, 10e6, 0.1e6, 0.3e6
 # A page of shared memory: its bytes, what making it takes, assumed and at most, and which part of
 # that freeing takes. (In a VM, Linux 6.18: 2.5 us with Python's own part, and 0.8.)
 _PAGE, _TOUCH_NS, _TOUCH_AT_MOST_NS, _FREED = 4096, 2e3, 10e3, 1 / 3
+_PRIVATE = 0.6  # of the cost of such a page is that of one of the process's own
 _COPIED = 10.0  # bytes per ns by one core
 _MALLOC_KEEPS = 32 * 2**20  # glibc's DEFAULT_MMAP_THRESHOLD_MAX
 _MATTERS = 0.05  # of a batch's time: less is not worth a note
@@ -53,13 +55,16 @@ def start_and_end(
     spawn = float(np.nanmax(iter_ns, initial=0.0)) / count
     if len(epochs) > 1 and len(workers) >= count * len(epochs):
         spawn = median(iter_ns) / count
-    boot = median(number(workers, "ready_ns") - number(workers, "start_ns"))
-    boot = max(boot, 0.0) if boot == boot else _BOOT_NS
-    ended = median(shutdown[shutdown > 0]) / count
+    # The quickest waited least for a core.
+    taken = number(workers, "ready_ns") - number(workers, "start_ns")
+    taken = taken[~np.isnan(taken)]
+    boot = max(float(taken.min()), 0.0) if len(taken) else _BOOT_NS
+    # They end side by side.
+    ended = median(shutdown[shutdown > 0])
     return {
         "spawn_ns": spawn * machine.pace(1.0),
-        "boot_ns": boot * machine.pace(count),  # all of them start at once
-        "shutdown_ns": ended * machine.pace(1.0) if ended == ended else 0.0,
+        "boot_ns": boot * machine.pace(1.0),
+        "shutdown_ns": ended * machine.pace(count) if ended == ended else 0.0,
     }
 
 
@@ -100,7 +105,8 @@ def shared_memory(
     """What it costs that workers collate into new shared memory; `collate_ns`: CPU time.
 
     Its pages are made, zeroed and freed for every batch. The main process by itself gets the memory
-    of the batch before from malloc, with its pages, up to the largest that malloc keeps.
+    of the batch before from malloc, with its pages, up to the largest that malloc keeps; and as
+    malloc keeps twice the largest that was ever freed, no page is made for samples either.
     """
     size = median(np.nan_to_num(number(batches, "bytes")))
     sent = number(batches, "send_bytes")
@@ -122,69 +128,56 @@ def shared_memory(
     # What copying does not explain.
     made = max(median(collate_ns) - size / _COPIED, 0.0)
     made = min(made, seen * _TOUCH_AT_MOST_NS)
+    made *= 1.0 + _PRIVATE * max(median(faults) - seen, 0.0) / max(seen, 1.0)
     return {"shared_ns": made, "free_ns": made * _FREED}
 
 
 def memory(
-    resources: pd.DataFrame,
-    workers: pd.DataFrame,
-    batches: pd.DataFrame,
-    start_method: str | None,
-    notes: list[str],
+    resources: pd.DataFrame, batches: pd.DataFrame, setting: Setting, notes: list[str]
 ) -> dict[str, float]:
     """Memory of the main process, and what each worker adds to it, batches apart; NaN: not known.
 
-    What a forked worker has in the beginning it has of the main process: its resident set then is
-    taken for the main process's, where that was not recorded. Of its own it has what is left of its
-    proportional set size (pss = own + shared / processes) when as many processes as there are
-    share, and what its resident set grew by, less the batches that it may hold.
+    A forked worker begins with the main process's memory: its resident set then is taken for the
+    main process's, where that was not recorded (files that are mapped, as libraries are, are not
+    in it). Of its own it has what its resident set grew by, less the batches that it may hold, or
+    what its proportional set size (pss = own + shared / processes) says if that is more: pages
+    that were copied as they were written to.
     """
-    pid, time = integer(resources, "pid"), number(resources, "time_ns")
+    ours = np.isin(integer(resources, "pid"), integer(batches, "pid"))
+    ours &= integer(resources, "worker") >= 0
+    pid = integer(resources, "pid")[ours]
     pss, rss = number(resources, "pss"), number(resources, "rss")
-    known = np.where(pss > 0, pss, rss)
-    ours = np.isin(pid, integer(batches, "pid"))
-    of_main = known[integer(resources, "worker") < 0]
+    of_main = np.where(pss > 0, pss, rss)[integer(resources, "worker") < 0]
+    pss, rss = pss[ours], rss[ours]
+    method = setting.start_method or "fork"
     first = np.zeros(len(pid), np.bool_)
     first[np.unique(pid, return_index=True)[1]] = True
-    first &= ours & (integer(resources, "worker") >= 0)
-    forked = start_method in (None, "fork")
     main = float(np.nanmax(of_main)) if len(of_main) else math.nan
-    if main != main and forked:
+    if main != main and method == "fork":
         main = median(rss[first])
-    if not first.any():
-        notes.append(
-            "memory in all is not known: lotus trace reads that of workers, and none was read"
-        )
+    why = ""
+    if not len(pid):
+        why = "lotus trace reads that of workers, and there was none"
+    elif main != main:
+        why = f"workers started by {method} do not begin with the main process's, which is not read"
+    if why:
+        notes.append(f"memory in all is not known: {why}")
+    if not len(pid):
         return {"main_bytes": main, "worker_bytes": math.nan}
-    if main != main:
-        notes.append(
-            f"memory in all is not known: workers started by {start_method} do not begin with the "
-            "main process's, of which lotus trace reads nothing"
-        )
+    if len(pid) == first.sum():
+        notes.append("memory of workers was read at their start only: they come to take more")
+    if method != "fork":
+        return {"main_bytes": main, "worker_bytes": median(_largest(pid, rss))}
     batch = median(np.nan_to_num(number(batches, "bytes")))
-    grown = pd.Series(rss[ours]).groupby(pid[ours]).agg(lambda one: one.max() - one.iloc[0])
-    growth = max(median(grown.to_numpy(np.float64)) - _HELD * batch, 0.0)
-    read = first & (pss > 0)  # the worker has just made a batch
-    if not read.any():
-        notes.append(
-            "the kernel tells no proportional set size: what workers share with the main process "
-            "is counted once for each of them"
-        )
-        return {"main_bytes": main, "worker_bytes": median(rss[first]) + growth}
-    if not forked:
-        own = max(median(pss[read]) - batch, 0.0)
-        return {"main_bytes": main, "worker_bytes": own + growth}
-    began = np.sort(number(workers, "start_ns"))
-    sharing = 1.0 + np.maximum(np.searchsorted(began, time[read], side="right"), 1.0)
-    own = max(_own(pss[read], rss[read], sharing) - batch, 0.0)
-    return {"main_bytes": main, "worker_bytes": own + growth}
+    grown = _largest(pid, rss) - rss[first]
+    processes = setting.num_workers + 1
+    read = (pss > 0) & ~first  # by then all of them had started
+    own = (processes * pss[read] - rss[read]) / (processes - 1.0)
+    held = _HELD * batch
+    least = median(_largest(pid[read], own)) if read.any() else 0.0
+    return {"main_bytes": main, "worker_bytes": max(median(grown), least, held) - held}
 
 
-def _own(pss: Floats, rss: Floats, sharing: Floats) -> float:
-    """The part of `pss` that is not shared by so many processes."""
-    part = 1.0 / sharing
-    if np.ptp(part) > 0:
-        own = float(pss.mean() - np.polyfit(part, pss, 1)[0] * part.mean())
-    else:
-        own = median((sharing * pss - rss) / (sharing - 1.0))
-    return min(max(own, 0.0), float(pss.min()))
+def _largest(pid: Ints, values: Floats) -> Floats:
+    """Of each process, in the order of their ids."""
+    return np.asarray(pd.Series(values).groupby(pid).max(), dtype=np.float64)

@@ -105,11 +105,11 @@ class Profile:
         for name, inner in self.nested.items():
             saved = inner * (1.0 - 1.0 / faster.get(name, 1.0))
             cpu = np.maximum(cpu - saved, 0.0)
-        steps = self.step_ns
-        if self.setting.num_workers:  # the workers' share of it comes back as `shared_ns`
-            cpu = cpu - np.minimum(np.maximum(cpu, 0.0), self.fixed["shared_ns"])
-            steps = steps - np.minimum(np.maximum(steps, 0.0), self.fixed["free_ns"])
-        fixed = {**self.fixed, "shared_ns": self.fixed["shared_ns"] * alone}
+        steps, shared = self.step_ns, self.fixed["shared_ns"]
+        if not self.setting.num_workers:  # Work has them as they are with workers
+            cpu = cpu + shared
+            steps = steps + self.fixed["free_ns"]
+        fixed = {**self.fixed, "shared_ns": shared * alone}
         step = steps / faster.get(STEP, 1.0) * (alone if self.step_cores else 1.0)
         try:
             return Work(
@@ -248,7 +248,7 @@ def _profile(scope: Scope, resources: pd.DataFrame, step_cores: float) -> Profil
             **start_and_end(own["epochs"], own["workers"], workers, machine, notes),
             **handover(batches, workers, machine, notes),
             **shared_memory(batches, cpu[:, parts.index(COLLATE)], workers, notes),
-            **memory(resources, own["workers"], own["batches"], setting.start_method, notes),
+            **memory(resources, own["batches"], setting, notes),
             "first_ns": first_ns,
         },
         crowding=crowding,

@@ -3,7 +3,8 @@
 It knows what torch's loader does: workers started one after the other, `prefetch_factor` indices
 given to each at the start and one more for every batch that is taken, batches handed over through
 one pipe in the order in which they are ready and taken in the order of their numbers, a batch that
-came too early kept aside, the pin thread, the end of the workers after each epoch.
+came too early kept aside, the pin thread, the end of the workers after each epoch, new shared
+memory for each batch of a worker.
 
 The cores are shared equally by all who have something to compute (workers, main process, pin
 thread), and each of n busy cores is slower than one alone by the factor 1 + contention * (n - 1).
@@ -38,14 +39,14 @@ class Work:
     """
 
     size: Floats  # samples
-    cpu_ns: Floats  # of the fetch with its collate, as the main process would do it
+    cpu_ns: Floats  # of the fetch with its collate
     wait_ns: Floats  # of the fetch, for storage or anything else that is no core
     step_ns: Floats  # of the consumer; any number of elements
     bytes: Floats  # in memory
     read_bytes: Floats  # from storage; their time is not in wait_ns. 0: wait_ns has it all
     step_cores: float = 1.0  # that the step keeps busy; 0: it computes elsewhere
-    shared_ns: float = 0.0  # CPU time more in a worker: it collates into new shared memory ...
-    free_ns: float = 0.0  # ... which the main process gives back when it has used the batch
+    shared_ns: float = 0.0  # of cpu_ns, for new memory in a worker; the main process has its old
+    free_ns: float = 0.0  # of step_ns, to give a worker's shared memory back
     pickle_ns: float = 0.0  # in the worker, per batch
     get_ns: float = 0.0  # to take a batch from the pipe, by the main process or the pin thread
     pin_ns: float = 0.0  # to copy a batch to pinned memory; 0: never pinned, whatever the setting
@@ -53,7 +54,7 @@ class Work:
     spawn_ns: float = 0.0  # of the main process per worker that it starts
     boot_ns: float = 0.0  # CPU time of a worker until it asks for its first index
     first_ns: float = 0.0  # CPU time that the first batch of each process takes more
-    shutdown_ns: float = 0.0  # of the main process per worker
+    shutdown_ns: float = 0.0  # CPU time of a worker to end; the main process waits for all
     main_bytes: float = math.nan  # memory of the main process
     worker_bytes: float = math.nan  # that each worker adds
 
@@ -179,13 +180,16 @@ class _Simulation:
             waits = self.size * machine.latency_ns
         cut = np.maximum(np.minimum(self.size, SLICES), 1.0)
         cut[(waits == 0) & (reads == 0)] = 1.0
-        computing = work.cpu_ns[chosen] + (work.shared_ns if setting.num_workers else 0.0)
+        computing, steps = work.cpu_ns[chosen], work.step_ns
+        if not setting.num_workers:
+            computing = np.maximum(computing - work.shared_ns, 0.0)
+            steps = np.maximum(steps - work.free_ns, 0.0)
         self.slices = cut.astype(np.int64).tolist()
         self.wait = (waits / cut).tolist()
         self.read = (reads / cut).tolist()
         self.compute = (computing / cut).tolist()
         self.bytes = work.bytes[chosen].tolist()
-        self.step = work.step_ns[order_of(len(work.step_ns), total, seed)].tolist()
+        self.step = steps[order_of(len(steps), total, seed)].tolist()
 
         self.loop = Loop()
         self.cpu = self.loop.pool(machine.pace, machine.used)
@@ -219,6 +223,7 @@ class _Simulation:
         ready: Queue = Queue(loop)
         inbox = pipe = ready
         self.indices: list[Queue] = []
+        self.ended = Queue(loop)
         started = 0.0
         fresh = True
         for epoch in range(self.epochs):
@@ -249,7 +254,8 @@ class _Simulation:
                     queue.put(None)
                 pipe.put(None)
                 self.alive += (end - started) * workers
-                yield self.cpu, work.shutdown_ns * workers, 1.0
+                for _ in range(workers):
+                    yield self.ended, 0.0, 1.0
                 self.edges += loop.now - end
         self.end = loop.now
         self.cpu.advance()
@@ -333,6 +339,8 @@ class _Simulation:
         while True:
             batch = yield indices, 0.0, 1.0
             if batch is None:
+                yield cpu, work.shutdown_ns, 1.0
+                self.ended.put(number)
                 return
             begin = self.fetch_start[batch] = loop.now
             if extra:
@@ -371,8 +379,6 @@ class _Simulation:
 
     def _step(self, batch: int) -> Process:
         begin = self.loop.now
-        if self.setting.num_workers and len(self.order) > 1:  # the one before it
-            yield self.cpu, self.work.free_ns, 1.0
         yield self.cpu, self.step[batch], self.work.step_cores
         self.stepped += self.loop.now - begin
 

@@ -132,8 +132,11 @@ def test_start_and_end_of_workers():
     one = simulate(costs, Setting(2, 1), FREE)
     assert started(one) == [6, 8]
     assert one.timeline.made_ns.tolist() == [18, 20]
-    assert one.seconds == pytest.approx(24e-9)
-    assert one.startup_share == pytest.approx(22 / 24)
+    # They end side by side.
+    assert one.seconds == pytest.approx(22e-9)
+    assert one.startup_share == pytest.approx(20 / 22)
+    one = simulate(costs, Setting(2, 1), Machine(cores=1))
+    assert one.seconds * 1e9 - max(taken(one)) == pytest.approx(4)
 
 
 def test_persistent_workers_start_once():
@@ -149,6 +152,12 @@ def test_taking_a_batch_and_pinning_it():
     assert taken(simulate(costs, Setting(1), FREE)) == [11, 32]
     # The pin thread has done it before the consumer comes back.
     assert taken(simulate(costs, Setting(1, pin_memory=True), FREE)) == [16, 36]
+
+
+def test_without_workers_there_is_no_new_shared_memory():
+    costs = work([10, 10], 20, shared_ns=4, free_ns=5)
+    assert taken(simulate(costs, Setting(0), FREE)) == [6, 6 + 15 + 6]
+    assert taken(simulate(costs, Setting(1), FREE)) == [10, 30]
 
 
 def test_each_sample_waits_for_storage():

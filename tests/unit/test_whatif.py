@@ -1,12 +1,15 @@
 """`lotus whatif`: the question asked, the answer shown."""
 
+import io
 import json
 import math
 
+import pandas as pd
 import pytest
 
 from lotus.cli import main
 from lotus.errors import LotusError
+from lotus.reporters import whatif as reporter
 from lotus.tune.profile import profile
 from lotus.tune.whatif import Question, answer
 from tests.simulation import simulate
@@ -110,6 +113,29 @@ def test_the_document(run, capsys):
         told["whatif"]["samples_per_s"] / told["today"]["samples_per_s"]
     )
     assert {gain["resource"] for gain in told["today"]["gains"]} > {"workers", "cores", "work"}
+
+
+def test_memory_in_all_with_its_terms():
+    run = PLAN.run()
+    rows = [(time, 100 + time % 2, time % 2, 0, 350e6 + time // 2 * 60e6) for time in range(4)]
+    columns = ["time_ns", "pid", "worker", "pss", "rss"]
+    run.resources = pd.DataFrame(rows, columns=columns).assign(rank=0)
+    one = answer(profile(run, step_cores=0.0), Question(num_workers=4, prefetch_factor=2))
+    file = io.StringIO()
+    reporter.write(one, file)
+    text = " ".join(file.getvalue().split())
+    worker = one.profile.fixed["worker_bytes"]
+    assert one.then.memory_bytes == 350e6 + 4 * worker + one.then.in_flight_bytes
+    assert "memory main process 334 MiB besides mapped files, 4 workers x " in text
+    assert not any("memory in all" in note for note in one.notes)
+
+
+def test_memory_that_is_not_known_is_left_out_with_the_reason():
+    one = asked()
+    file = io.StringIO()
+    reporter.write(one, file)
+    assert "main process" not in file.getvalue().split("note")[0]
+    assert any("memory in all is not known" in note for note in one.notes)
 
 
 def test_an_operation_that_is_not_there(run, capfd):
