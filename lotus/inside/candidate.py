@@ -20,7 +20,7 @@ from .indices import Cycle, draw
 from .loading import Loading, accelerator, copy_of
 from .running import Away, Here
 from .steps import StandIn, Step, device_in_use
-from .watch import Failed, held, words
+from .watch import Failed, held, let_go, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -219,6 +219,7 @@ class Candidates:
         dead = ""
         if candidate is not None:
             dead = candidate.dead(error)
+            let_go(error)
             candidate.shut(0)
         if not isinstance(error, Exception):
             raise error

@@ -7,14 +7,13 @@ import signal
 import sys
 import tempfile
 import time
-import traceback as tracebacks
 import warnings
 from contextlib import contextmanager
 
 from . import assigning, contents, reaping
 from .described import is_iterable
 from .processes import OwnUsage, Usage
-from .watch import Failed, Watch, held
+from .watch import Failed, Watch, held, let_go
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -130,7 +129,7 @@ class Loading:
             except BaseException as error:
                 kind = self._dataloader._MultiProcessingDataLoaderIter
                 self._inner = reaping.half_made(error.__traceback__, kind)
-                tracebacks.clear_frames(error.__traceback__)
+                let_go(error)
                 raise
             finally:
                 flag._SIGCHLD_handler_set = was_set  # `held` puts the handler back

@@ -12,6 +12,7 @@ import os
 import signal
 import threading
 import time
+import traceback as tracebacks
 from contextlib import contextmanager
 from multiprocessing import connection
 
@@ -190,6 +191,15 @@ def held(number: signal.Signals) -> Iterator[None]:
         signal.signal(number, handler)
         if came and callable(handler):
             signal.raise_signal(number)
+
+
+def let_go(error: BaseException | None) -> None:
+    """Have an exception no longer hold what was in the frames that it came through."""
+    seen: list[BaseException] = []
+    while error is not None and error not in seen:
+        tracebacks.clear_frames(error.__traceback__)
+        seen.append(error)
+        error = error.__cause__ or error.__context__
 
 
 def words(error: BaseException) -> str:

@@ -1,0 +1,260 @@
+"""Candidate loaders in this process: what they measure, and that they leave the program alone."""
+
+import os
+import random
+import signal
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
+
+from lotus.inside import contents
+from lotus.inside.candidate import Candidates, Failed, Step
+from lotus.inside.loading import MARK
+from lotus.inside.steps import StandIn
+
+
+def setting(workers: int, **others: Any) -> dict[str, Any]:
+    found = {"num_workers": workers, "prefetch_factor": None, "pin_memory": False}
+    found |= {"persistent_workers": False, "start_method": None, "in_order": None, "threads": None}
+    return found | others
+
+
+class Numbers(Dataset[Any]):
+    """Sample i is i; takes CPU time."""
+
+    touched = 0
+
+    def __len__(self) -> int:
+        return 90
+
+    def __getitem__(self, index: int) -> Any:
+        self.touched += 1
+        until = time.thread_time() + 0.0005
+        while time.thread_time() < until:
+            pass
+        return torch.full((8,), float(index)), index, "x"
+
+
+class Loader(DataLoader[Any]):
+    """A subclass whose `__iter__` is not torch's."""
+
+    def __iter__(self) -> Any:
+        for batch in super().__iter__():
+            yield "wrapped", batch
+
+
+class Stream(IterableDataset[Any]):
+    def __init__(self, samples: int = 24, *, shared: bool = True, noise: bool = False) -> None:
+        self.samples, self.shared, self.noise = samples, shared, noise
+
+    def __iter__(self) -> Any:
+        info = get_worker_info()
+        first, step = (info.id, info.num_workers) if info and self.shared else (0, 1)
+        for index in range(first, self.samples, step):
+            yield torch.rand(2) if self.noise else torch.full((2,), float(index)), {"name": "x"}
+
+
+def surroundings() -> dict[str, Any]:
+    """What a program would miss, or find too much, if a candidate left something."""
+    import multiprocessing
+
+    me = str(os.getpid())
+    return {
+        "children": [pid for pid in os.listdir("/proc") if pid.isdigit() and _parent(pid) == me],
+        "known": set(multiprocessing.active_children()),
+        "descriptors": sorted(os.listdir("/proc/self/fd")),
+        "threads": threading.enumerate(),
+        "shared": [name for name in os.listdir("/dev/shm") if name.startswith("torch_" + me)],
+        "signals": [signal.getsignal(number) for number in range(1, signal.SIGRTMAX + 1)],
+        "torch": torch.get_rng_state().tolist(),
+        "python": random.getstate(),
+        "numpy": np.random.get_state()[1].tolist(),  # type: ignore[index, union-attr]
+        "threads of torch": torch.get_num_threads(),
+    }
+
+
+def _parent(pid: str) -> str:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[1]
+    except OSError:
+        return ""
+
+
+def test_a_program_is_as_it_was_after_its_loader_was_tried_in_all_ways() -> None:
+    def made() -> Any:
+        generator = torch.Generator().manual_seed(3)
+        return Loader(Numbers(), batch_size=4, shuffle=True, num_workers=1, generator=generator)
+
+    def indices(loader: Any) -> list[Any]:
+        return [batch[1][1].tolist() for batch in loader]
+
+    plain = made()
+    expected = [indices(plain) for _ in range(2)]
+
+    loader = made()
+    running = iter(loader)
+    drawn = [next(running)[1][1].tolist()]
+    vars_before = dict(vars(loader))
+    while not any(one.name == "QueueFeederThread" for one in threading.enumerate()):
+        time.sleep(0.01)
+    before = surroundings()
+    candidates = Candidates(loader)
+    told = candidates.describe()
+    assert told["setting"]["num_workers"] == 1
+    assert told["setting"]["start_method"] == "fork"
+    assert told["loader"] == {
+        "dataset": "Numbers",
+        "dataset_length": 90,
+        "sampler": "RandomSampler",
+    }
+    assert told["batches"] == 23
+    assert not told["iterable"]
+    candidates.step = Step(0.004, 0.002)
+    blocks = {}
+    for workers in (0, 2):
+        opened = candidates.open(setting(workers), 60)
+        assert len(opened["workers"]) == workers
+        assert 0 < opened["iter_s"] < opened["first_batch_s"]
+        for step in (False, True):
+            blocks[workers, step] = candidates.block(
+                setting(workers), seconds=0, least=30, step=step, limit_s=60
+            )
+    for (workers, step), block in blocks.items():
+        assert len(block["waits_s"]) == len(block["steps_s"]) == len(block["sizes"]) == 30
+        assert set(block["sizes"]) == {4, 2}  # the last batch of an epoch has two
+        # Half a millisecond a sample; workers read ahead, or had read already.
+        assert 0.03 < block["worker_cpu_s"] < 1
+        assert block["worker_queued_s"] >= 0
+        assert (block["main_cpu_s"] > 0) == bool(workers)
+        assert all((one >= 0.004) if step else one == 0 for one in block["steps_s"])
+        assert block["batch_bytes"] == 4 * 8 * 4 + 4 * 8 + 4
+        assert (block["tensors"], block["shared_bytes"]) == (2, 4 * 8 * 4 + 4 * 8)
+        assert block["worker_bytes"] > 0
+        assert block["main_bytes"] > block["batch_bytes"]
+    assert candidates.close(setting(2, prefetch_factor=2)) > 0  # the same as none
+    with pytest.raises(Failed, match="not open"):
+        candidates.block(setting(2), seconds=0, least=1, step=False, limit_s=1)
+    candidates.end()
+    assert surroundings() == before
+    assert vars(loader) == vars_before
+    assert loader.dataset.touched == 0
+    drawn += [batch[1][1].tolist() for batch in running]
+    assert [drawn, indices(loader)] == expected
+
+
+def test_a_function_is_called_with_batches_also_where_a_child_makes_them() -> None:
+    seen: list[Any] = []
+    candidates = Candidates(DataLoader(Numbers(), batch_size=6))
+    candidates.step = lambda batch: seen.append((os.getpid(), len(batch[0]))) or time.sleep(0.01)
+    for workers in (0, 1):
+        candidates.open(setting(workers), 60)
+        block = candidates.block(setting(workers), seconds=0, least=3, step=True, limit_s=60)
+        assert min(block["steps_s"]) >= 0.01
+        assert block["worker_cpu_s"] > 0
+    candidates.end()
+    assert seen == [(os.getpid(), 6)] * 6
+
+
+def test_all_candidates_read_the_same_indices_in_turn() -> None:
+    candidates = Candidates(DataLoader(Numbers(), batch_size=30, shuffle=True))
+    seen: dict[int, list[Any]] = {0: [], 1: [], 2: []}
+    for workers, found in seen.items():
+        candidates.step = lambda batch, found=found: found.append(batch[1].tolist())
+        candidates.open(setting(workers), 60)
+        candidates.block(setting(workers), seconds=0, least=4, step=True, limit_s=60, discard=0)
+    candidates.end()
+    assert seen[1] == seen[2]
+    assert sorted(index for batch in seen[1][:3] for index in batch) == list(range(90))
+    assert seen[1][3] == seen[1][0]
+
+
+def test_a_stream_begins_again_and_a_restart_is_no_wait() -> None:
+    said: list[str] = []
+    candidates = Candidates(DataLoader(Stream(40), batch_size=4), say=said.append)
+    for workers, persistent in ((0, False), (2, False), (2, True)):
+        asked = setting(workers, persistent_workers=persistent)
+        opened = candidates.open(asked, 60)
+        block = candidates.block(asked, seconds=0, least=25, step=False, limit_s=60)
+        assert len(block["waits_s"]) == 25
+        if workers:
+            assert max(block["waits_s"]) < opened["first_batch_s"] * 5
+        candidates.close(asked)
+    candidates.end()
+    assert said == ["its data set ended and was started again; that is not in the waits"]
+
+
+@pytest.mark.parametrize(
+    ("stream", "own", "other", "says"),
+    [
+        (Stream(), 1, 2, ""),
+        (Stream(), 0, 2, ""),
+        (Stream(), 2, 0, ""),
+        (Stream(shared=False), 0, 2, "24 samples with 0 workers and 48 with 2 workers"),
+        (Stream(noise=True), 1, 2, "differ already, as with random augmentation"),
+        (Stream(10**9), 0, 1, "took longer"),
+    ],
+    ids=["1-2", "0-2", "2-0", "unshared", "random", "endless"],
+)
+def test_the_samples_of_a_stream_are_compared(
+    stream: Stream, own: int, other: int, says: str
+) -> None:
+    candidates = Candidates(DataLoader(stream, batch_size=5, num_workers=own))
+    state = torch.get_rng_state()
+    limit_s = 1.5 if stream.samples > 100 else 60
+    told = candidates.same_samples(setting(other), limit_s)
+    candidates.end()
+    assert says in told if says else told == ""
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_samples_are_told_apart_by_all_that_is_in_them() -> None:
+    batch = [torch.arange(6).reshape(3, 2), ("a", "b", "c"), {"n": np.arange(3)}]
+    swapped = [torch.arange(6).reshape(3, 2).flip(0), ("c", "b", "a"), {"n": np.arange(3)[::-1]}]
+    other = [torch.arange(6).reshape(3, 2), ("a", "b", "d"), {"n": np.arange(3)}]
+    one, two, three = (set(contents.hashes(each)) for each in (batch, swapped, other))
+    assert len(one) == 3
+    assert one == two
+    assert len(one & three) == 2
+    assert len(list(contents.hashes([torch.zeros(3, 4), 7]))) == 1  # nothing in common to cut
+
+
+def test_bytes_of_a_batch_are_those_of_its_storages() -> None:
+    whole = torch.zeros(10, 10)
+    measured = contents.measures({"view": whole[:2], "same": [whole[3]], "array": np.zeros(5)})
+    assert measured["tensors"] == 1
+    assert measured["shared_bytes"] == 400
+    assert measured["batch_bytes"] == 80 + 40 + 40
+    assert 40 < measured["pipe_bytes"] < 1000
+    ring: list[Any] = []
+    ring.append(ring)
+    assert contents.measures(ring)["tensors"] == 0
+
+
+def test_a_stand_in_takes_the_cpu_time_and_the_time_of_a_step() -> None:
+    before = threading.enumerate()
+    for threads, cpu_s in ((1, 0.01), (2, 0.03)):
+        stand_in = StandIn(Step(0.02, cpu_s, threads), False)
+        crew = stand_in.begin()
+        cpu, wall = time.process_time(), time.perf_counter()
+        for _ in range(10):
+            stand_in.run(crew, None)
+        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+        crew.end()
+        assert 0.6 * cpu_s < cpu / 10 < 2 * cpu_s
+        assert wall / 10 >= 0.019
+    assert threading.enumerate() == before
+
+
+def test_what_torch_refuses_is_said_before_anything_is_started() -> None:
+    waits = DataLoader(Numbers(), batch_size=4, num_workers=1, timeout=5)
+    with pytest.raises(Failed, match=r"a timeout .* needs workers"):
+        Candidates(waits).open(setting(0), 10)
+    with pytest.raises(Failed, match="OpenMP can hang in forked workers"):
+        Candidates(DataLoader(Numbers())).open(setting(1, threads=2), 10)
+    assert MARK not in vars(waits)  # a copy has it
