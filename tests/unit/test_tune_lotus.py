@@ -164,6 +164,7 @@ def test_equal_settings_and_refused_ones_are_never_tried_and_are_named() -> None
     out = dict(strategy.ruled_out())
     assert "8 workers take all memory" in out.values()
     assert any("the same loader" in why for why in out.values())
+    assert any("at most" in why for why in out.values())
 
 
 def test_pinning_is_tried_where_there_is_something_to_pin_for() -> None:
@@ -180,6 +181,16 @@ def test_pinning_is_tried_where_there_is_something_to_pin_for() -> None:
         strategy.tell(told)
     assert any(one.pin_memory for one in asked)
     assert chosen(strategy) == Setting(4, 2, pin_memory=True)
+
+
+def test_the_own_value_is_kept_of_what_the_model_does_not_know() -> None:
+    space = Space((1, 2, 4, 8), (2,), (False, True), start_method=("spawn", "fork"))
+    own = Setting(2, 2, pin_memory=True, start_method="fork")
+    strategy = Lotus(problem(own, 8, space, accelerator=True))
+    asked = search(strategy, Trials(work(40.0), 8))
+    assert all(one in space for one in asked)
+    assert {(one.pin_memory, one.start_method) for one in asked[:3]} == {(True, "fork")}
+    assert any((one.pin_memory, one.start_method) != (True, "fork") for one in asked)
 
 
 def test_a_failure_rules_out_what_is_larger_and_never_the_search() -> None:

@@ -3,7 +3,8 @@
 At most five different settings are asked for, the program's own counted:
 
 1. the program's own; one worker; then about as many as are predicted to suffice (estimate.py);
-2. while trials are left: the cheapest of those predicted to be fastest, or, where that is measured
+2. while trials are left (the last one is kept for what the model does not know, such as pinning,
+   where that varies): the cheapest of those predicted to be fastest, or, where that is measured
    already, what could still be better by its bound, found by descending the parameter's AVL tree,
    which is rooted at the predicted optimum. Equal settings are never tried, nor those that the
    problem refuses, nor those whose upper bound lies below what is measured;
@@ -24,7 +25,8 @@ from dataclasses import replace
 
 from lotus.tune import avl, model
 from lotus.tune.space import PARAMETERS, TORCH_PREFETCH, Measurement, Setting
-from lotus.tune.strategies.estimate import Estimate, Known
+from lotus.tune.strategies.estimate import Estimate
+from lotus.tune.strategies.hypotheses import SHARED, Known
 from lotus.tune.strategies.problem import Problem
 
 TRIALS = 5  # different settings
@@ -35,6 +37,15 @@ ERROR = 0.02  # of a rate, where trials do not tell it (standard deviation of it
 BLOCKS = 8  # of each setting at most
 Z95 = 1.96
 
+# In words, what a prediction calls its bottleneck.
+LIMITS = {
+    "workers": "the number of workers",
+    "cores": "the number of cores",
+    "consumer": "the program's own step",
+    "pipe": "handing batches over",
+    "pin thread": "pinning",
+    SHARED: SHARED,
+}
 # Those that the model does not know: tried at the best setting where trials are left.
 UNKNOWN = ("pin_memory", "in_order", "threads", "start_method")
 
@@ -114,7 +125,9 @@ class Lotus:
     def predicted(self, setting: Setting) -> model.Prediction | None:
         """What is expected of a setting by all that was told; None before anything was."""
         estimate = self._expected()
-        return None if estimate is None else estimate.prediction(self._same(setting))
+        if estimate is None:
+            return None
+        return replace(estimate.prediction(self._same(setting)), setting=setting.normal())
 
     # The space
 
@@ -150,6 +163,7 @@ class Lotus:
                 refused.setdefault(why, []).append(same)
             else:
                 found.add(same)
+                self._names.setdefault(same, setting)
         if equal:
             self._out[f"{equal} settings"] = "they make the same loader as others here"
         for why, settings in refused.items():
@@ -215,11 +229,30 @@ class Lotus:
         if tried == 0 and not self.problem.allowed(self._names[self._own]):
             return self._own, "the program's own setting, against which the others are held"
         if self._searching and tried < TRIALS and self._affordable():
-            found = self._profile() or self._target() or self._explore()
+            found = self._profile()
+            if found is None and tried == TRIALS - 1:
+                found = self._unknown()  # so that it has its turn
+            found = found or self._target() or self._explore() or self._unknown()
             if found is not None:
                 return found
-        self._searching = False
+        if self._searching:
+            self._searching = False
+            self._prune()
         return self._race()
+
+    def _prune(self) -> None:
+        """Name what was not tried, as it cannot be the fastest by its bound."""
+        estimate, best = self._expected(), self._chosen()
+        if estimate is None or best is None:
+            return
+        least = estimate.guess(best.setting).low
+        known = {*self._blocks, *self._failed}
+        slow = [estimate.guess(one).high for one in self._candidates if one not in known]
+        slow = [high for high in slow if high < least]
+        if slow:
+            self._out[f"{len(slow)} settings that were not tried"] = (
+                f"predicted to reach at most {max(slow) / best.rate:.0%} of {words(best.setting)}"
+            )
 
     def _affordable(self) -> bool:
         """Whether a trial like the dearest so far still fits in the budget."""
@@ -238,7 +271,7 @@ class Lotus:
         one = min(
             ones,
             key=lambda s: (
-                s.start_method is not None,
+                self._strange(s),
                 abs((s.prefetch_factor or TORCH_PREFETCH) - like),
                 s,
             ),
@@ -255,13 +288,23 @@ class Lotus:
         most = max(rates.values())
         target = min(
             (one for one, rate in rates.items() if rate >= (1.0 - AIM) * most),
-            key=lambda one: (one.num_workers, _rarity(one.prefetch_factor), one),
+            key=lambda one: (
+                one.num_workers,
+                self._strange(one),
+                _rarity(one.prefetch_factor),
+                one,
+            ),
         )
-        if target in self._blocks:
-            return None
         best = self._chosen()
+        if target in self._blocks or (best is not None and self._twin(target, best.setting)):
+            return None
         gain = rates[target] / best.rate - 1.0 if best else 0.0
-        return target, f"predicted {gain:+.0%} against the best measured, and no cheaper is as fast"
+        if best is None or gain >= AIM:
+            held = LIMITS.get(estimate.prediction(target).bottleneck, "the machine")
+            return target, f"predicted to be {gain:.0%} faster than the best so far; {held} decides"
+        if target < best.setting:
+            return target, f"predicted to be as fast as {words(best.setting)} at less cost"
+        return target, f"predicted to be as fast as {words(best.setting)}"
 
     def _explore(self) -> tuple[Setting, str] | None:
         estimate, best = self._expected(), self._chosen()
@@ -283,11 +326,28 @@ class Lotus:
                     one = alive[avl.tree(side).value]
                     found.append((bounds[one].high, one, name))
         if not found:
-            return self._unknown(best)
+            return None
         high, one, name = max(found, key=lambda each: (each[0], each[1]))
-        return one, f"{name} may still bring {high / best.rate - 1:+.0%} here"
+        return one, (
+            f"what another {name} brings is not known well: "
+            f"it may be up to {high / best.rate - 1:.0%} faster"
+        )
 
-    def _unknown(self, best: Known) -> tuple[Setting, str] | None:
+    def _strange(self, setting: Setting) -> int:
+        """In how many parameters that the model does not know it differs from the own setting."""
+        return sum(getattr(setting, name) != getattr(self._own, name) for name in UNKNOWN)
+
+    def _twin(self, one: Setting, other: Setting) -> bool:
+        """Whether two settings differ in nothing that the model knows."""
+        return all(
+            getattr(one, name) == getattr(other, name) for name in PARAMETERS if name not in UNKNOWN
+        )
+
+    def _unknown(self) -> tuple[Setting, str] | None:
+        """The best setting with a value that no trial had, of what the model does not know."""
+        best = self._chosen()
+        if best is None:
+            return None
         for name in UNKNOWN:
             for one in self._line(best.setting, name):
                 value = getattr(one, name)

@@ -1,0 +1,259 @@
+"""What batches may cost and what may hold more workers back, each as likely as trials make it.
+
+A hypothesis is a set of stages (`lotus.tune.model`) with a contention (Universal Scalability Law)
+and a limit of something that all workers share, such as storage. Where trials tell CPU time and
+waits, the stages are theirs; where they tell rates alone, every share of waiting is tried.
+Times are seconds per batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from lotus.tune import model
+from lotus.tune.space import Observed, Setting
+from lotus.tune.strategies.problem import Problem
+
+# Time lost where all cores are busy, against one busy core, and how much of it is coherence.
+LOSSES = (0.0, 0.05, 0.12, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+COHERENCES = (0.0, 0.5, 1.0)
+# Fetches that something which all workers share allows at a time; 0: there is no such thing.
+SERIAL = (0.0, 2.0, 3.0, 4.5, 6.5, 9.0, 13.0, 18.0, 26.0, 40.0)
+SERIAL_CHANCE = 0.03  # beforehand, of each against none
+# Share of a fetch that is waiting, where trials do not tell it.
+WAITS = (0.0, 0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.96, 0.99)
+TOLD_WAIT = 0.03  # of a fetch: less is not told from noise
+# Variation of batches' times that comes from sharing cores, besides their own.
+UNEVEN = 0.15
+SHARED = "something that all workers share"
+# Standard deviations of the natural logarithm.
+MODEL_ERROR = 0.03  # of a rate by the right hypothesis
+CPU_ERROR = 0.04  # of CPU time
+
+
+@dataclass(frozen=True)
+class Known:
+    """All that the blocks of one setting told, put together."""
+
+    setting: Setting
+    rate: float  # samples/s
+    error: float  # standard deviation of its logarithm
+    observed: Observed | None
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    stages: model.Stages
+    scaling: model.Scaling
+    limit: float  # batches per second, of something that all workers share
+    weight: float  # how likely, of all together 1
+
+    def predict(self, setting: Setting, cores: float) -> model.Prediction:
+        made = _predict(setting, self.stages, self.scaling, cores)
+        if not setting.num_workers or self.limit >= made.batches_per_s:
+            return made
+        return _limited(made, self.limit, SHARED)
+
+
+def weighed(problem: Problem, known: Sequence[Known], most: int) -> list[Hypothesis]:
+    """The hypotheses that agree best with what is known, at most so many, the best first."""
+    scored = sorted(_scored(problem, known), key=lambda one: -one[0])[:most]
+    best = scored[0][0]
+    kept = [(math.exp(score - best), one) for score, one in scored if score > best - 4.0]
+    total = sum(weight for weight, _ in kept)
+    return [replace(one, weight=weight / total) for weight, one in kept]
+
+
+def epoch_rate(
+    problem: Problem, made: model.Prediction, batches_per_s: float | None = None
+) -> float:
+    """Samples per second over an epoch, as `Measurement.samples_per_s` is meant."""
+    seconds = 1.0 / (made.batches_per_s if batches_per_s is None else batches_per_s)
+    batches = problem.batches
+    if batches is None or made.setting.persistent_workers or not made.setting.num_workers:
+        return problem.samples / seconds
+    return problem.samples * batches / (made.setup_s + (batches - 1) * seconds)
+
+
+def turns_rate(workers: int, cores: float, cpu_s: float, wait_s: float) -> float:
+    """Batches per second of workers that wait and compute by turns, on cores that they share.
+
+    The machine repairman's model (processor sharing: only the means matter). Near saturation it is
+    up to a fifth below the bound min(workers / (cpu + wait), cores / cpu), as now and then all
+    wait at once.
+    """
+    if wait_s <= 0 or cpu_s <= 0:
+        return min(workers / (cpu_s + wait_s), cores / cpu_s if cpu_s > 0 else math.inf)
+    # Weights of 0, 1, ... workers computing; logarithms, as they may be huge.
+    logs = [0.0]
+    for busy in range(1, workers + 1):
+        ratio = (workers - busy + 1) * cpu_s / (wait_s * min(busy, cores))
+        logs.append(logs[-1] + math.log(ratio))
+    top = max(logs)
+    weights = [math.exp(log - top) for log in logs]
+    done = sum(min(busy, cores) * weight for busy, weight in enumerate(weights))
+    return done / sum(weights) / cpu_s
+
+
+def _predict(
+    setting: Setting, stages: model.Stages, scaling: model.Scaling, cores: float
+) -> model.Prediction:
+    """The model's, with what workers that wait by chance at the same time lose of the cores."""
+    made = model.predict(setting, stages, cores, (scaling,))
+    workers = setting.num_workers
+    if not workers or not stages.wait_s:
+        return made
+    wanted = min(workers * stages.cpu_s / (stages.cpu_s + stages.wait_s), cores)
+    cpu = stages.cpu_s * scaling.slowdown(wanted)
+    rate = turns_rate(workers, cores, cpu, stages.wait_s)
+    return made if rate >= made.batches_per_s else _limited(made, rate, "cores")
+
+
+def _limited(made: model.Prediction, rate: float, by: str) -> model.Prediction:
+    return replace(
+        made,
+        batches_per_s=rate,
+        low=min(made.low, rate),
+        high=min(made.high, rate),
+        bottleneck=by,
+    )
+
+
+def _scored(problem: Problem, known: Sequence[Known]) -> Iterable[tuple[float, Hypothesis]]:
+    """All hypotheses, each with the logarithm of how well it agrees with what is known."""
+    for scaling, chance in _scalings(problem.cores):
+        for base, likely in _bases(problem, known, scaling):
+            shown = [_Shown.of(one, base, scaling, problem) for one in known]
+            fetch = base.cpu_s + base.wait_s
+            for at_once in SERIAL:
+                limit = at_once / fetch if at_once else math.inf
+                before = chance * likely * (SERIAL_CHANCE if at_once else 1.0)
+                score = math.log(before) + sum(one.score(limit, problem) for one in shown)
+                yield score, Hypothesis(base, scaling, limit, before)
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """A known setting beside what stages say of it."""
+
+    known: Known
+    made: model.Prediction
+    alone: float  # batches per second without steps
+    off: float  # what its CPU time says against the stages
+
+    @classmethod
+    def of(
+        cls, known: Known, stages: model.Stages, scaling: model.Scaling, problem: Problem
+    ) -> _Shown:
+        made = _predict(known.setting, stages, scaling, problem.cores)
+        alone, off, seen = made.batches_per_s, 0.0, known.observed
+        if seen is not None and known.setting.num_workers:
+            if problem.step_s:
+                free = replace(stages, step_s=0.0, step_pinned_s=None)
+                alone = _predict(known.setting, free, scaling, problem.cores).batches_per_s
+            if seen.cpu_s > 0 and stages.cpu_s > 0:
+                busy = min(seen.cpu_s / seen.capacity_s, problem.cores)
+                expected = stages.cpu_s * scaling.slowdown(busy)
+                off = _square(seen.cpu_s / expected, math.hypot(CPU_ERROR, known.error))
+        return cls(known, made, alone, off)
+
+    def score(self, limit: float, problem: Problem) -> float:
+        known = self.known
+        error = math.hypot(MODEL_ERROR, known.error)
+        if not known.setting.num_workers:
+            limit = math.inf
+        rate = epoch_rate(problem, self.made, min(self.made.batches_per_s, limit))
+        score = -_square(known.rate / rate, error) - self.off
+        if problem.step_s and known.observed is not None and known.setting.num_workers:
+            alone = min(self.alone, limit)
+            score -= _square(1.0 / (known.observed.capacity_s * alone), error)
+        return score
+
+
+def _square(ratio: float, error: float) -> float:
+    """Half the squared deviation of a ratio from 1, that of far outliers growing slower."""
+    off = abs(math.log(ratio)) / error
+    return 0.5 * off * off if off < 4.0 else 4.0 * off - 8.0
+
+
+def _scalings(cores: float) -> Iterable[tuple[model.Scaling, float]]:
+    if cores <= 1:
+        yield model.Scaling(), 1.0
+        return
+    for loss in LOSSES:
+        for coherence in COHERENCES if loss else (0.0,):
+            chance = math.exp(-loss) * (1.0 if coherence < 1.0 else 0.3)
+            yield model.fit(cores, cores / (1.0 + loss), coherence), chance
+
+
+def _bases(
+    problem: Problem, known: Sequence[Known], scaling: model.Scaling
+) -> Iterable[tuple[model.Stages, float]]:
+    """What a batch may cost, and how likely that is beforehand."""
+    seen = {one.setting: one.observed for one in known if one.observed is not None}
+    if seen:
+        yield _told(problem, seen, scaling), 1.0
+        return
+    first = min(known, key=lambda one: (one.setting.num_workers, one.setting))
+    workers = max(first.setting.num_workers, 1)
+    batch = problem.samples / first.rate
+    if not first.setting.num_workers:
+        batch = max(batch - problem.step_s, 0.05 * batch)
+    for share in WAITS:
+        # How long a fetch takes alone if so many workers make a batch in this time.
+        wanted = workers * (1.0 - share)
+        slow = scaling.slowdown(min(wanted, problem.cores)) * max(wanted / problem.cores, 1.0)
+        fetch = batch * workers / ((1.0 - share) * slow + share)
+        stages = model.Stages(
+            cpu_s=(1.0 - share) * fetch,
+            wait_s=share * fetch,
+            step_s=problem.step_s,
+            step_cores=problem.step_cores,
+            fetch_variation=UNEVEN,
+        )
+        yield stages, 0.3 if share else 1.0
+
+
+def _told(
+    problem: Problem, seen: Mapping[Setting, Observed], scaling: model.Scaling
+) -> model.Stages:
+    """The stages that the trial with the fewest workers shows, free of contention."""
+    setting = min(seen, key=lambda one: (one.num_workers == 0, one.num_workers, one))
+    one, workers = seen[setting], max(setting.num_workers, 1)
+    whole = one.capacity_s * workers
+    busy = min(one.cpu_s / one.capacity_s, problem.cores)
+    cpu = max(one.cpu_s / scaling.slowdown(busy), 1e-3 * one.capacity_s)
+    wait = max(whole - one.cpu_s - one.queued_s, 0.0)
+    if wait < TOLD_WAIT * whole:
+        wait = 0.0
+    gets = [each.get_s for other, each in seen.items() if other.num_workers]
+    return model.Stages(
+        cpu_s=cpu,
+        wait_s=wait,
+        get_s=min(gets, default=0.0),
+        step_s=problem.step_s,
+        step_cores=problem.step_cores,
+        fetch_variation=math.hypot(min(one.variation, 3.0), UNEVEN),
+        **_start(problem, seen, cpu + wait),
+    )
+
+
+def _start(problem: Problem, seen: Mapping[Setting, Observed], fetch: float) -> dict[str, float]:
+    """What starting and ending workers takes, by the fewest and the most that were measured."""
+    counts = sorted((one for one in seen if one.num_workers), key=lambda one: one.num_workers)
+    if not counts:
+        return {}
+    few, many = counts[0].num_workers, counts[-1].num_workers
+    least, most = seen[counts[0]], seen[counts[-1]]
+    spawn = most.iter_s / many
+    if many > few:
+        spawn = min(max((most.iter_s - least.iter_s) / (many - few), 0.0), spawn)
+    boot = max(least.startup_s - least.iter_s - fetch, 0.0) / max(few / problem.cores, 1.0)
+    return {
+        "iter_s": max(least.iter_s - spawn * few, 0.0),
+        "spawn_s": spawn,
+        "boot_s": boot,
+        "shutdown_s": most.shutdown_s / many,
+    }
