@@ -75,12 +75,15 @@ class Link:
             self._asks = self._open("asks", os.O_RDONLY)
         poll = select.poll()
         poll.register(self._asks, select.POLLIN)
+        # An error: nobody reads any more. A pipe that is opened when its writer has gone already
+        # does not tell so.
+        poll.register(self._tells, 0)
         while b"\n" not in self._text:
             poll.poll()
             try:
                 data = os.read(self._asks, 1 << 16)
             except BlockingIOError:
-                continue
+                data = b""
             if not data or len(self._text) > _LONGEST:
                 raise Gone("nobody asks")
             self._text += data
