@@ -1,12 +1,13 @@
 """What strategies of tuning lose, try and take, on simulated loaders and on tables of rates.
 
-    PYTHONPATH=. python tools/bench/tune_strategies.py [--seeds 5] [--first 1000] [--tables] [--all]
+    PYTHONPATH=. python tools/bench/tune_strategies.py [--seeds 5] [--first 1000] [--tables]
 
 Workloads of ten kinds are drawn by seed, each on 2, 4, 16 and 64 cores. A trial is what a real one
-would tell: mean times of blocks that ran for about a second, with 3 % noise (a block's rate and
-each time by itself), set-up and time a batch put together as `Measurement.samples_per_s` is. The
-truth is another simulation: that of a whole epoch. `random` gets the seconds that `lotus` took,
-`adapt` all that it wants. Regret is what is lost against the best of the whole grid.
+would tell: a block of about a second from anywhere in a long simulation, with 3 % noise (each
+figure's by itself) besides, set-up and time a batch put together as `Measurement.samples_per_s`
+is. The truth is the simulation of a whole epoch; so what a steady rate does not tell of a short
+epoch counts as regret. `random` gets the seconds that `lotus` took, `adapt` all that it wants.
+Regret is what is lost against the best of the whole grid.
 
 With --tables lotus is told rates alone, without `observed`.
 
@@ -19,6 +20,7 @@ import argparse
 import math
 import random
 import statistics
+import subprocess
 import time
 from dataclasses import dataclass, replace
 from datetime import date
@@ -298,7 +300,11 @@ def main():
     parser.add_argument("--strategies", nargs="*", default=("lotus", "random", "adapt"))
     parser.add_argument("--worst", type=int, default=0, help="show so many of lotus's worst")
     options = parser.parse_args()
-    print(f"{host.cpu_model() if hasattr(host, 'cpu_model') else ''} {date.today()}")
+    facts = host.facts()["cpu"]
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    print(f"{facts['model']}, {facts['affinity']} CPUs, commit {commit}, {date.today()}")
     found = {}
     for kind in options.kinds:
         for cores in options.cores:
