@@ -1,5 +1,6 @@
 """A candidate that dies or hangs is gone, and all else lives on."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -103,6 +104,12 @@ def left() -> dict[str, Any]:
     }
 
 
+def settled() -> dict[str, Any]:
+    """The same before anything, when what earlier tests left to the collector is gone."""
+    gc.collect()
+    return left()
+
+
 def _target(fd: str) -> str:
     try:
         return os.readlink(f"/proc/self/fd/{fd}")
@@ -123,7 +130,7 @@ def _running() -> Any:
 
 
 def test_faults_are_said_and_leave_nothing(running: Any) -> None:
-    before = left()
+    before = settled()
     for fault, (_, says) in FAULTS.items():
         for workers in (0, 2):
             candidates = Candidates(DataLoader(Faulty(fault), batch_size=4))
@@ -150,7 +157,7 @@ def test_a_start_that_fails_leaves_nothing(running: Any) -> None:
         ({}, Unpicklable(), spawn, "pickle"),
         ({}, NeverArrives(), spawn, "took longer than 3 s"),
     ]
-    before = left()
+    before = settled()
     for arguments, data, asked, says in cases:
         candidates = Candidates(DataLoader(data, batch_size=4, **arguments))
         with pytest.raises(Failed) as failed:
@@ -162,7 +169,7 @@ def test_a_start_that_fails_leaves_nothing(running: Any) -> None:
 
 
 def test_other_candidates_live_on_where_one_is_killed(running: Any) -> None:
-    before = left()
+    before = settled()
     candidates = Candidates(DataLoader(Faulty(), batch_size=4))
     few, many = setting(1), setting(3, prefetch_factor=4)
     candidates.open(few, 60)
@@ -214,7 +221,7 @@ def test_shared_memory_of_a_killed_worker_is_given_back() -> None:
 
 
 def test_ctrl_c_goes_on_up_and_everything_is_closed() -> None:
-    before = left()
+    before = settled()
     for workers in (0, 1):
         candidates = Candidates(DataLoader(Faulty("hangs"), batch_size=4))
         candidates.open(setting(workers), 60)

@@ -1,5 +1,6 @@
 """Candidate loaders in this process: what they measure, and that they leave the program alone."""
 
+import gc
 import os
 import random
 import signal
@@ -103,6 +104,7 @@ def test_a_program_is_as_it_was_after_its_loader_was_tried_in_all_ways() -> None
     vars_before = dict(vars(loader))
     while not any(one.name == "QueueFeederThread" for one in threading.enumerate()):
         time.sleep(0.01)
+    gc.collect()  # what earlier tests left
     before = surroundings()
     candidates = Candidates(loader)
     told = candidates.describe()
