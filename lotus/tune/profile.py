@@ -109,7 +109,8 @@ class Profile:
         if not self.setting.num_workers:  # Work has them as they are with workers
             cpu = cpu + shared
             steps = steps + self.fixed["free_ns"]
-        fixed = {**self.fixed, "shared_ns": shared * alone}
+        freed = self.fixed["free_ns"] * (self.crowding if self.setting.num_workers else 1.0)
+        fixed = {**self.fixed, "shared_ns": shared * alone, "free_ns": freed}
         step = steps / faster.get(STEP, 1.0) * (alone if self.step_cores else 1.0)
         try:
             return Work(
