@@ -23,6 +23,7 @@ from typing import Any, Protocol
 from lotus import launch, settings
 from lotus.errors import LotusError
 from lotus.launch import Outcome
+from lotus.manifest import Settings
 from lotus.settings import Target, Tuned
 from lotus.tune.space import Setting
 from lotus.tune.trying import Block, Opened, TrialFailed, Watched
@@ -45,6 +46,7 @@ class Found(Protocol):
 
 
 Search = Callable[["PipedProgram"], Found]
+Record = Callable[[Path, Sequence[str], Mapping[str, str]], Settings | None]
 
 
 class Ended(Exception):
@@ -71,12 +73,14 @@ def tune(
     watch: int | None = None,
     apply: bool = False,
     on_found: Callable[[Any], object] | None = None,
+    record: Record | None = None,
 ) -> Tuning:
     """Start a command, and let `search` try settings of its loader where it begins to iterate it.
 
     `loader`: the loader's number by first iteration, or the name of its data set's class, or
     `file:line` where it is made; None the one of most samples. `watch` batches are watched first.
-    With `apply` the program then goes on with what was found, else it is ended. The result is
+    `record` makes a run directory at a path, for the program to be traced into, and says what of
+    it. With `apply` the program then goes on with what was found, else it is ended. The result is
     written to `output`, then `on_found` is called with it, from another thread.
 
     Raises LotusError where the output cannot be written or the search cannot be done, CannotStart
@@ -89,9 +93,16 @@ def tune(
         for name in ("asks", "tells"):
             os.mkfifo(exchange / name, 0o600)
         asked = {"exchange": str(exchange), "loader": loader, "watch": watch, "apply": apply}
-        environ = launch.with_tuning(os.environ, json.dumps(asked))
+        environ: Mapping[str, str] = os.environ
+        run = None
+        if record is not None and "LOTUS_RUN" not in environ:
+            traced = record(exchange / "run", command, environ)
+            if traced is not None:
+                run = exchange / "run"
+                environ = launch.environment(environ, run, traced)
+        environ = launch.with_tuning(environ, json.dumps(asked))
         pipe = Pipe(exchange)
-        beside = _Beside(pipe, search, command, output, apply, on_found)
+        beside = _Beside(pipe, search, command, output, apply, on_found, run)
         try:
             beside.start()
             outcome = launch.run(words, environ)
@@ -193,15 +204,19 @@ class PipedProgram:
     Raises KeyboardInterrupt where the program was interrupted, Ended where it has gone.
     """
 
-    def __init__(self, watched: Watched, pipe: Pipe) -> None:
+    def __init__(self, watched: Watched, pipe: Pipe, run: Path | None = None) -> None:
         self.watched = watched
+        self.run = run  # where its trials are recorded
+        self.workers: dict[Setting, list[int]] = {}  # process numbers of each setting's
         self._pipe = pipe
         self.interrupted = False
         self.problem = ""
 
     def open(self, setting: Setting, limit_s: float) -> Opened:
         did = self._do("open", setting=setting.as_json(), limit_s=limit_s)
-        return Opened(**_tuples(did))
+        opened = Opened(**_tuples(did))
+        self.workers.setdefault(setting.normal(), []).extend(opened.workers)
+        return opened
 
     def block(
         self,
@@ -256,10 +271,12 @@ class _Beside(threading.Thread):
         output: Path,
         apply: bool,
         on_found: Callable[[Any], object] | None,
+        run: Path | None,
     ) -> None:
         super().__init__(name="lotus-tune", daemon=True)
         self._pipe, self._search, self._command = pipe, search, command
         self._output, self._apply, self._on_found = output, apply, on_found
+        self._run = run
         self.error: BaseException | None = None
         self._found: Any = None
         self._program: PipedProgram | None = None
@@ -302,7 +319,7 @@ class _Beside(threading.Thread):
         own = Setting.from_json(told.pop("setting"))
         watched = Watched(loader=target, setting=own, **_tuples(told))
         self._pipe.follow(watched.pid)
-        self._program = program = PipedProgram(watched, self._pipe)
+        self._program = program = PipedProgram(watched, self._pipe, self._run)
         found = self._search(program)
         if program.problem and found.speedup is None:
             return  # nothing was found

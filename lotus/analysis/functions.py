@@ -67,7 +67,7 @@ class MapSummary:
 def summarise_map(run: "Run", mapped: "Mapped | None") -> MapSummary:
     """Compute it; `mapped` is None where there are no samples."""
     cpu = str(run.manifest.get("uarch") or "generic")
-    table, sampled = _operations(run, mapped, cpu, _known(run.manifest, cpu))
+    table, sampled = _operations(run, mapped, cpu, known_events(run.manifest, cpu))
     event = mapped.events[0] if mapped is not None and mapped.events else ""
     functions = _functions(mapped, event, table)
     return MapSummary(
@@ -102,7 +102,7 @@ def _not_counted(run: "Run") -> list[str]:
     return found
 
 
-def _known(manifest: Mapping[str, Any], cpu: str) -> Table:
+def known_events(manifest: Mapping[str, Any], cpu: str) -> Table:
     """The events and formulae by which the run was counted."""
     texts = manifest.get("metrics")
     told = texts if isinstance(texts, dict) else {}

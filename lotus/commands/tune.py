@@ -7,12 +7,9 @@ import re
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lotus.settings import DEFAULT
-
-if TYPE_CHECKING:
-    from lotus.tune.search import Progress
 
 NAME = "tune"
 HELP = "find the loader settings that feed a program fastest, in about a minute"
@@ -65,37 +62,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from lotus import launch, tuning
     from lotus.errors import LotusError
-    from lotus.reporters import tuning as reporter
     from lotus.streams import say
-    from lotus.tune.search import search
+    from lotus.tune import recorded
 
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         raise LotusError("no command to tune; try `lotus tune -- python train.py`")
-    live = reporter.Live(sys.stderr.isatty())
-
-    def progress(one: "Progress") -> None:
-        if not args.quiet:
-            live(one)
 
     def tried(program: tuning.PipedProgram) -> Any:
+        # pandas, for which the program has not to wait before it starts
+        from lotus.reporters.tuning import Live
+        from lotus.tune.search import search
+
+        live = Live(sys.stderr.isatty())
         if not args.quiet:
             what = program.watched.loader.words()
             say(f"lotus: {what} was watched; settings are tried now, in {args.budget:g} s")
         try:
-            return search(
+            found = search(
                 program,
                 strategy=args.strategy,
                 budget_s=args.budget,
                 objective=args.objective,
                 seed=args.seed,
                 vary=args.vary,
-                on_progress=progress,
+                on_progress=None if args.quiet else live,
             )
+            return recorded.with_operations(found, program.run, program.workers)
         finally:
             live.clear()
 
     def report(result: Any) -> None:
+        from lotus.reporters import tuning as reporter
+
         if args.quiet:
             return
         text = io.StringIO()
@@ -111,9 +110,12 @@ def run(args: argparse.Namespace) -> int:
         watch=args.watch,
         apply=args.apply,
         on_found=report if args.apply and not args.json else None,
+        record=recorded.begin,
     )
     if done.found is not None and args.json:
-        print(json.dumps(reporter.document(done.found, args.output), indent=2, allow_nan=False))
+        from lotus.reporters.tuning import document
+
+        print(json.dumps(document(done.found, args.output), indent=2, allow_nan=False))
     elif done.found is not None and not args.apply:
         report(done.found)
     if done.problem:

@@ -112,6 +112,11 @@ def write(result: Result, words: Sequence[str], output: Path, file: IO[str], wid
         print_paragraph(console, f"{cells[1]} x {cells[2]}".removesuffix(f" x {MISSING}"), why)
     if result.reason:
         print_paragraph(console, result.strategy, plain(result.reason))
+    if result.operations is not None:
+        from lotus.tune import evidence
+
+        for said in evidence.words(result.operations):
+            print_paragraph(console, "operations", plain(said))
     for label, text in _never(result):
         print_paragraph(console, label, plain(text))
     for note in result.notes:

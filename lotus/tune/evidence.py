@@ -14,11 +14,12 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.columns import integer, number
-from lotus.analysis.counters import counter_table, events_of
+from lotus.analysis.counters import REST, counter_table, events_of
 from lotus.reporters.words import plural
 from lotus.tune.space import Setting
 from native_map.events.model import Table
 
+_OWN = "the data set's own code with collate"
 Rows = dict[str, dict[str, Any]]  # by operation
 BASE = ["workers", "prefetch_factor", "operation", "batches", "time_ms", "cpu_ms", "share"]
 # An operation is said to suffer from others where its CPU time grows by this much.
@@ -35,25 +36,27 @@ def operation_costs(
 ) -> pd.DataFrame:
     """One row for each setting and operation, most time first; the fewest workers first.
 
-    workers, prefetch_factor, operation, batches (that were recorded), time_ms and cpu_ms (of the
-    operation in a batch; cpu_ms is NaN without level op+cpu), share (of the setting's operations)
-    and, where the run has counters, a column for each metric of `counter_table`.
+    workers, prefetch_factor, operation (REST: the data set's own code, and collate), batches (that
+    were recorded), time_ms and cpu_ms (of the operation in a batch; cpu_ms is NaN without level
+    op+cpu), share (of the fetch) and, where the run has counters, a column for each metric of
+    `counter_table`.
     """
     parts = []
     ops = run.ops[~run.ops["nested"].to_numpy(np.bool_)]
-    counters = run.counters
-    pids = integer(ops, "pid")
+    batches = run.batches[~np.isnan(number(run.batches, "fetch_ns"))]
     for setting in sorted(workers):
-        mine = ops[np.isin(pids, list(workers[setting]))]
-        if not len(mine):
+        own, made, counters = (
+            table[np.isin(integer(table, "pid"), list(workers[setting]))]
+            for table in (ops, batches, run.counters)
+        )
+        if not len(made):
             continue
-        part = _costs(mine)
+        part = _costs(own, made)
         part.insert(0, "workers", setting.num_workers)
         part.insert(1, "prefetch_factor", setting.prefetch_factor)
-        own = counters[np.isin(integer(counters, "pid"), list(workers[setting]))]
-        if len(own):
-            table = counter_table(own, cpu, known)
-            counted = table[table["kind"] == "operation"].set_index("operation")
+        if len(counters):
+            table = counter_table(counters, cpu, known)
+            counted = table[table["kind"] != "collate"].set_index("operation")
             skip = {"kind", "nested", "intervals", "counted", "total_ns", "running_share"}
             metrics = [name for name in counted if name not in skip | set(events_of(counters))]
             part = part.join(counted[metrics], on="operation")
@@ -63,20 +66,20 @@ def operation_costs(
     return pd.concat(parts, ignore_index=True)
 
 
-def _costs(ops: pd.DataFrame) -> pd.DataFrame:
-    key = ["pid", "loader", "epoch", "batch"]
-    batches = len(ops[key].drop_duplicates())
-    frame = pd.DataFrame(
-        {
-            "operation": ops["operation"].astype(str).to_numpy(object),
-            "time_ms": number(ops, "duration_ns") / 1e6,
-            "cpu_ms": number(ops, "cpu_ns") / 1e6,
-        }
-    )
-    sums = frame.groupby("operation", sort=False).sum(min_count=1) / max(batches, 1)
-    sums.insert(0, "batches", batches)
-    sums["share"] = sums["time_ms"] / max(float(sums["time_ms"].sum()), 1e-12)
-    return sums.sort_values("time_ms", ascending=False).reset_index()
+def _costs(ops: pd.DataFrame, batches: pd.DataFrame) -> pd.DataFrame:
+    count = len(batches)
+    names = ops["operation"].astype(str).to_numpy(object)
+    columns = {"time_ms": ("duration_ns", "fetch_ns"), "cpu_ms": ("cpu_ns", "cpu_ns")}
+    found = {}
+    for name, (of_op, of_batch) in columns.items():
+        sums = pd.Series(number(ops, of_op)).groupby(names, sort=False).sum(min_count=1)
+        rest = float(number(batches, of_batch).sum()) - float(sums.sum(skipna=False))
+        found[name] = pd.concat([sums, pd.Series({REST: max(rest, 0.0)})]) / count / 1e6
+    table = pd.DataFrame(found)
+    table.insert(0, "batches", count)
+    table["share"] = table["time_ms"] / max(float(table["time_ms"].sum()), 1e-12)
+    table = table.sort_values("time_ms", ascending=False, kind="stable")
+    return table.rename_axis("operation").reset_index()
 
 
 def words(costs: pd.DataFrame) -> list[str]:
@@ -85,7 +88,10 @@ def words(costs: pd.DataFrame) -> list[str]:
     for row in costs.to_dict("records"):
         prefetch = -1 if pd.isna(row["prefetch_factor"]) else int(row["prefetch_factor"])
         key = (int(row["workers"]), prefetch)
-        found.setdefault(key, {})[str(row["operation"])] = {str(k): v for k, v in row.items()}
+        name = str(row["operation"])
+        found.setdefault(key, {})[_OWN if name == REST else name] = {
+            str(k): v for k, v in row.items()
+        }
     if not found:
         return []
     few, many = min(found), max(found)

@@ -14,6 +14,7 @@ from typing import Any
 from lotus.errors import LotusError
 from lotus.session import _load_inside
 from lotus.settings import Target
+from lotus.tune import recorded
 from lotus.tune.result import Result
 from lotus.tune.search import OBJECTIVES, search
 from lotus.tune.space import Setting
@@ -47,16 +48,18 @@ def tune(
     began = time.monotonic()
     program = Local(loader, step if objective == "train" else None)
     try:
-        program.watch(budget, vary)
-        left = budget - (time.monotonic() - began)
-        found = search(
-            program,
-            strategy=strategy,
-            budget_s=max(left, min(budget, 0.1)),
-            objective=objective,
-            seed=seed,
-            vary=vary,
-        )
+        with recorded.here() as run:
+            program.watch(budget, vary)
+            left = budget - (time.monotonic() - began)
+            found = search(
+                program,
+                strategy=strategy,
+                budget_s=max(left, min(budget, 0.1)),
+                objective=objective,
+                seed=seed,
+                vary=vary,
+            )
+            found = recorded.with_operations(found, run, program.workers)
     finally:
         program.end()
     return dataclasses.replace(
@@ -86,6 +89,7 @@ class Local:
         self._step = step
         self.said: list[str] = []  # what is unusual, in words
         self._candidates = self._inside.Candidates(loader, say=self.said.append)
+        self.workers: dict[Setting, list[int]] = {}  # process numbers of each setting's
         self._ready: dict[Setting, Opened] = {}  # opened before the search began
         try:
             self.watched = _watched(self._candidates.describe())
@@ -154,7 +158,9 @@ class Local:
             return ready
         while self._ready:  # not what is asked for first after all
             self.close(self._ready.popitem()[0])
-        return Opened(**_tuples(self._do(self._candidates.open, setting.as_json(), limit_s)))
+        opened = Opened(**_tuples(self._do(self._candidates.open, setting.as_json(), limit_s)))
+        self.workers.setdefault(setting.normal(), []).extend(opened.workers)
+        return opened
 
     def block(
         self,

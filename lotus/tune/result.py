@@ -12,7 +12,7 @@ from lotus import settings
 from lotus.errors import LotusError
 from lotus.reporters.words import amount, duration, plural
 from lotus.settings import Entry, Tuned
-from lotus.tune import notes
+from lotus.tune import evidence, notes
 from lotus.tune.rates import Speedup
 from lotus.tune.space import PARAMETERS, Measurement, Setting
 from lotus.tune.trials import Row, RuledOut
@@ -57,6 +57,9 @@ class Result:
     cores_why: str
     pruned: tuple[tuple[str, str], ...] = ()  # what the strategy left out by itself, and why
     iterable_safe: bool = False  # an iterable data set was shown to keep its samples
+    # Of operations in the workers of each setting, as `lotus.tune.evidence.operation_costs`
+    # makes it; None: not recorded.
+    operations: pd.DataFrame | None = field(default=None, repr=False, compare=False)
     make: Callable[[Setting], Any] | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -100,7 +103,8 @@ class Result:
         data = {
             each.name: getattr(self, each.name)
             for each in dataclasses.fields(self)
-            if each.name not in ("best", "own", "speedup", "measured", "ruled_out", "make")
+            if each.name
+            not in ("best", "own", "speedup", "measured", "ruled_out", "operations", "make")
         }
         data["watched"] = dataclasses.asdict(self.watched)
         data["notes"] = list(self.notes)
@@ -110,6 +114,8 @@ class Result:
         data["ruled_out"] = [
             {"setting": one.setting.as_json(), "why": one.why} for one in self.ruled_out
         ]
+        costs = self.operations
+        data["operations"] = [] if costs is None else costs.to_dict("records")
         plain: dict[str, Any] = _plain(data)
         return plain
 
@@ -131,6 +137,8 @@ class Result:
             lines.append(f"never tried: {plural(len(self.ruled_out), 'setting')}")
             lines += [f"  {line}" for line in self._never()]
         lines += [f"left out: {what}: {why}" for what, why in self.pruned[:_SHOWN]]
+        if self.operations is not None:
+            lines += evidence.words(self.operations)
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
     def _headline(self) -> list[str]:

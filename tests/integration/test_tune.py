@@ -296,6 +296,7 @@ def test_the_command_finds_what_a_program_that_waits_needs(torch, tmp_path):
     entry = settings.read(tmp_path / "tuned.json").loaders[0]
     assert entry.before.num_workers == 0
     assert "Trials: " in said
+    assert "operations  a worker's time goes to" in said
     if entry.setting.num_workers:
         for words in ("times as fast", f"DataLoader(..., num_workers={entry.setting.num_workers}"):
             assert words in said

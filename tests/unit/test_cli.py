@@ -24,6 +24,7 @@ def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
         "import lotus",
         "from lotus import cli; cli.main(['--help'])",
         "from lotus import cli; cli.main(['trace', '-q', '-o', sys.argv[1], '--', 'true'])",
+        "from lotus import cli; cli.main(['tune', '-q', '-o', sys.argv[1], '--', 'true'])",
     ],
 )
 def test_nothing_heavy_is_imported(statement: str, tmp_path: Path) -> None:
@@ -42,7 +43,7 @@ assert not found, found
 
 def test_help_names_every_command_and_each_has_an_example() -> None:
     overview = _run("--help").stdout
-    for name in ("trace", "report", "demo"):
+    for name in ("trace", "report", "tune", "demo"):
         assert f"\n    {name} " in overview
         text = _run(name, "--help").stdout
         assert "example" in text

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
+from lotus.analysis.counters import REST
 from lotus.tune.evidence import operation_costs, words
 from lotus.tune.space import Setting
 from tests.unit.test_analysis_counters import rows
@@ -32,11 +33,21 @@ OPS = ops(
     (9, 1, "Flip", False, 10, 10),
     (66, 0, "Loader", False, 999, 999),
 )
+BATCHES = pd.DataFrame(
+    # of 8 and 9 a batch of one each; 5 was not fetched
+    [(7, 60, 20), (7, 60, 40), (8, 60, 40), (9, 60, 40), (7, float("nan"), float("nan"))],
+    columns=["pid", "fetch_ns", "cpu_ns"],
+) * [1, 1e6, 1e6]
+SPENT = (
+    "a worker's time goes to Loader (67%), Flip (17%), the data set's own code with collate (17%)"
+)
 WORKERS = {TWO: (8, 9), ONE: (7,), Setting(3): (99,)}
 
 
 def run(counters=None):
-    return SimpleNamespace(ops=OPS, counters=rows() if counters is None else counters)
+    return SimpleNamespace(
+        ops=OPS, batches=BATCHES, counters=rows() if counters is None else counters
+    )
 
 
 def test_costs_are_those_of_a_batch_in_the_workers_of_each_setting():
@@ -45,15 +56,17 @@ def test_costs_are_those_of_a_batch_in_the_workers_of_each_setting():
     assert found == [
         [1, "Loader", 2, 40, 15],
         [1, "Flip", 2, 10, 10],
+        [1, REST, 2, 10, 5],
         [2, "Loader", 2, 50, 30],
         [2, "Flip", 2, 10, 10],
+        [2, REST, 2, 0, 0],
     ]
-    assert costs["share"].tolist() == pytest.approx([0.8, 0.2, 50 / 60, 10 / 60])
+    assert costs["share"].tolist()[:3] == pytest.approx([4 / 6, 1 / 6, 1 / 6])
 
 
 def test_words_say_where_time_goes_what_waits_and_what_grows():
     said = words(operation_costs(run(), WORKERS))
-    assert said[0] == "a worker's time goes to Loader (80%), Flip (20%)"
+    assert said[0] == SPENT
     assert said[1].startswith("Loader is off the CPU for 62% of its time")
     assert "with 2 workers in place of 1 the" in said[2]
     assert "Loader 2.00 times:" in said[2]
@@ -70,10 +83,9 @@ def test_cycles_per_instruction_stand_beside_the_growth():
 
 
 def test_without_cpu_times_or_trials_nothing_is_said_of_them():
-    plain = SimpleNamespace(ops=OPS.drop(columns="cpu_ns"), counters=rows())
-    assert words(operation_costs(plain, WORKERS)) == [
-        "a worker's time goes to Loader (80%), Flip (20%)"
-    ]
+    plain = run()
+    plain.ops, plain.batches = (t.drop(columns="cpu_ns") for t in (plain.ops, plain.batches))
+    assert words(operation_costs(plain, WORKERS)) == [SPENT]
     none = operation_costs(run(), {})
     assert none.empty
     assert words(none) == []
