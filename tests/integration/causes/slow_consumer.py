@@ -1,4 +1,4 @@
-"""Planted: the consumer takes 100 ms a batch, the workers a few."""
+"""Planted: the consumer takes 400 ms a batch, the workers a few."""
 
 import time
 
@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader, Dataset
 
 class Data(Dataset):
     def __len__(self):
-        return 480
+        return 160
 
     def __getitem__(self, index):
         time.sleep(0.0002)
@@ -16,4 +16,4 @@ class Data(Dataset):
 
 if __name__ == "__main__":
     for _ in DataLoader(Data(), batch_size=8, num_workers=2):
-        time.sleep(0.1)
+        time.sleep(0.4)
