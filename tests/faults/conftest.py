@@ -120,14 +120,22 @@ def traced(torch, tmp_path) -> Callable[..., Ended]:
     return run
 
 
-@pytest.fixture
-def pair(plain, traced) -> Callable[..., tuple[Ended, Ended]]:
-    """pair(...): a script plain and traced, side by side."""
+@pytest.fixture(scope="session")
+def alone() -> dict[tuple[object, ...], Ended]:
+    """The plain runs of pairs: with other options, the same one is beside another traced run."""
+    return {}
 
-    def run(script, *args, options=("-q",), path=None, **kwargs):
+
+@pytest.fixture
+def pair(plain, traced, alone) -> Callable[..., tuple[Ended, Ended]]:
+    """pair(script, *args, options=(), path=None, env={}): it plain and traced, side by side."""
+
+    def run(script, *args, options=("-q",), path=None, env=None):
+        key = (script, args, tuple(sorted((env or {}).items())))
         with ThreadPoolExecutor(2) as pool:
-            first = pool.submit(plain, script, *args, **kwargs)
-            second = pool.submit(traced, script, *args, options=options, path=path, **kwargs)
-            return first.result(), second.result()
+            second = pool.submit(traced, script, *args, options=options, path=path, env=env)
+            if key not in alone:
+                alone[key] = plain(script, *args, env=env)
+            return alone[key], second.result()
 
     return run

@@ -5,7 +5,7 @@ import re
 import pytest
 
 
-def test_objects_that_resist_being_looked_at_are_not_asked(pair):
+def test_objects_that_resist_being_looked_at_are_not_asked(pair, lotus_report):
     plain, traced = pair("hostile.py")
     assert plain.code == 0
     assert (traced.code, traced.out, traced.err) == (plain.code, plain.out, plain.err)
@@ -22,15 +22,12 @@ def test_objects_that_resist_being_looked_at_are_not_asked(pair):
     alone = run.samples[run.samples["loader"] == 0]
     assert set(alone["sample"]) == {-1}
     assert set(run.samples[run.samples["loader"] == 1]["sample"]) == set(range(8))
-
-
-def test_names_of_the_program_do_nothing_to_the_terminal(traced, lotus_report):
-    path = traced("hostile.py").path
-    ended = lotus_report(path)
+    # Their names do nothing to the terminal.
+    ended = lotus_report(traced.path)
     assert ended.code == 0
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]", ended.out)
     assert "line\\nfeed" in ended.out
-    assert lotus_report(path, "--json").code == 0
+    assert lotus_report(traced.path, "--json").code == 0
 
 
 def test_odd_programs_run_as_without_us(pair):

@@ -137,21 +137,24 @@ def traced(torch, trace_command) -> Callable[..., Traced]:
 def pair(torch, tmp_path_factory) -> Callable[..., tuple[Ended, Traced]]:
     """pair(script, *args, env={}, options=()): the same script plain and traced, side by side.
 
-    Asked for twice in a session, the same pair is given twice.
+    Asked for twice in a session, the same pair is given twice; with other options, another traced
+    run beside the same plain one.
     """
     known = {}
+    alone = {}
 
     def run(script, *args, env=None, options=()):
-        key = (script, args, tuple(sorted((env or {}).items())), options)
-        if key not in known:
+        program = (script, args, tuple(sorted((env or {}).items())))
+        if (program, options) not in known:
             folder = tmp_path_factory.mktemp(Path(script).stem)
             words = command_of(script, args)
             trace = [*LOTUS, "trace", "-q", "-o", str(folder / "R"), *options, "--", *words]
-            plain = Start(words, folder, "plain", env or {})
-            beside = Start(trace, folder, "traced", env or {})
-            first, second = plain.end(), beside.end()
+            plain = Start(words, folder, "plain", env or {}) if program not in alone else None
+            second = Start(trace, folder, "traced", env or {}).end()
+            if plain is not None:
+                alone[program] = plain.end()
             second = Traced(second.code, second.out, second.err, second.truth, folder / "R")
-            known[key] = (first, second)
-        return known[key]
+            known[program, options] = (alone[program], second)
+        return known[program, options]
 
     return run

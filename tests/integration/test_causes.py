@@ -1,30 +1,53 @@
 """On scripts with a planted cause, the report names the planted one first."""
 
+import contextlib
+import io
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lotus import cli
+
 SCRIPTS = Path(__file__).parent / "causes"
 
+Reported = tuple[dict[str, Any], str, str]
+Report = Callable[..., Reported]
 
-def report(tmp_path: Path, script: str, *arguments: str) -> tuple[dict[str, Any], str, str]:
-    """Trace a script; return the report as JSON and as text, and what the script printed."""
-    run = tmp_path / "run"
-    lotus = [sys.executable, "-m", "lotus"]
-    command = [sys.executable, "-W", "ignore", str(SCRIPTS / f"{script}.py"), *arguments]
-    traced = subprocess.run(
-        [*lotus, "trace", "-q", "-o", str(run), "--", *command], capture_output=True, text=True
-    )
-    assert (traced.returncode, traced.stderr) == (0, "")
-    asked = subprocess.run(
-        [*lotus, "report", str(run), "--json"], capture_output=True, text=True, check=True
-    )
-    shown = subprocess.run([*lotus, "report", str(run)], capture_output=True, text=True, check=True)
-    return json.loads(asked.stdout), shown.stdout, traced.stdout
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """report(script, *arguments): the report of a traced script as JSON, as text, and what the
+    script printed. Asked for twice, the same run is given twice.
+    """
+    known = {}
+
+    def run(script: str, *arguments: str) -> Reported:
+        if script not in known:
+            path = tmp_path_factory.mktemp(script) / "run"
+            command = [sys.executable, "-W", "ignore", str(SCRIPTS / f"{script}.py"), *arguments]
+            traced = subprocess.run(
+                [sys.executable, "-m", "lotus", "trace", "-q", "-o", str(path), "--", *command],
+                capture_output=True,
+                text=True,
+            )
+            assert (traced.returncode, traced.stderr) == (0, "")
+            known[script] = json.loads(shown(path, "--json")), shown(path), traced.stdout
+        return known[script]
+
+    return run
+
+
+def shown(*words: str | Path) -> str:
+    """What `lotus report` prints."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert cli.main(["report", *map(str, words)]) == 0
+    return out.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -40,10 +63,10 @@ def report(tmp_path: Path, script: str, *arguments: str) -> tuple[dict[str, Any]
     ],
 )
 def test_planted_cause_comes_first(
-    tmp_path: Path, script: str, verdict: str, cause: str, word: str
+    report: Report, script: str, verdict: str, cause: str, word: str
 ) -> None:
     # WHEN a script with a planted cause is traced
-    found, text, _ = report(tmp_path, script)
+    found, text, _ = report(script)
     # THEN the verdict is right and the planted cause is the first one, in words too
     judged = found["loaders"][0]["verdict"]
     first = judged["causes"][0]
@@ -52,17 +75,17 @@ def test_planted_cause_comes_first(
     assert word in text
 
 
-def test_slow_samples_are_named(tmp_path: Path) -> None:
+def test_slow_samples_are_named(report: Report) -> None:
     # GIVEN a run in which samples 150, 301 and 452 were slow
-    found, _, _ = report(tmp_path, "slow_sample")
+    found, _, _ = report("slow_sample")
     # THEN they lead the list of the slowest
     slowest = [row["sample"] for row in found["loaders"][0]["slowest_samples"][:3]]
     assert sorted(slowest) == [150, 301, 452]
 
 
-def test_cold_files_come_first(tmp_path: Path) -> None:
+def test_cold_files_come_first(report: Report, tmp_path: Path) -> None:
     # GIVEN files that are in no page cache
-    found, text, printed = report(tmp_path, "cold_files", str(tmp_path))
+    found, text, printed = report("cold_files", str(tmp_path))
     if int(printed) < 1 << 20:
         pytest.skip(f"the kernel counted {int(printed)} bytes for a read of 16 MB from storage")
     # THEN reading them is named, with the operation that reads

@@ -45,7 +45,7 @@ def isolated(torch, perf, tmp_path_factory):
 def start(folder, words, asked):
     """In a process of its own, as its standard streams are the program's."""
     truth, directory = folder / "truth", folder / "R"
-    asked = {"runs": 4, "budget_s": 1.5, "gap_s": 0.02, **asked}
+    asked = {"runs": 4, "budget_s": 0.7, "gap_s": 0.02, **asked}
     code = f"""\
 import pathlib
 from lotus import isolating

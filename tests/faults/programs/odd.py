@@ -111,6 +111,7 @@ def take(what, *transforms, workers=2, **kwargs):
 
 
 def main():
+    gc.freeze()  # what is collected is our own, not all of torch every time
     for workers in (0, 2):
         take("fork", Forks(), workers=workers)
         take("subprocess", Starts(), workers=workers)

@@ -4,6 +4,7 @@ Arguments: the cases, as `op.0` (in the main process) or `op.1` (in a worker). A
 `alone`, runs in this process.
 """
 
+import gc
 import os
 import sys
 import threading
@@ -290,6 +291,7 @@ def run(case):
 def main(cases):
     if cases[0] == "alone":
         return run(cases[1])
+    gc.freeze()  # each child would look through all of torch at its end
     for case in cases:
         print("==", case, flush=True)
         print("==", case, file=sys.stderr, flush=True)
