@@ -197,7 +197,7 @@ class Tracer:
         try:
             for part in path[:-1]:
                 owner = getattr(owner, part)
-            operation = recorder.define(name, kind="named")
+            operation = recorder.definitions.define(name, kind="named")
             self.undo.append(wrap_named(owner, path[-1], operation, recorder))
         except (AttributeError, TypeError) as error:
             recorder.event({"event": "note", "text": f"--op {named}: {error}"})

@@ -273,9 +273,9 @@ class Finder:
             return child
         known = self.made.get(id(child))
         if known is None:
-            recorder = self.recorder
             kind = "loader" if loads else "transform"
-            known = stand_in(child, recorder.define(name, parent, index, kind), recorder)
+            number = self.recorder.definitions.define(name, parent, index, kind)
+            known = stand_in(child, number, self.recorder)
             self.made[id(child)] = known
             self.keep.append(child)
         return known
@@ -285,7 +285,7 @@ class Finder:
         if issubclass(type(child), self.module) and "forward" not in attributes(child):
             forward = getattr(child, "forward", None)
             if forward is not None and type(child).__module__ != "torch.jit._script":
-                operation = self.recorder.define(name, parent, index)
+                operation = self.recorder.definitions.define(name, parent, index)
                 made = stand_in(forward, operation, self.recorder, (getattr, (child, "forward")))
                 child.__dict__["forward"] = made
                 self._give_back_later(child, "forward")

@@ -17,6 +17,7 @@ from array import array
 
 from . import clock, layout, state, usage
 from .config import LEVELS
+from .definitions import Definitions
 from .guard import ask, guarded, is_number, quiet
 from .log import Log, append_line, fault_is_known, identity
 from .timers import Timers
@@ -24,18 +25,13 @@ from .timers import Timers
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from types import CodeType
     from typing import Any
 
     from .config import Config
     from .counters import Counters
+
 _BIG_ENDIAN = sys.byteorder == "big"
-_MOST_OPERATIONS = 10_000  # of spans named after what they contain there is no end
-_REST = ("(other)", 0, 0, "span")
-_LONGEST = 1000  # characters of a name
 _SLOWEST = 32  # samples whose path is kept, per process
-
-
 # C longs, where they are 64 bits, are filled twice as fast.
 _CODES = {"I": "I", "q": "q", "Q": "L" if array("L").itemsize == 8 else "Q"}
 _LOOSE_ROW = struct.Struct("<QQIIiI")
@@ -66,9 +62,7 @@ class Recorder:
         self.on = True
         self.detail = True  # this batch is recorded
         self.page = state.Page()
-        # Definitions; an operation's id is its place here plus one.
-        self.operations: list[dict[str, object]] = []
-        self._ids: dict[tuple[str, int, int, str], int] = {}
+        self.definitions = Definitions()
         self._stderr = stderr
         self._said = mmap.mmap(-1, 1)  # shared with all that is forked: the line is written once
         # The hooks hold these lists: they are emptied, never replaced.
@@ -94,7 +88,7 @@ class Recorder:
         """Start empty: at the start, and in a forked child, which must not touch our file."""
         self.pid = os.getpid()
         self.log = Log(self.config.run, LEVELS[self.config.level])
-        self._defined = 0
+        self.definitions.forget_written()
         self._checked_ns = 0
         self._pss_due_ns = 0
         self._slowest: list[int] = []
@@ -160,7 +154,7 @@ class Recorder:
 
     def interrupted(self) -> None:
         """What was to be written may not be: count it, and define all operations anew."""
-        self._defined = 0
+        self.definitions.forget_written()
         self.broken += 1
         if self.counters is not None:
             self.counters.interrupted()
@@ -200,10 +194,9 @@ class Recorder:
 
     def _definitions(self) -> bytes:
         """Frame of operations not yet in the log, or b""."""
-        fresh = self.operations[self._defined :]
+        fresh = self.definitions.unwritten()
         if not fresh:
             return b""
-        self._defined += len(fresh)
         return self._event_frame({"event": "operations", "operations": fresh})
 
     @guarded
@@ -219,29 +212,6 @@ class Recorder:
         self._write(self._event_frame(event))
 
     # -- what hooks add --------------------------------------------------------------------
-
-    def define(self, name: str, parent: int = 0, index: int = 0, kind: str = "transform") -> int:
-        """Return the id of an operation, the same one for the same description."""
-        key = (name[:_LONGEST], parent, index, kind)
-        known = self._ids.get(key)
-        if known is None and len(self.operations) >= _MOST_OPERATIONS:
-            key = _REST
-            known = self._ids.get(key)
-        if known is None:
-            known = self._ids[key] = len(self.operations) + 1
-            name, parent, index, kind = key
-            self.operations.append(
-                {"id": known, "name": name, "parent": parent, "index": index, "kind": kind}
-            )
-        return known
-
-    def locate(self, number: int, code: CodeType) -> None:
-        """Say which lines of which file an operation executes first."""
-        operation = self.operations[number - 1]
-        if "file" not in operation and number <= _MOST_OPERATIONS:
-            lines = [line for _, _, line in code.co_lines() if line]
-            operation["file"], operation["first"] = code.co_filename, code.co_firstlineno
-            operation["last"] = max(lines, default=code.co_firstlineno)
 
     @guarded
     def add_loose(

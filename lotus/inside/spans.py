@@ -17,4 +17,4 @@ def begin(name: object) -> Callable[[], None] | None:
     recorder = tracer.recorder
     if not recorder.on or recorder.config.level < 2:
         return None
-    return recorder.timers.span(recorder.define(str(name), kind="span"))
+    return recorder.timers.span(recorder.definitions.define(str(name), kind="span"))

@@ -237,7 +237,7 @@ class Timers:
         def timed(original: Callable[..., Any], number: int) -> Callable[..., Any]:
             function = function_of(original)[0]
             if type(function) is types.FunctionType:
-                recorder.locate(number, function.__code__)
+                recorder.definitions.locate(number, function.__code__)
             return chosen(original, number)
 
         self.operation = timed
