@@ -1,10 +1,9 @@
-"""What lotus doctor says of machines that are not this one: made /proc and /sys, made kernels."""
+"""What lotus doctor says of machines that are not this one."""
 
 import dataclasses
 import errno
 import io
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -12,89 +11,12 @@ import pytest
 
 from lotus import doctor, surroundings
 from lotus.choosing import Chosen
-from lotus.findings import GAP, NOTE, OK, Facts, Finding
-from lotus.probing import (
-    CPU_CLOCK,
-    CYCLES,
-    GENERIC,
-    SOFTWARE_EVENTS,
-    Capacity,
-    Cost,
-    Counted,
-)
+from lotus.findings import NOTE, OK
+from lotus.probing import CYCLES, GENERIC, Capacity
 from lotus.reporters import doctor as reporter
 from lotus.sampling import Sampled
-from lotus.surroundings import Helpers, Library, PerfTool, Python, Room, System
-from lotus.survey import Survey
-
-
-def counted(events, count: int | None = 100_000, error: int = 0) -> tuple[Counted, ...]:
-    return tuple(Counted(one, count, 0.0 if count is None else 1.0, error) for one in events)
-
-
-# A machine that lacks nothing, from which each test takes away something.
-WHOLE = Facts(
-    System(
-        kernel="6.8.0",
-        arch="x86_64",
-        distribution=("debian",),
-        cpu={"model": "EPYC", "logical": 8, "affinity": 8, "quota": None},
-        paranoid=1,
-        max_sample_rate=100_000,
-        mlock_kb=516,
-        kptr_restrict=0,
-        watchdog=0,
-        uid=1000,
-        pmus=("cpu", "software"),
-        rdpmc=1,
-        clocksource="tsc",
-    ),
-    PerfTool("/usr/bin/perf", "6.1.187", recorded=True),
-    Survey(
-        counted(SOFTWARE_EVENTS),
-        counted(GENERIC),
-        Capacity(6, 6, (), 1.0, True),
-        (
-            Sampled(CYCLES, 20, monotonic=True, interrupt_ns=1500.0),
-            Sampled(CPU_CLOCK, 20, monotonic=True),
-        ),
-        Cost(500.0, 40.0, {}),
-        40.0,
-    ),
-    Chosen("amd_zen5", ((CYCLES,),), True, ()),
-    ("cycles:u", 997, "hardware cycles"),
-    Python("/usr/bin/python", "3.11.2", (Library("torch", "/t/libtorch_cpu.so", "all", True),)),
-    Helpers("/usr/bin/py-spy", True, "/usr/lib/python3/dist-packages/perf.so"),
-    Room(8 << 30, 100 << 30, "/home/me"),
-)
-NO_PMU = dataclasses.replace(
-    WHOLE.survey,
-    hardware=counted(GENERIC, None, errno.ENOENT),
-    capacity=Capacity(0, 0, (), 1.0, False),
-    samplers=(Sampled(CYCLES, error=errno.ENOENT), Sampled(CPU_CLOCK, 20, monotonic=True)),
-)
-
-
-def nothing_opens(code: int) -> Survey:
-    return dataclasses.replace(
-        NO_PMU,
-        software=counted(SOFTWARE_EVENTS, None, code),
-        hardware=counted(GENERIC, None, code),
-        samplers=(Sampled(CYCLES, error=code), Sampled(CPU_CLOCK, error=code)),
-        read=None,
-    )
-
-
-def machine(facts: Facts = WHOLE, /, **system: object) -> Facts:
-    return dataclasses.replace(facts, system=dataclasses.replace(facts.system, **system))
-
-
-def gaps(facts: Facts) -> dict[str, Finding]:
-    return {one.topic: one for one in doctor.report(facts).findings if one.state == GAP}
-
-
-def fixes(facts: Facts, topic: str) -> str:
-    return "\n".join(gaps(facts)[topic].fixes)
+from lotus.surroundings import Helpers, Library, PerfTool, Python, Room
+from tests.unit.machines import NO_PMU, WHOLE, counted, fixes, gaps, machine, nothing_opens
 
 
 def test_a_machine_that_lacks_nothing_has_no_gaps():
@@ -407,93 +329,6 @@ def test_libraries_without_names_say_how_their_functions_are_shown():
     assert found["Pillow"].state == NOTE  # nothing can be installed for a wheel's library
     assert "libc6-dbg" in found["libc"].fixes[0]
     assert found["libm"].state == OK
-
-
-# ── reading the machine ──────────────────────────────────────────────────────────────────────
-
-
-def make(root: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return root
-
-
-def test_proc_and_sys_are_read(tmp_path: Path):
-    found = surroundings.system(
-        make(
-            tmp_path,
-            {
-                "proc/self/status": "Name:\tx\nCapEff:\t0000004000080000\nSeccomp:\t2\n",
-                "proc/self/uid_map": "         0          0 4294967295\n",
-                "etc/os-release": 'ID=ubuntu\nID_LIKE="debian"\n',
-                "proc/sys/kernel/perf_event_paranoid": "4\n",
-                "proc/sys/kernel/nmi_watchdog": "1\n",
-                "proc/cpuinfo": "processor : 0\nmodel name : X\nflags : fpu hypervisor\n\n",
-                "sys/class/dmi/id/sys_vendor": "VMware, Inc.\n",
-                "sys/class/dmi/id/product_name": "VMware7,1\n",
-                "sys/bus/event_source/devices/cpu/rdpmc": "2\n",
-                "proc/1/cgroup": "0::/docker/abc\n",
-            },
-        ),
-        {},
-    )
-    assert found.capabilities == ("SYS_PTRACE", "PERFMON")
-    assert found.privileged
-    assert found.seccomp
-    assert found.distribution == ("ubuntu", "debian")
-    assert (found.paranoid, found.watchdog, found.rdpmc) == (4, 1, 2)
-    assert found.virtual == "VMware, Inc. VMware7,1"
-    assert found.container == "docker"
-    assert found.kptr_restrict is None
-
-
-def test_root_of_a_user_namespace_has_no_rights_that_count_for_perf(tmp_path: Path):
-    found = surroundings.system(
-        make(
-            tmp_path,
-            {
-                "proc/self/status": "CapEff:\t000001ffffffffff\n",
-                "proc/self/uid_map": "0 1000 1\n",
-            },
-        ),
-        {},
-    )
-    assert found.user_namespace
-    assert not found.privileged
-
-
-def test_a_root_with_nothing_in_it_is_no_error(tmp_path: Path):
-    found = surroundings.system(tmp_path, {})
-    assert (found.paranoid, found.container, found.virtual, found.pmus) == (None, "", "", ())
-    report = doctor.report(dataclasses.replace(WHOLE, system=found))
-    assert json.loads(json.dumps(report.document()))["schema"] == 1
-
-
-def test_kubernetes_is_known_by_its_environment(tmp_path: Path):
-    assert surroundings.system(tmp_path, {"KUBERNETES_SERVICE_HOST": "x"}).container == "kubernetes"
-
-
-def test_bare_metal_is_not_called_virtual(tmp_path: Path):
-    make(
-        tmp_path,
-        {
-            "proc/cpuinfo": "flags : fpu sse2\n",
-            "sys/class/dmi/id/sys_vendor": "Supermicro\n",
-            "sys/class/dmi/id/product_name": "AS-1\n",
-        },
-    )
-    assert surroundings.system(tmp_path, {}).virtual == ""
-
-
-def test_symbols_of_a_file_are_read_from_its_headers(tmp_path: Path):
-    own = surroundings.library("Python", Path(os.path.realpath(sys.executable)))
-    assert own.symbols in ("all", "exported", "none")
-    junk = tmp_path / "junk.so"
-    junk.write_bytes(b"\x7fELF" + bytes(80))
-    assert surroundings.library("x", junk).symbols in ("unreadable", "none")
-    assert surroundings.library("x", tmp_path / "missing.so").symbols == "unreadable"
 
 
 # ── what is shown ────────────────────────────────────────────────────────────────────────────

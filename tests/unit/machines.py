@@ -1,0 +1,81 @@
+"""Made machines: one that lacks nothing, from which tests take away, and the gaps found in them."""
+
+import dataclasses
+import errno
+
+from lotus import doctor
+from lotus.choosing import Chosen
+from lotus.findings import GAP, Facts, Finding
+from lotus.probing import CPU_CLOCK, CYCLES, GENERIC, SOFTWARE_EVENTS, Capacity, Cost, Counted
+from lotus.sampling import Sampled
+from lotus.surroundings import Helpers, Library, PerfTool, Python, Room, System
+from lotus.survey import Survey
+
+
+def counted(events, count: int | None = 100_000, error: int = 0) -> tuple[Counted, ...]:
+    return tuple(Counted(one, count, 0.0 if count is None else 1.0, error) for one in events)
+
+
+# A machine that lacks nothing, from which each test takes away something.
+WHOLE = Facts(
+    System(
+        kernel="6.8.0",
+        arch="x86_64",
+        distribution=("debian",),
+        cpu={"model": "EPYC", "logical": 8, "affinity": 8, "quota": None},
+        paranoid=1,
+        max_sample_rate=100_000,
+        mlock_kb=516,
+        kptr_restrict=0,
+        watchdog=0,
+        uid=1000,
+        pmus=("cpu", "software"),
+        rdpmc=1,
+        clocksource="tsc",
+    ),
+    PerfTool("/usr/bin/perf", "6.1.187", recorded=True),
+    Survey(
+        counted(SOFTWARE_EVENTS),
+        counted(GENERIC),
+        Capacity(6, 6, (), 1.0, True),
+        (
+            Sampled(CYCLES, 20, monotonic=True, interrupt_ns=1500.0),
+            Sampled(CPU_CLOCK, 20, monotonic=True),
+        ),
+        Cost(500.0, 40.0, {}),
+        40.0,
+    ),
+    Chosen("amd_zen5", ((CYCLES,),), True, ()),
+    ("cycles:u", 997, "hardware cycles"),
+    Python("/usr/bin/python", "3.11.2", (Library("torch", "/t/libtorch_cpu.so", "all", True),)),
+    Helpers("/usr/bin/py-spy", True, "/usr/lib/python3/dist-packages/perf.so"),
+    Room(8 << 30, 100 << 30, "/home/me"),
+)
+NO_PMU = dataclasses.replace(
+    WHOLE.survey,
+    hardware=counted(GENERIC, None, errno.ENOENT),
+    capacity=Capacity(0, 0, (), 1.0, False),
+    samplers=(Sampled(CYCLES, error=errno.ENOENT), Sampled(CPU_CLOCK, 20, monotonic=True)),
+)
+
+
+def nothing_opens(code: int) -> Survey:
+    return dataclasses.replace(
+        NO_PMU,
+        software=counted(SOFTWARE_EVENTS, None, code),
+        hardware=counted(GENERIC, None, code),
+        samplers=(Sampled(CYCLES, error=code), Sampled(CPU_CLOCK, error=code)),
+        read=None,
+    )
+
+
+def machine(facts: Facts = WHOLE, /, **system: object) -> Facts:
+    return dataclasses.replace(facts, system=dataclasses.replace(facts.system, **system))
+
+
+def gaps(facts: Facts) -> dict[str, Finding]:
+    return {one.topic: one for one in doctor.report(facts).findings if one.state == GAP}
+
+
+def fixes(facts: Facts, topic: str) -> str:
+    return "\n".join(gaps(facts)[topic].fixes)
