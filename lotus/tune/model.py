@@ -10,8 +10,13 @@ Times are seconds per batch on a core that is not shared, rates are batches per 
 import math
 from dataclasses import dataclass
 
+from lotus.tune import turns
+from lotus.tune.epochs import Pace
 from lotus.tune.simulate import Floats, Work
 from lotus.tune.space import Setting
+
+# Found with the simulator at 1 to 2 times as many workers as cores: 0.25 to 0.31.
+CROWDED = 0.3
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,7 @@ class Stages:
     spawn_s: float = 0.0  # of the main process, for each worker
     boot_s: float = 0.0  # CPU time of a worker until it asks for its first index
     first_s: float = 0.0  # CPU time that the first batch of a process takes more
-    shutdown_s: float = 0.0  # of the main process, for each worker
+    shutdown_s: float = 0.0  # of the main process, while workers end side by side
     # Standard deviation over mean of the times of fetches and of steps.
     fetch_variation: float = 0.0
     step_variation: float = 0.0
@@ -90,11 +95,19 @@ class Prediction:
     bottleneck: str  # "workers", "cores", "pipe", "pin thread" or "consumer"
     first_batch_s: float
     setup_s: float  # of each epoch whose workers are new: first batch and end of the workers
+    fetch_s: float = 0.0  # of a worker with a batch
+    taken_s: float = 0.0  # the least between two batches, for the main process
+    step_s: float = 0.0
 
     def epoch_s(self, batches: int, epochs: int = 1) -> float:
         """Mean time of an epoch of so many batches; persistent workers start in the first only."""
-        starts = 1 if self.setting.persistent_workers else epochs
-        return self.setup_s * starts / epochs + max(batches - 1, 0) / self.batches_per_s
+        each = 1.0 / self.batches_per_s
+        pace = Pace(self.setting.num_workers, each, self.fetch_s, self.taken_s, self.step_s)
+        first, end = self.first_batch_s, self.setup_s - self.first_batch_s
+        anew = pace.epoch_s(batches, first, end)
+        if not self.setting.persistent_workers:
+            return anew
+        return (anew + (epochs - 1) * pace.epoch_s(batches)) / epochs
 
 
 def predict(
@@ -110,23 +123,32 @@ def predict(
         raise ValueError("a prediction needs a scaling")
     setting = setting.normal()
     variation = stages.fetch_variation
-    lost = (1.2 / (1.0 + 0.6 * variation), 2.0, 0.0)  # expected, worst, best; see `in_turn`
-    turns = [in_turn(setting, variation, one) for one in lost]
-    rates = [_rates(setting, stages, cores, one, turns[0]) for one in scalings]
-    worst = [_rates(setting, stages, cores, one, turns[1]) for one in scalings]
-    best = [_rates(setting, stages, cores, one, turns[2]) for one in scalings]
-    expected = _with_queue(setting, rates[0], max(variation, stages.step_variation))
-    pessimist = min(_with_queue(setting, one, 1.0) for one in worst)
+    worst = in_turn(setting, variation, 2.0)
+    best = [_rates(setting, stages, cores, one) for one in scalings]
+    rates = _in_their_turn(setting, best[0], variation)
+    expected = _with_queue(setting, rates, stages.step_variation)
+    slowed = [
+        {name: r * (worst if name == "workers" else 1.0) for name, r in one.items()} for one in best
+    ]
+    pessimist = min(_with_queue(setting, one, 1.0) for one in slowed)
     optimist = max(_with_queue(setting, one, 0.0) for one in best)
     first = _first_batch(setting, stages, cores, scalings[0])
+    fetch = stages.cpu_s + stages.send_s
+    wanted = setting.num_workers * fetch / (fetch + stages.wait_s)
+    slow = scalings[0].slowdown(min(wanted, cores))
+    step = _step(setting, stages)
+    ends = max(setting.num_workers / cores, 1.0) if setting.num_workers else 0.0
     return Prediction(
         setting=setting,
         batches_per_s=expected,
         low=min(pessimist, expected),
-        high=optimist,
-        bottleneck=min(rates[0], key=lambda name: rates[0][name]),
+        high=max(optimist, expected),
+        bottleneck=min(rates, key=lambda name: rates[name]),
         first_batch_s=first,
-        setup_s=first + stages.shutdown_s * setting.num_workers,
+        setup_s=first + stages.shutdown_s * ends,
+        fetch_s=fetch * slow + stages.wait_s,
+        taken_s=step + stages.get_s * slow,
+        step_s=step,
     )
 
 
@@ -162,6 +184,20 @@ def in_turn(setting: Setting, variation: float, coefficient: float) -> float:
     return 1.0 / (1.0 + factor * others)
 
 
+def _in_their_turn(setting: Setting, rates: dict[str, float], variation: float) -> dict[str, float]:
+    """The same with what the workers have left where batches are taken in turn (turns.py)."""
+    if not setting.num_workers or setting.in_order is False:
+        return rates
+    workers, consumer = rates["workers"], rates["consumer"]
+    ratio = workers / consumer if math.isfinite(workers) else math.inf
+    prefetch = setting.prefetch_factor or 1
+    left = turns.kept(setting.num_workers, prefetch, variation, ratio) * min(workers, consumer)
+    return {
+        **rates,
+        "workers" if workers <= consumer or left < 0.9 * consumer else "consumer": left,
+    }
+
+
 def rate_with_queue(made: float, taken: float, depth: int, variation: float) -> float:
     """The rate of a producer and a consumer with a queue between them.
 
@@ -189,10 +225,8 @@ def _inverse(seconds: float) -> float:
     return 1.0 / seconds if seconds > 0 else math.inf
 
 
-def _rates(
-    setting: Setting, stages: Stages, cores: float, scaling: Scaling, turns: float
-) -> dict[str, float]:
-    """What each part could do if the others were never in its way; `turns`: see `in_turn`."""
+def _rates(setting: Setting, stages: Stages, cores: float, scaling: Scaling) -> dict[str, float]:
+    """What each part could do if the others were never in its way."""
     step, workers = _step(setting, stages), setting.num_workers
     pin = stages.pin_s if setting.pin_memory else 0.0
     if workers == 0:
@@ -205,10 +239,11 @@ def _rates(
     wanted += min(stages.step_cores, 1.0) if step else 0.0
     slow = scaling.slowdown(min(wanted, cores))
     computing = fetch + stages.get_s + pin + step * stages.step_cores
-    taking = stages.get_s * slow
+    # Workers beyond the cores take their share of them from the main process too.
+    taking = stages.get_s * slow * max(wanted / cores, 1.0) ** CROWDED
     pinned = pin * slow
     return {
-        "workers": turns * workers / (fetch * slow + stages.wait_s),
+        "workers": workers / (fetch * slow + stages.wait_s),
         "cores": _inverse(computing * slow / cores),
         "pipe": _inverse(stages.write_s * slow),
         "pin thread": _inverse(taking + pinned) if pin else math.inf,

@@ -17,6 +17,8 @@ from lotus.tune.trying import Block, Opened
 
 LEAST_PARTS = 4  # sub-blocks, fewer only of a block that has not as many batches
 _MOST_PARTS = 10
+_KNOWN = 0.02  # the standard error of a block's mean that is good enough
+_LONGER = 4.0
 # Student's t at 97.5 % for 1 to 9 degrees of freedom; from there on `t95` is exact to 0.2 %.
 _T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 
@@ -80,17 +82,14 @@ def _spread(times: Sequence[float], sizes: Sequence[int], workers: int) -> float
     return t95(len(means) - 1) * statistics.stdev(means) / math.sqrt(len(means))
 
 
-def epoch(sample_s: float, samples: float, setup_s: float, batches: int | None) -> float:
-    """Samples a second over an epoch: `setup_s` (first batch, end of the workers) comes once.
+def needed(variation: float, batch_s: float, block_s: float) -> int:
+    """How many batches a block needs so that its mean is known, in `_LONGER` blocks' time at most.
 
-    The first batch is part of the set-up. Without one, and where the number of batches is not
-    known, it is the rate in steady state.
+    `variation`: standard deviation over mean of the times of batches.
     """
-    if not sample_s > 0:
-        return math.inf
-    if not batches or not setup_s:
-        return 1.0 / sample_s
-    return batches / (setup_s / samples + (batches - 1) * sample_s)
+    if not batch_s > 0:
+        return 0
+    return int(min((variation / _KNOWN) ** 2, _LONGER * block_s / batch_s))
 
 
 def observed(block: Block, opened: Opened, workers: int, shutdown_s: float) -> Observed:

@@ -13,9 +13,10 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from lotus.reporters.words import duration, plural
-from lotus.tune.rates import Rate, epoch, observed, rate
+from lotus.tune import epochs
+from lotus.tune.rates import Rate, needed, observed, rate
 from lotus.tune.safety import Safety
-from lotus.tune.space import Measurement, Setting
+from lotus.tune.space import Measurement, Observed, Setting
 from lotus.tune.spaces import step_of
 from lotus.tune.trying import Block, Opened, Program, TrialFailed
 
@@ -81,6 +82,7 @@ class Trials:
         self._starts: dict[Setting, list[float]] = {}  # times to the first batch
         self._ends: list[tuple[int, float]] = []  # workers and how long their end took
         self._rates: dict[Setting, list[Rate]] = {}  # of each block of a loader
+        self._seen: dict[Setting, Observed] = {}  # of each loader, when it was first opened
         self._failed: dict[Setting, str] = {}
         self._first: dict[Setting, Measurement] = {}  # of each loader that worked
 
@@ -175,6 +177,7 @@ class Trials:
         if new and loader not in self._first:
             block = self._block(setting, step=False)
             seen = observed(block, opened, setting.num_workers, self._end_s(setting.num_workers))
+            self._seen[loader] = seen
         if self.train or seen is None:
             block = self._block(setting, step=self.train)
         found = self._measurement(setting, block, self.clock() - start)
@@ -228,8 +231,13 @@ class Trials:
         return 1 / statistics.mean(one.sample_s for one in rates) if rates else None
 
     def _epoch(self, setting: Setting, sample_s: float, samples: float) -> float:
-        batches = self.program.watched.batches
-        return epoch(sample_s, samples, self.setup_s(setting), batches)
+        loader, workers = _loader(setting), setting.num_workers
+        step_s = self._step_s if self.train else 0.0
+        pace = epochs.observed_pace(workers, sample_s * samples, self._seen.get(loader), step_s)
+        first = end = 0.0
+        if not setting.persistent_workers:
+            first, end = self._starts[loader][-1], self._end_s(workers)
+        return epochs.rate(pace, samples, self.program.watched.batches, first, end)
 
     def setup_s(self, setting: Setting) -> float:
         """What an epoch takes besides its batches: nothing once workers persist."""
@@ -246,9 +254,13 @@ class Trials:
         return setup / (setup + (batches - 1) * found.sample_s * found.samples)
 
     def _end_s(self, workers: int) -> float:
-        """How long the end of so many workers takes, by those that ended until now."""
-        known = [seconds / count for count, seconds in self._ends if count]
-        return statistics.mean(known) * workers if known else 0.0
+        """How long the end of so many workers takes, by those that ended until now.
+
+        They end side by side, as far as there are cores.
+        """
+        cores = self.safety.start.cores
+        known = [seconds / max(count / cores, 1.0) for count, seconds in self._ends if count]
+        return statistics.mean(known) * max(workers / cores, 1.0) if known and workers else 0.0
 
     # Candidates.
 
@@ -291,6 +303,8 @@ class Trials:
         loader = _loader(setting)
         batch_s = max(self._batch_s(), self._step_s if step else 0.0)
         least = max(_BATCHES, setting.num_workers) + 1  # a whole burst of the workers
+        varies = max((one.variation for one in self._seen.values()), default=0.0)
+        least = max(least, needed(varies, batch_s, self.block_s))
         if batch_s * least > self._slow_s:
             least = max(int(self._slow_s / batch_s), _LEAST_BATCHES)
         ahead = setting.num_workers * (setting.prefetch_factor or 0)

@@ -154,9 +154,10 @@ def test_workers_are_started_one_after_the_other_and_boot_beside_each_other() ->
     stages = Stages(cpu_s=0.2, iter_s=0.01, spawn_s=0.02, boot_s=1, first_s=0.5, shutdown_s=0.1)
     first = predict(Setting(4), stages, 4)
     assert first.first_batch_s == pytest.approx(0.01 + 4 * 0.02 + 1 + 0.5 + 0.2)
-    assert first.setup_s == pytest.approx(first.first_batch_s + 0.4)
+    assert first.setup_s == pytest.approx(first.first_batch_s + 0.1)
     crowded = predict(Setting(4), stages, 2)
     assert crowded.first_batch_s == pytest.approx(0.01 + 4 * 0.02 + 2 * 1.7)
+    assert crowded.setup_s == pytest.approx(crowded.first_batch_s + 2 * 0.1)
 
 
 def test_persistent_workers_pay_their_start_once() -> None:
@@ -164,7 +165,7 @@ def test_persistent_workers_pay_their_start_once() -> None:
     anew = predict(Setting(1), stages, 4)
     kept = predict(Setting(1, persistent_workers=True), stages, 4)
     assert anew.epoch_s(11, 10) == pytest.approx(1.2 + 10 * 0.2)
-    assert kept.epoch_s(11, 10) == pytest.approx(0.12 + 10 * 0.2)
+    assert kept.epoch_s(11, 10) == pytest.approx(0.1 + 11 * 0.2)
     assert kept.epoch_s(11) == anew.epoch_s(11)
 
 
@@ -228,6 +229,9 @@ ROUNDING = 1 + 1e-9
 @settings(deadline=None)
 @given(setting=settings_of_any, stages=stages_of_any, cores=cores_of_any)
 def test_nothing_that_is_given_more_gets_slower(setting, stages, cores) -> None:
+    if setting.num_workers + 2 > cores:
+        # Workers beyond the cores may take them from a main process that has to take batches.
+        stages = replace(stages, get_s=0.0, pin_s=0.0)
     found = rate(setting, stages, cores)
     more = [
         (replace(setting, num_workers=setting.num_workers + 1), stages, cores),

@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from lotus.tune import rates
+from lotus.tune import epochs, rates
 from lotus.tune.trying import Block, Opened
 
 
@@ -80,9 +80,31 @@ def test_one_batch_has_no_interval_and_none_no_rate() -> None:
 
 
 def test_an_epoch_has_its_setup_once() -> None:
-    assert rates.epoch(0.01, 10, 2.0, 11) == pytest.approx(110 / (2.0 + 10 * 0.1))
-    assert rates.epoch(0.01, 10, 0.0, 11) == pytest.approx(100)
-    assert rates.epoch(0.01, 10, 2.0, None) == pytest.approx(100)
+    alone = epochs.Pace(0, 0.1)
+    assert epochs.rate(alone, 10, 11, 2.0) == pytest.approx(110 / (2.0 + 10 * 0.1))
+    assert epochs.rate(alone, 10, 11) == pytest.approx(100)
+    assert epochs.rate(alone, 10, None, 2.0) == pytest.approx(100)
+
+
+def test_a_short_epoch_takes_as_long_as_the_rounds_of_its_workers() -> None:
+    # 20 workers of 2 s a batch: 26 batches take two rounds, 20 one, and 6 no less.
+    pace = epochs.Pace(20, 0.1, fetch_s=2.0)
+    assert pace.epoch_s(26) == pytest.approx(4.0)
+    assert pace.epoch_s(20) == pytest.approx(2.0)
+    assert pace.epoch_s(6) == pytest.approx(2.0)
+    assert pace.epoch_s(2000) == pytest.approx(200.0)
+    # New workers have made a batch each when the first comes, 5 s after the start.
+    assert pace.epoch_s(26, first_s=5.0, end_s=1.0) == pytest.approx(8.0)
+    assert pace.epoch_s(20, first_s=5.0, end_s=1.0) == pytest.approx(6.0)
+    # A consumer that takes 1 s: it waits for the first batch only.
+    slow = epochs.Pace(20, 1.0, fetch_s=2.0, taken_s=1.0, step_s=1.0)
+    assert slow.epoch_s(26) == pytest.approx(2.0 + 26 * 1.0)
+
+
+def test_what_varies_is_measured_longer() -> None:
+    assert rates.needed(0.0, 0.1, 1.0) == 0
+    assert 0 < rates.needed(0.1, 0.001, 1.0) < 100
+    assert rates.needed(1.0, 0.1, 1.0) == rates.needed(3.0, 0.1, 1.0) < 100  # as time allows
 
 
 def test_pairs_give_a_ratio_whatever_drifts() -> None:

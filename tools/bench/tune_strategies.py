@@ -28,7 +28,8 @@ from datetime import date
 import numpy as np
 
 from lotus import host
-from lotus.tune.rates import epoch, rate
+from lotus.tune import epochs
+from lotus.tune.rates import needed, rate
 from lotus.tune.simulate import Machine, Work, simulate
 from lotus.tune.space import Measurement, Observed, Setting, Space
 from lotus.tune.strategies import make
@@ -131,6 +132,7 @@ class Oracle:
         self.case, self.chance = case, random.Random(seed)
         self.rates, self.looks, self.outcomes = {}, {}, {}
         self.opened = set()
+        self.variation = 0.0  # the most that a trial told
 
     def rate(self, setting):
         """Samples per second of a whole epoch after the first one."""
@@ -140,6 +142,10 @@ class Oracle:
             seconds = self.outcome(setting, batches).seconds
             if setting.persistent_workers:
                 seconds = self.outcome(setting, batches, epochs=2).seconds - seconds
+                if batches <= 2 * setting.num_workers:
+                    # Some workers were still starting in the first epochs.
+                    late, later = (self.outcome(setting, batches, epochs=n) for n in (4, 8))
+                    seconds = (later.seconds - late.seconds) / 4
             self.rates[setting] = batches * SIZE / seconds
         return self.rates[setting]
 
@@ -163,7 +169,8 @@ class Oracle:
         """Times of batches that follow each other, of about a second, from anywhere."""
         edge, workers = self.edge(out.setting), max(out.setting.num_workers, 1)
         times = np.diff(out.timeline.taken_ns[edge:-edge]) / 1e9
-        count = int(min(max(BLOCK_S / times.mean(), LEAST, workers), len(times)))
+        more = needed(self.variation, float(times.mean()), BLOCK_S)
+        count = int(min(max(BLOCK_S / times.mean(), LEAST, workers, more), len(times)))
         start = self.chance.randrange(len(times) - count + 1)
         return times[start : start + count]
 
@@ -193,7 +200,8 @@ class Oracle:
             capacity_s=out.seconds / count, cpu_s=max(cpu, 0.0), queued_s=queued, get_s=got,
             variation=0.0, startup_s=out.first_batch_s,
             iter_s=(work.iter_ns + work.spawn_ns * workers) / 1e9,
-            shutdown_s=work.shutdown_ns * workers / 1e9, samples=SIZE,
+            shutdown_s=out.seconds - float(out.timeline.taken_ns.max()) / 1e9 if workers else 0.0,
+            samples=SIZE,
         )  # fmt: skip
         return stepped, out, seen
 
@@ -216,6 +224,7 @@ class Oracle:
             capacity_s=noisy(float(alone.mean())),
             variation=float(bursts.std() / bursts.mean()) if len(bursts) > 2 else 0.0,
         )
+        self.variation = max(self.variation, seen.variation)
         times = self.block(stepped)
         told = rate_of_times(times, workers)
         seconds = float(times.sum())
@@ -225,13 +234,15 @@ class Oracle:
             seconds += seen.startup_s + seen.shutdown_s + float(alone.sum())
             seconds += ready * seen.capacity_s
         factor = noisy(1.0)
-        setup = seen.startup_s + seen.shutdown_s
+        first, end = seen.startup_s, seen.shutdown_s
         if setting.persistent_workers or not workers:
-            setup = 0.0
-        found, low, high = (
-            epoch(one * factor / SIZE, SIZE, setup, case.batches)
+            first = end = 0.0
+        step_s = float(case.work.step_ns.mean()) / 1e9
+        paces = [
+            epochs.observed_pace(workers, one * factor, seen, step_s)
             for one in (told.sample_s, told.high_s, max(told.low_s, told.sample_s / 10))
-        )
+        ]
+        found, low, high = (epochs.rate(one, SIZE, case.batches, first, end) for one in paces)
         # What no block can tell by itself: the noise that it has as a whole.
         wide = math.exp(math.hypot(1.96 * NOISE, math.log(high / low) / 2))
         return Measurement(
@@ -264,6 +275,7 @@ def run(name, case, oracle, seed, seconds=None, observed=True):
         case.work.step_cores, seed=seed, budget_s=BUDGET_S,
     )  # fmt: skip
     oracle.opened.clear()
+    oracle.variation = 0.0
     began = time.perf_counter()
     strategy = make(name, case.space, seed=seed, problem=problem)
     spent, trail, thinking = 0.0, [], 0.0

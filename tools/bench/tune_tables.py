@@ -146,9 +146,12 @@ def _rows(work, setting, machine, batches):
     if setting.num_workers:
         seconds += work.shutdown_ns * setting.num_workers / 1e9
         kept = replace(setting, persistent_workers=True)
-        both = simulate(work, kept, machine, batches=count, epochs=2)
-        # The first of two such epochs starts the workers, the second ends them: that is once.
-        took[True] = both.seconds - once.seconds
+        # The first of such epochs starts the workers, the last ends them: that is once. Where
+        # epochs are short some workers are still starting in the first ones.
+        few, many = (4, 8) if count <= 2 * setting.num_workers else (1, 2)
+        less = once if few == 1 else simulate(work, kept, machine, batches=count, epochs=few)
+        more = simulate(work, kept, machine, batches=count, epochs=many)
+        took[True] = (more.seconds - less.seconds) / (many - few)
     rest = (batches - count) * each
     return [
         {
@@ -184,15 +187,16 @@ def _observed(work, setting, machine, startup_s):
             for share in (lambda one: 1.0 - one.idle_share, lambda one: one.waiting_share)
         )
         queued = max((at_work[1] - at_work[0] - waited[1] + waited[0]) / more - cpu, 0.0)
+    ended = whole.seconds - float(whole.timeline.taken_ns.max()) / 1e9
     fetch = work.cpu_ns + work.wait_ns
     return Observed(
         capacity_s=(whole.seconds - half.seconds) / more,
         cpu_s=cpu,
         queued_s=queued,
         get_s=got,
-        variation=float(fetch.std() / fetch.mean()),
+        variation=float(fetch.std() / (fetch.mean() + (work.pickle_ns if workers else 0.0))),
         startup_s=startup_s,
         iter_s=(work.iter_ns + work.spawn_ns * workers) / 1e9,
-        shutdown_s=work.shutdown_ns * workers / 1e9,
+        shutdown_s=ended if workers else 0.0,
         samples=float(work.size[0]),
     )

@@ -22,6 +22,7 @@ FAR_ERROR = 0.06  # for each doubling of workers away from what was measured
 PREFETCH_ERROR = 0.015  # for another prefetch factor
 OTHER_ERROR = 0.05  # for another value of what the model does not know
 OTHERS = ("pin_memory", "start_method", "in_order", "threads")
+UNSENT = 1.3  # how much sooner a batch may be made where it is not sent: no trial tells
 CONSUMER = 1.01  # how well the consumer's rate is known
 
 
@@ -35,15 +36,22 @@ class Guess:
 
 
 class Estimate:
-    """What is to be expected of every setting, by all that is known now."""
+    """What is to be expected of every setting, by all that is known now.
 
-    def __init__(self, problem: Problem, known: Iterable[Known]) -> None:
+    `worked_out`: settings that follow from known ones, and so say nothing more of the rest.
+    """
+
+    def __init__(
+        self, problem: Problem, known: Iterable[Known], worked_out: Iterable[Known] = ()
+    ) -> None:
         self.problem = problem
         self.known = {one.setting: one for one in known}
         if not self.known:
             raise ValueError("nothing was measured")
         self.hypotheses = weighed(problem, list(self.known.values()), KEPT)
         self._guesses: dict[Setting, Guess] = {}
+        for one in worked_out:
+            self.known.setdefault(one.setting, one)
         self._shown = {setting: self._rates(setting) for setting in self.known}
         self._residuals = {
             setting: math.log(one.rate) - self._mean(self._shown[setting])
@@ -77,7 +85,7 @@ class Estimate:
         logs = self._rates(setting)
         rate = math.exp(self._mean(logs) + self._carried(setting))
         error = min(self._error(setting, logs, other) for other in self.known)
-        high = rate * math.exp(2.0 * error)
+        high = rate * math.exp(2.0 * error) * (1.0 if setting.num_workers else UNSENT)
         if self.problem.step_s:
             # No loader makes the consumer faster; pinning may, of which this knows nothing.
             high = max(min(high, CONSUMER * self.problem.samples / self.problem.step_s), rate)

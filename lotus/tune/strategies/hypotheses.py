@@ -12,7 +12,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lotus.tune import model
+from lotus.tune import epochs, model
+from lotus.tune.epochs import Pace
 from lotus.tune.space import Observed, Setting
 from lotus.tune.strategies.problem import Problem
 
@@ -27,6 +28,8 @@ WAITS = (0.0, 0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.96, 0.99)
 TOLD_WAIT = 0.03  # of a fetch: less is not told from noise
 # Variation of batches' times that comes from sharing cores, besides their own.
 UNEVEN = 0.15
+# Where no trial had workers: of forked ones that have imported torch.
+USUAL_START = {"spawn_s": 0.02, "boot_s": 0.05, "shutdown_s": 0.02}
 SHARED = "something that all workers share"
 # Standard deviations of the natural logarithm.
 MODEL_ERROR = 0.03  # of a rate by the right hypothesis
@@ -70,11 +73,13 @@ def epoch_rate(
     problem: Problem, made: model.Prediction, batches_per_s: float | None = None
 ) -> float:
     """Samples per second over an epoch, as `Measurement.samples_per_s` is meant."""
-    seconds = 1.0 / (made.batches_per_s if batches_per_s is None else batches_per_s)
-    batches = problem.batches
-    if batches is None or made.setting.persistent_workers or not made.setting.num_workers:
-        return problem.samples / seconds
-    return problem.samples * batches / (made.setup_s + (batches - 1) * seconds)
+    each = 1.0 / (made.batches_per_s if batches_per_s is None else batches_per_s)
+    setting = made.setting
+    pace = Pace(setting.num_workers, each, made.fetch_s, made.taken_s, made.step_s)
+    if setting.persistent_workers or not setting.num_workers:
+        return epochs.rate(pace, problem.samples, problem.batches)
+    first, end = made.first_batch_s, made.setup_s - made.first_batch_s
+    return epochs.rate(pace, problem.samples, problem.batches, first, end)
 
 
 def turns_rate(workers: int, cores: float, cpu_s: float, wait_s: float) -> float:
@@ -244,7 +249,7 @@ def _start(problem: Problem, seen: Mapping[Setting, Observed], fetch: float) -> 
     """What starting and ending workers takes, by the fewest and the most that were measured."""
     counts = sorted((one for one in seen if one.num_workers), key=lambda one: one.num_workers)
     if not counts:
-        return {}
+        return USUAL_START
     few, many = counts[0].num_workers, counts[-1].num_workers
     least, most = seen[counts[0]], seen[counts[-1]]
     spawn = most.iter_s / many
@@ -255,5 +260,5 @@ def _start(problem: Problem, seen: Mapping[Setting, Observed], fetch: float) -> 
         "iter_s": max(least.iter_s - spawn * few, 0.0),
         "spawn_s": spawn,
         "boot_s": boot,
-        "shutdown_s": most.shutdown_s / many,
+        "shutdown_s": most.shutdown_s / max(many / problem.cores, 1.0),
     }

@@ -20,11 +20,12 @@ from __future__ import annotations
 import math
 import random
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from lotus.tune import avl, model
-from lotus.tune.space import PARAMETERS, TORCH_PREFETCH, Measurement, Setting
+from lotus.tune.epochs import observed_pace
+from lotus.tune.space import PARAMETERS, TORCH_PREFETCH, Measurement, Observed, Setting
 from lotus.tune.strategies.estimate import Estimate
 from lotus.tune.strategies.hypotheses import SHARED, Known
 from lotus.tune.strategies.problem import Problem
@@ -32,7 +33,7 @@ from lotus.tune.strategies.problem import Problem
 TRIALS = 5  # different settings
 TIE = 0.02  # who is so little slower and cheaper is preferred
 AIM = 0.01  # the same, of what is only predicted
-WORTH = 0.02  # how much faster a bound must be to be worth a trial
+WORTH = 0.01  # how much faster a bound must be to be worth a trial
 ERROR = 0.02  # of a rate, where trials do not tell it (standard deviation of its logarithm)
 BLOCKS = 8  # of each setting at most
 Z95 = 1.96
@@ -71,6 +72,7 @@ class Lotus:
         self._own = self._same(problem.own)
         self._names[self._own] = problem.own.normal()
         self._candidates = self._all()
+        self._space = frozenset(self._candidates)
 
     # Asking and telling
 
@@ -102,8 +104,11 @@ class Lotus:
         chosen = self._chosen()
         if chosen is None:
             return None
+        if chosen.setting not in self._blocks:  # its twin alone was told
+            loader = _loader(chosen.setting)
+            chosen = next(one for one in self._known() if _loader(one.setting) == loader)
         blocks = self._blocks[chosen.setting]
-        if len(blocks) == 1:
+        if len(blocks) == 1 and not any(one in self._blocks for one in _twins(chosen.setting)):
             return blocks[0]
         spread = math.exp(Z95 * chosen.error)
         return replace(
@@ -204,12 +209,57 @@ class Lotus:
             # As if what trials say of themselves came from four blocks.
             variance = (3.0 * before**2 + squares) / (3.0 + free)
             rate = math.exp(statistics.fmean(math.log(b.samples_per_s) for b in blocks))
-            seen = next((b.observed for b in reversed(blocks) if b.observed is not None), None)
-            found.append(Known(setting, rate, math.sqrt(variance / len(blocks)), seen))
+            error = math.sqrt(variance / len(blocks))
+            found.append(Known(setting, rate, error, self._observed(setting)))
         return found
 
+    def _observed(self, setting: Setting) -> Observed | None:
+        """What a trial of the loader showed: the last one that showed anything."""
+        told = [block for one in _both(setting) for block in self._blocks.get(one, ())]
+        return next((one.observed for one in reversed(told) if one.observed is not None), None)
+
+    def _loaders(self) -> list[Known]:
+        """Each loader that works, as the better of its twins, whether it was told or not.
+
+        Settings that differ in persistent_workers alone are one loader until an epoch ends: what
+        one gives says what the other does, so that noise does not choose between them.
+        """
+        found: dict[Setting, list[Known]] = {}
+        full = len(self._blocks) + len(self._failed) >= TRIALS
+        for one in self._known():
+            twin = self._twin_of(one)
+            if twin is not None and twin.setting not in self._blocks and full:
+                twin = None  # it cannot be chosen, as it cannot be told any more
+            mine = found.setdefault(_loader(one.setting), [])
+            mine += [one] if twin is None else [one, twin]
+        return [
+            _better(*(_together(s, twins) for s in _settings(twins))) for twins in found.values()
+        ]
+
+    def _twin_of(self, one: Known) -> Known | None:
+        """The other value of persistent_workers, worked out; None where that cannot be."""
+        twin = replace(one.setting, persistent_workers=not one.setting.persistent_workers)
+        problem, seen = self.problem, one.observed
+        if not twin.num_workers or twin not in self._space:
+            return None
+        if problem.batches is None:
+            return replace(one, setting=twin)
+        if seen is None:
+            return None
+        epoch_s = problem.batches * problem.samples / one.rate
+        each = min(max(seen.capacity_s, problem.step_s + seen.get_s), epoch_s / problem.batches)
+        pace = observed_pace(twin.num_workers, each, seen, problem.step_s)
+        kept = pace.epoch_s(problem.batches)
+        saved = pace.epoch_s(problem.batches, seen.startup_s, seen.shutdown_s) - kept
+        if twin.persistent_workers:
+            other = max(epoch_s - max(saved, 0.0), min(kept, epoch_s) / 2)  # both are noisy
+        else:
+            other = epoch_s + max(saved, 0.0)
+        return replace(one, setting=twin, rate=problem.batches * problem.samples / other)
+
     def _chosen(self) -> Known | None:
-        known = self._known()
+        """The cheapest within 2 % of the fastest; perhaps one that is only worked out."""
+        known = self._loaders()
         if not known:
             return None
         most = max(one.rate for one in known)
@@ -219,13 +269,17 @@ class Lotus:
 
     def _expected(self) -> Estimate | None:
         if self._estimate is None and self._blocks:
-            self._estimate = Estimate(self.problem, self._known())
+            derived = [twin for one in self._known() if (twin := self._twin_of(one)) is not None]
+            self._estimate = Estimate(self.problem, self._known(), derived)
         return self._estimate
 
     # What comes next
 
     def _next(self) -> tuple[Setting, str] | None:
         tried = len(self._blocks) + len(self._failed)
+        best = self._chosen()
+        if best is not None and best.setting not in self._blocks:
+            tried += 1  # its twin is kept a place
         if tried == 0 and not self.problem.allowed(self._names[self._own]):
             return self._own, "the program's own setting, against which the others are held"
         if self._searching and tried < TRIALS and self._affordable():
@@ -238,7 +292,17 @@ class Lotus:
         if self._searching:
             self._searching = False
             self._prune()
-        return self._race()
+        return self._told_twin() or self._race()
+
+    def _told_twin(self) -> tuple[Setting, str] | None:
+        """The setting to choose, where only its twin was told: what is chosen is measured."""
+        best, told = self._chosen(), len(self._blocks) + len(self._failed)
+        if best is None or best.setting in self._blocks or told >= TRIALS:
+            return None
+        if best.setting not in self._candidates or not self._affordable():
+            return None
+        value = "persistent_workers" if best.setting.persistent_workers else "new workers"
+        return best.setting, f"the same loader with {value}, by what starting workers takes"
 
     def _prune(self) -> None:
         """Name what was not tried, as it cannot be the fastest by its bound."""
@@ -247,7 +311,8 @@ class Lotus:
             return
         least = estimate.guess(best.setting).low
         known = {*self._blocks, *self._failed}
-        slow = [estimate.guess(one).high for one in self._candidates if one not in known]
+        loaders = {_loader(one) for one in known}
+        slow = [estimate.guess(one).high for one in self._candidates if _loader(one) not in loaders]
         slow = [high for high in slow if high < least]
         if slow:
             self._out[f"{len(slow)} settings that were not tried"] = (
@@ -296,7 +361,8 @@ class Lotus:
             ),
         )
         best = self._chosen()
-        if target in self._blocks or (best is not None and self._twin(target, best.setting)):
+        target = self._cheaper_twin(target, rates)
+        if self._was_told(target) or (best is not None and self._twin(target, best.setting)):
             return None
         gain = rates[target] / best.rate - 1.0 if best else 0.0
         if best is None or gain >= AIM:
@@ -313,12 +379,11 @@ class Lotus:
         found: list[tuple[float, Setting, str]] = []
         for name in ("num_workers", "prefetch_factor", "persistent_workers"):
             line = self._line(best.setting, name)
+            if name == "num_workers":
+                line += [one for one in self._candidates if not one.num_workers]
+            line = [one for one in line if not self._was_told(one)]
             bounds = {one: estimate.guess(one) for one in line}
-            alive = sorted(
-                one
-                for one in line
-                if bounds[one].high > (1.0 + WORTH) * best.rate and one not in self._blocks
-            )
+            alive = sorted(one for one in line if bounds[one].high > (1.0 + WORTH) * best.rate)
             below = [i for i, one in enumerate(alive) if one < best.setting]
             above = [i for i, one in enumerate(alive) if one > best.setting]
             for side in (below, above):
@@ -357,6 +422,16 @@ class Lotus:
                     return one, f"whether {name} {value} is faster only a trial tells"
         return None
 
+    def _was_told(self, setting: Setting) -> bool:
+        """Whether a setting was told, or can be worked out from its twin."""
+        estimate = self._expected()
+        return setting in self._blocks or (estimate is not None and setting in estimate.known)
+
+    def _cheaper_twin(self, setting: Setting, rates: Mapping[Setting, float]) -> Setting:
+        """New workers for each epoch where persistent ones bring too little."""
+        other = replace(setting, persistent_workers=False)
+        return other if rates.get(other, 0.0) >= (1.0 - TIE) * rates[setting] else setting
+
     def _line(self, setting: Setting, name: str) -> list[Setting]:
         """Candidates that differ from a setting in nothing but one parameter."""
         blank = {name: getattr(setting, name)}
@@ -368,15 +443,15 @@ class Lotus:
 
     def _race(self) -> tuple[Setting, str] | None:
         """Who is measured again: all that may be the one to choose, in rounds of random order."""
-        self._round = [one for one in self._round if one in self._blocks]
+        self._round = [one for one in self._round if self._ask_for(one) is not None]
         if not self._round:
             self._round, why = self._contenders()
             if not self._round:
                 self._reason = why
                 return None
             self._chance.shuffle(self._round)
-        one = self._round[-1]
-        if self._spent + self._blocks[one][-1].seconds > self.problem.budget_s:
+        one = self._ask_for(self._round[-1])
+        if one is None or self._spent + self._blocks[one][-1].seconds > self.problem.budget_s:
             self._reason = "the budget is spent, with others too close to tell apart"
             return None
         self._round.pop()
@@ -387,11 +462,11 @@ class Lotus:
         best = self._chosen()
         if best is None:
             return [], "nothing that was tried has worked"
-        known = self._known()
+        known = self._loaders()
         most = max(one.rate for one in known)
         found, unsure = [best.setting], False
         for one in known:
-            if one.setting == best.setting:
+            if _loader(one.setting) == _loader(best.setting):
                 continue
             wide = Z95 * math.hypot(one.error, best.error)
             if math.log(one.rate / most) + wide > math.log(1.0 - TIE):
@@ -401,9 +476,48 @@ class Lotus:
             return [], f"{words(best.setting)}: all others that were tried are slower"
         if not unsure:
             return [], f"{words(best.setting)}: no other is cheaper, or faster by more than 2 %"
-        if min(len(self._blocks[one]) for one in found) >= BLOCKS:
+        if min(len(self._told_blocks(one)) for one in found) >= BLOCKS:
             return [], f"{words(best.setting)}: others are too close to tell apart"
         return found, ""
+
+    def _told_blocks(self, setting: Setting) -> list[Measurement]:
+        return [block for one in _both(setting) for block in self._blocks.get(one, ())]
+
+    def _ask_for(self, setting: Setting) -> Setting | None:
+        """Of a setting and its twin the one that was told; None where neither was."""
+        return next((one for one in _both(setting) if one in self._blocks), None)
+
+
+def _loader(setting: Setting) -> Setting:
+    """The setting that stands for a loader until an epoch ends."""
+    return replace(setting, persistent_workers=False)
+
+
+def _twins(setting: Setting) -> tuple[Setting, ...]:
+    return (replace(setting, persistent_workers=not setting.persistent_workers),)
+
+
+def _both(setting: Setting) -> tuple[Setting, ...]:
+    """A setting and its twin."""
+    return (setting, *_twins(setting)) if setting.num_workers else (setting,)
+
+
+def _settings(known: Iterable[Known]) -> list[Setting]:
+    return list(dict.fromkeys(one.setting for one in known))
+
+
+def _together(setting: Setting, known: Iterable[Known]) -> Known:
+    """All that is known of one setting, told and worked out, weighed by how sure it is."""
+    some = [one for one in known if one.setting == setting]
+    weights = [one.error**-2 for one in some]
+    log = sum(w * math.log(one.rate) for w, one in zip(weights, some, strict=True)) / sum(weights)
+    return replace(some[0], rate=math.exp(log), error=sum(weights) ** -0.5)
+
+
+def _better(*twins: Known) -> Known:
+    """Of twins the faster one; without persistent workers where it is as fast."""
+    most = max(one.rate for one in twins)
+    return min((one for one in twins if one.rate >= (1.0 - TIE) * most), key=lambda o: o.setting)
 
 
 def words(setting: Setting) -> str:
