@@ -367,6 +367,11 @@ class ProcessLog:
         self.data += pack_frame(layout.RESOURCES, fixed)
 
 
+def made(log: ProcessLog, batch: int, start_ns: int, **fields: Any) -> None:
+    """Write a batch of one sample, which took 10 ns."""
+    log.batch(batch, start_ns=start_ns, samples=[Sample(batch, 10)], **fields)
+
+
 class RunBuilder:
     """A run directory in the making: `process` for each log, then `end`."""
 
