@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from native_map.symbols import Symbols
+
 needs_gcc = pytest.mark.skipif(
     not all(map(shutil.which, ("gcc", "g++", "nm", "objcopy", "strip", "readelf"))),
     reason="gcc, g++ and binutils are not all installed",
@@ -85,6 +87,14 @@ def compile_c(path: Path, source: str, *options: str) -> Path:
     return path
 
 
+def build(path: Path, *options: str) -> Path:
+    """The usual program, or the test is skipped where gcc cannot build it so."""
+    try:
+        return compile_c(path, SOURCE, *options)
+    except RuntimeError as error:
+        pytest.skip(f"gcc cannot build it here: {error}")
+
+
 def mappings_of(text: str, pid: int = PID) -> pd.DataFrame:
     """The executable mappings in the lines of a /proc/PID/maps, as a Recording has them."""
     rows = []
@@ -126,3 +136,9 @@ def nm(path: Path, *options: str) -> dict[str, int]:
     """Function symbols and their addresses in the file, by nm."""
     found = re.findall(r"^(\w+) [tTwWi] (\S+)$", run("nm", *options, path), re.MULTILINE)
     return {name.split("@")[0]: int(address, 16) for address, name in found}
+
+
+def named(mappings: pd.DataFrame, addresses: dict[str, int], symbols: Symbols) -> dict[str, str]:
+    """The function that `symbols` names at each address."""
+    frame = symbols.resolve(mappings, samples_at(list(addresses.values())))
+    return dict(zip(addresses, frame["function"].astype(str), strict=True))

@@ -1,9 +1,6 @@
-import lzma
-import os
+"""Names for addresses, of programs whose functions say where they lie."""
+
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +13,10 @@ from native_map.symbols import JIT, KERNEL, VDSO, Symbols, short
 from tests.binaries import (
     LIBRARY,
     PID,
-    SOURCE,
+    build,
     compile_c,
     mappings_of,
+    named,
     needs_gcc,
     nm,
     observe,
@@ -34,18 +32,6 @@ KINDS = {
     "two-segments": ["-no-pie", "-DFAR", "-Wl,--section-start=.far=0x900000"],
     "one-segment": ["-pie", "-fPIE", "-Wl,-z,noseparate-code"],
 }
-
-
-def named(mappings: pd.DataFrame, addresses: dict[str, int], symbols: Symbols) -> dict[str, str]:
-    frame = symbols.resolve(mappings, samples_at(list(addresses.values())))
-    return dict(zip(addresses, frame["function"].astype(str), strict=True))
-
-
-def build(path: Path, *options: str) -> Path:
-    try:
-        return compile_c(path, SOURCE, *options)
-    except RuntimeError as error:
-        pytest.skip(f"gcc cannot build it here: {error}")
 
 
 @needs_gcc
@@ -90,120 +76,6 @@ def test_libraries_opened_at_run_time(tmp_path: Path) -> None:
     names = named(mappings, at, Symbols(debug_dirs=[]))
     assert names["exported"] == "exported"
     assert names["inner"] == hex(starts["inner"])
-
-
-@needs_gcc
-@pytest.mark.parametrize(
-    "place", ["beside", ".debug", "global", "build-id", "debuginfod", "inside"]
-)
-def test_separate_debug_files(tmp_path: Path, place: str) -> None:
-    program = build(tmp_path / "program", "-Wl,--build-id=sha1")
-    debug = tmp_path / "program.debug"
-    run("objcopy", "--only-keep-debug", program, debug)
-    run("strip", program)
-    run("objcopy", f"--add-gnu-debuglink={debug}", program)
-    build_id = Elf.open(str(program)).build_id
-    assert len(build_id) == 40
-    top = tmp_path / "debug"
-    target = {
-        "beside": debug,
-        ".debug": tmp_path / ".debug" / "program.debug",
-        "global": Path(f"{top}{tmp_path}") / "program.debug",
-        "build-id": top / ".build-id" / build_id[:2] / f"{build_id[2:]}.debug",
-        "debuginfod": top / build_id / "debuginfo",
-        "inside": tmp_path / "elsewhere",
-    }[place]
-    if place == "inside":  # as Fedora keeps them
-        packed = tmp_path / "packed"
-        packed.write_bytes(lzma.compress(debug.read_bytes()))
-        run("objcopy", "--add-section", f".gnu_debugdata={packed}", program)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    mappings, at = observe(program)
-    debug.rename(target)
-    names = named(mappings, at, Symbols(debug_dirs=[str(top)]))
-    assert names == {name: name for name in at}
-
-
-@needs_gcc
-def test_a_debug_file_of_another_build_is_not_used(tmp_path: Path) -> None:
-    program = build(tmp_path / "program", "-Wl,--build-id=none")
-    debug = tmp_path / "program.debug"
-    run("objcopy", "--only-keep-debug", program, debug)
-    run("strip", program)
-    run("objcopy", f"--add-gnu-debuglink={debug}", program)
-    mappings, at = observe(program)
-    assert named(mappings, at, Symbols(debug_dirs=[]))["hidden"] == "hidden"
-    with debug.open("ab") as file:
-        file.write(b"\0")
-    assert named(mappings, at, Symbols(debug_dirs=[]))["hidden"].startswith("0x")
-
-
-@needs_gcc
-def test_a_replaced_file_lends_no_names(tmp_path: Path) -> None:
-    program = build(tmp_path / "program", "-Wl,--build-id=sha1")
-    mappings, at = observe(program)
-    was = Elf.open(str(program)).build_id
-    mappings.loc[mappings["path"] == str(program), "build_id"] = was
-    assert named(mappings, at, Symbols())["main"] == "main"
-    build(tmp_path / "program", "-Wl,--build-id=sha1", "-O2")
-    symbols = Symbols(debug_dirs=[])
-    frame = symbols.resolve(mappings, samples_at(list(at.values())))
-    assert set(frame["function"]) == {UNKNOWN}
-    assert set(frame["library"]) == {"program"}
-    now = Elf.open(str(program)).build_id
-    [note] = symbols.notes
-    assert was in note
-    assert now in note
-    assert "4 samples" in note
-
-
-@needs_gcc
-def test_a_replaced_file_is_found_by_its_build_id(tmp_path: Path) -> None:
-    program = build(tmp_path / "program", "-Wl,--build-id=sha1")
-    mappings, at = observe(program)
-    was = Elf.open(str(program)).build_id
-    mappings.loc[mappings["path"] == str(program), "build_id"] = was
-    kept = tmp_path / "cache" / was / "executable"
-    kept.parent.mkdir(parents=True)
-    program.rename(kept)
-    names = named(mappings, at, Symbols(debug_dirs=[str(tmp_path / "cache")]))
-    assert names == {name: name for name in at}
-
-
-@needs_gcc
-def test_a_newer_file_without_build_id_lends_no_names(tmp_path: Path) -> None:
-    program = build(tmp_path / "program", "-Wl,--build-id=none")
-    mappings, at = observe(program)
-    changed = program.stat().st_ctime
-    assert named(mappings, at, Symbols(recorded_s=changed + 1))["main"] == "main"
-    assert named(mappings, at, Symbols(recorded_s=changed - 1))["main"] == UNKNOWN
-
-
-@needs_gcc
-def test_deleted_files(tmp_path: Path) -> None:
-    program = build(tmp_path / "program", "-Wl,--build-id=sha1")
-    mappings, at = observe(program)
-    mine = mappings["path"] == str(program)
-    mappings.loc[mine, "path"] = f"{program} (deleted)"
-    symbols = Symbols(debug_dirs=[])
-    frame = symbols.resolve(mappings, samples_at(list(at.values())))
-    assert set(frame["function"]) == {UNKNOWN}  # what lies there now may be another
-    assert set(frame["library"]) == {"program"}
-    assert "deleted" in symbols.notes[0]
-    mappings.loc[mine, "build_id"] = Elf.open(str(program)).build_id
-    assert named(mappings, at, Symbols())["main"] == "main"
-
-
-@needs_gcc
-def test_files_under_another_root(tmp_path: Path) -> None:
-    program = build(tmp_path / "program")
-    mappings, at = observe(program)
-    mappings.loc[mappings["path"] == str(program), "path"] = "/opt/app/program"
-    assert named(mappings, at, Symbols())["main"] == UNKNOWN
-    moved = tmp_path / "image" / "opt" / "app" / "program"
-    moved.parent.mkdir(parents=True)
-    program.rename(moved)
-    assert named(mappings, at, Symbols(root=str(tmp_path / "image")))["main"] == "main"
 
 
 @needs_gcc
@@ -368,28 +240,6 @@ def test_perf_maps_of_a_process_and_its_parent(tmp_path: Path) -> None:
     assert any("process 3" in note for note in symbols.notes)
 
 
-def test_paths_that_are_no_files_do_no_harm(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    text = "\n".join(
-        f"{start}-{end} r-xp 0 0:0 0 {path}"
-        for start, end, path in [
-            ("1000", "2000", pipe),
-            ("2000", "3000", tmp_path),
-            ("3000", "4000", "/nowhere/lib.so"),
-            ("4000", "5000", "/memfd:code (deleted)"),
-            ("5000", "6000", "[heap]"),
-            ("6000", "7000", "/dev/null"),
-        ]
-    )
-    mappings = mappings_of(text)
-    frame = Symbols(debug_dirs=[]).resolve(mappings, samples_at([n * 4096 for n in range(1, 7)]))
-    assert set(frame["function"]) == {UNKNOWN}
-    assert list(frame["library"]) == [
-        "pipe", tmp_path.name, "lib.so", "memfd:code", JIT, "null",
-    ]  # fmt: skip
-
-
 def test_samples_keep_their_index_and_none_gives_none() -> None:
     samples = samples_at([1, 2, 3])
     samples.index = pd.Index([30, 10, 20])
@@ -425,132 +275,3 @@ def test_samples_keep_their_index_and_none_gives_none() -> None:
 )  # fmt: skip
 def test_short_names(name: str, wanted: str) -> None:
     assert short(name) == wanted
-
-
-def perf_works(folder: Path) -> bool:
-    if not shutil.which("perf"):
-        return False
-    command = ["perf", "record", "-q", "-e", "cpu-clock", "-o", folder / "probe", "--", "true"]
-    return subprocess.run(command, capture_output=True).returncode == 0
-
-
-WORK = """
-import ctypes, os, sys, json, re, hashlib, zlib, random
-for path in sys.argv[1:]: ctypes.CDLL(path).exported(3000)
-pid = os.fork()
-for i in range(60):
-    json.loads(json.dumps(list(range(20000)))); re.findall(r"(\\w+) (\\d+)", "ab 12 " * 3000)
-    zlib.compress(os.urandom(1000) * 300); hashlib.md5(b"x" * 3000000).hexdigest()
-    sorted(random.random() for _ in range(9000))
-if pid: os.wait()
-"""
-
-
-@needs_gcc
-def test_same_functions_as_perf_script(tmp_path: Path) -> None:
-    if not perf_works(tmp_path):
-        pytest.skip("perf record -e cpu-clock does not work here")
-    from native_map import perf_data
-
-    library = compile_c(tmp_path / "plugin.so", LIBRARY, "-shared", "-fPIC")
-    data = tmp_path / "perf.data"
-    run("perf", "record", "-q", "-e", "cpu-clock:u", "-F", "1999", "-o", data, "--",
-        sys.executable, "-c", WORK, library)  # fmt: skip
-    recording = perf_data.read(data)
-    samples = recording.samples
-    frame = Symbols().resolve(recording.mappings, samples, recording.forks, recording.comms)
-    text = run("perf", "script", "-i", data, "-F", "ip,sym,dso", "-G")
-    lines = [re.match(r"\s*(\w+) (.*) \((.*)\)$", line) for line in text.splitlines()]
-    theirs = [(int(m[1], 16), m[2].split("@@")[0], m[3]) for m in lines if m]
-    ours = list(zip(samples["ip"].tolist(), frame["function"], frame["path"], strict=True))
-    ours.sort()
-    theirs.sort()
-    assert [ip for ip, _, _ in ours] == [ip for ip, _, _ in theirs]
-    assert len(ours) > 200
-    images: dict[str, Image] = {}
-    differing = []
-    for (ip, function, path), (_, symbol, file) in zip(ours, theirs, strict=True):
-        if symbol in (UNKNOWN, function) or short(function) == short(symbol):
-            continue
-        if path == file and path:
-            image = images.setdefault(path, Symbols().files.find(path, "", "").image)
-            names = aliases_at(image, recording.mappings, ip, path)
-            if symbol in names and (function in names):
-                continue
-        differing.append((hex(ip), function, symbol, file))
-    known = sum(symbol != UNKNOWN for _, symbol, _ in theirs)
-    assert known > 100
-    assert len(differing) <= known / 100, differing
-    # What perf knows no name for, we do not invent one for.
-    for (_, function, _), (_, symbol, _) in zip(ours, theirs, strict=True):
-        if symbol == UNKNOWN:
-            assert function == UNKNOWN or re.search(r"^0x|^\[plt\]$|@plt$", function), function
-
-
-def aliases_at(image: Image, mappings: pd.DataFrame, ip: int, path: str) -> set[str]:
-    ours = mappings[(mappings["path"] == path) & (mappings["start"] <= ip) & (mappings["end"] > ip)]
-    start, offset = (int(ours[name].iloc[0]) for name in ("start", "offset"))
-    address, _ = image.elf.addresses(np.array([ip - start + offset], np.uint64))
-    return image.aliases(int(address[0]))
-
-
-SPIN = """
-import ctypes, mmap, os, sys
-# mov ecx, 2000000; again: dec ecx; jnz again; ret
-code = b"\\xb9" + (2000000).to_bytes(4, "little") + b"\\xff\\xc9\\x75\\xfc\\xc3"
-memory = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
-memory.write(code)
-address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-with open(f"{sys.argv[1]}/perf-{os.getpid()}.map", "w") as file:
-    file.write(f"{address:x} {len(code):x} spinning here\\n")
-pid = os.fork()
-for _ in range(100): ctypes.CFUNCTYPE(None)(address)()
-if pid: os.wait()
-"""
-
-
-def test_generated_code_of_a_real_process_and_its_child(tmp_path: Path) -> None:
-    if os.uname().machine != "x86_64":
-        pytest.skip("its machine code is x86-64")
-    if not perf_works(tmp_path):
-        pytest.skip("perf record -e cpu-clock does not work here")
-    from native_map import perf_data
-
-    data = tmp_path / "perf.data"
-    run("perf", "record", "-q", "-e", "cpu-clock:u", "-F", "1999", "-o", data, "--",
-        sys.executable, "-c", SPIN, tmp_path)  # fmt: skip
-    recording = perf_data.read(data)
-    symbols = Symbols(perf_maps=str(tmp_path))
-    frame = symbols.resolve(recording.mappings, recording.samples, recording.forks)
-    generated = recording.samples["pid"][frame["library"] == JIT]
-    assert set(frame["function"][frame["library"] == JIT]) == {"spinning here"}
-    assert generated.nunique() == 2
-    assert len(generated) > 20
-
-
-@needs_gcc
-def test_files_of_a_live_process_with_another_root(tmp_path: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("chroot needs root")
-    box = tmp_path / "box"
-    (box / "opt").mkdir(parents=True)
-    source = """
-    #include <stdio.h>
-    #include <unistd.h>
-    int main(void) { printf("%p\\n", (void *)((char *)main + 3)); fflush(stdout); pause(); }
-    """
-    program = compile_c(box / "opt" / "waits", source, "-static", "-no-pie")
-    process = subprocess.Popen(["chroot", box, "/opt/waits"], stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        address = int(process.stdout.readline() or "0", 16)
-        if not address:
-            pytest.skip("chroot does not work here")
-        maps = Path(f"/proc/{process.pid}/maps").read_text()
-        mappings = mappings_of(maps.replace(str(program), "/opt/waits"), process.pid)
-        frame = Symbols().resolve(mappings, samples_at([address], process.pid))
-    finally:
-        process.kill()
-        process.wait()
-    assert list(frame["function"]) == ["main"]
-    assert list(frame["path"]) == ["/opt/waits"]
