@@ -5,9 +5,10 @@ torch whose environment has no pandas).
 """
 
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +27,8 @@ LOTUS = [
     "-c",
     f"import sys; sys.path.insert(0, {str(ROOT)!r}); from lotus.cli import main; sys.exit(main())",
 ]
+
+SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"]  # what a program is sent
 
 
 @dataclass
@@ -80,6 +83,27 @@ class Start:
         code = self.process.wait()
         out, err = (stream.read_bytes() for stream in self.streams)
         return Ended(code, out, err, self.truth)
+
+
+@pytest.fixture
+def own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test runs in a directory of its own, without settings of lotus from outside."""
+    monkeypatch.chdir(tmp_path)
+    for name in list(os.environ):
+        if name.startswith("LOTUS_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="module")
+def no_signal_is_ignored() -> Iterator[None]:
+    """As they are where the tests do not run in the background of a script."""
+    before = {name: signal.getsignal(getattr(signal, name)) for name in SIGNALS}
+    for name, handler in before.items():
+        if handler == signal.SIG_IGN:
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
+    yield
+    for name, handler in before.items():
+        signal.signal(getattr(signal, name), handler)
 
 
 @pytest.fixture(scope="session")
