@@ -27,7 +27,6 @@ LOTUS = [
     "-c",
     f"import sys; sys.path.insert(0, {str(ROOT)!r}); from lotus.cli import main; sys.exit(main())",
 ]
-
 SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"]  # what a program is sent
 
 
@@ -92,6 +91,12 @@ def own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("LOTUS_"):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def lotus_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every Python that the test starts finds this lotus, installed or not."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
 @pytest.fixture(scope="module")
