@@ -96,7 +96,8 @@ class Catcher:
     def __init__(self, samples: int, say: Callable[[Mapping[str, object]], None]) -> None:
         self.samples = samples
         self.say = say
-        self.timers = self  # of which only `operation` is used
+        # Of which only `operation` and `define` are used.
+        self.timers = self.definitions = self
         self.mode = _OFF
         self.names: list[str] = []  # an operation's number is its place here plus one
         self.calls: dict[str, list[Call]] = {}
