@@ -10,7 +10,6 @@ import json
 import os
 import select
 import shutil
-import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from lotus.errors import LotusError
 from lotus.inside.isolate import NAME
 from lotus.isolated import LENGTH_NS, PERF_DATA, Isolation, lines, load
 from lotus.manifest import Settings
+from lotus.siblings import Perf
 from native_map import record
 from native_map.capture import executions_needed
 
@@ -117,48 +117,53 @@ def _run(
     sampling: record.Sampling,
     ops: Sequence[str],
 ) -> list[str]:
-    """Run the program to its end; notes on an end that came too early."""
+    """Run the program to its end; notes on an end of it or of perf that came too early."""
     for name in ("ready", "go"):
         os.mkfifo(exchange / name, 0o600)
     environ = _environment(directory, exchange, asked, ops)
     ready = os.open(exchange / "ready", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     program: subprocess.Popen[bytes] | None = None
-    sampler: _Perf | None = None
-    done = False
+    recorder = Perf(sampling, perf)
+    attached = done = False
     try:
         program = subprocess.Popen(launch.resolve(command), env=environ)
         for event in _events(ready, program):
-            if event.get("event") == "ready" and sampler is None:
+            if event.get("event") == "ready" and not attached:
                 pid = event.get("pid")
                 if type(pid) is int and pid > 0:
-                    sampler = _Perf(perf, pid, directory / PERF_DATA, sampling)
+                    recorder.start(pid, directory)
+                    if recorder.problem:
+                        raise LotusError(f"perf cannot sample the program: {recorder.problem}")
+                    attached = True
                     (exchange / "go").write_text("go\n")
             if event.get("event") == "done":
                 done = True
                 break
         os.close(ready)  # who waits for the end, ends
         ready = -1
-        if sampler is not None:
-            sampler.stop()
+        recorder.stop()
         program.wait()
     except OSError as error:
         raise LotusError(f"cannot isolate {command[0]}: {error.strerror or error}") from None
     finally:
         if ready >= 0:
             os.close(ready)
-        for process in (program, sampler.process if sampler is not None else None):
-            if process is not None and process.poll() is None:
-                process.terminate()
-                process.wait()
-    if sampler is None:
+        if program is not None and program.poll() is None:
+            program.terminate()
+            program.wait()
+        recorder.stop()
+    if not attached:
         raise LotusError(
             f"the program ended (exit code {program.returncode}) before a loader could be isolated"
             f"{_told(directory)}; `lotus trace` shows which loaders it iterates"
         )
-    if done:
-        return []
-    how = f"(exit code {program.returncode})"
-    return [f"the program ended {how} before all operations were isolated{_told(directory)}"]
+    notes = [f"perf.data ends early: {recorder.problem}"] if recorder.problem else []
+    if not done:
+        how = f"(exit code {program.returncode})"
+        notes.append(
+            f"the program ended {how} before all operations were isolated{_told(directory)}"
+        )
+    return notes
 
 
 def _told(directory: Path) -> str:
@@ -188,58 +193,3 @@ def _events(ready: int, program: "subprocess.Popen[bytes]") -> Iterator[dict[str
                     yield found
         if over:
             return
-
-
-class _Perf:
-    """perf record attached to a process; sampling when the constructor returns."""
-
-    def __init__(self, perf: str, pid: int, output: Path, sampling: record.Sampling) -> None:
-        """Raises LotusError where perf cannot sample the process."""
-        take, command = os.pipe()
-        acknowledged, acknowledge = os.pipe()
-        words = record.command(perf, pid, str(output), sampling, (take, acknowledge))
-        # A file, not a pipe: nobody reads while perf runs.
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `stop`
-        try:
-            self.process = subprocess.Popen(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=self._said,
-                stderr=self._said,
-                pass_fds=(take, acknowledge),
-            )
-        finally:
-            os.close(take)
-            os.close(acknowledge)
-        self._pipes: tuple[int, ...] = (
-            command,
-            acknowledged,
-        )  # open for as long as perf runs: it would end
-        try:
-            os.write(command, b"enable\n")
-            answer = os.read(acknowledged, 16)  # nothing where perf has ended
-        except BrokenPipeError:
-            answer = b""
-        if not answer.startswith(b"ack"):
-            self.process.wait()
-            said = self._text()
-            self.close()
-            raise LotusError(
-                f"perf cannot sample the program: {record.reason(said, sampling.events)}"
-            )
-
-    def _text(self) -> str:
-        self._said.seek(0)
-        return self._said.read(1 << 16).decode(errors="replace")
-
-    def stop(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self.process.send_signal(signal.SIGINT)
-        self.process.wait()
-        self.close()
-
-    def close(self) -> None:
-        for pipe in self._pipes:
-            os.close(pipe)
-        self._pipes = ()
-        self._said.close()

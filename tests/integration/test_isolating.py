@@ -267,6 +267,20 @@ def test_a_job_of_two_ranks(torch, perf, tmp_path):
     assert found.notes == []
 
 
+def test_a_perf_that_did_not_end_well(torch, perf, tmp_path, monkeypatch):
+    # GIVEN a perf that never says that it wrote its file to the end
+    fake = tmp_path / "bin" / "perf"
+    fake.parent.mkdir()
+    fake.write_text(f'#!/bin/sh\nexec {shutil.which("perf")} "$@" 2>/dev/null\n')
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}{os.pathsep}{os.environ['PATH']}")
+    run = start(tmp_path, [PYTHON, PROGRAMS / "isolate_pipelines.py", "plain", 0], {})
+    # THEN what it wrote is there, and a note says that there may be more
+    assert set(result(run).operations["operation"]) == {"Loader", "collate"}
+    notes = (tmp_path / "notes").read_text()
+    assert notes == "perf.data ends early: perf ended without a word"
+
+
 def test_a_perf_that_may_not_sample(torch, tmp_path, monkeypatch):
     # GIVEN a perf that ends with an error as soon as it is attached
     fake = tmp_path / "bin" / "perf"
