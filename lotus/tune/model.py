@@ -125,7 +125,7 @@ def predict(
     variation = stages.fetch_variation
     worst = in_turn(setting, variation, 2.0)
     best = [_rates(setting, stages, cores, one) for one in scalings]
-    rates = _in_their_turn(setting, best[0], variation)
+    rates, slow = _settled(setting, stages, cores, scalings[0], best[0])
     expected = _with_queue(setting, rates, stages.step_variation)
     slowed = [
         {name: r * (worst if name == "workers" else 1.0) for name, r in one.items()} for one in best
@@ -134,8 +134,6 @@ def predict(
     optimist = max(_with_queue(setting, one, 0.0) for one in best)
     first = _first_batch(setting, stages, cores, scalings[0])
     fetch = stages.cpu_s + stages.send_s
-    wanted = setting.num_workers * fetch / (fetch + stages.wait_s)
-    slow = scalings[0].slowdown(min(wanted, cores))
     step = _step(setting, stages)
     ends = max(setting.num_workers / cores, 1.0) if setting.num_workers else 0.0
     return Prediction(
@@ -225,8 +223,39 @@ def _inverse(seconds: float) -> float:
     return 1.0 / seconds if seconds > 0 else math.inf
 
 
-def _rates(setting: Setting, stages: Stages, cores: float, scaling: Scaling) -> dict[str, float]:
-    """What each part could do if the others were never in its way."""
+def _settled(
+    setting: Setting, stages: Stages, cores: float, scaling: Scaling, rates: dict[str, float]
+) -> tuple[dict[str, float], float]:
+    """The rates, batches taken in turn, and how much slower cores are at that.
+
+    `rates` are those with workers that are never idle. Idle ones slow no other core down, so
+    the number of busy ones and the rate are found from each other.
+    """
+    variation, step = stages.fetch_variation, _step(setting, stages)
+    fetch = stages.cpu_s + stages.send_s
+    wanted = setting.num_workers * fetch / (fetch + stages.wait_s)
+    wanted += min(stages.step_cores, 1.0) if step else 0.0
+    found, busy = _in_their_turn(setting, rates, variation), min(wanted, cores)
+    computing = fetch + stages.get_s + step * stages.step_cores
+    for _ in range(6):
+        slow = scaling.slowdown(busy)
+        now = min(found.values()) * computing * slow
+        if slow < 1.01 or now > 0.9 * busy:
+            break
+        busy = now**0.75 * busy**0.25
+        rates = _rates(setting, stages, cores, scaling, busy)
+        found = _in_their_turn(setting, rates, variation)
+    return found, scaling.slowdown(busy)
+
+
+def _rates(
+    setting: Setting,
+    stages: Stages,
+    cores: float,
+    scaling: Scaling,
+    busy: float = math.inf,
+) -> dict[str, float]:
+    """What each part could do if the others were never in its way, with so many busy cores."""
     step, workers = _step(setting, stages), setting.num_workers
     pin = stages.pin_s if setting.pin_memory else 0.0
     if workers == 0:
@@ -237,7 +266,7 @@ def _rates(setting: Setting, stages: Stages, cores: float, scaling: Scaling) -> 
     # How many want a core at once if no one waits: workers that compute, and the consumer.
     wanted = workers * fetch / (fetch + stages.wait_s)
     wanted += min(stages.step_cores, 1.0) if step else 0.0
-    slow = scaling.slowdown(min(wanted, cores))
+    slow = scaling.slowdown(min(wanted, cores, busy))
     computing = fetch + stages.get_s + pin + step * stages.step_cores
     # Workers beyond the cores take their share of them from the main process too.
     taking = stages.get_s * slow * max(wanted / cores, 1.0) ** CROWDED

@@ -18,7 +18,7 @@ from lotus.tune.trying import Block, Opened
 LEAST_PARTS = 4  # sub-blocks, fewer only of a block that has not as many batches
 _MOST_PARTS = 10
 _KNOWN = 0.02  # the standard error of a block's mean that is good enough
-_LONGER = 4.0
+_LONGER = 3.0
 # Student's t at 97.5 % for 1 to 9 degrees of freedom; from there on `t95` is exact to 0.2 %.
 _T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 

@@ -304,7 +304,8 @@ class Trials:
         batch_s = max(self._batch_s(), self._step_s if step else 0.0)
         least = max(_BATCHES, setting.num_workers) + 1  # a whole burst of the workers
         varies = max((one.variation for one in self._seen.values()), default=0.0)
-        least = max(least, needed(varies, batch_s, self.block_s))
+        if step or not self.train:  # else only the model goes by it
+            least = max(least, needed(varies, batch_s, self.block_s))
         if batch_s * least > self._slow_s:
             least = max(int(self._slow_s / batch_s), _LEAST_BATCHES)
         ahead = setting.num_workers * (setting.prefetch_factor or 0)

@@ -165,11 +165,11 @@ class Oracle:
         """Batches that may lie ready when the first is taken, or when no more are asked for."""
         return (1 + (setting.prefetch_factor or 0)) * max(setting.num_workers, 1)
 
-    def block(self, out):
+    def block(self, out, longer=True):
         """Times of batches that follow each other, of about a second, from anywhere."""
         edge, workers = self.edge(out.setting), max(out.setting.num_workers, 1)
         times = np.diff(out.timeline.taken_ns[edge:-edge]) / 1e9
-        more = needed(self.variation, float(times.mean()), BLOCK_S)
+        more = needed(self.variation, float(times.mean()), BLOCK_S) if longer else 0
         count = int(min(max(BLOCK_S / times.mean(), LEAST, workers, more), len(times)))
         start = self.chance.randrange(len(times) - count + 1)
         return times[start : start + count]
@@ -212,7 +212,8 @@ class Oracle:
         def noisy(value):
             return value * math.exp(self.chance.gauss(0.0, NOISE))
 
-        alone = self.block(free)
+        stepping = bool(case.work.step_ns.any())
+        alone = self.block(free, longer=not stepping)
         whole = len(alone) // max(workers, 1) * max(workers, 1)
         bursts = alone[:whole].reshape(-1, max(workers, 1)).sum(axis=1)
         seen = replace(
@@ -225,13 +226,14 @@ class Oracle:
             variation=float(bursts.std() / bursts.mean()) if len(bursts) > 2 else 0.0,
         )
         self.variation = max(self.variation, seen.variation)
-        times = self.block(stepped)
+        # Without steps one block tells all.
+        times = self.block(stepped) if stepping else alone
         told = rate_of_times(times, workers)
         seconds = float(times.sum())
         if setting not in self.opened:
             self.opened.add(setting)
             ready = workers * (setting.normal().prefetch_factor or 0)
-            seconds += seen.startup_s + seen.shutdown_s + float(alone.sum())
+            seconds += seen.startup_s + seen.shutdown_s + float(alone.sum()) * stepping
             seconds += ready * seen.capacity_s
         factor = noisy(1.0)
         first, end = seen.startup_s, seen.shutdown_s

@@ -22,6 +22,7 @@ FAR_ERROR = 0.06  # for each doubling of workers away from what was measured
 PREFETCH_ERROR = 0.015  # for another prefetch factor
 OTHER_ERROR = 0.05  # for another value of what the model does not know
 OTHERS = ("pin_memory", "start_method", "in_order", "threads")
+BEYOND = 0.1  # as a power of the workers that compute against the cores
 UNSENT = 1.3  # how much sooner a batch may be made where it is not sent: no trial tells
 CONSUMER = 1.01  # how well the consumer's rate is known
 
@@ -83,13 +84,19 @@ class Estimate:
             spread = math.exp(2.0 * one.error)
             return Guess(one.rate, one.rate / spread, one.rate * spread)
         logs = self._rates(setting)
-        rate = math.exp(self._mean(logs) + self._carried(setting))
+        rate = math.exp(self._mean(logs) + self._carried(setting) - self._beyond(setting))
         error = min(self._error(setting, logs, other) for other in self.known)
         high = rate * math.exp(2.0 * error) * (1.0 if setting.num_workers else UNSENT)
         if self.problem.step_s:
             # No loader makes the consumer faster; pinning may, of which this knows nothing.
             high = max(min(high, CONSUMER * self.problem.samples / self.problem.step_s), rate)
         return Guess(rate, rate * math.exp(-2.0 * error), high)
+
+    def _beyond(self, setting: Setting) -> float:
+        """What more workers than cores lose for certain, where waiting does not explain them."""
+        stages = self.hypotheses[0].stages
+        computing = setting.num_workers * stages.cpu_s / (stages.cpu_s + stages.wait_s)
+        return BEYOND * math.log(max(computing / self.problem.cores, 1.0))
 
     def _error(self, setting: Setting, logs: list[float], other: Setting) -> float:
         """How unsure the ratio to a measured setting is: hypotheses differ, and all may be wrong.

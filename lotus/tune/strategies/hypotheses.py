@@ -240,7 +240,7 @@ def _told(
         get_s=min(gets, default=0.0),
         step_s=problem.step_s,
         step_cores=problem.step_cores,
-        fetch_variation=math.hypot(min(one.variation, 3.0), UNEVEN),
+        fetch_variation=math.hypot(min(one.variation, 6.0), UNEVEN),
         **_start(problem, seen, cpu + wait),
     )
 

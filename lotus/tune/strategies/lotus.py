@@ -34,6 +34,8 @@ TRIALS = 5  # different settings
 TIE = 0.02  # who is so little slower and cheaper is preferred
 AIM = 0.01  # the same, of what is only predicted
 WORTH = 0.01  # how much faster a bound must be to be worth a trial
+LEISURE = 0.1  # how much below the best a bound may be where there is time
+AT_LEISURE = 0.5  # there is, until so much of the budget is spent
 ERROR = 0.02  # of a rate, where trials do not tell it (standard deviation of its logarithm)
 BLOCKS = 8  # of each setting at most
 Z95 = 1.96
@@ -264,7 +266,8 @@ class Lotus:
             return None
         most = max(one.rate for one in known)
         return min(
-            (one for one in known if one.rate >= (1.0 - TIE) * most), key=lambda one: one.setting
+            (one for one in known if one.rate >= (1.0 - TIE) * most),
+            key=lambda one: _cost(one.setting),
         )
 
     def _expected(self) -> Estimate | None:
@@ -286,7 +289,9 @@ class Lotus:
             found = self._profile()
             if found is None and tried == TRIALS - 1:
                 found = self._unknown()  # so that it has its turn
-            found = found or self._target() or self._explore() or self._unknown()
+            found = found or self._target() or self._explore(1.0 + WORTH) or self._unknown()
+            if found is None and self._spent < AT_LEISURE * self.problem.budget_s:
+                found = self._explore(1.0 - LEISURE)
             if found is not None:
                 return found
         if self._searching:
@@ -372,7 +377,8 @@ class Lotus:
             return target, f"predicted to be as fast as {words(best.setting)} at less cost"
         return target, f"predicted to be as fast as {words(best.setting)}"
 
-    def _explore(self) -> tuple[Setting, str] | None:
+    def _explore(self, worth: float) -> tuple[Setting, str] | None:
+        """What may reach `worth` times the best rate by its bound, in the middle of such."""
         estimate, best = self._expected(), self._chosen()
         if estimate is None or best is None:
             return None
@@ -383,7 +389,7 @@ class Lotus:
                 line += [one for one in self._candidates if not one.num_workers]
             line = [one for one in line if not self._was_told(one)]
             bounds = {one: estimate.guess(one) for one in line}
-            alive = sorted(one for one in line if bounds[one].high > (1.0 + WORTH) * best.rate)
+            alive = sorted(one for one in line if bounds[one].high > worth * best.rate)
             below = [i for i, one in enumerate(alive) if one < best.setting]
             above = [i for i, one in enumerate(alive) if one > best.setting]
             for side in (below, above):
@@ -393,6 +399,8 @@ class Lotus:
         if not found:
             return None
         high, one, name = max(found, key=lambda each: (each[0], each[1]))
+        if high < (1.0 + WORTH) * best.rate:
+            return one, f"another {name} than those tried, to be sure: there is time for it"
         return one, (
             f"what another {name} brings is not known well: "
             f"it may be up to {high / best.rate - 1:.0%} faster"
@@ -517,7 +525,7 @@ def _together(setting: Setting, known: Iterable[Known]) -> Known:
 def _better(*twins: Known) -> Known:
     """Of twins the faster one; without persistent workers where it is as fast."""
     most = max(one.rate for one in twins)
-    return min((one for one in twins if one.rate >= (1.0 - TIE) * most), key=lambda o: o.setting)
+    return min((o for o in twins if o.rate >= (1.0 - TIE) * most), key=lambda o: _cost(o.setting))
 
 
 def words(setting: Setting) -> str:
@@ -541,6 +549,11 @@ def _prefetches(values: Iterable[int | None]) -> list[int]:
 def _rarity(prefetch: int | None) -> tuple[bool, int]:
     """One batch ahead leaves no slack for what no model knows: the last that is only predicted."""
     return (prefetch == 1, prefetch or 0)
+
+
+def _cost(setting: Setting) -> tuple[int, tuple[bool, int], Setting]:
+    """What is preferred of equals: the least."""
+    return (setting.num_workers, _rarity(setting.prefetch_factor), setting)
 
 
 def _larger(one: Setting, other: Setting) -> bool:
