@@ -8,6 +8,7 @@ between them it is interpolated. Each worker is taken to have a core.
 
 from __future__ import annotations
 
+import bisect
 import functools
 import math
 from collections.abc import Sequence
@@ -22,6 +23,10 @@ _WORKERS = (1, 2, 4, 8, 16, 32, 64, 128)
 _PREFETCHES = (1, 2, 4, 8, 16)
 _VARIATIONS = (0.0, 0.15, 0.3, 0.5, 0.8, 1.2, 1.8, 2.7, 4.0, 6.0)
 _RATIOS = (0.35, 0.6, 0.8, 1.0, 1.25, 1.7, 3.0, 8.0)  # of the workers' rate to the consumer's
+_LOG_WORKERS, _LOG_PREFETCHES, _LOG_RATIOS = (
+    [math.log(one) for one in grid] for grid in (_WORKERS, _PREFETCHES, _RATIOS)
+)
+_LOG_VARIATIONS = [math.log1p(10 * one) for one in _VARIATIONS]
 _BATCHES = 1200
 _SEED = 1
 
@@ -34,27 +39,27 @@ def kept(workers: int, prefetch: int, variation: float, ratio: float) -> float:
     """
     if workers < 1 or variation <= 0:
         return 1.0
-    variations = [math.log1p(10 * one) for one in _VARIATIONS]
-    low, part = _between(variations, math.log1p(10 * variation))
-    found = 0.0
+    line = _line(workers, prefetch, variation)
+    low, part = _between(_LOG_RATIOS, math.log(max(ratio, 1e-9)))
+    return min((1.0 - part) * line[low] + part * line[low + 1], 1.0)
+
+
+@functools.lru_cache(maxsize=4096)
+def _line(workers: int, prefetch: int, variation: float) -> tuple[float, ...]:
+    """What is kept, by the ratios of the grid."""
+    low, part = _between(_LOG_VARIATIONS, math.log1p(10 * variation))
+    found = np.zeros(len(_RATIOS))
     for number, weight in ((low, 1.0 - part), (low + 1, part)):
-        if weight and _VARIATIONS[number]:
-            found += weight * _of_grid(_table(number), workers, prefetch, ratio)
-        elif weight:
-            found += weight
-    return min(found, 1.0)
+        if weight:
+            found += weight * _of_grid(_table(number), workers, prefetch)
+    return tuple(found.tolist())
 
 
-def _of_grid(table: Floats, workers: int, prefetch: int, ratio: float) -> float:
-    logs = (
-        ([math.log(one) for one in _WORKERS], math.log(workers)),
-        ([math.log(one) for one in _PREFETCHES], math.log(prefetch)),
-        ([math.log(one) for one in _RATIOS], math.log(max(ratio, 1e-9))),
-    )
-    for grid, value in logs:
-        low, part = _between(grid, value)
+def _of_grid(table: Floats, workers: int, prefetch: int) -> Floats:
+    for grid, value in ((_LOG_WORKERS, workers), (_LOG_PREFETCHES, prefetch)):
+        low, part = _between(grid, math.log(value))
         table = (1.0 - part) * table[low] + part * table[low + 1]
-    return float(table)
+    return table
 
 
 def _between(grid: Sequence[float], value: float) -> tuple[int, float]:
@@ -63,13 +68,15 @@ def _between(grid: Sequence[float], value: float) -> tuple[int, float]:
         return 0, 0.0
     if value >= grid[-1]:
         return len(grid) - 2, 1.0
-    low = int(np.searchsorted(grid, value, side="right")) - 1
+    low = bisect.bisect_right(grid, value) - 1
     return low, (value - grid[low]) / (grid[low + 1] - grid[low])
 
 
 @functools.lru_cache(maxsize=len(_VARIATIONS))
 def _table(number: int) -> Floats:
     """What is kept with the variation of this number, by workers, prefetch factor and ratio."""
+    if not _VARIATIONS[number]:
+        return np.ones((len(_WORKERS), len(_PREFETCHES), len(_RATIOS)))
     sigma = math.sqrt(math.log1p(_VARIATIONS[number] ** 2))
     normal = NormalDist()
     places = (np.arange(_BATCHES) + 0.5) / _BATCHES

@@ -2,6 +2,7 @@
 
 import math
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -113,17 +114,16 @@ def chosen(strategy: Lotus) -> Setting:
     return best.setting
 
 
-@pytest.mark.parametrize("observed", [True, False], ids=["observed", "rates alone"])
 @pytest.mark.parametrize(
-    ("costs", "cores", "own"),
+    ("costs", "cores", "own", "observed"),
     [
-        (work(40.0), 4, Setting(0)),
-        (work(40.0), 16, Setting(16)),
-        (work(2.0, wait=60.0), 2, Setting(2)),
-        (work(20.0, wait=60.0), 4, Setting(8)),
-        (work(30.0, step=10.0, step_cores=0.0), 16, Setting(1)),
+        (work(40.0), 4, Setting(0), True),
+        (work(40.0), 16, Setting(16), False),
+        (work(2.0, wait=60.0), 2, Setting(2), False),
+        (work(20.0, wait=60.0), 4, Setting(8), True),
+        (work(30.0, step=10.0, step_cores=0.0), 16, Setting(1), True),
     ],
-    ids=["decode", "decode, all cores", "remote", "mixed", "consumer"],
+    ids=["decode", "all cores, rates alone", "remote, rates alone", "mixed", "consumer"],
 )
 def test_five_settings_find_what_the_whole_grid_would(
     costs: Work, cores: int, own: Setting, observed: bool
@@ -165,6 +165,29 @@ def test_equal_settings_and_refused_ones_are_never_tried_and_are_named() -> None
     assert "8 workers take all memory" in out.values()
     assert any("the same loader" in why for why in out.values())
     assert any("at most" in why for why in out.values())
+
+
+@pytest.mark.parametrize(("startup", "persistent"), [(3.0, True), (0.01, False)])
+def test_twins_are_told_apart_by_what_starting_workers_takes(
+    startup: float, persistent: bool
+) -> None:
+    """What a trial says of persistent workers is noise, so it is worked out, and measured last."""
+    space = Space((1, 2, 4), (2,), persistent_workers=(False, True))
+    strategy = Lotus(problem(Setting(4), 4, space, batches=100))
+    trials = Trials(work(40.0), 4, noise=0.03)
+    asked = []
+    while (setting := strategy.ask()) is not None:
+        asked.append(setting)
+        told = trials.trial(setting)
+        assert told.observed is not None
+        seen = replace(told.observed, startup_s=startup, iter_s=0.0, shutdown_s=0.0)
+        epoch_s = 100 * SIZE / told.samples_per_s + (not setting.persistent_workers) * startup
+        rate = 100 * SIZE / epoch_s
+        strategy.tell(Measurement(setting, rate, 0.97 * rate, 1.03 * rate, 1.0, observed=seen))
+    assert chosen(strategy) == Setting(4, 2, persistent_workers=persistent)
+    assert chosen(strategy) in asked
+    loaders = {one.num_workers for one in asked}
+    assert len(set(asked)) <= len(loaders) + 1
 
 
 def test_pinning_is_tried_where_there_is_something_to_pin_for() -> None:
@@ -231,7 +254,7 @@ def test_when_everything_fails_it_ends_without_a_best() -> None:
 def test_what_is_close_is_measured_again_in_turn_until_it_is_told_apart() -> None:
     """Two settings, the larger one 6 % faster, 4 % of noise, which one block often hides."""
     wins = blocks = 0
-    for seed in range(20):
+    for seed in range(10):
         chance = random.Random(seed)
         space = Space((1, 2), (2,))
         strategy = Lotus(Problem(space, Setting(1), 2, seed=seed, budget_s=1000.0))
@@ -243,8 +266,8 @@ def test_what_is_close_is_measured_again_in_turn_until_it_is_told_apart() -> Non
         assert abs(asked.count(1) - asked.count(2)) <= 1
         blocks += len(asked)
         wins += chosen(strategy).num_workers == 2
-    assert wins >= 16
-    assert blocks > 100
+    assert wins >= 8
+    assert blocks > 50
 
 
 def test_the_budget_ends_it() -> None:
@@ -295,7 +318,7 @@ def some(values: st.SearchStrategy) -> st.SearchStrategy:
 positive = st.floats(1e-6, 1e3)
 
 
-@hypothesis_settings(max_examples=40, deadline=None)
+@hypothesis_settings(max_examples=25, deadline=None)
 @given(
     space=st.builds(
         Space,

@@ -388,6 +388,8 @@ class Lotus:
             if name == "num_workers":
                 line += [one for one in self._candidates if not one.num_workers]
             line = [one for one in line if not self._was_told(one)]
+            if name == "prefetch_factor":  # one batch ahead gains nothing but by chance
+                line = [one for one in line if one.prefetch_factor != 1]
             bounds = {one: estimate.guess(one) for one in line}
             alive = sorted(one for one in line if bounds[one].high > worth * best.rate)
             below = [i for i, one in enumerate(alive) if one < best.setting]
