@@ -380,3 +380,22 @@ def test_whatever_trials_tell_it_ends_in_its_space_with_few_trials(
     assert (best is None) == all(
         any(t.failed for t in told if t.setting == s) for s in {t.setting for t in told}
     )
+
+
+def test_taking_batches_as_they_come_is_tried_first_where_they_are_uneven() -> None:
+    space = Space((2, 4), (2,), (False, True), in_order=(None, False))
+    for variation, name in ((0.1, "pin_memory"), (1.5, "in_order")):
+        strategy = Lotus(problem(Setting(4), 4, space, accelerator=True))
+        trials = Trials(work(40.0), 4)
+        while (setting := strategy.ask()) is not None:
+            strange = [
+                one
+                for one in ("pin_memory", "in_order")
+                if getattr(setting, one) is not getattr(Setting(4), one)
+            ]
+            if strange:
+                break
+            told = trials.trial(setting)
+            assert told.observed is not None
+            strategy.tell(replace(told, observed=replace(told.observed, variation=variation)))
+        assert strange == [name]

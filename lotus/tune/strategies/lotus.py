@@ -11,6 +11,9 @@ At most five different settings are asked for, the program's own counted:
 3. those that may be the cheapest within 2 % of the best are asked for again, in blocks of
    all of them in random order, until that is sure or the budget is spent.
 
+Settings that differ in `persistent_workers` alone are one loader until an epoch ends: one is
+measured, the other worked out by what starting workers takes, and asked for only to be chosen.
+
 Each measurement told is taken for one more block of its setting, by itself; blocks of a setting are
 put together here. A setting that fails rules out what is larger in the same respect.
 """
@@ -38,6 +41,8 @@ LEISURE = 0.1  # how much below the best a bound may be where there is time
 AT_LEISURE = 0.5  # there is, until so much of the budget is spent
 ERROR = 0.02  # of a rate, where trials do not tell it (standard deviation of its logarithm)
 BLOCKS = 8  # of each setting at most
+DEAR = 0.2  # of the budget, for the first trial: then one worker alone is not tried
+UNEVEN_BATCHES = 0.5  # variation from which on taking batches in turn may cost much
 Z95 = 1.96
 
 # In words, what a prediction calls its bottleneck.
@@ -334,6 +339,8 @@ class Lotus:
         """One worker, where no other trial tells what a batch takes."""
         if any(s.num_workers <= 1 for s in (*self._blocks, *self._failed)):
             return None
+        if self._blocks and self._spent > DEAR * self.problem.budget_s:
+            return None  # the slowest of all would take what is left
         ones = [one for one in self._candidates if one.num_workers == 1]
         if not ones:
             return None
@@ -423,7 +430,7 @@ class Lotus:
         best = self._chosen()
         if best is None:
             return None
-        for name in UNKNOWN:
+        for name in self._promising():
             for one in self._line(best.setting, name):
                 value = getattr(one, name)
                 if not any(
@@ -441,6 +448,14 @@ class Lotus:
         """New workers for each epoch where persistent ones bring too little."""
         other = replace(setting, persistent_workers=False)
         return other if rates.get(other, 0.0) >= (1.0 - TIE) * rates[setting] else setting
+
+    def _promising(self) -> tuple[str, ...]:
+        """What the model does not know, that first which may bring most: there are few trials."""
+        seen = [self._observed(one) for one in self._blocks]
+        varies = max((one.variation for one in seen if one is not None), default=0.0)
+        if varies < UNEVEN_BATCHES:
+            return UNKNOWN
+        return ("in_order", *(name for name in UNKNOWN if name != "in_order"))
 
     def _line(self, setting: Setting, name: str) -> list[Setting]:
         """Candidates that differ from a setting in nothing but one parameter."""
