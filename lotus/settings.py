@@ -107,10 +107,13 @@ def write(path: Path, tuned: Tuned) -> None:
 
     Raises LotusError.
     """
-    content = {"schema": SCHEMA, **asdict(tuned)}
+    text = json.dumps({"schema": SCHEMA, **asdict(tuned)}, indent=2) + "\n"
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        beside.write_text(json.dumps(content, indent=2) + "\n", encoding="ascii")
+        if path.exists() and not path.is_file():  # a device such as /dev/null is not replaced
+            path.write_text(text, encoding="ascii")
+            return
+        beside.write_text(text, encoding="ascii")
         os.replace(beside, path)
     except OSError as error:
         with contextlib.suppress(OSError):

@@ -1,6 +1,7 @@
 """tuned.json: written, read strictly, compared with what is here, said in words."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,16 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert (tuned.cores or 0) > 0
     assert [path.name for path in tmp_path.iterdir()] == ["tuned.json"]
     assert "hunter2" not in (tmp_path / "tuned.json").read_text()
+
+
+def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"  # as /dev/null, which a test must not risk
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    settings.write(path, Tuned((TRAIN,)))
+    assert path.is_fifo()
+    assert json.loads(os.read(reader, 1 << 16))["loaders"]
+    os.close(reader)
 
 
 @pytest.mark.parametrize(
