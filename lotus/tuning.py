@@ -83,8 +83,8 @@ def tune(
     it. With `apply` the program then goes on with what was found, else it is ended. The result is
     written to `output`, then `on_found` is called with it, from another thread.
 
-    Raises LotusError where the output cannot be written or the search cannot be done, CannotStart
-    where the command cannot be started.
+    Raises LotusError where the output cannot be written or the search cannot be done (with `apply`
+    only before the program has run), CannotStart where the command cannot be started.
     """
     writable(output)
     words = launch.resolve(command)
@@ -94,13 +94,15 @@ def tune(
             os.mkfifo(exchange / name, 0o600)
         asked = {"exchange": str(exchange), "loader": loader, "watch": watch, "apply": apply}
         environ: Mapping[str, str] = os.environ
-        run = None
+        run, recording = None, {}
         if record is not None and "LOTUS_RUN" not in environ:
             traced = record(exchange / "run", command, environ)
             if traced is not None:
                 run = exchange / "run"
-                environ = launch.environment(environ, run, traced)
-        environ = launch.with_tuning(environ, json.dumps(asked))
+                # Of the trials only: the program may run for long before, and with `apply` after.
+                recording = launch.environment({}, run, traced)
+                del recording["PYTHONPATH"]
+        environ = launch.with_tuning(environ, json.dumps({**asked, "record": recording}))
         pipe = Pipe(exchange)
         beside = _Beside(pipe, search, command, output, apply, on_found, run)
         try:
@@ -110,9 +112,11 @@ def tune(
             pipe.over.set()
             beside.join()
             pipe.close()
-        if beside.error is not None:
-            raise beside.error
-        return beside.tuning(outcome)
+        if beside.error is None:
+            return beside.tuning(outcome)
+        if apply and isinstance(beside.error, LotusError):  # the program went on, and has ended
+            return Tuning(None, outcome, str(beside.error))
+        raise beside.error
     finally:
         shutil.rmtree(exchange, ignore_errors=True)
 
@@ -193,8 +197,9 @@ class Pipe:
     def answer(self, what: Mapping[str, object]) -> None:
         """Say to all processes of the program what they shall do in the end."""
         beside = self._exchange / "answer.new"
-        beside.write_text(json.dumps(what), encoding="ascii")
-        os.replace(beside, self._exchange / "answer")
+        with contextlib.suppress(OSError):  # the folder may have been removed; the pipes are there
+            beside.write_text(json.dumps(what), encoding="ascii")
+            os.replace(beside, self._exchange / "answer")
         self.ask(what)
 
 
@@ -308,8 +313,9 @@ class _Beside(threading.Thread):
             told = self._pipe.tell()
             if "watched" in told:
                 return dict(told["watched"])
-            self._said.append(told)
-            del self._said[:-100]
+            if told not in self._said:
+                self._said.append(told)
+            del self._said[50:-50]  # the first and the last, of a program that makes many loaders
             if told.get("interrupted"):
                 self._finish({"do": "leave"} if self._apply else {"do": "end", "code": 130})
 

@@ -20,7 +20,7 @@ from .indices import Cycle, draw
 from .loading import Loading, accelerator, copy_of
 from .running import Away, Here
 from .steps import StandIn, Step, device_in_use
-from .watch import Failed, held, let_go, words
+from .watch import Failed, held, interrupts, let_go, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,13 +52,16 @@ class Candidates:
 
     `step` stands for what the program does between two batches: a Step, by work of the same
     size, or a function that is called with each batch; None: nothing. `say` is told, in
-    sentences, what is unusual. All methods raise Failed where a candidate does not work; it is
-    closed then, with all that it had started. Anything else that is raised, as KeyboardInterrupt,
-    closes it too and goes on up.
+    sentences, what is unusual; `folder` is where files go. All methods raise Failed where a
+    candidate does not work; it is closed then, with all that it had started. Anything else that
+    is raised, as KeyboardInterrupt or by a signal's handler of the program, closes it too and
+    goes on up.
     """
 
-    def __init__(self, loader: Any, *, say: Callable[[str], object] | None = None) -> None:
-        self.loader = loader
+    def __init__(
+        self, loader: Any, *, say: Callable[[str], object] | None = None, folder: str = ""
+    ) -> None:
+        self.loader, self.folder = loader, folder
         self._say = say or (lambda text: None)
         self._said: set[str] = set()
         self._step: Step | Callable[[Any], object] | None = None
@@ -146,7 +149,7 @@ class Candidates:
         with held(signal.SIGCHLD):
             try:
                 made = self._copy(setting)
-                loading = Loading(made, self._cycle, self.say)
+                loading = Loading(made, self._cycle, self.say, self.folder)
                 candidate = Here(loading) if made.num_workers else Away(loading)
                 self._open[_key(setting)] = candidate
                 return candidate.open(limit_s)
@@ -216,12 +219,12 @@ class Candidates:
         There it would keep the frames alive in which the candidate is.
         """
         candidate = self._open.pop(_key(setting), None)
-        dead = ""
+        dead, goes_up = "", interrupts(error)  # asked before its frames are cleared
         if candidate is not None:
             dead = candidate.dead(error)
             let_go(error)
             candidate.shut(0)
-        if not isinstance(error, Exception):
+        if goes_up:
             raise error
         if isinstance(error, Failed):
             return Failed(dead or str(error))

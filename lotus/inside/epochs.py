@@ -15,13 +15,14 @@ from functools import partial
 from . import contents
 from .forked import once
 from .loading import SEED, Loading, copy_of
-from .watch import Failed, Watch, words
+from .watch import Failed, Watch, interrupts, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 _WHAT = "an epoch"
+_MORE_S = 1.0  # for a batch: stopped as it comes, its worker would tell of that on stderr
 _SHORT = 8  # bytes of a hash that are kept: of a billion samples, no two alike by chance
 
 
@@ -66,7 +67,7 @@ def _epoch(loader: Any, setting: dict[str, Any], seed: int, until: float) -> Cou
     made = copy_of(loader, {**setting, "pin_memory": False}, None, seed)
     if made.num_workers:
         return _counted(made, left_s)
-    found: Counter[bytes] = once(partial(_seeded, made, seed, left_s), left_s + 1, _WHAT)
+    found: Counter[bytes] = once(partial(_seeded, made, seed, left_s), left_s + 2 * _MORE_S, _WHAT)
     return found
 
 
@@ -81,7 +82,8 @@ def _seeded(made: Any, seed: int, limit_s: float) -> Counter[bytes]:
 
 
 def _counted(made: Any, limit_s: float) -> Counter[bytes]:
-    watch = Watch(limit_s, _WHAT)
+    until = time.monotonic() + limit_s
+    watch = Watch(limit_s + _MORE_S, _WHAT)
     loading = Loading(made, None, lambda text: None)
 
     def count() -> Counter[bytes]:
@@ -89,7 +91,7 @@ def _counted(made: Any, limit_s: float) -> Counter[bytes]:
         loading.start(watch)
         for batch in loading.rest():
             found.update(one[:_SHORT] for one in contents.hashes(batch))
-            if watch.left_s <= 0:
+            if time.monotonic() > until:
                 raise Failed(f"{_WHAT} took longer than {limit_s:.3g} s")
         return found
 
@@ -98,6 +100,8 @@ def _counted(made: Any, limit_s: float) -> Counter[bytes]:
     except Failed:
         raise
     except Exception as error:
+        if interrupts(error):
+            raise
         raise Failed(words(error)) from None
     finally:
         loading.shut(0)

@@ -8,6 +8,8 @@ import json
 import os
 import select
 
+from .breaks import breakable
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -79,7 +81,8 @@ class Link:
         # does not tell so.
         poll.register(self._tells, 0)
         while b"\n" not in self._text:
-            poll.poll()
+            with breakable():
+                poll.poll()
             try:
                 data = os.read(self._asks, 1 << 16)
             except BlockingIOError:
@@ -112,7 +115,9 @@ class Link:
                 return answer
             if clock() > until and not os.path.exists(claimed):
                 return None
-            if poll.poll(50):
+            with breakable():
+                gone = poll.poll(50)
+            if gone:
                 raise Gone("nobody reads")
 
 

@@ -16,6 +16,8 @@ import sys
 import time
 import warnings
 
+from .breaks import breakable
+from .processes import descendants, kill_remaining
 from .watch import Failed, held, signal_words, words
 
 TYPE_CHECKING = False
@@ -35,7 +37,8 @@ class Forked:
         down_read, down_write = os.pipe()
         up_read, up_write = os.pipe()
         parent = os.getpid()
-        with warnings.catch_warnings():
+        # Python prints and forgets what a handler raises into functions registered for forks.
+        with held(signal.SIGINT), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that there are threads: all that runs here is ours
             try:
                 self.pid = os.fork()
@@ -80,7 +83,9 @@ class Forked:
         poll.register(self._up, select.POLLIN)
         while size:
             left = deadline - time.monotonic()
-            if left <= 0 or not poll.poll(max(left * 1000, 1)):
+            with breakable():
+                ready = left > 0 and poll.poll(max(left * 1000, 1))
+            if not ready:
                 raise TimeoutError
             part = os.read(self._up, min(size, _OPEN))
             if not part:
@@ -103,6 +108,7 @@ class Forked:
             return None
         status = None
         with held(signal.SIGINT), held(signal.SIGCHLD):
+            started = descendants([self.pid])
             try:
                 # It closes its end of the pipe when it ends by itself, a moment before it is dead.
                 for _ in range(20):
@@ -115,6 +121,7 @@ class Forked:
                     _, status = os.waitpid(self.pid, 0)
             except (ChildProcessError, ProcessLookupError):  # the program waits for all children
                 status = None
+            kill_remaining(started)
             self.pid = 0
             os.close(self._down)
             os.close(self._up)

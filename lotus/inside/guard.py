@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     _Result = TypeVar("_Result")
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
+_MARK = "_lotus_passes"
 _STDLIB = os.path.dirname(os.__file__)
 # Code objects of hooks carry this file name. It holds the two words by which CPython's
 # warnings module knows frames to leave out when it counts `stacklevel`, so that a warning
@@ -58,6 +59,8 @@ def of_the_program(error: BaseException) -> bool:
     """Whether the program raised `error` into our work: in a signal handler, or in this thread
     from another one. What code of the program raised because we called it does not count.
     """
+    if vars(error).get(_MARK):
+        return True
     passed: list[FrameType]
     traceback, passed, alone = error.__traceback__, [], True
     while traceback is not None:
@@ -72,6 +75,11 @@ def of_the_program(error: BaseException) -> bool:
         traceback = traceback.tb_next
     module = str(type(error).__module__).partition(".")[0]
     return alone and module != "builtins" and module not in sys.stdlib_module_names
+
+
+def mark(error: BaseException) -> None:
+    """Say that it is `of_the_program`, whatever becomes of its frames."""
+    vars(error)[_MARK] = True
 
 
 def _of_python(frame: FrameType) -> bool:

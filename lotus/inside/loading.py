@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from . import assigning, contents, reaping
 from .described import is_iterable
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 MARK = "_lotus_candidate"  # attribute of a candidate, by which hooks know it
 SEED = 20_011
+_LONGEST = 70
 
 
 def copy_of(loader: Any, setting: dict[str, Any], cycle: Cycle | None, seed: int = SEED) -> Any:
@@ -60,11 +61,32 @@ def copy_of(loader: Any, setting: dict[str, Any], cycle: Cycle | None, seed: int
         from .settings import WorkerInit
 
         made.worker_init_fn = WorkerInit(threads, made.worker_init_fn)
+    if made.num_workers and not _starts_python(made):
+        made.worker_init_fn = Bound(made.worker_init_fn)
     if cycle is not None:
         vars(made)["batch_sampler" if made._auto_collation else "sampler"] = cycle
         if made._index_sampler is not cycle:
             raise Failed(f"{type(loader).__name__} chooses its indices in a way of its own")
     return made
+
+
+class Bound:
+    """Stands for a `worker_init_fn` in forked workers: they end at once where the program does.
+
+    By themselves they look every five seconds, and not in the data set's code. No frame of ours is
+    below the user's function: Python takes `__call__` from here, and calls what it got.
+    """
+
+    def __init__(self, function: Callable[[int], object] | None) -> None:
+        self.function, self.parent = function, os.getpid()
+
+    @property
+    def __call__(self) -> Callable[[int], object]:
+        with suppress(Exception):
+            sys.modules["torch"].multiprocessing._prctl_pr_set_pdeathsig(signal.SIGKILL)
+            if os.getppid() != self.parent:
+                os._exit(1)
+        return self.function if self.function is not None else bool
 
 
 @contextmanager
@@ -102,8 +124,12 @@ def accelerator() -> str | None:
 class Loading:
     """Iterates a candidate, from one epoch into the next. To be shut, whatever was raised."""
 
-    def __init__(self, loader: Any, cycle: Cycle | None, say: Callable[[str], object]) -> None:
+    def __init__(
+        self, loader: Any, cycle: Cycle | None, say: Callable[[str], object], folder: str = ""
+    ) -> None:
         self.loader, self.say = loader, say
+        # Where its files go; a socket's path may have 107 characters.
+        self._within = folder if len(folder) < _LONGEST else None
         self._own = OwnUsage()
         self.usage: Usage = Usage() if loader.num_workers else self._own
         self.iterable = is_iterable(loader)
@@ -116,7 +142,7 @@ class Loading:
     def start(self, watch: Watch) -> float:
         """Start its workers. Returns the seconds that it took."""
         if self.loader.num_workers and not self._folder:
-            self._folder = tempfile.mkdtemp(prefix="pymp-")
+            self._folder = tempfile.mkdtemp(prefix="pymp-", dir=self._within or None)
         before = time.perf_counter()
         with held(signal.SIGCHLD), _folder_of_sockets(self._folder), warnings.catch_warnings():
             if _starts_python(self.loader):

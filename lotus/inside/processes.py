@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from contextlib import suppress
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _OFTEN_S = 0.02
+# torch's own, which takes shared memory away when all who used it have gone, then ends.
+_MANAGER = "torch_shm_manag"
 _Counts = tuple[int, int, int]  # CPU ns, ns that threads were ready and had no core, bytes read
 
 
@@ -118,3 +121,41 @@ def resident_bytes(pid: int) -> int:
     with suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/statm", "rb") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return 0
+
+
+def descendants(pids: Iterable[int]) -> list[tuple[int, str]]:
+    """(process, when it started) of what these processes have started, and it in turn."""
+    found: list[tuple[int, str]] = []
+    waiting = list(pids)
+    while waiting:
+        pid = waiting.pop()
+        for task in _names(f"/proc/{pid}/task"):
+            with suppress(OSError), open(f"/proc/{pid}/task/{task}/children") as file:
+                children = [int(one) for one in file.read().split()]
+                waiting += children
+                found += [(child, started(child)) for child in children]
+    return found
+
+
+def kill_remaining(those: Iterable[tuple[int, str]]) -> None:
+    """Kill those that `descendants` found and that still are there."""
+    for pid, start in those:
+        if start and started(pid) == start:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def started(pid: int) -> str:
+    """What tells a process from another of the same number; "" where it is not to be killed."""
+    with suppress(OSError, IndexError), open(f"/proc/{pid}/stat", errors="replace") as file:
+        name, _, rest = file.read().partition("(")[2].rpartition(")")
+        if not name.startswith(_MANAGER):
+            return rest.split()[19]
+    return ""
+
+
+def _names(path: str) -> list[str]:
+    try:
+        return os.listdir(path)
+    except OSError:
+        return []

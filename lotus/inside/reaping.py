@@ -10,6 +10,8 @@ import threading
 from contextlib import suppress
 from multiprocessing import connection
 
+from .breaks import breakable
+from .processes import descendants, kill_remaining
 from .watch import Failed, Watch, held
 
 TYPE_CHECKING = False
@@ -28,14 +30,16 @@ def reap(iterator: Any, patience_s: float) -> None:
 
     It may be half made. Holds Ctrl-C meanwhile.
     """
-    with held(signal.SIGINT), held(signal.SIGCHLD):
+    with held(signal.SIGINT), held(signal.SIGCHLD), breakable(False):
         made = vars(iterator)
         made["_shutdown"] = True  # for torch's own way, when the object goes
         workers = [one for one in made.get("_workers", ()) if one.pid is not None]
+        started = descendants(one.pid for one in workers)
         if patience_s > 0:
             with suppress(Failed, Exception):
                 _ask(iterator, workers, patience_s)
         _kill(workers)
+        kill_remaining(started)
         _kill_started(made.pop(_STARTING, None))
         _end_pinning(iterator)
         queues = [*made.get("_index_queues", ())]
@@ -54,7 +58,7 @@ def reap(iterator: Any, patience_s: float) -> None:
 
 def _ask(iterator: Any, workers: list[Any], patience_s: float) -> None:
     """Ask the workers to end, as torch does."""
-    watch = Watch(patience_s, "the end of its workers")
+    watch = Watch(patience_s, "the end of its workers", breakable=False)
 
     def ask() -> None:
         iterator._workers_done_event.set()  # waits for ever where a worker died in its lock
@@ -136,7 +140,7 @@ def _unlink(owners: list[Any]) -> None:
                 owners.append(one)
     registry: dict[Any, Any] = vars(util)["_finalizer_registry"]
     for finalizer in list(registry.values()):
-        held_by = finalizer._weakref
+        held_by = getattr(finalizer, "_weakref", None)  # it may have run meanwhile
         if held_by is not None and any(held_by() is one for one in locks):
             finalizer()
 

@@ -26,7 +26,7 @@ BATCH = "a batch"
 OPENING = "its start, with the first batch,"
 # A child gives up by itself, as long as Python runs in it.
 _MORE_S = 5.0
-_DYING_S = 0.5
+_DYING_S, _TELLING_S, _PAUSE_S = 0.5, 5.0, 0.002
 
 
 class Here:
@@ -74,9 +74,15 @@ class Here:
     def dead(self, error: BaseException) -> str:
         """What became of a worker that is dead; "" where none is."""
         workers = self._loading.workers()
-        if workers and isinstance(error, (OSError, EOFError)):
-            # Its connection was cut, a moment before it is dead.
-            connection.wait([one.sentinel for one in workers], _DYING_S)
+        cut = isinstance(error, (ConnectionError, EOFError)) and "Caught " not in str(error)
+        if workers and (cut or isinstance(error, OSError)):
+            # Its connection was cut, a moment before it is dead, or a longer one if it tells more.
+            within_s = _TELLING_S if cut else _DYING_S
+            ready = connection.wait([one.sentinel for one in workers], within_s)
+            until = time.monotonic() + _DYING_S  # its descriptors close a moment before it is dead
+            for one in workers:
+                while one.sentinel in ready and one.exitcode is None and time.monotonic() < until:
+                    time.sleep(_PAUSE_S)
         codes = [one.exitcode for one in workers]
         said = (end_words(code, self._loading.iterable) for code in codes if code is not None)
         return next((text for text in said if text), "")

@@ -1,9 +1,10 @@
 """The agent of `lotus tune` in the user's program: finds the loader, watches it, takes over.
 
 In force only where LOTUS_TUNE is: JSON with `exchange` (see exchange.py), `loader` (which one: its
-number by first iteration, a name, or null for the largest), `watch` (batches; null: the usual) and
-`apply` (whether the program shall go on). What is tried, and what comes of it, lotus decides
-outside; candidate.py builds and measures.
+number by first iteration, a name, or null for the largest), `watch` (batches; null: the usual),
+`apply` (whether the program shall go on) and `record` (environment under which the trials are
+recorded; empty: they are not). What is tried, and what comes of it, lotus decides outside;
+candidate.py builds and measures.
 """
 
 from __future__ import annotations
@@ -16,16 +17,17 @@ import sys
 import threading
 import time
 import weakref
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 
-from . import contents, described, exchange, going_on, settings
-from .guard import ask, edge, hide_our_frames, hook
+from . import breaks, contents, described, exchange, going_on, settings
+from .guard import ask, edge, hide_our_frames, hook, mark
 from .isolate import end
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+    from types import FrameType
     from typing import Any
 
     from .settings import Applier
@@ -55,6 +57,7 @@ class Watch:
         self.cpu: list[float] = []
         self.sizes: list[int] = []
         self.startup_s: float | None = None
+        self.asking = 0  # the thread whose call of `next` is under way
         self.began = 0.0  # `iter()`, of this epoch
         self.first = 0.0  # when the first batch of all came
         self.returned: tuple[float, float] | None = None  # the last batch: clock, CPU time
@@ -94,11 +97,13 @@ class Agent:
         self.which: int | str | None = asked["loader"]
         self.batches: int | None = asked["watch"]
         self.apply: bool = asked["apply"]
+        self.record: dict[str, str] = asked.get("record") or {}  # environment of a recording
+        self.raised: BaseException | None = None  # by a signal's handler, during trials
         self.environ = environ
         self.on = True
         self.pid = os.getpid()
-        self.iterated: list[weakref.ref[Any]] = []
-        self.epochs: list[int] = []  # of each of them
+        self.iterated: dict[int, tuple[weakref.ref[Any], int]] = {}  # by id: loader, number
+        self.epochs: list[int] = []  # of each, by number
         self.lengths: dict[int, tuple[weakref.ref[Any], float]] = {}
         self.watch: Watch | None = None
         self.undo: list[Callable[[], object]] = []
@@ -159,10 +164,13 @@ class Agent:
             return
         if self.pid != os.getpid():  # forked, and a program of its own
             self.pid, self.watch = os.getpid(), None
-            self.iterated, self.epochs = [], []
+            self.iterated, self.epochs = {}, []
         number = self._number(loader)
         self.epochs[number] += 1
-        chosen = self._is_chosen(loader, number)
+        watch = self.watch
+        # Not one that the data set of the watched loader iterates.
+        inner = watch is not None and watch.asking == threading.get_ident()
+        chosen = not inner and self._is_chosen(loader, number)
         if self.epochs[number] == 1:
             words = described.words(loader, self._site(loader))
             fact = {"event": "iterated", "loader": words[:300], "chosen": chosen}
@@ -175,12 +183,12 @@ class Agent:
         iterator.__dict__[KEY] = self.watch
 
     def _number(self, loader: Any) -> int:
-        for number, reference in enumerate(self.iterated):
-            if reference() is loader:
-                return number
-        self.iterated.append(weakref.ref(loader))
-        self.epochs.append(0)
-        return len(self.iterated) - 1
+        reference, number = self.iterated.get(id(loader), (None, 0))
+        if reference is None or reference() is not loader:
+            number = len(self.epochs)
+            self.iterated[id(loader)] = (weakref.ref(loader), number)
+            self.epochs.append(0)
+        return number
 
     def _site(self, loader: Any) -> str:
         known = self.applier._find(loader)
@@ -255,34 +263,94 @@ class Agent:
         loader, epochs = watch.loader, self.epochs[self._number(watch.loader)]
         del iterator.__dict__[KEY]
         applying, self.applier.on = self.applier.on, False
-        shown, mine = None, threading.current_thread() is threading.main_thread()
-        if mine and signal.getsignal(signal.SIGINT) not in (signal.SIG_IGN, None):
-            shown = signal.signal(signal.SIGINT, signal.default_int_handler)
-        interrupt = None
+        self.raised, taken = None, self._take_signals()
         try:
             answer = self._answer(iterator, watch, exhausted)
-        except KeyboardInterrupt as error:
-            interrupt, answer = error, {"do": "leave" if self.apply else "end", "code": 130}
+            if answer["do"] == "apply" and not self._is_for(answer, loader):
+                answer = {"do": "leave"}
+        except BaseException as error:
+            if error is not self.raised:
+                raise
+            answer = {"do": "leave" if self.apply else "end", "code": 130}
         finally:
             self.applier.on = applying
-            if shown is not None:
-                signal.signal(signal.SIGINT, shown)
+            for number, (ours, theirs) in taken.items():
+                if signal.getsignal(number) is ours:
+                    signal.signal(number, theirs)
         if answer["do"] == "end":
             end(answer.get("code", 0))
         if answer["do"] == "apply":
             entry = {name: answer[name] for name in ("loader", "setting", "iterable_safe")}
             self.leave(hooks=False)
             going_on.change(self.applier, loader, iterator, entry, epochs)
-            if going_on.KEY not in iterator.__dict__:
-                self.leave()
+        if going_on.KEY not in iterator.__dict__:
+            self.leave()
+        if self.raised is None:
             return
-        self.leave()
-        if interrupt is None and not answer.get("interrupted"):
-            return
-        if shown is not None and shown is not signal.default_int_handler:
+        _, shown = taken.get(signal.SIGINT, (None, signal.default_int_handler))
+        if type(self.raised) is KeyboardInterrupt and shown is not signal.default_int_handler:
             signal.raise_signal(signal.SIGINT)  # the program has its own way to take it
         else:
-            raise interrupt or KeyboardInterrupt
+            raise self.raised
+
+    def _take_signals(self) -> dict[int, tuple[Any, Any]]:
+        """Have trials end by Ctrl-C, and by what a handler of the program raises, and in order.
+
+        Returns our handler and theirs by the signal's number.
+        """
+        taken: dict[int, tuple[Any, Any]] = {}
+        if threading.current_thread() is not threading.main_thread():
+            return taken
+
+        def take(number: int, ours: Callable[[int, Any], object]) -> None:
+            taken[number] = (ours, signal.signal(number, ours))
+
+        for number in signal.valid_signals():
+            theirs = signal.getsignal(number)
+            if number == signal.SIGINT:
+                if theirs not in (signal.SIG_IGN, None):
+                    take(number, lambda number, frame: self._stop(KeyboardInterrupt()))
+            elif callable(theirs):
+                take(number, partial(self._pass_on, theirs))
+        return taken
+
+    def _pass_on(self, handler: Callable[..., Any], number: int, frame: FrameType | None) -> None:
+        try:
+            handler(number, frame)
+        except BaseException as error:
+            self._stop(error)
+
+    def _stop(self, error: BaseException) -> None:
+        """Raise it: now or, where that would do harm, soon."""
+        mark(error)
+        self.raised = self.raised or error
+        if breaks.allowed():
+            raise self.raised
+
+    def _is_for(self, answer: dict[str, Any], loader: Any) -> bool:
+        """Whether a setting is for this loader: a program may start others, with other data."""
+        name: str | None = answer["loader"].get("dataset")
+        return name in (None, type(loader.dataset).__name__)
+
+    @contextmanager
+    def _recorded(self) -> Iterator[None]:
+        """Record what the trials do, and nothing that the program does by itself."""
+        from . import install as tracing
+
+        if not self.record or (tracing.active is not None and tracing.active.on):
+            yield
+            return
+        before = {name: os.environ.get(name) for name in self.record}
+        os.environ.update(self.record)  # for spawned workers
+        tracer = tracing.install(os.environ)
+        try:
+            yield
+        finally:
+            tracer.uninstall()
+            for name, value in before.items():
+                os.environ.pop(name, None)
+                if value is not None:
+                    os.environ[name] = value
 
     def _answer(self, iterator: Any, watch: Watch, exhausted: bool) -> dict[str, Any]:
         """What is to be done after all trials."""
@@ -319,18 +387,20 @@ class Agent:
         bound = _take_share(self.environ)
         candidates = None
         try:
-            candidates = Candidates(watch.loader)
+            candidates = Candidates(watch.loader, folder=self.exchange)
             link.tell({"watched": self._watched(candidates, watch, notes)})
-            return Tuning(link, candidates).run()
-        except KeyboardInterrupt:
-            link.tell({"interrupted": True})
-            asked = link.ask()
-            while asked["do"] not in _LAST:  # asked before lotus knew
-                asked = link.ask()
-            return {**asked, "interrupted": True}
+            with self._recorded():
+                return Tuning(link, candidates, lambda: self.raised).run()
         except exchange.Gone:
             raise
-        except Exception as error:  # of ours
+        except BaseException as error:
+            if error is self.raised:
+                link.tell({"interrupted": True})
+                asked = link.ask()
+                while asked["do"] not in _LAST:  # asked before lotus knew
+                    asked = link.ask()
+                return asked
+            # A fault of ours.
             link.tell({"event": "fault", "error": f"{type(error).__name__}: {error}"[:1000]})
             return self._alone()
         finally:
@@ -377,8 +447,10 @@ class Agent:
 class Tuning:
     """Trials, as lotus asks for them."""
 
-    def __init__(self, link: exchange.Link, candidates: Any) -> None:
-        self.link, self.candidates = link, candidates
+    def __init__(
+        self, link: exchange.Link, candidates: Any, raised: Callable[[], BaseException | None]
+    ) -> None:
+        self.link, self.candidates, self.raised = link, candidates, raised
 
     def run(self) -> dict[str, Any]:
         """Do what is asked until that is to end."""
@@ -394,6 +466,9 @@ class Tuning:
                 told = {"did": did}
             except Failed as error:
                 told = {"failed": str(error)}
+            raised = self.raised()
+            if raised is not None:
+                raise raised
             self.link.tell(told)
 
     def _methods(self) -> dict[str, Callable[..., Any]]:
@@ -421,7 +496,8 @@ def _wait_until_idle(iterator: Any) -> list[str]:
                 worker.is_alive() for worker in iterator._workers
             ):
                 return []
-            time.sleep(0.005)
+            with breaks.breakable():
+                time.sleep(0.005)
     except (AttributeError, NotImplementedError, ValueError, OSError):
         time.sleep(0.5)
     return ["the program's own workers were not idle when the trials began"]
@@ -541,10 +617,13 @@ def _next(original: Callable[..., Any], agent: Any) -> Callable[..., Any]:
                 return original(self)
             start = clock()
             try:
+                watch.asking = threading.get_ident()
                 batch = original(self)
             except StopIteration:
                 edge(agent, agent.exhausted, self, watch)
                 raise
+            finally:
+                watch.asking = 0
             edge(agent, agent.took, watch, batch, start)
             return batch
         except StopIteration:

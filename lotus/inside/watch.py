@@ -16,6 +16,9 @@ import traceback as tracebacks
 from contextlib import contextmanager
 from multiprocessing import connection
 
+from . import breaks
+from .guard import mark, of_the_program
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,8 +42,9 @@ class Stopped(BaseException):
 class Watch:
     """Of one call: what takes longer than `limit_s`, or whose worker dies, raises Failed."""
 
-    def __init__(self, limit_s: float, what: str) -> None:
+    def __init__(self, limit_s: float, what: str, breakable: bool = True) -> None:
         self.limit_s, self.what = limit_s, what
+        self._breakable, self._before = breakable, False  # by other signals: see breaks.py
         self.deadline = time.monotonic() + limit_s
         self.reason = ""
         self._armed = self._done = False
@@ -71,7 +75,8 @@ class Watch:
         """Meanwhile nothing is raised, and the time does not count."""
         before, self._armed = time.monotonic(), False
         try:
-            yield
+            with breaks.breakable(False):
+                yield
         finally:
             self.deadline += time.monotonic() - before
             self._armed = True
@@ -86,6 +91,9 @@ class Watch:
                 self._stop()
         except Stopped:
             self._stop()  # it may have come as the first one began
+        except BaseException:
+            self._stop()
+            raise
         raise Failed(self.reason)  # out of `except`: it would keep what was stopped alive
 
     def _start(self) -> None:
@@ -101,8 +109,10 @@ class Watch:
             self._thread = threading.Thread(target=self._watch, name="lotus-watch", daemon=True)
             self._thread.start()
         self._armed = True
+        self._before = breaks.allow(self._breakable)
 
     def _stop(self) -> None:
+        breaks.allow(self._before)
         self._armed = False
         self._done = True
         thread, self._thread = self._thread, None
@@ -115,7 +125,7 @@ class Watch:
                 os.close(fd)
 
     def _raise(self, number: int, frame: FrameType | None) -> None:
-        if self._armed:
+        if self._armed and breaks.allowed() == self._breakable:
             raise Stopped
 
     def _watch(self) -> None:
@@ -202,12 +212,27 @@ def let_go(error: BaseException | None) -> None:
         error = error.__cause__ or error.__context__
 
 
+def interrupts(error: BaseException) -> bool:
+    """Whether it is not about what is tried, but about the program: Ctrl-C, what a signal's
+    handler of its own raised.
+    """
+    if not isinstance(error, Exception):
+        return True
+    torchs = type(error).__module__.partition(".")[0] == "torch"  # no memory left on a device
+    if isinstance(error, Failed) or torchs or not of_the_program(error):
+        return False
+    mark(error)  # `let_go` takes away what tells it
+    return True
+
+
 def words(error: BaseException) -> str:
     """One line on an exception; on a worker's, the one that it raised there."""
     kind, text = type(error).__name__, str(error).strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if lines and text.startswith("Caught ") and "Original Traceback" in text:
-        said = lines[-1]
+        below = text.rpartition("Traceback (most recent call last):")[2].splitlines()
+        # What is raised stands after the indented frames, and may go on for some lines.
+        said = next((line for line in below if line[:1].strip()), lines[-1])
     else:
         said = f"{kind}: {lines[0]}" if lines else kind
     return "".join(char if char.isprintable() else "?" for char in said)[:300]

@@ -31,7 +31,7 @@ def _hang() -> None:
 
 
 def _raise() -> None:
-    raise ValueError("bad image")
+    raise ValueError("bad image\nand more of it")
 
 
 FAULTS = {
@@ -57,6 +57,28 @@ class Faulty(Dataset[Any]):
             assert os.getpid() != _SELF
             FAULTS[self.fault][0]()
         return torch.full((64,), float(index))
+
+
+class Starts(Faulty):
+    """Starts a program, and says which in a file."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.path = path
+
+    def __getitem__(self, index: int) -> Any:
+        if index == 0:
+            with open(self.path, "a") as file:
+                print(subprocess.Popen(["sleep", "1000"]).pid, file=file)
+        return super().__getitem__(index)
+
+
+class TimeUp(Exception):
+    """Raised by a handler of the program."""
+
+
+def time_up(number: int, frame: Any) -> None:
+    raise TimeUp
 
 
 class Unpicklable(Faulty):
@@ -220,18 +242,32 @@ def test_shared_memory_of_a_killed_worker_is_given_back() -> None:
     os.unlink(other)
 
 
-def test_ctrl_c_goes_on_up_and_everything_is_closed() -> None:
-    before = settled()
+def test_what_a_data_set_started_ends_with_the_candidate(tmp_path: Any) -> None:
+    candidates = Candidates(DataLoader(Starts(str(tmp_path / "pids")), batch_size=4))
     for workers in (0, 1):
+        candidates.open(setting(workers), 60)
+        candidates.close(setting(workers))
+    candidates.end()
+    found = (tmp_path / "pids").read_text().split()
+    assert len(found) == 2
+    while any(_alive(int(pid)) for pid in found):
+        time.sleep(0.01)
+
+
+def test_what_handlers_raise_goes_on_up_and_everything_is_closed() -> None:
+    shown = signal.signal(signal.SIGALRM, time_up)
+    before = settled()
+    for workers, sign in ((0, signal.SIGINT), (1, signal.SIGALRM), (0, signal.SIGALRM)):
         candidates = Candidates(DataLoader(Faulty("hangs"), batch_size=4))
         candidates.open(setting(workers), 60)
-        timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+        timer = threading.Timer(0.5, os.kill, (os.getpid(), sign))
         timer.start()
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt if sign == signal.SIGINT else TimeUp):
             candidates.block(setting(workers), seconds=0, least=60, step=False, limit_s=60)
         timer.join()
         assert left() == before  # already, without `end`
         candidates.end()
+    signal.signal(signal.SIGALRM, shown)
 
 
 def test_a_candidate_dies_with_its_program() -> None:

@@ -122,6 +122,11 @@ def runs(torch, tmp_path_factory):
     folder = tmp_path_factory.mktemp("tune")
     kill = "os.kill(os.getpid(), signal.SIGKILL)"
     interrupt = "os.kill(program.watched.pid, signal.SIGINT)\nprogram.open(found.best, 30)"
+    # A handler of the program raises, when the files that it shares with lotus have gone.
+    stop = (
+        "import shutil; shutil.rmtree(program._pipe._exchange)\n"
+        "os.kill(program.watched.pid, signal.SIGUSR1)\nprogram.open(found.best, 30)"
+    )
     nonsense = "program._do('nonsense')"
     more = {"num_workers": 2, "prefetch_factor": 3, "persistent_workers": True}
     one = {"num_workers": 1}
@@ -139,6 +144,7 @@ def runs(torch, tmp_path_factory):
         "killed": ((["finally"],), {"do": kill}),
         "killed_applying": (([],), {"do": kill, "apply": True}),
         "interrupted": ((["finally"],), {"do": interrupt}),
+        "stopped": ((["handler", "nested"],), {"do": stop, "apply": True}),
         "faulty_applying": (([],), {"do": nonsense, "apply": True}),
         "ranks": (([],), {"words": ranks("epochs=2"), "best": one, "apply": True}),
     }
@@ -254,6 +260,15 @@ def test_an_interrupt_keeps_what_was_found(runs):
     assert settings.read(ended.truth.parent / "tuned.json").loaders[0].setting.num_workers == 1
 
 
+def test_what_a_handler_of_the_program_raises_is_raised_in_it(runs):
+    """Its data set iterates loaders as large as the one to tune, too."""
+    ended = runs["stopped"]
+    truth = truth_of(ended)
+    assert (ended.code, ended.out) == (9, b"handled\n"), ended.err.decode()
+    assert truth["target"][0] == "Far"
+    assert truth["interrupted"]
+
+
 def test_a_fault_of_ours_lets_the_program_go_on(runs):
     ended = runs["faulty_applying"]
     assert ended.code == 0
@@ -326,9 +341,10 @@ def test_what_cannot_be_done_is_said_before_the_program_runs(torch, tmp_path):
 
 
 def test_a_program_without_torch_keeps_its_exit_code(tmp_path):
-    script = [sys.executable, "-c", "print('ran'); raise SystemExit(7)"]
+    program = "import os; print('LOTUS_RUN' in os.environ); raise SystemExit(7)"
+    script = [sys.executable, "-c", program]
     ended = lotus_tune(tmp_path, "--", *script)
-    assert (ended.code, ended.out) == (7, b"ran\n")
+    assert (ended.code, ended.out) == (7, b"False\n")  # only trials are recorded
     assert "before it imported torch" in ended.err.decode()
     assert not (tmp_path / "tuned.json").exists()
 

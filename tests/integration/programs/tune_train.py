@@ -1,10 +1,12 @@
 """A training whose loader waits for its samples; prints what it trained on.
 
 Arguments: `workers=N`, `epochs=N`, `batches=N` of an epoch, `persistent`, `nothing` (iterate no
-loader), `exit=CODE`, `wait=SECONDS` a sample, `finally` (say so where the end runs it).
+loader), `exit=CODE`, `wait=SECONDS` a sample, `finally` (say so where the end runs it), `handler`
+(raise an exception at SIGUSR1, and exit with 9), `nested` (iterate a loader for each sample).
 """
 
 import os
+import signal
 import sys
 import time
 
@@ -28,6 +30,8 @@ class Far(Dataset):
 
     def __getitem__(self, index):
         time.sleep(WAIT_S)
+        if "nested" in words:
+            next(iter(DataLoader(range(self.samples))))
         return torch.tensor([index, index])
 
 
@@ -41,7 +45,17 @@ class Check(Dataset):
         return index
 
 
+class Stop(Exception):
+    pass
+
+
+def stop(number, frame):
+    raise Stop
+
+
 def main():
+    if "handler" in words:
+        signal.signal(signal.SIGUSR1, stop)
     torch.manual_seed(7)
     workers = int(words.get("workers", 0))
     data = Far(4 * RANKS * int(words.get("batches", 16)))
@@ -73,6 +87,9 @@ def main():
 if __name__ == "__main__":
     try:
         main()
+    except Stop:
+        print("handled", flush=True)
+        sys.exit(9)
     finally:
         if "finally" in words:
             print("finally", flush=True)
