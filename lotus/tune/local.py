@@ -7,6 +7,7 @@ import dataclasses
 import importlib
 import math
 import sys
+import threading
 import time
 from collections.abc import Callable, Collection
 from typing import Any
@@ -24,6 +25,7 @@ from lotus.tune.trying import Block, Opened, TrialFailed, Watched
 # The own setting with the user's step, to see how long that takes.
 _WATCH_BATCHES, _WATCH_PART, _WATCH_S = 8, 0.02, 1.0
 _FIRST_BATCH_S = 60.0
+_running = threading.Lock()
 
 
 def tune(
@@ -45,6 +47,24 @@ def tune(
         )
     if isinstance(budget, bool) or not isinstance(budget, (int, float)):
         raise LotusError(f"budget={budget!r}: give seconds")
+    # What a process has once is changed meanwhile: its environment, where its sockets are.
+    if not _running.acquire(blocking=False):
+        raise LotusError("another lotus.tune() is running in this process; wait for its end")
+    try:
+        return _tuned(loader, step, budget, strategy, objective, vary, seed)
+    finally:
+        _running.release()
+
+
+def _tuned(
+    loader: Any,
+    step: float | Callable[[Any], object] | None,
+    budget: float,
+    strategy: str,
+    objective: str,
+    vary: Collection[str],
+    seed: int,
+) -> Result:
     began = time.monotonic()
     program = Local(loader, step if objective == "train" else None)
     try:

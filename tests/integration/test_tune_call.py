@@ -22,6 +22,7 @@ from lotus import tune
 assert callable(tune) and tune is lotus.tune
 
 import torch
+from concurrent.futures import ThreadPoolExecutor
 from torch.utils.data import DataLoader, Dataset
 
 class Waits(Dataset):
@@ -36,11 +37,15 @@ def main():
     torch.manual_seed(7)
     loader = DataLoader(Waits(), batch_size=8, shuffle=True, num_workers=1)
     before = dict(vars(loader))
+    pool = ThreadPoolExecutor(1)
+    pool.submit(bool).result()  # its thread is there before
     state = torch.get_rng_state(), random.getstate()
     descriptors, children = len(os.listdir("/proc/self/fd")), threading.active_count()
-    called = []
+    called, refused = [], []
 
     def step(batch):
+        if not called:  # in another thread, as of a notebook
+            refused.append(pool.submit(lotus.tune, loader).exception())
         called.append(len(batch))
         time.sleep(0.001)
 
@@ -52,6 +57,8 @@ def main():
         assert not file.read().split()
     assert len(os.listdir("/proc/self/fd")) == descriptors
     assert threading.active_count() == children
+
+    assert "another lotus.tune() is running" in str(refused[0])
 
     new = result.loader()
     assert new is not loader and new.dataset is loader.dataset
