@@ -1,0 +1,208 @@
+"""A program for searches of settings: a formula with a clock of its own, and no processes."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from typing import Any
+
+from lotus.settings import Target
+from lotus.tune.limits import Limits, Room
+from lotus.tune.result import Result
+from lotus.tune.search import search
+from lotus.tune.space import Measurement, Setting
+from lotus.tune.strategies.problem import Problem
+from lotus.tune.trying import Block, Opened, TrialFailed, Watched
+
+MIB = 1 << 20
+
+
+@dataclasses.dataclass
+class Fake:
+    """A program whose loader takes as long as a formula says; it counts what is done to it."""
+
+    own: Setting
+    cores: float = 4.0
+    cpu_s: float = 0.020  # of a worker, a batch
+    wait_s: float = 0.0
+    step_s: float = 0.001
+    start_s: float = 0.05  # of each worker
+    noise: float = 0.01
+    batches: int | None = 1000
+    iterable: bool = False
+    accelerator: str | None = None
+    same: str = ""
+    worker_bytes: int = 100 * MIB
+    batch_bytes: int = 4 * MIB
+    fails: dict[int, str] = dataclasses.field(default_factory=dict)  # by workers
+    read_once: int = 0  # bytes a batch that the first candidate reads from storage
+    slower_watched: float = 1.0
+    interrupt_at: int = -1  # which block Ctrl-C comes in
+
+    def __post_init__(self) -> None:
+        self.now = 100.0
+        self.chance = random.Random(1)
+        self.live: set[Setting] = set()
+        self.most_live: list[set[Setting]] = []
+        self.opened: list[Setting] = []
+        self.asked_same: list[Setting] = []
+        self.blocks: list[tuple[Setting, bool]] = []
+        self.limits_s: list[tuple[float, float]] = []
+        setting = dataclasses.replace(
+            self.own, start_method="fork" if self.own.num_workers else None
+        )
+        itself = self.batch_s(self.own, step=True) * self.slower_watched
+        self.watched = Watched(
+            loader=Target(dataset="Pictures", call_site="train.py:12"),
+            setting=setting,
+            pid=1,
+            torch="2.14.1",
+            iterable=self.iterable,
+            batch_size=32,
+            batches=self.batches,
+            waits_s=(itself - self.step_s,) * 40,
+            steps_s=(self.step_s,) * 40,
+            step_cpu_s=(self.step_s,) * 40,
+            sizes=(32,) * 40,
+            startup_s=self.first_s(self.own),
+            accelerator=self.accelerator,
+        )
+
+    def batch_s(self, setting: Setting, step: bool) -> float:
+        taken = self.step_s if step else 0.0
+        if setting.num_workers == 0:
+            return self.cpu_s + self.wait_s + taken
+        made = max((self.cpu_s + self.wait_s) / setting.num_workers, self.cpu_s / self.cores)
+        return max(made, taken + 0.0001)
+
+    def first_s(self, setting: Setting) -> float:
+        return self.start_s * setting.num_workers + self.cpu_s + self.wait_s
+
+    def _pass(self, seconds: float, limit_s: float) -> None:
+        self.now += min(seconds, limit_s)
+        if seconds > limit_s:
+            raise TrialFailed(f"it gave no batch within {limit_s:g} s")
+
+    def open(self, setting: Setting, limit_s: float) -> Opened:
+        assert setting == setting.normal()
+        assert setting not in self.live
+        self.limits_s.append((self.now, limit_s))
+        self.opened.append(setting)
+        self._pass(self.first_s(setting), limit_s)
+        if setting.num_workers in self.fails:
+            raise TrialFailed(self.fails[setting.num_workers])
+        self.live.add(setting)
+        self.most_live.append(set(self.live))
+        iter_s = self.start_s * setting.num_workers
+        return Opened(self.first_s(setting), iter_s, tuple(range(setting.num_workers)))
+
+    def block(
+        self,
+        setting: Setting,
+        *,
+        seconds: float,
+        least: int,
+        step: bool,
+        limit_s: float,
+        discard: int | None = None,
+    ) -> Block:
+        assert setting in self.live
+        if len(self.blocks) == self.interrupt_at:
+            self.blocks.append((setting, step))
+            raise KeyboardInterrupt
+        self.blocks.append((setting, step))
+        self.limits_s.append((self.now, limit_s))
+        batch_s = self.batch_s(setting, step)
+        count = max(least, int(seconds / batch_s))
+        taken = self.step_s if step else 0.0
+        waits = [
+            max(batch_s * self.chance.gauss(1.0, self.noise) - taken, 0.0) for _ in range(count)
+        ]
+        ahead = setting.num_workers * (setting.prefetch_factor or 0)
+        try:
+            takes = ahead * self.batch_s(setting, False) + sum(waits) + taken * count
+            self._pass(takes, limit_s)
+        except TrialFailed:
+            self.live.remove(setting)
+            raise
+        return Block(
+            waits_s=tuple(waits),
+            steps_s=(taken,) * count,
+            sizes=(32,) * count,
+            worker_cpu_s=self.cpu_s * count,
+            worker_queued_s=0.0,
+            main_cpu_s=0.0001 * count,
+            batch_bytes=self.batch_bytes,
+            shared_bytes=self.batch_bytes if setting.num_workers else 0,
+            pipe_bytes=1000 if setting.num_workers else 0,
+            tensors=2,
+            worker_bytes=self.worker_bytes,
+            main_bytes=500 * MIB,
+            read_bytes=self.read_once * count if setting == self.opened[0] else 0,
+        )
+
+    def close(self, setting: Setting) -> float:
+        self.live.remove(setting)
+        took = 0.01 * setting.num_workers
+        self.now += took
+        return took
+
+    def same_samples(self, setting: Setting, limit_s: float) -> str:
+        self.asked_same.append(setting)
+        return self.same
+
+
+def room(memory: int = 64 << 30, shm: int = 32 << 30, cores: float = 4.0) -> Limits:
+    """A machine with so much that is free, in bytes."""
+    return Limits(
+        cores,
+        f"{cores:g} CPUs",
+        Room(memory, f"{memory >> 20} MiB are free"),
+        Room(shm, f"/dev/shm has {shm >> 20} MiB"),
+        100_000,
+    )
+
+
+class Asks:
+    """A strategy that asks for what it is given."""
+
+    name = "listed"
+
+    def __init__(self, *settings: Setting) -> None:
+        self.left = [one.normal() for one in settings]
+        self.told: list[Measurement] = []
+        self.problem: Problem | None = None
+
+    def __call__(self, problem: Problem) -> Asks:
+        self.problem = problem
+        return self
+
+    def ask(self) -> Setting | None:
+        return self.left[0] if self.left else None
+
+    def tell(self, measurement: Measurement) -> None:
+        self.told.append(measurement)
+        if self.left and measurement.setting == self.left[0]:
+            self.left.pop(0)
+
+    def best(self) -> Measurement | None:
+        worked = [one for one in self.told if not one.failed]
+        return max(worked, key=lambda one: one.samples_per_s, default=None)
+
+    def reason(self) -> str:
+        return "it was listed"
+
+
+def find(program: Fake, *asked: Setting, **options: Any) -> Result:
+    """Search, by a strategy that asks for these settings where the options name no other."""
+    options = {"limits": room(cores=program.cores), "strategy": Asks(*asked), **options}
+    return search(program, clock=lambda: program.now, **options)
+
+
+def closed_and_in_time(program: Fake, budget_s: float) -> None:
+    """Assert that no candidate is left open and none was waited for beyond the budget."""
+    assert not program.live
+    for now, limit_s in program.limits_s:
+        left = 100.0 + budget_s - now
+        assert min(10.0, left + 10.0) - 1e-9 <= limit_s <= left + 10.0 + 1e-9
+    assert program.now - 100.0 <= budget_s + 10.0
