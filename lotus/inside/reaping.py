@@ -94,10 +94,20 @@ def _kill_started(popen: Any) -> None:
 
 
 def _remove_shared(pid: int) -> None:
-    """What a killed process had put into shared memory and not taken out."""
+    """What a killed process had put into shared memory and not taken out.
+
+    Not what is mapped here, as where tensors are shared by file_system: torch takes that out when
+    the tensor goes, and ends the process where it is not there. Its manager looks after the rest.
+    """
+    ours = f"torch_{pid}_"
     with suppress(OSError):
-        for name in os.listdir(_SHM):
-            if name.startswith(f"torch_{pid}_"):
+        found = [name for name in os.listdir(_SHM) if name.startswith(ours)]
+        if not found:
+            return
+        with open("/proc/self/maps", errors="replace") as file:
+            mapped = {os.path.basename(line.rstrip("\n")) for line in file if ours in line}
+        for name in found:
+            if name not in mapped:
                 with suppress(OSError):
                     os.unlink(os.path.join(_SHM, name))
 

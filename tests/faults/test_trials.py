@@ -1,6 +1,7 @@
 """A candidate that dies or hangs is gone, and all else lives on."""
 
 import gc
+import mmap
 import os
 import signal
 import subprocess
@@ -233,13 +234,15 @@ def test_shared_memory_of_a_killed_worker_is_given_back() -> None:
     process.wait()
     name = f"/dev/shm/torch_{process.pid}_7_0"
     other = f"/dev/shm/torch_{process.pid}0_7_0"
-    for one in (name, other):
-        with open(one, "w"):
-            pass
-    reaping._remove_shared(process.pid)
+    used = f"/dev/shm/torch_{process.pid}_7_1"  # which torch takes out, and dies where it cannot
+    for one in (name, other, used):
+        with open(one, "wb") as file:
+            file.write(b"x")
+    with open(used, "rb") as file, mmap.mmap(file.fileno(), 1, prot=mmap.PROT_READ):
+        reaping._remove_shared(process.pid)
     assert not os.path.exists(name)
-    assert os.path.exists(other)
-    os.unlink(other)
+    for one in (other, used):
+        os.unlink(one)
 
 
 def test_what_a_data_set_started_ends_with_the_candidate(tmp_path: Any) -> None:
