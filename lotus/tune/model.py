@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from lotus.tune import turns
 from lotus.tune.epochs import Pace
-from lotus.tune.simulate import Floats, Work
 from lotus.tune.space import Setting
 
 # Found with the simulator at 1 to 2 times as many workers as cores: 0.25 to 0.31.
@@ -298,35 +297,3 @@ def _first_batch(setting: Setting, stages: Stages, cores: float, scaling: Scalin
     slow = scaling.slowdown(min(workers, cores)) * max(workers / cores, 1.0)
     made = (stages.boot_s + batch + stages.send_s) * slow + stages.wait_s
     return stages.iter_s + stages.spawn_s * workers + made + stages.get_s + pin
-
-
-def of_work(work: Work) -> Stages:
-    """The stages that the simulator's costs of batches amount to on average.
-
-    Reading from storage of a given bandwidth is not among them: `wait_ns` must hold it.
-    """
-    if work.read_bytes.any():
-        raise ValueError("the model knows no bandwidth: give the time of reads as wait_ns")
-    fetch = work.cpu_ns + work.wait_ns
-    scale = 1e-9
-    return Stages(
-        cpu_s=float(work.cpu_ns.mean()) * scale,
-        wait_s=float(work.wait_ns.mean()) * scale,
-        send_s=work.pickle_ns * scale,
-        get_s=work.get_ns * scale,
-        pin_s=work.pin_ns * scale,
-        step_s=float(work.step_ns.mean()) * scale,
-        step_cores=work.step_cores,
-        iter_s=work.iter_ns * scale,
-        spawn_s=work.spawn_ns * scale,
-        boot_s=work.boot_ns * scale,
-        first_s=work.first_ns * scale,
-        shutdown_s=work.shutdown_ns * scale,
-        fetch_variation=_variation(fetch),
-        step_variation=_variation(work.step_ns),
-    )
-
-
-def _variation(values: Floats) -> float:
-    mean = float(values.mean())
-    return float(values.std()) / mean if mean > 0 else 0.0

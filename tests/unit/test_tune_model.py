@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lotus.tune import model
 from lotus.tune.model import Scaling, Stages, fit, predict
-from lotus.tune.simulate import Machine, Work, simulate
+from lotus.tune.simulate import Floats, Machine, Work, simulate
 from lotus.tune.space import Setting
 
 MS = 1_000_000
@@ -288,19 +288,34 @@ def work(cpu: float, wait: float, step: float, variation: float = 0.0) -> Work:
     )  # fmt: skip
 
 
+def variation_of(values: Floats) -> float:
+    return float(values.std() / values.mean())
+
+
+def stages_of(work: Work) -> Stages:
+    """What the simulator's costs amount to on average."""
+    return Stages(
+        cpu_s=float(work.cpu_ns.mean()) / 1e9,
+        wait_s=float(work.wait_ns.mean()) / 1e9,
+        send_s=work.pickle_ns / 1e9,
+        get_s=work.get_ns / 1e9,
+        step_s=float(work.step_ns.mean()) / 1e9,
+        step_cores=work.step_cores,
+        iter_s=work.iter_ns / 1e9,
+        spawn_s=work.spawn_ns / 1e9,
+        boot_s=work.boot_ns / 1e9,
+        fetch_variation=variation_of(work.cpu_ns + work.wait_ns),
+        step_variation=variation_of(work.step_ns),
+    )
+
+
 @pytest.mark.parametrize("setting", [Setting(0), Setting(1, 2), Setting(3, 2), Setting(6, 8)])
 @pytest.mark.parametrize(
     "shape", [(10, 0, 1, 0), (2, 20, 1, 0), (5, 5, 10, 0), (10, 0, 1, 0.5), (5, 5, 3, 1.0)]
 )
 def test_formula_and_simulator_agree(setting, shape) -> None:
     made = work(*shape)
-    found = predict(setting, model.of_work(made), 4)
+    found = predict(setting, stages_of(made), 4)
     truth = simulate(made, setting, Machine(cores=4)).steady_samples_per_s
     assert found.low * 0.95 <= truth <= found.high * 1.05
     assert found.batches_per_s == pytest.approx(truth, rel=0.10)
-
-
-def test_a_bandwidth_is_not_guessed() -> None:
-    reading = replace(work(1, 0, 1), read_bytes=np.ones(240))
-    with pytest.raises(ValueError, match="no bandwidth"):
-        model.of_work(reading)
