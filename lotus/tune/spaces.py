@@ -43,7 +43,8 @@ def default_space(
     """What may be worth a trial: as many workers as the cores and waits for storage could use.
 
     At least twice the cores. Workers that wait leave their cores to others: as many more as the
-    trial of the own setting shows, twice that to be sure, to 16 times the cores and 64.
+    trial of the own setting shows, twice that to be sure, to 16 times the cores and 64. Never more
+    than an epoch has batches: the others would have none to make.
     """
     setting = plain(watched.setting, vary)
     most = 2.0 * cores
@@ -54,6 +55,7 @@ def default_space(
         waits = seen.capacity_s * max(setting.num_workers, 1) - seen.cpu_s - seen.queued_s
         wanted = 2 * cores * (1 + max(waits, 0.0) / seen.cpu_s)
         most = max(most, min(wanted, 16 * cores, _WORKERS[-1]))
+    most = min(most, watched.batches or math.inf)
     workers = {count for count in _WORKERS if count <= most} | {setting.num_workers}
     if max(workers) < most:  # more cores than the list goes to
         workers.add(math.ceil(most))

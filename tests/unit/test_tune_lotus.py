@@ -399,3 +399,17 @@ def test_taking_batches_as_they_come_is_tried_first_where_they_are_uneven() -> N
             assert told.observed is not None
             strategy.tell(replace(told, observed=replace(told.observed, variation=variation)))
         assert strange == [name]
+
+
+def test_trials_too_short_to_tell_how_sure_they_are_are_no_reason_to_stop() -> None:
+    strategy = Lotus(problem(Setting(2), 4.0, batches=300))
+    for _ in range(40):
+        asked = strategy.ask()
+        if asked is None:
+            break
+        rate = 100.0 * max(asked.num_workers, 1)
+        seen = Observed(0.02, 0.02, 0.0, 0.001, 0.1, 0.05, 0.01, 0.01, 8.0)
+        strategy.tell(Measurement(asked, rate, 0.0, math.inf, 1.0, 0.05, observed=seen))
+    best = strategy.best()
+    assert best is not None
+    assert best.setting.num_workers > 2

@@ -16,6 +16,8 @@ from lotus.tune.strategies.hypotheses import Known
 from lotus.tune.strategies.preference import TIE, cost
 from lotus.tune.strategies.problem import Problem
 
+_SUREST, _UNSURE = 1e-6, 1e3  # standard deviations of a rate's logarithm
+
 
 def loader_of(setting: Setting) -> Setting:
     """The setting that stands for a loader until an epoch ends."""
@@ -62,6 +64,7 @@ def better(twins: Iterable[Known]) -> Known:
 
 def _together(some: list[Known]) -> Known:
     """All that is known of one setting, told and worked out, weighed by how sure it is."""
-    weights = [one.error**-2 for one in some]
+    # One that is not sure at all still counts where nothing else is known.
+    weights = [min(max(one.error, _SUREST), _UNSURE) ** -2 for one in some]
     log = sum(w * math.log(one.rate) for w, one in zip(weights, some, strict=True)) / sum(weights)
     return replace(some[0], rate=math.exp(log), error=sum(weights) ** -0.5)
