@@ -409,7 +409,7 @@ def test_trials_too_short_to_tell_how_sure_they_are_are_no_reason_to_stop() -> N
             break
         rate = 100.0 * max(asked.num_workers, 1)
         seen = Observed(0.02, 0.02, 0.0, 0.001, 0.1, 0.05, 0.01, 0.01, 8.0)
-        strategy.tell(Measurement(asked, rate, 0.0, math.inf, 1.0, 0.05, observed=seen))
+        strategy.tell(Measurement(asked, rate, rate / 9, math.inf, 1.0, 0.05, observed=seen))
     best = strategy.best()
     assert best is not None
     assert best.setting.num_workers > 2

@@ -119,6 +119,8 @@ class Measured:
 
 def _told_error(block: Measurement) -> float:
     """The standard deviation of the logarithm of its rate, by its own interval."""
+    if block.low > 0 and math.isinf(block.high):  # noise as large as the mean time
+        return math.log(block.samples_per_s / block.low) / Z95
     if 0 < block.low < block.high:
         return max(math.log(block.high / block.low) / (2.0 * Z95), 1e-4)
     return ERROR
