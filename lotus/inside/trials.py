@@ -15,14 +15,15 @@ import shutil
 import signal
 import sys
 import threading
-import time
 import weakref
 from contextlib import contextmanager, suppress
 from functools import partial
 
-from . import breaks, contents, described, exchange, going_on, settings
-from .guard import ask, edge, hide_our_frames, hook, mark
+from . import breaks, described, exchange, going_on, nexts, settings
+from .guard import ask, edge, mark
 from .isolate import end
+from .pausing import LOCAL_WORLDS, number_in, take_share, wait_until_idle
+from .watching import KEY, Watch, clock, samples_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,59 +34,14 @@ if TYPE_CHECKING:
     from .settings import Applier
 
 _DATALOADER = "torch.utils.data.dataloader"
-KEY = "_lotus_watch"  # attribute of an iterator that is watched
 _BATCHES, _SECONDS, _LEAST = 12, 10.0, 4  # watched: at most, at most, but at least
 _LEAST_AT_END = 2  # batches, where the loader is exhausted
-_IDLE_S = 30.0  # that the program's own workers may take to become idle
 _UNCLAIMED_S = 60.0  # that other ranks wait for the one that is tuned
 _RANKS = ("LOCAL_RANK", "RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 _WORLDS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
 _LAST = ("end", "apply", "leave")  # to be done when the trials are over
-_LOCAL_WORLDS = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
 
 active: Agent | None = None
-clock = time.perf_counter
-
-
-class Watch:
-    """What the program did with its loader."""
-
-    def __init__(self, loader: Any) -> None:
-        self.loader = loader
-        self.waits: list[float] = []
-        self.steps: list[float] = []  # one less than the others while the last is not over
-        self.cpu: list[float] = []
-        self.sizes: list[int] = []
-        self.startup_s: float | None = None
-        self.asking = 0  # the thread whose call of `next` is under way
-        self.began = 0.0  # `iter()`, of this epoch
-        self.first = 0.0  # when the first batch of all came
-        self.returned: tuple[float, float] | None = None  # the last batch: clock, CPU time
-
-    def begin(self, start: float) -> None:
-        """An epoch begins; the last step of the one before has no end."""
-        self.returned = None
-        self.began = start
-        for done in (self.waits, self.sizes):
-            del done[len(self.steps) :]
-
-    def asked(self) -> None:
-        """The program calls `next`."""
-        if self.returned is not None:
-            now, cpu = clock(), time.process_time()
-            self.steps.append(now - self.returned[0])
-            self.cpu.append(cpu - self.returned[1])
-            self.returned = None
-
-    def took(self, start: float, samples: int) -> None:
-        """It got a batch, `next` having been called at `start`."""
-        now = clock()
-        if not self.first:
-            self.first = now
-            self.startup_s = now - self.began
-        self.waits.append(now - start)
-        self.sizes.append(samples)
-        self.returned = (now, time.process_time())
 
 
 class Agent:
@@ -125,9 +81,9 @@ class Agent:
     def _hook_torch(self, module: Any) -> None:
         loader, base = module.DataLoader, module._BaseDataLoaderIter
         plan: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
-            (loader, "_get_iterator", _get_iterator),
-            (base, "_reset", _reset),
-            (base, "__next__", _next),
+            (loader, "_get_iterator", nexts.get_iterator),
+            (base, "_reset", nexts.reset),
+            (base, "__next__", nexts.next_batch),
         )
         version = sys.modules["torch"].__version__
         try:
@@ -137,7 +93,7 @@ class Agent:
         for (owner, name, make), before in zip(plan, found, strict=True):
             after = make(before, self)
             setattr(owner, name, after)
-            self.undo.append(partial(_put_back, owner, name, after, before))
+            self.undo.append(partial(nexts.put_back, owner, name, after, before))
         exchange.mention(self.exchange, {"event": "torch", "torch": str(version)})
 
     def leave(self, hooks: bool = True) -> None:
@@ -249,11 +205,11 @@ class Agent:
         with suppress(Exception):
             if distributed is not None and distributed.is_initialized():
                 return int(distributed.get_world_size())
-        return _number_in(self.environ, _WORLDS) or 1
+        return number_in(self.environ, _WORLDS) or 1
 
     def _rank(self) -> int | None:
         """The process's number among those of its machine; None: no launcher tells."""
-        return _number_in(self.environ, _RANKS)
+        return number_in(self.environ, _RANKS)
 
     # Instead of the program.
 
@@ -383,8 +339,8 @@ class Agent:
     ) -> dict[str, Any]:
         from .candidate import Candidates
 
-        notes = [] if exhausted else _wait_until_idle(iterator)
-        bound = _take_share(self.environ)
+        notes = [] if exhausted else wait_until_idle(iterator)
+        bound = take_share(self.environ)
         candidates = None
         try:
             candidates = Candidates(watch.loader, folder=self.exchange)
@@ -440,7 +396,7 @@ class Agent:
         told["step_cpu_s"], told["sizes"] = watch.cpu, watch.sizes[:count]
         told["startup_s"], told["pid"] = watch.startup_s, os.getpid()
         told["notes"] = [*told.get("notes", ()), *notes]
-        told["local_ranks"] = _number_in(self.environ, _LOCAL_WORLDS) or 1
+        told["local_ranks"] = number_in(self.environ, LOCAL_WORLDS) or 1
         return told
 
 
@@ -481,73 +437,10 @@ class Tuning:
         }
 
 
-def _wait_until_idle(iterator: Any) -> list[str]:
-    """Wait until the program's own workers have made all that they were asked for."""
-    if not getattr(iterator, "_num_workers", 0):
-        return []
-    until = clock() + _IDLE_S
-    try:
-        while clock() < until:
-            ready = iterator._worker_result_queue.qsize()
-            if iterator._data_queue is not iterator._worker_result_queue:
-                ready += iterator._data_queue.qsize()
-            ready += sum(len(info) == 2 for info in iterator._task_info.values())
-            if ready >= len(iterator._task_info) or not all(
-                worker.is_alive() for worker in iterator._workers
-            ):
-                return []
-            with breaks.breakable():
-                time.sleep(0.005)
-    except (AttributeError, NotImplementedError, ValueError, OSError):
-        time.sleep(0.5)
-    return ["the program's own workers were not idle when the trials began"]
-
-
-def _take_share(environ: Mapping[str, str]) -> list[tuple[int, set[int]]]:
-    """Keep to this rank's share of the cores; returns what is to be put back."""
-    ranks = _number_in(environ, _LOCAL_WORLDS) or 1
-    if ranks < 2:
-        return []
-    before = []
-    cores = sorted(os.sched_getaffinity(0))
-    with suppress(OSError):
-        if set(cores) < os.sched_getaffinity(os.getppid()):
-            return []  # the launcher has bound each rank to its own
-    share = max(len(cores) // ranks, 1)
-    mine = cores[:share]
-    for name in os.listdir("/proc/self/task"):
-        with suppress(OSError):
-            task = int(name)
-            before.append((task, os.sched_getaffinity(task)))
-            os.sched_setaffinity(task, mine)
-    return before
-
-
-def _number_in(environ: Mapping[str, str], names: tuple[str, ...]) -> int | None:
-    for name in names:
-        text = environ.get(name) or ""
-        if text.isascii() and text.isdecimal() and len(text) < 7:
-            return int(text)
-    return None
-
-
 def _median(values: list[float]) -> float:
     ordered = sorted(values)
     middle = len(ordered) // 2
     return (ordered[middle] + ordered[-middle - 1]) / 2
-
-
-def samples_in(batch: Any, loader: Any) -> int:
-    """Samples of a batch; one where the loader makes none."""
-    size = loader.batch_size
-    if size is None and loader.batch_sampler is None:
-        return 1
-    return contents.samples(batch, size)
-
-
-def _put_back(owner: Any, name: str, ours: Any, before: Any) -> None:
-    if vars(owner).get(name) is ours:  # else somebody put something over it
-        setattr(owner, name, before)
 
 
 def install() -> None:
@@ -556,81 +449,3 @@ def install() -> None:
     if active is None:
         active = Agent(dict(os.environ))
         active.install()
-
-
-# The hooks.
-
-
-def _get_iterator(original: Callable[..., Any], agent: Any) -> Callable[..., Any]:
-    """Hook for `DataLoader._get_iterator`."""
-
-    def _get_iterator(self: Any) -> Any:
-        start = clock()
-        try:
-            iterator = original(self)
-        except BaseException as error:
-            hide_our_frames(agent, error)
-            raise
-        edge(agent, agent.started, self, iterator, start)
-        return iterator
-
-    return hook(_get_iterator)
-
-
-def _reset(original: Callable[..., Any], agent: Any) -> Callable[..., Any]:
-    """Hook for `_BaseDataLoaderIter._reset`: an epoch of persistent workers begins."""
-
-    def _reset(self: Any, loader: Any, first_iter: bool = False) -> None:
-        if not first_iter:
-            self.__dict__.pop(going_on.KEY, None)
-            edge(agent, agent.started, loader, self, clock())
-        try:
-            original(self, loader, first_iter)
-        except BaseException as error:
-            hide_our_frames(agent, error)
-            raise
-
-    return hook(_reset)
-
-
-def _next(original: Callable[..., Any], agent: Any) -> Callable[..., Any]:
-    """Hook for `_BaseDataLoaderIter.__next__`."""
-
-    def more(self: Any, rest: Any) -> Any:
-        if rest.successor is None:
-            with suppress(StopIteration):
-                return original(self)
-            if rest.begin() is None:
-                raise StopIteration
-        self._num_yielded += 1
-        return original(rest.successor)
-
-    def __next__(self: Any) -> Any:
-        watch = self.__dict__.get(KEY)
-        try:
-            if watch is not None:
-                edge(agent, agent.asked, self, watch)
-            rest = self.__dict__.get(going_on.KEY)
-            if rest is not None:
-                return more(self, rest)
-            if watch is None:
-                return original(self)
-            start = clock()
-            try:
-                watch.asking = threading.get_ident()
-                batch = original(self)
-            except StopIteration:
-                edge(agent, agent.exhausted, self, watch)
-                raise
-            finally:
-                watch.asking = 0
-            edge(agent, agent.took, watch, batch, start)
-            return batch
-        except StopIteration:
-            raise
-        except BaseException as error:
-            hide_our_frames(agent, error)
-            raise
-
-    hook(more)
-    return hook(__next__)

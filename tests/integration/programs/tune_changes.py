@@ -10,7 +10,7 @@ import sys
 import warnings
 
 import torch
-from _lotus_inside import going_on, settings, trials
+from _lotus_inside import going_on, nexts, settings
 from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler
 from torch.utils.data import dataloader as module
 
@@ -84,7 +84,7 @@ class Idle:
     on = False
 
 
-module._BaseDataLoaderIter.__next__ = trials._next(module._BaseDataLoaderIter.__next__, Idle())
+module._BaseDataLoaderIter.__next__ = nexts.next_batch(module._BaseDataLoaderIter.__next__, Idle())
 
 
 def epochs(make, own, change, at):

@@ -1,0 +1,63 @@
+"""What a program does with its loader: how long it waits, steps and computes, batch by batch."""
+
+from __future__ import annotations
+
+import time
+
+from . import contents
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+KEY = "_lotus_watch"  # attribute of an iterator that is watched
+clock = time.perf_counter
+
+
+class Watch:
+    """What the program did with its loader."""
+
+    def __init__(self, loader: Any) -> None:
+        self.loader = loader
+        self.waits: list[float] = []
+        self.steps: list[float] = []  # one less than the others while the last is not over
+        self.cpu: list[float] = []
+        self.sizes: list[int] = []
+        self.startup_s: float | None = None
+        self.asking = 0  # the thread whose call of `next` is under way
+        self.began = 0.0  # `iter()`, of this epoch
+        self.first = 0.0  # when the first batch of all came
+        self.returned: tuple[float, float] | None = None  # the last batch: clock, CPU time
+
+    def begin(self, start: float) -> None:
+        """An epoch begins; the last step of the one before has no end."""
+        self.returned = None
+        self.began = start
+        for done in (self.waits, self.sizes):
+            del done[len(self.steps) :]
+
+    def asked(self) -> None:
+        """The program calls `next`."""
+        if self.returned is not None:
+            now, cpu = clock(), time.process_time()
+            self.steps.append(now - self.returned[0])
+            self.cpu.append(cpu - self.returned[1])
+            self.returned = None
+
+    def took(self, start: float, samples: int) -> None:
+        """It got a batch, `next` having been called at `start`."""
+        now = clock()
+        if not self.first:
+            self.first = now
+            self.startup_s = now - self.began
+        self.waits.append(now - start)
+        self.sizes.append(samples)
+        self.returned = (now, time.process_time())
+
+
+def samples_in(batch: Any, loader: Any) -> int:
+    """Samples of a batch; one where the loader makes none."""
+    size = loader.batch_size
+    if size is None and loader.batch_sampler is None:
+        return 1
+    return contents.samples(batch, size)
