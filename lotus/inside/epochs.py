@@ -47,7 +47,7 @@ def compare(loader: Any, own: dict[str, Any], other: dict[str, Any], limit_s: fl
                 "it cannot be told whether other workers keep the samples"
             )
     except Failed as error:
-        return f"it was not found out: {error}"
+        return f"it was not found out, as may be with a larger budget: {error}"
     common = (first & second).total()
     return (
         f"of the {first.total()} samples of an epoch with {_workers(mine)}, {common} come with "

@@ -30,6 +30,7 @@ from lotus.tune.trying import Program, TrialFailed, Watched
 WORTH = 0.02  # a smaller gain is none, and a smaller loss is the price of a cheaper setting
 OBJECTIVES = ("train", "throughput")
 _CONFIRMING = 0.3  # of the budget, kept for it
+_CHECKING = 0.4  # of the budget, at most, to compare two epochs of an iterable data set
 _PAIRS = 3  # at least
 _SETUP_MATTERS = 0.02  # of an epoch: from there on its spread must be seen too
 
@@ -177,7 +178,7 @@ class _Search:
         self._say("checking samples", more, "an iterable data set may repeat samples in workers")
         why = self.trials.make_room(more) if self.trials.safety.known else notes.NOTHING_KNOWN
         if not why:
-            limit_s = min(self.budget_s / 4, self.trials.left)
+            limit_s = min(self.budget_s * _CHECKING, self.trials.left)
             try:
                 why = self.trials.program.same_samples(more, limit_s)
             except TrialFailed as error:
