@@ -24,9 +24,10 @@ from lotus import launch, settings
 from lotus.errors import LotusError
 from lotus.launch import Outcome
 from lotus.manifest import Settings
-from lotus.settings import Target, Tuned
+from lotus.settings import Tuned
+from lotus.tune.asked import AskedProgram, watched_from
 from lotus.tune.space import Setting
-from lotus.tune.trying import Block, Opened, TrialFailed, Watched
+from lotus.tune.trying import TrialFailed, Watched
 
 _LONGEST = 64 << 20  # bytes of a tell
 _LOOK_S = 0.2  # how often it is seen whether the program still is there
@@ -203,51 +204,27 @@ class Pipe:
         self.ask(what)
 
 
-class PipedProgram:
+class PipedProgram(AskedProgram):
     """A lotus.tune.trying.Program that runs elsewhere.
 
     Raises KeyboardInterrupt where the program was interrupted, Ended where it has gone.
     """
 
     def __init__(self, watched: Watched, pipe: Pipe, run: Path | None = None) -> None:
-        self.watched = watched
+        super().__init__(watched)
         self.run = run  # where its trials are recorded
-        self.workers: dict[Setting, list[int]] = {}  # process numbers of each setting's
         self._pipe = pipe
         self.interrupted = False
         self.problem = ""
 
-    def open(self, setting: Setting, limit_s: float) -> Opened:
-        did = self._do("open", setting=setting.as_json(), limit_s=limit_s)
-        opened = Opened(**_tuples(did))
-        self.workers.setdefault(setting.normal(), []).extend(opened.workers)
-        return opened
-
-    def block(
-        self,
-        setting: Setting,
-        *,
-        seconds: float,
-        least: int,
-        step: bool,
-        limit_s: float,
-        discard: int | None = None,
-    ) -> Block:
-        arguments = {"seconds": seconds, "least": least, "step": step, "limit_s": limit_s}
-        did = self._do("block", setting=setting.as_json(), discard=discard, **arguments)
-        return Block(**_tuples(did))
-
     def close(self, setting: Setting) -> float:
         if self.interrupted or self.problem:
             return 0.0  # the agent closes all that is open
-        return float(self._do("close", setting=setting.as_json()))
+        return super().close(setting)
 
-    def same_samples(self, setting: Setting, limit_s: float) -> str:
-        return str(self._do("same_samples", setting=setting.as_json(), limit_s=limit_s))
-
-    def _do(self, what: str, **arguments: object) -> Any:
+    def _do(self, what: str, setting: Setting, **arguments: object) -> Any:
         try:
-            self._pipe.ask({"do": what, **arguments})
+            self._pipe.ask({"do": what, "setting": setting.as_json(), **arguments})
             while True:
                 told = self._pipe.tell()
                 if "did" in told:
@@ -320,10 +297,7 @@ class _Beside(threading.Thread):
                 self._finish({"do": "leave"} if self._apply else {"do": "end", "code": 130})
 
     def _tune(self, told: dict[str, Any]) -> None:
-        told.pop("local_ranks", None)
-        target = Target(**told.pop("loader"))
-        own = Setting.from_json(told.pop("setting"))
-        watched = Watched(loader=target, setting=own, **_tuples(told))
+        watched = watched_from(told)
         self._pipe.follow(watched.pid)
         self._program = program = PipedProgram(watched, self._pipe, self._run)
         found = self._search(program)
@@ -338,11 +312,11 @@ class _Beside(threading.Thread):
         if not self._apply:
             code = _INTERRUPTED if program.interrupted else 0
             self._finish({"do": "end", "code": code})
-        elif program.interrupted or found.best.normal() == own.normal():
+        elif program.interrupted or found.best.normal() == watched.setting.normal():
             self._finish({"do": "leave"})
         else:
             facts = {
-                "loader": {**dataclasses.asdict(target), "number": None},
+                "loader": {**dataclasses.asdict(watched.loader), "number": None},
                 "setting": found.best.normal().as_json(),
                 "iterable_safe": found.iterable_safe,
             }
@@ -393,10 +367,3 @@ class _Beside(threading.Thread):
                 "batch" + ("" if batches == 1 else "es")
             )
         return f"{before} enough batches of {chosen[-1]} could be watched; --watch N takes fewer"
-
-
-def _tuples(told: object) -> dict[str, Any]:
-    """JSON's lists are tuples in our types."""
-    if not isinstance(told, dict):
-        raise Ended
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in told.items()}

@@ -18,6 +18,16 @@ if TYPE_CHECKING:
 _LONGEST = 1 << 20  # bytes of a line
 
 
+def claim(folder: str) -> bool:
+    """Whether this process is the first to say so in a folder. Raises OSError."""
+    try:
+        flags = os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        os.close(os.open(os.path.join(folder, "claimed"), flags, 0o600))
+    except FileExistsError:
+        return False
+    return True
+
+
 class Gone(Exception):
     """lotus is not there any more."""
 
@@ -47,13 +57,9 @@ class Link:
     def claim(self) -> bool:
         """Whether this process is the first of the program that wants to be tuned."""
         try:
-            flags = os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            os.close(os.open(os.path.join(self._exchange, "claimed"), flags, 0o600))
-        except FileExistsError:
-            return False
+            return claim(self._exchange)
         except OSError as error:
             raise Gone(str(error)) from None
-        return True
 
     def tell(self, fact: "Mapping[str, object]") -> None:
         data = (json.dumps(fact) + "\n").encode()

@@ -20,6 +20,7 @@ import select
 import sys
 import threading
 
+from . import exchange
 from .bench import Bench
 from .guard import hook
 from .inputs import LOADER, CannotCopy, Catcher, describe
@@ -58,12 +59,7 @@ class Link:
 
     def claim(self) -> bool:
         """Whether this process is the first of the program (the first of its ranks) to ask."""
-        try:
-            flags = os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            os.close(os.open(os.path.join(self._exchange, "claimed"), flags, 0o600))
-        except FileExistsError:
-            return False
-        return True
+        return exchange.claim(self._exchange)
 
     def tell(self, event: str) -> None:
         os.write(self._ready, (json.dumps({"event": event, "pid": os.getpid()}) + "\n").encode())

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+# How many ranks of the job this machine runs: torchrun, Open MPI, MPICH and Intel MPI.
 LOCAL_WORLDS = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
 _IDLE_S = 30.0  # that the program's own workers may take to become idle
 

@@ -22,7 +22,7 @@ from functools import partial
 from . import breaks, described, exchange, going_on, nexts, settings
 from .guard import ask, edge, mark
 from .isolate import end
-from .pausing import LOCAL_WORLDS, number_in, take_share, wait_until_idle
+from .pausing import number_in, take_share, wait_until_idle
 from .watching import KEY, Watch, clock, samples_in
 
 TYPE_CHECKING = False
@@ -385,18 +385,15 @@ class Agent:
         if known is not None and not known.by_user:
             again = self.applier._before(loader, None)
         maker = (again.reference() if again is not None else None) or loader
-        told["loader"] = {
+        told["loader"] |= {
             "number": self._number(loader),
             "call_site": self._site(loader) or None,
-            "dataset": type(loader.dataset).__name__,
-            "dataset_length": described.length(loader),
             "sampler": described.sampler(maker),
         }
         told["waits_s"], told["steps_s"] = watch.waits[:count], watch.steps
         told["step_cpu_s"], told["sizes"] = watch.cpu, watch.sizes[:count]
         told["startup_s"], told["pid"] = watch.startup_s, os.getpid()
         told["notes"] = [*told.get("notes", ()), *notes]
-        told["local_ranks"] = number_in(self.environ, LOCAL_WORLDS) or 1
         return told
 
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lotus import host
+from lotus.inside.pausing import LOCAL_WORLDS
 from lotus.reporters.words import size
 
 _NO_LIMIT = 1 << 62  # cgroup v1 writes the largest whole pages where v2 writes "max"
-# How many ranks of the job this machine runs: torchrun, Open MPI, MPICH and Intel MPI.
-_LOCAL_RANKS = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ def read(
 
 def local_ranks(environment: Mapping[str, str]) -> int:
     """How many ranks of the job run on this machine, by the launcher's word; 1 without a job."""
-    told = [environment[name] for name in _LOCAL_RANKS if environment.get(name)]
+    told = [environment[name] for name in LOCAL_WORLDS if environment.get(name)]
     # "4(x2),3": tasks on each machine; where they differ the largest share of ranks is assumed.
     slurm = environment.get("SLURM_STEP_TASKS_PER_NODE") or ""
     if environment.get("SLURM_PROCID"):

@@ -14,13 +14,13 @@ from typing import Any
 
 from lotus.errors import LotusError
 from lotus.session import _load_inside
-from lotus.settings import Target
 from lotus.tune import recorded
+from lotus.tune.asked import AskedProgram, watched_from
 from lotus.tune.result import Result
 from lotus.tune.search import OBJECTIVES, search
 from lotus.tune.space import Setting
 from lotus.tune.spaces import plain
-from lotus.tune.trying import Block, Opened, TrialFailed, Watched
+from lotus.tune.trying import Opened, TrialFailed
 
 # The own setting with the user's step, to see how long that takes.
 _WATCH_BATCHES, _WATCH_PART, _WATCH_S = 8, 0.02, 1.0
@@ -99,7 +99,7 @@ def _objective(objective: str | None, step: object) -> str:
     return objective
 
 
-class Local:
+class Local(AskedProgram):
     """A lotus.tune.trying.Program in this process: candidates of the user's own loader."""
 
     def __init__(self, loader: Any, step: float | Callable[[Any], object] | None) -> None:
@@ -109,10 +109,9 @@ class Local:
         self._step = step
         self.said: list[str] = []  # what is unusual, in words
         self._candidates = self._inside.Candidates(loader, say=self.said.append)
-        self.workers: dict[Setting, list[int]] = {}  # process numbers of each setting's
         self._ready: dict[Setting, Opened] = {}  # opened before the search began
         try:
-            self.watched = _watched(self._candidates.describe())
+            super().__init__(watched_from(self._candidates.describe()))
         except BaseException:
             self.end()
             raise
@@ -178,43 +177,14 @@ class Local:
             return ready
         while self._ready:  # not what is asked for first after all
             self.close(self._ready.popitem()[0])
-        opened = Opened(**_tuples(self._do(self._candidates.open, setting.as_json(), limit_s)))
-        self.workers.setdefault(setting.normal(), []).extend(opened.workers)
-        return opened
-
-    def block(
-        self,
-        setting: Setting,
-        *,
-        seconds: float,
-        least: int,
-        step: bool,
-        limit_s: float,
-        discard: int | None = None,
-    ) -> Block:
-        did = self._do(
-            self._candidates.block,
-            setting.as_json(),
-            seconds=seconds,
-            least=least,
-            step=step,
-            limit_s=limit_s,
-            discard=discard,
-        )
-        return Block(**_tuples(did))
-
-    def close(self, setting: Setting) -> float:
-        return float(self._do(self._candidates.close, setting.as_json()))
-
-    def same_samples(self, setting: Setting, limit_s: float) -> str:
-        return str(self._do(self._candidates.same_samples, setting.as_json(), limit_s))
+        return super().open(setting, limit_s)
 
     def end(self) -> None:
         self._candidates.end()
 
-    def _do(self, what: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    def _do(self, what: str, setting: Setting, **arguments: object) -> Any:
         try:
-            return what(*arguments, **named)
+            return getattr(self._candidates, what)(setting.as_json(), **arguments)
         except self._inside.Failed as error:
             raise TrialFailed(str(error)) from None
 
@@ -245,14 +215,3 @@ class WithThreads:
         importlib.import_module("_lotus_inside.settings")._set_threads(self.threads)
         if self.function is not None:
             self.function(worker)
-
-
-def _watched(told: dict[str, Any]) -> Watched:
-    target = Target(**told.pop("loader"))
-    own = Setting.from_json(told.pop("setting"))
-    return Watched(loader=target, setting=own, **_tuples(told))
-
-
-def _tuples(told: dict[str, Any]) -> dict[str, Any]:
-    """Lists are tuples in our types."""
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in told.items()}

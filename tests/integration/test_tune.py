@@ -127,7 +127,7 @@ def runs(torch, tmp_path_factory):
         "import shutil; shutil.rmtree(program._pipe._exchange)\n"
         "os.kill(program.watched.pid, signal.SIGUSR1)\nprogram.open(found.best, 30)"
     )
-    nonsense = "program._do('nonsense')"
+    nonsense = "program._do('nonsense', program.watched.setting)"
     more = {"num_workers": 2, "prefetch_factor": 3, "persistent_workers": True}
     one = {"num_workers": 1}
     plan = {
