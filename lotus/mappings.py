@@ -1,7 +1,6 @@
 """The paper's mapping from functions to operations: built, laid over profiles, and judged."""
 
 import contextlib
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from lotus import files
 from lotus.errors import LotusError
 from lotus.mapped import TO_COMPARE, Mapped
 from native_map import attribution, importers, validate
@@ -79,22 +79,9 @@ def is_mapping(path: Path) -> bool:
     return True
 
 
-def writable(path: Path) -> None:
-    """Raises LotusError where a mapping cannot be written there."""
-    with _told():
-        if path.is_dir():
-            raise LotusError(f"{path} is a directory: name a file in it with -o")
-        if not path.parent.is_dir():
-            raise LotusError(f"{path} cannot be written: there is no directory {path.parent}")
-        target = path if path.exists() else path.parent
-        if not os.access(target, os.W_OK):
-            raise LotusError(f"{path} cannot be written: you may not write to {target}")
-
-
 def write(mapping: maps.Mapping, path: Path) -> None:
     """Raises LotusError."""
-    with _told():
-        maps.write(mapping, path)
+    files.replace(path, maps.to_json(mapping))
 
 
 def apply(

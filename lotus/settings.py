@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from lotus import host, launch, redact
+from lotus import files, host, launch, redact
 from lotus.errors import LotusError
 from lotus.launch import Outcome
 from lotus.tune.space import Setting
@@ -108,17 +108,7 @@ def write(path: Path, tuned: Tuned) -> None:
     Raises LotusError.
     """
     text = json.dumps({"schema": SCHEMA, **asdict(tuned)}, indent=2) + "\n"
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        if path.exists() and not path.is_file():  # a device such as /dev/null is not replaced
-            path.write_text(text, encoding="ascii")
-            return
-        beside.write_text(text, encoding="ascii")
-        os.replace(beside, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            beside.unlink()
-        raise LotusError(f"cannot write {path}: {error.strerror}") from None
+    files.replace(path, text)
 
 
 def read(path: Path) -> Tuned:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from lotus import launch, settings
+from lotus import files, launch, settings
 from lotus.errors import LotusError
 from lotus.launch import Outcome
 from lotus.manifest import Settings
@@ -87,7 +87,7 @@ def tune(
     Raises LotusError where the output cannot be written or the search cannot be done (with `apply`
     only before the program has run), CannotStart where the command cannot be started.
     """
-    writable(output)
+    files.writable(output)
     words = launch.resolve(command)
     exchange = Path(tempfile.mkdtemp(prefix="lotus-tune-"))
     try:
@@ -120,19 +120,6 @@ def tune(
         raise beside.error
     finally:
         shutil.rmtree(exchange, ignore_errors=True)
-
-
-def writable(path: Path) -> None:
-    """Raise LotusError where no file can be written at `path`; leaves none."""
-    try:
-        if path.is_dir():
-            raise LotusError(f"cannot write {path}: it is a directory; -o names a file")
-        with tempfile.TemporaryFile(dir=path.absolute().parent):
-            pass
-        if path.exists() and not os.access(path, os.W_OK):
-            raise LotusError(f"cannot write {path}: Permission denied; -o names another file")
-    except OSError as error:
-        raise LotusError(f"cannot write {path}: {error.strerror}; -o names another file") from None
 
 
 class Pipe:

@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from lotus import isolating, mappings
+    from lotus import files, isolating, mappings
     from lotus.errors import LotusError
     from lotus.reporters import isolation as reporter
     from lotus.streams import say
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         raise LotusError("no command to map; try `lotus map build -- python train.py`")
-    mappings.writable(args.output)  # before the work, not after it
+    files.writable(args.output)  # before the work, not after it
     # No bar: the terminal is the program's while it runs.
     say(
         "lotus: the program runs to its first batch; then its operations are isolated, about "

@@ -132,19 +132,6 @@ def test_written_and_read_it_is_the_same(tmp_path):
     pd.testing.assert_frame_equal(again.functions, made.functions, check_dtype=False)
 
 
-def test_where_a_mapping_cannot_be_written_is_known_before_the_work(tmp_path):
-    mappings.writable(tmp_path / "m.json")
-    assert list(tmp_path.iterdir()) == []
-    with pytest.raises(LotusError, match="there is no directory"):
-        mappings.writable(tmp_path / "none" / "m.json")
-    with pytest.raises(LotusError, match="is a directory"):
-        mappings.writable(tmp_path)
-    made = tmp_path / "m.json"
-    made.write_text("")
-    with pytest.raises(LotusError, match="there is no directory"):
-        mappings.writable(made / "m.json")
-
-
 def test_the_mapping_comes_first(tmp_path, capfd):
     made, profile = tmp_path / "m.json", tmp_path / "report.txt"
     mappings.write(a_mapping("f", "Decode"), made)
