@@ -11,12 +11,16 @@ EPILOG = """\
 examples:
   lotus report lotus-runs/train-20260101-120000
   lotus report RUN --threshold 500         count batches that took over 500 ms
+  lotus report RUN --html report.html      the same to look at, in one file for a browser
   lotus report RUN --json | jq .verdict    the same numbers for programs
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_directory", type=Path, metavar="RUN", help="the run directory")
+    parser.add_argument(
+        "--html", type=Path, metavar="FILE", help="write a page with charts, to open in a browser"
+    )
     parser.add_argument("--json", action="store_true", help="print a document for programs")
     parser.add_argument(
         "--threshold",
@@ -35,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     # pandas and rich are slow to import: not for `lotus --help`.
-    from lotus import mapped
+    from lotus import files, mapped
     from lotus.analysis.functions import summarise_map
     from lotus.analysis.summary import summarise
     from lotus.errors import LotusError
@@ -43,6 +47,8 @@ def run(args: argparse.Namespace) -> int:
     from lotus.run import load
     from lotus.streams import progress, say
 
+    if args.html is not None:
+        files.writable(args.html, "--html")
     loaded = load(args.run_directory)
     summary = summarise(loaded, args.threshold * 1e6, args.slowest, args.loader)
     known = [one.scope.loader for one in summary.loaders]
@@ -57,6 +63,15 @@ def run(args: argparse.Namespace) -> int:
         joined, notes = None, [str(error)]
     if joined is not None or len(getattr(loaded, "counters", ())):
         measured = summarise_map(loaded, joined)
+    if args.html is not None:
+        from lotus.reporters import html
+
+        html.write(loaded, summary, args.html, measured, args.loader)
+        for note in notes:
+            say(f"lotus: {note}")
+        if not args.json:
+            print(f"written: {args.html} (open it in a browser)")
+            return 0
     if args.json:
         print(tables.text(summary, measured))
         return 0

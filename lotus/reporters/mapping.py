@@ -70,14 +70,14 @@ def write(summary: MapSummary, file: IO[str], top: int = 5) -> None:
     _outside(console, summary)
     if summary.notes:
         console.print("\nNot read, named or counted", style="bold")
-        notes = _worth(summary)
+        notes = worth(summary)
         for note in notes:
             print_paragraph(console, "", plain(note))
         if more := len(summary.notes) - len(notes):
             console.print(f"  and {more} more: see --json", style="dim")
 
 
-def _worth(summary: MapSummary) -> list[str]:
+def worth(summary: MapSummary) -> list[str]:
     """The notes that are shown: all of a few, else not those on less than 1 % of the samples."""
     if len(summary.notes) <= _FEW_NOTES or summary.mapped is None:
         return summary.notes[:_MOST_NOTES]
