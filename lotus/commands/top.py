@@ -1,0 +1,50 @@
+"""`lotus top`: what a run does now, or did last."""
+
+import argparse
+import sys
+from pathlib import Path
+
+NAME = "top"
+HELP = "show what a run does now, once a second; of a killed one what it did last"
+EPILOG = """\
+examples:
+  lotus top lotus-runs/train-20260101-120000     q or Ctrl-C ends it; the run goes on
+  lotus top --once RUN                           what it does now, as text
+  lotus top --stacks RUN                         with the Python stack of each process
+  lotus top --json RUN | jq -r .verdict.kind     moving, hung, slow, step, dead, ...
+
+It looks from outside, at shared memory, files and /proc: the program is not slowed. --stacks asks
+py-spy, which reads the processes' memory without stopping them, so that a stack may be torn.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_directory", type=Path, metavar="RUN", help="the run directory")
+    parser.add_argument("--once", action="store_true", help="print what is known now, and end")
+    parser.add_argument("--json", action="store_true", help="the same as a document for programs")
+    parser.add_argument(
+        "--interval", type=_seconds, default=1.0, metavar="S", help="seconds between looks (1)"
+    )
+    parser.add_argument(
+        "--stacks", action="store_true", help="show Python stacks too, by py-spy (a few a look)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    from lotus import screen
+
+    if args.once or args.json or not sys.stdout.isatty():
+        screen.once(args.run_directory, args.json, args.stacks)
+        return 0
+    screen.follow(args.run_directory, args.interval, args.stacks)
+    return 0
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0.1 <= value <= 3600:
+        raise ValueError(text)
+    return value
+
+
+_seconds.__name__ = "number of seconds from 0.1 to 3600"

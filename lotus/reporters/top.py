@@ -1,0 +1,352 @@
+"""What `lotus top` shows: lines for a terminal, one line for `lotus trace --live`, a document.
+
+The document of `--json` (durations and times in ns, sizes in bytes, shares and CPU as fractions of
+one; null: not known, not measured, or none):
+
+    schema     1
+    run        the directory, as given
+    state      absent, begun, running, ended, killed or elsewhere, as lotus.live.View has it
+    ...        the other fields of View: command, elapsed_ns, seen_ns (CLOCK_MONOTONIC),
+               seen_wall_ns (since 1970), age_ns, exit_code, signal, finished, notes, shm, shm_size
+    verdict    that of the rank that holds up the others: kind, headline, lines, commands,
+               quiet_ns, pid, worker (-1: the main process), batch, sample (lotus.stuck.Verdict)
+    groups     one for each main process: the fields of lotus.live.Group, with
+               main and workers: what each process does (lotus.stuck.Doing),
+               recent and overall: span_ns, batches and samples a second, wait_share,
+               operations: a list of {"name", "share"}, and the group's own verdict
+    stacks     with --stacks: pid -> its Python frames, innermost first
+"""
+
+import dataclasses
+import json
+import math
+import textwrap
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from lotus.live import Group, Rates, View
+from lotus.reporters.words import amount, duration, plain, plural, share, shorten, size
+from lotus.stuck import Doing, Verdict
+
+MOST_WORKERS = 24  # in a snapshot without an end of the screen
+MOST_RANKS = 8  # shown in full there
+MOST_FRAMES = 6
+LEAST_WIDTH = 40
+_STYLES = {"moving": "green", "starting": "dim", "outside": "yellow", "step": "yellow"}
+
+
+class Line(NamedTuple):
+    """A line of text, which nothing may cut where it is a command; `style` is rich's."""
+
+    text: str
+    style: str = ""
+
+
+Stacks = Mapping[int, Sequence[str]]
+
+
+def lines(
+    view: View, run: str, width: int, height: int | None = None, stacks: Stacks | None = None
+) -> list[Line]:
+    """What to show in so many columns (and rows), the most important first."""
+    width = max(width, LEAST_WIDTH)
+    head = [*_title(view, run, width), *_verdict(view, run, width)]
+    for note in view.notes:
+        head += _wrapped(f"note: {plain(note)}", width, "yellow")
+    groups = sorted(view.groups, key=lambda group: group.verdict is not view.verdict)
+    if len(groups) > 1:
+        head += [Line(""), *(_short(group, width) for group in view.groups)]
+    shown = groups[:MOST_RANKS]
+    if height is not None and len(groups) > 1:
+        shown = groups[:1]
+    room = None if height is None else max(height - len(head), 6)
+    body: list[Line] = []
+    for group in shown:
+        body += _group(group, view, width, room, stacks or {}, len(groups) > 1)
+    if len(shown) < len(groups) and height is None:
+        body.append(Line(f"and {len(groups) - len(shown)} more ranks, above"))
+    whole = [*head, *body]
+    if view.shm_size and view.state == "running":
+        text = f"/dev/shm     {size(view.shm)} of {size(view.shm_size)} in use, by anybody"
+        whole.append(Line(_cut(text, width), "dim"))
+    return whole if height is None else whole[:height]
+
+
+def _title(view: View, run: str, width: int) -> list[Line]:
+    clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(view.seen_wall_ns / 1e9))
+    text = {
+        "absent": "no run here yet",
+        "begun": f"begun {_time(view.elapsed_ns)} ago; no DataLoader was iterated yet",
+        "running": f"running for {_time(view.elapsed_ns)}",
+        "ended": f"ended {clock}, after {_time(view.elapsed_ns)}",
+        "killed": f"killed; last sign of life {clock}, after {_time(view.elapsed_ns)}",
+        "elsewhere": f"on other machines; {_time(view.elapsed_ns)} since its start",
+    }[view.state]
+    if view.state == "ended":
+        how = f"by signal {view.signal}" if view.signal else f"code {view.exit_code}"
+        text += f" ({how})"
+    found = _wrapped(f"{plain(run)}: {text}", width, "bold")
+    if view.command:
+        found.append(Line(_cut(f"  {plain(view.command)}", width), "dim"))
+    return found
+
+
+def _verdict(view: View, run: str, width: int) -> list[Line]:
+    """What is the matter, and what to type next."""
+    if view.state == "ended":
+        return [*_left(view, width), Line(f"  next: lotus report {_word(run)}", "bold")]
+    if view.state == "killed":
+        text = "no process of it lives, and run.json has no end: it was killed, or the machine was"
+        head = _wrapped(text, width, "bold red")
+        return [*head, *_left(view, width), Line(f"  next: lotus report {_word(run)}", "bold")]
+    if view.state == "elsewhere":
+        hosts = ", ".join(sorted({plain(group.host) for group in view.groups}))
+        return _wrapped(f"run lotus top on {hosts} to see whether it lives", width, "yellow")
+    verdict = view.verdict
+    if verdict is None or verdict.kind == "moving":
+        return []
+    named = [group for group in view.groups if group.verdict is verdict]
+    rank = f"rank {named[0].rank}: " if len(view.groups) > 1 and named else ""
+    style = "bold red" if verdict.bad else _STYLES.get(verdict.kind, "")
+    found = _wrapped(rank + plain(verdict.headline), width, style)
+    for text in verdict.lines:
+        found += _wrapped(plain(text), width, "", "  ")
+    found += [Line(f"  next: {plain(text)}", "bold") for text in verdict.commands]
+    if verdict.bad and verdict.kind not in ("stopped", "dead"):
+        found.append(Line(f"  next: lotus top --stacks {_word(run)}", "bold"))
+    return found
+
+
+def _left(view: View, width: int) -> list[Line]:
+    """Of a run that is over: what the processes that came to no end of their own were doing."""
+    found: list[Line] = []
+    for group in view.groups:
+        for one in (group.main, *group.workers):
+            if one.phase != "ended":
+                name = f"rank {group.rank}, " if len(view.groups) > 1 else ""
+                text = f"{name}{one.name} (pid {one.pid}) was at: {_doing(one)}"
+                found += _wrapped(plain(text), width, "", "  ")
+    most = 12
+    if len(found) > most:
+        found = [*found[:most], Line(f"  and {len(found) - most} more lines of that kind")]
+    return found
+
+
+def _short(group: Group, width: int) -> Line:
+    """A rank in a line."""
+    text = (
+        f"rank {group.rank}  {_rate(group.recent)}, waits {share(group.recent.wait_share)}, "
+        f"{_doing(group.main)}"
+    )
+    if group.verdict.kind != "moving":
+        text += f"; {group.verdict.kind}"
+    return Line(_cut(plain(text), width), "bold red" if group.verdict.bad else "")
+
+
+def _group(
+    group: Group, view: View, width: int, room: int | None, stacks: Stacks, named: bool
+) -> list[Line]:
+    head = f"rank {group.rank}" + (f" on {group.host}" if group.host else "") if named else ""
+    found = [Line("")]
+    loader = group.loader
+    if loader:
+        length = loader.get("length")
+        of = f" of {amount(length)}" if isinstance(length, int) else ""
+        place = f"epoch {group.epoch}, batch {amount(group.epoch_batch)}{of}"
+        name = f"{loader.get('call_site')} {loader.get('dataset')}"
+        what = f"{name}, {plural(loader.get('num_workers') or 0, 'worker')}: {place}"
+        head += (": " if head else "") + what
+    if head:
+        found.append(Line(_cut(plain(head), width), "bold"))
+    found += [Line(_cut(plain(text), width)) for text in _figures(group)]
+    if view.state in ("running", "elsewhere"):
+        left = None if room is None else max(room - len(found) - 2, 3)
+        found += _processes(group, width, left, stacks)
+    return found
+
+
+def _figures(group: Group) -> list[str]:
+    recent, overall = group.recent, group.overall
+    found = []
+    if not math.isnan(recent.span_ns):
+        span = duration(recent.span_ns)
+        found.append(f"throughput   {_rate(recent)} in the last {span}; {_rate(overall)} overall")
+        text = f"waiting      {share(recent.wait_share)} of the last {span}"
+        found.append(f"{text}; {share(overall.wait_share)} overall")
+    if group.ready is not None:
+        of = f" of at most {group.capacity}" if group.capacity else ""
+        found.append(f"ready        {plural(group.ready, 'batch')}{of} made and not taken")
+    parts = [f"{name} {share(part)}" for name, part in group.operations if part >= 0.005]
+    if parts:
+        found.append(f"operations   {', '.join(parts)}")
+    memory = _memory(group)
+    return [*found, f"memory       {memory}"] if memory else found
+
+
+def _memory(group: Group) -> str:
+    parts = []
+    if not math.isnan(group.main.rss):
+        parts.append(f"main {size(group.main.rss)}")
+    pss = [one.pss for one in group.workers if not math.isnan(one.pss)]
+    rss = [one.rss for one in group.workers if not math.isnan(one.rss)]
+    if rss and len(pss) == len(rss):
+        parts.append(f"{plural(len(pss), 'worker')} {size(sum(pss))} (PSS)")
+    elif rss:
+        parts.append(
+            f"{plural(len(rss), 'worker')} {size(sum(rss))} (what is shared counted twice)"
+        )
+    return ", ".join(parts)
+
+
+def _processes(group: Group, width: int, room: int | None, stacks: Stacks) -> list[Line]:
+    """The main process, then the workers, those to look at first; the rest in a line."""
+    workers = sorted(group.workers, key=lambda one: _importance(one, group.verdict))
+    most = MOST_WORKERS if room is None else max(room - 2, 1)
+    shown, rest = workers[:most], workers[most:]
+    if len(rest) == 1 and room is None:
+        shown, rest = workers, []
+    if group.verdict.kind in ("moving", "step", "outside"):
+        shown.sort(key=lambda one: one.worker)
+    found = [Line(_cut(f"{'':13}{'since':>8} {'CPU':>5}  doing", width), "dim")]
+    for one in (group.main, *shown):
+        name = "main" if one.worker < 0 else f"worker {one.worker}"
+        text = f"{name:<12} {_time(one.since_ns):>8} {share(one.cpu):>5}  {_doing(one)}"
+        style = "bold red" if group.verdict.bad and one.pid == group.verdict.pid else ""
+        if group.main.phase == "wait" and one.worker >= 0 and one.batch == group.epoch_batch:
+            text += "; awaited" if one.phase in ("fetch", "collate", "send") else ""
+        found.append(
+            Line(_cut(plain(text), width), style or ("dim" if one.phase == "idle" else ""))
+        )
+        frames = stacks.get(one.pid, ())
+        found += [
+            Line(_cut(f"    {plain(frame)}", width), "cyan") for frame in frames[:MOST_FRAMES]
+        ]
+        if len(frames) > MOST_FRAMES:
+            found.append(Line(f"    and {len(frames) - MOST_FRAMES} outer frames", "dim"))
+    if rest:
+        phases = Counter(one.phase for one in rest)
+        what = ", ".join(
+            name if len(phases) == 1 else f"{count} {name}" for name, count in phases.most_common()
+        )
+        found.append(Line(_cut(f"and {len(rest)} more: {plain(what)}", width), "dim"))
+    if group.others:
+        found.append(Line(f"and {plural(group.others, 'worker')} of other loaders", "dim"))
+    return found
+
+
+def _importance(one: Doing, verdict: Verdict) -> tuple[bool, bool, bool, int]:
+    busy = one.phase not in ("idle", "ended")
+    return (one.pid != verdict.pid, one.alive is not False, not busy, -one.quiet_ns)
+
+
+def _doing(one: Doing) -> str:
+    if one.alive is False and one.phase == "ended":
+        return "ended"
+    text = one.phase
+    if one.batch >= 0 and one.phase in ("fetch", "collate", "send", "wait"):
+        text += f" batch {amount(one.batch)}"
+    if one.sample_ns is not None:
+        text += f", sample {'' if one.sample is None else one.sample}".rstrip()
+        text += f" ({_time(one.sample_ns)})"
+    if one.operation is not None:
+        text += f", {shorten(one.operation, 40)}"
+    if one.alive is False:
+        return f"{text}; gone"
+    if one.status == "D":
+        text += "; waits for storage"
+    elif one.status in ("T", "t"):
+        text += "; stopped"
+    if one.asleep and one.phase not in ("idle", "wait", "ended") and one.quiet_ns > 1e9:
+        text += f"; sleeps in {one.asleep}"
+    return text
+
+
+def _rate(rates: Rates) -> str:
+    if math.isnan(rates.samples):
+        return f"{amount(rates.batches)} batches/s"
+    return f"{amount(rates.samples)} samples/s ({amount(rates.batches)} batches/s)"
+
+
+def _time(ns: float) -> str:
+    """As `duration`, without digits that a look once a second cannot have."""
+    return duration(round(ns / 1e9) * 1e9) if ns >= 9.95e9 else duration(ns)
+
+
+def _wrapped(text: str, width: int, style: str = "", indent: str = "") -> list[Line]:
+    return [
+        Line(line, style)
+        for line in textwrap.wrap(
+            text,
+            width,
+            initial_indent=indent,
+            subsequent_indent=indent + "  ",
+            break_on_hyphens=False,
+        )
+    ]
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1].rstrip() + "…"
+
+
+def _word(run: str) -> str:
+    import shlex
+
+    return plain(shlex.quote(run))
+
+
+def status(view: View, width: int | None = None) -> str:
+    """One line on a run that goes on, for `lotus trace --live`; "" where nothing is to say."""
+    verdict = view.verdict
+    if verdict is None or view.state != "running":
+        return ""
+    if verdict.bad:
+        text = verdict.headline
+    else:
+        recent = [group.recent for group in view.groups if not math.isnan(group.recent.span_ns)]
+        if not recent:
+            return ""
+        total = sum(one.samples for one in recent)
+        waits = max(one.wait_share for one in recent)
+        rate = _rate(recent[0]) if math.isnan(total) else f"{amount(total)} samples/s"
+        text = f"{rate}, waits {share(waits)} of the time"
+        first = view.groups[0]
+        if len(view.groups) > 1:
+            text += f" (the rank that waits most of {len(view.groups)})"
+        elif first.loader:
+            length = first.loader.get("length")
+            of = f"/{amount(length)}" if isinstance(length, int) else ""
+            text += f", epoch {first.epoch} batch {amount(first.epoch_batch)}{of}"
+        if len(view.groups) == 1 and first.ready is not None:
+            text += f", {first.ready} ready"
+    text = f"lotus: {plain(text)}"
+    return text if width is None else _cut(text, max(width, LEAST_WIDTH))
+
+
+def text(shown: Sequence[Line]) -> str:
+    """The lines without their styles."""
+    return "\n".join(line.text for line in shown) + "\n"
+
+
+def document(view: View, run: str, stacks: Stacks | None = None) -> str:
+    """The JSON document described above."""
+    found: dict[str, Any] = {"schema": 1, "run": run, **dataclasses.asdict(view)}
+    verdict = view.verdict
+    found["verdict"] = None if verdict is None else dataclasses.asdict(verdict)
+    for group in found["groups"]:
+        group["operations"] = [{"name": name, "share": part} for name, part in group["operations"]]
+    if stacks is not None:
+        found["stacks"] = {str(pid): list(frames) for pid, frames in stacks.items()}
+    return json.dumps(_without_nan(found), indent=2)
+
+
+def _without_nan(item: Any) -> Any:
+    if isinstance(item, float) and not math.isfinite(item):
+        return None
+    if isinstance(item, dict):
+        return {name: _without_nan(value) for name, value in item.items()}
+    if isinstance(item, list | tuple):
+        return [_without_nan(value) for value in item]
+    return item

@@ -1,0 +1,271 @@
+"""Whether a process that iterates a loader moves, and if not, who holds it up: pure.
+
+It judges by what the state pages say of the consumer and its workers, and by what the kernel says
+of them. A pause is no verdict on its cause: what is known is said, and the command that shows more.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from lotus.reporters.words import duration
+
+LEAST_NS, TIMES = 10_000_000_000, 20  # nothing moves for that long, and so many median batches
+BUSY = 0.3  # cores: from there on a process computes
+WORKING = ("fetch", "collate", "send")
+# Kinds of verdicts that mean: somebody has to look.
+BAD = ("dead", "hung", "storage", "slow", "lost", "stopped")
+NAN = float("nan")
+
+
+@dataclass(frozen=True)
+class Doing:
+    """What one process does; durations in ns up to the moment of the view, -1 and None as State.
+
+    alive   None where nobody can say from here
+    quiet_ns  since it last did anything that its page tells; an idle worker's waiting is nothing
+    cpu     cores in use since the last look; NaN where not known
+    status, asleep  as in snapshots.Kernel; "" where not known
+    rss, shared, pss  bytes, NaN where not known
+    """
+
+    pid: int
+    worker: int
+    alive: bool | None
+    phase: str
+    since_ns: int
+    quiet_ns: int
+    batch: int = -1
+    sample: int | None = None
+    sample_ns: int | None = None
+    operation: str | None = None
+    operation_ns: int | None = None
+    cpu: float = NAN
+    status: str = ""
+    asleep: str = ""
+    rss: float = NAN
+    shared: float = NAN
+    pss: float = NAN
+    loader: int = -1
+
+    @property
+    def name(self) -> str:
+        return "the main process" if self.worker < 0 else f"worker {self.worker}"
+
+
+@dataclass(frozen=True)
+class Loop:
+    """The loop of one main process, as far as it is known.
+
+    workers   those of the loader that it iterates now
+    awaited   the batch that it takes next
+    awaited_made  whether a worker has handed that batch over already
+    outside   the epoch has ended, or none has begun
+    in_order  the batches are taken in the order of the sampler
+    typical_ns  median of a batch (the longer of being made and being taken); NaN before the first
+    """
+
+    main: Doing
+    workers: Sequence[Doing] = ()
+    awaited: int = -1
+    awaited_made: bool = False
+    outside: bool = False
+    in_order: bool = True
+    typical_ns: float = NAN
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """kind: one of BAD, or "moving", "starting", "step" (the program's own), "outside" (no loop).
+
+    pid, worker, batch, sample  of whoever holds the loop up; None where nobody is known to
+    """
+
+    kind: str
+    headline: str
+    lines: list[str] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
+    quiet_ns: int = 0
+    pid: int | None = None
+    worker: int | None = None
+    batch: int | None = None
+    sample: int | None = None
+
+    @property
+    def bad(self) -> bool:
+        return self.kind in BAD
+
+
+def threshold_ns(typical_ns: float) -> float:
+    """How long nothing may move before it is worth a word."""
+    return LEAST_NS if math.isnan(typical_ns) else max(LEAST_NS, TIMES * typical_ns)
+
+
+def judge(loop: Loop) -> Verdict:
+    """Say what holds this loop up, if anything does."""
+    main, workers = loop.main, loop.workers
+    quiet_ns = min([main.quiet_ns, *(one.quiet_ns for one in workers if one.phase != "ended")])
+    stopped = next((one for one in (main, *workers) if one.status in ("T", "t")), None)
+    if stopped is not None:
+        return _stopped(stopped, quiet_ns)
+    gone = [one for one in workers if one.alive is False and one.phase != "ended"]
+    if gone and main.alive is not False:
+        return _dead(gone, loop, quiet_ns)
+    if quiet_ns < threshold_ns(loop.typical_ns):
+        return Verdict("moving", "moving", quiet_ns=quiet_ns)
+    if main.phase == "step":
+        return _step(loop, quiet_ns)
+    culprit = _culprit(loop)
+    if culprit is not None:
+        return _held(culprit, loop, quiet_ns)
+    if main.phase == "wait":
+        return _lost(loop, quiet_ns)
+    text = f"no loop has begun since {duration(quiet_ns)}"
+    return Verdict("starting", text, [_line(main)], [_dump(main)], quiet_ns)
+
+
+def _culprit(loop: Loop) -> Doing | None:
+    """Who makes the batch that the consumer waits for."""
+    if loop.main.phase in WORKING:
+        return loop.main  # without workers it makes its batches itself
+    if loop.main.phase != "wait":
+        return None
+    busy = [one for one in loop.workers if one.phase in (*WORKING, "starting")]
+    if loop.in_order:
+        mine = [one for one in busy if one.phase in WORKING and one.batch == loop.awaited]
+        if mine or loop.awaited_made:
+            return mine[0] if mine else None
+        # torch hands batches out in turn: one that is not begun is behind what its worker has.
+        turn = loop.awaited % len(loop.workers) if loop.workers and loop.awaited >= 0 else -1
+        return next((one for one in busy if one.worker == turn), None)
+    return max(busy, key=lambda one: one.quiet_ns, default=None)
+
+
+def _held(one: Doing, loop: Loop, quiet_ns: int) -> Verdict:
+    place = f"batch {one.batch}" if one.batch >= 0 else "its start"
+    if one.sample is not None:
+        place = f"sample {one.sample} of batch {one.batch}"
+    if one.phase in ("collate", "send"):
+        place = f"{one.phase} of batch {one.batch}"
+    if one.status == "D":
+        kind, word = "storage", "HUNG"
+    elif one.status == "R" or one.cpu >= BUSY:
+        kind, word = "slow", "SLOW"
+    else:
+        kind, word = "hung", "HUNG"
+    headline = f"{word}: nothing has moved for {duration(quiet_ns)}; {one.name} is at {place}"
+    lines = [_line(one), _why(one, kind)]
+    if one is not loop.main:
+        lines.append(f"the main process (pid {loop.main.pid}) waits for batch {loop.awaited}")
+        others = [other for other in loop.workers if other is not one]
+        idle = sum(other.phase == "idle" for other in others)
+        if idle:
+            lines.append(f"{idle} of {len(others)} other workers idle")
+    if one.sample is not None:
+        lines.append(f"to try that sample by itself: dataset[{one.sample}]")
+    commands = [_dump(one)]
+    return Verdict(
+        kind, headline, lines, commands, quiet_ns, one.pid, one.worker, one.batch, one.sample
+    )
+
+
+def _why(one: Doing, kind: str) -> str:
+    if kind == "storage":
+        return (
+            "the kernel waits for a disk or a file server for it (state D): see dmesg, df, mounts"
+        )
+    if kind == "slow":
+        return "it computes: a sample that takes long, or a loop without end"
+    if one.asleep.startswith("futex"):
+        return (
+            "it waits for a lock: one of its threads holds it, or none any more, as after a fork "
+            "of a program whose threads held one (OpenMP, OpenCV, HDF5)"
+        )
+    if one.asleep:
+        return "it computes nothing: it waits for what that function waits for"
+    return "it computes nothing" if one.status == "S" else "what it waits for is not known here"
+
+
+def _lost(loop: Loop, quiet_ns: int) -> Verdict:
+    main, awaited = loop.main, loop.awaited
+    if not loop.workers:
+        headline = f"HUNG: next() of batch {awaited} lasts {duration(main.since_ns)}"
+        lines = [_line(main), "its sampler or its data set waits: no sample is in hand"]
+        return Verdict("hung", headline, lines, [_dump(main)], quiet_ns, main.pid, -1, awaited)
+    headline = f"DEADLOCK: nothing has moved for {duration(quiet_ns)}; nobody makes batch {awaited}"
+    lines = [_line(main)]
+    if loop.awaited_made:
+        lines.append(
+            f"batch {awaited} was made and has not arrived: look at the worker's queue thread, "
+            "the pin thread and /dev/shm"
+        )
+    else:
+        lines.append(
+            f"all {len(loop.workers)} workers are idle: the batch was not asked for, or its "
+            "indices did not arrive"
+        )
+    return Verdict("lost", headline, lines, [_dump(main)], quiet_ns, main.pid, -1, awaited)
+
+
+def _step(loop: Loop, quiet_ns: int) -> Verdict:
+    main = loop.main
+    if loop.outside:
+        text = f"the last epoch ended {duration(main.since_ns)} ago; no loader is iterated since"
+        return Verdict("outside", text, [_line(main)], [_dump(main)], quiet_ns)
+    text = f"the program's own step lasts {duration(main.since_ns)}: it is not waiting for data"
+    return Verdict("step", text, [_line(main)], [_dump(main)], quiet_ns, main.pid)
+
+
+def _stopped(one: Doing, quiet_ns: int) -> Verdict:
+    if one.status == "t":
+        text = f"STOPPED: a debugger holds {one.name} (pid {one.pid})"
+        return Verdict("stopped", text, [_line(one)], [], quiet_ns, one.pid, one.worker)
+    text = f"STOPPED: {one.name} (pid {one.pid}) was stopped by a signal (Ctrl-Z, SIGSTOP)"
+    lines, commands = [_line(one)], [f"kill -CONT {one.pid}"]
+    return Verdict("stopped", text, lines, commands, quiet_ns, one.pid, one.worker)
+
+
+def _dead(gone: Sequence[Doing], loop: Loop, quiet_ns: int) -> Verdict:
+    one = gone[0]
+    more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
+    headline = f"DEAD: {one.name} (pid {one.pid}){more} is gone"
+    if one.sample is not None:
+        headline += f", last at sample {one.sample} of batch {one.batch}"
+    elif one.batch >= 0:
+        headline += f", last at batch {one.batch}"
+    lines = [
+        f"its last state: {_state(one)}",
+        "killed for memory? a crash in C? the kernel may say",
+    ]
+    commands = ["dmesg | tail"]
+    return Verdict(
+        "dead", headline, lines, commands, quiet_ns, one.pid, one.worker, one.batch, one.sample
+    )
+
+
+def _dump(one: Doing) -> str:
+    return f"py-spy dump --pid {one.pid}"
+
+
+def _line(one: Doing) -> str:
+    """What is known of one process, in a sentence."""
+    text = f"{one.name} (pid {one.pid}): {_state(one)}"
+    if one.status == "D":
+        text += f"; waits for storage{f' in {one.asleep}' if one.asleep else ''}"
+    elif one.cpu >= BUSY:
+        text += f"; uses {one.cpu:.0%} of a core"
+    elif one.status == "R":
+        text += "; is running"
+    elif one.status == "S":
+        text += f"; sleeps{f' in {one.asleep}' if one.asleep else ''}"
+    return text
+
+
+def _state(one: Doing) -> str:
+    text = f"{one.phase} for {duration(one.since_ns)}"
+    if one.sample_ns is not None:
+        what = "a sample" if one.sample is None else f"sample {one.sample}"
+        text += f", {what} for {duration(one.sample_ns)}"
+    if one.operation is not None and one.operation_ns is not None:
+        text += f", {one.operation} began {duration(one.operation_ns)} ago"
+    return text

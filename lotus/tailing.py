@@ -1,0 +1,212 @@
+"""What the processes of a run have written to their event logs since the last look.
+
+A log is read from where the last look ended, so that a look costs what was written meanwhile. A
+frame that is being written is left for the next look.
+"""
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lotus.errors import LotusError
+from lotus.eventlog import parse_json
+from lotus.frames import (
+    EXPECTED,
+    HEADER,
+    Array,
+    FrameType,
+    frame_types,
+    gather,
+    join,
+    length_of,
+    narrow,
+    scan,
+    take,
+)
+from lotus.inside import layout
+
+_AT_ONCE = 64 << 20  # bytes read in one look, over all logs
+_LARGEST_HEADER = 4 << 20
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+@dataclass
+class Fresh:
+    """What one log has that it did not have before.
+
+    key      (host, pid, start_ns) of its process
+    header   the log's own
+    rows     frame name -> fixed fields of the new frames
+    arrays   (frame name, array name) -> their rows, of those that `wanted` names
+    events   the JSON objects of the event frames
+    """
+
+    key: tuple[str, int, int]
+    header: Mapping[str, Any]
+    rows: dict[str, Array]
+    arrays: dict[tuple[str, str], Array] = field(default_factory=dict)
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass
+class _Log:
+    key: tuple[str, int, int]
+    header: dict[str, Any]
+    types: dict[int, FrameType]
+    offset: int  # where the next look begins
+    seen: int = 0  # size at the last look that read to the end
+
+
+class Tail:
+    """Follows the logs of one run directory. `wanted`: (frame, array) to be read beside the rows.
+
+    behind  bytes that were there at the last look and have yet to be read
+    """
+
+    def __init__(self, directory: Path, wanted: tuple[tuple[str, str], ...] = ()) -> None:
+        self._folder = directory / "events"
+        self._wanted = wanted
+        self._logs: dict[str, _Log | None] = {}  # None: no log of ours, or of a newer lotus
+        self.behind = 0
+
+    def read(self) -> list[Fresh]:
+        """Return what is new, at most 64 MB of it; logs that cannot be read are left out."""
+        found = []
+        room, self.behind = _AT_ONCE, 0
+        for name, size in self._sizes():
+            log = self._logs.get(name)
+            if log is None and name in self._logs:
+                continue
+            if log is not None and size in (log.offset, log.seen):
+                continue
+            with contextlib.suppress(OSError):
+                fd = os.open(self._folder / name, _FLAGS)
+                try:
+                    if log is None:
+                        log = self._begun(fd, name, size)
+                    if log is not None:
+                        end = min(size, log.offset + max(room, 0))
+                        before = log.offset
+                        if end > before:
+                            found.append(self._read(fd, log, end, end == size))
+                        room -= end - before
+                        self.behind += size - end
+                finally:
+                    os.close(fd)
+        return found
+
+    def _sizes(self) -> list[tuple[str, int]]:
+        try:
+            with os.scandir(self._folder) as entries:
+                return sorted(
+                    (entry.name, entry.stat(follow_symlinks=False).st_size)
+                    for entry in entries
+                    if entry.name.endswith(".ltr")
+                )
+        except OSError:
+            return []
+
+    def _begun(self, fd: int, name: str, size: int) -> _Log | None:
+        """The log of a file whose header is there; None where it is not, or is none of ours."""
+        prefix = layout.FILE_HEADER.size
+        head = os.pread(fd, prefix, 0)
+        if len(head) < prefix:
+            return None
+        magic, length = layout.FILE_HEADER.unpack(head)
+        if magic == layout.FILE_MAGIC and length <= _LARGEST_HEADER and size < prefix + length:
+            return None
+        self._logs[name] = None
+        if magic != layout.FILE_MAGIC or length > _LARGEST_HEADER:
+            return None
+        header = parse_json(os.pread(fd, length, prefix))
+        if not isinstance(header, dict) or header.get("schema") != layout.SCHEMA:
+            return None
+        types = frame_types(header.get("frames"))
+        pid, start = header.get("pid"), header.get("start_ns")
+        if types is None or type(pid) is not int or type(start) is not int:
+            return None
+        host = header.get("host")
+        key = (host if isinstance(host, str) else "", pid, start)
+        self._logs[name] = log = _Log(key, header, types, prefix + length)
+        return log
+
+    def _read(self, fd: int, log: _Log, size: int, whole: bool) -> Fresh:
+        rows: dict[str, list[Array]] = {name: [] for name in EXPECTED}
+        arrays: dict[tuple[str, str], list[Array]] = {wanted: [] for wanted in self._wanted}
+        fresh = Fresh(log.key, log.header, {})
+        end = log.offset
+        for data, base, heads in scan(fd, log.offset, size, log.types, _lose):
+            header = gather(data, heads, HEADER)
+            end = base + int(heads[-1]) + HEADER.itemsize + int(header["length"][-1])
+            for kind, frame in log.types.items():
+                if frame.name not in EXPECTED:
+                    continue
+                chosen = (header["kind"] == kind) & (header["length"] >= frame.fixed.itemsize)
+                at = np.flatnonzero(chosen)
+                bodies = heads[at] + HEADER.itemsize
+                fixed = gather(data, bodies, frame.fixed)
+                right = length_of(frame, fixed) == header["length"][at]
+                fixed, bodies = fixed[right], bodies[right]
+                if not len(fixed):
+                    continue
+                rows[frame.name].append(narrow(fixed, EXPECTED[frame.name].fixed))
+                for wanted in self._wanted:
+                    if wanted[0] == frame.name:
+                        arrays[wanted].append(take(data, bodies, fixed, frame, wanted[1]))
+                if frame.name == "event":
+                    starts = (bodies + frame.fixed.itemsize).tolist()
+                    for start, count in zip(starts, fixed["n_text"].tolist(), strict=True):
+                        event = parse_json(data[start : start + count])
+                        if isinstance(event, dict) and isinstance(event.get("event"), str):
+                            fresh.events.append(event)
+        # What follows the last good frame is being written, or cut by us, or damage that ends with
+        # the next good one.
+        log.offset, log.seen = end, size if whole else 0
+        if end < size and not whole and size - end >= _AT_ONCE // 2:
+            log.offset = size  # nothing but damage
+        fresh.rows = {name: join(rows[name], EXPECTED[name].fixed) for name in EXPECTED}
+        for name, array in self._wanted:
+            dtype = dict(EXPECTED[name].arrays)[array]
+            fresh.arrays[name, array] = join(arrays[name, array], dtype)
+        return fresh
+
+
+def _lose(what: str, count: int, size: int) -> None:
+    """Damage is for `lotus report` to tell."""
+
+
+class Reports:
+    """The lines of processes.jsonl, read again only where there are more."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path, self._size = directory / "processes.jsonl", -1
+        self._directory = directory
+        self.lines: list[dict[str, Any]] = []
+
+    def read(self) -> list[dict[str, Any]]:
+        from lotus import diagnosis
+
+        with contextlib.suppress(OSError):
+            size = self._path.stat().st_size
+            if size != self._size:
+                self._size, self.lines = size, diagnosis.processes(self._directory)
+        return self.lines
+
+
+def manifest_of(directory: Path) -> dict[str, Any] | None:
+    """run.json, or None where there is none yet. Raises LotusError where it is no run's."""
+    try:
+        record = json.loads((directory / "run.json").read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        raise LotusError(f"{directory / 'run.json'} cannot be read: {error}") from None
+    if not isinstance(record, dict) or not {"schema", "command"} <= record.keys():
+        raise LotusError(f"{directory / 'run.json'} is no run of lotus")
+    return record
