@@ -9,7 +9,16 @@ from lotus.analysis import distributions, series
 from lotus.analysis.functions import MapSummary
 from lotus.analysis.lanes import lanes
 from lotus.analysis.summary import LoaderSummary, Summary
-from lotus.reporters import charts, covering, map_charts, mapping, page, reasons, tables
+from lotus.reporters import (
+    charts,
+    covering,
+    map_charts,
+    mapping,
+    page,
+    reasons,
+    tables,
+    time_charts,
+)
 from lotus.reporters.console import LEFT, RIGHT, rows_of, tight
 from lotus.reporters.page import Chart, Section, Table
 from lotus.reporters.words import amount, command, duration, plain, share, shorten
@@ -80,15 +89,15 @@ def _loader(run: Run, summary: Summary, one: LoaderSummary) -> list[Section]:
     table = series.batch_series(one.scope)
     over_time: list[str | Table | Chart] = []
     if len(table):
-        over_time.append(charts.batches(one, series.thinned(table)))
+        over_time.append(time_charts.batches(one, series.thinned(table)))
     rates = series.throughput(table)
     if len(rates):
-        over_time.append(charts.throughput(rates))
+        over_time.append(time_charts.throughput(rates))
     count = len(one.workers) + 1
-    bins = int(np.clip(_CELLS / (count * charts.lane_rows(count)), 400, 2000))
+    bins = int(np.clip(_CELLS / (count * time_charts.lane_rows(count)), 400, 2000))
     made = lanes(run.intervals, run.workers, pd.DataFrame(run.manifest["ranks"]), bins)
     if len(made.lanes):
-        over_time.append(charts.timeline(made))
+        over_time.append(time_charts.timeline(made))
     inside: list[str | Table | Chart] = []
     if one.other_time["total_ns"].gt(0).any() or len(one.operations):
         inside.append(charts.shares(one))
@@ -102,7 +111,7 @@ def _loader(run: Run, summary: Summary, one: LoaderSummary) -> list[Section]:
         balance.append(charts.ranks(one))
     memory = series.memory(one.scope)
     if memory.duplicated(["rank", "worker", "pid"]).any():  # more than one reading of one
-        balance.append(charts.memory(memory))
+        balance.append(time_charts.memory(memory))
     return [
         Section("Over time", over_time),
         Section("Operations", inside),
