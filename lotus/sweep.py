@@ -26,7 +26,7 @@ STATES = ("done", "failed", "pending")
 _LARGEST = 64 << 20  # bytes of sweep.json that are read
 _MOST = 100_000  # settings, runs
 # Of a run, besides its setting: name -> what it may be.
-_RUN = {"exit_code": int, "signal": int, "elapsed_ns": int}
+_RUN = {"exit_code": int, "signal": int, "elapsed_ns": int, "cpu_s": float}
 
 
 class Sweep:
@@ -38,7 +38,7 @@ class Sweep:
               (num_workers, prefetch_factor, ...; only those of `varied` were set), setting (its
               place in `settings()`), repeat (from 0 on), directory (relative to `path`), state
               ("done", "failed", "pending"), exit_code and signal (Int64, <NA>: it did not end so),
-              elapsed_ns (Int64, of the whole command)
+              elapsed_ns (Int64), cpu_s (both of the whole command, all its processes)
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -137,7 +137,8 @@ def _checked(path: Path, manifest: Mapping[str, Any]) -> tuple[list[Setting], pd
     columns = [*PARAMETERS, "setting", "repeat", "directory", "state", *_RUN]
     table = pd.DataFrame(rows, columns=columns)
     types = {"num_workers": "int64", "setting": "int64", "repeat": "int64"}
-    return settings, table.astype({**types, **dict.fromkeys(_RUN, "Int64")})
+    told = {name: "Int64" if kind is int else "float64" for name, kind in _RUN.items()}
+    return settings, table.astype({**types, **told})
 
 
 def _list(manifest: Mapping[str, Any], name: str) -> list[Any]:

@@ -26,9 +26,11 @@ def wanted(entry: "dict[str, Any]", loader: "Any", before: "dict[str, Any]") -> 
     """The attributes that a setting gives a loader. Raises Refused.
 
     `entry`: the `setting` and whether it is `iterable_safe`, shown to keep an iterable data set's
-    samples. `before`: what `attributes` found.
+    samples; with `keep`, what the setting does not name stays. `before`: what `attributes` found.
     """
     setting = entry["setting"]
+    if entry.get("keep"):
+        setting = {**{name: before[name] for name in _SIMPLE if name in before}, **setting}
     workers = setting["num_workers"]
     after = {**before, "num_workers": workers, "pin_memory": setting.get("pin_memory", False)}
     if is_iterable(loader) and workers != before["num_workers"] and not entry["iterable_safe"]:

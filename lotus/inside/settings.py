@@ -3,6 +3,8 @@
 An acting hook, in force only where LOTUS_SETTINGS is: JSON with `loaders` (each a `loader`, which
 one it is, a `setting` and `iterable_safe`), the `torch` it was found with and `said`, the path of
 a file that all processes share: what happened, for `lotus run`, and what a user was told already.
+For `lotus sweep` a `loader` may be {"every": true}, and `keep` says that what a setting does not
+name stays as the program has it.
 
 torch makes the loader as the program asks; then its attributes become those of the setting, all
 or none. So a mistake of the program stays torch's to tell, and a subclass, or Lightning when it
@@ -227,6 +229,8 @@ class Applier:
         facts["sampler"] = described.sampler(loader)
         for index, entry in enumerate(self.entries):
             wanted = entry["loader"]
+            if wanted.get("every") is True:
+                return index
             names = [name for name in _FACTS if wanted.get(name) is not None]
             for name in names:
                 if name == "dataset_length" and name not in facts:

@@ -1,0 +1,314 @@
+"""One run of a sweep, reduced to the numbers that a sweep shows of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.columns import (
+    Bools,
+    Floats,
+    flag,
+    integer,
+    number,
+    plain_value,
+    ratio,
+    total,
+)
+from lotus.analysis.components import (
+    STORAGE_NS_PER_BYTE,
+    STORAGE_NS_PER_FAULT,
+    core_taken,
+    off_cpu,
+)
+from lotus.analysis.counters import COLLATE, REST, counter_table, events_of
+from lotus.analysis.functions import known_events
+from lotus.analysis.scope import RunLike, Scope, iterated, table
+from lotus.analysis.summary import LoaderSummary, summarise
+from lotus.analysis.waits import PHASES
+from lotus.tune.space import Setting
+from native_map import pmu
+
+# Rows of `Reduced.operations` that are no operation of the program.
+UNSPLIT = "collate and rest of the fetch"  # where no counter tells the two apart
+SEND = "sending batches"
+OUTSIDE = "rest of the command"
+SHARES = ("frontend_bound", "backend_bound", "retiring", "bad_speculation", "smt_contention")
+DRAM = ("dram_loads", "dram_local_loads", "dram_remote_loads")
+_KERNEL = ("minor_faults", "major_faults", "read_bytes")
+_METRICS = ("ipc", *SHARES, "frontend_lost", "backend_lost", "dram_loads")
+OPERATION_MEASURES = ("cpu_s", "wall_s", *_METRICS, *_KERNEL)
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """What is kept of a run.
+
+    measures    name -> number, NaN where it was not measured; units are in the names, `*_share` and
+                `utilisation` are between 0 and 1
+    operations  one row per operation that is not nested, per other part of the fetch, "send" and
+                "command" (what the command used besides): kind, operation, OPERATION_MEASURES (sums
+                over the run; *_lost in cycles' worth of slots)
+    loader      its title
+    lost        records that could not be read
+    """
+
+    measures: dict[str, float]
+    operations: pd.DataFrame
+    loader: str
+    lost: int
+
+
+def chosen(run: RunLike, target: Mapping[str, Any] | None) -> int | None:
+    """The loader that a sweep is about: the one of most samples among those it sets; None: none."""
+    wanted = dict(target or {})
+    for loader in iterated(run):
+        row = _loader_rows(run, loader)
+        if wanted.get("number") is not None and loader != wanted["number"]:
+            continue
+        names = set(row["dataset"].astype(str)) if len(row) else set()
+        if wanted.get("dataset") is not None and wanted["dataset"] not in names:
+            continue
+        return loader
+    return None
+
+
+def _loader_rows(run: RunLike, loader: int) -> pd.DataFrame:
+    rows: pd.DataFrame = run.loaders[integer(run.loaders, "loader") == loader]
+    return rows
+
+
+def not_as_set(run: RunLike, loader: int, setting: Setting, varied: Sequence[str]) -> str:
+    """How the loader differs from the setting, in words; "" where it is as it was set."""
+    rows = _loader_rows(run, loader)
+    wanted = {name: getattr(setting, name) for name in ("num_workers", *varied)}
+    if not setting.num_workers:
+        wanted = {name: wanted[name] for name in wanted if name in ("num_workers", "pin_memory")}
+    for name, value in wanted.items():
+        if value is None or name not in rows:
+            continue
+        found = {plain_value(one) for one in rows[name]}
+        if found != {value}:
+            had = ", ".join(sorted(str(one) for one in found)) or "nothing"
+            return f"{name} was {had} instead of {value}"
+    return ""
+
+
+def rate(run: RunLike, loader: int) -> float:
+    """Samples a second of the loader's loop; NaN where it took no batch."""
+    found = summarise(run, loader=loader).loaders
+    return next((o.times["samples_per_s"] for o in found if o.scope.loader == loader), np.nan)
+
+
+def reduce(run: Any, loader: int, elapsed_s: float = np.nan, cpu_s: float = np.nan) -> Reduced:
+    """Reduce a run; `elapsed_s` and `cpu_s` are of the whole command, all its processes."""
+    found = next(o for o in summarise(run, loader=loader).loaders if o.scope.loader == loader)
+    counted = _counted(run, loader)
+    operations = _operations(run, found, counted, cpu_s)
+    return Reduced(
+        measures={**_measures(run, found, elapsed_s, cpu_s), **_hardware(run, counted, found)},
+        operations=operations,
+        loader=found.scope.title,
+        lost=int(table(run, "lost")["count"].sum()) if len(table(run, "lost")) else 0,
+    )
+
+
+def _measures(run: Any, found: LoaderSummary, elapsed_s: float, cpu_s: float) -> dict[str, float]:
+    scope, times = found.scope, found.times
+    batches = scope.batches
+    fetch = np.nan_to_num(number(batches, "fetch_ns"))
+    cpu = number(batches, "cpu_ns")
+    fetched, used = total(fetch), total(cpu) if (~np.isnan(cpu)).any() else np.nan
+    made = total(number(batches, "size")[~np.isnan(number(batches, "fetch_ns"))])
+    cores = scope.cores * max(len(scope.ranks), 1)
+    off, taken = (total(part(batches, fetch)) for part in (off_cpu, core_taken))
+    # Of a partly recorded loop the mean stands for all batches.
+    share = ratio(len(scope.waits), int((fetch > 0).sum())) if scope.partial else 1.0
+    loop_ns = times["loop_ns"] / max(len(scope.ranks), 1)
+    blocked = times["wait_ns"] + times["iter_ns"] + max(times["tail_ns"], 0.0)
+    whole = sum(found.phases.values())
+    return {
+        "elapsed_s": elapsed_s,
+        "loop_s": loop_ns / 1e9,
+        "samples": float(times["samples"]),
+        "samples_per_s": times["samples_per_s"],
+        "wait_share": ratio(blocked, times["loop_ns"]),
+        "input_share": found.verdict.input_share,
+        "step_share": found.verdict.step_share,
+        "startup_s": times["startup_mean_ns"] / 1e9,
+        "idle_share": times["workers_idle_share"] if scope.num_workers else np.nan,
+        "cpu_s": cpu_s,
+        "utilisation": ratio(cpu_s, elapsed_s * cores),
+        "fetch_cpu_s": used / 1e9,
+        "fetch_utilisation": ratio(used * share, loop_ns * cores),
+        "cpu_us_per_sample": ratio(used / 1e3, made),
+        "wall_us_per_sample": ratio(fetched / 1e3, made),
+        "queue_share": _share(taken, fetched, used),
+        "off_share": _share(off, fetched, used),
+        "storage_share": _share(min(off, _storage_ns(batches)), fetched, used),
+        "read_bytes": _sum(number(batches, "read_bytes")),
+        "minor_faults": _sum(number(batches, "minor_faults")),
+        "major_faults": _sum(number(batches, "major_faults")),
+        "voluntary_switches": _sum(number(batches, "voluntary_switches")),
+        "involuntary_switches": _sum(number(batches, "involuntary_switches")),
+        "send_s": total(number(batches, "send_ns")) / 1e9,
+        "memory_bytes": peak_memory(table(run, "resources")),
+        **{f"{name}_phase_share": ratio(found.phases[name], whole) for name in PHASES},
+    }
+
+
+def _share(part: float, fetched: float, used: float) -> float:
+    """`part` of the fetches; NaN where their CPU time was not measured."""
+    return float("nan") if np.isnan(used) else ratio(part, fetched)
+
+
+def _sum(values: Floats) -> float:
+    return float("nan") if np.isnan(values).all() else total(values)
+
+
+def _storage_ns(batches: pd.DataFrame) -> float:
+    """The longest that reading what the batches read from local storage can have taken."""
+    read = np.nan_to_num(number(batches, "read_bytes")) * STORAGE_NS_PER_BYTE
+    faults = np.nan_to_num(number(batches, "major_faults")) * STORAGE_NS_PER_FAULT
+    return total(np.maximum(read, faults))
+
+
+def peak_memory(resources: pd.DataFrame) -> float:
+    """Bytes: the largest sum over all processes within a second, of PSS (RSS where there is none).
+
+    NaN where nothing was recorded. RSS counts what processes share once for each of them.
+    """
+    pss, rss = number(resources, "pss"), number(resources, "rss")
+    used = np.where(np.nan_to_num(pss) > 0, pss, rss)
+    known = ~np.isnan(used) & (used > 0)
+    if not known.any():
+        return float("nan")
+    time = number(resources, "time_ns")[known]
+    frame = pd.DataFrame(
+        {
+            "second": ((time - time.min()) // 1e9).astype(np.int64),
+            "process": integer(resources, "rank")[known] * 4_194_304
+            + integer(resources, "pid")[known],
+            "bytes": used[known],
+        }
+    )
+    each = frame.pivot_table(index="second", columns="process", values="bytes", aggfunc="max")
+    # A process that was not looked at in this very second still is there in the next two.
+    return float(each.reindex(range(int(each.index.max()) + 1)).ffill(limit=2).sum(axis=1).max())
+
+
+def _counted(run: Any, loader: int) -> pd.DataFrame:
+    counters = table(run, "counters")
+    mine: pd.DataFrame = counters[integer(counters, "loader") == loader]
+    return mine.reset_index(drop=True)
+
+
+def _cpu_of(run: RunLike) -> str:
+    return str(run.manifest.get("uarch") or "generic")
+
+
+def _hardware(run: Any, counted: pd.DataFrame, found: LoaderSummary) -> dict[str, float]:
+    """Metrics of all fetches together; nothing where they were not counted."""
+    fetch = counted[counted["kind"].astype(str) == "fetch"] if len(counted) else counted
+    if not len(fetch):
+        return {}
+    events = fetch[events_of(fetch)].astype(np.float64)
+    good = events[events.notna().all(axis=1)]
+    if not len(good):
+        return {}
+    sums = pd.DataFrame([good.sum()])
+    metrics = pmu.metrics(sums, _cpu_of(run), known_events(run.manifest, _cpu_of(run)))
+    row = {**sums.iloc[0].to_dict(), **metrics.iloc[0].to_dict()}
+    known = {name: float(row[name]) for name in ("ipc", *SHARES) if name in row}
+    made = total(number(found.scope.batches, "size")) * ratio(len(good), len(fetch))
+    loads = [float(row[name]) for name in DRAM if name in row]
+    if loads:
+        known["dram_loads_per_sample"] = ratio(sum(loads), made)
+    for side in ("frontend", "backend"):
+        if f"{side}_bound" in known and "cycles" in row:
+            lost = known[f"{side}_bound"] * float(row["cycles"])
+            known[f"{side}_lost_per_sample"] = ratio(lost, made)
+    return known
+
+
+def _operations(
+    run: Any, found: LoaderSummary, counted: pd.DataFrame, cpu_s: float
+) -> pd.DataFrame:
+    scope = found.scope
+    exact = counter_table(counted, _cpu_of(run), known_events(run.manifest, _cpu_of(run)))
+    rows = _timed(scope) + _other(found, exact)
+    made = pd.DataFrame(rows, columns=["kind", "operation", "cpu_s", "wall_s", "minor_faults",
+                                       "major_faults", "read_bytes"])  # fmt: skip
+    used = made.loc[made["kind"] != "send", "cpu_s"]
+    if not np.isnan(cpu_s) and used.notna().all():
+        outside = {"kind": "command", "operation": OUTSIDE, "cpu_s": max(cpu_s - used.sum(), 0.0)}
+        made = pd.concat([made, pd.DataFrame([outside])], ignore_index=True)
+    made = made.merge(_counts(exact), on=["kind", "operation"], how="left")
+    return made.reindex(columns=["kind", "operation", *OPERATION_MEASURES])
+
+
+def _timed(scope: Scope) -> list[dict[str, Any]]:
+    """Operations of batches that are not nested."""
+    ops = scope.ops
+    mine = ops[_in_fetches(ops)] if len(ops) else ops
+    if not len(mine):
+        return []
+    columns = ["cpu_ns", "duration_ns", "minor_faults", "major_faults", "read_bytes"]
+    values = pd.DataFrame({name: number(mine, name) for name in columns})
+    names = mine["operation"].astype(str).to_numpy(object)
+    sums = values.groupby(names, sort=False).sum(min_count=1)
+    return [
+        {"kind": "operation", "operation": str(name), "cpu_s": row["cpu_ns"] / 1e9,
+         "wall_s": row["duration_ns"] / 1e9, "minor_faults": row["minor_faults"],
+         "major_faults": row["major_faults"], "read_bytes": row["read_bytes"]}
+        for name, row in sums.iterrows()
+    ]  # fmt: skip
+
+
+def _in_fetches(ops: pd.DataFrame) -> Bools:
+    """Which operations add up, with collate and the rest, to the fetches."""
+    return (integer(ops, "batch") >= 0) & ~flag(ops, "nested")
+
+
+def _other(found: LoaderSummary, exact: pd.DataFrame) -> list[dict[str, Any]]:
+    """Collate and the rest of the fetch, told apart where their CPU time was; and the sending."""
+    scope = found.scope
+    batches, ops = scope.batches, scope.ops
+    inside = _in_fetches(ops)
+    used = _sum(number(batches, "cpu_ns")) - total(number(ops, "cpu_ns")[inside])
+    took = total(number(batches, "fetch_ns")) - total(number(ops, "duration_ns")[inside])
+    collate = total(number(batches, "collate_ns"))
+    rows: list[dict[str, Any]] = []
+    told = exact[exact["kind"] == "collate"] if "task_clock" in exact else exact.iloc[:0]
+    if len(told) and float(told["counted"].iloc[0]) > 0:
+        row = told.iloc[0]
+        apart = float(row["task_clock"]) * float(row["intervals"]) / float(row["counted"])
+        apart = min(apart, used)
+        rows.append({"kind": "collate", "operation": COLLATE, "cpu_s": apart / 1e9,
+                     "wall_s": collate / 1e9})  # fmt: skip
+        rows.append({"kind": "fetch", "operation": REST, "cpu_s": max(used - apart, 0.0) / 1e9,
+                     "wall_s": max(took - collate, 0.0) / 1e9})  # fmt: skip
+    elif (number(batches, "fetch_ns") > 0).any():
+        rows.append({"kind": "fetch", "operation": UNSPLIT, "cpu_s": max(used, 0.0) / 1e9,
+                     "wall_s": max(took, 0.0) / 1e9})  # fmt: skip
+    sending = total(number(batches, "send_ns"))
+    if scope.num_workers and sending:
+        rows.append({"kind": "send", "operation": SEND, "wall_s": sending / 1e9})
+    return rows
+
+
+def _counts(exact: pd.DataFrame) -> pd.DataFrame:
+    """Metrics per operation, kind and operation first."""
+    columns = ["kind", "operation", *_METRICS]
+    if not len(exact):
+        return pd.DataFrame(columns=columns)
+    rows = exact[~exact["nested"].to_numpy(np.bool_)].copy()
+    loads = [name for name in DRAM if name in rows]
+    if loads:
+        rows["dram_loads"] = rows[loads].sum(axis=1, min_count=len(loads))
+    for side in ("frontend", "backend"):
+        if f"{side}_bound" in rows and "cycles" in rows:
+            rows[f"{side}_lost"] = rows[f"{side}_bound"] * rows["cycles"]
+    return rows.reindex(columns=columns)

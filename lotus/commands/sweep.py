@@ -1,0 +1,207 @@
+"""`lotus sweep`: run a command once per loader setting, and see where more workers stop helping."""
+
+import argparse
+import re
+import shlex
+import sys
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lotus.sweeping import Plan
+
+NAME = "sweep"
+HELP = "run a command under several loader settings, to see where more workers stop helping"
+EPILOG = """\
+examples:
+  lotus sweep --workers 1,2,4,8 -o S -- python train.py --epochs 1
+  lotus report S --html s.html
+  lotus sweep --workers 2,4 --prefetch 2,8 --repeat 5 -o S -- python train.py
+  lotus sweep --resume S
+
+Each setting is put on the program's loaders where it makes them, without a change of its code; what
+no option names stays as the program has it. Runs are made in rounds, each with all settings in an
+order of its own. Ctrl-C ends the program and the sweep; the same command goes on with it. A run
+that fails is made again then. The exit code is 1 where runs failed, 130 after Ctrl-C.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "lotus sweep [options] -- COMMAND ..."
+    add = parser.add_argument
+    add(
+        "--workers", type=_numbers(0), metavar="N,...",
+        help="numbers of workers (1, 2, 4, ... up to the cores there are)",
+    )  # fmt: skip
+    add("--prefetch", type=_numbers(1), metavar="N,...", help="batches each worker makes ahead")
+    add("--pin-memory", type=_switches, metavar="on,off", help="with pinned memory, or without")
+    add("--persistent", type=_switches, metavar="on,off", help="workers that stay between epochs")
+    add(
+        "--start-method", type=_methods, metavar="METHOD,...",
+        help="how workers start: fork, spawn, forkserver",
+    )  # fmt: skip
+    add("--repeat", type=_some, default=3, metavar="N", help="runs of each setting (3)")
+    add("--seed", type=_seed, metavar="N", help="of the order of runs (drawn, and kept)")
+    add(
+        "--loader", type=_loader, metavar="N|NAME",
+        help="set this loader only: its number by first iteration, or its data set's class (every "
+        "loader of the program)",
+    )  # fmt: skip
+    add(
+        "--iterable-safe", action="store_true",
+        help="an iterable data set gives the same samples with any number of workers",
+    )  # fmt: skip
+    add("--batches", type=_range, metavar="A:B", help="record batches A up to B of each epoch only")
+    add(
+        "--counters", default="auto", metavar="SETS",
+        help="what to count, as lotus trace --counters; none for nothing (the most telling events "
+        "that this machine has)",
+    )  # fmt: skip
+    add("--perf", action="store_true", help="sample C and C++ functions in each run as well")
+    add("-o", "--output", type=Path, metavar="DIR", help="the sweep (lotus-runs/SCRIPT-TIME)")
+    add("--resume", type=Path, metavar="DIR", help="go on with this sweep; needs no other option")
+    add(
+        "--show-output", action="store_true",
+        help="let the program write to the terminal, not to a file beside each run",
+    )  # fmt: skip
+    add("-q", "--quiet", action="store_true", help="print nothing but errors")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
+
+def run(args: argparse.Namespace) -> int:
+    from lotus import sweep, sweeping
+    from lotus.errors import LotusError
+    from lotus.reporters import sweep_progress as reporter
+    from lotus.streams import say
+
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if args.resume is not None:
+        path = args.resume
+        command = sweeping.command_of(sweep.load(path), command)
+    elif not command:
+        raise LotusError(
+            "no command to sweep; try `lotus sweep --workers 1,2,4 -- python train.py`"
+        )
+    else:
+        path = sweeping.begin(args.output, command, _plan(args), args.seed)
+    again = f"lotus sweep --resume {shlex.quote(str(path))}"
+    shown = (
+        sweeping.Progress()
+        if args.quiet
+        else reporter.Live(sys.stderr.isatty(), sweep.load(path).varied)
+    )
+    if not args.quiet:
+        reporter.intend(sweep.load(path))
+    try:
+        swept = sweeping.run(path, command, shown, args.show_output)
+    except KeyboardInterrupt:  # between two runs
+        say(f"lotus: stopped; go on with: {again}")
+        return 130
+    if swept.signal is not None:
+        say(f"lotus: stopped, the run that was going on does not count; go on with: {again}")
+        return 128 + swept.signal
+    failed = int((swept.sweep.runs["state"] == "failed").sum())
+    if not args.quiet:
+        reporter.conclude(swept.sweep)
+    if failed:
+        say(f"lotus: {failed} of {len(swept.sweep.runs)} runs failed; try them again by: {again}")
+    return 1 if failed else 0
+
+
+def _plan(args: argparse.Namespace) -> "Plan":
+    from lotus import settings, sweeping
+    from lotus.tune.space import Value
+
+    asked: dict[str, tuple[Value, ...] | None] = {
+        "num_workers": args.workers or _up_to(int(settings.machine()["cores"])),
+        "prefetch_factor": args.prefetch,
+        "pin_memory": args.pin_memory,
+        "persistent_workers": args.persistent,
+        "start_method": args.start_method,
+    }
+    given = {name: values for name, values in asked.items() if values is not None}
+    loader = None
+    if args.loader is not None:
+        loader = {"number" if isinstance(args.loader, int) else "dataset": args.loader}
+    return sweeping.Plan(
+        settings=sweeping.combined(given),
+        varied=tuple(given),
+        repeat=args.repeat,
+        loader=loader,
+        batches=args.batches,
+        counters=None if args.counters == "none" else args.counters,
+        perf=args.perf,
+        iterable_safe=args.iterable_safe,
+    )
+
+
+def _up_to(cores: int) -> tuple[int, ...]:
+    """1, 2, 4, ... and the cores themselves."""
+    powers = [1 << power for power in range(20) if 1 << power < cores]
+    return (*powers, max(cores, 1))
+
+
+def _list(text: str) -> list[str]:
+    words = list(dict.fromkeys(word.strip() for word in text.split(",")))
+    if not all(words):
+        raise ValueError(text)
+    return words
+
+
+def _numbers(least: int) -> Callable[[str], tuple[int, ...]]:
+    def numbers(text: str) -> tuple[int, ...]:
+        found = tuple(int(word) for word in _list(text))
+        if not all(least <= one <= 4096 for one in found):
+            raise ValueError(text)
+        return tuple(dict.fromkeys(found))
+
+    numbers.__name__ = f"list of numbers from {least} on"
+    return numbers
+
+
+def _switches(text: str) -> tuple[bool, ...]:
+    known = {"on": True, "off": False}
+    return tuple(known[word] for word in _of(text, known))
+
+
+def _methods(text: str) -> tuple[str, ...]:
+    from lotus.tune.space import START_METHODS
+
+    return tuple(_of(text, START_METHODS))
+
+
+def _of(text: str, known: Collection[str]) -> list[str]:
+    words = _list(text)
+    if any(word not in known for word in words):
+        raise ValueError(text)
+    return words
+
+
+def _some(text: str) -> int:
+    value = int(text)
+    if not 1 <= value <= 10_000:
+        raise ValueError(text)
+    return value
+
+
+def _seed(text: str) -> int:
+    value = int(text)
+    if not 0 <= value < 1 << 32:
+        raise ValueError(text)
+    return value
+
+
+def _loader(text: str) -> int | str:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else text
+
+
+def _range(text: str) -> str:
+    match = re.fullmatch(r"(\d*):(\d*)", text)
+    if not match or (match[1] and match[2] and int(match[1]) >= int(match[2])):
+        raise ValueError(text)
+    return text
+
+
+_switches.__name__, _methods.__name__ = "list of on and off", "list of start methods"
+_some.__name__, _seed.__name__, _range.__name__ = "number", "number", "range (100:200)"

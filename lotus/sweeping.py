@@ -1,0 +1,483 @@
+"""Runs a program once per loader setting and repeat, each run traced, into a directory of sweeps.
+
+Every repeat is a round in which each setting runs once, in an order of its own: what drifts while a
+sweep lasts (heat, other work on the machine, what is in the page cache) then meets all settings.
+sweep.json is written before the first run and after each, so that a sweep may stop and go on.
+
+A run is a process of its own, as `lotus trace` is one: nothing of this process is in it, and its
+output goes where it is told to. The settings are put on in the program, by inside/settings.py.
+"""
+
+import contextlib
+import fcntl
+import itertools
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lotus
+from lotus import directory, host, launch, redact
+from lotus.errors import LotusError
+from lotus.manifest import Settings
+from lotus.tune.space import Setting, Value
+
+if TYPE_CHECKING:  # pandas; the process of a run needs none
+    from lotus.sweep import Sweep
+
+LEVEL = "op+cpu"
+RUNS = "runs"
+LOG = ".log"
+_TAKEN = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD}
+_LOOK_S = 1.0  # how often progress is shown
+# The process of a run imports what this one would, whatever lies in the working directory.
+_CHILD = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from lotus.sweeping import child; sys.exit(child(sys.argv[2], int(sys.argv[3]), sys.argv[4:]))"
+)
+_WITHOUT_WORKERS = ("num_workers", "pin_memory")
+_TAIL = 1 << 16  # bytes of a log that are looked at for its last lines
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be run. `varied` are the parameters that the sweep sets; all others stay.
+
+    `loader` says which one as an entry of `LOTUS_SETTINGS` does; None for every one. `counters` are
+    sets or events as `lotus trace --counters` takes them, None for none.
+    """
+
+    settings: tuple[Setting, ...]
+    varied: tuple[str, ...]
+    repeat: int = 3
+    loader: Mapping[str, Any] | None = None
+    batches: str | None = None
+    max_log: int | None = None
+    counters: str | None = "auto"
+    perf: bool = False
+    iterable_safe: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """As sweep.json has it; two plans are the same where this is."""
+        content = {**asdict(self), "varied": list(self.varied)}
+        content["settings"] = [one.as_json() for one in self.settings]
+        return content
+
+
+@dataclass(frozen=True)
+class Made:
+    """One run that has ended, for who shows progress."""
+
+    number: int  # from 1 on
+    whole: int
+    setting: Setting
+    repeat: int
+    state: str  # "done", "failed"
+    problem: str  # why it failed
+    last_lines: tuple[str, ...]  # of the output of a run that failed
+    notes: tuple[str, ...]
+    log: Path
+    elapsed_s: float
+    samples_per_s: float  # NaN where it failed
+    left_s: float  # what all others will take, NaN: not known
+
+
+class Progress:
+    """Who is told how a sweep goes; this one is silent."""
+
+    def began(self, number: int, whole: int, setting: Setting, repeat: int) -> None:
+        """A run starts."""
+
+    def running(self, elapsed_s: float) -> None:
+        """It goes on; about once a second."""
+
+    def ended(self, made: Made) -> None:
+        """It has ended."""
+
+    def note(self, text: str) -> None:
+        """A remark."""
+
+
+@dataclass
+class Swept:
+    """How a sweep went, this time."""
+
+    sweep: "Sweep"
+    signal: int | None = None  # that stopped it
+    notes: list[str] = field(default_factory=list)
+
+
+def combined(values: Mapping[str, Sequence[Value]]) -> tuple[Setting, ...]:
+    """All combinations of values of parameters, each setting that can be once.
+
+    Without workers nothing but pinning is left to set. Raises ValueError.
+    """
+    found: dict[Setting, None] = {}
+    for chosen in itertools.product(*values.values()):
+        fields: dict[str, Any] = dict(zip(values, chosen, strict=True))
+        if not fields["num_workers"]:
+            fields = {name: fields[name] for name in _WITHOUT_WORKERS if name in fields}
+        found[Setting(**fields)] = None
+    return tuple(found)
+
+
+def begin(path: Path | None, command: Sequence[str], plan: Plan, seed: int | None) -> Path:
+    """Make the directory of a sweep, or find that it is one of this plan; returns it.
+
+    Raises LotusError where something else is there, CannotStart where there is no such command.
+    """
+    from lotus import sweep
+
+    launch.resolve(command)  # a mistyped command leaves no directory behind
+    if path is not None and sweep.is_sweep(path):
+        _same(sweep.load(path), command, plan, seed)
+        return path
+    if path is None:
+        path = directory.make_default(command)
+    else:
+        directory.make(path)
+    counters, cpu, notes = _counters(plan.counters)
+    seed = random.SystemRandom().randrange(1 << 32) if seed is None else seed
+    shown = redact.command(list(command))
+    manifest = {
+        "lotus": lotus.__version__,
+        "torch": None,  # known after the first run
+        "state": "running",
+        "command": shown,
+        "hidden": shown != list(command),  # something of the command is not here
+        "cwd": os.getcwd(),
+        "start_wall_ns": time.time_ns(),
+        "seed": seed,
+        "plan": plan.as_json(),
+        "level": LEVEL,
+        "counters": counters,
+        "cpu_events": cpu,
+        "notes": notes,
+        **host.facts(),
+        "settings": [one.as_json() for one in plan.settings],
+        "varied": list(plan.varied),
+        "runs": _runs(plan, seed),
+    }
+    sweep.write(path, manifest)
+    return path
+
+
+def _runs(plan: Plan, seed: int) -> list[dict[str, Any]]:
+    """All runs in the order in which they are made."""
+    from lotus import sweep
+
+    dice, runs = random.Random(seed), []
+    for repeat in range(plan.repeat):
+        order = list(range(len(plan.settings)))
+        dice.shuffle(order)
+        for place in order:
+            name = f"{sweep.name_of(plan.settings[place], plan.varied)}-{repeat}"
+            known = {"setting": place, "repeat": repeat, "directory": f"{RUNS}/{name}"}
+            runs.append({**known, "state": "pending", "exit_code": None, "signal": None})
+    return runs
+
+
+def _counters(asked: str | None) -> tuple[str | None, dict[str, Any], list[str]]:
+    """What every run of the sweep counts, chosen once: what LOTUS_COUNTERS says, the CPU, notes."""
+    if asked is None:
+        return None, {}, []
+    from lotus import measuring  # looks at what this machine can do
+
+    found = measuring.plan(asked)
+    return found.counters, dict(found.cpu), list(found.notes)
+
+
+def _same(found: "Sweep", command: Sequence[str], plan: Plan, seed: int | None) -> None:
+    """Raise LotusError where a directory holds another sweep than what is asked for."""
+    other = f"{found.path} holds another sweep"
+    known = found.manifest
+    there, asked = known.get("plan"), json.loads(json.dumps(plan.as_json()))
+    if redact.command(list(command)) != known.get("command"):
+        raise LotusError(f"{other}, of another command; choose another directory with -o")
+    if there != asked:
+        there = there if isinstance(there, dict) else {}
+        names = ", ".join(name for name in asked if there.get(name) != asked[name])
+        raise LotusError(
+            f"{other}: {names} are not the same; choose another directory with -o, or go on with "
+            f"it by: lotus sweep --resume {found.path}"
+        )
+    if seed is not None and seed != known.get("seed"):
+        raise LotusError(f"{other}: its seed is {known.get('seed')}; leave --seed out to go on")
+
+
+def command_of(found: "Sweep", given: Sequence[str]) -> list[str]:
+    """The command to go on with: the one that is given, else the recorded. Raises LotusError."""
+    known = found.manifest.get("command")
+    words = [str(word) for word in known] if isinstance(known, list) else []
+    if given:
+        if redact.command(list(given)) != words:
+            raise LotusError(f"{found.path} is a sweep of another command")
+        return list(given)
+    if not words or found.manifest.get("hidden"):
+        raise LotusError(
+            f"{found.path} does not keep the whole command, as it holds a secret; give it again: "
+            f"lotus sweep --resume {found.path} -- COMMAND"
+        )
+    return words
+
+
+def run(
+    path: Path, command: Sequence[str], told: Progress | None = None, show_output: bool = False
+) -> Swept:
+    """Make the runs of a sweep that are not done, those that failed once more.
+
+    Stops at a signal; the run that it broke is made again next time. Raises LotusError.
+    """
+    from lotus import sweep
+
+    told = told or Progress()
+    with _alone(path):
+        found = sweep.load(path)
+        here, there = os.getcwd(), found.manifest.get("cwd")
+        if there is not None and here != there:
+            raise LotusError(f"the sweep began in another working directory; first: cd {there}")
+        manifest: dict[str, Any] = {**found.manifest, "state": "running"}
+        runs = manifest["runs"]
+        for one in runs:
+            if one["state"] == "failed":
+                one.update(state="pending")
+        stopped = None
+        waiting = [number for number, one in enumerate(runs) if one["state"] == "pending"]
+        for number in waiting:
+            setting = found.settings()[runs[number]["setting"]]
+            told.began(number + 1, len(runs), setting, runs[number]["repeat"])
+            stopped = _one(path, manifest, number, setting, command, told, show_output)
+            if stopped is not None:
+                break
+        manifest["state"] = "running" if stopped is not None else "ended"
+        if stopped is not None:
+            manifest["state"] = "stopped"
+        sweep.write(path, manifest)
+    return Swept(sweep.load(path), stopped)
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Hold the sweep's directory. Raises LotusError where another lotus sweep does."""
+    try:
+        lock = os.open(path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise LotusError(f"cannot write to {path}: {error.strerror}") from None
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LotusError(f"another lotus sweep is at work in {path}; wait for it") from None
+        except OSError:  # a file system without locks
+            pass
+        yield
+    finally:
+        os.close(lock)
+
+
+def _one(
+    path: Path,
+    manifest: dict[str, Any],
+    number: int,
+    setting: Setting,
+    command: Sequence[str],
+    told: Progress,
+    show_output: bool,
+) -> int | None:
+    """Make one run and write down what became of it; returns the signal that broke the sweep."""
+    from lotus import sweep
+
+    record = manifest["runs"][number]
+    where = path / record["directory"]
+    where.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    sweep.write(path, manifest)  # the process of the run reads it
+    log = where.with_name(where.name + LOG)
+    with tempfile.TemporaryDirectory(prefix="lotus-sweep-") as folder:
+        said = Path(folder) / "said"
+        said.touch(0o600)
+        environ = launch.with_settings(os.environ, _given(manifest, setting, said))
+        words = [sys.executable, "-c", _CHILD, json.dumps(sys.path), str(path.absolute())]
+        begin_ns = time.monotonic_ns()
+        status, usage, stopped = _wait(
+            [*words, str(number), *command], environ, None if show_output else log, told
+        )
+        elapsed_ns = time.monotonic_ns() - begin_ns
+        refused = _refused(said)
+    if stopped is not None:
+        sweep.write(path, manifest)
+        return stopped
+    code = os.waitstatus_to_exitcode(status)
+    record.update(
+        exit_code=code if code >= 0 else None,
+        signal=-code if code < 0 else None,
+        elapsed_ns=elapsed_ns,
+        cpu_s=usage.ru_utime + usage.ru_stime,
+    )
+    problem = _how(code)
+    notes: list[str] = []
+    rate = float("nan")
+    if not problem:
+        rate, problem, facts = _looked_at(where, manifest, setting, refused)
+        notes = [] if problem else refused
+        manifest["torch"] = manifest.get("torch") or facts.get("torch")
+    record.update(state="failed" if problem else "done", problem=problem or None)
+    sweep.write(path, manifest)
+    lines = () if not problem or show_output else last_lines(log)
+    told.ended(
+        Made(
+            number + 1, len(manifest["runs"]), setting, record["repeat"], record["state"], problem,
+            lines, tuple(notes), log, elapsed_ns / 1e9, rate, _left(manifest["runs"]),
+        )
+    )  # fmt: skip
+    return None
+
+
+def _given(manifest: Mapping[str, Any], setting: Setting, said: Path) -> str:
+    """What lotus/inside/settings.py is told."""
+    plan = manifest["plan"]
+    names = [name for name in plan["varied"] if getattr(setting, name) is not None]
+    if not setting.num_workers:
+        names = [name for name in names if name in _WITHOUT_WORKERS]
+    entry = {
+        "loader": plan["loader"] or {"every": True},
+        "setting": {name: getattr(setting, name) for name in names},
+        "iterable_safe": plan["iterable_safe"],
+        "keep": True,
+    }
+    return json.dumps({"loaders": [entry], "torch": None, "said": str(said)})
+
+
+def _wait(
+    words: list[str], environ: Mapping[str, str], log: Path | None, told: Progress
+) -> tuple[int, Any, int | None]:
+    """Run a process to its end, its output into `log`; returns how it ended, what it and all its
+    children used, and the signal that this process got meanwhile, which is passed on."""
+    actions = []
+    if log is not None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+        actions = [(os.POSIX_SPAWN_OPEN, 1, str(log), flags, 0o600), (os.POSIX_SPAWN_DUP2, 1, 2)]
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _TAKEN)
+    try:
+        begin, stopped = time.monotonic(), None
+        pid = os.posix_spawn(words[0], words, environ, file_actions=actions, setsigmask=before)
+        while True:
+            ended, status, usage = os.wait4(pid, os.WNOHANG)
+            if ended:
+                break
+            taken = signal.sigtimedwait(_TAKEN, _LOOK_S)
+            if taken is None:
+                told.running(time.monotonic() - begin)
+            elif taken.si_signo != signal.SIGCHLD:
+                stopped = taken.si_signo
+                # What the terminal sends has reached the program as well (see lotus/launch.py).
+                if taken.si_code <= 0 or taken.si_signo == signal.SIGHUP:
+                    os.kill(pid, taken.si_signo)
+        while (late := signal.sigtimedwait(_TAKEN, 0)) is not None:
+            if late.si_signo != signal.SIGCHLD:
+                stopped = stopped or late.si_signo
+        return status, usage, stopped
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def child(path: str, number: int, command: Sequence[str]) -> int:
+    """The process of one run: trace the command into its directory, end as it ended."""
+    manifest = json.loads((Path(path) / "sweep.json").read_bytes())
+    plan = manifest["plan"]
+    where = Path(path) / manifest["runs"][number]["directory"]
+    recorders: list[Any] = []
+    if plan["perf"]:
+        from lotus import measuring
+
+        recorders = measuring.plan(None, perf=True).recorders
+    settings = Settings(
+        manifest["level"],
+        plan["batches"],
+        max_log=plan["max_log"],
+        counters=manifest["counters"],
+        cpu=manifest["cpu_events"],
+    )
+    try:
+        _, outcome = launch.trace(command, where, settings, True, recorders)
+    except LotusError as error:
+        print(f"lotus: {error}", file=sys.stderr)
+        return error.exit_code
+    return launch.end_as(outcome)
+
+
+def _how(code: int) -> str:
+    """Why an ended process failed; "" if it did not."""
+    if code < 0:
+        try:
+            return f"ended by {signal.Signals(-code).name}"
+        except ValueError:
+            return f"ended by signal {-code}"
+    return f"exit code {code}" if code else ""
+
+
+def _refused(said: Path) -> list[str]:
+    """Notes on loaders that kept their own settings."""
+    notes = []
+    with contextlib.suppress(OSError):
+        for line in said.read_bytes()[: 1 << 20].splitlines():
+            with contextlib.suppress(ValueError, RecursionError):
+                fact = json.loads(line)
+                text = str(fact.get("note", "")) if isinstance(fact, dict) else ""
+                if "its own settings" in text or "not applied" in text:
+                    notes.append(text[:1000])
+    return notes
+
+
+def _looked_at(
+    where: Path, manifest: Mapping[str, Any], setting: Setting, refused: Sequence[str]
+) -> tuple[float, str, dict[str, Any]]:
+    """(samples/s, why the run does not count, facts) of a run whose program ended well."""
+    from lotus import run as runs
+    from lotus.analysis import sweep_runs as analysis
+
+    try:
+        recorded = runs.load(where)
+        loader = analysis.chosen(recorded, manifest["plan"]["loader"])
+        if loader is None:
+            return float("nan"), "no DataLoader was iterated under lotus in it", {}
+        torch = next(iter(recorded.processes["torch"].dropna()), None)
+        other = analysis.not_as_set(recorded, loader, setting, manifest["varied"])
+    except LotusError as error:
+        return float("nan"), f"the run cannot be read: {error}", {}
+    if other:
+        why = f": {refused[0]}" if refused else ""
+        return float("nan"), f"the setting did not take effect, {other}{why}", {"torch": torch}
+    return analysis.rate(recorded, loader), "", {"torch": torch}
+
+
+def last_lines(log: Path, count: int = 8) -> tuple[str, ...]:
+    """The last lines of a run's output that are not empty."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(os.fstat(file.fileno()).st_size - _TAIL, 0))
+            text = file.read().decode("utf-8", "replace")
+    except OSError:
+        return ()
+    return tuple([line.rstrip() for line in text.splitlines() if line.strip()][-count:])
+
+
+def _left(runs: Sequence[Mapping[str, Any]]) -> float:
+    """How long the runs that are left will take, by what others of their setting took."""
+    took: dict[int, list[float]] = {}
+    for one in runs:
+        if one["state"] == "done" and isinstance(one.get("elapsed_ns"), int):
+            took.setdefault(one["setting"], []).append(one["elapsed_ns"] / 1e9)
+    known = [seconds for some in took.values() for seconds in some]
+    if not known:
+        return float("nan")
+    mean = sum(known) / len(known)
+    waiting = [took.get(one["setting"], [mean]) for one in runs if one["state"] == "pending"]
+    return sum(sum(some) / len(some) for some in waiting)
