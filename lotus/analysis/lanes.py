@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from lotus.analysis.columns import Floats, Ints
+from lotus.analysis.columns import Floats, Ints, integer
 from native_map import join
 
 # What a thread does, beside operations (which have their own names).
@@ -102,13 +102,13 @@ def _lane_table(rows: Sequence[tuple[int, int, int, int]]) -> pd.DataFrame:
 
 def _lanes_of(keys: Ints, workers: pd.DataFrame, ranks: pd.DataFrame) -> tuple[Ints, pd.DataFrame]:
     """The lane of each thread, and a row for each lane; workers of one number share one."""
+    columns = (integer(workers, name).tolist() for name in ("pid", "rank", "loader", "worker"))
     known = {
-        int(pid): (int(rank), int(loader), int(worker))
-        for pid, rank, loader, worker in zip(
-            workers["pid"], workers["rank"], workers["loader"], workers["worker"], strict=True
-        )
+        pid: (rank, loader, worker) for pid, rank, loader, worker in zip(*columns, strict=True)
     }
-    rank_of = {int(pid): int(rank) for pid, rank in zip(ranks["pid"], ranks["rank"], strict=True)}
+    rank_of = dict(
+        zip(integer(ranks, "pid").tolist(), integer(ranks, "rank").tolist(), strict=True)
+    )
     found: dict[tuple[int, int, int, int], int] = {}
     lane = []
     for key in keys.tolist():
