@@ -169,7 +169,7 @@ def built(
         series=series,
         best=series[int(np.argmax(rates))] if max(rates, default=0.0) > 0 else None,
         counted="ipc" in rows or "frontend_bound" in rows,
-        notes=[*notes, *_notes(manifest)],
+        notes=[*notes, *_notes(manifest), *_few(rows)],
     )
 
 
@@ -301,6 +301,15 @@ def _cores(manifest: Mapping[str, Any]) -> float:
     found = [known.get("affinity") or known.get("logical"), known.get("quota")]
     numbers = [float(one) for one in found if isinstance(one, (int, float)) and one > 0]
     return min(numbers, default=math.nan)
+
+
+def _few(rows: pd.DataFrame) -> list[str]:
+    repeats = int(rows.groupby("setting").size().max()) if len(rows) else 0
+    if repeats != 2:
+        return []
+    return [
+        "two rounds make intervals of 12.7 standard errors, three of 4.3: --repeat 3 tells more"
+    ]
 
 
 def _notes(manifest: Mapping[str, Any]) -> list[str]:

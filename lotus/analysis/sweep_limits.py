@@ -10,19 +10,26 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lotus.analysis.causes import CROWDED, SHARED
+from lotus.analysis.causes import CROWDED, INDEX, MAIN, PIN, SEND, SHARED
 from lotus.analysis.sweep_knee import Knee
 from lotus.analysis.verdict import MODERATE
-from lotus.analysis.waits import PHASES
 from lotus.tune.rates import t95
 
 GROWS = 1.15  # times; what a sample costs more than that with more workers is more than noise
 OFF_CORE = 0.3  # of the fetches: so much waiting off the cores sets the pace
 IDLE = 0.2  # of the workers' time: with so much left they do not set the pace
 BUSY = 0.9  # of all cores, the whole command
-CONSUMER, GROWING, MAIN, CORES = "consumer", "none yet", "main process", "cores"
+CONSUMER, GROWING, MAIN_PROCESS, CORES = "consumer", "none yet", "main process", "cores"
 FRONTEND, BACKEND, SHARED_CPU = "front end", "back end", "shared parts of the CPU"
 STORAGE, WAITING, UNKNOWN = "storage", "waiting", "not known"
+
+# Between the workers and the loop.
+_ON_THE_WAY = {
+    SEND: "sending batches from the workers (pickling, the queue)",
+    PIN: "copying batches to pinned memory",
+    MAIN: "the main process taking batches off the queue and handing them out",
+    INDEX: "workers that were not asked early enough (prefetch_factor)",
+}
 
 Table = Mapping[int, Mapping[str, Sequence[float]]]  # workers -> measure -> each repeat's value
 
@@ -65,7 +72,7 @@ def limits(table: Table, knee: Knee | None, cores: float) -> list[Limit]:
     if at.get("input_share", math.nan) < MODERATE:
         return [_consumer(knee, at)]
     if knee.last:
-        return [_growing(knee, at)]
+        return [_growing(knee, at), *_cores(most, top, cores)]
     found = [
         *_main(most, top),
         *_cores(most, top, cores),
@@ -136,24 +143,16 @@ def _growing(knee: Knee, at: Mapping[str, float]) -> Limit:
 def _main(most: int, top: Mapping[str, float]) -> list[Limit]:
     """Workers that have time left while the loop waits: the way between them and the loop."""
     idle = top.get("idle_share", 0.0)
-    if idle < IDLE:
-        return []
-    shares = {name: top.get(f"{name}_phase_share", 0.0) for name in PHASES}
-    phase = max(shares, key=lambda name: shares[name])
-    words = {
-        "pinning": "copying batches to pinned memory",
-        "sending": "sending batches from the workers (pickling, the queue)",
-        "handover": "the main process taking batches off the queue and handing them out",
-        "index": "asking workers for batches, too few ahead of time (prefetch_factor)",
-    }
-    if phase not in words:
+    shares = {kind: top.get(f"{kind}_owed_share", 0.0) for kind in _ON_THE_WAY}
+    kind = max(shares, key=lambda kind: shares[kind])
+    if idle < IDLE or shares[kind] < MODERATE:
         return []
     return [
         Limit(
-            MAIN,
+            MAIN_PROCESS,
             f"The way to the main process: with {_workers(most)} these idle {idle:.0%} of the time "
-            f"while the loop waits, {shares[phase]:.0%} of it for {words[phase]}.",
-            {"idle_share": idle, f"{phase}_phase_share": shares[phase],
+            f"while {shares[kind]:.0%} of the loop is owed to {_ON_THE_WAY[kind]}.",
+            {"idle_share": idle, f"{kind}_owed_share": shares[kind],
              **_evidence(top, "wait_share")},
         )
     ]  # fmt: skip

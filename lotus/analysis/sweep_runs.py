@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from lotus.analysis.causes import INDEX, MAIN, PIN
+from lotus.analysis.causes import SEND as SEND_CAUSE
 from lotus.analysis.columns import (
     Bools,
     Floats,
@@ -27,7 +29,6 @@ from lotus.analysis.counters import COLLATE, REST, counter_table, events_of
 from lotus.analysis.functions import known_events
 from lotus.analysis.scope import RunLike, Scope, iterated, table
 from lotus.analysis.summary import LoaderSummary, summarise
-from lotus.analysis.waits import PHASES
 from lotus.tune.space import Setting
 from native_map import pmu
 
@@ -35,6 +36,7 @@ from native_map import pmu
 UNSPLIT = "collate and rest of the fetch"  # where no counter tells the two apart
 SEND = "sending batches"
 OUTSIDE = "rest of the command"
+OWED = (SEND_CAUSE, PIN, MAIN, INDEX)
 SHARES = ("frontend_bound", "backend_bound", "retiring", "bad_speculation", "smt_contention")
 DRAM = ("dram_loads", "dram_local_loads", "dram_remote_loads")
 _KERNEL = ("minor_faults", "major_faults", "read_bytes")
@@ -128,7 +130,6 @@ def _measures(run: Any, found: LoaderSummary, elapsed_s: float, cpu_s: float) ->
     share = ratio(len(scope.waits), int((fetch > 0).sum())) if scope.partial else 1.0
     loop_ns = times["loop_ns"] / max(len(scope.ranks), 1)
     blocked = times["wait_ns"] + times["iter_ns"] + max(times["tail_ns"], 0.0)
-    whole = sum(found.phases.values())
     return {
         "elapsed_s": elapsed_s,
         "loop_s": loop_ns / 1e9,
@@ -155,8 +156,17 @@ def _measures(run: Any, found: LoaderSummary, elapsed_s: float, cpu_s: float) ->
         "involuntary_switches": _sum(number(batches, "involuntary_switches")),
         "send_s": total(number(batches, "send_ns")) / 1e9,
         "memory_bytes": peak_memory(table(run, "resources")),
-        **{f"{name}_phase_share": ratio(found.phases[name], whole) for name in PHASES},
+        **_owed(found),
     }
+
+
+def _owed(found: LoaderSummary) -> dict[str, float]:
+    """What the loop's time is owed to besides the consumer and the making of batches, as shares."""
+    shares = dict.fromkeys(OWED, 0.0)
+    for cause in found.verdict.causes:
+        if cause.kind in OWED:
+            shares[cause.kind] += cause.share
+    return {f"{kind}_owed_share": value for kind, value in shares.items()}
 
 
 def _share(part: float, fetched: float, used: float) -> float:

@@ -1,23 +1,94 @@
-"""A sweep on a terminal, and as a document for programs."""
+"""A sweep on a terminal, and as a document for programs.
 
-from typing import TYPE_CHECKING
+The document: units are in the names (`_s` seconds, `_us` microseconds, `_share` and `_bound`
+fractions of 1, `_bytes`); what was not measured is null or absent.
 
-from lotus.analysis.sweep import SweepSummary
+{
+  "schema": 1,
+  "sweep": {"path", "command", "host", "cpu", "cores", "memory_bytes", "kernel", "lotus", "torch",
+            "seed", "level", "counters", "varied", "loaders", "planned", "done", "pending"},
+  "settings": [{"label", "setting": what was set,
+                "measures": {name: {"mean", "low", "high", "repeats"}},
+                "operations": [{"kind", "operation", "measures": {...}}]}],
+  "series": [{"name", "settings": [places], "knee": {...} or null,
+              "limits": [{"kind", "text", "evidence": {...}}]}],     # the best series first
+  "runs": [{"setting", "repeat", measures}],
+  "failed": [{"label", "repeat", "exit_code", "signal", "problem", "log"}],
+  "notes": [...]
+}
+
+low and high are the 95 % interval of the mean over repeats (Student's t), null with one repeat.
+The measures are those of `lotus.analysis.sweep_runs`.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import IO, TYPE_CHECKING, Any
+
+import pandas as pd
+
+from lotus.analysis.columns import plain_value, records
+from lotus.analysis.sweep import Series, SweepSummary
 from lotus.analysis.sweep_knee import Knee
-from lotus.reporters.words import plain
+from lotus.analysis.sweep_runs import OPERATION_MEASURES
+from lotus.reporters.console import LEFT, RIGHT, print_paragraph, print_table
+from lotus.reporters.words import amount, big, command, duration, plain, plural, share, size
 
-if TYPE_CHECKING:
-    pass
+if TYPE_CHECKING:  # rich is imported when there is something to print
+    from rich.console import Console
 
 SCHEMA = 1
+_MOST_OPERATIONS = 12
+_HOST = ("host", "cpu", "memory_bytes", "kernel", "lotus", "torch", "seed", "level", "counters")
+
+
+def write(summary: SweepSummary, file: IO[str]) -> None:
+    """Print what a sweep shows: the knee and what saturates first, then the settings."""
+    from rich.console import Console
+
+    console = Console(file=file, highlight=False, markup=False, emoji=False)
+    for line in heading(summary):
+        console.print(line, style="dim", soft_wrap=True)
+    console.print()
+    for text in sentences(summary):
+        print_paragraph(console, "", text)
+    _settings(console, summary)
+    _machine(console, summary)
+    _operations(console, summary)
+    _failed(console, summary)
+    for note in summary.notes:
+        print_paragraph(console, "note", plain(note))
+
+
+def heading(summary: SweepSummary) -> list[str]:
+    """What was swept, where, and how much of it there is."""
+    known = summary.manifest
+    cpu = known.get("cpu")
+    model = cpu.get("model") if isinstance(cpu, dict) else None
+    cores = "" if math.isnan(summary.cores) else f", {plural(summary.cores, 'core')}"
+    torch = f", torch {known['torch']}" if known.get("torch") else ""
+    lines = [
+        f"{plain(summary.path)}: {command(known.get('command') or [])}",
+        f"{plain(known.get('host') or 'an unknown host')}: {plain(model or 'CPU not told')}{cores}"
+        f"{plain(torch)}",
+        f"{plural(len(summary.settings), 'setting')}, {summary.done} of "
+        f"{plural(summary.planned, 'run')} done"
+        + (f", {len(summary.failed)} failed" if summary.failed else "")
+        + (f", {summary.pending} not made yet" if summary.pending else ""),
+    ]
+    if summary.loaders:
+        several = f" ({plural(len(summary.loaders), 'loader')}: the runs differ)"
+        lines.append(plain(summary.loaders[0]) + (several if len(summary.loaders) > 1 else ""))
+    return lines
 
 
 def sentences(summary: SweepSummary) -> list[str]:
     """What a sweep is made for: each line's knee and what saturates, the best line first."""
-    order = [summary.best] if summary.best is not None else []
-    order += [one for one in summary.series if one is not summary.best]
+    if not len(summary.runs):
+        return ["No run of this sweep counts yet, so there is nothing to compare."]
     found = []
-    for one in order:
+    for one in ordered(summary):
         name = f"{one.name}: " if one.name and len(summary.series) > 1 else ""
         if one.knee is not None:
             found.append(plain(name + knee_text(one.knee)))
@@ -25,19 +96,202 @@ def sentences(summary: SweepSummary) -> list[str]:
     return found
 
 
+def ordered(summary: SweepSummary) -> list[Series]:
+    """Lines of settings, the one with the best throughput first."""
+    return sorted(summary.series, key=lambda one: one is not summary.best)
+
+
 def knee_text(knee: Knee) -> str:
     """A knee in a sentence."""
-    few = "1 worker" if knee.workers == 1 else f"{knee.workers} workers"
-    text = f"{few} {'is' if knee.workers == 1 else 'are'} enough"
+    one = knee.workers == 1
+    few = "1 worker" if one else f"{knee.workers} workers"
     if knee.last:
-        text = f"{few}, the most that were tried, give{'s' if knee.workers == 1 else ''} the best"
-        text += " throughput"
+        text = f"{few}, the most that were tried, give{'s' if one else ''} the best throughput"
     elif knee.workers == knee.best_workers:
-        text += ": they give the best throughput"
+        text = f"{few} {'is' if one else 'are'} enough: more bring nothing"
     else:
-        text += f": {knee.of_best:.0%} of the best throughput, that of {knee.best_workers}"
+        text = f"{few} {'is' if one else 'are'} enough: they bring {knee.of_best:.1%} of the best "
+        text += f"throughput, which {knee.best_workers} gave"
     if knee.low is None:
-        return f"{text}. One repeat only: there is no interval."
+        return f"{text}. No setting was run twice, so there is no interval."
     if knee.low == knee.high:
-        return f"{text} (95 % interval: {knee.low} and no other)."
+        return f"{text} (95 % interval: {knee.low} only)."
     return f"{text} (95 % interval: {knee.low} to {knee.high})."
+
+
+def _settings(console: "Console", summary: SweepSummary) -> None:
+    names = ("runs", "samples/s", "command", "loop", "waits", "idle", "first batch")
+    columns = [("", LEFT), *((name, RIGHT) for name in names)]
+    rows = []
+    for place, name in enumerate(summary.labels):
+        count = int((summary.runs["setting"] == place).sum()) if len(summary.runs) else 0
+        cells = [plain(name) + _mark(summary, place), str(count)]
+        cells.append(interval(summary, place, "samples_per_s", amount))
+        cells.append(interval(summary, place, "elapsed_s", seconds))
+        cells.append(interval(summary, place, "loop_s", seconds))
+        cells += [share(summary.of(place, name)[0]) for name in ("wait_share", "idle_share")]
+        cells.append(seconds(summary.of(place, "startup_s")[0]))
+        rows.append(cells)
+    print_table(console, "Settings (mean ± 95 % over repeats; < the knee)", columns, rows)
+
+
+def _mark(summary: SweepSummary, place: int) -> str:
+    knees = [one.knee.workers for one in summary.series if one.knee and place in one.settings]
+    return " <" if summary.settings[place].num_workers in knees else ""
+
+
+def _machine(console: "Console", summary: SweepSummary) -> None:
+    names = ("CPU a sample", "cores used", "queued", "off core", "read", "faults", "switches")
+    columns = [("", LEFT), *((name, RIGHT) for name in (*names, "memory"))]
+    hardware = [("IPC", "ipc", amount), ("front end", "frontend_bound", share),
+                ("back end", "backend_bound", share),
+                ("DRAM loads", "dram_loads_per_sample", big)]  # fmt: skip
+    hardware = [one for one in hardware if one[1] in summary.runs]
+    columns += [(name, RIGHT) for name, _, _ in hardware]
+    rows = []
+    for place, name in enumerate(summary.labels):
+
+        def mean(measure: str, place: int = place) -> float:
+            return summary.of(place, measure)[0]
+
+        faults = mean("minor_faults") + mean("major_faults")
+        switches = mean("voluntary_switches") + mean("involuntary_switches")
+        cells = [plain(name), duration(1e3 * mean("cpu_us_per_sample"))]
+        cells += [share(mean(one)) for one in ("fetch_utilisation", "queue_share", "off_share")]
+        cells += [size(mean("read_bytes")), amount(faults), amount(switches)]
+        cells.append(size(mean("memory_bytes")))
+        cells += [say(mean(measure)) for _, measure, say in hardware]
+        rows.append(cells)
+    print_table(console, "What fetching costs the machine", columns, rows)
+
+
+def _operations(console: "Console", summary: SweepSummary) -> None:
+    wanted: list[tuple[str, str, Callable[[float], str]]] = []
+    wanted.append(("cpu_s", "CPU seconds per operation", seconds))
+    if summary.counted:
+        wanted += [("frontend_bound", "Slots lost to the front end", share),
+                   ("backend_bound", "Slots lost to the back end", share),
+                   ("ipc", "Instructions a cycle", amount),
+                   ("dram_loads", "Loads that memory served", big)]  # fmt: skip
+    for measure, title, say in wanted:
+        table = per_operation(summary, measure)
+        if not len(table):
+            continue
+        places = [place for place in range(len(summary.settings)) if place in table]
+        columns = [("", LEFT), *((plain(summary.labels[one]), RIGHT) for one in places)]
+        rows = [
+            [plain(row["operation"]), *(say(float(row[one])) for one in places)]
+            for _, row in table.head(_MOST_OPERATIONS).iterrows()
+        ]
+        if len(table) > _MOST_OPERATIONS:
+            title += f" (the {_MOST_OPERATIONS} largest of {len(table)}; --json has all)"
+        print_table(console, title, columns, rows)
+
+
+def per_operation(summary: SweepSummary, measure: str, column: str = "mean") -> pd.DataFrame:
+    """One row per operation and part: kind, operation, one column per setting (its place).
+
+    Those with the most CPU time first; rows in which nothing was measured are left out.
+    """
+    table = summary.operations
+    if not len(table):
+        return pd.DataFrame(columns=["kind", "operation"])
+    weight = table[table["measure"] == "cpu_s"].groupby(["kind", "operation"])["mean"].sum()
+    mine = table[table["measure"] == measure]
+    wide = mine.pivot(index=["kind", "operation"], columns="setting", values=column)
+    order = weight.reindex(wide.index).fillna(0.0).sort_values(ascending=False, kind="stable")
+    found: pd.DataFrame = wide.reindex(order.index).reset_index()
+    return found
+
+
+def _failed(console: "Console", summary: SweepSummary) -> None:
+    columns = [("", LEFT), ("round", RIGHT), ("why", LEFT), ("output", LEFT)]
+    rows = [
+        [plain(one["label"]), str(one["repeat"] + 1), plain(one["problem"]), plain(one["log"])]
+        for one in summary.failed
+    ]
+    print_table(console, "Runs that failed, and do not count", columns, rows)
+
+
+def seconds(value: float) -> str:
+    return duration(1e9 * value)
+
+
+def interval(summary: SweepSummary, place: int, measure: str, say: Any) -> str:
+    """A mean with half its interval: `423 ±12`; without where there was one repeat."""
+    mean, _, high = summary.of(place, measure)
+    if math.isnan(mean) or math.isnan(high):
+        return str(say(mean))
+    return f"{say(mean)} ±{say(high - mean)}"
+
+
+def document(summary: SweepSummary) -> dict[str, Any]:
+    """The document as JSON-able values."""
+    known = summary.manifest
+    settings = []
+    for place, setting in enumerate(summary.settings):
+        settings.append(
+            {
+                "label": summary.labels[place],
+                "setting": {name: getattr(setting, name) for name in summary.varied},
+                "measures": _measured(summary.measures, place),
+                "operations": _operations_of(summary, place),
+            }
+        )
+    return {
+        "schema": SCHEMA,
+        "sweep": {
+            "path": summary.path,
+            "command": known.get("command"),
+            **{name: known.get(name) for name in _HOST},
+            "cores": plain_value(summary.cores),
+            "varied": list(summary.varied),
+            "loaders": summary.loaders,
+            "planned": summary.planned,
+            "done": summary.done,
+            "pending": summary.pending,
+        },
+        "settings": settings,
+        "series": [_series(one) for one in ordered(summary)],
+        "runs": records(summary.runs),
+        "failed": summary.failed,
+        "notes": summary.notes,
+    }
+
+
+def _measured(table: pd.DataFrame, place: int) -> dict[str, Any]:
+    mine = table[table["setting"] == place]
+    return {str(row["measure"]): _numbers(row) for row in records(mine)}
+
+
+def _numbers(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in ("mean", "low", "high", "repeats")}
+
+
+def _operations_of(summary: SweepSummary, place: int) -> list[dict[str, Any]]:
+    table = summary.operations
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in records(table[table["setting"] == place]) if len(table) else []:
+        measured = found.setdefault((row["kind"], row["operation"]), {})
+        if row["measure"] in OPERATION_MEASURES:
+            measured[row["measure"]] = _numbers(row)
+    return [
+        {"kind": kind, "operation": name, "measures": measures}
+        for (kind, name), measures in found.items()
+    ]
+
+
+def _series(one: Series) -> dict[str, Any]:
+    knee = None
+    if one.knee is not None:
+        knee = dataclasses.asdict(one.knee)
+        knee["shares"] = {str(workers): part for workers, part in one.knee.shares.items()}
+    limits = [
+        {
+            "kind": limit.kind,
+            "text": limit.text,
+            "evidence": {name: plain_value(value) for name, value in limit.evidence.items()},
+        }
+        for limit in one.limits
+    ]
+    return {"name": one.name, "settings": one.settings, "knee": knee, "limits": limits}
