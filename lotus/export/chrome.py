@@ -1,0 +1,124 @@
+"""A timeline as Chrome's trace events, merged with a trace of torch.profiler where asked for.
+
+Source: "Trace Event Format" of the Chromium project. Times are microseconds of CLOCK_MONOTONIC.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lotus.assemble import Ints
+from lotus.export import pieces, torch_trace
+from lotus.export.points import Points
+from lotus.export.timeline import FETCH, KINDS, OPERATION, SAMPLE, WAIT, Slices, Timeline
+from lotus.export.tracks import Place
+
+if TYPE_CHECKING:
+    from lotus.run import Run
+
+
+def write(
+    run: "Run", other: Path | None, notes: list[str], progress: Callable[[int, int], None]
+) -> Iterator[bytes]:
+    """The JSON text, piece by piece; `notes` gets what could not be shown, and how it was aligned.
+
+    Raises LotusError where `other`, a trace of torch.profiler, cannot be brought onto the run's
+    clock.
+    """
+    timeline = Timeline(run, notes)
+    merged = None
+    if other is not None:
+        merged = torch_trace.read(other)
+        aligned = torch_trace.align(run, merged)
+        notes.append(str(aligned))
+    whole = pieces.whole(run)
+    names: list[str] = []
+    places: dict[int, Place] = {}
+    yield b'{"displayTimeUnit": "ms",\n"traceEvents": [\n'
+    between = ""
+    for chunk in timeline.chunks():
+        names += [json.dumps(name) for name in chunk.names]
+        places |= {place.id: place for place in chunk.tracks}
+        events = [event for place in chunk.tracks for event in _metadata(place)]
+        events += _slices(chunk.slices, names, places)
+        if chunk.points is not None:
+            events += _points(chunk.points, places)
+        if events:
+            yield (between + ",\n".join(events)).encode()
+            between = ",\n"
+        progress(chunk.done, whole)
+    if merged is not None:
+        for event in torch_trace.shifted(merged, aligned, {place.pid for place in places.values()}):
+            yield (between + event).encode()
+            between = ",\n"
+    yield b"\n]}\n"
+
+
+def _metadata(place: Place) -> list[str]:
+    if place.counter:
+        return []
+    kind = "process" if place.process == place.id else "thread"
+    where = {"ph": "M", "pid": place.pid, "tid": place.tid}
+    told: dict[str, dict[str, object]] = {
+        f"{kind}_name": {"name": place.name},
+        f"{kind}_sort_index": {"sort_index": place.order},
+    }
+    return [json.dumps({"name": name, **where, "args": args}) for name, args in told.items()]
+
+
+def _slices(slices: Slices, names: list[str], places: dict[int, Place]) -> list[str]:
+    good = np.flatnonzero((slices.track > 0) & (slices.start_ns >= 0))
+    slices = Slices(*(column[good] for column in slices))
+    where = {id: f'"pid":{place.pid},"tid":{place.tid}' for id, place in places.items()}
+    columns = (column.tolist() for column in slices)
+    events = []
+    for track, kind, name, start, end, loader, epoch, batch, sample, size, out, into in zip(
+        *columns, strict=True
+    ):
+        took = end - start
+        args = ""
+        if kind != OPERATION:
+            if batch >= 0:
+                args = f'"batch":{batch}'
+                if kind in (FETCH, WAIT):
+                    args += f',"loader":{loader},"epoch":{epoch}'
+            if kind == SAMPLE and sample >= 0:
+                args += f'{"," if args else ""}"sample":{sample}'
+            elif kind == FETCH and size >= 0:
+                args += f'{"," if args else ""}"size":{size}'
+        events.append(
+            f'{{"ph":"X","cat":"{KINDS[kind]}","name":{names[name]},{where[track]},'
+            f'"ts":{start // 1000}.{start % 1000:03},"dur":{took // 1000}.{took % 1000:03}'
+            + (f',"args":{{{args}}}}}' if args else "}")
+        )
+        if out >= 0:
+            events.append(_flow("s", out, start, where[track]))
+        if into >= 0:
+            events.append(_flow("f", into, end if kind == WAIT else start, where[track]))
+    return events
+
+
+def _flow(phase: str, number: int, at_ns: int, where: str) -> str:
+    return (
+        f'{{"ph":"{phase}","cat":"batch","name":"batch","id":{number},"bp":"e",{where},'
+        f'"ts":{at_ns // 1000}.{at_ns % 1000:03}}}'
+    )
+
+
+def _points(points: Points, places: dict[int, Place]) -> list[str]:
+    good = np.flatnonzero((points.time_ns >= 0) & np.isfinite(points.value))
+    start: Ints = points.time_ns[good]
+    what = {
+        id: f'"pid":{place.pid},"name":{json.dumps(place.name)}'
+        for id, place in places.items()
+        if place.counter
+    }
+    return [
+        f'{{"ph":"C",{what[track]},"ts":{at // 1000}.{at % 1000:03},"args":{{"value":{value!r}}}}}'
+        for track, at, value in zip(
+            points.track[good].tolist(), start.tolist(), points.value[good].tolist(), strict=True
+        )
+    ]

@@ -1,0 +1,146 @@
+"""The formats of an export: what each is called, where it goes, what to do with it next.
+
+Imports no pandas: the command line asks it for names.
+"""
+
+import contextlib
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+from lotus import files
+from lotus.errors import LotusError
+
+if TYPE_CHECKING:
+    from lotus.run import Run
+Progress = Callable[[int, int], None]
+
+
+class Format(NamedTuple):
+    ending: str  # of the file that it makes, "" for a directory
+    next: str  # {path} is the file, quoted for a shell
+
+
+FORMATS = {
+    "perfetto": Format(".pftrace", "open it at https://ui.perfetto.dev"),
+    "chrome": Format(
+        ".trace.json", "open it at https://ui.perfetto.dev or, in Chrome, at chrome://tracing"
+    ),
+    "speedscope": Format(".speedscope.json", "open it at https://www.speedscope.app"),
+    "folded": Format(".folded.txt", "draw it with: flamegraph.pl {path} > flames.svg"),
+    "pprof": Format(".pb.gz", "look at it with: go tool pprof -http=: {path}"),
+    "parquet": Format("", 'read one with: pandas.read_parquet("{path}/batches.parquet")'),
+    "csv": Format("", 'read one with: pandas.read_csv("{path}/batches.csv")'),
+}
+_STDOUT = ("-", "/dev/stdout")
+
+
+@dataclass(frozen=True)
+class Asked:
+    format: str
+    output: Path | None = None
+    torch_trace: Path | None = None
+    weight: str | None = None
+    force: bool = False
+
+
+@dataclass
+class Done:
+    path: Path | None  # None: standard output
+    next: str
+    notes: list[str] = field(default_factory=list)
+
+
+def target(asked: Asked, run_directory: Path) -> Path | None:
+    """Where the export goes; None for standard output. Default: named after the run, here."""
+    ending = FORMATS[asked.format].ending
+    if asked.output is None:
+        name = Path(os.path.abspath(run_directory)).name or "run"
+        return Path(name + ending) if ending else Path(f"{name}-{asked.format}")
+    return None if str(asked.output) in _STDOUT else asked.output
+
+
+def check(asked: Asked, run_directory: Path) -> None:
+    """Raise LotusError for what cannot be done, before any work."""
+    path, a_file = target(asked, run_directory), bool(FORMATS[asked.format].ending)
+    if asked.torch_trace is not None and asked.format != "chrome":
+        raise LotusError("--with needs --format chrome: only that is merged with torch.profiler's")
+    if asked.weight is not None and asked.format not in ("folded", "speedscope"):
+        raise LotusError(
+            "--weight is for --format folded and speedscope; pprof has every event as a sample type"
+        )
+    if asked.format == "parquet":
+        _need_pyarrow()
+    if path is None:
+        if not a_file:
+            raise LotusError(f"--format {asked.format} makes a directory: name it with -o DIR")
+        return
+    if os.path.lexists(path) and not asked.force and (path.is_file() or path.is_dir()):
+        raise LotusError(f"{path} exists: overwrite it with -f, or name another with -o")
+    if a_file:
+        files.writable(path)
+
+
+def export(run: "Run", asked: Asked, progress: Progress) -> Done:
+    """Write `run` as asked. Raises LotusError; then nothing is left of it."""
+    format = FORMATS[asked.format]
+    path = target(asked, run.path)
+    done = Done(path, format.next.replace("{path}", shlex.quote(str(path))))
+    if not format.ending:
+        from lotus.export import tables
+
+        assert path is not None
+        tables.write(run, path, asked.format, asked.force, done.notes, progress)
+        return done
+    with _opened(path) as file:
+        for piece in _pieces(run, asked, done, progress):
+            file.write(piece)
+    return done
+
+
+def _pieces(
+    run: "Run", asked: Asked, done: Done, progress: Progress
+) -> Iterator[bytes | memoryview]:
+    # Each is imported where it is asked for: they need numpy and pandas.
+    if asked.format == "perfetto":
+        from lotus.export import perfetto
+
+        yield from perfetto.write(run, done.notes, progress)
+    elif asked.format == "chrome":
+        from lotus.export import chrome
+
+        yield from chrome.write(run, asked.torch_trace, done.notes, progress)
+    elif asked.format == "pprof":
+        from lotus.export import pprof
+
+        yield pprof.content(run, done.notes, progress)
+    else:
+        from lotus.export import flames
+
+        yield flames.content(run, asked.format, asked.weight, done.notes, progress)
+
+
+@contextlib.contextmanager
+def _opened(path: Path | None) -> Iterator[IO[bytes]]:
+    if path is not None:
+        with files.replacing(path) as file:
+            yield file
+        return
+    if sys.stdout.isatty():
+        raise LotusError("this is no text for a terminal: name a file with -o")
+    with open(sys.stdout.fileno(), "wb", closefd=False) as file:
+        yield file
+
+
+def _need_pyarrow() -> None:
+    import importlib.util
+
+    if importlib.util.find_spec("pyarrow") is None:
+        raise LotusError(
+            "--format parquet needs pyarrow, which is not installed beside lotus: "
+            "pip install pyarrow; --format csv needs nothing"
+        )

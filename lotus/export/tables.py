@@ -1,0 +1,188 @@
+"""All tables of a run as files of their own, in a directory: Parquet or CSV.
+
+Columns are called and ordered as `lotus.run.Run` documents them. The long ones are written in
+pieces, as they are read.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from lotus.errors import LotusError
+from lotus.export import pieces
+
+if TYPE_CHECKING:
+    from lotus.run import Run
+SMALL = (
+    "batches", "waits", "workers", "loaders", "epochs", "resources", "operations", "paths",
+    "processes", "lost",
+)  # fmt: skip
+MEASURED = ("counters", "functions", "python_functions")
+_ROWS = 1 << 18
+_LISTS = {"notes": ["text"], "unseen": ["what", "why"]}
+
+
+def write(
+    run: "Run",
+    path: Path,
+    format: str,
+    force: bool,
+    notes: list[str],
+    progress: Callable[[int, int], None],
+) -> None:
+    """Make the directory `path`; `notes` gets which tables cannot be read. Raises LotusError."""
+    beside = path.absolute().with_name(f".{path.absolute().name[:200]}.{os.getpid()}")
+    try:
+        beside.mkdir(parents=True)
+        try:
+            _fill(run, beside, format, notes, progress)
+            if os.path.lexists(path):
+                _remove(path, force)
+            os.replace(beside, path)
+        finally:
+            with contextlib.suppress(OSError):
+                shutil.rmtree(beside)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise LotusError(f"cannot write {path}: {why}; -o names another directory") from None
+
+
+def _remove(path: Path, force: bool) -> None:
+    """What an earlier export made, and nothing else."""
+    names = {f"{name}.{ending}" for name in _names() for ending in ("csv", "parquet")}
+    if path.is_symlink() or not path.is_dir():
+        raise LotusError(f"{path} is not a directory; -o names another one")
+    others = sorted(set(os.listdir(path)) - names)
+    if others:
+        raise LotusError(
+            f"{path} holds {others[0]}, which lotus export did not write, and is left as it is; "
+            "-o names another directory"
+        )
+    if not force and os.listdir(path):
+        raise LotusError(f"{path} exists: overwrite it with -f, or name another with -o")
+    shutil.rmtree(path)
+
+
+def _names() -> tuple[str, ...]:
+    return ("samples", "ops", *SMALL, *MEASURED, *_LISTS)
+
+
+def _fill(
+    run: "Run", folder: Path, format: str, notes: list[str], progress: Callable[[int, int], None]
+) -> None:
+    kind: type[_File] = _Csv if format == "csv" else _Parquet
+    whole, done = pieces.whole(run), 0
+    none = pieces.empty(run)
+    with kind(folder, "samples", none.samples) as samples, kind(folder, "ops", none.ops) as ops:
+        for number in range(len(run._assembly.processes)):
+            for piece in pieces.of_process(run, number, loose=False):
+                samples.add(piece.samples)
+                ops.add(piece.ops)
+                done += pieces.size(piece)
+                progress(done, whole)
+            ops.add(pieces.loose_of(run, number))
+    for name in (*SMALL, *MEASURED, *_LISTS):
+        try:
+            table = getattr(run, name)
+        except LotusError as error:
+            notes.append(f"{name} is left out: {error}")
+            continue
+        if name in _LISTS:
+            table = pd.DataFrame(table, columns=_LISTS[name])
+        with kind(folder, name, table.iloc[:0]) as file:
+            for first in range(0, len(table), _ROWS):
+                file.add(table.iloc[first : first + _ROWS])
+
+
+class _File:
+    """A table that is written piece by piece."""
+
+    def __init__(self, folder: Path, name: str, none: pd.DataFrame) -> None:
+        """Begin the file; `none` is the table without rows."""
+        raise NotImplementedError
+
+    def add(self, table: pd.DataFrame) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> "_File":
+        return self
+
+    def __exit__(self, *failed: object) -> None:
+        self.close()
+
+
+class _Csv(_File):
+    def __init__(self, folder: Path, name: str, none: pd.DataFrame) -> None:
+        # A command line may hold bytes that are no UTF-8.
+        self._file = (folder / f"{name}.csv").open(
+            "w", encoding="utf-8", errors="backslashreplace", newline=""
+        )
+        self._file.write(none.to_csv(index=False))
+
+    def add(self, table: pd.DataFrame) -> None:
+        if "argv" in table:
+            table = table.assign(argv=[json.dumps(one) for one in table["argv"]])
+        table.to_csv(self._file, header=False, index=False)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Parquet(_File):
+    def __init__(self, folder: Path, name: str, none: pd.DataFrame) -> None:
+        import pyarrow.parquet
+
+        fields = [(str(column), _type(none, str(column))) for column in none.columns]
+        self._schema = pyarrow.schema(fields)
+        self._file = pyarrow.parquet.ParquetWriter(folder / f"{name}.parquet", self._schema)
+
+    def add(self, table: pd.DataFrame) -> None:
+        import pyarrow
+
+        columns = [_array(table[field.name], field.type) for field in self._schema]
+        self._file.write_table(pyarrow.table(columns, schema=self._schema))
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _type(none: pd.DataFrame, column: str) -> Any:
+    """The Arrow type of a column; it must not depend on what is in the first piece."""
+    import pyarrow
+
+    dtype = none[column].dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        return pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
+    if column == "argv":
+        return pyarrow.list_(pyarrow.string())
+    if pd.api.types.is_bool_dtype(dtype) or pd.api.types.is_numeric_dtype(dtype):
+        return pyarrow.array(none[column]).type
+    return pyarrow.string()
+
+
+def _array(values: pd.Series, kind: Any) -> Any:
+    import pyarrow
+
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        names = pyarrow.array([_utf8(name) for name in values.cat.categories], pyarrow.string())
+        codes = values.cat.codes.to_numpy().astype("int32")
+        return pyarrow.DictionaryArray.from_arrays(pyarrow.array(codes, mask=codes < 0), names)
+    if kind == pyarrow.list_(pyarrow.string()):
+        return pyarrow.array([[_utf8(one) for one in words] for words in values], kind)
+    if kind == pyarrow.string():
+        texts = [None if pd.isna(one) else _utf8(one) for one in values]
+        return pyarrow.array(texts, kind)
+    return pyarrow.array(values, kind)
+
+
+def _utf8(text: object) -> str:
+    return str(text).encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,0 +1,305 @@
+"""A run as tracks with slices and counters, in pieces: what timeline formats write down.
+
+Tracks are those of one rank's main process and, below it, its loaders as they are iterated, its
+workers, their feeder threads (send), the pin thread and other threads that ran operations.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from lotus.assemble import Ints, match
+from lotus.batches import signed
+from lotus.export import pieces
+from lotus.export.points import Points, points
+from lotus.export.tracks import Place, Tracks
+from lotus.inside.layout import SENDS
+
+if TYPE_CHECKING:
+    from lotus.run import Run
+KINDS = (
+    "epoch", "wait", "step", "start-up", "idle", "fetch", "sample", "operation", "collate", "send",
+    "pin",
+)  # fmt: skip
+EPOCH, WAIT, STEP, STARTUP, IDLE, FETCH, SAMPLE, OPERATION, COLLATE, SEND, PIN = range(len(KINDS))
+_DAMAGED = 1 << 62
+
+
+class Slices(NamedTuple):
+    """What went on when; one element each, -1 where there is none."""
+
+    track: Ints
+    kind: Ints  # place in KINDS
+    name: Ints  # place in Chunk.names, of all chunks so far
+    start_ns: Ints
+    end_ns: Ints  # never before the start
+    loader: Ints
+    epoch: Ints
+    batch: Ints
+    sample: Ints
+    size: Ints
+    flow_out: Ints  # an arrow begins here, and ends at the slice with the same number
+    flow_in: Ints  # at the start of a step, at the end of a wait
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A part of a timeline. Names and tracks are those that are new in it."""
+
+    names: list[str]
+    tracks: list[Place]
+    slices: Slices
+    points: Points | None = None
+    done: int = 0  # of pieces.whole(run), for a progress bar
+
+
+class Names:
+    """Names of slices, each with a number."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+        self._told = 0
+
+    def of(self, name: str) -> int:
+        return self.numbers.setdefault(name, len(self.numbers))
+
+    def new(self) -> list[str]:
+        found = list(self.numbers)[self._told :] if len(self.numbers) > self._told else []
+        self._told = len(self.numbers)
+        return found
+
+
+@dataclass
+class Timeline:
+    """The chunks of a run, one after the other; `notes` is complete when the last has been given.
+
+    Slices of one track lie in each other or are disjoint, in the order of chunks; all that may
+    overlap is on one track only within a chunk.
+    """
+
+    run: "Run"
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.names = Names()
+        self.tracks = Tracks(self.run)
+        self._backwards = 0
+
+    def chunks(self, counters: bool = True) -> Iterator[Chunk]:
+        run, a = self.run, self.run._assembly
+        for kind in KINDS:
+            self.names.of(kind)
+        self._flows()
+        yield self._chunk([self._epochs(), self._startups()], None, 0)
+        done = 0
+        for number in range(len(a.processes)):
+            waits = self._waits_of(number)
+            for piece in pieces.of_process(run, number):
+                rows = np.arange(piece.rows.start, piece.rows.stop)
+                # What lies in a wait is in one chunk with it.
+                until = _DAMAGED
+                if waits.at_home:
+                    until = int(signed(a.batch["fetch_start_ns"][rows]).max(initial=-_DAMAGED))
+                parts = [
+                    self._wait_slices(waits.take(until)), self._batches(number, rows),
+                    self._samples(number, piece.samples), self._operations(number, piece.ops, True),
+                ]  # fmt: skip
+                done += pieces.size(piece)
+                yield self._chunk(parts, None, done)
+            loose = pieces.loose_of(run, number)
+            parts = [self._wait_slices(waits.take(_DAMAGED))]
+            if len(loose):
+                parts.append(self._operations(number, loose, False))
+            yield self._chunk(parts, None, done)
+        yield self._chunk(self._transfers(), None, done)
+        for part in points(run, self.tracks) if counters else ():
+            yield self._chunk([], part, done)
+        if self._backwards:
+            self.notes.append(
+                f"{self._backwards} intervals ended before they began (the clock was set back, or "
+                "records are damaged) and have no length here"
+            )
+
+    # -- kinds of slices -----------------------------------------------------------------------
+
+    def _epochs(self) -> Slices:
+        lanes = {name: column.to_numpy(np.int64) for name, column in self.tracks.iterations.items()}
+        start, loader, epoch = lanes["start_ns"], lanes["loader"], lanes["epoch"]
+        names = [self.names.of(f"epoch {number}") for number in epoch.tolist()]
+        name = np.array(names, np.int64)
+        took = lanes["end_ns"] - start
+        return self._made(EPOCH, lanes["track"], start, took, name, loader=loader, epoch=epoch)
+
+    def _startups(self) -> Slices:
+        workers = self.run.workers
+        keys = zip(*(workers[name] for name in ("rank", "host", "pid")), strict=True)
+        track = np.array([self.tracks.worker(*key) for key in keys], np.int64)
+        took = (workers["ready_ns"] - workers["loop_ns"]).to_numpy(np.float64)
+        good = (track >= 0) & ~np.isnan(took)
+        start = workers["loop_ns"].to_numpy(np.float64)[good]
+        loader = workers["loader"].to_numpy()[good]
+        return self._made(STARTUP, track[good], start, took[good], loader=loader)
+
+    def _waits_of(self, number: int) -> "_Waits":
+        a = self.run._assembly
+        own = a.wait_slices[number]
+        start = signed(a.wait["start_ns"][own])
+        order = np.argsort(start, kind="stable") + own.start
+        home = bool((a.batch["loader"][a.slices[number]] >= 0).any())
+        return _Waits(order, np.sort(start), home)
+
+    def _wait_slices(self, rows: Ints) -> Slices:
+        a, waits = self.run._assembly, self.run.waits.iloc[rows]
+        loader, epoch, batch = (waits[n].to_numpy() for n in ("loader", "epoch", "batch"))
+        track = self.tracks.lanes(a.wait_process[rows], loader, epoch)
+        start, took = waits["start_ns"].to_numpy(), waits["wait_ns"].to_numpy()
+        which = {"loader": loader, "epoch": epoch, "batch": batch}
+        step = waits["step_ns"].to_numpy()
+        had, flow = ~np.isnan(step), self._flow_in[rows]
+        # Viewers turn an arrow round that ends at a slice which began before: it ends at the step,
+        # which begins when `next` returned the batch, and only for want of one at the wait.
+        wait = self._made(WAIT, track, start, took, flow_in=np.where(had, -1, flow), **which)
+        which = {name: values[had] for name, values in which.items()} | {"flow_in": flow[had]}
+        return _joined(
+            [wait, self._made(STEP, track[had], (start + took)[had], step[had], **which)]
+        )
+
+    def _batches(self, number: int, rows: Ints) -> Slices:
+        a = self.run._assembly
+        rows = rows[(a.batch["flags"][rows] & SENDS) == 0]
+        fixed = a.batch[rows]
+        track = self._makers(number, a.batch_loader[rows], a.batch_epoch[rows])
+        which = {
+            "loader": a.batch_loader[rows],
+            "epoch": a.batch_epoch[rows],
+            "batch": signed(fixed["batch"]),
+        }
+        flow = self._flow_out[rows]
+        collated = fixed["collate_start_ns"] > 0
+        parts = [
+            self._made(
+                FETCH, track, fixed["fetch_start_ns"], fixed["fetch_ns"],
+                size=signed(fixed["size"]), flow_out=np.where(collated, -1, flow), **which,
+            )
+        ]  # fmt: skip
+        for kind, name in ((COLLATE, "collate"), (IDLE, "idle")):
+            had = fixed[f"{name}_start_ns"] > 0
+            some = {key: values[had] for key, values in which.items()}
+            some |= {"flow_out": flow[had]} if kind == COLLATE else {}
+            start, took = (fixed[f"{name}_{end}"][had] for end in ("start_ns", "ns"))
+            parts.append(self._made(kind, track[had], start, took, **some))
+        return _joined(parts)
+
+    def _samples(self, number: int, samples: pd.DataFrame) -> Slices:
+        which = {n: samples[n].to_numpy() for n in ("loader", "epoch", "batch", "sample")}
+        track = self._makers(number, which["loader"], which["epoch"])
+        return self._made(SAMPLE, track, samples["start_ns"], samples["duration_ns"], **which)
+
+    def _operations(self, number: int, ops: pd.DataFrame, fetching: bool) -> Slices:
+        """Those that the fetching thread ran for a batch, or all others."""
+        a = self.run._assembly
+        which = {n: ops[n].to_numpy() for n in ("loader", "epoch", "batch", "sample")}
+        tid = ops["tid"].to_numpy()
+        fetch = np.isin(tid, np.unique(a.batch["tid"][a.slices[number]])) & (which["batch"] >= 0)
+        mine = fetch == fetching
+        which = {name: values[mine] for name, values in which.items()}
+        operation = ops["operation"].cat
+        known = np.array([self.names.of(str(name)) for name in operation.categories], np.int64)
+        name = known[operation.codes.to_numpy()[mine]] if len(known) else np.empty(0, np.int64)
+        if fetching:
+            track = self._makers(number, which["loader"], which["epoch"])
+        else:
+            track = self.tracks.threads(number, tid[mine])
+        start, took = ops["start_ns"].to_numpy()[mine], ops["duration_ns"].to_numpy()[mine]
+        return self._made(OPERATION, track, start, took, name=name, **which)
+
+    def _transfers(self) -> list[Slices]:
+        a, batches = self.run._assembly, self.run.batches
+        parts = []
+        sent = (batches["send_start_ns"].notna() & batches["send_ns"].notna()).to_numpy()
+        sent = sent & (self._frame_of >= 0)
+        maker = a.batch_process[self._frame_of[sent]] if sent.any() else np.empty(0, np.int64)
+        taker = self.tracks.consumers(*(batches[n].to_numpy() for n in ("rank", "loader", "epoch")))
+        pinned = batches["pin_start_ns"].notna().to_numpy() & (taker >= 0)
+        for kind, had, owner in ((SEND, sent, maker), (PIN, pinned, taker[pinned])):
+            some = batches[had]
+            track = self.tracks.beside(owner, KINDS[kind])
+            which = {n: some[n].to_numpy() for n in ("loader", "epoch", "batch")}
+            start, took = some[f"{KINDS[kind]}_start_ns"], some[f"{KINDS[kind]}_ns"]
+            parts.append(self._made(kind, track, start, took, **which))
+        return parts
+
+    # -- what they have in common --------------------------------------------------------------
+
+    def _makers(self, number: int, loader: Ints, epoch: Ints) -> Ints:
+        """The track of each batch: where the process iterates the loader itself, or a worker's."""
+        owner = np.full(len(loader), number, np.int64)
+        return self.tracks.makers(owner, np.asarray(loader), np.asarray(epoch))
+
+    def _flows(self) -> None:
+        """Number the arrows from making to taking a batch, each end by its record."""
+        a, batches = self.run._assembly, self.run.batches
+        rank = a.ranks
+        fetch = batches["fetch_start_ns"].fillna(-1).to_numpy(np.int64)
+        start = batches["wait_start_ns"].fillna(-1).to_numpy(np.int64)
+        mine = [batches[name].to_numpy() for name in ("rank", "loader", "epoch", "batch")]
+        frames = (rank[a.batch_process], a.batch_loader, a.batch_epoch, signed(a.batch["batch"]))
+        made = (a.batch["flags"] & SENDS) == 0
+        made_at = np.where(made, signed(a.batch["fetch_start_ns"]), -2)
+        self._frame_of = match((*mine, fetch), (*frames, made_at))
+        waits = (rank[a.wait_process], a.wait_loader, a.wait_epoch, signed(a.wait["batch"]))
+        wait_of = match((*mine, start), (*waits, signed(a.wait["start_ns"])))
+        both = np.flatnonzero((self._frame_of >= 0) & (wait_of >= 0))
+        self._flow_out = np.full(len(a.batch), -1, np.int64)
+        self._flow_in = np.full(len(a.wait), -1, np.int64)
+        self._flow_out[self._frame_of[both]] = both + 1
+        self._flow_in[wait_of[both]] = both + 1
+
+    def _made(
+        self, kind: int, track: Ints, start: Any, took: Any, name: Ints | None = None, **which: Ints
+    ) -> Slices:
+        size = len(track)
+        begin, length = _sane(start), _sane(took)
+        self._backwards += int((length < 0).sum())
+        none = np.full(size, -1, np.int64)
+        named = np.full(size, kind, np.int64) if name is None else name
+        kinds, end = np.full(size, kind, np.int64), begin + np.maximum(length, 0)
+        columns = dict.fromkeys(Slices._fields[5:], none)
+        columns |= {key: np.asarray(values).astype(np.int64) for key, values in which.items()}
+        return Slices(np.asarray(track), kinds, named, begin, end, **columns)
+
+    def _chunk(self, parts: list[Slices], points: Points | None, done: int) -> Chunk:
+        slices = _joined(parts)
+        return Chunk(self.names.new(), self.tracks.new(), slices, points, done)
+
+
+@dataclass
+class _Waits:
+    """The waits of a process by their start, to be taken up to a moment."""
+
+    rows: Ints
+    start_ns: Ints
+    at_home: bool  # batches are fetched in them
+    taken: int = 0
+
+    def take(self, until_ns: int) -> Ints:
+        first = self.taken
+        self.taken = max(first, int(np.searchsorted(self.start_ns, until_ns, side="right")))
+        return self.rows[first : self.taken]
+
+
+def _sane(times: Any) -> Ints:
+    """As int64 within what may be added without overflow."""
+    values = np.asarray(times)
+    if values.dtype.kind == "u":
+        values = values.astype(np.int64)  # a negative number that was stored as it is
+    clipped: Ints = np.clip(values, -_DAMAGED, _DAMAGED - 1).astype(np.int64)
+    return clipped
+
+
+def _joined(parts: list[Slices]) -> Slices:
+    parts = parts or [Slices(*(np.empty(0, np.int64) for _ in Slices._fields))]
+    return Slices(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))

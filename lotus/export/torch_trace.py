@@ -1,0 +1,251 @@
+"""A trace of torch.profiler, and how its clock stands to the run's.
+
+torch.profiler writes times of the wall clock: up to torch 2.3 microseconds since 1970, later
+microseconds after `baseTimeNanoseconds`. run.json has both clocks at the run's beginning, which
+gives the offset; wall clocks are corrected while programs run, so it is checked. Around each `next`
+of a loader torch records a range `enumerate(DataLoader)#...__next__`, in which lies the wait that
+lotus recorded: the offsets with which every wait lies in its range are the bounds of the error.
+"""
+
+import gzip
+import json
+import math
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lotus.assemble import Ints, is_a
+from lotus.errors import LotusError
+from lotus.reporters.words import duration, plain, plural
+
+if TYPE_CHECKING:
+    from lotus.run import Run
+_FIRST, _LAST = "enumerate(DataLoader)#", ".__next__"
+_TRIED = 256  # ranges that must fit, spread over all
+_NEAR_NS = 2_000_000  # from the start of a range to the start of its wait
+_SLEW = 1e-3  # more than any daemon corrects a clock by
+_STEP_NS = 1_000_000_000  # and what it may do at once without our giving up
+
+
+@dataclass(frozen=True)
+class Trace:
+    path: Path
+    base_ns: int  # of its times
+    events: list[Any]
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """A time of the trace, in ns since 1970, plus `offset_ns` is one of CLOCK_MONOTONIC."""
+
+    offset_ns: int
+    error_ns: int | None  # at most; None: nothing to tell it by
+    how: str
+
+    def __str__(self) -> str:
+        known = "within an error that is not known"
+        if self.error_ns is not None:
+            known = f"to {duration(self.error_ns)} or better"
+        return f"the profiler's clock is aligned {known}: {self.how}"
+
+
+def read(path: Path) -> Trace:
+    """Raises LotusError where there is no trace in `path`; it may be compressed by gzip."""
+    try:
+        content = path.read_bytes()
+        if content[:2] == b"\x1f\x8b":
+            content = gzip.decompress(content)
+        # torch writes names of kernels and NaN as they are.
+        found = json.loads(content.decode("utf-8", "replace"), strict=False)
+    except OSError as error:
+        raise LotusError(f"cannot read {path}: {error.strerror or error}") from None
+    except (ValueError, RecursionError, EOFError, zlib.error):
+        raise LotusError(
+            f"{path} is no trace that is complete: --with takes what torch.profiler's "
+            "export_chrome_trace wrote"
+        ) from None
+    events = found.get("traceEvents") if isinstance(found, dict) else found
+    if not isinstance(events, list):
+        raise LotusError(
+            f"{path} has no traceEvents: --with takes what torch.profiler's export_chrome_trace "
+            "wrote"
+        )
+    base = found.get("baseTimeNanoseconds") if isinstance(found, dict) else None
+    return Trace(path, base if is_a(base, int) else 0, events)  # type: ignore[arg-type]
+
+
+def align(run: "Run", trace: Trace) -> Alignment:
+    """Raises LotusError where the clocks cannot be brought together."""
+    start, end, pids = _ranges(trace)
+    without = "the run alone is exported without --with"
+    known = set(run.waits["pid"].tolist()) | {one["pid"] for one in run.manifest["ranks"]}
+    traced = {event["pid"] for event in _durations(trace)}
+    if not traced & known:
+        own = ", ".join(str(pid) for pid in sorted(known)[:5]) or "none"
+        others = ", ".join(plain(pid) for pid in sorted(traced, key=str)[:5]) or "none"
+        raise LotusError(
+            f"{trace.path} is of another program: its processes ({others}) are not those of the "
+            f"run ({own}); {without}"
+        )
+    clocks = _by_clocks(run)
+    mine = np.isin(pids, list(known))
+    start, end = start[mine], end[mine]
+    waits = run.waits[run.waits["pid"].isin(set(pids[mine].tolist()))]
+    begin = waits["start_ns"].to_numpy(np.int64)
+    until = begin + waits["wait_ns"].to_numpy(np.int64)
+    order = np.argsort(begin, kind="stable")
+    begin, until = begin[order], until[order]
+    if not len(start) or not len(begin):
+        if clocks is None:
+            raise LotusError(
+                f"{trace.path} cannot be aligned: run.json does not tell the wall clock, and the "
+                f"trace has no range of a DataLoader to go by; {without}"
+            )
+        return Alignment(clocks, None, "by the clocks of run.json, with no `next` to check it by")
+    offset = _vote(start, begin, clocks, _latitude(run))
+    if offset is None:
+        how = "with the clocks of run.json" if clocks is not None else "at a single offset"
+        raise LotusError(
+            f"{trace.path} cannot be aligned: its ranges around `next` do not fit the waits of the "
+            f"run {how}; {without}"
+        )
+    return _bounded(start, end, begin, until, offset, clocks)
+
+
+def _by_clocks(run: "Run") -> int | None:
+    monotonic, wall = run.manifest.get("start_ns"), run.manifest.get("start_wall_ns")
+    if not is_a(monotonic, range(1 << 62)) or not is_a(wall, range(1 << 62)):
+        return None
+    return int(monotonic or 0) - int(wall or 0)
+
+
+def _latitude(run: "Run") -> int:
+    """How far the wall clock may have been corrected since the run began."""
+    first, last = run.manifest.get("start_ns"), run.manifest.get("end_ns")
+    if not is_a(first, int) or not is_a(last, int):
+        return 10 * _STEP_NS
+    return int(_STEP_NS + _SLEW * max(int(last or 0) - int(first or 0), 0))
+
+
+def _durations(trace: Trace) -> Iterator[dict[str, Any]]:
+    for event in trace.events:
+        if isinstance(event, dict) and event.get("ph") == "X" and is_a(event.get("pid"), int):
+            yield event
+
+
+def _ranges(trace: Trace) -> tuple[Ints, Ints, Ints]:
+    """Start, end (ns since 1970) and pid of the ranges around `next`, in order."""
+    rows = []
+    for event in _durations(trace):
+        name = str(event.get("name"))
+        if name.startswith(_FIRST) and name.endswith(_LAST):
+            start, took = _ns(event.get("ts")), _ns(event.get("dur"))
+            if start is not None and took is not None:
+                rows.append((start + trace.base_ns, start + trace.base_ns + took, event["pid"]))
+    table = np.array(sorted(rows), np.int64).reshape(-1, 3)
+    return table[:, 0], table[:, 1], table[:, 2]
+
+
+def _ns(microseconds: Any) -> int | None:
+    if isinstance(microseconds, bool) or not isinstance(microseconds, (int, float)):
+        return None
+    if not math.isfinite(microseconds) or abs(microseconds) >= 1 << 52:
+        return None
+    whole = math.floor(microseconds)
+    return whole * 1000 + round((microseconds - whole) * 1000)
+
+
+def _nearest(values: Ints, sorted_values: Ints) -> Ints:
+    """For each value the place of the nearest one."""
+    after = np.clip(np.searchsorted(sorted_values, values), 1, max(len(sorted_values) - 1, 1))
+    after = np.minimum(after, len(sorted_values) - 1)
+    before = np.maximum(after - 1, 0)
+    nearer = values - sorted_values[before] <= sorted_values[after] - values
+    return np.where(nearer, before, after)
+
+
+def _vote(start: Ints, begin: Ints, clocks: int | None, latitude: int) -> int | None:
+    """The offset with which most ranges begin where a wait does; None: there is none, or several.
+
+    Every epoch has one range more than waits, in which the loader found that it was at its end.
+    """
+    tried = start[np.linspace(0, len(start) - 1, min(len(start), _TRIED)).astype(int)]
+    # One of the first ranges is of a wait, whichever: that gives the offsets to try.
+    offsets = np.unique(np.concatenate([begin - one for one in start[:2]]))
+    if clocks is not None:
+        offsets = np.append(offsets[np.abs(offsets - clocks) <= latitude], clocks)
+    found = []
+    for offset in offsets.tolist():
+        moved = tried + offset
+        away = begin[_nearest(moved, begin)] - moved
+        near = np.abs(away) <= _NEAR_NS
+        spread = float(np.abs(away[near] - np.median(away[near])).mean()) if near.any() else 0.0
+        found.append((int(near.sum()), -spread, offset))
+    if not found:
+        return None
+    hits, _, best = max(found)
+    if 2 * hits < len(tried):
+        return None
+    if clocks is None:
+        rivals = [one for one, _, offset in found if abs(offset - best) > 5 * _NEAR_NS]
+        # Without the clocks one or two ranges fit anywhere.
+        if hits < 4 or max(rivals, default=0) > 0.8 * hits:
+            return None
+    return int(best)
+
+
+def _bounded(
+    start: Ints, end: Ints, begin: Ints, until: Ints, offset: int, clocks: int | None
+) -> Alignment:
+    place = _nearest(start + offset, begin)
+    good = np.abs(begin[place] - start - offset) <= _NEAR_NS
+    # The wait lies in its range: the offset is at least `low` and at most `high`. Times of the
+    # trace may be rounded to microseconds.
+    low = int((until[place] - end)[good].max()) - 1000
+    high = int((begin[place] - start)[good].min()) + 1000
+    matched = plural(int(good.sum()), "wait")
+    if clocks is not None and low <= clocks <= high:
+        how = f"by the clocks of run.json, which {matched} in both bear out"
+        return Alignment(clocks, max(high - clocks, clocks - low), how)
+    middle = (low + high) // 2
+    how = f"by {matched} in both"
+    if clocks is not None:
+        how += f" (the clocks of run.json are {duration(abs(middle - clocks))} off)"
+    if low > high:
+        how += ", between which the clocks drifted"
+    return Alignment(middle, abs(high - low) // 2 + 1, how)
+
+
+def shifted(trace: Trace, alignment: Alignment, pids: set[int]) -> Iterator[str]:
+    """The events of the trace on the run's clock, each as JSON; `pids` have names already."""
+    for event in trace.events:
+        if not isinstance(event, dict):
+            continue
+        about = str(event.get("name"))
+        if event.get("ph") == "M" and about.startswith("process_") and event.get("pid") in pids:
+            continue
+        if "ts" in event:
+            at = _ns(event["ts"])
+            if at is None:
+                continue
+            at += trace.base_ns + alignment.offset_ns
+            event = {**event, "ts": at / 1000}
+        try:
+            yield json.dumps(event, allow_nan=False)
+        except ValueError:
+            yield json.dumps(_finite(event))
+
+
+def _finite(value: Any) -> Any:
+    """The value with what JSON has no word for as text."""
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_finite(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

@@ -1,0 +1,256 @@
+"""The tracks of a timeline: which there are, what they are called, which row belongs where."""
+
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from lotus.assemble import Ints, Process, match
+from lotus.reporters.words import plain
+
+if TYPE_CHECKING:
+    from lotus.run import Run
+_LATEST = 1 << 62
+
+
+@dataclass(frozen=True)
+class Place:
+    """A track. `process` is the track of its process, its own id for that one.
+
+    pid and tid are unique in the timeline and else the real ones; counters have a unit. `owner` is
+    the place of the process whose doing it shows in Assembly.processes.
+    """
+
+    id: int  # from 1
+    process: int
+    name: str
+    order: int  # among those of the process
+    pid: int
+    tid: int
+    owner: int
+    unit: str = ""
+    counter: bool = False
+
+
+class Tracks:
+    """Makes tracks when they are first needed; `new` gives those since it was last asked."""
+
+    def __init__(self, run: "Run") -> None:
+        self._run = run
+        self._a = run._assembly
+        self.places: list[Place] = []
+        self._told = 0
+        self._known: dict[tuple[object, ...], int] = {}
+        self._pids: set[int] = set()
+        self._tids: set[tuple[int, int]] = set()
+        self._sites = self._call_sites()
+        self._roots = [self._root(process) for process in self._a.processes]
+        for number in sorted(set(self._roots)):
+            self._process(number)
+        self.iterations = self._iterations()
+        for number, process in enumerate(self._a.processes):
+            if process.is_worker:
+                self._worker(number)
+
+    def new(self) -> list[Place]:
+        found = self.places[self._told :]
+        self._told = len(self.places)
+        return found
+
+    # -- which track a row is on ---------------------------------------------------------------
+
+    def lanes(self, number: Ints, loader: Ints, epoch: Ints) -> Ints:
+        """Of iterations, by process, loader and epoch; -1 where nothing is known of one."""
+        known = self.iterations
+        row = match(
+            (number, loader, epoch),
+            (known["number"].to_numpy(), known["loader"].to_numpy(), known["epoch"].to_numpy()),
+        )
+        tracks = known["track"].to_numpy(np.int64)
+        return np.where(row >= 0, tracks[row], -1) if len(tracks) else np.full(len(row), -1)
+
+    def makers(self, number: Ints, loader: Ints, epoch: Ints) -> Ints:
+        """Of batches and what is in them: an iteration of the same process, or the worker."""
+        lane = self.lanes(number, loader, epoch)
+        for one in np.unique(number[lane < 0]).tolist():
+            lane[(lane < 0) & (number == one)] = self._worker(one)
+        return lane
+
+    def consumers(self, rank: Ints, loader: Ints, epoch: Ints) -> Ints:
+        """The process that iterates a loader of a rank, -1 where that is not known."""
+        known = self.iterations
+        row = match(
+            (rank, loader, epoch),
+            (known["rank"].to_numpy(), known["loader"].to_numpy(), known["epoch"].to_numpy()),
+        )
+        numbers = known["number"].to_numpy(np.int64)
+        return np.where(row >= 0, numbers[row], -1) if len(numbers) else np.full(len(row), -1)
+
+    def threads(self, number: int, tid: Ints) -> Ints:
+        """Of operations outside of batches: by the thread that ran them."""
+        distinct, place = np.unique(tid, return_inverse=True)
+        tracks = [self._thread(number, one) for one in distinct.tolist()]
+        return np.array(tracks, np.int64)[place.reshape(-1)] if tracks else np.empty(0, np.int64)
+
+    def beside(self, number: Ints, what: str) -> Ints:
+        """Of the thread of each process that does this only: send, pin."""
+        distinct, place = np.unique(number, return_inverse=True)
+        tracks = [self._beside(one, what) for one in distinct.tolist()]
+        return np.array(tracks, np.int64)[place.reshape(-1)] if tracks else np.empty(0, np.int64)
+
+    def worker(self, rank: int, host: str, pid: int) -> int:
+        """The track of a worker, -1 where it has none."""
+        for number, process in enumerate(self._a.processes):
+            if (process.rank, process.host, process.pid) == (rank, host, pid):
+                return self._worker(number)
+        return -1
+
+    def process_of(self, number: int) -> int:
+        return self._process(self._roots[number])
+
+    def counter(self, number: int, name: str, unit: str) -> int:
+        """The counter track of this name in the process of `number`."""
+        return self._made(("counter", number, name), number, name, 900, unit=unit, counter=True)
+
+    def label(self, number: int) -> str:
+        """What a process is called within its rank: `worker 3 (pid 123)`."""
+        process = self._a.processes[number]
+        if process.is_worker:
+            return f"worker {process.worker} (pid {process.pid})"
+        return f"main process (pid {process.pid})"
+
+    def loader(self, rank: int, loader: int) -> str:
+        """What a loader is called: `loader 0 (train.py:12)`."""
+        site = self._sites.get((rank, loader))
+        return f"loader {loader}" + (f" ({PurePath(site).name})" if site else "")
+
+    # -- making them ---------------------------------------------------------------------------
+
+    def _root(self, process: Process) -> int:
+        """The main process that a worker belongs to; itself if none is known."""
+        seen = [process]
+        while (origin := seen[-1].origin) is not None and origin.process not in seen:
+            seen.append(origin.process)
+        processes = self._a.processes
+        if seen[-1].is_worker:
+            for number, other in enumerate(processes):
+                if not other.is_worker and (other.rank, other.host) == (process.rank, process.host):
+                    return number
+        return next(n for n, one in enumerate(processes) if one is seen[-1])
+
+    def _process(self, number: int) -> int:
+        key = ("process", number)
+        if key not in self._known:
+            process = self._a.processes[number]
+            pid = process.pid
+            # Ranks of different machines, or containers, may have the same one.
+            while pid in self._pids or pid <= 0:
+                pid = 1_000_000_000 + len(self._pids)
+            self._pids.add(pid)
+            where = f" on {plain(process.host)}" if process.host else ""
+            name = f"rank {process.rank}{where} (pid {process.pid})"
+            track = len(self.places) + 1
+            self.places.append(Place(track, track, name, process.rank, pid, pid, number))
+            self._known[key] = track
+        return self._known[key]
+
+    def _made(
+        self, key: tuple[object, ...], number: int, name: str, order: int, tid: int = 0,
+        unit: str = "", counter: bool = False,
+    ) -> int:  # fmt: skip
+        if key not in self._known:
+            process = self.process_of(number)
+            pid = self.places[process - 1].pid
+            while not counter and ((pid, tid) in self._tids or tid <= 0):
+                tid = 1_000_000_000 + len(self._tids)
+            self._tids.add((pid, tid))
+            track = len(self.places) + 1
+            self.places.append(Place(track, process, name, order, pid, tid, number, unit, counter))
+            self._known[key] = track
+        return self._known[key]
+
+    def _prefix(self, number: int) -> str:
+        """Of what is not the main process's own."""
+        return f"{self.label(number)}, " if self._a.processes[number].is_worker else ""
+
+    def _worker(self, number: int) -> int:
+        process = self._a.processes[number]
+        order = 100 + 3 * max(process.worker, 0) if process.is_worker else 90
+        return self._made(("maker", number), number, self.label(number), order, process.pid)
+
+    def _thread(self, number: int, tid: int) -> int:
+        process = self._a.processes[number]
+        thread = "main thread" if tid == process.pid else f"thread {tid}"
+        order = 100 + 3 * max(process.worker, 0) + 2 if process.is_worker else 50
+        name = f"{self._prefix(number)}{thread}: spans"
+        return self._made(("thread", number, tid), number, name, order)
+
+    def _beside(self, number: int, what: str) -> int:
+        process = self._a.processes[number]
+        order = 100 + 3 * max(process.worker, 0) + 1 if process.is_worker else 80
+        name = f"{self._prefix(number)}{what}"
+        return self._made((what, number), number, name, order)
+
+    def _call_sites(self) -> dict[tuple[int, int], str]:
+        loaders = self._run.loaders
+        keys = zip(loaders["rank"], loaders["loader"], loaders["call_site"], strict=True)
+        return {(rank, loader): plain(site) for rank, loader, site in keys if isinstance(site, str)}
+
+    def _iterations(self) -> pd.DataFrame:
+        """Every iteration of a loader: number (process), rank, loader, epoch, start_ns, end_ns,
+        track; those of one loader that overlap are on tracks of their own."""
+        a, run = self._a, self._run
+        numbers = {(p.rank, p.host, p.pid): n for n, p in reversed(list(enumerate(a.processes)))}
+        epochs = run.epochs
+        keys = zip(*(epochs[name] for name in ("rank", "host", "pid")), strict=True)
+        waits = run.waits
+        taken = waits["start_ns"] + waits["wait_ns"]
+        home = a.batch["loader"] >= 0
+        fetch = a.batch["fetch_start_ns"][home].astype(np.int64)
+        parts = [
+            pd.DataFrame({
+                "number": [numbers[key] for key in keys],
+                "loader": epochs["loader"], "epoch": epochs["epoch"],
+                "first": epochs["start_ns"], "last": epochs["end_ns"],
+            }),
+            pd.DataFrame({
+                "number": a.wait_process, "loader": waits["loader"], "epoch": waits["epoch"],
+                "first": waits["start_ns"].astype(np.float64),
+                "last": taken + waits["step_ns"].fillna(0.0),
+            }),
+            pd.DataFrame({
+                "number": a.batch_process[home], "loader": a.batch_loader[home],
+                "epoch": a.batch_epoch[home], "first": fetch.astype(np.float64),
+                "last": (fetch + a.batch["fetch_ns"][home].astype(np.int64)).astype(np.float64),
+            }),
+        ]  # fmt: skip
+        every = pd.concat([part.astype(float) for part in parts if len(part)] or parts)
+        found = every.groupby(["number", "loader", "epoch"], as_index=False).agg(
+            start_ns=("first", "min"), end_ns=("last", "max")
+        )
+        found = found.sort_values(["number", "loader", "start_ns"], ignore_index=True)
+        found["start_ns"] = found["start_ns"].fillna(found["end_ns"]).fillna(0)
+        found["end_ns"] = found[["start_ns", "end_ns"]].max(axis=1)
+        # Float times are exact to 2**53 ns, which is 104 days after the start of the machine.
+        found = found.clip(upper=_LATEST).astype(np.int64)
+        found["rank"] = a.ranks[found["number"]]
+        found["track"] = self._spread(found)
+        return found
+
+    def _spread(self, iterations: pd.DataFrame) -> list[int]:
+        ends: dict[tuple[int, int], list[int]] = {}
+        tracks = []
+        columns = ("number", "loader", "start_ns", "end_ns", "rank")
+        for number, loader, start, end, rank in zip(
+            *(iterations[name].tolist() for name in columns), strict=True
+        ):
+            lanes = ends.setdefault((number, loader), [])
+            lane = next((at for at, until in enumerate(lanes) if until <= start), len(lanes))
+            lanes[lane : lane + 1] = [end]
+            name = f"{self._prefix(number)}{self.loader(rank, loader)}"
+            name += f", lane {lane + 1}" if lane else ""
+            key = ("lane", number, loader, lane)
+            tracks.append(self._made(key, number, name, 10 + min(loader, 30)))
+        return tracks
