@@ -17,6 +17,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -69,11 +70,12 @@ def trace(
     settings: Settings,
     force: bool = False,
     siblings: Sequence["Sibling"] = (),
+    live: bool = False,
 ) -> tuple[Path, Outcome]:
     """Run a command traced into a run directory; returns the directory and how it ended.
 
     `siblings` record beside it from its first instruction on; what became of them is in run.json
-    under "recorders", and none of them can fail the run.
+    under "recorders", and none of them can fail the run. `live` says on stderr how it goes.
     Raises CannotStart where the command cannot be started, LotusError for the directory.
     """
     # First of all: a mistyped command leaves no directory behind and overwrites none.
@@ -90,13 +92,19 @@ def trace(
         raise LotusError(f"cannot write {directory / manifest.NAME}: {error.strerror}") from None
     beside = Beside(siblings, directory, record) if siblings else None
     try:
-        outcome = run(words, environ, beside)
+        outcome = run(words, environ, beside, _ticker(directory) if live else None)
     except CannotStart as error:
         _write_end(directory, record, Outcome(error.exit_code, None, time.monotonic_ns()))
         raise
     _settle(directory)
     _write_end(directory, record, outcome)
     return directory, outcome
+
+
+def _ticker(directory: Path) -> AbstractContextManager[object]:
+    from lotus.ticking import Ticker  # only then
+
+    return Ticker(directory)
 
 
 def _settle(directory: Path) -> None:
@@ -236,15 +244,24 @@ class Beside:
         return results
 
 
-def run(words: Sequence[str], environ: Mapping[str, str], beside: Beside | None = None) -> Outcome:
-    """Run a program to its end with lotus's own streams and terminal; pass signals on to it."""
+def run(
+    words: Sequence[str],
+    environ: Mapping[str, str],
+    beside: Beside | None = None,
+    meanwhile: AbstractContextManager[object] | None = None,
+) -> Outcome:
+    """Run a program to its end with lotus's own streams and terminal; pass signals on to it.
+
+    `meanwhile` is entered once it runs, and left as soon as it has ended.
+    """
     # Inherited as ignored, it would make the kernel forget how the program ended.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _TAKEN)
     try:
         try:
             pid = _spawn(words, environ, before, beside)
-            outcome = _wait(pid, beside)
+            with meanwhile or contextlib.nullcontext():
+                outcome = _wait(pid, beside)
             # What the terminal sent to both while the program ended was meant for it.
             _forget_signals()
             return outcome

@@ -369,9 +369,8 @@ class Live:
                 others += 1
         mine.sort(key=lambda doing: (doing.worker, doing.pid))
         outside = loader < 0 or (loader, epoch) in log.ended
-        ready, awaited_made = self._ready(key, loader, epoch, current, one.state.batch)
-        if not whole or outside or not current:
-            ready = None
+        made, awaited_made = self._ready(key, loader, epoch, current, one.state.batch)
+        ready = made if whole and current and not outside else None
         makers = [
             log,
             *(self._logs[k] for k in map(self._log_of, _seen(workers)) if k in self._logs),

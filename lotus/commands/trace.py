@@ -86,6 +86,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--py-spy", action="store_true", help="sample Python functions and lines with py-spy"
     )
+    parser.add_argument(
+        "--live",
+        action="store_true",
+        help="say on stderr how it goes while it runs: a line each 10 s, and where nothing moves "
+        "any more (lotus top DIR, elsewhere, shows more)",
+    )
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
 
@@ -121,7 +127,9 @@ def run(args: argparse.Namespace) -> int:
     settings = Settings(
         args.level, args.batches, args.every, args.max_log, tuple(args.ops), counters, cpu
     )
-    directory, outcome = launch.trace(command, args.output, settings, args.force, recorders)
+    directory, outcome = launch.trace(
+        command, args.output, settings, args.force, recorders, args.live
+    )
     if not args.quiet:
         with contextlib.suppress(KeyboardInterrupt):  # the program has ended by now
             if outcome.exit_code == 2 and (word := _misplaced(command)):
