@@ -1,6 +1,7 @@
 """lotus: where a PyTorch training's data loading spends its time.
 
-``lotus.load(path)``   read a run directory as pandas DataFrames: a `lotus.Run`
+``lotus.load(path)``   read a run directory as pandas DataFrames: a `lotus.Run`; of a sweep: a
+                       `lotus.sweep.Sweep`
 ``lotus.trace(path)``  record from inside a script or notebook, as a context manager
 ``lotus.span(name)``   label a region of a data set's code, as a context manager or decorator
 ``lotus.tune(loader)`` search a DataLoader's settings: a `lotus.tune.result.Result`
@@ -10,7 +11,8 @@ import importlib
 
 TYPE_CHECKING = False  # as in `typing`, whose import would cost more than all of this
 if TYPE_CHECKING:
-    from lotus.run import Run, load
+    from lotus.recordings import load
+    from lotus.run import Run
     from lotus.session import trace
     from lotus.spans import span
     from lotus.tune import Package
@@ -22,7 +24,7 @@ __all__ = ["Run", "__version__", "load", "span", "trace", "tune"]
 
 _LAZY = {
     "Run": "lotus.run",
-    "load": "lotus.run",
+    "load": "lotus.recordings",
     "span": "lotus.spans",
     "trace": "lotus.session",
 }

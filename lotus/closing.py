@@ -12,7 +12,7 @@ from lotus.errors import LotusError
 from lotus.launch import Outcome
 
 if TYPE_CHECKING:
-    import lotus
+    from lotus.run import Run
 
 # Reading takes about twenty bytes of memory for each of the logs. Above half a gigabyte of logs, or
 # half of the memory there is, nobody asked for that here: `lotus report` does it when asked.
@@ -50,17 +50,17 @@ def _report(directory: Path, full: bool, size: int) -> tuple[str, list[str]]:
     if not size:  # nothing that pandas would have to be imported for
         return "", diagnosis.missing(reports)
     with _busy(size):
-        import lotus
         from lotus.reporters import terminal
+        from lotus.run import load
 
-        run = lotus.load(directory)
+        run = load(directory)
         if not len(run.batches):
             return "", diagnosis.missing(reports, run.unseen)
         # Loaders that were not seen stand in the report.
         return terminal.report(run) if full else terminal.short_report(run), _unfound(run)
 
 
-def _unfound(run: "lotus.Run") -> list[str]:
+def _unfound(run: "Run") -> list[str]:
     asked = run.manifest.get("ops")
     if not isinstance(asked, list) or not asked:
         return []

@@ -1,12 +1,13 @@
 """`lotus report`: explain a recorded run."""
 
 import argparse
+import json
 import math
 import sys
 from pathlib import Path
 
 NAME = "report"
-HELP = "explain a recorded run: the verdict first, then where the time went"
+HELP = "explain a recorded run or sweep: the verdict first, then where the time went"
 EPILOG = """\
 examples:
   lotus report lotus-runs/train-20260101-120000
@@ -17,7 +18,9 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_directory", type=Path, metavar="RUN", help="the run directory")
+    parser.add_argument(
+        "run_directory", type=Path, metavar="RUN", help="directory of a run or of a sweep"
+    )
     parser.add_argument(
         "--html", type=Path, metavar="FILE", help="write a page with charts, to open in a browser"
     )
@@ -39,7 +42,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     # pandas and rich are slow to import: not for `lotus --help`.
-    from lotus import files, mapped
+    from lotus import files, sweep
+
+    if args.html is not None:
+        files.writable(args.html, "--html")
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="replace")  # a terminal that has no µ shows a question mark
+    return _sweep(args) if sweep.is_sweep(args.run_directory) else _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
+    from lotus import mapped
     from lotus.analysis.functions import summarise_map
     from lotus.analysis.summary import summarise
     from lotus.errors import LotusError
@@ -47,8 +61,6 @@ def run(args: argparse.Namespace) -> int:
     from lotus.run import load
     from lotus.streams import progress, say
 
-    if args.html is not None:
-        files.writable(args.html, "--html")
     loaded = load(args.run_directory)
     summary = summarise(loaded, args.threshold * 1e6, args.slowest, args.loader)
     known = [one.scope.loader for one in summary.loaders]
@@ -67,21 +79,42 @@ def run(args: argparse.Namespace) -> int:
         from lotus.reporters import html
 
         html.write(loaded, summary, args.html, measured, args.loader)
-        for note in notes:
-            say(f"lotus: {note}")
-        if not args.json:
-            print(f"written: {args.html} (open it in a browser)")
-            return 0
     if args.json:
         print(tables.text(summary, measured))
         return 0
-    reconfigure = getattr(sys.stdout, "reconfigure", None)
-    if reconfigure is not None:
-        reconfigure(errors="replace")  # a terminal that has no µ shows a question mark
-    terminal.write(summary, sys.stdout, args.loader, measured)
+    if args.html is None:
+        terminal.write(summary, sys.stdout, args.loader, measured)
+    else:
+        print(_written(args.html))
     for note in notes:
         say(f"lotus: {note}")
     return 0
+
+
+def _sweep(args: argparse.Namespace) -> int:
+    from lotus import sweep
+    from lotus.analysis.sweep import summarise
+    from lotus.reporters import page, sweep_page
+    from lotus.reporters import sweep as reporter
+    from lotus.streams import progress
+
+    with progress("reading runs") as told:
+        summary = summarise(sweep.load(args.run_directory), told)
+    document = reporter.document(summary)
+    if args.html is not None:
+        heading, sections = sweep_page.heading(summary), sweep_page.sections(summary)
+        page.write(args.html, f"lotus: {heading.title}", heading, sections, document)
+    if args.json:
+        print(json.dumps(document, indent=2, allow_nan=False))
+    elif args.html is None:
+        reporter.write(summary, sys.stdout)
+    else:
+        print(_written(args.html))
+    return 0
+
+
+def _written(path: Path) -> str:
+    return f"written: {path} (open it in a browser)"
 
 
 def _milliseconds(text: str) -> float:

@@ -16,7 +16,7 @@
     return { layout: {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { color: colour("--text"), family: style.fontFamily, size: 12 },
-      xaxis: axis, yaxis: axis, margin: { l: 50, r: 12, t: 12, b: 40 },
+      xaxis: axis, yaxis: axis, margin: { l: 50, r: 12, t: 22, b: 40 },
       legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
       hoverlabel: { align: "left", namelength: -1 },
       dragmode: finger ? false : "zoom",  // a finger scrolls the page
