@@ -1,0 +1,56 @@
+"""Whether a comparison lets a change pass: `lotus compare --fail-above`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lotus.analysis.compare import Comparison
+from lotus.errors import LotusError
+
+
+@dataclass(frozen=True)
+class Gate:
+    """`failed`: some side is worse by more than `above`, with its whole interval."""
+
+    metric: str
+    above: float
+    failed: bool
+    texts: Sequence[str]
+
+
+def judge(found: Sequence[Comparison], metric: str, above: float) -> Gate:
+    """Judge every comparison by one metric: the id of a line.
+
+    Worse is less throughput, or more of what a line measures. Raises LotusError where it cannot be
+    judged: that is neither a pass nor a failure.
+    """
+    texts: list[str] = []
+    failed = False
+    for one in found:
+        name = one.b.letter + (f" ({one.setting})" if one.setting else "")
+        if one.verdict.kind == "not comparable":
+            raise LotusError(f"--fail-above cannot be judged: {one.verdict.text}")
+        line = one.line(metric)
+        if line is None:
+            known = ", ".join(other.id for other in [*one.loaders[0].lines, *one.lines][:40])
+            raise LotusError(f"{metric} was not measured on both sides; there are: {known}")
+        worse, low, high = line.slowdown
+        if one.verdict.kind == "same run":
+            worse = low = high = 0.0
+        elif not line.difference.known:
+            raise LotusError(
+                f"--fail-above cannot be judged: there is no interval for {metric} of {name}; "
+                "record more batches, or several runs of each side: lotus compare A1,A2 B1,B2"
+            )
+        slower = low > above
+        failed |= slower
+        texts.append(_text(slower, f"{metric} of {name}", (worse, low, high), above))
+    return Gate(metric, above, failed, texts)
+
+
+def _text(slower: bool, what: str, worse: tuple[float, float, float], above: float) -> str:
+    value, low, high = worse
+    where = "lies wholly" if slower else "does not lie wholly"
+    return (
+        f"{'Failed' if slower else 'Passed'}: {what} is worse by {value:.1%}, and the interval "
+        f"({low:.1%} to {high:.1%}) {where} above {100 * above:g}%"
+    )

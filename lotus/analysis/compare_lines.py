@@ -1,0 +1,266 @@
+"""The lines of a comparison: what each measures, in which unit, and which way is better."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis import bootstrap
+from lotus.analysis.bootstrap import Difference, Measured
+from lotus.analysis.columns import Floats, integer, number
+from lotus.analysis.compare_totals import Totals
+from lotus.analysis.scope import RunLike, table
+from lotus.analysis.waits import PHASES
+from native_map import pmu
+from native_map.events.model import Table
+
+THROUGHPUT = "throughput"
+LOOP, WAITS, MADE, OPERATIONS, CPU, COUNTERS, RUNS = (
+    "loop", "waits", "making a batch", "operations", "CPU time", "counters", "whole runs"
+)  # fmt: skip
+GROUPS = (LOOP, WAITS, MADE, OPERATIONS, CPU, COUNTERS, RUNS)
+_PHASE_WORDS = {
+    "startup": "for the start of workers",
+    "making": "for the making of batches",
+    "index": "as nobody had asked for the batch",
+    "sending": "for sending",
+    "pinning": "for pinning",
+    "handover": "in the main process",
+    "unseen": "without a record",
+}
+# id, what it is, unit; all a sample
+_OF_MADE = (
+    ("fetch", "fetch", "ns"),
+    ("fetch_cpu", "fetch, CPU", "ns"),
+    ("own", "data set's own code", "ns"),
+    ("collate", "collate", "ns"),
+    ("rest", "rest of fetch", "ns"),
+    ("send", "send", "ns"),
+    ("pickle", "send: pickle", "ns"),
+    ("lock", "send: wait for the pipe", "ns"),
+    ("write", "send: write", "ns"),
+    ("pin", "pin", "ns"),
+    ("delay", "ready, not yet taken", "ns"),
+    ("idle", "workers idle", "ns"),
+    ("send_bytes", "bytes through the pipe", "bytes"),
+    ("read_bytes", "bytes from storage", "bytes"),
+    ("major_faults", "major faults", "count"),
+    ("minor_faults", "minor faults", "count"),
+    ("involuntary_switches", "times others took the core", "count"),
+)
+_NEITHER = {"idle", "delay"}
+# Metrics of the CPU where more is better; of all others less is, or neither.
+_MORE = {"ipc", "retiring"}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One measure on both sides.
+
+    unit    "samples/s", "ns" (of the whole, or a sample: `per`), "bytes", "count", "share", "ratio"
+    per     "sample", "" or "epoch"
+    better  1: more is, -1: less is, 0: neither
+    difference   relative, but of shares absolute (0.01 is a percentage point)
+    adjusted     p-value after Holm's correction
+    different    adjusted is below 0.05 and 0 outside the interval
+    """
+
+    id: str
+    group: str
+    label: str
+    unit: str
+    per: str
+    better: int
+    a: float
+    b: float
+    difference: Difference
+    adjusted: float = float("nan")
+    different: bool = False
+
+    def judged(self, adjusted: float) -> "Line":
+        """With the corrected p-value."""
+        found = self.difference
+        apart = found.known and not found.low <= 0 <= found.high
+        return replace(
+            self, adjusted=adjusted, different=bool(apart and adjusted < bootstrap.LEVEL)
+        )
+
+    @property
+    def slowdown(self) -> tuple[float, float, float]:
+        """By how much b is worse, and its interval: 0.05 is 5 % (or 5 points of a share)."""
+        found = self.difference
+        ends = (found.difference, found.low, found.high)
+        return ends if self.better <= 0 else (-ends[0], -ends[2], -ends[1])
+
+
+@dataclass(frozen=True)
+class Sums:
+    """One side: all its runs added up, with replicates, and each by itself."""
+
+    whole: Totals
+    runs: Sequence[Totals]
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Names of the operations, counted intervals and events of `Wanted`, in its order."""
+
+    operations: Sequence[str]
+    counted: Sequence[str]
+    events: Sequence[str]
+
+
+_Value = Callable[[Totals], Floats]
+
+
+def of_loader(a: Sums, b: Sums, labels: Labels, cpu: tuple[str, Table] | None) -> list[Line]:
+    """All lines of one loader that both sides have. `cpu`: of both, where it is the same."""
+    lines: list[Line] = []
+
+    def add(
+        name: str, group: str, label: str, unit: str, value: _Value, better: int = -1,
+        per: str = "sample", starts: bool = False, absolute: bool = False,
+    ) -> None:  # fmt: skip
+        one, other = (_measured(side, value, starts) for side in (a, b))
+        if np.isnan(one.value) or np.isnan(other.value) or one.value == other.value == 0:
+            return
+        found = bootstrap.difference(one, other, relative=not absolute)
+        lines.append(Line(name, group, label, unit, per, better, one.value, other.value, found))
+
+    def ratio(part: str, whole: str) -> _Value:
+        return lambda sums: _over(sums(part), sums(whole))
+
+    add(THROUGHPUT, LOOP, "throughput", "samples/s",
+        lambda s: _over(s("samples"), s("longest_ns")) * 1e9, 1, per="")  # fmt: skip
+    add("steady", LOOP, "a sample, epochs' first batches left out", "ns",
+        ratio("steady_ns", "steady_samples"))  # fmt: skip
+    add("wait_share", LOOP, "waiting, of the loop", "share",
+        lambda s: _over(s("iter_ns") + s("wait_ns") + s("tail_ns"), s("loop_ns")),
+        per="", absolute=True)  # fmt: skip
+    add("startup", LOOP, "start-up (iter() to the first batch)", "ns",
+        ratio("startup_ns", "startups"), per="epoch", starts=True)  # fmt: skip
+    add("shutdown", LOOP, "shut-down", "ns", ratio("shutdown_ns", "epochs"), per="epoch",
+        starts=True)  # fmt: skip
+    add("step", LOOP, "the consumer's step", "ns", ratio("step_ns", "samples"))
+    add("wait", WAITS, "waiting in next()", "ns", ratio("wait_ns", "samples"))
+    for name in PHASES:
+        add(f"wait:{name}", WAITS, f"waiting {_PHASE_WORDS[name]}", "ns", ratio(name, "samples"))
+    for name, label, unit in _OF_MADE:
+        better = 0 if name in _NEITHER else -1
+        add(name, MADE, label, unit, ratio(name, f"{name}:made"), better)
+    for place, label in enumerate(labels.operations):
+        add(f"operation:{label}", OPERATIONS, label, "ns",
+            ratio(f"operation:{place}", "operations:made"))  # fmt: skip
+    for place, label in enumerate(labels.operations):
+        add(f"cpu:{label}", CPU, label, "ns", ratio(f"cpu:{place}", "cpu:made"))
+    for place, label in enumerate(labels.counted):
+        for event in labels.events:
+            unit, better = ("ns", -1) if event in ("task_clock", "cpu_clock") else ("count", 0)
+            value = ratio(f"event:{place}:{event}", "counted:made")
+            add(f"counter:{label}:{event}", COUNTERS, f"{label}: {event}", unit, value, better)
+    lines += _metrics(a, b, labels, cpu)
+    return lines
+
+
+def _metrics(a: Sums, b: Sums, labels: Labels, cpu: tuple[str, Table] | None) -> list[Line]:
+    """IPC, shares of slots and the like, by their formulae from sums and from each replicate."""
+    lines: list[Line] = []
+    if cpu is None or not labels.events:
+        return lines
+    name, known = cpu
+
+    def metrics(sums: Totals, place: int) -> pd.DataFrame:
+        counts = {event: sums(f"event:{place}:{event}") for event in labels.events}
+        return pmu.metrics(pd.DataFrame(counts), name, known)
+
+    for place, label in enumerate(labels.counted):
+        wholes = [metrics(side.whole, place) for side in (a, b)]
+        runs = [[metrics(run, place) for run in side.runs] for side in (a, b)]
+        for metric in wholes[0].columns:
+            if metric not in wholes[1].columns:
+                continue
+            sides = [
+                Measured(
+                    float(values[metric].iloc[0]),
+                    values[metric].to_numpy(np.float64)[1:],
+                    side.whole.blocks,
+                    np.array([float(one[metric].iloc[0]) for one in each]),
+                )
+                for side, values, each in zip((a, b), wholes, runs, strict=True)
+            ]
+            if any(np.isnan(one.value) for one in sides):
+                continue
+            share = str(metric).endswith(("_bound", "retiring", "speculation", "_share"))
+            found = bootstrap.difference(sides[0], sides[1], relative=not share)
+            better = 1 if metric in _MORE else 0
+            lines.append(
+                Line(f"counter:{label}:{metric}", COUNTERS, f"{label}: {metric}",
+                     "share" if share else "ratio", "", better,
+                     sides[0].value, sides[1].value, found)
+            )  # fmt: skip
+    return lines
+
+
+def _over(part: Floats, whole: Floats) -> Floats:
+    return np.where(whole > 0, part / np.where(whole > 0, whole, 1.0), np.nan)
+
+
+def _measured(side: Sums, value: _Value, starts: bool) -> Measured:
+    values = value(side.whole)
+    runs = np.array([float(value(one)[0]) for one in side.runs])
+    blocks = side.whole.epochs if starts else side.whole.blocks
+    # Each run has its pieces: one run of one epoch shows no variation of start-ups, and two of one
+    # epoch each show none within.
+    if starts and side.whole.epochs <= len(side.runs):
+        blocks = 1
+    return Measured(float(values[0]), values[1:], blocks, runs)
+
+
+def of_runs(a: Sequence[RunLike], b: Sequence[RunLike]) -> list[Line]:
+    """What is known of whole runs only: an interval needs repeats."""
+    lines = []
+    measures: Mapping[str, tuple[str, str, Callable[[RunLike], float]]] = {
+        "elapsed": ("the whole command", "ns", _elapsed),
+        "memory": ("memory of all processes, the most", "bytes", lambda run: _most(run, "pss")),
+        "shm": ("/dev/shm, the most", "bytes", lambda run: _most(run, "shm")),
+    }
+    for name, (label, unit, of) in measures.items():
+        sides = [np.array([of(run) for run in runs]) for runs in (a, b)]
+        if any(np.isnan(one).any() for one in sides):
+            continue
+        one, other = (
+            Measured(float(values.mean()), np.full(1, np.nan), 1, values) for values in sides
+        )
+        if one.value == other.value == 0:
+            continue
+        found = bootstrap.difference(one, other)
+        line = Line(name, RUNS, label, unit, "", -1, one.value, other.value, found)
+        lines.append(line)
+    adjusted = bootstrap.holm([one.difference.p for one in lines])
+    return [one.judged(float(value)) for one, value in zip(lines, adjusted, strict=True)]
+
+
+def _elapsed(run: RunLike) -> float:
+    start, end = run.manifest.get("start_ns"), run.manifest.get("end_ns")
+    known = isinstance(start, (int, float)) and isinstance(end, (int, float))
+    return float(end - start) if known and start is not None and end is not None else float("nan")
+
+
+def _most(run: Any, column: str) -> float:
+    """The most that the processes had together in any two seconds; each tells once a second."""
+    resources = table(run, "resources")
+    values = number(resources, column)
+    if not len(resources) or np.isnan(values).all():
+        return float("nan")
+    frame = pd.DataFrame(
+        {
+            "slot": integer(resources, "time_ns") // 2_000_000_000,
+            "rank": integer(resources, "rank"),
+            "pid": integer(resources, "pid"),
+            "value": values,
+        }
+    )
+    each = frame.groupby(["slot", "rank", "pid"])["value"].max()
+    return float(each.groupby("slot").sum().max())
