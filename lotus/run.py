@@ -83,6 +83,11 @@ class Run:
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
 
+    def _repr_html_(self) -> str:
+        from lotus.reporters.repr import run_html  # as a notebook shows the run
+
+        return run_html(self)
+
     @cached_property
     def _follow(self) -> batches.Waits:
         return batches.follow(self._assembly)

@@ -1,0 +1,30 @@
+"""Every figure as a function: of a run, a sweep or the result of a tuning; it gives back its Axes.
+
+    import lotus
+    run = lotus.load("my-run")
+    lotus.plot.causes(run)                     # a figure of its own
+    lotus.plot.timeline(run, ax=axes[0])       # or on Axes that are there
+
+Each draws what `lotus.analysis` computed and computes nothing itself. What a run has no record of
+is said in words on the Axes. `loader` chooses a loader of the run, by default that of most samples.
+Figures need matplotlib (pip install matplotlib); `lotus report --html` does not.
+"""
+
+from lotus.plot.loops import causes, operations, ranks, shares, workers
+from lotus.plot.silicon import counters, functions, top_down
+from lotus.plot.times import batches, memory, throughput, timeline
+
+__all__ = [
+    "batches",
+    "causes",
+    "counters",
+    "functions",
+    "memory",
+    "operations",
+    "ranks",
+    "shares",
+    "throughput",
+    "timeline",
+    "top_down",
+    "workers",
+]

@@ -1,0 +1,128 @@
+"""Axes as all figures have them: made where none is given, plain, with names that stay text."""
+
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from lotus.errors import LotusError
+from lotus.reporters.words import plain, shorten
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTH = 6.0  # inches; the text stays readable when a column of a paper halves it
+_LINE, _TEXT, _SMALL = 0.28, 9.0, 8.0  # inches of a bar; points
+_LEGEND_ROW = 11.5  # points
+
+
+def axes(ax: "Axes | None", height: float = 2.8, width: float = WIDTH) -> "Axes":
+    """`ax`, or the axes of a new figure. Raises LotusError where matplotlib is missing."""
+    if ax is not None:
+        return ax
+    return figure(width, height).subplots()
+
+
+def figure(width: float, height: float) -> "Figure":
+    """A new figure that a notebook shows. Raises LotusError where matplotlib is missing."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise LotusError(
+            "figures need matplotlib, which is not installed; lotus report --html has the same "
+            "without it; type: pip install matplotlib"
+        ) from None
+    return plt.figure(figsize=(width, height), layout="constrained")
+
+
+def bars_height(count: int) -> float:
+    """Inches for `count` horizontal bars."""
+    return max(1.5, 0.95 + _LINE * count)
+
+
+def name(text: object, width: int = 40, line: int = 24) -> str:
+    """A name from a trace on two lines at most."""
+    words = shorten(plain(text), width)
+    lines = textwrap.wrap(words, line)
+    if len(lines) > 2:  # words broke badly
+        lines = [words[: (len(words) + 1) // 2], words[(len(words) + 1) // 2 :]]
+    return "\n".join(lines) or " "
+
+
+def key(text: object, width: int = 28) -> str:
+    """A name for a legend; one that began with "_" would be left out of it."""
+    found = shorten(plain(text), width)
+    return f" {found}" if found.startswith("_") else found
+
+
+def dress(ax: "Axes", title: str, x: str = "", y: str = "", legend_rows: int = 0) -> None:
+    """Title, labels and a plain frame."""
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    ax.set_title(title, loc="left", fontsize=_TEXT, fontweight="bold",
+                 pad=6 + _LEGEND_ROW * legend_rows)  # fmt: skip
+    ax.set_xlabel(x, fontsize=_TEXT)
+    ax.set_ylabel(y, fontsize=_TEXT)
+    ax.tick_params(labelsize=_SMALL)
+    still([ax.title])
+
+
+def rows(ax: "Axes", names: Sequence[object], width: int = 40) -> None:
+    """The y axis of bars at 0, 1, ... from top to bottom, each with its name."""
+    ax.set_yticks(range(len(names)), [name(one, width) for one in names])
+    ax.set_ylim(max(len(names), 1) - 0.4, -0.6)
+    ax.tick_params(axis="y", length=0)
+    still(ax.get_yticklabels())
+
+
+def legend(ax: "Axes", handles: Sequence[Any], names: Sequence[object], columns: int = 4) -> int:
+    """A legend between the title and the data, and its number of rows; call it before `dress`."""
+    if not names:
+        return 0
+    texts = [key(one) for one in names]
+    columns = max(1, min(columns, len(texts), 100 // (max(map(len, texts)) + 5)))
+    made = ax.legend(
+        list(handles), texts, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns,
+        frameon=False, fontsize=_SMALL, borderaxespad=0.2, borderpad=0.1, handlelength=1.2,
+        handletextpad=0.5, columnspacing=1.2, labelspacing=0.25,
+    )  # fmt: skip
+    still(made.get_texts())
+    return -(-len(texts) // columns)
+
+
+def at_bar(ax: "Axes", place: float, value: float, text: str) -> None:
+    """A text beside the end of a horizontal bar."""
+    shown = ax.annotate(
+        plain(text), (value, place), xytext=(3, 0), textcoords="offset points", va="center",
+        fontsize=_SMALL, annotation_clip=False,
+    )  # fmt: skip
+    still([shown])
+
+
+def note(ax: "Axes", text: str) -> None:
+    """A remark below the axes, for what was left out."""
+    if text:
+        label = ax.get_xlabel()
+        ax.set_xlabel(f"{label}\n{textwrap.fill(text, 90)}", fontsize=_SMALL)
+        still([ax.xaxis.label])
+
+
+def say(ax: "Axes", title: str, text: str) -> "Axes":
+    """Axes that say in words why there is nothing to draw."""
+    dress(ax, title)
+    ax.set_xticks([])
+    ax.set_yticks([])
+    ax.spines[["left", "bottom"]].set_visible(False)
+    shown = ax.text(
+        0.5, 0.5, textwrap.fill(plain(text), 52), ha="center", va="center", fontsize=_TEXT,
+        transform=ax.transAxes,
+    )  # fmt: skip
+    still([shown])
+    return ax
+
+
+def still(texts: Sequence[Any]) -> None:
+    """Have texts drawn as they are: a name with dollars in it is no formula."""
+    for text in texts:
+        text.set_parse_math(False)
+        text.set_usetex(False)
