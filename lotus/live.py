@@ -9,8 +9,8 @@ longer, at most 300 s. They end at the look; in a run that is over, at its last 
 
 import math
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from lotus import ranks
 from lotus.frames import Array, counts_of
 from lotus.inside.layout import SENDS
 from lotus.snapshots import Names, Seen, Snapshot
-from lotus.stuck import Doing, Loop, Verdict, judge
+from lotus.stuck import UNWATCHED, Doing, Loop, Verdict, judge
 from lotus.tailing import Fresh
 
 NAN = float("nan")
@@ -81,7 +81,8 @@ class View:
     state    "absent" (no run there), "begun" (nothing iterated yet), "running", "ended" (run.json
              says so), "killed" (it does not, and no process of it lives), "elsewhere" (its
              processes are on other machines)
-    seen_ns  the moment of the view: now, or the last sign of life
+    seen_ns  the moment of the view: now, or the last sign of life (also where that is all that can
+             be known), on the clock of the run's machine
     age_ns   from then to now
     """
 
@@ -117,8 +118,8 @@ class _Process:
     loaders: dict[int, dict[str, Any]] = field(default_factory=dict)
     # loader -> its last iterator event
     iterators: dict[int, dict[str, Any]] = field(default_factory=dict)
-    ended: set[tuple[int, int]] = field(default_factory=set)  # (loader, epoch)
-    is_worker: bool = False
+    ended: dict[tuple[Any, Any], int] = field(default_factory=dict)  # (loader, epoch) -> when
+    stopped: bool = False  # it records no more, and its page stands still
     waits: Array = field(default_factory=lambda: np.empty((0, 2), np.int64))  # start, end
     taken: int = 0
     waited_ns: int = 0
@@ -137,6 +138,7 @@ class Live:
 
     def __init__(self) -> None:
         self._logs: dict[Key, _Process] = {}
+        self._by_pid: dict[tuple[str, int], list[Key]] = defaultdict(list)
         # (host, pid) of a worker -> (log of the main process, loader, how often it was resumed)
         self._workers: dict[tuple[str, int], tuple[Key, int, int]] = {}
         # (host, pid) of a worker -> its resumes -> batches that it made and nobody took yet
@@ -158,7 +160,10 @@ class Live:
     def add(self, fresh: Sequence[Fresh]) -> None:
         """Take in what the logs have more."""
         for one in fresh:
-            log = self._logs.setdefault(one.key, _Process(one.header))
+            if one.key not in self._logs:
+                self._logs[one.key] = _Process(one.header)
+                self._by_pid[one.key[:2]].append(one.key)
+            log = self._logs[one.key]
             for event in one.events:
                 self._event(one.key, log, event)
             self._batches(one, log)
@@ -176,25 +181,28 @@ class Live:
             for one in event.get("operations") or ():
                 if isinstance(one, dict) and isinstance(one.get("id"), int):
                     log.operations[one["id"]] = str(one.get("name"))
-        elif name == "worker":
-            log.is_worker = True
         elif name == "loader" and isinstance(loader, int):
             log.loaders[loader] = event
         elif name == "epoch_end":
-            log.ended.add((loader, epoch))  # type: ignore[arg-type]
+            time = event.get("time_ns")
+            log.ended[loader, epoch] = time if isinstance(time, int) else log.last_ns
         elif name == "iterator" and isinstance(loader, int) and isinstance(epoch, int):
-            before = log.iterators.get(loader, {}).get("epoch")
-            self._taken.pop((key, loader, before), None)  # type: ignore[arg-type]
+            before = log.iterators.get(loader, {})
+            self._taken.pop((key, loader, before.get("epoch", -1)), None)
             log.iterators[loader] = event
-            for pid in event.get("workers") or ():
+            pids = [pid for pid in event.get("workers") or () if isinstance(pid, int)]
+            for pid in set(before.get("workers") or ()) - set(pids):
+                self._made.pop((key[0], pid), None)
+            for pid in pids:
                 worker = (key[0], pid)
                 known = self._workers.get(worker)
                 again = event.get("resumed") is True and known is not None
                 resumes = known[2] + 1 if again and known is not None else 0
                 self._workers[worker] = (key, loader, resumes)
         elif name == "stopped":
+            log.stopped = True
             self.notes.append(
-                "recording stopped at --max-log: from there on only what each process does is known"
+                "recording stopped at --max-log: what the processes do since is not known"
             )
         elif name == "note" and len(self.notes) < 10:
             self.notes.append(str(event.get("text")))
@@ -259,21 +267,23 @@ class Live:
         now = snapshot.now_ns
         if ended:
             now = int(manifest.get("end_ns") or self._last_sign(snapshot, manifest))
-        elif state == "killed":
+        elif state in ("killed", "elsewhere"):  # or the clock is another machine's
             now = self._last_sign(snapshot, manifest)
         start = int(manifest.get("start_ns") or now)
-        groups, finished = self._groups(snapshot, now, state, manifest)
+        faults = {one.get("pid") for one in reports if one.get("event") == "fault"}
+        groups, finished = self._groups(snapshot, now, state, manifest, faults)
         notes = list(dict.fromkeys(self.notes))
         for report in reports:
             if report.get("event") == "fault":
                 notes.append(f"recording was switched off: {report.get('error')}")
+        wall = int(manifest.get("start_wall_ns") or 0) + now - start
         return View(
             state=state,
             command=" ".join(str(word) for word in manifest.get("command") or ()),
             elapsed_ns=max(now - start, 0),
             seen_ns=now,
-            seen_wall_ns=int(manifest.get("start_wall_ns") or 0) + now - start,
-            age_ns=max(snapshot.now_ns - now, 0),
+            seen_wall_ns=wall,
+            age_ns=max(snapshot.wall_ns - wall, 0),
             exit_code=manifest.get("exit_code"),
             signal=manifest.get("signal"),
             groups=groups,
@@ -289,11 +299,9 @@ class Live:
         manifest: Mapping[str, Any],
         reports: Sequence[Mapping[str, Any]],
     ) -> str:
-        if any(one.kernel is not None for one in snapshot.processes):
-            return "running"
-        if snapshot.others_alive:
-            return "begun"
-        if any(not one.here for one in snapshot.processes):
+        if snapshot.alive:
+            return "running" if snapshot.processes else "begun"
+        if any(one.host != snapshot.host for one in snapshot.processes):
             return "elsewhere"
         return "killed" if snapshot.processes or reports else "begun"
 
@@ -303,7 +311,12 @@ class Live:
         return max(times, default=int(manifest.get("start_ns") or 0))
 
     def _groups(
-        self, snapshot: Snapshot, now: int, state: str, manifest: Mapping[str, Any]
+        self,
+        snapshot: Snapshot,
+        now: int,
+        state: str,
+        manifest: Mapping[str, Any],
+        faults: Collection[Any],
     ) -> tuple[list[Group], int]:
         mains: list[tuple[Key, Seen]] = []
         workers: dict[Key, list[tuple[int, Seen]]] = defaultdict(list)
@@ -322,7 +335,9 @@ class Live:
         if not live and mains and state != "running":
             live, finished = mains, 0  # the last state of what has ended
         whole = manifest.get("batches") is None and manifest.get("every", 1) == 1
-        groups = [self._group(key, one, workers[key], now, whole, snapshot) for key, one in live]
+        groups = [
+            self._group(key, one, workers[key], now, whole, snapshot, faults) for key, one in live
+        ]
         groups.sort(key=lambda group: (group.rank, group.host, group.main.pid))
         if state == "running":
             # One that was killed while others of the same rank go on: a restarted job.
@@ -334,13 +349,13 @@ class Live:
     def _log_of(self, one: Seen) -> Key:
         """The key of a process's log; a made-up one where there is none."""
         host, pid, start = one.host, one.state.pid, one.state.start_ns
-        keys = [key for key in self._logs if key[:2] == (host, pid)]
+        keys = self._by_pid.get((host, pid), [])
         return min(keys, key=lambda key: abs(key[2] - start), default=(host, pid, start))
 
     def _parent(self, key: Key) -> Key:
         log = self._logs.get(key)
         parent = log.header.get("ppid") if log else None
-        keys = [one for one in self._logs if one[0] == key[0] and one[1] == parent]
+        keys = self._by_pid.get((key[0], parent), []) if isinstance(parent, int) else []
         return max(keys, key=lambda one: one[2], default=key)
 
     def _group(
@@ -351,6 +366,7 @@ class Live:
         now: int,
         whole: bool,
         snapshot: Snapshot,
+        faults: Collection[Any],
     ) -> Group:
         log = self._logs.get(key) or _Process({})
         main = self._doing(one, -1, now, snapshot)
@@ -369,6 +385,10 @@ class Live:
                 others += 1
         mine.sort(key=lambda doing: (doing.worker, doing.pid))
         outside = loader < 0 or (loader, epoch) in log.ended
+        if outside and loader >= 0 and main.phase not in ("step", "ended"):
+            # The `next` that found the end is the last thing that the page tells.
+            passed = max(now - log.ended[loader, epoch], 0)
+            main = replace(main, phase="step", since_ns=passed, quiet_ns=passed)
         made, awaited_made = self._ready(key, loader, epoch, current, one.state.batch)
         ready = made if whole and current and not outside else None
         makers = [
@@ -376,16 +396,19 @@ class Live:
             *(self._logs[k] for k in map(self._log_of, _seen(workers)) if k in self._logs),
         ]
         recent, overall = self._rates(log, makers, main, now, described)
-        waiting = main.phase in ("wait", "fetch", "collate")
         loop = Loop(
             main,
             [] if outside else mine,
             awaited=one.state.batch,
             awaited_made=awaited_made,
-            outside=outside and not waiting,
+            outside=outside,
             in_order=described.get("in_order") is not False,
             typical_ns=_typical(log, makers),
         )
+        gone = any(one.stopped for one in makers) or {main.pid, *(w.pid for w in mine)} & set(
+            faults
+        )
+        verdict = UNWATCHED if gone else judge(loop)
         prefetch = described.get("prefetch_factor")
         capacity = prefetch * len(current) if isinstance(prefetch, int) else 0
         return Group(
@@ -404,7 +427,7 @@ class Live:
             ready=ready,
             capacity=capacity,
             operations=_shares(makers, now, recent.span_ns),
-            verdict=judge(loop),
+            verdict=verdict,
             in_loop=not outside,
         )
 
@@ -415,9 +438,9 @@ class Live:
         state, kernel = one.state, one.kernel
         log = self._logs.get(self._log_of(one))
         since = state.since_ns or state.start_ns
-        if state.phase == "idle" and log is not None and log.put_ns:
+        if state.phase == "idle":
             # torch asks for an index again every few seconds: it was idle before that.
-            since = min(since, max(log.put_ns, state.start_ns))
+            since = min(since, max(log.put_ns if log else 0, state.start_ns))
         active = max(since, state.sample_since_ns or 0, state.operation_since_ns or 0)
 
         def ago(time: int | None) -> int | None:

@@ -9,11 +9,12 @@ import contextlib
 import os
 import resource
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from lotus import state as state_pages
+from lotus.host import facts
 from lotus.inside.state import MAGIC, W_MAGIC, W_PID
 from lotus.state import State
 
@@ -59,7 +60,7 @@ class Seen:
     """One process that has a state page.
 
     kernel  None: there is no such process (any more), or it is on another machine
-    here    whether it is of this machine: else nobody can say from here whether it lives
+    here    whether it is of this machine and its present boot: else /proc does not tell of it
     """
 
     host: str
@@ -70,15 +71,19 @@ class Seen:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All processes of a run that have a state page, at `now_ns` of this machine's clock.
+    """The processes of a run that have a state page, at `now_ns` of this machine's clock.
 
-    others_alive  whether one of the other Python processes that reported in lives
+    Workers that have ended are not among them.
+    wall_ns  the same moment since 1970; `host` is this machine
+    alive   whether one of them lives, or another Python process that reported in
     shm, shm_size  bytes used in /dev/shm by anybody, and its size; 0: not known
     """
 
     now_ns: int
     processes: Sequence[Seen]
-    others_alive: bool = False
+    wall_ns: int = 0
+    host: str = ""
+    alive: bool = False
     shm: int = 0
     shm_size: int = 0
 
@@ -86,29 +91,61 @@ class Snapshot:
 Names = Mapping[tuple[str, int], list[tuple[int, dict[int, str]]]]
 
 
-def take(directory: Path, names: Names, others: Sequence[tuple[int, int]] = ()) -> Snapshot:
-    """Look once. `names`: (host, pid) -> (start of its log, operation id -> name).
+class Looks:
+    """Looks at one run directory. Pages of workers that ended are read once and left out."""
 
-    `others` are (pid, a time at which it lived) of processes that may have no page.
-    """
-    own, seen = os.uname().nodename, []
-    for host, words in _pages(directory):
-        state = state_pages._state(words, names.get((host, words[W_PID]), []))
-        here = host == own
-        kernel = kernel_of(state.pid, state.start_ns) if here else None
-        seen.append(Seen(host, state, kernel, here))
-    paged = {one.state.pid for one in seen}
-    alive = any(pid not in paged and kernel_of(pid, lived) for pid, lived in others)
-    shm, size = _shared_memory()
-    return Snapshot(time.monotonic_ns(), seen, alive, shm, size)
+    def __init__(self, directory: Path) -> None:
+        self._folder = directory / "state"
+        self._ended: dict[str, Seen | None] = {}  # None: a worker
+        self._boot = facts()["boot_id"]
+
+    def take(
+        self, names: Names, others: Sequence[tuple[int, int]] = (), boot: str | None = None
+    ) -> Snapshot:
+        """Look once. `names`: (host, pid) -> (start of its log, operation id -> name).
+
+        `others` are (pid, a time at which it lived) of processes that may have no page; `boot` is
+        the run's boot_id. After another boot its numbers are those of others.
+        """
+        own, seen = os.uname().nodename, []
+        same_boot = boot in (None, self._boot)
+        for name in self._names():
+            if name in self._ended:
+                done = self._ended[name]
+                seen += [done] if done is not None else []
+                continue
+            words = _words(self._folder / name)
+            if words is None:
+                continue
+            host = name.rsplit("-", 2)[0]  # as Log.file of lotus/inside names them
+            state = state_pages._state(words, names.get((host, words[W_PID]), []))
+            here = host == own and same_boot
+            kernel = kernel_of(state.pid, state.start_ns) if here else None
+            one = Seen(host, state, kernel, here)
+            if state.phase == "ended" and here and kernel is None:
+                self._ended[name] = one if state.worker < 0 else None
+            if state.phase != "ended" or state.worker < 0:
+                seen.append(one)
+        alive = any(one.kernel is not None for one in seen)
+        if not alive and same_boot:
+            alive = any(kernel_of(pid, lived) for pid, lived in others)
+        shm, size = _shared_memory()
+        return Snapshot(time.monotonic_ns(), seen, time.time_ns(), own, alive, shm, size)
+
+    def _names(self) -> list[str]:
+        try:
+            return sorted(name for name in os.listdir(self._folder) if name.endswith(".state"))
+        except OSError:
+            return []
 
 
-def _pages(directory: Path) -> Iterator[tuple[str, memoryview]]:
-    for path in sorted((directory / "state").glob("*.state")):
-        with contextlib.suppress(OSError):
-            words = memoryview(state_pages._content(path)).cast("q")
-            if words[W_MAGIC] == MAGIC:
-                yield path.name.rsplit("-", 2)[0], words  # as Log.file of lotus/inside names them
+def _words(path: Path) -> memoryview | None:
+    """The words of a page; None for what is none."""
+    with contextlib.suppress(OSError):
+        words = memoryview(state_pages._content(path)).cast("q")
+        if words[W_MAGIC] == MAGIC:
+            return words
+    return None
 
 
 def kernel_of(pid: int, lived_ns: int) -> Kernel | None:

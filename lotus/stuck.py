@@ -76,7 +76,8 @@ class Loop:
 
 @dataclass(frozen=True)
 class Verdict:
-    """kind: one of BAD, or "moving", "starting", "step" (the program's own), "outside" (no loop).
+    """kind: one of BAD, or "moving", "starting", "step" (the program's own), "outside" (no loop),
+    "unwatched" (its recording has stopped).
 
     pid, worker, batch, sample  of whoever holds the loop up; None where nobody is known to
     """
@@ -94,6 +95,9 @@ class Verdict:
     @property
     def bad(self) -> bool:
         return self.kind in BAD
+
+
+UNWATCHED = Verdict("unwatched", "its recording has stopped: what it does now is not known")
 
 
 def threshold_ns(typical_ns: float) -> float:

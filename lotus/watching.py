@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from lotus import snapshots
 from lotus.errors import LotusError
 from lotus.live import WANTED, Live, View
+from lotus.snapshots import Looks
 from lotus.tailing import Reports, Tail, manifest_of
 
 
@@ -19,6 +19,7 @@ class Watch:
         self._live = Live()
         self._tail = Tail(self.directory, WANTED)
         self._reports = Reports(self.directory)
+        self._looks = Looks(self.directory)
         self._run: object = None
 
     def look(self) -> View:
@@ -37,7 +38,7 @@ class Watch:
             if isinstance(one.get("pid"), int) and isinstance(one.get("time_ns"), int)
         ]
         self._live.add(self._tail.read())
-        shot = snapshots.take(self.directory, self._live.names(), others)
+        shot = self._looks.take(self._live.names(), others, (manifest or {}).get("boot_id"))
         return self._live.view(shot, manifest, reports)
 
     @property

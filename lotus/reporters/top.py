@@ -82,7 +82,7 @@ def _title(view: View, run: str, width: int) -> list[Line]:
         "running": f"running for {_time(view.elapsed_ns)}",
         "ended": f"ended {clock}, after {_time(view.elapsed_ns)}",
         "killed": f"killed; last sign of life {clock}, after {_time(view.elapsed_ns)}",
-        "elsewhere": f"on other machines; {_time(view.elapsed_ns)} since its start",
+        "elsewhere": f"on another machine; last sign of life {clock} ({_time(view.age_ns)} ago)",
     }[view.state]
     if view.state == "ended":
         how = f"by signal {view.signal}" if view.signal else f"code {view.exit_code}"
