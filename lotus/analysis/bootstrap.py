@@ -147,9 +147,12 @@ def difference(a: Measured, b: Measured, relative: bool = True) -> Difference:
         if not a.value > 0:
             return found
         # The uncertainty of a is in that of the difference.
-        return Difference(
-            True, found.difference / a.value, found.low / a.value, found.high / a.value, found.p
+        ends = (found.difference, found.low, found.high)
+        # Nothing measured is below zero: less than all of it cannot be missing.
+        gap, low, high = (
+            float(np.fmax(end / a.value, -1.0)) if end == end else end for end in ends
         )
+        return Difference(True, gap, low, high, found.p)
     one, other = (_log(a), _log(b)) if relative else (a, b)
     gap = other.value - one.value
     error, freedom = _error(one, other)
@@ -226,12 +229,16 @@ def _p(gap: float, error: float, freedom: float) -> float:
     return 2 * _NORMAL.cdf(-z)
 
 
-def holm(values: Sequence[float] | npt.NDArray[np.float64]) -> Floats:
-    """p-values adjusted for their number (Holm 1979), whatever they depend on; NaN stays NaN."""
+def adjusted(values: Sequence[float] | npt.NDArray[np.float64]) -> Floats:
+    """p-values adjusted for their number (Benjamini and Hochberg 1995); NaN stays NaN.
+
+    Of the differences below 0.05 at most 5 % are false ones; where there is none at all, 5 % of
+    comparisons show one.
+    """
     given = np.asarray(values, np.float64)
-    adjusted = np.full(len(given), np.nan)
+    found = np.full(len(given), np.nan)
     order = np.argsort(given, kind="stable")
     order = order[~np.isnan(given[order])]
-    steps = given[order] * np.arange(len(order), 0, -1)
-    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0) if len(order) else steps
-    return adjusted
+    steps = given[order] * len(order) / np.arange(1, len(order) + 1)
+    found[order] = np.minimum(np.minimum.accumulate(steps[::-1])[::-1], 1.0)
+    return found

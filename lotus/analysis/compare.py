@@ -1,8 +1,9 @@
 """Two sides held against each other, each one run or several of one program: B against A.
 
 Every line has its value on both sides, their difference and its 95 % interval (`bootstrap`). As
-there are many lines, one counts as different only where its p-value stands Holm's correction; the
-throughput of the loop, which the verdict is about, is one question and stands for itself.
+there are many lines, one counts as different only where its p-value stands the correction of
+Benjamini and Hochberg; the throughput of the loop, which the verdict is about, is one question and
+stands for itself.
 """
 
 from collections.abc import Sequence
@@ -50,7 +51,7 @@ class Verdict:
 class LoaderComparison:
     """One loader on both sides.
 
-    lines    what is compared, Line.id unique; `different` after Holm's correction
+    lines    what is compared, Line.id unique; `different` after the correction
     others   operations beyond MOST_OPERATIONS: parent, operation, a, b (ns a sample), difference
     added, removed   operations of one side only: parent, operation, ns (a sample)
     causes   what the loop's time is owed to: kind, name, a, b (shares of it), of the first runs
@@ -420,9 +421,9 @@ class _Chosen:
 
 
 def _corrected(lines: list[Line]) -> list[Line]:
-    """Mark lines as different: the throughput by its interval, all others after Holm."""
+    """Mark lines as different: the throughput by its interval, all others corrected."""
     many = [one for one in lines if one.id != compare_lines.THROUGHPUT]
-    adjusted = bootstrap.holm([one.difference.p for one in many])
+    adjusted = bootstrap.adjusted([one.difference.p for one in many])
     judged = {one.id: one.judged(float(value)) for one, value in zip(many, adjusted, strict=True)}
     return [judged.get(one.id) or one.judged(one.difference.p) for one in lines]
 
@@ -438,7 +439,12 @@ def _verdict(lines: Sequence[Line], a: Side, b: Side, same: bool, notes: list[st
     found = line.difference
     elsewhere = other_machine(run_facts(a.runs, b.runs))
     prefix = "on another machine, " if elsewhere else ""
-    head = f"{prefix}{b.letter} is {_times(1 + found.difference)} times as fast as {a.letter}"
+    # Near 1 with another digit, so that it does not read as nothing.
+    digits = 3 if abs(found.difference) < 0.1 else 2
+    times, low, high = (
+        f"{1 + part:.{digits}f}" for part in (found.difference, found.low, found.high)
+    )
+    head = f"{prefix}{b.letter} is {times} times as fast as {a.letter}"
     head = head[0].upper() + head[1:]
     if not found.known:
         text = f"{head}, but too few batches were taken to say how sure that is"
@@ -456,12 +462,7 @@ def _verdict(lines: Sequence[Line], a: Side, b: Side, same: bool, notes: list[st
         between = ", though they ran on different machines" if elsewhere else ""
         return Verdict("no difference", f"no difference seen: {interval}{between}")
     kind = "faster" if found.difference > 0 else "slower"
-    return Verdict(kind, f"{head} ({_times(1 + found.low)} to {_times(1 + found.high)})")
-
-
-def _times(value: float) -> str:
-    """1.32; near 1 with another digit, so that it does not read as nothing."""
-    return f"{value:.3f}" if abs(value - 1) < 0.1 else f"{value:.2f}"
+    return Verdict(kind, f"{head} ({low} to {high})")
 
 
 def _causes(

@@ -87,10 +87,10 @@ def _of_run(run: RunLike) -> _Found:
         found[VERSIONS, name] = ", ".join(dict.fromkeys(told)) or None
     words = manifest.get("command")
     if isinstance(words, list):
-        found[COMMAND, "command"] = shlex.join(str(word) for word in words)
+        found[COMMAND, "words"] = shlex.join(str(word) for word in words)
     found[COMMAND, "directory"] = manifest.get("cwd")
     for name, value in _mapping(manifest.get("environment")).items():
-        if name not in ("RANK", "LOCAL_RANK", "GROUP_RANK") and not name.startswith("SLURM_JOB"):
+        if not str(name).startswith(("RANK", "LOCAL_RANK", "GROUP_RANK", "SLURM_JOB", "LOTUS_")):
             found[COMMAND, str(name)] = value
     found[COMMAND, "ranks"] = max(len(manifest.get("ranks") or []), 1)
     for name in ("level", "batches", "every", "max_log", "counters"):

@@ -22,9 +22,9 @@ LOOP, WAITS, MADE, OPERATIONS, CPU, COUNTERS, RUNS = (
 )  # fmt: skip
 GROUPS = (LOOP, WAITS, MADE, OPERATIONS, CPU, COUNTERS, RUNS)
 _PHASE_WORDS = {
-    "startup": "for the start of workers",
-    "making": "for the making of batches",
-    "index": "as nobody had asked for the batch",
+    "startup": "for workers to start",
+    "making": "for the making",
+    "index": "until it was asked for",
     "sending": "for sending",
     "pinning": "for pinning",
     "handover": "in the main process",
@@ -51,6 +51,7 @@ _OF_MADE = (
     ("involuntary_switches", "times others took the core", "count"),
 )
 _NEITHER = {"idle", "delay"}
+_MOST_ALONE = 0.1  # of a sum may be of a start that stands alone, where an interval is given
 # Metrics of the CPU where more is better; of all others less is, or neither.
 _MORE = {"ipc", "retiring"}
 
@@ -63,7 +64,7 @@ class Line:
     per     "sample", "" or "epoch"
     better  1: more is, -1: less is, 0: neither
     difference   relative, but of shares absolute (0.01 is a percentage point)
-    adjusted     p-value after Holm's correction
+    adjusted     p-value after the correction for the number of lines
     different    adjusted is below 0.05 and 0 outside the interval
     """
 
@@ -121,45 +122,50 @@ def of_loader(a: Sums, b: Sums, labels: Labels, cpu: tuple[str, Table] | None) -
 
     def add(
         name: str, group: str, label: str, unit: str, value: _Value, better: int = -1,
-        per: str = "sample", starts: bool = False, absolute: bool = False,
+        per: str = "sample", starts: bool = False, absolute: bool = False, part: str = "",
     ) -> None:  # fmt: skip
-        one, other = (_measured(side, value, starts) for side in (a, b))
+        one, other = (_measured(side, value, starts, part) for side in (a, b))
         if np.isnan(one.value) or np.isnan(other.value) or one.value == other.value == 0:
             return
         found = bootstrap.difference(one, other, relative=not absolute)
         lines.append(Line(name, group, label, unit, per, better, one.value, other.value, found))
 
-    def ratio(part: str, whole: str) -> _Value:
-        return lambda sums: _over(sums(part), sums(whole))
+    def ratio(
+        name: str, group: str, label: str, unit: str, part: str, whole: str, better: int = -1,
+        per: str = "sample", starts: bool = False,
+    ) -> None:  # fmt: skip
+        def value(sums: Totals) -> Floats:
+            return _over(sums(part), sums(whole))
+
+        add(name, group, label, unit, value, better, per, starts, part=part)
 
     add(THROUGHPUT, LOOP, "throughput", "samples/s",
         lambda s: _over(s("samples"), s("longest_ns")) * 1e9, 1, per="")  # fmt: skip
-    add("steady", LOOP, "a sample, epochs' first batches left out", "ns",
-        ratio("steady_ns", "steady_samples"))  # fmt: skip
+    ratio("steady", LOOP, "a sample in steady state", "ns", "steady_ns", "steady_samples")
     add("wait_share", LOOP, "waiting, of the loop", "share",
         lambda s: _over(s("iter_ns") + s("wait_ns") + s("tail_ns"), s("loop_ns")),
         per="", absolute=True)  # fmt: skip
-    add("startup", LOOP, "start-up (iter() to the first batch)", "ns",
-        ratio("startup_ns", "startups"), per="epoch", starts=True)  # fmt: skip
-    add("shutdown", LOOP, "shut-down", "ns", ratio("shutdown_ns", "epochs"), per="epoch",
-        starts=True)  # fmt: skip
-    add("step", LOOP, "the consumer's step", "ns", ratio("step_ns", "samples"))
-    add("wait", WAITS, "waiting in next()", "ns", ratio("wait_ns", "samples"))
+    ratio("startup", LOOP, "start-up, an epoch", "ns", "startup_ns", "startups",
+          per="epoch", starts=True)  # fmt: skip
+    ratio("shutdown", LOOP, "shut-down, an epoch", "ns", "shutdown_ns", "epochs",
+          per="epoch", starts=True)  # fmt: skip
+    ratio("step", LOOP, "the consumer's step, a sample", "ns", "step_ns", "samples")
+    ratio("wait", WAITS, "all waits in next()", "ns", "wait_ns", "samples")
     for name in PHASES:
-        add(f"wait:{name}", WAITS, f"waiting {_PHASE_WORDS[name]}", "ns", ratio(name, "samples"))
+        ratio(f"wait:{name}", WAITS, _PHASE_WORDS[name], "ns", name, "samples")
     for name, label, unit in _OF_MADE:
         better = 0 if name in _NEITHER else -1
-        add(name, MADE, label, unit, ratio(name, f"{name}:made"), better)
+        ratio(name, MADE, label, unit, name, f"{name}:made", better)
     for place, label in enumerate(labels.operations):
-        add(f"operation:{label}", OPERATIONS, label, "ns",
-            ratio(f"operation:{place}", "operations:made"))  # fmt: skip
+        part = f"operation:{place}"
+        ratio(f"operation:{label}", OPERATIONS, label, "ns", part, "operations:made")
     for place, label in enumerate(labels.operations):
-        add(f"cpu:{label}", CPU, label, "ns", ratio(f"cpu:{place}", "cpu:made"))
+        ratio(f"cpu:{label}", CPU, label, "ns", f"cpu:{place}", "cpu:made")
     for place, label in enumerate(labels.counted):
         for event in labels.events:
             unit, better = ("ns", -1) if event in ("task_clock", "cpu_clock") else ("count", 0)
-            value = ratio(f"event:{place}:{event}", "counted:made")
-            add(f"counter:{label}:{event}", COUNTERS, f"{label}: {event}", unit, value, better)
+            name, part = f"counter:{label}:{event}", f"event:{place}:{event}"
+            ratio(name, COUNTERS, f"{label}: {event}", unit, part, "counted:made", better)
     lines += _metrics(a, b, labels, cpu)
     return lines
 
@@ -207,14 +213,16 @@ def _over(part: Floats, whole: Floats) -> Floats:
     return np.where(whole > 0, part / np.where(whole > 0, whole, 1.0), np.nan)
 
 
-def _measured(side: Sums, value: _Value, starts: bool) -> Measured:
+def _measured(side: Sums, value: _Value, starts: bool, part: str) -> Measured:
     values = value(side.whole)
     runs = np.array([float(value(one)[0]) for one in side.runs])
     blocks = side.whole.epochs if starts else side.whole.blocks
-    # Each run has its pieces: one run of one epoch shows no variation of start-ups, and two of one
-    # epoch each show none within.
-    if starts and side.whole.epochs <= len(side.runs):
-        blocks = 1
+    if part:
+        # What lies in one start that stands alone shows no variation.
+        alone = side.whole.alone[side.whole.wanted.columns[part]]
+        whole = float(side.whole(part)[0])
+        if alone > _MOST_ALONE * whole or (starts and side.whole.epochs <= len(side.runs)):
+            blocks = 1
     return Measured(float(values[0]), values[1:], blocks, runs)
 
 
@@ -238,7 +246,7 @@ def of_runs(a: Sequence[RunLike], b: Sequence[RunLike]) -> list[Line]:
         found = bootstrap.difference(one, other)
         line = Line(name, RUNS, label, unit, "", -1, one.value, other.value, found)
         lines.append(line)
-    adjusted = bootstrap.holm([one.difference.p for one in lines])
+    adjusted = bootstrap.adjusted([one.difference.p for one in lines])
     return [one.judged(float(value)) for one, value in zip(lines, adjusted, strict=True)]
 
 

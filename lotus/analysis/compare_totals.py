@@ -72,12 +72,14 @@ class Totals:
     """Sums of one run or of several: `table` (1 + REPLICATES, columns), as measured in row 0.
 
     blocks, epochs: how many pieces the replicates of batches, and of starts, were drawn from.
+    alone: the part of each sum that lies in starts without another to draw from.
     """
 
     wanted: Wanted
     table: Floats
     blocks: int
     epochs: int
+    alone: Floats
 
     def __call__(self, name: str) -> Floats:
         return np.asarray(self.table[:, self.wanted.columns[name]], np.float64)
@@ -88,11 +90,12 @@ class Totals:
             self.table + other.table,
             self.blocks + other.blocks,
             self.epochs + other.epochs,
+            self.alone + other.alone,
         )
 
     def measured(self) -> "Totals":
         """Without the replicates."""
-        return Totals(self.wanted, self.table[:1].copy(), self.blocks, self.epochs)
+        return Totals(self.wanted, self.table[:1].copy(), self.blocks, self.epochs, self.alone)
 
 
 def operation_times(scope: Scope) -> pd.Series:
@@ -112,6 +115,7 @@ def totals(
     generator = np.random.default_rng(list(seed))
     drawn = _Drawn(generator)
     table = np.zeros((1 + bootstrap.REPLICATES, len(wanted.columns)))
+    alone = np.zeros(len(wanted.columns))
     loops: list[Floats] = []
     pieces = starts = 0
     loop = loop_times(scope.epochs, scope.waits)
@@ -124,6 +128,8 @@ def totals(
             sums = np.zeros_like(table)
             sums[0] = part.rows.sum(axis=0) + part.edges.sum(axis=0)
             sums[1:] = drawn.edges(part.edges)
+            if len(part.edges) == 1:
+                alone += part.edges[0]
             if len(part.rows):
                 used = max(1, min(length, len(part.rows) // bootstrap.LEAST_BLOCKS))
                 sums[1:] += bootstrap.replicated(part.rows, used, drawn.of(len(part.rows), used))
@@ -137,7 +143,8 @@ def totals(
     if loops:
         table[:, wanted.columns["loop_ns"]] = np.sum(loops, axis=0)
         table[:, wanted.columns["longest_ns"]] = np.max(loops, axis=0)
-    return Totals(wanted, table, pieces // max(len(ranks), 1), starts // max(len(ranks), 1))
+    pieces, starts = (number // max(len(ranks), 1) for number in (pieces, starts))
+    return Totals(wanted, table, pieces, starts, alone)
 
 
 class _Drawn:

@@ -11,7 +11,7 @@
     "loaders": [{
       "title", "loaders": [of a, of b], "verdict", "facts",
       "lines": [{"id", "group", "label", "unit", "per", "better", "a", "b", "relative",
-                 "difference", "low", "high", "p", "p_holm", "different"}],
+                 "difference", "low", "high", "p", "p_adjusted", "different"}],
       "other_operations": [...], "added": [...], "removed": [...], "causes": [...],
       "paces": [...], "notes": [...]
     }],
@@ -52,8 +52,13 @@ if TYPE_CHECKING:  # rich is imported when there is something to print
     from rich.console import Console
 
 SCHEMA = 1
+MARKS = (
+    "better, worse, more and less stand where a difference holds after the correction for the "
+    "number of lines (Benjamini and Hochberg, 5 %); other intervals may miss zero by chance."
+)
+ELSEWHERE = "They ran on different machines or cores: the machine is part of each difference."
 _MOST = {LOOP: 10, OPERATIONS: 25, CPU: 10, COUNTERS: 30}  # lines of a group on a terminal
-_USUAL, _MOST_LOADERS, _MOST_FACTS = 20, 4, 20
+_USUAL, _MOST_LOADERS, _MOST_FACTS, _WIDEST_FACT = 20, 4, 20, 48
 _COLOURS = {"faster": "green", "slower": "red", "no difference": "green", "same run": "green"}
 
 
@@ -121,7 +126,7 @@ def _line(line: Line) -> dict[str, Any]:
         "low": found.low,
         "high": found.high,
         "p": found.p,
-        "p_holm": line.adjusted,
+        "p_adjusted": line.adjusted,
         "different": line.different,
     }
     names = ("id", "group", "label", "unit", "per", "better")
@@ -202,14 +207,16 @@ def _verdict_line(console: "Console", verdict: Verdict) -> None:
 
 
 def _facts(console: "Console", facts: Sequence[Fact], one: Comparison) -> None:
-    rows = [[plain(cell) for cell in row] for row in fact_rows(facts[:_MOST_FACTS])]
+    rows = [
+        [shorten(plain(cell), _WIDEST_FACT) for cell in row]
+        for row in fact_rows(facts[:_MOST_FACTS])
+    ]
     columns = [("", LEFT), ("", LEFT), (one.a.letter, LEFT), (one.b.letter, LEFT)]
     print_table(console, "What differs besides speed", columns, rows)
     if len(facts) > _MOST_FACTS:
         console.print(f"  and {len(facts) - _MOST_FACTS} more: see --json", style="dim")
     if one.other_machine and rows:
-        words = "They ran on different machines or cores: the machine is part of each difference."
-        print_paragraph(console, "", words)
+        print_paragraph(console, "", ELSEWHERE)
 
 
 def fact_rows(facts: Sequence[Fact]) -> list[list[str]]:
@@ -237,10 +244,14 @@ def _lines(console: "Console", loader: LoaderComparison, one: Comparison) -> Non
             lines = by_weight(lines)
         per = " (a sample)" if group not in (LOOP, RUNS) else ""
         more = len(loader.others) if group == OPERATIONS else 0
-        _table(console, group.capitalize() + per, lines, one, _MOST.get(group, _USUAL), more)
+        _table(
+            console, group[0].upper() + group[1:] + per, lines, one, _MOST.get(group, _USUAL), more
+        )
         if group == OPERATIONS:
             for table, letter in ((loader.removed, one.a.letter), (loader.added, one.b.letter)):
                 _only(console, table, letter)
+    console.print()
+    print_paragraph(console, "", MARKS)
     rows = [
         [plain(row["name"]), share(row["a"]), share(row["b"]), f"{row['b'] - row['a']:+.1%}"]
         for row in rows_of(loader.causes.head(8))

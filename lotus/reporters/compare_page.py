@@ -1,0 +1,213 @@
+"""A comparison as a page: the verdict, what differs, intervals of all differences, throughput."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lotus.analysis.columns import records
+from lotus.analysis.compare import Comparison, LoaderComparison
+from lotus.analysis.compare_gate import Gate
+from lotus.analysis.compare_lines import GROUPS, LOOP, Line
+from lotus.reporters import compare as words
+from lotus.reporters.console import LEFT, RIGHT
+from lotus.reporters.page import COLOURS, Chart, Section, Table
+from lotus.reporters.page import write as write_page
+from lotus.reporters.words import amount, duration, plain, share, shorten
+
+_MOST_POINTS = 30  # of a chart of differences: more cannot be read
+_MOST_LOADERS = 4
+_A, _B = COLOURS[0], COLOURS[1]
+_SYMBOLS = (
+    ("better", COLOURS[4], "triangle-up"),
+    ("worse", COLOURS[5], "triangle-down"),
+    ("different", COLOURS[3], "diamond"),
+    ("not told apart", COLOURS[7], "circle"),
+)
+_LINE_COLUMNS = [("", LEFT), ("A", RIGHT), ("B", RIGHT), ("change", RIGHT)]
+_LINE_COLUMNS += [("95 % interval", RIGHT), ("", LEFT)]
+
+
+def write(path: Path, found: Sequence[Comparison], gate: Gate | None = None) -> None:
+    """Write the page. Raises LotusError where the file cannot be written."""
+    others = dict.fromkeys(one.b.name for one in found)
+    title = "Compare " + " and ".join([found[0].a.name, *others])
+    several = len(found) > 1
+    sections = [
+        section for place, one in enumerate(found) for section in _sections(place, one, several)
+    ]
+    heading = Section(title, _heading(found, gate))
+    write_page(path, title, heading, sections, words.document(found, gate))
+
+
+def _heading(found: Sequence[Comparison], gate: Gate | None) -> list[str | Table | Chart]:
+    parts: list[str | Table | Chart] = []
+    for one in found:
+        name = f"{one.setting}: " if one.setting else ""
+        parts.append(name + one.verdict.text)
+        if one.other_machine:
+            parts.append(words.ELSEWHERE)
+    first = found[0]
+    others = dict.fromkeys((one.b.letter, one.b.name) for one in found)
+    sides = [(first.a.letter, first.a.name), *others]
+    parts.append(", ".join(f"{letter}: {name}" for letter, name in sides))
+    return [*parts, *(gate.texts if gate is not None else [])]
+
+
+def _sections(place: int, one: Comparison, several: bool) -> list[Section]:
+    name = one.setting or (f"{one.b.letter} against {one.a.letter}" if several else "")
+    before = f"{name}: " if name else ""
+    facts = [*one.facts, *(one.loaders[0].facts if one.loaders else [])]
+    columns = [("", LEFT), ("", LEFT), (one.a.letter, LEFT), (one.b.letter, LEFT)]
+    parts: list[str | Table | Chart] = ["Nothing else was found to differ."]
+    if facts:
+        parts = [Table(columns, words.fact_rows(facts))]
+    sections = [Section(f"{before}What differs besides speed", parts)]
+    for number, loader in enumerate(one.loaders[:_MOST_LOADERS]):
+        title = before + ("Differences" if len(one.loaders) == 1 else loader.title)
+        sections.append(Section(title, _loader(f"{place}-{number}", loader, one)))
+    rest: list[str | Table | Chart] = [f"{note}." for note in one.notes]
+    rest += [
+        f"Only {one.a.letter if side == 'a' else one.b.letter} has the loader {loader}."
+        for side, loader in one.unmatched
+    ]
+    if one.lines:
+        rest.append(_table(one.lines, one))
+    if rest:
+        sections.append(Section(f"{before}Whole runs", rest))
+    return sections
+
+
+def _loader(name: str, loader: LoaderComparison, one: Comparison) -> list[str | Table | Chart]:
+    parts: list[str | Table | Chart] = [loader.verdict.text, *(f"{note}." for note in loader.notes)]
+    parts.append(_forest(f"differences-{name}", loader, one))
+    if len(loader.paces):
+        parts.append(_paces(f"throughput-{name}", loader, one))
+    parts.append(words.MARKS)
+    for group in GROUPS:
+        lines = [line for line in loader.lines if line.group == group]
+        if lines:
+            parts.append(group[0].upper() + group[1:])
+            parts.append(_table(lines if group == LOOP else words.by_weight(lines), one))
+    for table, side in ((loader.removed, one.a), (loader.added, one.b)):
+        if len(table):
+            rows = [
+                [str(row["parent"]), str(row["operation"]), duration(float(row["ns"]))]
+                for row in records(table)
+            ]
+            parts.append(f"Operations that only {side.letter} has")
+            parts.append(Table([("in", LEFT), ("operation", LEFT), ("a sample", RIGHT)], rows))
+    if len(loader.causes):
+        causes = records(loader.causes)
+        rows = [[str(row["name"]), share(row["a"]), share(row["b"])] for row in causes]
+        columns = [("", LEFT), (one.a.letter, RIGHT), (one.b.letter, RIGHT)]
+        parts += ["What the loop's time is owed to (first runs)", Table(columns, rows)]
+    return parts
+
+
+def _table(lines: Sequence[Line], one: Comparison) -> Table:
+    return Table(_columns(one), [words.line_row(line) for line in lines])
+
+
+def _columns(one: Comparison) -> list[tuple[str, str]]:
+    columns = list(_LINE_COLUMNS)
+    columns[1:3] = [(one.a.letter, RIGHT), (one.b.letter, RIGHT)]
+    return columns
+
+
+def _forest(name: str, loader: LoaderComparison, one: Comparison) -> Chart:
+    """A dot with its interval for each relative difference; those of most weight on top."""
+    known = [line for line in loader.lines if line.difference.relative and line.difference.known]
+    first = [line for line in known if line.group == LOOP]
+    # Of what takes time first: a count has no weight in the loop.
+    rest = words.by_weight([line for line in known if line.group != LOOP and line.unit == "ns"])
+    rest += [line for line in known if line.group != LOOP and line.unit != "ns"]
+    shown = [*first, *rest][:_MOST_POINTS]
+    labels = [_name(place, line) for place, line in enumerate(shown)]
+    data: list[dict[str, Any]] = []
+    for text, colour, symbol in _SYMBOLS:
+        mine = [k for k, line in enumerate(shown) if _kind(line) == text]
+        differences = [shown[k].difference for k in mine]
+        if not mine:
+            continue
+        data.append(
+            {
+                "type": "scatter", "mode": "markers", "name": text,
+                "x": [100 * found.difference for found in differences],
+                "y": [labels[k] for k in mine],
+                "marker": {"color": colour, "symbol": symbol, "size": 10},
+                "error_x": {
+                    "type": "data", "symmetric": False, "color": colour, "thickness": 1.5,
+                    "array": [100 * (found.high - found.difference) for found in differences],
+                    "arrayminus": [100 * (found.difference - found.low) for found in differences],
+                },
+                "hovertemplate": "%{y}<br>%{x:.1f} %<extra></extra>",
+            }
+        )  # fmt: skip
+    layout = {
+        "height": 140 + 24 * len(shown),
+        "margin": {"l": 190, "r": 20, "t": 30, "b": 50},
+        "xaxis": {"title": {"text": f"{one.b.letter} against {one.a.letter}, per cent"},
+                  "zeroline": True, "range": _range(shown)},
+        "yaxis": {"autorange": "reversed", "type": "category", "categoryorder": "array",
+                  "categoryarray": labels},
+        "legend": {"orientation": "h", "y": 1.05},
+    }  # fmt: skip
+    left = len(loader.lines) - len(shown)
+    note = "A dot is the difference, its line the 95 % interval. " + words.MARKS
+    if left:
+        note += f" {left} lines are not in it: no interval in per cent, or of less weight."
+    return Chart(name, "Differences", {"data": data, "layout": layout}, _table(shown, one), note)
+
+
+def _kind(line: Line) -> str:
+    if not line.different:
+        return "not told apart"
+    if line.better == 0:
+        return "different"
+    return "better" if line.slowdown[0] < 0 else "worse"
+
+
+def _name(place: int, line: Line) -> str:
+    """Told apart by a number where two would look alike; plotly takes them for one otherwise."""
+    where = "" if line.group == LOOP else f" ({line.group})"
+    return f"{place + 1}. {shorten(plain(line.label), 24)}{where}"
+
+
+def _range(lines: Sequence[Line]) -> list[float]:
+    """What holds nearly all of it: one wide interval must not flatten all others."""
+    ends = [abs(100 * end) for line in lines for end in (line.difference.low, line.difference.high)]
+    dots = [abs(100 * line.difference.difference) for line in lines]
+    usual = sorted(ends)[int(0.8 * (len(ends) - 1))] if ends else 1.0
+    reach = 1.1 * max([usual, min(max(dots, default=1.0), 200.0), 1.0])
+    return [-reach, reach]
+
+
+def _paces(name: str, loader: LoaderComparison, one: Comparison) -> Chart:
+    table = loader.paces
+    data: list[dict[str, Any]] = []
+    rows: list[list[str]] = []
+    runs = table[["side", "run"]].drop_duplicates()
+    for side, number in zip(runs["side"].tolist(), runs["run"].tolist(), strict=True):
+        mine = table[(table["side"] == side) & (table["run"] == number)]
+        letter = one.a.letter if side == "a" else one.b.letter
+        text = f"{letter}, run {number + 1}" if runs["side"].tolist().count(side) > 1 else letter
+        data.append(
+            {
+                "type": "scatter", "mode": "lines", "name": text,
+                "x": mine["batch"].tolist(), "y": mine["samples_per_s"].tolist(),
+                "line": {"color": _A if side == "a" else _B, "width": 1.5,
+                         "dash": "solid" if side == "a" else "dot"},
+            }
+        )  # fmt: skip
+        points = zip(mine["batch"].tolist(), mine["samples_per_s"].tolist(), strict=True)
+        rows += [[text, str(batch), amount(pace)] for batch, pace in points]
+    layout = {
+        "height": 360,
+        "xaxis": {"title": {"text": "batch"}},
+        "yaxis": {"title": {"text": "samples/s"}, "rangemode": "tozero"},
+        "legend": {"orientation": "h"},
+    }
+    columns = [("", LEFT), ("batch", RIGHT), ("samples/s", RIGHT)]
+    note = "Each point is the mean of neighbouring batches where there are many."
+    figure = {"data": data, "layout": layout}
+    return Chart(name, "Throughput over batches", figure, Table(columns, rows), note)
