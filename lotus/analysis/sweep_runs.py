@@ -287,25 +287,27 @@ def _other(found: LoaderSummary, exact: pd.DataFrame) -> list[dict[str, Any]]:
     scope = found.scope
     batches, ops = scope.batches, scope.ops
     inside = _in_fetches(ops)
-    used = _sum(number(batches, "cpu_ns")) - total(number(ops, "cpu_ns")[inside])
+    # NaN where that of the operations was not measured.
+    used = _sum(number(batches, "cpu_ns")) - float(number(ops, "cpu_ns")[inside].sum())
     took = total(number(batches, "fetch_ns")) - total(number(ops, "duration_ns")[inside])
     collate = total(number(batches, "collate_ns"))
     rows: list[dict[str, Any]] = []
+
+    def add(kind: str, name: str, used_ns: float, took_ns: float) -> None:
+        cpu_s, wall_s = (float(np.maximum(ns, 0.0)) / 1e9 for ns in (used_ns, took_ns))
+        rows.append({"kind": kind, "operation": name, "cpu_s": cpu_s, "wall_s": wall_s})
+
     told = exact[exact["kind"] == "collate"] if "task_clock" in exact else exact.iloc[:0]
     if len(told) and float(told["counted"].iloc[0]) > 0:
         row = told.iloc[0]
         apart = float(row["task_clock"]) * float(row["intervals"]) / float(row["counted"])
-        apart = min(apart, used)
-        rows.append({"kind": "collate", "operation": COLLATE, "cpu_s": apart / 1e9,
-                     "wall_s": collate / 1e9})  # fmt: skip
-        rows.append({"kind": "fetch", "operation": REST, "cpu_s": max(used - apart, 0.0) / 1e9,
-                     "wall_s": max(took - collate, 0.0) / 1e9})  # fmt: skip
+        add("collate", COLLATE, apart, collate)
+        add("fetch", REST, used - apart, took - collate)
     elif (number(batches, "fetch_ns") > 0).any():
-        rows.append({"kind": "fetch", "operation": UNSPLIT, "cpu_s": max(used, 0.0) / 1e9,
-                     "wall_s": max(took, 0.0) / 1e9})  # fmt: skip
+        add("fetch", UNSPLIT, used, took)
     sending = total(number(batches, "send_ns"))
     if scope.num_workers and sending:
-        rows.append({"kind": "send", "operation": SEND, "wall_s": sending / 1e9})
+        add("send", SEND, np.nan, sending)
     return rows
 
 

@@ -14,7 +14,7 @@ from lotus.reporters.console import LEFT, RIGHT
 from lotus.reporters.page import COLOURS, Chart, Section, Table
 from lotus.reporters.words import amount, big, duration, plain, share, size
 
-_HEIGHT = 340
+_HEIGHT = 380
 _MOST_OPERATIONS = 8  # as many as there are colours; the rest is put together
 _KNEE = COLOURS[7]
 Say = Callable[[float], str]
@@ -194,7 +194,7 @@ def _layout(summary: SweepSummary, unit: str, legend: bool) -> dict[str, Any]:
         "xaxis": {"title": {"text": "workers"}, "tickvals": workers, "zeroline": False},
         "yaxis": {"title": {"text": unit}, "rangemode": "tozero"},
         "showlegend": legend,
-        "legend": {"orientation": "h", "y": -0.25},
+        "legend": {"orientation": "h", "y": -0.3, "yanchor": "top"},
         "shapes": shapes,
         "annotations": notes,
     }

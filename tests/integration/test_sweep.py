@@ -1,0 +1,320 @@
+"""`lotus sweep`: every setting reaches the loaders, and a sweep stops and goes on."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import time
+
+import pytest
+
+from lotus import sweep
+from lotus.analysis.sweep import summarise
+from lotus.reporters import sweep as reporter
+from tests.integration.conftest import LOTUS, PYTHON, Start, environment
+
+PROGRAM = """
+import os, sys, time
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+import torch
+
+def burn(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+class Compose:
+    def __init__(self, transforms):
+        self.transforms = transforms
+    def __call__(self, value):
+        for transform in self.transforms:
+            value = transform(value)
+        return value
+
+class Slow:
+    def __call__(self, value):
+        burn(0.002)
+        return value
+
+class Train(Dataset):
+    def __init__(self):
+        self.transform = Compose([Slow()])
+    def __len__(self):
+        return 60
+    def __getitem__(self, index):
+        return self.transform(torch.full((10,), float(index)))
+
+class Check(Train):
+    def __len__(self):
+        return 20
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(range(90))
+
+if __name__ == "__main__":
+    mode = sys.argv[1]
+    with open(os.environ["TRUTH"], "a") as file:
+        file.write("started\\n")
+    if mode == "none":
+        raise SystemExit
+    own = {"pin_memory": True, "num_workers": 1, "prefetch_factor": 3, "persistent_workers": True}
+    train = DataLoader(Stream() if mode == "stream" else Train(), batch_size=5, **own)
+    check = DataLoader(Check(), batch_size=5)
+    if mode == "odd" and train.num_workers == 1 and not os.path.exists("repaired"):
+        print("out of luck\\x1b[31m", file=sys.stderr)
+        raise SystemExit(7)
+    try:
+        for batch in train:
+            pass
+        for batch in check:
+            pass
+        if mode == "slow":
+            print("iterated", flush=True)
+            time.sleep(2)
+    except KeyboardInterrupt:
+        print("saved a checkpoint")
+"""
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory, torch):
+    path = tmp_path_factory.mktemp("program") / "train.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+def begin(folder, program, *options, mode="plain", name="sweep", extra=()):
+    words = [*LOTUS, "sweep", *options, "--", PYTHON, str(program), mode, *extra]
+    return Start(words, folder, name, {})
+
+
+def started(process):
+    return process.truth.read_text().count("started") if process.truth.exists() else 0
+
+
+def wait_until(holds):
+    while not holds():
+        time.sleep(0.05)
+
+
+def states(path):
+    return sweep.load(path).runs["state"].tolist()
+
+
+@pytest.fixture(scope="module")
+def resumed(program, tmp_path_factory):
+    """A sweep that was broken by SIGINT in its fourth run, and went on."""
+    folder = tmp_path_factory.mktemp("resumed")
+    options = ("--workers", "0,1,2", "--repeat", "2", "--seed", "5", "-o", "S")
+    first = begin(folder, program, *options, mode="slow")
+    wait_until(lambda: started(first) == 4)
+    wait_until(lambda: any("iterated" in text for text in logs(folder)[3:]))
+    first.process.send_signal(signal.SIGINT)
+    broken = first.end()
+    between = sweep.load(folder / "S")
+    second = begin(folder, program, *options, mode="slow", name="again").end()
+    return folder, broken, between, second
+
+
+def logs(folder):
+    """What each run that has begun printed, in their order."""
+    runs = sweep.load(folder / "S").runs["directory"]
+    paths = [folder / "S" / f"{one}.log" for one in runs]
+    return [path.read_text().strip() for path in paths if path.exists()]
+
+
+def test_an_interrupted_sweep_stops_with_the_run_that_was_going_on(resumed):
+    _, broken, between, _ = resumed
+    assert broken.code == 130
+    assert b"lotus sweep --resume S" in broken.err
+    # The program saved a checkpoint and ended well: its run does not count all the same.
+    assert between.runs["state"].tolist() == ["done"] * 3 + ["pending"] * 3
+    assert between.manifest["state"] == "stopped"
+
+
+def test_the_same_command_makes_the_runs_that_are_left_and_no_other(resumed):
+    folder, broken, between, second = resumed
+    assert second.code == 0
+    assert broken.truth.read_text().count("started") == 4
+    assert second.truth.read_text().count("started") == 3
+    after = sweep.load(folder / "S")
+    assert after.runs["state"].tolist() == ["done"] * 6
+    assert after.manifest["state"] == "ended"
+    first_three = after.runs["elapsed_ns"].tolist()[:3]
+    assert first_three == between.runs["elapsed_ns"].tolist()[:3]
+
+
+def test_every_round_has_each_setting_once_and_every_run_its_setting(resumed):
+    folder, *_ = resumed
+    found = sweep.load(folder / "S")
+    for _, mine in found.runs.groupby("repeat"):
+        assert sorted(mine["num_workers"]) == [0, 1, 2]
+    for setting in found.settings():
+        loaded = found.loaded(setting)
+        assert len(loaded) == 2
+        for run in loaded:
+            assert set(run.loaders["num_workers"]) == {setting.num_workers}
+            assert run.manifest["level"] == "op+cpu"
+
+
+def test_what_the_sweep_does_not_set_stays_as_the_program_has_it(resumed):
+    folder, *_ = resumed
+    found = sweep.load(folder / "S")
+    for setting in found.settings():
+        loaders = found.loaded(setting)[0].loaders.set_index("dataset")
+        train, check = loaders.loc["Train"], loaders.loc["Check"]
+        assert train["pin_memory"] == 1
+        assert check["pin_memory"] == 0
+        if setting.num_workers:
+            assert train["prefetch_factor"] == 3
+            assert train["persistent_workers"] == 1
+            assert check["prefetch_factor"] == 2
+            assert check["persistent_workers"] == 0
+
+
+def test_a_sweep_of_real_runs_says_what_operations_cost(resumed):
+    folder, *_ = resumed
+    summary = summarise(sweep.load(folder / "S"))
+    assert summary.loaders[0].startswith("Train")
+    assert (summary.done, summary.pending, summary.failed) == (6, 0, [])
+    found = json.loads(json.dumps(reporter.document(summary), allow_nan=False))
+    for setting in found["settings"]:
+        assert setting["measures"]["samples"] == {"mean": 60, "low": 60, "high": 60, "repeats": 2}
+        assert setting["measures"]["elapsed_s"]["mean"] > 2
+        assert setting["measures"]["cpu_s"]["mean"] > setting["measures"]["fetch_cpu_s"]["mean"]
+        slow = next(one for one in setting["operations"] if one["operation"] == "Slow")
+        assert slow["measures"]["cpu_s"]["mean"] == pytest.approx(60 * 0.002, rel=0.2)
+
+
+def test_another_command_or_plan_is_refused_and_nothing_is_run(resumed, program):
+    folder, *_ = resumed
+    before = (folder / "S" / sweep.NAME).read_bytes()
+    plan = ("--workers", "0,1,2", "--repeat", "2", "-o", "S")
+    other = begin(folder, program, *plan, mode="plain", name="other").end()
+    assert (other.code, started_in(other)) == (2, 0)
+    assert b"another command" in other.err
+    more = begin(folder, program, "--workers", "0,1,4", *plan[2:], mode="slow", name="more").end()
+    assert (more.code, started_in(more)) == (2, 0)
+    assert b"settings are not the same" in more.err
+    assert (folder / "S" / sweep.NAME).read_bytes() == before
+
+
+def started_in(ended):
+    return ended.truth.read_text().count("started") if ended.truth.exists() else 0
+
+
+def test_a_setting_that_fails_is_told_and_the_sweep_goes_on(program, tmp_path):
+    options = ("--workers", "1,2", "--repeat", "1", "-o", "S", "--counters", "none")
+    ended = begin(tmp_path, program, *options, mode="odd").end()
+    assert ended.code == 1
+    assert b"failed: exit code 7" in ended.err
+    assert b"out of luck\\x1b[31m" in ended.err  # nothing that steers a terminal
+    runs = sweep.load(tmp_path / "S").runs.set_index("num_workers")
+    assert runs["state"].to_dict() == {1: "failed", 2: "done"}
+    assert runs["exit_code"].to_dict() == {1: 7, 2: 0}
+    summary = summarise(sweep.load(tmp_path / "S"))
+    assert [one["problem"] for one in summary.failed] == ["exit code 7"]
+
+    (tmp_path / "repaired").touch()
+    again = Start([*LOTUS, "sweep", "--resume", "S"], tmp_path, "again", {}).end()
+    assert again.code == 0
+    assert started_in(again) == 1
+    assert states(tmp_path / "S") == ["done", "done"]
+
+
+def test_a_setting_that_did_not_take_effect_does_not_count(program, tmp_path):
+    options = ("--workers", "2", "--repeat", "1", "-o", "S", "--counters", "none")
+    ended = begin(tmp_path, program, *options, mode="stream").end()
+    assert ended.code == 1
+    assert states(tmp_path / "S") == ["failed"]
+    assert b"num_workers was 1 instead of 2" in ended.err
+    assert b"its data set is iterable" in ended.err
+
+
+def test_a_program_without_a_loader_is_told(program, tmp_path):
+    options = ("--workers", "2", "--repeat", "1", "-o", "S", "--counters", "none")
+    ended = begin(tmp_path, program, *options, mode="none").end()
+    assert ended.code == 1
+    assert b"no DataLoader was iterated" in ended.err
+
+
+def test_one_loader_alone_can_be_set(program, tmp_path):
+    options = ("--workers", "2", "--prefetch", "4", "--pin-memory", "off", "--persistent", "off")
+    options += ("--loader", "Check", "--repeat", "1", "-o", "S", "--counters", "none")
+    ended = begin(tmp_path, program, *options).end()
+    assert ended.code == 0
+    found = sweep.load(tmp_path / "S")
+    loaders = found.loaded(found.settings()[0])[0].loaders.set_index("dataset")
+    assert loaders.loc["Check", ["num_workers", "prefetch_factor"]].tolist() == [2, 4]
+    assert loaders.loc["Train", ["num_workers", "prefetch_factor"]].tolist() == [1, 3]
+    assert summarise(found).loaders[0].startswith("Check")
+
+
+def test_a_secret_of_the_command_is_not_kept(program, tmp_path):
+    options = ("--workers", "0", "--repeat", "1", "-o", "S", "--counters", "none", "-q")
+    ended = begin(tmp_path, program, *options, extra=("--token", "hunter22hunter22")).end()
+    assert (ended.code, ended.err) == (0, b"")
+    for path in tmp_path.rglob("*.json"):
+        assert b"hunter22" not in path.read_bytes()
+    again = Start([*LOTUS, "sweep", "--resume", "S"], tmp_path, "again", {}).end()
+    assert again.code == 2
+    assert b"holds a secret" in again.err
+
+
+def test_a_command_that_is_not_there_leaves_nothing(tmp_path):
+    words = [*LOTUS, "sweep", "--workers", "1", "-o", "S", "--", "no-such-program"]
+    ended = Start(words, tmp_path, "sweep", {}).end()
+    assert ended.code == 127
+    assert not (tmp_path / "S").exists()
+
+
+def test_an_interrupt_of_the_terminal_reaches_the_program_once(tmp_path):
+    """It goes to all processes of the terminal at once."""
+    script = tmp_path / "count.py"
+    script.write_text(
+        "import signal, time\n"
+        "seen = []\n"
+        "signal.signal(signal.SIGINT, lambda *_: seen.append(1))\n"
+        "open('ready', 'w').close()\n"
+        "while not seen:\n    time.sleep(0.01)\n"
+        "time.sleep(1)\n"
+        "open('seen', 'w').write(str(len(seen)))\n"
+    )
+    words = [*LOTUS, "sweep", "--workers", "1,2", "--repeat", "1", "-o", "S", "--counters", "none"]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        try:
+            os.chdir(tmp_path)
+            os.execvpe(words[0], [*words, "--", PYTHON, "count.py"], environment({}))
+        finally:
+            os._exit(1)
+    said = b""
+    wait_until((tmp_path / "ready").exists)
+    os.write(terminal, b"\x03")
+    try:
+        while part := os.read(terminal, 4096):
+            said += part
+    except OSError:  # how Linux tells that nobody holds the other end
+        pass
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
+    assert (tmp_path / "seen").read_text() == "1"
+    assert b"lotus sweep --resume S" in said
+    assert states(tmp_path / "S") == ["pending", "pending"]
+
+
+def test_two_sweeps_do_not_write_into_one_directory(program, tmp_path):
+    options = ("--workers", "0", "--repeat", "1", "-o", "S", "--counters", "none")
+    first = begin(tmp_path, program, *options, mode="slow")
+    wait_until(lambda: started(first) == 1)
+    second = begin(tmp_path, program, *options, mode="slow", name="second").end()
+    assert second.code == 2
+    assert b"another lotus sweep is at work in S" in second.err
+    assert first.end().code == 0
+
+
+def test_help_has_an_example():
+    words = [*LOTUS, "sweep", "--help"]
+    said = subprocess.run(words, env=environment({}), capture_output=True, text=True, check=True)
+    assert "lotus sweep --workers 1,2,4,8 -o S -- python train.py" in said.stdout
