@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 from lotus import files
 from lotus.errors import LotusError
+from lotus.reporters.words import plain
 
 if TYPE_CHECKING:
     from lotus.run import Run
@@ -66,7 +67,8 @@ def target(asked: Asked, run_directory: Path) -> Path | None:
 
 def check(asked: Asked, run_directory: Path) -> None:
     """Raise LotusError for what cannot be done, before any work."""
-    path, a_file = target(asked, run_directory), bool(FORMATS[asked.format].ending)
+    format = FORMATS[asked.format]
+    path = target(asked, run_directory)
     if asked.torch_trace is not None and asked.format != "chrome":
         raise LotusError("--with needs --format chrome: only that is merged with torch.profiler's")
     if asked.weight is not None and asked.format not in ("folded", "speedscope"):
@@ -76,13 +78,15 @@ def check(asked: Asked, run_directory: Path) -> None:
     if asked.format == "parquet":
         _need_pyarrow()
     if path is None:
-        if not a_file:
+        if not format.ending:
             raise LotusError(f"--format {asked.format} makes a directory: name it with -o DIR")
         return
-    if os.path.lexists(path) and not asked.force and (path.is_file() or path.is_dir()):
-        raise LotusError(f"{path} exists: overwrite it with -f, or name another with -o")
-    if a_file:
+    if format.ending:
         files.writable(path)
+    elif os.path.lexists(path) and (path.is_symlink() or not path.is_dir()):
+        raise LotusError(f"{path} is not a directory; -o names another one")
+    if not asked.force and (path.is_file() or path.is_dir()):
+        raise LotusError(f"{path} exists: overwrite it with -f, or name another with -o")
 
 
 def export(run: "Run", asked: Asked, progress: Progress) -> Done:
@@ -96,10 +100,24 @@ def export(run: "Run", asked: Asked, progress: Progress) -> Done:
         assert path is not None
         tables.write(run, path, asked.format, asked.force, done.notes, progress)
         return done
+    for note in _missing(run):
+        done.notes.append(note)
     with _opened(path) as file:
         for piece in _pieces(run, asked, done, progress):
             file.write(piece)
     return done
+
+
+def _missing(run: "Run") -> Iterator[str]:
+    """What who looks at the export should know of the run."""
+    again = f"lotus report {shlex.quote(str(run.path))}"
+    if not len(run.loaders) and not len(run.batches):
+        yield f"no loader was iterated in this run; {again} tells more"
+    lost = run.lost
+    if len(lost):
+        yield f"records were lost ({plain(lost['what'][0])}, ...): {again} tells what"
+    if len({process.machine for process in run._assembly.processes}) > 1:
+        yield "the run is of several machines, whose clocks are not aligned to each other"
 
 
 def _pieces(

@@ -1,7 +1,7 @@
 """Counters of a timeline: batches that are ready, memory, and what was counted exactly."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -73,9 +73,6 @@ def _counted(run: "Run", tracks: Tracks) -> Iterator[Points]:
     """
     counters = run.counters
     events = counts.names_of(run._assembly)
-    numbers: dict[Any, int] = {}
-    for number, process in enumerate(run._assembly.processes):
-        numbers[(process.rank, process.host, process.pid)] = number
     for first in range(0, len(counters) if events else 0, _ROWS):
         rows = counters.iloc[first : first + _ROWS]
         rows = rows[(rows["kind"] == "operation") & ~rows["nested"] & (rows["duration_ns"] > 0)]
@@ -85,9 +82,9 @@ def _counted(run: "Run", tracks: Tracks) -> Iterator[Points]:
             rates = {f"{event} per ms": some[event] / (took / _MS) for event in events}
             if {"instructions", "cycles"} <= set(events):
                 rates["instructions per cycle"] = some["instructions"] / some["cycles"]
-            label = tracks.label(numbers[key])
+            label = tracks.label(tracks.numbers[key])
             for name, rate in rates.items():
-                track = tracks.counter(numbers[key], f"{label}: {name}", "")
+                track = tracks.counter(tracks.numbers[key], f"{label}: {name}", "")
                 values = np.stack((rate.to_numpy(np.float64), np.zeros(len(rate))), axis=1)
                 good = np.isfinite(values[:, 0])
                 times = np.stack((start, start + took), axis=1)

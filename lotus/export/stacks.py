@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from lotus import counts
-from lotus.assemble import Ints
+from lotus.assemble import Ints, groups
 from lotus.errors import LotusError
 from lotus.export import pieces
 from lotus.export.nesting import Nested, nest
@@ -141,16 +141,15 @@ class Stacks:
 
     def exact(self, event: str) -> Weight:
         counters = self.run.counters
-        a = self.run._assembly
-        tree = _Tree(self.run, Tracks(self.run))
+        tracks = Tracks(self.run)
+        tree = _Tree(self.run, tracks)
         values = counters[event].to_numpy(np.float64)
         missing = int(np.isnan(values).sum())
         if missing:
             self.notes.append(f"{event} is not known of {missing} intervals, which are left out")
         some = counters[~np.isnan(values)]
-        numbers = {(p.rank, p.host, p.pid): n for n, p in enumerate(a.processes)}
         keys = zip(*(some[name] for name in ("rank", "host", "pid")), strict=True)
-        owner = np.array([numbers[key] for key in keys], np.int64)
+        owner = np.array([tracks.numbers[key] for key in keys], np.int64)
         thread = pd.factorize(pd.MultiIndex.from_arrays([owner, some["tid"]]))[0]
         kind = some["kind"].astype(str).to_numpy(object)
         names = list(KINDS) + [str(one) for one in some["operation"].cat.categories]
@@ -194,10 +193,13 @@ class _Tree:
             mine = np.flatnonzero(found.depth == depth)
             parent = found.parent[mine]
             above = np.where(parent >= 0, node[parent], -1) if depth else parent
-            keys = np.stack((above, owner[mine], loader[mine], name[mine], operation[mine]))
-            distinct, place = np.unique(keys, axis=1, return_inverse=True)
-            nodes = [self._node(names, *one) for one in distinct.T.tolist()]
-            node[mine] = np.array(nodes, np.int64)[place.reshape(-1)]
+            keys = (above, owner[mine], loader[mine], name[mine], operation[mine])
+            code = groups(*keys)
+            distinct, first = np.unique(code, return_index=True)
+            of_code = np.zeros(int(code.max(initial=-1)) + 1, np.int64)
+            columns = (column[first].tolist() for column in keys)
+            of_code[distinct] = [self._node(names, *one) for one in zip(*columns, strict=True)]
+            node[mine] = of_code[code]
         inside = found.parent >= 0
         own = value - np.bincount(found.parent[inside], value[inside], minlength=len(value))
         sums = np.zeros(len(self._nodes))

@@ -41,9 +41,12 @@ def write(
     try:
         beside.mkdir(parents=True)
         try:
+            if path.exists():
+                _ours(path, force)
             _fill(run, beside, format, notes, progress)
-            if os.path.lexists(path):
-                _remove(path, force)
+            if path.exists():
+                _ours(path, force)
+                shutil.rmtree(path)
             os.replace(beside, path)
         finally:
             with contextlib.suppress(OSError):
@@ -53,20 +56,17 @@ def write(
         raise LotusError(f"cannot write {path}: {why}; -o names another directory") from None
 
 
-def _remove(path: Path, force: bool) -> None:
-    """What an earlier export made, and nothing else."""
+def _ours(path: Path, force: bool) -> None:
+    """Raise LotusError where there is more in the directory than an earlier export made."""
     names = {f"{name}.{ending}" for name in _names() for ending in ("csv", "parquet")}
-    if path.is_symlink() or not path.is_dir():
-        raise LotusError(f"{path} is not a directory; -o names another one")
     others = sorted(set(os.listdir(path)) - names)
     if others:
         raise LotusError(
             f"{path} holds {others[0]}, which lotus export did not write, and is left as it is; "
             "-o names another directory"
         )
-    if not force and os.listdir(path):
+    if not force:
         raise LotusError(f"{path} exists: overwrite it with -f, or name another with -o")
-    shutil.rmtree(path)
 
 
 def _names() -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -45,6 +45,9 @@ class Tracks:
         self._known: dict[tuple[object, ...], int] = {}
         self._pids: set[int] = set()
         self._tids: set[tuple[int, int]] = set()
+        # Of a pid that was used again the first process.
+        processes = reversed(list(enumerate(self._a.processes)))
+        self.numbers: dict[Any, int] = {(p.rank, p.host, p.pid): n for n, p in processes}
         self._sites = self._call_sites()
         self._roots = [self._root(process) for process in self._a.processes]
         for number in sorted(set(self._roots)):
@@ -102,10 +105,8 @@ class Tracks:
 
     def worker(self, rank: int, host: str, pid: int) -> int:
         """The track of a worker, -1 where it has none."""
-        for number, process in enumerate(self._a.processes):
-            if (process.rank, process.host, process.pid) == (rank, host, pid):
-                return self._worker(number)
-        return -1
+        number = self.numbers.get((rank, host, pid))
+        return -1 if number is None else self._worker(number)
 
     def process_of(self, number: int) -> int:
         return self._process(self._roots[number])
@@ -202,7 +203,6 @@ class Tracks:
         """Every iteration of a loader: number (process), rank, loader, epoch, start_ns, end_ns,
         track; those of one loader that overlap are on tracks of their own."""
         a, run = self._a, self._run
-        numbers = {(p.rank, p.host, p.pid): n for n, p in reversed(list(enumerate(a.processes)))}
         epochs = run.epochs
         keys = zip(*(epochs[name] for name in ("rank", "host", "pid")), strict=True)
         waits = run.waits
@@ -211,7 +211,7 @@ class Tracks:
         fetch = a.batch["fetch_start_ns"][home].astype(np.int64)
         parts = [
             pd.DataFrame({
-                "number": [numbers[key] for key in keys],
+                "number": [self.numbers[key] for key in keys],
                 "loader": epochs["loader"], "epoch": epochs["epoch"],
                 "first": epochs["start_ns"], "last": epochs["end_ns"],
             }),
