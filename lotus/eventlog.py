@@ -5,6 +5,7 @@ A log is never trusted: what is damaged, foreign or contradicts itself is a coun
 
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,7 @@ from lotus.frames import (
 from lotus.inside import layout
 
 _LARGEST_HEADER = 4 << 20
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed")  # escaped, or as a lenient writer has it
 STRAY = "operation outside of the samples of its batch"
 # Small arrays that every table needs: gathered while the frames are in memory anyway.
 _AT_ONCE = {"batch": ("sends",), "wait": ("pins",)}
@@ -173,11 +175,24 @@ class _open:  # a context manager around a descriptor
 
 
 def parse_json(text: bytes) -> Any:
-    """The value, or None where the text is not JSON (or nested too deeply to be ours)."""
+    """The value, or None where the text is not JSON (or nested too deeply to be ours).
+
+    What is no Unicode in it, as bytes of a file's name, becomes an escape: pandas can hold no other
+    where pyarrow is installed.
+    """
     try:
-        return json.loads(text)
+        value = json.loads(text)
+        return _unicode(value) if _SURROGATE.search(text) else value
     except (ValueError, RecursionError):
         return None
+
+
+def _unicode(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_unicode(name): _unicode(one) for name, one in value.items()}
+    return [_unicode(one) for one in value] if isinstance(value, list) else value
 
 
 def _integer(header: Mapping[str, Any], name: str, default: int) -> int:

@@ -30,7 +30,7 @@ def test_a_run_that_cannot_be_read_is_a_line(
     def fail(path: Path) -> None:
         raise error
 
-    monkeypatch.setattr(lotus, "load", fail)
+    monkeypatch.setattr("lotus.run.load", fail)
     first, last = closing.text(_run(tmp_path), ENDED, "lotus report R").splitlines()
     assert str(error) in first
     assert last == "next: lotus report R"

@@ -15,7 +15,7 @@ from lotus.analysis.summary import summarise
 from lotus.reporters import short, tables, terminal, words
 from tests.unit.simulated import Plan
 
-HOSTILE = "\x1b[31mred\x1b]0;title\x07\n\r\u202e\udcff[bold]"
+HOSTILE = "\x1b[31mred\x1b]0;title\x07\n\r\u202e[bold]"
 
 
 def shown(run: object, loader: int | None = None) -> str:
@@ -26,7 +26,7 @@ def shown(run: object, loader: int | None = None) -> str:
 
 def hostile() -> object:
     run = Plan(operations={HOSTILE: 2.0}, batches=4).run()
-    run.manifest["command"] = ["python", HOSTILE]
+    run.manifest["command"] = ["python", HOSTILE + "\udcff"]
     run.loaders["dataset"] = HOSTILE
     run.loaders["call_site"] = HOSTILE
     run.paths["path"] = HOSTILE

@@ -419,3 +419,20 @@ def test_the_books_of_a_simulated_run_close(tmp_path):
     assert batches["first"].sum() == 2
     assert run.lost.empty
     assert samples.loc[samples["duration_ns"].idxmax(), ["epoch", "sample"]].tolist() == [1, 9]
+
+
+def test_names_that_are_no_unicode_are_told_by_escapes(tmp_path):
+    name = "caf\udce9"  # a byte of a file's name, as Python has it
+    builder = RunBuilder(tmp_path / "run")
+    main = builder.process(pid=100)
+    main.loader(dataset=name)
+    main.event("note", text=name)
+    sample = Sample(0, 2 * MS, [(name, MS)])
+    main.batch(0, start_ns=START_NS, samples=[sample], collate_ns=MS)
+    main.wait(start_ns=START_NS, end_ns=START_NS + 4 * MS)
+    run = load(builder.end())
+    told = "caf\\udce9"
+    assert run.operations["operation"].tolist() == [told]
+    assert run.ops["operation"].tolist() == [told]
+    assert run.loaders["dataset"].tolist() == [told]
+    assert run.notes == [told]
