@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +59,6 @@ class Plan:
     repeat: int = 3
     loader: Mapping[str, Any] | None = None
     batches: str | None = None
-    max_log: int | None = None
     counters: str | None = "auto"
     perf: bool = False
     iterable_safe: bool = False
@@ -101,9 +100,6 @@ class Progress:
     def ended(self, made: Made) -> None:
         """It has ended."""
 
-    def note(self, text: str) -> None:
-        """A remark."""
-
 
 @dataclass
 class Swept:
@@ -111,7 +107,6 @@ class Swept:
 
     sweep: "Sweep"
     signal: int | None = None  # that stopped it
-    notes: list[str] = field(default_factory=list)
 
 
 def combined(values: Mapping[str, Sequence[Value]]) -> tuple[Setting, ...]:
@@ -142,6 +137,8 @@ def begin(path: Path | None, command: Sequence[str], plan: Plan, seed: int | Non
     if path is None:
         path = directory.make_default(command)
     else:
+        if path.is_dir() and any(path.iterdir()):
+            raise LotusError(f"{path} is not empty and holds no sweep; choose another directory")
         directory.make(path)
     counters, cpu, notes = _counters(plan.counters)
     seed = random.SystemRandom().randrange(1 << 32) if seed is None else seed
@@ -214,12 +211,20 @@ def _same(found: "Sweep", command: Sequence[str], plan: Plan, seed: int | None) 
 
 def command_of(found: "Sweep", given: Sequence[str]) -> list[str]:
     """The command to go on with: the one that is given, else the recorded. Raises LotusError."""
+    from lotus import sweep
+
     known = found.manifest.get("command")
+    owner = (found.path / sweep.NAME).stat().st_uid
     words = [str(word) for word in known] if isinstance(known, list) else []
     if given:
         if redact.command(list(given)) != words:
             raise LotusError(f"{found.path} is a sweep of another command")
         return list(given)
+    if owner != os.geteuid():  # what another user wrote is not run unseen
+        raise LotusError(
+            f"{found.path} belongs to another user; say what is to be run: "
+            f"lotus sweep --resume {found.path} -- COMMAND"
+        )
     if not words or found.manifest.get("hidden"):
         raise LotusError(
             f"{found.path} does not keep the whole command, as it holds a secret; give it again: "
@@ -244,6 +249,8 @@ def run(
         if there is not None and here != there:
             raise LotusError(f"the sweep began in another working directory; first: cd {there}")
         manifest: dict[str, Any] = {**found.manifest, "state": "running"}
+        if not _can_go_on(manifest):
+            raise LotusError(f"{path / sweep.NAME} is damaged: it does not say how to go on")
         runs = manifest["runs"]
         for one in runs:
             if one["state"] == "failed":
@@ -256,11 +263,18 @@ def run(
             stopped = _one(path, manifest, number, setting, command, told, show_output)
             if stopped is not None:
                 break
-        manifest["state"] = "running" if stopped is not None else "ended"
-        if stopped is not None:
-            manifest["state"] = "stopped"
+        manifest["state"] = "ended" if stopped is None else "stopped"
         sweep.write(path, manifest)
     return Swept(sweep.load(path), stopped)
+
+
+def _can_go_on(manifest: Mapping[str, Any]) -> bool:
+    """Whether a manifest says all that a run needs."""
+    plan = manifest.get("plan")
+    needed = {"loader", "varied", "batches", "perf", "iterable_safe"}
+    if not isinstance(plan, dict) or not needed <= plan.keys():
+        return False
+    return {"level", "counters", "cpu_events", "varied"} <= manifest.keys()
 
 
 @contextlib.contextmanager
@@ -303,10 +317,13 @@ def _one(
         said = Path(folder) / "said"
         said.touch(0o600)
         environ = launch.with_settings(os.environ, _given(manifest, setting, said))
-        words = [sys.executable, "-c", _CHILD, json.dumps(sys.path), str(path.absolute())]
+        words = [sys.executable, "-c", _CHILD, json.dumps(sys.path)]
         begin_ns = time.monotonic_ns()
         status, usage, stopped = _wait(
-            [*words, str(number), *command], environ, None if show_output else log, told
+            [*words, str(path.absolute() / sweep.NAME), str(number), *command],
+            environ,
+            None if show_output else log,
+            told,
         )
         elapsed_ns = time.monotonic_ns() - begin_ns
         refused = _refused(said)
@@ -367,7 +384,10 @@ def _wait(
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _TAKEN)
     try:
         begin, stopped = time.monotonic(), None
-        pid = os.posix_spawn(words[0], words, environ, file_actions=actions, setsigmask=before)
+        try:
+            pid = os.posix_spawn(words[0], words, environ, file_actions=actions, setsigmask=before)
+        except OSError as error:
+            raise LotusError(f"a run cannot be started: {error.strerror} ({log})") from None
         while True:
             ended, status, usage = os.wait4(pid, os.WNOHANG)
             if ended:
@@ -389,10 +409,13 @@ def _wait(
 
 
 def child(path: str, number: int, command: Sequence[str]) -> int:
-    """The process of one run: trace the command into its directory, end as it ended."""
-    manifest = json.loads((Path(path) / "sweep.json").read_bytes())
+    """The process of one run: trace the command into its directory, end as it ended.
+
+    `path`: the sweep's manifest, `number`: the run's place in it.
+    """
+    manifest = json.loads(Path(path).read_bytes())
     plan = manifest["plan"]
-    where = Path(path) / manifest["runs"][number]["directory"]
+    where = Path(path).parent / manifest["runs"][number]["directory"]
     recorders: list[Any] = []
     if plan["perf"]:
         from lotus import measuring
@@ -401,7 +424,6 @@ def child(path: str, number: int, command: Sequence[str]) -> int:
     settings = Settings(
         manifest["level"],
         plan["batches"],
-        max_log=plan["max_log"],
         counters=manifest["counters"],
         cpu=manifest["cpu_events"],
     )

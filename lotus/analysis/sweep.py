@@ -24,6 +24,7 @@ from lotus.tune.space import Setting
 
 KEYS = ["setting", "kind", "operation"]
 INTERVAL = ["mean", "low", "high", "repeats"]
+_MUCH_READ = 100e6  # bytes
 _BETWEEN_0_AND_1 = ("_share", "_bound", "utilisation", "retiring")
 
 
@@ -169,7 +170,7 @@ def built(
         series=series,
         best=series[int(np.argmax(rates))] if max(rates, default=0.0) > 0 else None,
         counted="ipc" in rows or "frontend_bound" in rows,
-        notes=[*notes, *_notes(manifest), *_few(rows)],
+        notes=[*notes, *_notes(manifest), *_few(rows), *_cold(rows)],
     )
 
 
@@ -309,6 +310,19 @@ def _few(rows: pd.DataFrame) -> list[str]:
         return []
     return [
         "two rounds make intervals of 12.7 standard errors, three of 4.3: --repeat 3 tells more"
+    ]
+
+
+def _cold(rows: pd.DataFrame) -> list[str]:
+    """Whether the first run filled the page cache for all others."""
+    if "read_bytes" not in rows or len(rows) < 3:
+        return []
+    first, others = rows["read_bytes"].iloc[0], rows["read_bytes"].iloc[1:].median()
+    if not first > max(_MUCH_READ, 10 * others):
+        return []
+    return [
+        f"the first run read {first / 1e9:.1f} GB from storage, the others {others / 1e9:.1f}: it "
+        "found the page cache empty, and is not like them"
     ]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from lotus.analysis.causes import CROWDED, INDEX, MAIN, PIN, SEND, SHARED
 from lotus.analysis.sweep_knee import Knee
-from lotus.analysis.verdict import MODERATE
+from lotus.analysis.verdict import HIGH, MODERATE
 from lotus.tune.rates import t95
 
 GROWS = 1.15  # times; what a sample costs more than that with more workers is more than noise
@@ -21,7 +21,7 @@ IDLE = 0.2  # of the workers' time: with so much left they do not set the pace
 BUSY = 0.9  # of all cores, the whole command
 CONSUMER, GROWING, MAIN_PROCESS, CORES = "consumer", "none yet", "main process", "cores"
 FRONTEND, BACKEND, SHARED_CPU = "front end", "back end", "shared parts of the CPU"
-STORAGE, WAITING, UNKNOWN = "storage", "waiting", "not known"
+STORAGE, WAITING, EDGES, UNKNOWN = "storage", "waiting", "start-up", "not known"
 
 # Between the workers and the loop.
 _ON_THE_WAY = {
@@ -69,6 +69,9 @@ def limits(table: Table, knee: Knee | None, cores: float) -> list[Limit]:
         return [Limit(UNKNOWN, "One number of workers alone does not tell what saturates.")]
     at, most = _means(table[knee.workers]), max(table)
     top = _means(table[most])
+    edges = at.get("edges_share", 0.0)
+    if edges > HIGH and edges > at.get("input_share", 0.0):
+        return [_edges(knee, at)]
     if at.get("input_share", math.nan) < MODERATE:
         return [_consumer(knee, at)]
     if knee.last:
@@ -128,6 +131,16 @@ def _consumer(knee: Knee, at: Mapping[str, float]) -> Limit:
         f"The consumer: with {_workers(knee.workers)} its own step takes "
         f"{at.get('step_share', math.nan):.0%} of the loop, so more workers cannot help.",
         _evidence(at, "step_share", "input_share", "wait_share"),
+    )
+
+
+def _edges(knee: Knee, at: Mapping[str, float]) -> Limit:
+    return Limit(
+        EDGES,
+        f"Starting and ending: with {_workers(knee.workers)} {at['edges_share']:.0%} of the loop "
+        "passes before its first batch or after its last one; longer epochs or persistent workers "
+        "would show what more workers bring.",
+        _evidence(at, "edges_share", "startup_s", "input_share"),
     )
 
 

@@ -138,6 +138,7 @@ def _measures(run: Any, found: LoaderSummary, elapsed_s: float, cpu_s: float) ->
         "wait_share": ratio(blocked, times["loop_ns"]),
         "input_share": found.verdict.input_share,
         "step_share": found.verdict.step_share,
+        "edges_share": found.verdict.startup_share + found.verdict.shutdown_share,
         "startup_s": times["startup_mean_ns"] / 1e9,
         "idle_share": times["workers_idle_share"] if scope.num_workers else np.nan,
         "cpu_s": cpu_s,

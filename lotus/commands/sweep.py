@@ -154,7 +154,7 @@ def _numbers(least: int) -> Callable[[str], tuple[int, ...]]:
         found = tuple(int(word) for word in _list(text))
         if not all(least <= one <= 4096 for one in found):
             raise ValueError(text)
-        return tuple(dict.fromkeys(found))
+        return tuple(sorted(set(found)))
 
     numbers.__name__ = f"list of numbers from {least} on"
     return numbers

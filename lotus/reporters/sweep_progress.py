@@ -1,6 +1,7 @@
 """What is said on stderr while a sweep goes on: which run of how many, its rate, what is left."""
 
 import math
+import shutil
 import sys
 
 from lotus.analysis.sweep import label
@@ -46,7 +47,8 @@ class Live(Progress):
     def _show(self, text: str) -> None:
         if self._terminal and sys.stderr is not None:
             # Kept on one line, which is written over; say() adds a line's end of its own.
-            sys.stderr.write("\r\x1b[K" + shorten(text, 79))
+            width = shutil.get_terminal_size().columns
+            sys.stderr.write("\r\x1b[K" + shorten(text, max(width - 1, 20)))
             sys.stderr.flush()
 
 
@@ -59,7 +61,7 @@ def intend(sweep: Sweep) -> None:
     if waiting < whole:
         what += f", of which {whole - waiting} are done"
     words = command(sweep.manifest.get("command") or [])
-    say(f"lotus: {what} of {shorten(words, 60)} into {plain(sweep.path)}")
+    say(f"lotus: {what} into {plain(sweep.path)}, of: {words}")
     for note in sweep.manifest.get("notes") or []:
         say(f"lotus: {plain(note)}")
 

@@ -47,6 +47,12 @@ def test_a_loop_that_does_not_wait_is_bound_by_its_consumer():
     assert found[0].evidence["step_share"] == pytest.approx(0.97)
 
 
+def test_a_loop_that_mostly_starts_and_ends():
+    found = judged(edges_share=0.6, input_share=0.03, step_share=0.37)
+    assert [one.kind for one in found] == [kinds.EDGES]
+    assert "60%" in found[0].text
+
+
 def test_a_rate_that_grows_to_the_end_has_met_no_limit():
     found = judged(rates={1: 100.0, 2: 200.0, 4: 400.0})
     assert [one.kind for one in found] == [kinds.GROWING]

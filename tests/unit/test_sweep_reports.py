@@ -122,6 +122,14 @@ def test_the_knee_and_what_saturates_come_first(tmp_path: Path) -> None:
     assert [line.split()[0] for line in lines if "workers < " in line] == ["4"]
 
 
+def test_a_first_run_that_filled_the_page_cache_is_told(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path)
+    for first, told in ((5e9, True), (5e7, False)):
+        rows = summary.runs.assign(read_bytes=[first, *[1e6] * (len(summary.runs) - 1)])
+        found = built(sweep.load(tmp_path), rows, pd.DataFrame(), [], [], summary.settings)
+        assert any("page cache" in note for note in found.notes) == told
+
+
 def test_lines_of_other_settings_are_judged_apart_the_best_first(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, prefetch=(1, 2))
     assert [one.name for one in summary.series] == ["prefetch 1", "prefetch 2"]
