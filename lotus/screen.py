@@ -84,17 +84,29 @@ def follow(directory: Path, interval: float, with_stacks: bool) -> None:
     watch = Watch(directory)
     watch.look()  # what is no run directory is told before the screen is taken
     dumps = _Dumps() if with_stacks else None
+    last: list[View] = []
     with contextlib.suppress(Quit, KeyboardInterrupt), _ended_cleanly():
         while True:
             with _terminal() as live:
-                _redraw(live, watch, directory, interval, dumps)
+                _redraw(live, watch, directory, interval, dumps, last)
             os.kill(os.getpid(), signal.SIGSTOP)  # Ctrl-Z, with the terminal as it was
+    # The screen is gone, and with it the command to type next.
+    for view in last:
+        verdict = view.verdict
+        if view.state in ("ended", "killed") or (verdict is not None and verdict.bad):
+            width = os.get_terminal_size(1).columns or 80
+            print(top.text(top.head(view, str(directory), width)), end="")
 
 
 def _redraw(
-    live: Any, watch: Watch, directory: Path, interval: float, dumps: "_Dumps | None"
+    live: Any,
+    watch: Watch,
+    directory: Path,
+    interval: float,
+    dumps: "_Dumps | None",
+    last: list[View],
 ) -> None:
-    """Draw until Ctrl-Z. Raises Quit."""
+    """Draw until Ctrl-Z; the latest view is in `last`. Raises Quit."""
     from rich.console import Group
 
     suspended = threading.Event()
@@ -102,7 +114,7 @@ def _redraw(
     try:
         due = time.monotonic()
         while not suspended.is_set():
-            view = watch.look()
+            last[:] = [view := watch.look()]
             found = dumps.of(view) if dumps is not None else None
             width, height = live.console.size
             shown = top.lines(view, str(directory), width, height - 2, found)
@@ -122,10 +134,10 @@ def _wait(due: float, suspended: threading.Event) -> None:
     while not suspended.is_set() and (left := due - time.monotonic()) > 0:
         if not sys.stdin.isatty():
             time.sleep(min(left, 0.5))
-        elif select.select([sys.stdin], [], [], min(left, 0.5))[0] and os.read(
-            sys.stdin.fileno(), 64
-        ) in (b"", b"q", b"Q"):
-            raise Quit
+        elif select.select([sys.stdin], [], [], min(left, 0.5))[0]:
+            keys = os.read(sys.stdin.fileno(), 64)
+            if not keys or b"q" in keys.lower():
+                raise Quit
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ from lotus.streams import say
 
 _EVERY_S, _EVERY_ELSEWHERE_S = 10.0, 60.0
 _LOOK_S = 2.0  # a stop is told that soon after it is known
-_PATIENCE_S = 0.05  # for a line that is being written as the program ends
+_PATIENCE_S = 0.1  # for a line that is being written as the program ends, and for the thread
 
 
 class Ticker:
@@ -45,6 +45,8 @@ class Ticker:
         # A terminal that takes no output (Ctrl-S) would hold a line, and us, for as long.
         if self._writing.acquire(timeout=_PATIENCE_S):
             self._writing.release()
+        if self._thread.ident is not None:
+            self._thread.join(_PATIENCE_S)
 
     def _run(self) -> None:
         with contextlib.suppress(Exception):  # a fault of ours costs the lines, never the run

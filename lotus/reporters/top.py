@@ -52,26 +52,32 @@ def lines(
 ) -> list[Line]:
     """What to show in so many columns (and rows), the most important first."""
     width = max(width, LEAST_WIDTH)
-    head = [*_title(view, run, width), *_verdict(view, run, width)]
+    begun = head(view, run, width)
     for note in view.notes:
-        head += _wrapped(f"note: {plain(note)}", width, "yellow")
+        begun += _wrapped(f"note: {plain(note)}", width, "yellow")
     groups = sorted(view.groups, key=lambda group: group.verdict is not view.verdict)
     if len(groups) > 1:
-        head += [Line(""), *(_short(group, width) for group in view.groups)]
+        begun += [Line(""), *(_short(group, width) for group in view.groups)]
     shown = groups[:MOST_RANKS]
     if height is not None and len(groups) > 1:
         shown = groups[:1]
-    room = None if height is None else max(height - len(head), 6)
+    room = None if height is None else max(height - len(begun), 6)
     body: list[Line] = []
     for group in shown:
         body += _group(group, view, width, room, stacks or {}, len(groups) > 1)
     if len(shown) < len(groups) and height is None:
         body.append(Line(f"and {len(groups) - len(shown)} more ranks, above"))
-    whole = [*head, *body]
+    whole = [*begun, *body]
     if view.shm_size and view.state == "running":
         text = f"/dev/shm     {size(view.shm)} of {size(view.shm_size)} in use, by anybody"
         whole.append(Line(_cut(text, width), "dim"))
     return whole if height is None else whole[:height]
+
+
+def head(view: View, run: str, width: int) -> list[Line]:
+    """What the run is, what is the matter with it, and what to type next."""
+    width = max(width, LEAST_WIDTH)
+    return [*_title(view, run, width), *_verdict(view, run, width)]
 
 
 def _title(view: View, run: str, width: int) -> list[Line]:
@@ -99,8 +105,8 @@ def _verdict(view: View, run: str, width: int) -> list[Line]:
         return [*_left(view, width), Line(f"  next: lotus report {_word(run)}", "bold")]
     if view.state == "killed":
         text = "no process of it lives, and run.json has no end: it was killed, or the machine was"
-        head = _wrapped(text, width, "bold red")
-        return [*head, *_left(view, width), Line(f"  next: lotus report {_word(run)}", "bold")]
+        why = _wrapped(text, width, "bold red")
+        return [*why, *_left(view, width), Line(f"  next: lotus report {_word(run)}", "bold")]
     if view.state == "elsewhere":
         hosts = ", ".join(sorted({plain(group.host) for group in view.groups}))
         return _wrapped(f"run lotus top on {hosts} to see whether it lives", width, "yellow")
@@ -298,7 +304,10 @@ def _word(run: str) -> str:
 
 
 def status(view: View, width: int | None = None) -> str:
-    """One line on a run that goes on, for `lotus trace --live`; "" where nothing is to say."""
+    """One line on a run that goes on, for `lotus trace --live`; "" where nothing is to say.
+
+    One that says what is the matter is never cut.
+    """
     verdict = view.verdict
     if verdict is None or view.state != "running":
         return ""
@@ -322,7 +331,7 @@ def status(view: View, width: int | None = None) -> str:
         if len(view.groups) == 1 and first.ready is not None:
             text += f", {first.ready} ready"
     text = f"lotus: {plain(text)}"
-    return text if width is None else _cut(text, max(width, LEAST_WIDTH))
+    return text if width is None or verdict.bad else _cut(text, max(width, LEAST_WIDTH))
 
 
 def text(shown: Sequence[Line]) -> str:

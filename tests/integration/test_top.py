@@ -392,6 +392,7 @@ def test_the_screen_waits_for_a_run_and_tells_its_end(start: Start, run: Path) -
     process.wait()
     os.write(terminal.master, b"q")
     assert terminal.end() == 0
+    assert "lotus report" in terminal.seen[terminal.seen.rindex("\x1b[?1049l") :]
 
 
 def test_the_screen_comes_back_after_a_suspension(start: Start, run: Path) -> None:

@@ -1,0 +1,178 @@
+"""What `lotus top` and `lotus trace --live` cost: the program that they watch, and by themselves.
+
+    python tools/bench/live.py [--repeat 5] [--seconds 20] [--workers 2]
+
+A program with a fixed amount of work is traced alone, with `lotus top` on a terminal beside it, and
+with `--live`, interleaved in random order. Printed are the CPU seconds of the program and all its
+workers (and its user instructions, where this machine counts them), median and range, and the CPU
+time that lotus itself took a second. It judges nothing: it prints.
+"""
+
+import argparse
+import os
+import platform
+import pty
+import random
+import re
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import termios
+import threading
+import time
+from pathlib import Path
+
+from lotus import host
+
+PYTHON = sys.executable
+LOTUS = [PYTHON, "-m", "lotus"]
+WAYS = ("alone", "top", "live")
+
+PROGRAM = """
+import os, sys, torch
+from torch.utils.data import DataLoader, Dataset
+
+class Work:
+    def __call__(self, index):
+        total = 0
+        for number in range(60_000):  # some milliseconds
+            total += number
+        return total
+
+class Numbers(Dataset):
+    def __init__(self, length):
+        self.transform, self.length = Work(), length
+    def __len__(self):
+        return self.length
+    def __getitem__(self, index):
+        return torch.tensor(self.transform(index))
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    for batch in DataLoader(Numbers(int(sys.argv[2])), batch_size=8, num_workers=int(sys.argv[1])):
+        pass
+    used = os.times()
+    print("cpu", sum(used[:4]))
+"""
+
+
+def counts_instructions() -> bool:
+    """Whether perf counts user instructions here."""
+    if shutil.which("perf") is None:
+        return False
+    command = ["perf", "stat", "-x,", "-e", "instructions:u", "true"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return bool(re.search(r"^\d+,", done.stderr, re.MULTILINE))
+
+
+class Terminal:
+    """A command on a terminal that somebody reads."""
+
+    def __init__(self, command: list[str]) -> None:
+        self.master, slave = pty.openpty()
+        termios.tcsetwinsize(slave, (40, 120))
+        self.process = subprocess.Popen(
+            command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True
+        )
+        os.close(slave)
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        try:
+            while os.read(self.master, 1 << 16):
+                pass
+        except OSError:
+            pass
+
+    def end(self) -> float:
+        """Press q; return the CPU seconds that it took."""
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        os.write(self.master, b"q")
+        self.process.wait()
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def run(way: str, words: list[str], perf: bool) -> dict[str, float]:
+    """Run the program once in that way; return what was measured."""
+    with tempfile.TemporaryDirectory() as folder:
+        directory = str(Path(folder) / "R")
+        counted = ["perf", "stat", "-x,", "-e", "instructions:u", "--", *words] if perf else words
+        options = ["--live"] if way == "live" else []
+        start = time.monotonic()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        process = subprocess.Popen(
+            [*LOTUS, "trace", "-q", *options, "-o", directory, "--", *counted],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        terminal = None
+        if way == "top":
+            terminal = Terminal([*LOTUS, "top", directory])
+        out, err = process.communicate()
+        seconds = time.monotonic() - start
+        whole = resource.getrusage(resource.RUSAGE_CHILDREN)
+        own = terminal.end() if terminal is not None else 0.0
+        found = {"seconds": seconds, "cpu": float(re.findall(r"^cpu ([\d.]+)", out, re.M)[0])}
+        found["lotus"] = own
+        if way == "live":  # what lotus trace took beyond the program
+            used = whole.ru_utime + whole.ru_stime - before.ru_utime - before.ru_stime
+            found["lotus"] = used - found["cpu"]
+        if perf and (counts := re.findall(r"^(\d+),", err, re.M)):
+            found["instructions"] = float(counts[0])
+        return found
+
+
+def line(values: list[float], scale: float = 1) -> str:
+    """Median (least to most)."""
+    shown = [value / scale for value in values]
+    return f"{statistics.median(shown):.3f} ({min(shown):.3f} to {max(shown):.3f})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=20, help="that each run takes, about")
+    parser.add_argument("--workers", type=int, default=2)
+    arguments = parser.parse_args()
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    )
+    print(f"{host.facts()['cpu']}, Python {platform.python_version()}, commit", end=" ")
+    print(commit.stdout.strip() or "unknown")
+    perf = counts_instructions()
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder) / "program.py"
+        program.write_text(PROGRAM)
+
+        def words(samples: int) -> list[str]:
+            return [PYTHON, str(program), str(arguments.workers), str(samples)]
+
+        first = run("alone", words(2000), perf)
+        none = run("alone", words(8), perf)
+        speed = 1992 / max(first["seconds"] - none["seconds"], 0.1)
+        samples = max(int(speed * (arguments.seconds - none["seconds"])) // 8 * 8, 800)
+        found: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
+        order = [way for way in WAYS for _ in range(arguments.repeat)]
+        random.shuffle(order)
+        for way in order:
+            found[way].append(run(way, words(samples), perf))
+    for way in WAYS:
+        print(f"{way}:")
+        print(f"  program, CPU s           {line([one['cpu'] for one in found[way]])}")
+        if all("instructions" in one for one in found[way]):
+            print(
+                f"  user instructions, 1e9   {line([o['instructions'] for o in found[way]], 1e9)}"
+            )
+        print(f"  elapsed s                {line([one['seconds'] for one in found[way]])}")
+        if way != "alone":
+            shares = [100 * one["lotus"] / one["seconds"] for one in found[way]]
+            print(f"  lotus itself, % of a core {line(shares)}, start-up and end included")
+
+
+if __name__ == "__main__":
+    main()
