@@ -57,13 +57,14 @@ def read(path: Path) -> Trace:
     """Raises LotusError where there is no trace in `path`; it may be compressed by gzip."""
     try:
         content = path.read_bytes()
+    except OSError as error:
+        raise LotusError(f"cannot read {path}: {error.strerror or error}") from None
+    try:
         if content[:2] == b"\x1f\x8b":
             content = gzip.decompress(content)
         # torch writes names of kernels and NaN as they are.
         found = json.loads(content.decode("utf-8", "replace"), strict=False)
-    except OSError as error:
-        raise LotusError(f"cannot read {path}: {error.strerror or error}") from None
-    except (ValueError, RecursionError, EOFError, zlib.error):
+    except (OSError, ValueError, RecursionError, EOFError, zlib.error):
         raise LotusError(
             f"{path} is no trace that is complete: --with takes what torch.profiler's "
             "export_chrome_trace wrote"

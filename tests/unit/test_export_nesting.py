@@ -72,7 +72,7 @@ def test_what_nests_is_left_as_it_is(tree):
         return end
 
     lay(tree, 0, 0)
-    track, start, end, found = nested(rows)
+    _, _, end, found = nested(rows)
     assert found.clipped == 0
     assert found.depth.tolist() == depths
     assert found.order.tolist() == list(range(len(rows)))

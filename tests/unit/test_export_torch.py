@@ -1,0 +1,184 @@
+"""Bringing a trace of torch.profiler onto the run's clock.
+
+traces/torch_profiler/ has traces that torch 2.2.2 and 2.14.1 wrote while lotus recorded, without
+what is not needed here, and the waits of the run.
+"""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from lotus.errors import LotusError
+from lotus.export import chrome, torch_trace
+from lotus.run import load
+from tests.logs import MS, START_NS, RunBuilder, made
+
+RECORDED = sorted((Path(__file__).parents[2] / "traces/torch_profiler").glob("*.json"))
+WALL = 1_700_000_000_000_000_000
+
+
+def recorded_run(path, told, **manifest):
+    run = told["run"]
+    clocks = {name: run[name] for name in ("start_ns", "start_wall_ns")}
+    builder = RunBuilder(path, **{**clocks, **manifest})
+    main = builder.process(run["pid"])
+    main.loader(0, num_workers=2)
+    first = run["waits"][0][0]
+    main.iterator(0, 0, first - MS, first, [])
+    for batch, (start, took) in enumerate(run["waits"]):
+        main.wait(0, 0, batch, start_ns=start, end_ns=start + took)
+    return load(builder.end(end_ns=run["end_ns"]))
+
+
+@pytest.fixture(params=RECORDED, ids=lambda path: path.stem)
+def recorded(request, tmp_path):
+    told = json.loads(request.param.read_text())
+    trace = tmp_path / "trace.json"
+    trace.write_text(json.dumps(told["trace"]))
+    return told, trace
+
+
+def test_both_versions_were_recorded():
+    assert len(RECORDED) == 2
+
+
+def test_the_clocks_of_the_run_are_borne_out_by_its_waits(recorded, tmp_path):
+    told, trace = recorded
+    run = recorded_run(tmp_path / "run", told)
+    found = torch_trace.align(run, torch_trace.read(trace))
+    assert found.offset_ns == told["run"]["start_ns"] - told["run"]["start_wall_ns"]
+    assert found.error_ns < 200_000
+    assert "bear out" in str(found)
+
+
+@pytest.mark.parametrize("off_ns", [300_000_000, -300_000_000])
+def test_a_wall_clock_that_was_corrected(recorded, tmp_path, off_ns):
+    # GIVEN a run whose wall clock was set while it ran
+    told, trace = recorded
+    wall = told["run"]["start_wall_ns"] + off_ns
+    run = recorded_run(tmp_path / "run", told, start_wall_ns=wall)
+    found = torch_trace.align(run, torch_trace.read(trace))
+    # THEN its waits tell better than the clocks of its beginning
+    right = told["run"]["start_ns"] - told["run"]["start_wall_ns"]
+    assert abs(found.offset_ns - right) <= found.error_ns + 1000
+    assert found.error_ns < 200_000
+    assert "300 ms off" in str(found)
+
+
+def test_without_the_clocks_the_waits_do(recorded, tmp_path):
+    told, trace = recorded
+    run = recorded_run(tmp_path / "run", told, start_wall_ns=None)
+    found = torch_trace.align(run, torch_trace.read(trace))
+    right = told["run"]["start_ns"] - told["run"]["start_wall_ns"]
+    assert abs(found.offset_ns - right) < 200_000
+
+
+def test_merged_events_are_on_the_run_s_clock(recorded, tmp_path):
+    told, trace = recorded
+    compressed = tmp_path / "trace.json.gz"
+    compressed.write_bytes(gzip.compress(trace.read_bytes()))
+    run = recorded_run(tmp_path / "run", told)
+    notes = []
+    text = b"".join(chrome.write(run, compressed, notes, lambda done, whole: None))
+    events = json.loads(text)["traceEvents"]
+    ranges = sorted(one["ts"] for one in events if one.get("name", "").endswith(".__next__"))
+    for (start, _), ts in zip(told["run"]["waits"], ranges, strict=False):
+        assert abs(ts * 1000 - start) < 1_000_000
+    assert len(notes) == 1
+    # Of the profiler's names for a process that has one already only the threads' are kept.
+    names = [one["args"]["name"] for one in events if one.get("name") == "process_name"]
+    assert names == [f"rank 0 on host (pid {told['run']['pid']})"]
+    assert sum(one.get("cat") == "cpu_op" for one in events) == 10
+
+
+def synthetic(tmp_path, waits, pid=100, **manifest):
+    builder = RunBuilder(tmp_path / "run", start_ns=START_NS, **manifest)
+    main = builder.process(pid)
+    main.loader(0, num_workers=0)
+    main.iterator(0, 0, START_NS, START_NS + 1, [])
+    for batch, start in enumerate(waits):
+        made(main, batch, START_NS + start + 5, loader=0)
+        main.wait(0, 0, batch, start_ns=START_NS + start, end_ns=START_NS + start + 100_000)
+    return load(builder.end(end_ns=START_NS + 1000 * MS))
+
+
+def trace_of(tmp_path, starts, pid=100, base=0, **fields):
+    name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    events = [
+        {"ph": "X", "name": name, "pid": pid, "tid": pid, "ts": start / 1000, "dur": 120.0}
+        for start in starts
+    ]
+    events.append({"ph": "X", "name": "aten::add", "pid": pid, "tid": pid, "ts": 1.0, "dur": 1.0})
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": events, "baseTimeNanoseconds": base, **fields}))
+    return torch_trace.read(path)
+
+
+def test_ranges_that_fit_nowhere_are_refused(tmp_path):
+    run = synthetic(tmp_path, [at * 50 * MS for at in range(8)])
+    trace = trace_of(tmp_path, [at * 77 * MS for at in range(8)], base=WALL)
+    with pytest.raises(LotusError, match="do not fit the waits"):
+        torch_trace.align(run, trace)
+
+
+def test_evenly_spaced_waits_tell_nothing_without_clocks(tmp_path):
+    waits = [at * 50 * MS for at in range(20)]
+    run = synthetic(tmp_path, waits, start_wall_ns=None)
+    with pytest.raises(LotusError, match="single offset"):
+        torch_trace.align(run, trace_of(tmp_path, waits[:6], base=WALL))
+
+
+def test_a_trace_without_a_loader_is_aligned_by_the_clocks_and_says_so(tmp_path):
+    run = synthetic(tmp_path, [0], start_wall_ns=WALL)
+    found = torch_trace.align(run, trace_of(tmp_path, []))
+    assert found.offset_ns == START_NS - WALL
+    assert "not known" in str(found)
+
+
+def test_without_both_it_is_refused(tmp_path):
+    run = synthetic(tmp_path, [0], start_wall_ns=None)
+    with pytest.raises(LotusError, match="cannot be aligned"):
+        torch_trace.align(run, trace_of(tmp_path, []))
+
+
+def test_a_trace_of_another_process_is_refused(tmp_path):
+    run = synthetic(tmp_path, [0])
+    with pytest.raises(LotusError, match=r"another program.*\(4711\).*\(100\)"):
+        torch_trace.align(run, trace_of(tmp_path, [0], pid=4711))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b'{"traceEvents": 1}',
+        b"[1",
+        b"\x1f\x8bnot gzip",
+        b'"text"',
+        b"{}",
+        b"[" * 100_000,
+    ],
+)
+def test_what_is_no_trace_is_refused_in_a_line(tmp_path, content):
+    path = tmp_path / "trace.json"
+    path.write_bytes(content)
+    with pytest.raises(LotusError, match="export_chrome_trace"):
+        torch_trace.read(path)
+
+
+def test_strange_events_are_kept_or_left_out_but_break_nothing(tmp_path):
+    run = synthetic(tmp_path, [0], start_wall_ns=WALL)
+    path = tmp_path / "trace.json"
+    path.write_text(
+        '{"traceEvents": [1, null, {"ph": "X"}, {"ph": "X", "pid": 100, "ts": NaN, "dur": 1},'
+        '{"ph": "X", "pid": 100, "ts": "x"}, {"ph": "i", "pid": "GPU 0", "ts": 1e300},'
+        '{"ph": "X", "pid": 100, "ts": 5, "dur": 1, "name": "\t", "args": {"x": Infinity}}]}'
+    )
+    notes = []
+    text = b"".join(chrome.write(run, path, notes, lambda done, whole: None))
+    events = json.loads(text, parse_constant=lambda name: pytest.fail(name))["traceEvents"]
+    assert [one["args"]["x"] for one in events if one.get("name") == "\t"] == ["inf"]
+    assert not any(isinstance(one.get("ts"), str) for one in events)
