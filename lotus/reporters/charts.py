@@ -140,7 +140,8 @@ def operations(quantiles: pd.DataFrame) -> Chart:
 def shares(one: LoaderSummary) -> Chart:
     """What the workers' time went to: operations, the rest of the fetch, and idle."""
     table = one.operations
-    inner = table[~table["nested"].astype(bool)].head(_MOST_NAMES)
+    outer = table[~table["nested"].astype(bool)]
+    inner, others = outer.head(_MOST_NAMES), outer.iloc[_MOST_NAMES:]
     entries = [(str(row["operation"]), row["total_ns"], row["workers_share"], BLUE)
                for row in rows_of(inner)]  # fmt: skip
     entries += [
@@ -153,6 +154,11 @@ def shares(one: LoaderSummary) -> Chart:
         for row in rows_of(one.other_time)
         if row["total_ns"] > 0
     ]
+    if len(others):
+        entries.append(
+            (f"{amount(len(others))} other operations", float(others["total_ns"].sum()),
+             float(others["workers_share"].sum()), BLUE)
+        )  # fmt: skip
     entries.sort(key=lambda entry: -entry[1])
     bars: dict[str, Any] = {
         "type": "bar",
@@ -174,9 +180,7 @@ def shares(one: LoaderSummary) -> Chart:
     }
     columns = [("", LEFT), ("time", RIGHT), ("share", RIGHT)]
     rows = [[name, tight(ns), share(part)] for name, ns, part, _ in entries]
-    left = len(table) - int(table["nested"].astype(bool).sum()) - len(inner)
     note = "Blue: operations; light blue: the data set's own code and torch's; grey: idle."
-    note += f" {left} operations with less time are left out." if left > 0 else ""
     return Chart(
         "shares", f"What {who} time went to", {"data": [bars], "layout": layout},
         Table(columns, rows), note,

@@ -24,6 +24,7 @@ from lotus.reporters.page import Chart, Section, Table
 from lotus.reporters.words import amount, command, duration, plain, share, shorten
 from lotus.run import Run
 
+_MOST_RANKS = 8  # as many as there are colours
 _CELLS = 400_000  # of the timeline: 1 MB of the page
 
 
@@ -88,6 +89,13 @@ def _verdict(one: LoaderSummary) -> list[str | Table | Chart]:
 def _loader(run: Run, summary: Summary, one: LoaderSummary) -> list[Section]:
     table = series.batch_series(one.scope)
     over_time: list[str | Table | Chart] = []
+    ranks = table.groupby("rank")["wait_ns"].sum().sort_values(ascending=False, kind="stable")
+    if len(ranks) > _MOST_RANKS:
+        over_time.append(
+            f"Batches and throughput are those of the {_MOST_RANKS} ranks, of {len(ranks)}, that "
+            "waited most."
+        )
+        table = table[table["rank"].isin(ranks.index[:_MOST_RANKS])]
     if len(table):
         over_time.append(time_charts.batches(one, series.thinned(table)))
     rates = series.throughput(table)

@@ -63,7 +63,8 @@ class Section:
 def write(
     path: Path, title: str, heading: Section, sections: Sequence[Section], document: object
 ) -> None:
-    """Write the page. `document` is what `--json` prints, kept in the page for programs.
+    """Write the page. `document` is what `--json` prints, kept in the page for programs; of lists
+    in it the first 1,000 entries.
 
     Raises LotusError where the file cannot be written.
     """
@@ -118,7 +119,7 @@ def pieces(
     yield "</main>\n"
     figures = {one.id: one.figure for one in charts}
     yield f'<script type="application/json" id="figures">{_json(figures)}</script>\n'
-    yield f'<script type="application/json" id="document">{_json(document)}</script>\n'
+    yield f'<script type="application/json" id="document">{_json(_cut(document))}</script>\n'
     yield f"<script>{library}</script>\n<script>{glue}</script>\n</body>\n</html>\n"
 
 
@@ -142,6 +143,13 @@ def _json(value: object) -> str:
     """JSON that can stand in a script element: nothing in it can end that."""
     text = json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _cut(value: Any) -> Any:
+    """Without what lists have beyond so many entries: the page is to open fast."""
+    if isinstance(value, dict):
+        return {name: _cut(one) for name, one in value.items()}
+    return [_cut(one) for one in value[:_MOST_ROWS]] if isinstance(value, list) else value
 
 
 def _finite(value: Any) -> Any:

@@ -6,7 +6,7 @@ import sys
 
 from lotus.analysis.sweep import label
 from lotus.reporters.words import amount, command, duration, plain, plural, shorten
-from lotus.streams import say
+from lotus.streams import progress, say
 from lotus.sweep import Sweep
 from lotus.sweeping import Made, Progress
 from lotus.tune.space import Setting
@@ -71,7 +71,9 @@ def conclude(sweep: Sweep) -> None:
     from lotus.analysis.sweep import summarise
     from lotus.reporters.sweep import sentences
 
-    for text in sentences(summarise(sweep)):
+    with progress("reading runs") as told:
+        summary = summarise(sweep, told)
+    for text in sentences(summary):
         say(text)
     path = command([str(sweep.path)])
     say(f"next: lotus report {path} --html {path}.html")

@@ -114,6 +114,24 @@ def test_the_charts_show_the_numbers_of_the_document() -> None:
     assert waits.sum() == pytest.approx(spread["total_ns"], rel=1e-5)
 
 
+def test_the_shares_add_up_however_many_operations_there_are() -> None:
+    run = of(Plan(operations={f"Op{n}": 0.1 for n in range(60)}, batches=3))
+    one = summarise(run).loaders[0]
+    assert sum(charts.shares(one).figure["data"][0]["x"]) == pytest.approx(100)
+
+
+def test_of_many_ranks_those_are_drawn_that_waited_most() -> None:
+    runs = [of(Plan(batches=3, rank=rank, step=30.0 - rank)) for rank in range(12)]
+    run = runs[0]
+    for name in ("ops", "samples", "batches", "waits", "epochs", "workers"):
+        setattr(run, name, pd.concat([getattr(one, name) for one in runs], ignore_index=True))
+    heading, sections = contents(run)
+    found = charts_in([heading, *sections])
+    drawn = {trace["name"] for trace in found["throughput"].figure["data"]}
+    assert len(drawn) == 8
+    assert any("of 12" in part for part in sections[0].parts if isinstance(part, str))
+
+
 def test_the_batches_beyond_a_screen_are_put_together_and_it_says_so() -> None:
     run = of(Plan(batches=100))
     one = summarise(run).loaders[0]

@@ -120,3 +120,8 @@ def test_a_page_that_fails_leaves_the_old_one(tmp_path: Path) -> None:
         page.write(tmp_path / "none" / "p", "t", Section("t", []), [], None)
     page.write(target, "t", Section("a < b", []), [], None)
     assert f"<h1>{html.escape('a < b')}</h1>" in target.read_text()
+
+
+def test_the_document_keeps_no_more_of_a_list_than_a_page_can_bear() -> None:
+    seen = parsed(text_of(Section("t", []), document={"rows": list(range(5000)), "n": 1}))
+    assert json.loads(seen.scripts[1]) == {"rows": list(range(1000)), "n": 1}
