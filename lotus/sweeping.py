@@ -381,7 +381,9 @@ def _wait(
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
         actions = [(os.POSIX_SPAWN_OPEN, 1, str(log), flags, 0o600), (os.POSIX_SPAWN_DUP2, 1, 2)]
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _TAKEN)
+    # One that is ignored (nohup, a shell's background) is ignored by the program as well.
+    watched = {one for one in _TAKEN if signal.getsignal(one) != signal.SIG_IGN}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     try:
         begin, stopped = time.monotonic(), None
         try:
@@ -392,7 +394,7 @@ def _wait(
             ended, status, usage = os.wait4(pid, os.WNOHANG)
             if ended:
                 break
-            taken = signal.sigtimedwait(_TAKEN, _LOOK_S)
+            taken = signal.sigtimedwait(watched, _LOOK_S)
             if taken is None:
                 told.running(time.monotonic() - begin)
             elif taken.si_signo != signal.SIGCHLD:
@@ -400,7 +402,7 @@ def _wait(
                 # What the terminal sends has reached the program as well (see lotus/launch.py).
                 if taken.si_code <= 0 or taken.si_signo == signal.SIGHUP:
                     os.kill(pid, taken.si_signo)
-        while (late := signal.sigtimedwait(_TAKEN, 0)) is not None:
+        while (late := signal.sigtimedwait(watched, 0)) is not None:
             if late.si_signo != signal.SIGCHLD:
                 stopped = stopped or late.si_signo
         return status, usage, stopped

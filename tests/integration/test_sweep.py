@@ -104,7 +104,7 @@ def states(path):
 
 
 @pytest.fixture(scope="module")
-def resumed(program, tmp_path_factory):
+def resumed(program, tmp_path_factory, no_signal_is_ignored):
     """A sweep that was broken by SIGINT in its fourth run, and went on."""
     folder = tmp_path_factory.mktemp("resumed")
     options = ("--workers", "0,1,2", "--repeat", "2", "--seed", "5", "-o", "S")
@@ -270,7 +270,7 @@ def test_a_command_that_is_not_there_leaves_nothing(tmp_path):
     assert not (tmp_path / "S").exists()
 
 
-def test_an_interrupt_of_the_terminal_reaches_the_program_once(tmp_path):
+def test_an_interrupt_of_the_terminal_reaches_the_program_once(tmp_path, no_signal_is_ignored):
     """It goes to all processes of the terminal at once."""
     script = tmp_path / "count.py"
     script.write_text(
@@ -302,6 +302,17 @@ def test_an_interrupt_of_the_terminal_reaches_the_program_once(tmp_path):
     assert (tmp_path / "seen").read_text() == "1"
     assert b"lotus sweep --resume S" in said
     assert states(tmp_path / "S") == ["pending", "pending"]
+
+
+def test_a_signal_that_was_ignored_from_the_start_stops_nothing(program, tmp_path):
+    """As under nohup, where the terminal hangs up."""
+    words = ["--workers", "0,1", "--repeat", "1", "-o", "S", "--counters", "none", "--"]
+    nohup = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh", *LOTUS, "sweep", *words]
+    process = Start([*nohup, PYTHON, str(program), "slow"], tmp_path, "sweep", {})
+    wait_until(lambda: started(process) == 1)
+    process.process.send_signal(signal.SIGHUP)
+    assert process.end().code == 0
+    assert states(tmp_path / "S") == ["done", "done"]
 
 
 def test_two_sweeps_do_not_write_into_one_directory(program, tmp_path):
