@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from lotus.errors import LotusError
-from lotus.live import WANTED, Live, View
+from lotus.live import Live, View
 from lotus.snapshots import Looks
 from lotus.tailing import Reports, Tail, manifest_of
+from lotus.told import WANTED
 
 
 class Watch:
@@ -38,7 +39,7 @@ class Watch:
             if isinstance(one.get("pid"), int) and isinstance(one.get("time_ns"), int)
         ]
         self._live.add(self._tail.read())
-        shot = self._looks.take(self._live.names(), others, (manifest or {}).get("boot_id"))
+        shot = self._looks.take(self._live.told.names(), others, (manifest or {}).get("boot_id"))
         return self._live.view(shot, manifest, reports)
 
     @property

@@ -132,7 +132,7 @@ def _left(view: View, width: int) -> list[Line]:
         for one in (group.main, *group.workers):
             if one.phase != "ended":
                 name = f"rank {group.rank}, " if len(view.groups) > 1 else ""
-                text = f"{name}{one.name} (pid {one.pid}) was at: {_doing(one)}"
+                text = f"{name}{one.name} (pid {one.pid}) was at: {_doing(dataclasses.replace(one, alive=None))}"
                 found += _wrapped(plain(text), width, "", "  ")
     most = 12
     if len(found) > most:

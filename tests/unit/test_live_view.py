@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lotus import live
+from lotus import told
 from lotus.analysis import components
-from lotus.live import WANTED, Live, View
+from lotus.live import Live, View
 from lotus.snapshots import Kernel, Seen, Snapshot
 from lotus.state import State
 from lotus.stuck import Doing, Loop, judge, threshold_ns
 from lotus.tailing import Tail
+from lotus.told import WANTED
 from tests.logs import MS, START_NS, ProcessLog, RunBuilder, Sample
 
 S = 1_000_000_000
@@ -137,14 +138,14 @@ def test_an_operation_inside_another_is_not_counted_twice() -> None:
     ops = [(begin + 1, 9), (begin + 20, 9), (begin, 50), (begin + 120, 10)]
     wrapped = [(at % 2**32, (at + took) % 2**32, 1) for at, took in ops]
     rows = np.array([(2, 4)], [("n_samples", "<u4"), ("n_ops", "<u4")])
-    outer = live.top_level(rows, samples, np.array(wrapped, low))
+    outer = told.top_level(rows, samples, np.array(wrapped, low))
     assert outer.tolist() == [False, False, True, True]
 
 
 def test_names_are_those_of_the_report() -> None:
-    assert live.OWN == components.OWN
-    assert live.COLLATE == components.COLLATE
-    assert live.REST == components.REST
+    assert told.OWN == components.OWN
+    assert told.COLLATE == components.COLLATE
+    assert told.REST == components.REST
 
 
 def test_logs_are_read_as_they_grow_and_a_torn_frame_waits(tmp_path: Path) -> None:

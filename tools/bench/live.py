@@ -116,12 +116,12 @@ def run(way: str, words: list[str], perf: bool) -> dict[str, float]:
         out, err = process.communicate()
         seconds = time.monotonic() - start
         whole = resource.getrusage(resource.RUSAGE_CHILDREN)
-        own = terminal.end() if terminal is not None else 0.0
         found = {"seconds": seconds, "cpu": float(re.findall(r"^cpu ([\d.]+)", out, re.M)[0])}
-        found["lotus"] = own
-        if way == "live":  # what lotus trace took beyond the program
-            used = whole.ru_utime + whole.ru_stime - before.ru_utime - before.ru_stime
-            found["lotus"] = used - found["cpu"]
+        # What lotus trace took, and the end of the program after its last word.
+        used = whole.ru_utime + whole.ru_stime - before.ru_utime - before.ru_stime
+        found["lotus"] = used - found["cpu"]
+        if terminal is not None:
+            found["lotus"] = terminal.end()
         if perf and (counts := re.findall(r"^(\d+),", err, re.M)):
             found["instructions"] = float(counts[0])
         return found
@@ -169,9 +169,8 @@ def main() -> None:
                 f"  user instructions, 1e9   {line([o['instructions'] for o in found[way]], 1e9)}"
             )
         print(f"  elapsed s                {line([one['seconds'] for one in found[way]])}")
-        if way != "alone":
-            shares = [100 * one["lotus"] / one["seconds"] for one in found[way]]
-            print(f"  lotus itself, % of a core {line(shares)}, start-up and end included")
+        whose = "lotus top" if way == "top" else "lotus trace"
+        print(f"  {whose}, CPU s {line([one['lotus'] for one in found[way]])}, start-up included")
 
 
 if __name__ == "__main__":

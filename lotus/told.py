@@ -1,0 +1,286 @@
+"""What the logs of a run that goes on have told so far, in bounded memory: pure.
+
+`Told.add` takes what they have more at each look (tailing.py). Of times it keeps the last 300 s.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from lotus.frames import Array, counts_of
+from lotus.inside.layout import SENDS
+from lotus.snapshots import Names, Seen
+from lotus.tailing import Fresh
+
+NAN = float("nan")
+# As lotus.analysis.components has them, which would import pandas.
+OWN, COLLATE, REST = "own code", "collate", "rest of fetch"
+SECOND = 1_000_000_000
+MOST_WINDOW_NS = 300 * SECOND  # of what is kept for rates and shares
+_MOST_BATCHES = 100_000  # kept for them, of each process
+_RECENT = 200  # batches of which the median is taken
+WANTED = (("batch", "samples"), ("batch", "ops"), ("batch", "loose"))
+
+Key = tuple[str, int, int]  # host, pid, start of the log
+
+
+@dataclass
+class Process:
+    """What the log of one process told so far."""
+
+    header: Mapping[str, Any]
+    operations: dict[int, str] = field(default_factory=dict)
+    loaders: dict[int, dict[str, Any]] = field(default_factory=dict)
+    # loader -> its last iterator event
+    iterators: dict[int, dict[str, Any]] = field(default_factory=dict)
+    ended: dict[tuple[Any, Any], int] = field(default_factory=dict)  # (loader, epoch) -> when
+    stopped: bool = False  # it records no more, and its page stands still
+    waits: Array = field(default_factory=lambda: np.empty((0, 2), np.int64))  # start, end
+    taken: int = 0
+    waited_ns: int = 0
+    first_ns: int = 0
+    sizes: tuple[int, int] = (0, 0)  # samples, batches
+    made_ns: deque[int] = field(default_factory=lambda: deque(maxlen=_RECENT))
+    last_ns: int = 0  # the latest time in a record
+    put_ns: int = 0
+    pss: float = NAN
+    # second -> operation (a name) -> ns of fetching, and of the whole under ""
+    parts: dict[int, dict[str, int]] = field(default_factory=dict)
+
+    @property
+    def period_ns(self) -> float:
+        """Median of the time from one batch taken to the next; NaN before the second."""
+        ends = self.waits[-_RECENT:, 1]
+        return float(np.median(np.diff(ends))) if len(ends) > 1 else NAN
+
+
+class Told:
+    """What is known from the logs of one run."""
+
+    def __init__(self) -> None:
+        self.logs: dict[Key, Process] = {}
+        self.notes: list[str] = []
+        self._by_pid: dict[tuple[str, int], list[Key]] = defaultdict(list)
+        # (host, pid) of a worker -> (log of the main process, loader, how often it was resumed)
+        self._workers: dict[tuple[str, int], tuple[Key, int, int]] = {}
+        self._workers_of: dict[Key, set[tuple[str, int]]] = defaultdict(set)
+        # (host, pid) of a worker -> its resumes -> batches that it made and nobody took yet
+        self._made: dict[tuple[str, int], dict[int, set[int]]] = defaultdict(dict)
+        # (log, loader, epoch) -> batches that were taken and not yet known to be made
+        self._taken: dict[tuple[Key, int, int], set[int]] = {}
+
+    def names(self) -> Names:
+        """As snapshots.take wants them."""
+        names: dict[tuple[str, int], list[tuple[int, dict[int, str]]]] = defaultdict(list)
+        for (host, pid, start), log in self.logs.items():
+            names[host, pid].append((start, log.operations))
+        return names
+
+    def add(self, fresh: Sequence[Fresh]) -> None:
+        """Take in what the logs have more."""
+        for one in fresh:
+            if one.key not in self.logs:
+                self.logs[one.key] = Process(one.header)
+                self._by_pid[one.key[:2]].append(one.key)
+            log = self.logs[one.key]
+            for event in one.events:
+                self._event(one.key, log, event)
+            self._batches(one, log)
+            self._waits(one, log)
+            resources = one.rows["resources"]
+            if len(resources):
+                log.last_ns = max(log.last_ns, int(resources["time_ns"].max()))
+                measured = resources["pss"][resources["pss"] > 0]
+                if len(measured):
+                    log.pss = float(measured[-1])
+
+    def _event(self, key: Key, log: Process, event: dict[str, Any]) -> None:
+        name, loader, epoch = event["event"], event.get("loader"), event.get("epoch")
+        if name == "operations":
+            for one in event.get("operations") or ():
+                if isinstance(one, dict) and isinstance(one.get("id"), int):
+                    log.operations[one["id"]] = str(one.get("name"))
+        elif name == "loader" and isinstance(loader, int):
+            log.loaders[loader] = event
+        elif name == "epoch_end":
+            time = event.get("time_ns")
+            log.ended[loader, epoch] = time if isinstance(time, int) else log.last_ns
+        elif name == "iterator" and isinstance(loader, int) and isinstance(epoch, int):
+            before = log.iterators.get(loader, {})
+            self._taken.pop((key, loader, before.get("epoch", -1)), None)
+            log.iterators[loader] = event
+            pids = [pid for pid in event.get("workers") or () if isinstance(pid, int)]
+            for pid in set(before.get("workers") or ()) - set(pids):
+                self._made.pop((key[0], pid), None)
+            for pid in pids:
+                worker = (key[0], pid)
+                known = self._workers.get(worker)
+                again = event.get("resumed") is True and known is not None
+                resumes = known[2] + 1 if again and known is not None else 0
+                self._workers[worker] = (key, loader, resumes)
+                self._workers_of[key].add(worker)
+        elif name == "stopped":
+            log.stopped = True
+            self.notes.append(
+                "recording stopped at --max-log: what the processes do since is not known"
+            )
+        elif name == "note" and len(self.notes) < 10:
+            self.notes.append(str(event.get("text")))
+
+    def _batches(self, fresh: Fresh, log: Process) -> None:
+        rows = fresh.rows["batch"]
+        whole = (rows["flags"] & SENDS) == 0
+        made = rows[whole]
+        if not len(made):
+            return
+        put = made["put_ns"].astype(np.int64)
+        log.put_ns = int(put[-1])
+        log.last_ns = max(log.last_ns, log.put_ns)
+        log.made_ns.extend(made["fetch_ns"][-_RECENT:].tolist())
+        log.sizes = (log.sizes[0] + int(made["size"].sum()), log.sizes[1] + len(made))
+        worker = fresh.key[:2]
+        own = made[made["loader"] < 0]
+        if len(own):
+            batches = self._made[worker]
+            for epoch in np.unique(own["epoch"]).tolist():
+                mine = own["batch"][own["epoch"] == epoch]
+                batches.setdefault(epoch, set()).update(mine.tolist())
+            for epoch in sorted(batches)[:-2]:
+                del batches[epoch]
+        latest = int(put.max())
+        recent = whole & (rows["put_ns"].astype(np.int64) > latest - MOST_WINDOW_NS)
+        _add_parts(log, fresh, recent)
+        for second in [one for one in log.parts if one < (latest - MOST_WINDOW_NS) // SECOND]:
+            del log.parts[second]
+
+    def _waits(self, fresh: Fresh, log: Process) -> None:
+        rows = fresh.rows["wait"]
+        if not len(rows):
+            return
+        times = np.stack([rows["start_ns"], rows["end_ns"]], axis=1).astype(np.int64)
+        log.first_ns = log.first_ns or int(times[0, 0])
+        log.taken += len(times)
+        log.waited_ns += int((times[:, 1] - times[:, 0]).sum())
+        log.last_ns = max(log.last_ns, int(times[-1, 1]))
+        kept = np.concatenate([log.waits, times])[-_MOST_BATCHES:]
+        log.waits = kept[kept[:, 1] > log.last_ns - MOST_WINDOW_NS]
+        places = rows["loader"].astype(np.int64) * (1 << 32) + rows["epoch"]
+        for place in np.unique(places).tolist():
+            loader, epoch = place >> 32, place & 0xFFFFFFFF
+            if log.iterators.get(loader, {}).get("workers"):
+                taken = self._taken.setdefault((fresh.key, loader, epoch), set())
+                taken.update(rows["batch"][places == place].tolist())
+
+    def log_of(self, one: Seen) -> Key:
+        """The key of a process's log; a made-up one where there is none."""
+        host, pid, start = one.host, one.state.pid, one.state.start_ns
+        keys = self._by_pid.get((host, pid), [])
+        return min(keys, key=lambda key: abs(key[2] - start), default=(host, pid, start))
+
+    def parent_of(self, key: Key) -> Key:
+        log = self.logs.get(key)
+        parent = log.header.get("ppid") if log else None
+        keys = self._by_pid.get((key[0], parent), []) if isinstance(parent, int) else []
+        return max(keys, key=lambda one: one[2], default=key)
+
+    def made_by(self, one: Seen) -> tuple[Key, int] | None:
+        """(log of the process that made this one as a worker, its loader), where that is known."""
+        key = self.log_of(one)
+        place = self._workers.get(key[:2])
+        if place is not None and (one.state.worker >= 0 or place[0] != key):
+            return place[:2]
+        if one.state.worker < 0:
+            return None
+        # Its maker's record is missing: its parent is as good.
+        return self.parent_of(key), -1
+
+    def makers(self, key: Key, now: int) -> list[Process]:
+        """The log of a main process, and those of all workers that it ever had."""
+        found = [self.logs[key]] if key in self.logs else []
+        for worker in self._workers_of.get(key, ()):
+            found += [self.logs[one] for one in self._by_pid.get(worker, ())]
+        for log in found:
+            if log.last_ns < now - MOST_WINDOW_NS:
+                log.parts.clear()
+        return found
+
+    def ready(
+        self, key: Key, loader: int, epoch: int, workers: set[int], awaited: int
+    ) -> tuple[int, bool]:
+        """(batches made and not taken, whether `awaited` is one of them)."""
+        taken = self._taken.get((key, loader, epoch), set())
+        ready: set[int] = set()
+        for pid in workers:
+            worker = (key[0], pid)
+            place = self._workers.get(worker)
+            if place is None or place[:2] != (key, loader):
+                continue
+            made = self._made[worker].get(place[2], set())
+            done = made & taken
+            made -= done
+            taken -= done
+            ready |= made
+        return len(ready), awaited in ready
+
+
+def _add_parts(log: Process, fresh: Fresh, chosen: Array) -> None:
+    """Add what the chosen batch frames were made of to `log.parts`."""
+    rows = fresh.rows["batch"]
+    seconds = (rows["put_ns"] // SECOND).astype(np.int64)
+
+    def add(names: Sequence[str], code: Array, second: Array, ns: Array) -> None:
+        if not len(code):
+            return
+        first = int(second.min())
+        wide = len(names)
+        sums = np.bincount((second - first) * wide + code, weights=ns.astype(np.float64))
+        for place in np.flatnonzero(sums).tolist():
+            into = log.parts.setdefault(first + place // wide, {})
+            name = names[place % wide]
+            into[name] = into.get(name, 0) + int(sums[place])
+
+    picked = rows[chosen]
+    zeros = np.zeros(len(picked), np.int64)
+    add([""], zeros, seconds[chosen], picked["fetch_ns"])
+    add([COLLATE], zeros, seconds[chosen], picked["collate_ns"])
+    samples, ops = (fresh.arrays["batch", name] for name in ("samples", "ops"))
+    loose = fresh.arrays["batch", "loose"]
+    of_sample = np.repeat(np.arange(len(rows)), counts_of(rows, "samples"))
+    of_op = np.repeat(np.arange(len(rows)), counts_of(rows, "ops"))
+    of_loose = np.repeat(np.arange(len(rows)), counts_of(rows, "loose"))
+    outer = top_level(rows, samples, ops) & chosen[of_op]
+    inside = chosen[of_loose] & (loose["position"] >= 0)
+    kept = chosen[of_sample]
+    durations = samples["duration_ns"][kept]
+    add([OWN], np.zeros(len(durations), np.int64), seconds[of_sample[kept]], durations)
+    code = np.concatenate([ops["operation"][outer], loose["operation"][inside]]).astype(np.int64)
+    when = np.concatenate([seconds[of_op[outer]], seconds[of_loose[inside]]])
+    took = np.concatenate(
+        [(ops["end_low"] - ops["start_low"])[outer].astype(np.int64),
+         loose["duration_ns"][inside].astype(np.int64)]
+    )  # fmt: skip
+    if len(code):
+        distinct, place = np.unique(code, return_inverse=True)
+        names = [log.operations.get(number, f"operation {number}") for number in distinct.tolist()]
+        add(names, place.astype(np.int64), when, took)
+        add([OWN], np.zeros(len(code), np.int64), when, -took)
+
+
+def top_level(rows: Array, samples: Array, ops: Array) -> Array:
+    """Which operations are inside no other of their sample. They stand in order of completion."""
+    if not len(ops) or not len(samples):
+        return np.ones(len(ops), np.bool_)
+    base = np.cumsum(counts_of(rows, "ops")) - counts_of(rows, "ops")
+    frame = np.repeat(np.arange(len(rows)), counts_of(rows, "samples"))
+    ends = np.maximum.accumulate(base[frame] + samples["ops"].astype(np.int64))
+    sample = np.searchsorted(ends, np.arange(len(ops)), side="right").clip(max=len(samples) - 1)
+    # Differences modulo 2^32, as the times are.
+    begun = samples["start_ns"].astype(np.uint32)[sample]
+    key = sample * (1 << 32) + (ops["start_low"] - begun).astype(np.int64)
+    later = np.minimum.accumulate(key[::-1])[::-1]
+    outer = np.ones(len(ops), np.bool_)
+    outer[:-1] = later[1:] > key[:-1]
+    return outer
