@@ -24,15 +24,6 @@ _NORMAL = NormalDist()
 LEVEL = 0.05  # of the intervals and of the tests
 
 
-def binned(rows: Floats, most: int = MOST_BINS) -> Floats:
-    """Add up neighbouring rows of (n, m) so that at most `most` are left, of even lengths."""
-    count = len(rows)
-    if count <= most:
-        return rows
-    edges = np.arange(most) * count // most
-    return np.asarray(np.add.reduceat(rows, edges, axis=0), np.float64)
-
-
 def block_length(series: Floats) -> int:
     """Rows of a block that series (n, c) of mean 0 ask for: the most that one of them does.
 
@@ -84,8 +75,10 @@ def blocks(count: int, length: int) -> int:
 
 def draw(count: int, length: int, generator: np.random.Generator) -> Floats:
     """How often each replicate takes the block that begins at each row: (REPLICATES, count)."""
-    drawn = generator.multinomial(blocks(count, length), [1 / count] * count, REPLICATES)
-    return drawn.astype(np.float64)
+    starts = generator.integers(0, count, (REPLICATES, blocks(count, length)))
+    starts += np.arange(REPLICATES)[:, None] * count
+    drawn = np.bincount(starts.ravel(), minlength=REPLICATES * count)
+    return drawn.reshape(REPLICATES, count).astype(np.float64)
 
 
 def replicated(rows: Floats, length: int, drawn: Floats) -> Floats:

@@ -6,7 +6,7 @@ Benjamini and Hochberg; the throughput of the loop, which the verdict is about, 
 stands for itself.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis import bootstrap, compare_lines
+from lotus.analysis.causes import account, core_shared
 from lotus.analysis.columns import integer, number
 from lotus.analysis.compare_facts import Fact, loader_facts, other_machine, run_facts
 from lotus.analysis.compare_lines import Line
@@ -22,6 +23,11 @@ from lotus.analysis.counters import counter_table, events_of
 from lotus.analysis.functions import known_events
 from lotus.analysis.scope import RunLike, Scope, iterated, scopes, table
 
+ONE_RUN = (
+    "one run a side: the intervals know how much batches vary within these two runs, not how much "
+    "one run differs from the next, which is often more. So equal programs can look different; "
+    "alternate three or more runs of each and compare them as: lotus compare A1,A2,A3 B1,B2,B3"
+)
 MOST_LOADERS = 8
 MOST_OPERATIONS = 200  # with intervals: those of most time; all others have their values
 _MOST_COUNTED = 60
@@ -245,6 +251,7 @@ def _loader(
             "for a cold page cache and for imports"
         )
         mine, theirs = ([_limited(one, least) for one in side] for side in (mine, theirs))
+    notes += _shared(a, mine) + _shared(b, theirs)
     known = [_Known.of(side, runs.runs) for side, runs in ((mine, a), (theirs, b))]
     chosen = _Chosen(known[0], known[1], (a.letter, b.letter), notes)
     counters = [_counters(runs.runs, side) for runs, side in ((a, mine), (b, theirs))]
@@ -285,6 +292,16 @@ def _loader(
         paces=_paces(mine, theirs),
         notes=notes,
     )
+
+
+def _shared(side: Side, loops: Sequence[Scope]) -> list[str]:
+    shares = [core_shared(one) for one in loops]
+    if not any(shares):
+        return []
+    return [
+        f"others had the cores while {side.letter} was recorded (up to {max(shares):.0%} of its "
+        "waiting): its times depend on them"
+    ]
 
 
 def _limited(scope: Scope, epochs: int) -> Scope:
@@ -395,8 +412,8 @@ class _Chosen:
         b = np.array([self.b[theirs] for _, theirs in rest], np.float64) / new
         others = pd.DataFrame(
             {
-                "parent": [parent for (parent, _), _ in rest],
-                "operation": [name for (_, name), _ in rest],
+                "parent": _texts(parent for (parent, _), _ in rest),
+                "operation": _texts(name for (_, name), _ in rest),
                 "a": a,
                 "b": b,
                 "difference": b / np.where(a > 0, a, np.nan) - 1,
@@ -404,17 +421,30 @@ class _Chosen:
         )
         paired = [{pair[place] for pair in self.pairs} for place in range(2)]
         removed, added = (
-            pd.DataFrame(
-                [
-                    (key[0], key[1], float(value) / per)
-                    for key, value in zip(side.index.tolist(), side.tolist(), strict=True)
-                    if key not in known
-                ],
-                columns=["parent", "operation", "ns"],
-            )
+            _only(side, known, per)
             for side, known, per in ((self.a, paired[0], base), (self.b, paired[1], new))
         )
         return others, added, removed
+
+
+def _only(side: pd.Series, known: set[Operation], per: float) -> pd.DataFrame:
+    rows = [
+        (key[0], key[1], float(value) / per)
+        for key, value in zip(side.index.tolist(), side.tolist(), strict=True)
+        if key not in known
+    ]
+    return pd.DataFrame(
+        {
+            "parent": _texts(row[0] for row in rows),
+            "operation": _texts(row[1] for row in rows),
+            "ns": np.array([row[2] for row in rows], np.float64),
+        }
+    )
+
+
+def _texts(names: Iterable[str]) -> pd.Series:
+    """As objects: what pandas takes for text otherwise cannot hold every name."""
+    return pd.Series(list(names), dtype=object)
 
 
 # ── words and pictures ───────────────────────────────────────────────────────────────────────
@@ -444,17 +474,15 @@ def _verdict(lines: Sequence[Line], a: Side, b: Side, same: bool, notes: list[st
     times, low, high = (
         f"{1 + part:.{digits}f}" for part in (found.difference, found.low, found.high)
     )
-    head = f"{prefix}{b.letter} is {times} times as fast as {a.letter}"
+    lone = len(a.runs) == len(b.runs) == 1
+    prefix += "in these two runs " if lone else ""
+    head = f"{prefix}{b.letter} {'was' if lone else 'is'} {times} times as fast as {a.letter}"
     head = head[0].upper() + head[1:]
     if not found.known:
         text = f"{head}, but too few batches were taken to say how sure that is"
         return Verdict("unknown", text)
-    if len(a.runs) == len(b.runs) == 1:
-        notes.append(
-            "one run a side: the intervals know how much batches vary within these two runs, not "
-            "how much one run differs from the next. Alternate a few runs of each and compare them "
-            "as: lotus compare A1,A2,A3 B1,B2,B3"
-        )
+    if lone:
+        notes.append(ONE_RUN)
     elif min(len(a.runs), len(b.runs)) == 1:
         notes.append("the side of one run is taken to vary from run to run as the other one does")
     if found.low <= 0 <= found.high:
@@ -471,8 +499,6 @@ def _causes(
     columns = ["kind", "name", "a", "b"]
     if max(len(one.operations) for one in known) > _MOST_FOR_CAUSES:
         return pd.DataFrame(columns=columns)
-    from lotus.analysis.causes import account
-
     shares: list[dict[tuple[str, str], float]] = []
     for scope in (mine, theirs):
         books = account(scope)
@@ -481,13 +507,11 @@ def _causes(
             key = (charge.kind, charge.name)
             found[key] = found.get(key, 0.0) + charge.ns / max(books.loop_ns, 1.0)
         shares.append(found)
-    rows = [
-        (*key, shares[0].get(key, 0.0), shares[1].get(key, 0.0))
-        for key in dict.fromkeys([*shares[0], *shares[1]])
-    ]
-    table_ = pd.DataFrame(rows, columns=columns)
-    order = -table_[["a", "b"]].max(axis=1)
-    return table_.iloc[np.argsort(order.to_numpy(), kind="stable")].reset_index(drop=True)
+    keys = list(dict.fromkeys([*shares[0], *shares[1]]))
+    keys.sort(key=lambda key: -max(side.get(key, 0.0) for side in shares))
+    values = ([side.get(key, 0.0) for key in keys] for side in shares)
+    texts = (_texts(key[place] for key in keys) for place in range(2))
+    return pd.DataFrame(dict(zip(columns, (*texts, *values), strict=True)))
 
 
 def _paces(mine: Sequence[Scope], theirs: Sequence[Scope]) -> pd.DataFrame:

@@ -24,7 +24,7 @@ def judge(found: Sequence[Comparison], metric: str, above: float) -> Gate:
     judged: that is neither a pass nor a failure.
     """
     texts: list[str] = []
-    failed = False
+    failed = lone = False
     for one in found:
         name = one.b.letter + (f" ({one.setting})" if one.setting else "")
         if one.verdict.kind == "not comparable":
@@ -43,7 +43,13 @@ def judge(found: Sequence[Comparison], metric: str, above: float) -> Gate:
             )
         slower = low > above
         failed |= slower
+        lone |= len(one.a.runs) == len(one.b.runs) == 1 and one.verdict.kind != "same run"
         texts.append(_text(slower, f"{metric} of {name}", (worse, low, high), above))
+    if lone:
+        texts.append(
+            "This is of one run a side, and runs of one program differ: for a test to rely on, "
+            "give three or more runs of each."
+        )
     return Gate(metric, above, failed, texts)
 
 

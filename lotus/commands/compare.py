@@ -9,15 +9,16 @@ NAME = "compare"
 HELP = "hold runs or sweeps against each other: what differs, by how much, and how sure that is"
 EPILOG = """\
 A is the baseline; each other side is held against it. A side is a run, runs joined by commas, a
-pattern in quotes, or a folder of runs: repeats of one program, which make honest intervals. Sweeps
-are compared setting by setting.
+pattern in quotes, or a folder of runs: repeats of one program. Record three or more of each, in
+turns: one run cannot tell how much runs differ from each other. Sweeps are compared setting by
+setting.
 
 examples:
   lotus compare before after
   lotus compare before-1,before-2,before-3 after-1,after-2,after-3
   lotus compare 'runs/before-*' 'runs/after-*' --html compare.html
-  lotus compare main branch --fail-above 5%    exit code 1: slower by more than 5 %, surely
-  lotus compare main branch --fail-above 10% --metric operation:Decode
+  lotus compare 'main-*' 'branch-*' --fail-above 5%   exit code 1: slower by more than 5 %, surely
+  lotus compare 'main-*' 'branch-*' --fail-above 10% --metric operation:Decode
   lotus compare A B --json | jq '.comparisons[0].verdict.text'
 
 With --fail-above the exit code is 1 if it is slower by more than that, 0 if that is not shown, and

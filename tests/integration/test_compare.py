@@ -1,0 +1,131 @@
+"""`lotus compare` on recorded programs: what was made slower is found, and CI can tell."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.launched import LOTUS
+
+pytestmark = pytest.mark.usefixtures("own_directory", "lotus_on_path")
+pytest.importorskip("torch")
+
+PROGRAM = """
+import sys, time
+from torch.utils.data import DataLoader, Dataset
+
+class Slow:
+    def __call__(self, x):
+        time.sleep(float(sys.argv[1]))
+        return x
+
+class Same:
+    def __call__(self, x):
+        time.sleep(0.001)
+        return x
+
+class Compose:
+    def __init__(self, transforms):
+        self.transforms = transforms
+    def __call__(self, x):
+        for one in self.transforms:
+            x = one(x)
+        return x
+
+class Data(Dataset):
+    def __init__(self):
+        self.transform = Compose([Slow(), Same()])
+    def __len__(self):
+        return 160
+    def __getitem__(self, index):
+        return self.transform(float(index))
+
+if __name__ == "__main__":
+    for batch in DataLoader(Data(), batch_size=4, num_workers=int(sys.argv[2])):
+        pass
+"""
+OPERATIONS = ("--op", "__main__:Slow.__call__", "--op", "__main__:Same.__call__")
+
+
+def record(name: str, seconds: float, workers: int = 0) -> None:
+    Path("program.py").write_text(PROGRAM)
+    command = [sys.executable, "program.py", str(seconds), str(workers)]
+    options = ["-q", *OPERATIONS]
+    subprocess.run([*LOTUS, "trace", "-o", name, *options, "--", *command], check=True)
+
+
+def compared(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*LOTUS, "compare", *arguments], capture_output=True, text=True)
+
+
+def document(*arguments: str) -> dict[str, Any]:
+    done = compared(*arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["comparisons"][0]  # type: ignore[no-any-return]
+
+
+def slow_line(found: dict[str, Any]) -> dict[str, Any]:
+    lines = found["loaders"][0]["lines"]
+    return next(one for one in lines if one["id"].startswith("operation:") and "Slow" in one["id"])
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
+        for turn in range(3):
+            record(f"before-{turn}", 0.004)
+            record(f"after-{turn}", 0.0052)
+        Path("none.py").write_text("import torch.utils.data\n")
+        command = [sys.executable, "none.py"]
+        subprocess.run([*LOTUS, "trace", "-q", "-o", "none", "--", *command], check=True)
+    return folder
+
+
+def test_the_slower_operation_is_found(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(runs)
+    found = document("before-*", "after-*")
+    assert [len(found[side]["runs"]) for side in "ab"] == [3, 3]
+    line = slow_line(found)
+    assert 0.15 < line["difference"] < 0.45  # 30 %, and what sleeping costs beside
+    assert line["low"] < line["difference"] < line["high"]
+    words = [fact["what"] for fact in found["facts"]]
+    assert words == ["words"]  # the command line, and nothing else
+
+
+def test_exit_codes_tell_slower_from_broken(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(runs)
+    sides = ("before-0", "after-0")
+    metric = ("--metric", slow_line(document(*sides))["id"])
+    slower = compared(*sides, "--fail-above", "1%", *metric)
+    assert slower.returncode == 1
+    assert "Failed: operation:" in slower.stdout
+    passed = compared(*sides, "--fail-above", "300%", *metric)
+    assert passed.returncode == 0
+    assert "Passed: " in passed.stdout
+    for broken in (("before-0", "none"), ("before-0", "nowhere"), ("before-0", "program.py")):
+        done = compared(*broken, "--fail-above", "1%")
+        assert done.returncode == 2
+        assert done.stderr.startswith("lotus: ")
+        assert "Traceback" not in done.stderr
+    assert compared("before-0", "before-0", "--fail-above", "0%").returncode == 0
+
+
+def test_the_page_is_written_whole_or_not_at_all(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("plotly")
+    monkeypatch.chdir(runs)
+    done = compared("before-0", "after-0", "--html", "page.html")
+    assert done.returncode == 0, done.stderr
+    text = Path("page.html").read_text()
+    assert "Differences" in text
+    assert text.rstrip().endswith("</html>")
+    wrong = compared("before-0", "after-0", "--html", "no-such-folder/page.html")
+    assert wrong.returncode == 2
+    assert "no-such-folder" in wrong.stderr
