@@ -214,9 +214,8 @@ class Live:
         main = self._doing(one, -1, now, snapshot)
         loader, epoch = one.state.loader, one.state.epoch
         described = log.loaders.get(loader, {})
-        iterator = log.iterators.get(loader, {})
-        in_hand = iterator.get("epoch") == epoch
-        current = set(iterator.get("workers") or ()) if in_hand else set()
+        last, pids = log.iterators.get(loader, (-1, ()))
+        current = set(pids) if last == epoch else set()
         mine, others = [], 0
         for number, seen in workers:
             doing = self._doing(seen, number, now, snapshot)
@@ -241,6 +240,7 @@ class Live:
             awaited=one.state.batch,
             awaited_made=awaited_made,
             outside=outside,
+            whole=whole,
             in_order=described.get("in_order") is not False,
             typical_ns=_typical(log, makers),
         )
@@ -248,7 +248,7 @@ class Live:
         faulty = not {main.pid, *(doing.pid for doing in mine)}.isdisjoint(faults)
         verdict = UNWATCHED if stopped or faulty else judge(loop)
         prefetch = described.get("prefetch_factor")
-        capacity = prefetch * len(current) if isinstance(prefetch, int) else 0
+        capacity = prefetch * len(current) if type(prefetch) is int else 0
         return Group(
             rank=self._rank(log),
             host=one.host,
@@ -326,7 +326,7 @@ class Live:
         if not log.first_ns:
             return Rates(), Rates()
         samples, batches = (sum(one.sizes[place] for one in makers) for place in (0, 1))
-        size = samples / batches if batches else float(loader.get("batch_size") or NAN)
+        size = samples / batches if batches else _size(loader.get("batch_size"))
         waiting_ns = main.since_ns if main.phase == "wait" else 0
 
         def rates(span: float, taken: int, waited: float) -> Rates:
@@ -341,6 +341,10 @@ class Live:
         inside = log.waits[log.waits[:, 1] > begin]
         waited = float((inside[:, 1] - np.maximum(inside[:, 0], begin)).sum())
         return rates(span, len(inside), waited + min(waiting_ns, span)), overall
+
+
+def _size(value: Any) -> float:
+    return float(value) if type(value) is int and 0 < value < 1 << 53 else NAN
 
 
 def _latest(one: Seen) -> int:

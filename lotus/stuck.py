@@ -60,6 +60,7 @@ class Loop:
     workers   those of the loader that it iterates now
     awaited   the batch that it takes next
     awaited_made  whether a worker has handed that batch over already
+    whole     every batch is recorded: what is not known to be made was not
     outside   the epoch has ended, or none has begun
     in_order  the batches are taken in the order of the sampler
     typical_ns  median of a batch (the longer of being made and being taken); NaN before the first
@@ -69,6 +70,7 @@ class Loop:
     workers: Sequence[Doing] = ()
     awaited: int = -1
     awaited_made: bool = False
+    whole: bool = True
     outside: bool = False
     in_order: bool = True
     typical_ns: float = NAN
@@ -203,6 +205,8 @@ def _lost(loop: Loop, quiet_ns: int) -> Verdict:
             f"batch {awaited} was made and has not arrived: look at the worker's queue thread, "
             "the pin thread and /dev/shm"
         )
+    elif not loop.whole:
+        lines.append("whether a worker has made it is not known: not every batch is recorded")
     else:
         lines.append(
             f"all {len(loop.workers)} workers are idle: the batch was not asked for, or its "

@@ -34,9 +34,9 @@ class Process:
     header: Mapping[str, Any]
     operations: dict[int, str] = field(default_factory=dict)
     loaders: dict[int, dict[str, Any]] = field(default_factory=dict)
-    # loader -> its last iterator event
-    iterators: dict[int, dict[str, Any]] = field(default_factory=dict)
-    ended: dict[tuple[Any, Any], int] = field(default_factory=dict)  # (loader, epoch) -> when
+    # loader -> (epoch, pids of its workers) of its last iterator
+    iterators: dict[int, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
+    ended: dict[tuple[int, int], int] = field(default_factory=dict)  # (loader, epoch) -> when
     stopped: bool = False  # it records no more, and its page stands still
     waits: Array = field(default_factory=lambda: np.empty((0, 2), np.int64))  # start, end
     taken: int = 0
@@ -98,30 +98,18 @@ class Told:
                     log.pss = float(measured[-1])
 
     def _event(self, key: Key, log: Process, event: dict[str, Any]) -> None:
-        name, loader, epoch = event["event"], event.get("loader"), event.get("epoch")
+        name = event["event"]
+        loader, epoch = _number(event.get("loader")), _number(event.get("epoch"))
         if name == "operations":
-            for one in event.get("operations") or ():
+            for one in _items(event.get("operations")):
                 if isinstance(one, dict) and isinstance(one.get("id"), int):
                     log.operations[one["id"]] = str(one.get("name"))
-        elif name == "loader" and isinstance(loader, int):
+        elif name == "loader" and loader >= 0:
             log.loaders[loader] = event
-        elif name == "epoch_end":
-            time = event.get("time_ns")
-            log.ended[loader, epoch] = time if isinstance(time, int) else log.last_ns
-        elif name == "iterator" and isinstance(loader, int) and isinstance(epoch, int):
-            before = log.iterators.get(loader, {})
-            self._taken.pop((key, loader, before.get("epoch", -1)), None)
-            log.iterators[loader] = event
-            pids = [pid for pid in event.get("workers") or () if isinstance(pid, int)]
-            for pid in set(before.get("workers") or ()) - set(pids):
-                self._made.pop((key[0], pid), None)
-            for pid in pids:
-                worker = (key[0], pid)
-                known = self._workers.get(worker)
-                again = event.get("resumed") is True and known is not None
-                resumes = known[2] + 1 if again and known is not None else 0
-                self._workers[worker] = (key, loader, resumes)
-                self._workers_of[key].add(worker)
+        elif name == "epoch_end" and loader >= 0:
+            log.ended[loader, epoch] = max(_number(event.get("time_ns")), 0) or log.last_ns
+        elif name == "iterator" and loader >= 0 and epoch >= 0:
+            self._iterator(key, log, loader, epoch, event)
         elif name == "stopped":
             log.stopped = True
             self.notes.append(
@@ -129,6 +117,23 @@ class Told:
             )
         elif name == "note" and len(self.notes) < 10:
             self.notes.append(str(event.get("text")))
+
+    def _iterator(
+        self, key: Key, log: Process, loader: int, epoch: int, event: dict[str, Any]
+    ) -> None:
+        before = log.iterators.get(loader, (-1, ()))
+        self._taken.pop((key, loader, before[0]), None)
+        pids = tuple(pid for pid in _items(event.get("workers")) if isinstance(pid, int))
+        log.iterators[loader] = (epoch, pids)
+        for pid in set(before[1]) - set(pids):
+            self._made.pop((key[0], pid), None)
+        for pid in pids:
+            worker = (key[0], pid)
+            known = self._workers.get(worker)
+            again = event.get("resumed") is True and known is not None
+            resumes = known[2] + 1 if again and known is not None else 0
+            self._workers[worker] = (key, loader, resumes)
+            self._workers_of[key].add(worker)
 
     def _batches(self, fresh: Fresh, log: Process) -> None:
         rows = fresh.rows["batch"]
@@ -170,7 +175,7 @@ class Told:
         places = rows["loader"].astype(np.int64) * (1 << 32) + rows["epoch"]
         for place in np.unique(places).tolist():
             loader, epoch = place >> 32, place & 0xFFFFFFFF
-            if log.iterators.get(loader, {}).get("workers"):
+            if log.iterators.get(loader, (-1, ()))[1]:
                 taken = self._taken.setdefault((fresh.key, loader, epoch), set())
                 taken.update(rows["batch"][places == place].tolist())
 
@@ -226,6 +231,15 @@ class Told:
         return len(ready), awaited in ready
 
 
+def _number(value: Any) -> int:
+    """A whole number of an event; -1 for anything else."""
+    return value if type(value) is int and 0 <= value < 1 << 63 else -1
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
 def _add_parts(log: Process, fresh: Fresh, chosen: Array) -> None:
     """Add what the chosen batch frames were made of to `log.parts`."""
     rows = fresh.rows["batch"]
@@ -234,13 +248,12 @@ def _add_parts(log: Process, fresh: Fresh, chosen: Array) -> None:
     def add(names: Sequence[str], code: Array, second: Array, ns: Array) -> None:
         if not len(code):
             return
-        first = int(second.min())
-        wide = len(names)
-        sums = np.bincount((second - first) * wide + code, weights=ns.astype(np.float64))
-        for place in np.flatnonzero(sums).tolist():
-            into = log.parts.setdefault(first + place // wide, {})
-            name = names[place % wide]
-            into[name] = into.get(name, 0) + int(sums[place])
+        places, at = np.unique(second * len(names) + code, return_inverse=True)
+        sums = np.bincount(at, weights=ns.astype(np.float64))
+        for place, total in zip(places.tolist(), sums.tolist(), strict=True):
+            into = log.parts.setdefault(place // len(names), {})
+            name = names[place % len(names)]
+            into[name] = into.get(name, 0) + int(total)
 
     picked = rows[chosen]
     zeros = np.zeros(len(picked), np.int64)

@@ -132,7 +132,8 @@ def _left(view: View, width: int) -> list[Line]:
         for one in (group.main, *group.workers):
             if one.phase != "ended":
                 name = f"rank {group.rank}, " if len(view.groups) > 1 else ""
-                text = f"{name}{one.name} (pid {one.pid}) was at: {_doing(dataclasses.replace(one, alive=None))}"
+                doing = _doing(dataclasses.replace(one, alive=None))
+                text = f"{name}{one.name} (pid {one.pid}) was at: {doing}"
                 found += _wrapped(plain(text), width, "", "  ")
     most = 12
     if len(found) > most:
@@ -162,7 +163,9 @@ def _group(
         of = f" of {amount(length)}" if isinstance(length, int) else ""
         place = f"epoch {group.epoch}, batch {amount(group.epoch_batch)}{of}"
         name = f"{loader.get('call_site')} {loader.get('dataset')}"
-        what = f"{name}, {plural(loader.get('num_workers') or 0, 'worker')}: {place}"
+        count = loader.get("num_workers")
+        workers = plural(count if isinstance(count, int) else len(group.workers), "worker")
+        what = f"{name}, {workers}: {place}"
         head += (": " if head else "") + what
     if head:
         found.append(Line(_cut(plain(head), width), "bold"))

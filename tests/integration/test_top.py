@@ -1,6 +1,7 @@
 """`lotus top` and `lotus trace --live`: real programs, looked at from beside."""
 
 import contextlib
+import fcntl
 import functools
 import json
 import os
@@ -8,6 +9,7 @@ import pty
 import re
 import select
 import signal
+import struct
 import subprocess
 import termios
 import time
@@ -331,15 +333,13 @@ class Terminal:
 
     def __init__(self, command: list[str], rows: int = 40, columns: int = 100) -> None:
         self.master, slave = pty.openpty()
-        termios.tcsetwinsize(slave, (rows, columns)) if hasattr(termios, "tcsetwinsize") else None
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.modes = termios.tcgetattr(slave)
         self.slave = slave
         self.seen = ""
 
         def own() -> None:
             os.setsid()
-            import fcntl
-
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
         variables = {"TERM": "xterm", "COLUMNS": str(columns), "LINES": str(rows)}

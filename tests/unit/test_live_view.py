@@ -12,6 +12,7 @@ import pytest
 from lotus import told
 from lotus.analysis import components
 from lotus.live import Live, View
+from lotus.reporters import top
 from lotus.snapshots import Kernel, Seen, Snapshot
 from lotus.state import State
 from lotus.stuck import Doing, Loop, judge, threshold_ns
@@ -175,6 +176,21 @@ def test_damage_in_a_log_is_passed_over(tmp_path: Path) -> None:
     found.add(Tail(run.path, WANTED).read())
     (group,) = found.view(shot(*map(seen, pages())), run.manifest).groups
     assert 8 <= group.taken <= 9
+
+
+@pytest.mark.parametrize("junk", [None, -1, 1 << 70, "x", [[]], {"a": []}, [None, "x", 1 << 70]])
+def test_events_of_any_content_are_borne(tmp_path: Path, junk: Any) -> None:
+    run = two_workers(tmp_path / "R")
+    main = run.logs[0]
+    fields = ["loader", "epoch", "workers", "operations", "batch_size", "length", "time_ns"]
+    fields += ["prefetch_factor", "text", "call_site", "dataset", "in_order", "resumed"]
+    for event in ("operations", "loader", "iterator", "epoch_end", "stopped", "note", "other"):
+        main.event(event, **dict.fromkeys(fields, junk))
+        main.event(event, **(dict.fromkeys(fields, junk) | {"loader": 7, "epoch": 0}))
+    states = [*pages(), state(103, 0, "idle", loader=7), state(104, loader=7, epoch=0)]
+    view = followed(run).view(shot(*map(seen, states)), run.manifest)
+    text = top.text(top.lines(view, "R", 100)) + top.status(view) + top.document(view, "R")
+    assert "main" in text
 
 
 def test_cpu_is_the_difference_of_two_looks(tmp_path: Path) -> None:

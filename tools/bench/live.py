@@ -9,6 +9,7 @@ time that lotus itself took a second. It judges nothing: it prints.
 """
 
 import argparse
+import fcntl
 import os
 import platform
 import pty
@@ -17,6 +18,7 @@ import re
 import resource
 import shutil
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
@@ -73,7 +75,7 @@ class Terminal:
 
     def __init__(self, command: list[str]) -> None:
         self.master, slave = pty.openpty()
-        termios.tcsetwinsize(slave, (40, 120))
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
         self.process = subprocess.Popen(
             command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True
         )
