@@ -27,7 +27,7 @@ class Knee:
 
     low and high hold 95 % of the resamples' knees; None where no setting was run twice. `shares`:
     workers -> share of the resamples whose knee it is. `last`: the knee is at the most workers that
-    were tried, so it may lie beyond.
+    were tried, so it may lie beyond. `undecided`: the interval holds all that were tried.
     """
 
     workers: int
@@ -37,6 +37,7 @@ class Knee:
     high: int | None
     shares: dict[int, float]
     last: bool
+    undecided: bool
 
 
 def knee(rates: Mapping[int, Sequence[float]], near: float = NEAR, seed: int = 0) -> Knee | None:
@@ -74,6 +75,7 @@ def knee(rates: Mapping[int, Sequence[float]], near: float = NEAR, seed: int = 0
         high=high,
         shares=shares,
         last=place == len(workers) - 1,
+        undecided=bool(low == workers[0] and high == workers[-1]),
     )
 
 

@@ -19,8 +19,10 @@ GROWS = 1.15  # times; what a sample costs more than that with more workers is m
 OFF_CORE = 0.3  # of the fetches: so much waiting off the cores sets the pace
 IDLE = 0.2  # of the workers' time: with so much left they do not set the pace
 BUSY = 0.9  # of all cores, the whole command
+OTHERS = 0.5  # of all cores: who uses less does not take them from itself
 CONSUMER, GROWING, MAIN_PROCESS, CORES = "consumer", "none yet", "main process", "cores"
 FRONTEND, BACKEND, SHARED_CPU = "front end", "back end", "shared parts of the CPU"
+OTHER_PROGRAMS = "cores that something else has"
 STORAGE, WAITING, EDGES, UNKNOWN = "storage", "waiting", "start-up", "not known"
 
 # Between the workers and the loop.
@@ -176,12 +178,23 @@ def _cores(most: int, top: Mapping[str, float], cores: float) -> list[Limit]:
     whole = top.get("utilisation", 0.0)
     if queue < SHARED and used < CROWDED and whole < BUSY:
         return []
+    evidence = {**_evidence(top, "queue_share", "fetch_utilisation", "utilisation"), "cores": cores}
+    if max(used, whole) < OTHERS:
+        return [
+            Limit(
+                OTHER_PROGRAMS,
+                f"Cores that something else has: with {_workers(most)} fetches are ready to run "
+                f"without getting a core {queue:.0%} of their time, while the command uses "
+                f"{max(used, whole):.0%} of the cores. Unless its step keeps them busy, other "
+                "programs do: sweep again on a machine that is left alone.",
+                evidence,
+            )
+        ]
     text = f"Cores: with {_workers(most)} fetching alone uses {used:.0%} of "
     text += "the cores" if math.isnan(cores) else f"the {cores:g} cores" if cores != 1 else "1 core"
     if queue >= 0.01:
         text += f", and fetches are ready to run without getting one {queue:.0%} of their time"
-    evidence = _evidence(top, "queue_share", "fetch_utilisation", "utilisation")
-    return [Limit(CORES, text + ".", {**evidence, "cores": cores})]
+    return [Limit(CORES, text + ".", evidence)]
 
 
 def _cpu(table: Table) -> list[Limit]:

@@ -40,6 +40,13 @@ if TYPE_CHECKING:  # rich is imported when there is something to print
 
 SCHEMA = 1
 _MOST_OPERATIONS = 12
+_PARAMETERS = {
+    "num_workers": "workers",
+    "prefetch_factor": "prefetch",
+    "pin_memory": "pinned",
+    "persistent_workers": "persistent",
+    "start_method": "start",
+}
 _HOST = ("host", "cpu", "memory_bytes", "kernel", "lotus", "torch", "seed", "level", "counters")
 
 
@@ -103,8 +110,7 @@ def ordered(summary: SweepSummary) -> list[Series]:
 
 def knee_text(knee: Knee) -> str:
     """A knee in a sentence."""
-    one = knee.workers == 1
-    few = "1 worker" if one else f"{knee.workers} workers"
+    one, few = knee.workers == 1, _workers(knee.workers)
     if knee.last:
         text = f"{few}, the most that were tried, give{'s' if one else ''} the best throughput"
     elif knee.workers == knee.best_workers:
@@ -112,6 +118,8 @@ def knee_text(knee: Knee) -> str:
     else:
         text = f"{few} {'is' if one else 'are'} enough: they bring {knee.of_best:.1%} of the best "
         text += f"throughput, which {knee.best_workers} gave"
+    if knee.undecided:
+        text += ", but repeats differ too much to tell"
     if knee.low is None:
         return f"{text}. No setting was run twice, so there is no interval."
     if knee.low == knee.high:
@@ -120,12 +128,13 @@ def knee_text(knee: Knee) -> str:
 
 
 def _settings(console: "Console", summary: SweepSummary) -> None:
-    names = ("runs", "samples/s", "command", "loop", "waits", "idle", "first batch")
-    columns = [("", LEFT), *((name, RIGHT) for name in names)]
+    names = (*_names(summary), "runs", "samples/s", "command", "loop", "waits", "idle", "1st batch")
+    columns = [(name, RIGHT) for name in names]
     rows = []
-    for place, name in enumerate(summary.labels):
+    for place in range(len(summary.settings)):
         count = int((summary.runs["setting"] == place).sum()) if len(summary.runs) else 0
-        cells = [plain(name) + _mark(summary, place), str(count)]
+        cells = [*_values(summary, place), str(count)]
+        cells[0] += _mark(summary, place)
         cells.append(interval(summary, place, "samples_per_s", amount))
         cells.append(interval(summary, place, "elapsed_s", seconds))
         cells.append(interval(summary, place, "loop_s", seconds))
@@ -135,6 +144,24 @@ def _settings(console: "Console", summary: SweepSummary) -> None:
     print_table(console, "Settings (mean ± 95 % over repeats; < the knee)", columns, rows)
 
 
+def _names(summary: SweepSummary) -> list[str]:
+    """A column for each parameter that is set."""
+    return [_PARAMETERS.get(name, name) for name in summary.varied]
+
+
+def _values(summary: SweepSummary, place: int) -> list[str]:
+    """What a setting has in these columns."""
+    words = {None: "-", True: "yes", False: "no"}
+    setting = summary.settings[place]
+    alone = {} if setting.num_workers else {"persistent_workers": "-", "prefetch_factor": "-"}
+    found = []
+    for name in summary.varied:
+        value = getattr(setting, name)
+        shown = words[value] if value is None or isinstance(value, bool) else str(value)
+        found.append(alone.get(name, shown))
+    return found
+
+
 def _mark(summary: SweepSummary, place: int) -> str:
     knees = [one.knee.workers for one in summary.series if one.knee and place in one.settings]
     return " <" if summary.settings[place].num_workers in knees else ""
@@ -142,21 +169,21 @@ def _mark(summary: SweepSummary, place: int) -> str:
 
 def _machine(console: "Console", summary: SweepSummary) -> None:
     names = ("CPU a sample", "cores used", "queued", "off core", "read", "faults", "switches")
-    columns = [("", LEFT), *((name, RIGHT) for name in (*names, "memory"))]
+    columns = [(name, RIGHT) for name in (*_names(summary), *names, "memory")]
     hardware = [("IPC", "ipc", amount), ("front end", "frontend_bound", share),
                 ("back end", "backend_bound", share),
                 ("DRAM loads", "dram_loads_per_sample", big)]  # fmt: skip
     hardware = [one for one in hardware if one[1] in summary.runs]
     columns += [(name, RIGHT) for name, _, _ in hardware]
     rows = []
-    for place, name in enumerate(summary.labels):
+    for place in range(len(summary.settings)):
 
         def mean(measure: str, place: int = place) -> float:
             return summary.of(place, measure)[0]
 
         faults = mean("minor_faults") + mean("major_faults")
         switches = mean("voluntary_switches") + mean("involuntary_switches")
-        cells = [plain(name), duration(1e3 * mean("cpu_us_per_sample"))]
+        cells = [*_values(summary, place), duration(1e3 * mean("cpu_us_per_sample"))]
         cells += [share(mean(one)) for one in ("fetch_utilisation", "queue_share", "off_share")]
         cells += [size(mean("read_bytes")), amount(faults), amount(switches)]
         cells.append(size(mean("memory_bytes")))
@@ -177,15 +204,25 @@ def _operations(console: "Console", summary: SweepSummary) -> None:
         table = per_operation(summary, measure)
         if not len(table):
             continue
-        places = [place for place in range(len(summary.settings)) if place in table]
-        columns = [("", LEFT), *((plain(summary.labels[one]), RIGHT) for one in places)]
+        lines = summary.best.settings if summary.best is not None else []
+        places = [place for place in lines if place in table]
+        if not places:
+            continue
+        counts = [summary.settings[one].num_workers for one in places]
+        columns = [("", LEFT), *((_workers(count), RIGHT) for count in counts)]
+        if len(summary.series) > 1 and summary.best is not None and summary.best.name:
+            title += f", {summary.best.name}"
         rows = [
             [plain(row["operation"]), *(say(float(row[one])) for one in places)]
             for _, row in table.head(_MOST_OPERATIONS).iterrows()
         ]
         if len(table) > _MOST_OPERATIONS:
-            title += f" (the {_MOST_OPERATIONS} largest of {len(table)}; --json has all)"
+            title += f" (the {_MOST_OPERATIONS} largest of {len(table)})"
         print_table(console, title, columns, rows)
+
+
+def _workers(count: int) -> str:
+    return "1 worker" if count == 1 else f"{count} workers"
 
 
 def per_operation(summary: SweepSummary, measure: str, column: str = "mean") -> pd.DataFrame:

@@ -55,8 +55,13 @@ def test_repeats_that_agree_leave_no_doubt():
 def test_repeats_that_differ_more_than_settings_leave_doubt():
     rates = {1: [99, 100, 101], 2: [196, 200, 204], 4: [370, 384, 396], 8: [388, 400, 413]}
     found = knee(rates)
-    assert (found.low, found.high) == (4, 8)
+    assert (found.low, found.high, found.undecided) == (4, 8, False)
     assert sum(found.shares.values()) == pytest.approx(1)
+
+
+def test_repeats_that_differ_more_than_all_settings_decide_nothing():
+    found = knee({1: [50, 100, 400], 2: [300, 60, 120], 4: [90, 350, 70]})
+    assert (found.low, found.high, found.undecided) == (1, 4, True)
 
 
 def test_what_was_not_measured_is_left_out():

@@ -60,13 +60,21 @@ def test_a_rate_that_grows_to_the_end_has_met_no_limit():
 
 
 @pytest.mark.parametrize(
-    "measures", [{"fetch_utilisation": 0.9}, {"queue_share": 0.4}, {"utilisation": 0.97}]
+    "measures",
+    [{"fetch_utilisation": 0.9}, {"queue_share": 0.4, "utilisation": 0.6}, {"utilisation": 0.97}],
 )
 def test_cores_that_are_used_up(measures):
     found = judged(cores=4.0, **measures)
     assert [one.kind for one in found] == [kinds.CORES]
     assert "the 4 cores" in found[0].text
     assert found[0].evidence["cores"] == 4
+
+
+def test_cores_that_other_programs_have():
+    found = judged(queue_share=0.7, fetch_utilisation=0.16, utilisation=0.3)
+    assert [one.kind for one in found] == [kinds.OTHER_PROGRAMS]
+    assert "70% of their time" in found[0].text
+    assert "uses 30% of the cores" in found[0].text
 
 
 @pytest.mark.parametrize(("kind", "words"), [("pin", "pinned memory"), ("main-process", "queue")])

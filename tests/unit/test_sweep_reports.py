@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import pytest
 
 from lotus import sweep
-from lotus.analysis.sweep import SweepSummary, built, label
+from lotus.analysis.sweep import SweepSummary, built, label, summarise
 from lotus.analysis.sweep_runs import OPERATION_MEASURES
 from lotus.reporters import page, sweep_page
 from lotus.reporters import sweep as reporter
@@ -119,7 +119,8 @@ def test_the_knee_and_what_saturates_come_first(tmp_path: Path) -> None:
     first = next(line for line in lines if line.startswith("4 workers are enough"))
     assert "99.0% of the best throughput, which 8 gave" in first
     assert any(line.startswith("Cores: with 8 workers") for line in lines)
-    assert [line.split()[0] for line in lines if "workers < " in line] == ["4"]
+    assert [line.split()[0] for line in lines if " < " in line and "±" in line[10:]][-1:] == ["4"]
+    assert sum(line.split()[1:2] == ["<"] for line in lines) == 1
 
 
 def test_a_first_run_that_filled_the_page_cache_is_told(tmp_path: Path) -> None:
@@ -211,6 +212,15 @@ def test_a_sweep_without_a_run_that_counts_is_told(tmp_path: Path) -> None:
     assert "nothing to compare" in text_of(summary)
     assert json.dumps(reporter.document(summary), allow_nan=False)
     sweep_page.sections(summary)
+
+
+def test_runs_that_cannot_be_read_are_told_and_the_others_count(tmp_path: Path) -> None:
+    sweep.write(tmp_path, manifest([Setting(1)], 2, ["num_workers"]))
+    seen: list[tuple[int, int]] = []
+    summary = summarise(sweep.load(tmp_path), lambda done, whole: seen.append((done, whole)))
+    assert len(summary.runs) == 0
+    assert sum("there is no run at" in note for note in summary.notes) == 2
+    assert seen[-1] == (2, 2)
 
 
 @pytest.mark.parametrize("counted", [False, True])
