@@ -11,6 +11,7 @@ import select
 import signal
 import struct
 import subprocess
+import sys
 import termios
 import time
 from collections.abc import Callable, Iterator
@@ -21,13 +22,13 @@ import pytest
 
 from lotus.live import Group, View
 from lotus.watching import Watch
-from tests.integration.conftest import LOTUS, PYTHON, environment
+from tests.integration.conftest import LOTUS, PYTHON, ROOT, environment
 
 pytestmark = pytest.mark.usefixtures("torch")
 
 # argv: workers, sample that never ends, how, seconds a sample, a line a batch, batches
 PROGRAM = """
-import sys, threading, time, torch
+import signal, sys, threading, time, torch
 from torch.utils.data import DataLoader, Dataset
 
 workers, bad, how, pace = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], float(sys.argv[4])
@@ -56,6 +57,9 @@ if __name__ == "__main__":
             queue.put = lambda item: None
     for number, batch in enumerate(batches):
         print("batch", number, flush=True)
+        if how == "pause" and number == 3:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's would end the program
+            time.sleep(1000)
         if how == "lock" and number == 3:
             lock = threading.Lock()
             lock.acquire()
@@ -266,6 +270,17 @@ def test_a_stopped_program(start: Start, run: Path) -> None:
     until(run, verdict_is("moving"), process)
 
 
+def test_a_worker_that_was_killed(start: Start, run: Path) -> None:
+    process = start(2, how="pause")
+    view = until(run, lambda view: taken(view, 4) and group_of(view).ready == 4, process)
+    worker = group_of(view).workers[1].pid
+    os.kill(worker, signal.SIGKILL)
+    view = until(run, verdict_is("dead"), process)
+    assert view.verdict is not None
+    assert (view.verdict.pid, view.verdict.worker) == (worker, 1)
+    assert f"DEAD: worker 1 (pid {worker}) is gone" in top("--once", run).stdout
+
+
 def test_a_killed_run_shows_its_last_state(start: Start, run: Path) -> None:
     process = start(2, bad=17, how="sleep")
     until(run, lambda view: "17" in samples(view), process)
@@ -453,3 +468,59 @@ def test_live_into_a_file_says_where_to_look(run: Path, program: Path, tmp_path:
     done = subprocess.run(command, capture_output=True, text=True, env=environment({}), check=True)
     assert done.stdout.split("\n")[:5] == [f"batch {number}" for number in range(5)]
     assert done.stderr in ("", f"lotus: recording into {run}; lotus top {run} shows more\n")
+
+
+def rendered(text: str, columns: int) -> list[str]:
+    """The lines that a terminal shows: it wraps when a character comes after the last column."""
+    rows, at = [[" "] * columns], 0
+    for character in text:
+        if character == "\r":
+            at = 0
+        elif character == "\n":
+            rows.append([" "] * columns)
+        else:
+            if at == columns:
+                rows.append([" "] * columns)
+                at = 0
+            rows[-1][at] = character
+            at += 1
+    return ["".join(row).rstrip() for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("begun", "expected"),
+    [
+        ("", ["lotus: a line", "after"]),
+        ("a full line\\n", ["a full line", "lotus: a line", "after"]),
+        ("half a bar", ["half a bar", "lotus: a line", "after"]),
+        ("x" * 30, ["x" * 30, "lotus: a line", "after"]),
+    ],
+)
+def test_a_line_covers_nothing_and_leaves_no_gap(begun: str, expected: list[str]) -> None:
+    code = f"""
+import sys; sys.path.insert(0, {str(ROOT)!r})
+from pathlib import Path
+from lotus.ticking import Ticker
+sys.stderr.write("{begun}"); sys.stderr.flush()
+assert Ticker(Path("R"))._say("lotus: a line")
+print("after", end="", flush=True)
+"""
+    terminal = Terminal([sys.executable, "-c", code], columns=30)
+    assert terminal.end() == 0, terminal.seen
+    assert rendered(terminal.seen, 30) == expected
+
+
+def test_no_line_where_the_program_draws_its_screen() -> None:
+    code = f"""
+import sys; sys.path.insert(0, {str(ROOT)!r})
+import termios, tty
+from pathlib import Path
+from lotus.ticking import Ticker
+modes = termios.tcgetattr(2)
+tty.setcbreak(2)
+assert not Ticker(Path("R"))._say("lotus: a line")
+termios.tcsetattr(2, termios.TCSANOW, modes)
+"""
+    terminal = Terminal([sys.executable, "-c", code])
+    assert terminal.end() == 0, terminal.seen
+    assert terminal.seen == ""
