@@ -116,8 +116,8 @@ def knee_text(knee: Knee) -> str:
     elif knee.workers == knee.best_workers:
         text = f"{few} {'is' if one else 'are'} enough: more bring nothing"
     else:
-        text = f"{few} {'is' if one else 'are'} enough: they bring {knee.of_best:.1%} of the best "
-        text += f"throughput, which {knee.best_workers} gave"
+        text = f"{few} {'is' if one else 'are'} enough: {knee.of_best:.1%} of the best throughput, "
+        text += f"which {knee.best_workers} gave"
     if knee.undecided:
         text += ", but repeats differ too much to tell"
     if knee.low is None:
