@@ -329,6 +329,10 @@ def test_stacks_name_the_line(start: Start, run: Path) -> None:
         pytest.skip("no py-spy that may look into other processes")
     assert "Slow.__call__ (training.py:" in shown or "__call__ (training.py:" in shown
     assert "lotus hook" not in shown
+    terminal = Terminal([*LOTUS, "top", "--stacks", "--interval", "0.2", str(run)], rows=60)
+    terminal.until("__call__ (training.py:")
+    os.write(terminal.master, b"q")
+    assert terminal.end() == 0
 
 
 def test_no_run_is_a_line(run: Path, tmp_path: Path) -> None:
