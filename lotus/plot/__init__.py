@@ -4,6 +4,7 @@
     run = lotus.load("my-run")
     lotus.plot.causes(run)                     # a figure of its own
     lotus.plot.timeline(run, ax=axes[0])       # or on Axes that are there
+    lotus.plot.figure_1(lotus.load("my-sweep"))
 
 Each draws what `lotus.analysis` computed and computes nothing itself. What a run has no record of
 is said in words on the Axes. `loader` chooses a loader of the run, by default that of most samples.
@@ -12,19 +13,45 @@ Figures need matplotlib (pip install matplotlib); `lotus report --html` does not
 
 from lotus.plot.loops import causes, operations, ranks, shares, workers
 from lotus.plot.silicon import counters, functions, top_down
+from lotus.plot.sweeps import (
+    backend,
+    cores,
+    cpu_seconds,
+    dram_loads,
+    elapsed,
+    figure_1,
+    frontend,
+    ipc,
+    sample_cost,
+    samples_per_second,
+    waits,
+)
 from lotus.plot.times import batches, memory, throughput, timeline
+from lotus.plot.trials import trials
 
 __all__ = [
+    "backend",
     "batches",
     "causes",
+    "cores",
     "counters",
+    "cpu_seconds",
+    "dram_loads",
+    "elapsed",
+    "figure_1",
+    "frontend",
     "functions",
+    "ipc",
     "memory",
     "operations",
     "ranks",
+    "sample_cost",
+    "samples_per_second",
     "shares",
     "throughput",
     "timeline",
     "top_down",
+    "trials",
+    "waits",
     "workers",
 ]

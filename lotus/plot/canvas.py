@@ -59,12 +59,20 @@ def dress(ax: "Axes", title: str, x: str = "", y: str = "", legend_rows: int = 0
     """Title, labels and a plain frame."""
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
-    ax.set_title(title, loc="left", fontsize=_TEXT, fontweight="bold",
-                 pad=6 + _LEGEND_ROW * legend_rows)  # fmt: skip
+    shown = ax.set_title(title, loc="left", fontsize=_TEXT, fontweight="bold",
+                         pad=6 + _LEGEND_ROW * legend_rows)  # fmt: skip
+    still([shown])
     ax.set_xlabel(x, fontsize=_TEXT)
     ax.set_ylabel(y, fontsize=_TEXT)
     ax.tick_params(labelsize=_SMALL)
-    still([ax.title])
+
+
+def letter(ax: "Axes", which: str) -> None:
+    """Name a part of a figure: "(a)" before its title, where that stands."""
+    title = ax.get_title(loc="left")
+    for one in ax.get_children():
+        if getattr(one, "get_text", str)() == title:
+            one.set(text=f"({which}) {title}")
 
 
 def rows(ax: "Axes", names: Sequence[object], width: int = 40) -> None:

@@ -2,6 +2,8 @@
 
 import sys
 import warnings
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,6 +11,7 @@ import pandas as pd
 import pytest
 
 import lotus.run
+import lotus.sweep
 from lotus import plot
 from lotus.analysis import distributions, series
 from lotus.analysis.functions import summarise_map
@@ -17,9 +20,13 @@ from lotus.analysis.summary import summarise
 from lotus.errors import LotusError
 from lotus.reporters import known
 from lotus.reporters.repr import run_html
+from lotus.tune.result import Result
+from lotus.tune.space import Measurement, Setting
+from lotus.tune.trials import Row
 from tests.logs import MS, RunBuilder
 from tests.unit.simulated import Plan
 from tests.unit.test_mapped import batch, every_ms, recording
+from tests.unit.test_sweep_reports import RATES, summary_of
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -331,3 +338,110 @@ def test_what_is_shown_again_is_not_computed_again(recorded, monkeypatch):
     monkeypatch.undo()
     assert known.summary(lotus.run.load(recorded.path)) is not first
     assert known.summary(SimpleNamespace(**vars(simulated()))).loaders
+
+
+OF_SWEEPS = ["elapsed", "samples_per_second", "waits", "cores", "sample_cost", "cpu_seconds"]
+HARDWARE = {"frontend": 20.0, "backend": 40.0, "ipc": 1.5}
+
+
+@pytest.mark.parametrize("name", [*OF_SWEEPS, *HARDWARE, "dram_loads"])
+@pytest.mark.parametrize("given", [{}, {"repeat": 1}, {"prefetch": (1, 4), "counted": True}])
+def test_a_figure_of_a_sweep_is_drawn_whatever_was_swept(tmp_path, ax, name, given):
+    assert getattr(plot, name)(summary_of(tmp_path, **given), ax) is ax
+    assert ax.get_title(loc="left")
+    assert not any("\x1b" in text for text in texts(ax))
+
+
+def test_measures_stand_against_workers_with_their_intervals(tmp_path, ax):
+    summary = summary_of(tmp_path)
+    plot.samples_per_second(summary, ax)
+    (drawn,) = ax.containers
+    line, _, (bars,) = drawn.lines
+    assert line.get_xdata().tolist() == [1, 2, 4, 8]
+    assert line.get_ydata() == pytest.approx(list(RATES.values()))
+    ends = [segment[:, 1].tolist() for segment in bars.get_segments()]
+    wanted = [summary.of(place, "samples_per_s")[1:] for place in range(4)]
+    assert np.array(ends) == pytest.approx(np.array(wanted))
+    assert ax.get_xticks().tolist() == [1, 2, 4, 8]
+
+
+def test_the_knee_is_marked(tmp_path, ax):
+    plot.elapsed(summary_of(tmp_path), ax)
+    assert "knee" in texts(ax)
+    (mark,) = [line for line in ax.lines if line.get_linestyle() == "--"]
+    assert mark.get_xdata() == [4, 4]
+
+
+def test_cpu_seconds_are_stacked_per_operation_and_without_the_rest_of_the_command(tmp_path, ax):
+    plot.cpu_seconds(summary_of(tmp_path), ax)
+    assert [bar.get_height() for bar in ax.patches] == [9.0] * 4 + [1.0] * 4
+    assert [bar.get_y() for bar in ax.patches] == [0.0] * 4 + [9.0] * 4
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["1", "2", "4", "8"]
+
+
+@pytest.mark.parametrize("name", HARDWARE)
+def test_what_the_cpu_counted_is_drawn_per_operation(tmp_path, ax, name):
+    getattr(plot, name)(summary_of(tmp_path, counted=True), ax)
+    assert len(ax.containers) == 2
+    for drawn in ax.containers:
+        assert drawn.lines[0].get_ydata() == pytest.approx([HARDWARE[name]] * 4)
+    assert "Flip" in said(ax)
+
+
+@pytest.mark.parametrize("name", [*HARDWARE, "dram_loads"])
+def test_what_no_cpu_counted_is_said(tmp_path, ax, name):
+    getattr(plot, name)(summary_of(tmp_path), ax)
+    assert "Not counted in this sweep" in said(ax)
+    assert not ax.containers
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_figure_1_has_its_eight_parts(tmp_path, counted):
+    figure = plot.figure_1(summary_of(tmp_path, counted=counted))
+    figure.canvas.draw()
+    titles = [ax.get_title(loc="left") for ax in figure.axes]
+    assert [title[:4] for title in titles] == [f"({letter}) " for letter in "abcdefgh"]
+    assert titles[3] == "(d) CPU seconds per operation"
+
+
+def test_what_is_no_sweep_or_empty_is_an_error_with_a_next_step(tmp_path):
+    with pytest.raises(LotusError, match="lotus sweep --workers"):
+        plot.elapsed(simulated())
+    summary = summary_of(tmp_path)
+    with pytest.raises(LotusError, match="lotus sweep --resume"):
+        plot.figure_1(replace(summary, runs=summary.runs.iloc[:0]))
+
+
+def test_the_recorded_sweep_is_drawn(ax):
+    path = Path(__file__).resolve().parents[2] / "traces" / "classification"
+    swept = lotus.sweep.load(path)
+    plot.samples_per_second(swept, ax)
+    assert ax.containers[0].lines[0].get_xdata().tolist() == [0, 1, 2, 4]
+    summary = known.swept(swept)
+    assert summary is known.swept(swept)
+    assert not summary.failed
+    assert not summary.counted  # that machine has no hardware counters
+
+
+def _trial(workers, rate, spread=5.0, failed=""):
+    measured = Measurement(Setting(workers), rate, rate - spread, rate + spread, 2.0, failed=failed)
+    return Row(measured, "because")
+
+
+def test_trials_of_a_tuning(ax):
+    rows = (_trial(0, 100.0), _trial(2, 180.0), _trial(4, 0.0, 0.0, "it died"))
+    watched = SimpleNamespace()
+    result = Result(
+        best=Setting(2), own=Setting(0), speedup=None, predicted=None, benefit=True, measured=rows,
+        ruled_out=(), seconds=6.0, budget_s=10.0, settings_tried=3, interrupted=False, notes=(),
+        watched=watched, objective="throughput", strategy="lotus", reason="", cores=2.0,
+        cores_why="",
+    )  # fmt: skip
+    plot.trials(result, ax)
+    assert bars(ax)[:3] == [100, 180, 0]
+    assert [bar.get_facecolor() == ax.patches[0].get_facecolor() for bar in ax.patches[:3]] == [
+        True, False, True
+    ]  # fmt: skip
+    assert "failed" in texts(ax)
+    assert any("(your own)" in text for text in texts(ax))
+    assert "No setting was measured" in said(plot.trials(replace(result, measured=())))
