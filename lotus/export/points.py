@@ -9,6 +9,7 @@ import pandas as pd
 from lotus import counts
 from lotus.assemble import Ints
 from lotus.batches import signed
+from lotus.export.times import whole
 from lotus.export.tracks import Tracks
 from lotus.frames import Array
 
@@ -92,5 +93,4 @@ def _counted(run: "Run", tracks: Tracks) -> Iterator[Points]:
 
 
 def _points(track: int, times: Array, values: Array) -> Points:
-    whole = np.nan_to_num(times).astype(np.int64)
-    return Points(np.full(len(times), track, np.int64), whole, values.astype(np.float64))
+    return Points(np.full(len(times), track, np.int64), whole(times), values.astype(np.float64))

@@ -15,6 +15,7 @@ from lotus.assemble import Ints, match
 from lotus.batches import signed
 from lotus.export import pieces
 from lotus.export.points import Points, points
+from lotus.export.times import LATEST, rounded, whole
 from lotus.export.tracks import Place, Tracks
 from lotus.inside.layout import SENDS
 
@@ -25,7 +26,6 @@ KINDS = (
     "pin",
 )  # fmt: skip
 EPOCH, WAIT, STEP, STARTUP, IDLE, FETCH, SAMPLE, OPERATION, COLLATE, SEND, PIN = range(len(KINDS))
-_DAMAGED = 1 << 62
 
 
 class Slices(NamedTuple):
@@ -100,9 +100,9 @@ class Timeline:
             for piece in pieces.of_process(run, number):
                 rows = np.arange(piece.rows.start, piece.rows.stop)
                 # What lies in a wait is in one chunk with it.
-                until = _DAMAGED
+                until = LATEST
                 if waits.at_home:
-                    until = int(signed(a.batch["fetch_start_ns"][rows]).max(initial=-_DAMAGED))
+                    until = int(signed(a.batch["fetch_start_ns"][rows]).max(initial=-LATEST))
                 parts = [
                     self._wait_slices(waits.take(until)), self._batches(number, rows),
                     self._samples(number, piece.samples), self._operations(number, piece.ops, True),
@@ -110,7 +110,7 @@ class Timeline:
                 done += pieces.size(piece)
                 yield self._chunk(parts, None, done)
             loose = pieces.loose_of(run, number)
-            parts = [self._wait_slices(waits.take(_DAMAGED))]
+            parts = [self._wait_slices(waits.take(LATEST))]
             if len(loose):
                 parts.append(self._operations(number, loose, False))
             yield self._chunk(parts, None, done)
@@ -243,15 +243,14 @@ class Timeline:
         """Number the arrows from making to taking a batch, each end by its record."""
         a, batches = self.run._assembly, self.run.batches
         rank = a.ranks
-        fetch = batches["fetch_start_ns"].fillna(-1).to_numpy(np.int64)
-        start = batches["wait_start_ns"].fillna(-1).to_numpy(np.int64)
+        fetch, start = (whole(batches[n], -1) for n in ("fetch_start_ns", "wait_start_ns"))
         mine = [batches[name].to_numpy() for name in ("rank", "loader", "epoch", "batch")]
         frames = (rank[a.batch_process], a.batch_loader, a.batch_epoch, signed(a.batch["batch"]))
         made = (a.batch["flags"] & SENDS) == 0
-        made_at = np.where(made, signed(a.batch["fetch_start_ns"]), -2)
+        made_at = np.where(made, rounded(a.batch["fetch_start_ns"]), -2)
         self._frame_of = match((*mine, fetch), (*frames, made_at))
         waits = (rank[a.wait_process], a.wait_loader, a.wait_epoch, signed(a.wait["batch"]))
-        wait_of = match((*mine, start), (*waits, signed(a.wait["start_ns"])))
+        wait_of = match((*mine, start), (*waits, rounded(a.wait["start_ns"])))
         both = np.flatnonzero((self._frame_of >= 0) & (wait_of >= 0))
         self._flow_out = np.full(len(a.batch), -1, np.int64)
         self._flow_in = np.full(len(a.wait), -1, np.int64)
@@ -262,7 +261,7 @@ class Timeline:
         self, kind: int, track: Ints, start: Any, took: Any, name: Ints | None = None, **which: Ints
     ) -> Slices:
         size = len(track)
-        begin, length = _sane(start), _sane(took)
+        begin, length = whole(start), whole(took)
         self._backwards += int((length < 0).sum())
         none = np.full(size, -1, np.int64)
         named = np.full(size, kind, np.int64) if name is None else name
@@ -289,15 +288,6 @@ class _Waits:
         first = self.taken
         self.taken = max(first, int(np.searchsorted(self.start_ns, until_ns, side="right")))
         return self.rows[first : self.taken]
-
-
-def _sane(times: Any) -> Ints:
-    """As int64 within what may be added without overflow."""
-    values = np.asarray(times)
-    if values.dtype.kind == "u":
-        values = values.astype(np.int64)  # a negative number that was stored as it is
-    clipped: Ints = np.clip(values, -_DAMAGED, _DAMAGED - 1).astype(np.int64)
-    return clipped
 
 
 def _joined(parts: list[Slices]) -> Slices:

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 
 from lotus.assemble import Ints, Process, match
+from lotus.export.times import whole
 from lotus.reporters.words import plain
 
 if TYPE_CHECKING:
     from lotus.run import Run
-_LATEST = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -233,8 +233,7 @@ class Tracks:
         found = found.sort_values(["number", "loader", "start_ns"], ignore_index=True)
         found["start_ns"] = found["start_ns"].fillna(found["end_ns"]).fillna(0)
         found["end_ns"] = found[["start_ns", "end_ns"]].max(axis=1)
-        # Float times are exact to 2**53 ns, which is 104 days after the start of the machine.
-        found = found.clip(upper=_LATEST).astype(np.int64)
+        found = pd.DataFrame({name: whole(column) for name, column in found.items()})
         found["rank"] = a.ranks[found["number"]]
         found["track"] = self._spread(found)
         return found

@@ -113,6 +113,13 @@ def two_ranks(torch, trace_command):
     return trace_command(*job, PROGRAMS / "ranked.py", env={"OMP_NUM_THREADS": "1"})
 
 
+@pytest.fixture(scope="module")
+def profiled(recorded, tmp_path_factory):
+    """(a traced run, the trace that torch.profiler made of it at the same time)."""
+    trace = tmp_path_factory.mktemp("profiled") / "torch.json"
+    return recorded("plain", "2", str(trace)), trace
+
+
 def export(traced, format, folder, *options):
     output = folder / f"export.{format}"
     words = [*LOTUS, "export", str(traced.path), "--format", format, "-o", str(output), *options]
@@ -241,10 +248,9 @@ def test_counts_and_queues_are_counter_tracks(recorded, sql, tmp_path):
     assert sum(count for _, count in memory) == len(run.resources)
 
 
-def test_chrome_is_merged_with_a_trace_of_the_profiler(recorded, tmp_path, sql):
+def test_chrome_is_merged_with_a_trace_of_the_profiler(profiled, tmp_path):
     # GIVEN a program that torch.profiler traced while lotus did
-    mine = tmp_path / "torch.json"
-    traced = recorded("plain", "2", str(mine))
+    traced, mine = profiled
     theirs = json.loads(mine.read_text())["traceEvents"]
     # WHEN both are put on one timeline
     output, done = export(traced, "chrome", tmp_path, "--with", str(mine))
@@ -271,7 +277,11 @@ def test_chrome_is_merged_with_a_trace_of_the_profiler(recorded, tmp_path, sql):
     ):
         assert first * 1000 - 500_000 < start
         assert start + took < last * 1000 + 500_000
-    # AND Perfetto reads it too, with as many arrows
+
+
+def test_perfetto_reads_the_merged_timeline(profiled, tmp_path, sql):
+    traced, mine = profiled
+    output, _ = export(traced, "chrome", tmp_path, "--with", str(mine))
     problems, counts = sql(
         output,
         "select name, value from stats where value > 0 and severity != 'info'",
@@ -279,12 +289,12 @@ def test_chrome_is_merged_with_a_trace_of_the_profiler(recorded, tmp_path, sql):
            join slice b on b.id = slice_in where a.category = 'collate'""",
     )
     assert problems == []
-    assert counts == [[len(run.batches), len(run.batches)]]
+    batches = len(traced.run.batches)
+    assert counts == [[batches, batches]]
 
 
-def test_a_trace_of_another_program_is_refused(recorded, tmp_path):
-    mine = tmp_path / "torch.json"
-    recorded("plain", "2", str(mine))
+def test_a_trace_of_another_program_is_refused(recorded, profiled, tmp_path):
+    _, mine = profiled
     other = recorded("plain", "3")
     output = tmp_path / "both.json"
     words = [*LOTUS, "export", str(other.path), "--format", "chrome", "-o", str(output)]

@@ -186,6 +186,24 @@ def test_a_clock_that_was_set_back(tmp_path):
     assert sums(closed)["operation"][0] == 1
 
 
+def test_a_machine_that_has_been_up_for_years(tmp_path):
+    # GIVEN times that a float does not tell to the nanosecond
+    late = (1 << 55) + 1
+    builder = RunBuilder(tmp_path / "run")
+    main = builder.process(100)
+    main.loader(0, num_workers=0)
+    main.iterator(0, 0, late, late + MS, [])
+    for batch in range(9):
+        at = late + 2 * MS + batch * (MS + 7)
+        made(main, batch, at, collate_ns=3, loader=0)
+        main.wait(0, 0, batch, start_ns=at - 100, end_ns=at + 101)
+    path = builder.end()
+    found, notes = packets(path, tmp_path)
+    assert notes == []
+    assert sums(slices(found)).items() >= durations(load(path)).items()
+    assert len([n for p in found for n in p.track_event.terminating_flow_ids]) == 9
+
+
 def test_a_run_without_a_loader(tmp_path):
     builder = RunBuilder(tmp_path / "run")
     builder.process(100)
