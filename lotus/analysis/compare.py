@@ -6,7 +6,8 @@ Benjamini and Hochberg; the throughput of the loop, which the verdict is about, 
 stands for itself.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -362,10 +363,12 @@ class _Chosen:
     """Operations paired: by parent and name, then by name where that is one on both sides."""
 
     def __init__(self, a: _Known, b: _Known, letters: Sequence[str], notes: list[str]) -> None:
-        one, other = a.operations, b.operations
-        both = one.index.intersection(other.index)
-        pairs: list[tuple[Operation, Operation]] = [(key, key) for key in both]
-        left, right = one.index.difference(both), other.index.difference(both)
+        one, other = (_nanoseconds(side.operations) for side in (a, b))
+        pairs: list[tuple[Operation, Operation]] = [(key, key) for key in one if key in other]
+        left, right = (
+            [key for key in side if key not in against]
+            for side, against in ((one, other), (other, one))
+        )
         pairs += self._by_name(left, right)
         weight = [one[mine] + other[theirs] for mine, theirs in pairs]
         order = np.argsort(-np.asarray(weight, np.float64), kind="stable")
@@ -393,11 +396,12 @@ class _Chosen:
         )
 
     @staticmethod
-    def _by_name(left: pd.Index, right: pd.Index) -> list[tuple[Operation, Operation]]:
-        def unique(index: pd.Index) -> dict[str, Operation]:
-            names = pd.Series([key[1] for key in index], dtype=object)
-            once = ~names.duplicated(keep=False)
-            return {index[place][1]: index[place] for place in np.flatnonzero(once).tolist()}
+    def _by_name(
+        left: Sequence[Operation], right: Sequence[Operation]
+    ) -> list[tuple[Operation, Operation]]:
+        def unique(keys: Sequence[Operation]) -> dict[str, Operation]:
+            counts = Counter(name for _, name in keys)
+            return {name: (parent, name) for parent, name in keys if counts[name] == 1}
 
         mine, theirs = unique(left), unique(right)
         return [(key, theirs[name]) for name, key in mine.items() if name in theirs]
@@ -427,12 +431,15 @@ class _Chosen:
         return others, added, removed
 
 
-def _only(side: pd.Series, known: set[Operation], per: float) -> pd.DataFrame:
-    rows = [
-        (key[0], key[1], float(value) / per)
-        for key, value in zip(side.index.tolist(), side.tolist(), strict=True)
-        if key not in known
-    ]
+def _nanoseconds(operations: pd.Series) -> dict[Operation, float]:
+    keys = [(str(key[0]), str(key[1])) for key in operations.index.tolist()]
+    return dict(zip(keys, operations.astype(np.float64).tolist(), strict=True))
+
+
+def _only(
+    side: Mapping[Operation, float], known: Collection[Operation], per: float
+) -> pd.DataFrame:
+    rows = [(*key, value / per) for key, value in side.items() if key not in known]
     return pd.DataFrame(
         {
             "parent": _texts(row[0] for row in rows),
@@ -526,7 +533,8 @@ def _paces(mine: Sequence[Scope], theirs: Sequence[Scope]) -> pd.DataFrame:
             count = len(batches)
             if not count:
                 continue
-            points = min(count, _POINTS)
+            # Workers deliver in bursts: single batches would show these.
+            points = max(1, min(count // max(4, 2 * scope.num_workers), _POINTS))
             edges = np.arange(points) * count // points
             taken, samples = (np.add.reduceat(one, edges) for one in (took, size))
             per_s = samples / np.where(taken > 0, taken, np.nan) * 1e9 * max(len(scope.ranks), 1)

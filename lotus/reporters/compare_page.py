@@ -174,11 +174,14 @@ def _name(place: int, line: Line) -> str:
 
 
 def _range(lines: Sequence[Line]) -> list[float]:
-    """What holds nearly all of it: one wide interval must not flatten all others."""
-    ends = [abs(100 * end) for line in lines for end in (line.difference.low, line.difference.high)]
-    dots = [abs(100 * line.difference.difference) for line in lines]
-    usual = sorted(ends)[int(0.8 * (len(ends) - 1))] if ends else 1.0
-    reach = 1.1 * max([usual, min(max(dots, default=1.0), 200.0), 1.0])
+    """What holds all that is different: wide intervals of the others must not flatten it."""
+    ends = [
+        (line.different, max(abs(100 * line.difference.low), abs(100 * line.difference.high)))
+        for line in lines
+    ]
+    usual = sorted(end for _, end in ends)[len(ends) // 2] if ends else 1.0
+    told = max((end for different, end in ends if different), default=0.0)
+    reach = 1.1 * max(usual, min(told, 500.0), 1.0)
     return [-reach, reach]
 
 

@@ -11,13 +11,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lotus import cli, comparing
+from lotus import cli, comparing, sweep
 from lotus.analysis import compare_gate
 from lotus.analysis.compare import Comparison, Side, compare
 from lotus.analysis.summary import summarise
 from lotus.errors import LotusError
 from lotus.reporters import compare as reporter
 from lotus.reporters import compare_page
+from lotus.tune.space import Setting
 from tests.unit.simulated import Plan
 
 HOSTILE = "\x1b[31mred\x1b]0;title\x07\n\r\u202e[bold]<script>"
@@ -412,7 +413,7 @@ def test_the_page_has_intervals_and_throughput(tmp_path: Path) -> None:
     assert x + high == pytest.approx(100 * line.difference.high, rel=1e-4)
     paces = {trace["name"]: trace for trace in figures["throughput-0-0"]["data"]}
     assert set(paces) == {"A", "B"}
-    assert len(paces["A"]["x"]) == 120
+    assert len(paces["A"]["x"]) == 30
     assert "<script>title" not in text.replace("\\u003c", "")
     assert found.verdict.text in text
 
@@ -468,3 +469,42 @@ def test_what_a_side_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     for wrong in ("b-*", "nothing", "a-1,nothing"):
         with pytest.raises(LotusError):
             paths(wrong)
+
+
+def test_sweeps_are_compared_setting_by_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def swept(name: str, workers: tuple[int, ...]) -> str:
+        runs = [
+            {"setting": place, "repeat": repeat, "directory": f"{count}-{repeat}",
+             "state": "done", "exit_code": 0, "elapsed_ns": 1}
+            for place, count in enumerate(workers) for repeat in range(2)
+        ]  # fmt: skip
+        settings = [Setting(count, 2 if count else None).as_json() for count in workers]
+        (tmp_path / name).mkdir()
+        manifest = {"settings": settings, "varied": ["num_workers"], "runs": runs}
+        sweep.write(tmp_path / name, manifest)
+        return str(tmp_path / name)
+
+    def loaded(self: sweep.Sweep, setting: Setting) -> list[Any]:
+        scale = 1.4 if self.path.name == "after" else 1.0
+        seed = 10 * len(self.path.name) + setting.num_workers
+        return [recorded(seed + k, scale, workers=setting.num_workers) for k in (100, 200)]
+
+    monkeypatch.setattr(sweep.Sweep, "loaded", loaded)
+    a, b = swept("before", (0, 1, 2)), swept("after", (1, 2, 4))
+    found = list(comparing.comparisons([a, b]))
+    assert [one.setting for one in found] == ["workers1", "workers2"]
+    for one in found:
+        line = one.line("operation:Loader")
+        assert line is not None
+        assert line.difference.difference == pytest.approx(0.4, abs=0.05)
+        assert len(one.a.runs) == 2
+    assert "Setting: workers2" in shown(*found)
+    assert len(compare_gate.judge(found, "operation:Loader", 5.0).texts) == 2
+    with pytest.raises(LotusError, match="no setting in common"):
+        list(comparing.comparisons([a, swept("other", (8,))]))
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_text('{"schema": 1, "state": "ended"}')
+    with pytest.raises(LotusError, match="is a sweep and another side is not"):
+        list(comparing.comparisons([a, str(tmp_path / "run")]))
