@@ -24,16 +24,17 @@ Progress = Callable[[int, int], None]
 class Format(NamedTuple):
     ending: str  # of the file that it makes, "" for a directory
     next: str  # {path} is the file, quoted for a shell
+    text: bool = True  # may go to a terminal
 
 
 FORMATS = {
-    "perfetto": Format(".pftrace", "open it at https://ui.perfetto.dev"),
+    "perfetto": Format(".pftrace", "open it at https://ui.perfetto.dev", text=False),
     "chrome": Format(
         ".trace.json", "open it at https://ui.perfetto.dev or, in Chrome, at chrome://tracing"
     ),
     "speedscope": Format(".speedscope.json", "open it at https://www.speedscope.app"),
     "folded": Format(".folded.txt", "draw it with: flamegraph.pl {path} > flames.svg"),
-    "pprof": Format(".pb.gz", "look at it with: go tool pprof -http=: {path}"),
+    "pprof": Format(".pb.gz", "look at it with: go tool pprof -http=: {path}", text=False),
     "parquet": Format("", 'read one with: pandas.read_parquet("{path}/batches.parquet")'),
     "csv": Format("", 'read one with: pandas.read_csv("{path}/batches.csv")'),
 }
@@ -102,7 +103,7 @@ def export(run: "Run", asked: Asked, progress: Progress) -> Done:
         return done
     for note in _missing(run):
         done.notes.append(note)
-    with _opened(path) as file:
+    with _opened(path, format.text) as file:
         for piece in _pieces(run, asked, done, progress):
             file.write(piece)
     return done
@@ -143,12 +144,12 @@ def _pieces(
 
 
 @contextlib.contextmanager
-def _opened(path: Path | None) -> Iterator[IO[bytes]]:
+def _opened(path: Path | None, text: bool) -> Iterator[IO[bytes]]:
     if path is not None:
         with files.replacing(path) as file:
             yield file
         return
-    if sys.stdout.isatty():
+    if sys.stdout.isatty() and not text:
         raise LotusError("this is no text for a terminal: name a file with -o")
     with open(sys.stdout.fileno(), "wb", closefd=False) as file:
         yield file

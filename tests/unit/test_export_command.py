@@ -59,6 +59,21 @@ def test_standard_output_has_the_file_and_nothing_else(here, output):
     assert [one.name for one in here.iterdir()] == ["some run"]
 
 
+@pytest.mark.parametrize(("format", "code"), [("perfetto", 2), ("pprof", 2), ("folded", 0)])
+def test_a_terminal_is_given_text_only(here, format, code):
+    main, terminal = os.openpty()
+    words = [sys.executable, "-m", "lotus", "export", "some run", "--format", format, "-o", "-"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(words, stdout=terminal, stderr=subprocess.PIPE, env=env)
+    os.close(terminal)
+    assert done.returncode == code
+    if code:
+        assert b"name a file with -o" in done.stderr
+    else:
+        assert b";step " in os.read(main, 10_000)
+    os.close(main)
+
+
 def test_a_reader_that_goes_away_is_no_error_of_ours(here):
     words = f"{sys.executable} -m lotus export 'some run' --format chrome -o - | head -c 1"
     env = {**os.environ, "PYTHONPATH": str(ROOT)}

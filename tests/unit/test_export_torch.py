@@ -116,6 +116,23 @@ def trace_of(tmp_path, starts, pid=100, base=0, **fields):
     return torch_trace.read(path)
 
 
+def test_what_the_accelerator_ran_is_shifted_too(tmp_path):
+    # GIVEN a kernel, whose "process" is the number of the device
+    starts = [0, 30 * MS, 70 * MS]
+    run = synthetic(tmp_path, starts, start_wall_ns=WALL)
+    trace = trace_of(tmp_path, [start - 10_000 for start in starts], base=WALL)
+    kernel = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 31000.5}
+    trace.events.append({**kernel, "dur": 12.25})
+    trace.path.write_text(
+        json.dumps({"traceEvents": trace.events, "baseTimeNanoseconds": trace.base_ns})
+    )
+    text = b"".join(chrome.write(run, trace.path, [], lambda done, whole: None))
+    events = json.loads(text)["traceEvents"]
+    shifted = next(one for one in events if one.get("cat") == "kernel")
+    # THEN it is as long after the run's beginning as it was on the wall clock
+    assert shifted == {**kernel, "dur": 12.25, "ts": START_NS / 1000 + 31000.5}
+
+
 def test_ranges_that_fit_nowhere_are_refused(tmp_path):
     run = synthetic(tmp_path, [at * 50 * MS for at in range(8)])
     trace = trace_of(tmp_path, [at * 77 * MS for at in range(8)], base=WALL)
