@@ -299,11 +299,11 @@ class _Made:
         pair += np.asarray(operations.cat.codes, np.int64)
         values, inverse = np.unique(pair, return_inverse=True)
         width = len(operations.cat.categories)
+        names = [[str(one) for one in side.cat.categories] for side in (parents, operations)]
         known = [
-            codes.get((str(parents.cat.categories[one // width]),
-                       str(operations.cat.categories[one % width])), -1)
+            codes.get((names[0][one // width], names[1][one % width]), -1)
             for one in values.tolist()
-        ]  # fmt: skip
+        ]
         self.op_codes = np.asarray(known, np.int64)[inverse]
         seen = self.op_rows >= 0
         count = len(self.batches)

@@ -65,12 +65,14 @@ _COLOURS = {"faster": "green", "slower": "red", "no difference": "green", "same 
 # ── for programs ─────────────────────────────────────────────────────────────────────────────
 
 
-def document(found: Sequence[Comparison], gate: Gate | None = None) -> dict[str, Any]:
-    """The document as JSON-able values."""
+def document(
+    found: Sequence[Comparison], gate: Gate | None = None, most: int | None = None
+) -> dict[str, Any]:
+    """The document as JSON-able values; `most` rows of tables of operations (all of them)."""
     return {
         "schema": SCHEMA,
         "lotus": lotus.__version__,
-        "comparisons": [_comparison(one) for one in found],
+        "comparisons": [_comparison(one, most) for one in found],
         "gate": None
         if gate is None
         else {
@@ -87,7 +89,7 @@ def text(found: Sequence[Comparison], gate: Gate | None = None) -> str:
     return json.dumps(document(found, gate), indent=2, allow_nan=False)
 
 
-def _comparison(one: Comparison) -> dict[str, Any]:
+def _comparison(one: Comparison, most: int | None) -> dict[str, Any]:
     return {
         "a": _side(one.a),
         "b": _side(one.b),
@@ -96,7 +98,7 @@ def _comparison(one: Comparison) -> dict[str, Any]:
         "other_machine": one.other_machine,
         "facts": [_fact(fact) for fact in one.facts],
         "lines": [_line(line) for line in one.lines],
-        "loaders": [_loader(loader) for loader in one.loaders],
+        "loaders": [_loader(loader, most) for loader in one.loaders],
         "unmatched": [{"side": side, "loader": title} for side, title in one.unmatched],
         "notes": list(one.notes),
     }
@@ -134,16 +136,16 @@ def _line(line: Line) -> dict[str, Any]:
     return {**known, **{name: plain_value(value) for name, value in numbers.items()}}
 
 
-def _loader(one: LoaderComparison) -> dict[str, Any]:
+def _loader(one: LoaderComparison, most: int | None) -> dict[str, Any]:
     return {
         "title": one.title,
         "loaders": list(one.numbers),
         "verdict": _verdict(one.verdict),
         "facts": [_fact(fact) for fact in one.facts],
         "lines": [_line(line) for line in one.lines],
-        "other_operations": records(one.others),
-        "added": records(one.added),
-        "removed": records(one.removed),
+        "other_operations": records(one.others[:most]),
+        "added": records(one.added[:most]),
+        "removed": records(one.removed[:most]),
         "causes": records(one.causes),
         "paces": records(one.paces),
         "notes": list(one.notes),

@@ -16,6 +16,7 @@ from lotus.reporters.words import amount, duration, plain, share, shorten
 
 _MOST_POINTS = 30  # of a chart of differences: more cannot be read
 _MOST_LOADERS = 4
+_MOST_OPERATIONS = 1000  # that the page keeps; all of them are in --json
 _A, _B = COLOURS[0], COLOURS[1]
 _SYMBOLS = (
     ("better", COLOURS[4], "triangle-up"),
@@ -36,7 +37,7 @@ def write(path: Path, found: Sequence[Comparison], gate: Gate | None = None) -> 
         section for place, one in enumerate(found) for section in _sections(place, one, several)
     ]
     heading = Section(title, _heading(found, gate))
-    write_page(path, title, heading, sections, words.document(found, gate))
+    write_page(path, title, heading, sections, words.document(found, gate, _MOST_OPERATIONS))
 
 
 def _heading(found: Sequence[Comparison], gate: Gate | None) -> list[str | Table | Chart]:
@@ -92,7 +93,7 @@ def _loader(name: str, loader: LoaderComparison, one: Comparison) -> list[str | 
         if len(table):
             rows = [
                 [str(row["parent"]), str(row["operation"]), duration(float(row["ns"]))]
-                for row in records(table)
+                for row in records(table[:_MOST_OPERATIONS])
             ]
             parts.append(f"Operations that only {side.letter} has")
             parts.append(Table([("in", LEFT), ("operation", LEFT), ("a sample", RIGHT)], rows))

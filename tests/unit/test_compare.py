@@ -326,6 +326,8 @@ def test_operations_without_number() -> None:
     assert len(shown(found).splitlines()) < 200
     document = json.loads(reporter.text([found]))
     assert len(document["comparisons"][0]["loaders"][0]["other_operations"]) == 19_802
+    kept = reporter.document([found], most=1000)["comparisons"][0]["loaders"][0]
+    assert len(kept["other_operations"]) == 1000
 
 
 def test_ranks_are_added_up_and_the_slowest_sets_the_pace() -> None:
