@@ -7,7 +7,7 @@ NAME = "export"
 HELP = "write a recorded run in the format of another viewer: timeline, flame graph, tables"
 EPILOG = """\
 formats:
-  perfetto     timeline, to open at https://ui.perfetto.dev; any size
+  perfetto     timeline, to open at https://ui.perfetto.dev
   chrome       timeline as JSON, for older viewers; --with adds a trace of torch.profiler
   speedscope   flame graphs per rank and worker, to open at https://www.speedscope.app
   folded       stacks for flamegraph.pl and inferno: operation;library;function

@@ -23,7 +23,7 @@ Progress = Callable[[int, int], None]
 
 class Format(NamedTuple):
     ending: str  # of the file that it makes, "" for a directory
-    next: str  # {path} is the file, quoted for a shell
+    next: str  # {path} is the file, quoted for a shell; {batches} one in it, for Python
     text: bool = True  # may go to a terminal
 
 
@@ -35,8 +35,8 @@ FORMATS = {
     "speedscope": Format(".speedscope.json", "open it at https://www.speedscope.app"),
     "folded": Format(".folded.txt", "draw it with: flamegraph.pl {path} > flames.svg"),
     "pprof": Format(".pb.gz", "look at it with: go tool pprof -http=: {path}", text=False),
-    "parquet": Format("", 'read one with: pandas.read_parquet("{path}/batches.parquet")'),
-    "csv": Format("", 'read one with: pandas.read_csv("{path}/batches.csv")'),
+    "parquet": Format("", "read one with: pandas.read_parquet({batches})"),
+    "csv": Format("", "read one with: pandas.read_csv({batches})"),
 }
 _STDOUT = ("-", "/dev/stdout")
 
@@ -94,7 +94,9 @@ def export(run: "Run", asked: Asked, progress: Progress) -> Done:
     """Write `run` as asked. Raises LotusError; then nothing is left of it."""
     format = FORMATS[asked.format]
     path = target(asked, run.path)
-    done = Done(path, format.next.replace("{path}", shlex.quote(str(path))))
+    following = format.next.replace("{path}", shlex.quote(str(path)))
+    batches = repr(f"{path}/batches.{asked.format}")
+    done = Done(path, following.replace("{batches}", batches))
     if not format.ending:
         from lotus.export import tables
 

@@ -38,6 +38,8 @@ def test_it_is_named_after_the_run_and_the_next_step_is_told(here, capfd, format
     assert path == f"some run{ending}"
     assert Path(path).exists()
     assert any(word in following for word in ("https://", "flamegraph.pl", "pprof", "read_csv"))
+    if format == "csv":
+        assert Path(following.partition("('")[2].removesuffix("')")).is_file()
     # WHEN it is asked for again THEN what is there is left
     before = os.stat(path).st_mtime_ns
     code, _, err = lotus(capfd, "some run", "--format", format)
