@@ -27,7 +27,7 @@ from lotus.manifest import Settings
 from lotus.settings import Tuned
 from lotus.tune.asked import AskedProgram, watched_from
 from lotus.tune.space import Setting
-from lotus.tune.trying import TrialFailed, Watched
+from lotus.tune.trying import Forbidden, TrialFailed, Watched
 
 _LONGEST = 64 << 20  # bytes of a tell
 _LOOK_S = 0.2  # how often it is seen whether the program still is there
@@ -41,6 +41,7 @@ class Found(Protocol):
     speedup: object  # None where nothing was found
     interrupted: bool
     iterable_safe: bool
+    failure: str  # why nothing could be found; then nothing is written
 
     def tuned(self, command: Sequence[str]) -> Tuned:
         """The document to be written."""
@@ -217,7 +218,8 @@ class PipedProgram(AskedProgram):
                 if "did" in told:
                     return told["did"]
                 if "failed" in told:
-                    raise TrialFailed(str(told["failed"]))
+                    kind = Forbidden if told.get("final") else TrialFailed
+                    raise kind(str(told["failed"]))
                 if told.get("interrupted"):
                     self.interrupted = True
                     raise KeyboardInterrupt
@@ -251,6 +253,7 @@ class _Beside(threading.Thread):
         self._program: PipedProgram | None = None
         self._said: list[dict[str, Any]] = []
         self._last = ""
+        self._failure = ""
 
     def start(self) -> None:
         # Signals are the main thread's: it passes them on to the program.
@@ -290,6 +293,10 @@ class _Beside(threading.Thread):
         found = self._search(program)
         if program.problem and found.speedup is None:
             return  # nothing was found
+        if found.failure:
+            self._failure = found.failure
+            self._finish({"do": "leave"} if self._apply else {"do": "end", "code": 1})
+            return
         self._found = found
         settings.write(self._output, found.tuned(self._command))
         if self._on_found is not None:
@@ -317,6 +324,7 @@ class _Beside(threading.Thread):
     def tuning(self, outcome: Outcome) -> Tuning:
         program = self._program
         problem = program.problem if program is not None else self._why_not(outcome)
+        problem = problem or self._failure
         return Tuning(
             self._found,
             outcome,

@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 
-from . import assigning, described, epochs, processes, reaping
+from . import assigning, described, epochs, positions, processes, reaping
 from .forked import once
 from .guard import ask
 from .indices import Cycle, draw
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     _Key = tuple[Any, ...]
     _Candidate = Here | Away
 
-__all__ = ["Candidates", "Failed", "Step"]
+__all__ = ["Candidates", "Failed", "Forbidden", "Step"]
 
 _PATIENCE_S = 2.0  # for workers that are asked to end
 _LENGTH_S = 60.0
@@ -45,6 +45,10 @@ _NAMES = (
     "in_order",
     "threads",
 )
+
+
+class Forbidden(Failed):
+    """Nothing may be tried any more in this process."""
 
 
 class Candidates:
@@ -69,6 +73,8 @@ class Candidates:
         self._cycle: Cycle | None = None
         self._open: dict[_Key, _Candidate] = {}
         self._helpers = reaping.Helpers()
+        self._files = positions.Trial()
+        self._forbidden = ""
 
     @property
     def step(self) -> Step | Callable[[Any], object] | None:
@@ -87,6 +93,26 @@ class Candidates:
         if text not in self._said:
             self._said.add(text)
             self._say(text)
+
+    def forbid(self, why: str) -> str:
+        """Let nothing be tried from now on: all that asks for it raises Forbidden."""
+        self._forbidden = why
+        return why
+
+    def _begin(self) -> None:
+        if self._forbidden:
+            raise Forbidden(self._forbidden)
+        self._files.begin()
+
+    def _unshared(self) -> None:
+        """Raise Forbidden where what was begun has moved files of this process."""
+        those = self._files.moved()
+        if not those:
+            return
+        for key in list(self._open):
+            self._open.pop(key).shut(0)
+        self._files.put_back()
+        raise Forbidden(self.forbid(positions.words(those)))
 
     def describe(self) -> dict[str, Any]:
         """The fields of lotus.tune.trying.Watched that a loader can tell.
@@ -146,13 +172,16 @@ class Candidates:
         That may take `limit_s`. One of this setting that is open is closed before.
         """
         self.close(setting)
+        self._begin()
         with held(signal.SIGCHLD):
             try:
                 made = self._copy(setting)
                 loading = Loading(made, self._cycle, self.say, self.folder)
                 candidate = Here(loading) if made.num_workers else Away(loading)
                 self._open[_key(setting)] = candidate
-                return candidate.open(limit_s)
+                opened = candidate.open(limit_s)
+                self._unshared()
+                return opened
             except BaseException as error:
                 failed = self._give_up(setting, error)
             finally:
@@ -194,9 +223,13 @@ class Candidates:
             discard = setting["num_workers"] * (setting.get("prefetch_factor") or 2)
         asked = {"seconds": seconds, "least": least, "discard": discard}
         consumer = self._consumer if step else None
+        self._begin()
         with held(signal.SIGCHLD):
             try:
-                return candidate.block(limit_s, consumer, **asked)
+                block = candidate.block(limit_s, consumer, **asked)
+                if consumer is None or isinstance(consumer, StandIn):
+                    self._unshared()  # else it may have been the program's step
+                return block
             except BaseException as error:
                 failed = self._give_up(setting, error)
             raise failed
@@ -226,6 +259,8 @@ class Candidates:
             candidate.shut(0)
         if goes_up:
             raise error
+        if isinstance(error, Forbidden):
+            return error
         if isinstance(error, Failed):
             return Failed(dead or str(error))
         return Failed(dead or words(error))
@@ -241,9 +276,12 @@ class Candidates:
         if own["num_workers"] == setting["num_workers"]:
             return ""
         _refuse_pipes(self.loader)
+        self._begin()
         with held(signal.SIGCHLD):
             try:
-                return epochs.compare(self.loader, own, setting, limit_s)
+                found = epochs.compare(self.loader, own, setting, limit_s)
+                self._unshared()
+                return found
             finally:
                 self._helpers.unsettle()
 

@@ -69,16 +69,18 @@ def next_batch(original: Callable[..., Any], agent: Any) -> Callable[..., Any]:
                 return more(self, rest)
             if watch is None:
                 return original(self)
+            edge(agent, agent.fetches, watch)
             start = clock()
             try:
                 watch.asking = threading.get_ident()
                 batch = original(self)
+                now = clock()
             except StopIteration:
                 edge(agent, agent.exhausted, self, watch)
                 raise
             finally:
                 watch.asking = 0
-            edge(agent, agent.took, watch, batch, start)
+            edge(agent, agent.took, watch, batch, start, now)
             return batch
         except StopIteration:
             raise

@@ -19,11 +19,11 @@ import weakref
 from contextlib import contextmanager, suppress
 from functools import partial
 
-from . import breaks, described, exchange, going_on, nexts, settings
+from . import breaks, described, exchange, going_on, nexts, positions, settings
 from .guard import ask, edge, mark
 from .isolate import end
 from .pausing import number_in, take_share, wait_until_idle
-from .watching import KEY, Watch, clock, samples_in
+from .watching import KEY, Watch, clock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -186,9 +186,13 @@ class Agent:
         if enough and self.on:
             self.take_over(iterator, watch, False)
 
-    def took(self, watch: Watch, batch: Any, start: float) -> None:
+    def fetches(self, watch: Watch) -> None:
+        if watch is self.watch and self.on:
+            watch.fetches()
+
+    def took(self, watch: Watch, batch: Any, start: float, now: float) -> None:
         if watch is self.watch:
-            watch.took(start, samples_in(batch, watch.loader))
+            watch.took(start, now, batch)
 
     def exhausted(self, iterator: Any, watch: Watch) -> None:
         """The program's call of `next` finds no more batches."""
@@ -394,6 +398,12 @@ class Agent:
         told["step_cpu_s"], told["sizes"] = watch.cpu, watch.sizes[:count]
         told["startup_s"], told["pid"] = watch.startup_s, os.getpid()
         told["notes"] = [*told.get("notes", ()), *notes]
+        if watch.fetching is not None:
+            told["grown_bytes"] = max(watch.fetching.grown_bytes, 0)
+            # The files of a stream may be its iterator's, which each worker has of its own.
+            shared = [] if told["iterable"] else watch.fetching.shared()
+            if shared:
+                told["forbidden"] = candidates.forbid(positions.words(shared))
         return told
 
 
@@ -407,7 +417,7 @@ class Tuning:
 
     def run(self) -> dict[str, Any]:
         """Do what is asked until that is to end."""
-        from .candidate import Failed
+        from .candidate import Failed, Forbidden
 
         while True:
             asked = self.link.ask()
@@ -418,7 +428,7 @@ class Tuning:
                 did = self._methods()[asked["do"]](**arguments)
                 told = {"did": did}
             except Failed as error:
-                told = {"failed": str(error)}
+                told = {"failed": str(error), "final": isinstance(error, Forbidden)}
             raised = self.raised()
             if raised is not None:
                 raise raised

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from . import contents
+from . import contents, positions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ class Watch:
         self.began = 0.0  # `iter()`, of this epoch
         self.first = 0.0  # when the first batch of all came
         self.returned: tuple[float, float] | None = None  # the last batch: clock, CPU time
+        # What fetches do to this process, where they are made in it.
+        self.fetching = positions.Fetching() if not loader.num_workers else None
 
     def begin(self, start: float) -> None:
         """An epoch begins; the last step of the one before has no end."""
@@ -44,15 +46,21 @@ class Watch:
             self.cpu.append(cpu - self.returned[1])
             self.returned = None
 
-    def took(self, start: float, samples: int) -> None:
-        """It got a batch, `next` having been called at `start`."""
-        now = clock()
+    def fetches(self) -> None:
+        """The program's call of `next` begins to do its work."""
+        if self.fetching is not None:
+            self.fetching.begin()
+
+    def took(self, start: float, now: float, batch: Any) -> None:
+        """It got a batch, `next` having been called at `start` and returned at `now`."""
         if not self.first:
             self.first = now
             self.startup_s = now - self.began
         self.waits.append(now - start)
-        self.sizes.append(samples)
-        self.returned = (now, time.process_time())
+        self.sizes.append(samples_in(batch, self.loader))
+        if self.fetching is not None:
+            self.fetching.finish(contents.measures(batch)["batch_bytes"])
+        self.returned = (clock(), time.process_time())
 
 
 def samples_in(batch: Any, loader: Any) -> int:

@@ -135,6 +135,12 @@ def _verdict(result: Result) -> list[tuple[str, str]]:
     from lotus.tune import notes
 
     best, own = notes.setting(result.best), notes.setting(result.own)
+    if result.failure:
+        return [("verdict", result.failure)]
+    if result.untried:
+        step = notes.next_step(result.untried)
+        said = [("verdict", f"no other setting could be tried: keep {own}")]
+        return [*said, ("why", result.untried), *([("next", step)] if step else [])]
     if result.speedup is None:
         if result.best.normal() == result.own.normal():
             return [("verdict", f"nothing was found: keep {own}")]
@@ -228,6 +234,8 @@ def _interval(worked: Sequence[Measurement]) -> str:
     mean = _mean_rate(worked)
     if not mean or not all(math.isfinite(half) for half in halves):
         return MISSING
+    if len(worked) == 1 and not halves[0] > 0:  # its spread is in no part of an epoch's time
+        return MISSING
     return f"±{share(math.hypot(*halves) / len(halves) / mean)}"
 
 
@@ -235,17 +243,10 @@ def _never(result: Result) -> list[tuple[str, str]]:
     """A line a reason why settings were never tried, the reason of most settings first."""
     from lotus.tune import notes
 
-    grouped: dict[str, list[Setting]] = {}
-    for one in result.ruled_out:
-        grouped.setdefault(one.why, []).append(one.setting)
-    found = sorted(grouped.items(), key=lambda item: -len(item[1]))
-    said = []
-    for why, those in found[:_REASONS]:
-        count = len(those)
-        text = notes.setting(min(those)) + (f" and {count - 1} more" if count > 1 else "")
-        said.append(("never tried", f"{text}: {why}"))
+    found = notes.grouped(result.ruled_out)
+    said = [("never tried", notes.never(those, why)) for those, why in found[:_REASONS]]
     if len(found) > _REASONS:
-        rest = sum(len(those) for _, those in found[_REASONS:])
+        rest = sum(len(those) for those, _ in found[_REASONS:])
         said.append(
             ("", f"and {plural(rest, 'setting')} more, for {len(found) - _REASONS} reasons")
         )

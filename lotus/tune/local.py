@@ -20,7 +20,7 @@ from lotus.tune.result import Result
 from lotus.tune.search import OBJECTIVES, search
 from lotus.tune.space import Setting
 from lotus.tune.spaces import plain
-from lotus.tune.trying import Opened, TrialFailed
+from lotus.tune.trying import Forbidden, Opened, TrialFailed
 
 # The own setting with the user's step, to see how long that takes.
 _WATCH_BATCHES, _WATCH_PART, _WATCH_S = 8, 0.02, 1.0
@@ -157,6 +157,9 @@ class Local(AskedProgram):
                 limit_s=max(_FIRST_BATCH_S, budget_s),
                 discard=0,
             )
+        except Forbidden as error:
+            self.watched = dataclasses.replace(self.watched, forbidden=str(error))
+            return
         except TrialFailed as error:
             raise LotusError(f"the loader cannot be tuned as it is, because {error}") from None
         finally:
@@ -185,6 +188,8 @@ class Local(AskedProgram):
     def _do(self, what: str, setting: Setting, **arguments: object) -> Any:
         try:
             return getattr(self._candidates, what)(setting.as_json(), **arguments)
+        except self._inside.Forbidden as error:
+            raise Forbidden(str(error)) from None
         except self._inside.Failed as error:
             raise TrialFailed(str(error)) from None
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Sequence
 
 from lotus.reporters.words import amount, plural, share, size
 from lotus.tune.rates import Speedup
 from lotus.tune.space import TORCH_PREFETCH, Setting
-from lotus.tune.trials import Read, Row
+from lotus.tune.trials import Read, Row, RuledOut
 from lotus.tune.trying import Watched
 
 _APART = 0.15  # how far trials and the program itself may lie apart before it is said
@@ -41,6 +42,8 @@ def setting(one: Setting) -> str:
 
 def speedup(one: Speedup) -> str:
     """As "1.52 times as fast (95 % interval 1.48 to 1.56, 4 pairs of blocks)"."""
+    if one.pairs == 1:
+        return f"{one.mean:.3g} times as fast (one pair of blocks: no interval)"
     by = f"{plural(one.pairs, 'pair')} of blocks" if one.pairs else "from trials apart"
     return f"{one.mean:.3g} times as fast (95 % interval {one.low:.3g} to {one.high:.3g}, {by})"
 
@@ -54,6 +57,63 @@ def not_same_samples(own: int, tried: int, why: str) -> str:
         f"num_workers stays {own}: the data set is iterable, and it was not shown that an epoch "
         f"has the same samples with {tried} workers: {why}"
     )
+
+
+def failure(rows: Sequence[Row], over: bool) -> str:
+    """Why not even the program's own setting could be measured."""
+    whys = [row.measurement.failed for row in rows if row.measurement.failed]
+    more = "; the budget is over: --budget gives more" if over else ""
+    return "no trial of the loader worked, not even of its own setting" + (
+        f": {whys[0]}{more}" if whys else more
+    )
+
+
+_STEPS = (
+    ("/dev/shm", "a larger /dev/shm, as of `docker run --shm-size 8g` (`df -h /dev/shm` shows it)"),
+    ("ulimit -n", "`ulimit -n 4096` or more in the shell, before the command"),
+    ("descriptor", "`ulimit -n 4096` or more in the shell, before the command"),
+    ("of memory", "more memory for the job or its container, or a smaller batch_size"),
+    ("it was not found out", "a larger --budget"),
+    ("took longer than", "a larger --budget"),
+    ("the budget", "a larger --budget"),
+)
+
+
+def next_step(why: str) -> str:
+    """What may help where a setting cannot be tried; "" where nothing is known to."""
+    return next((step for words, step in _STEPS if words in why), "")
+
+
+_FIGURES = re.compile(r"\d[\d.,]*(?: ?[kMGT]?i?B\b)?")
+_PLURALS = re.compile(r"\b(worker|batch|tensor|descriptor)(?:e?s)?\b")
+
+
+def kind_of(why: str) -> str:
+    """The same for reasons that differ in their figures only."""
+    return _PLURALS.sub(r"\1", _FIGURES.sub("", why)).replace(
+        ", of which a tenth is left alone", ""
+    )
+
+
+def grouped(ruled_out: Sequence[RuledOut]) -> list[tuple[list[Setting], str]]:
+    """Settings that were never tried and why, the reason of most of them first.
+
+    The reason is given with the figures of its smallest setting.
+    """
+    found: dict[str, list[RuledOut]] = {}
+    for one in ruled_out:
+        found.setdefault(kind_of(one.why), []).append(one)
+    groups = []
+    for those in sorted(found.values(), key=lambda group: -len(group)):
+        smallest = min(those, key=lambda one: one.setting)
+        groups.append(([one.setting for one in those], smallest.why))
+    return groups
+
+
+def never(those: Sequence[Setting], why: str) -> str:
+    """As "8 workers x prefetch 2 and 43 more: ..."."""
+    more = f" and {len(those) - 1} more" if len(those) > 1 else ""
+    return f"{setting(min(those))}{more}: {why}"
 
 
 def nothing_worked(rows: Sequence[Row], over: bool) -> str:

@@ -74,7 +74,7 @@ def with_operations(
     result: Result, directory: Path | None, workers: Mapping[Setting, Sequence[int]]
 ) -> Result:
     """The result with what operations cost in the workers of each setting, if that was recorded."""
-    if directory is None:
+    if directory is None or not workers:  # nothing was tried
         return result
     # Not above: pandas would keep the program waiting at its start.
     from lotus.analysis.functions import known_events

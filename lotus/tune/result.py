@@ -56,6 +56,8 @@ class Result:
     cores: float
     cores_why: str
     pruned: tuple[tuple[str, str], ...] = ()  # what the strategy left out by itself, and why
+    untried: str = ""  # why nothing but the own setting could be tried
+    failure: str = ""  # why not even that could
     iterable_safe: bool = False  # an iterable data set was shown to keep its samples
     # Of operations in the workers of each setting, as `lotus.tune.evidence.operation_costs`
     # makes it; None: not recorded.
@@ -143,6 +145,12 @@ class Result:
 
     def _headline(self) -> list[str]:
         best, own = notes.setting(self.best), notes.setting(self.own)
+        if self.failure:
+            return [self.failure]
+        if self.untried:
+            step = notes.next_step(self.untried)
+            said = [f"no other setting could be tried: the program keeps its own, {own}"]
+            return [*said, f"why: {self.untried}", *([f"next: {step}"] if step else [])]
         if self.speedup is None:
             if self.best == self.own:
                 return [f"nothing found: the program keeps its own setting, {own}"]
@@ -166,15 +174,10 @@ class Result:
 
     def _never(self) -> list[str]:
         """A line a reason, with how many settings it rules out and the cheapest of them."""
-        grouped: dict[str, list[Setting]] = {}
-        for one in self.ruled_out:
-            grouped.setdefault(one.why, []).append(one.setting)
-        lines = []
-        for why, those in list(grouped.items())[:_SHOWN]:
-            more = f" and {len(those) - 1} more" if len(those) > 1 else ""
-            lines.append(f"{notes.setting(those[0])}{more}: {why}")
+        grouped = notes.grouped(self.ruled_out)
+        lines = [notes.never(those, why) for those, why in grouped[:_SHOWN]]
         if len(grouped) > _SHOWN:
-            rest = sum(len(those) for those in list(grouped.values())[_SHOWN:])
+            rest = sum(len(those) for those, _ in grouped[_SHOWN:])
             lines.append(f"and {plural(rest, 'setting')} more")
         return lines
 

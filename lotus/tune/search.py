@@ -11,7 +11,7 @@ import math
 import random
 import statistics
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from lotus.errors import LotusError
@@ -24,7 +24,7 @@ from lotus.tune.space import TORCH_PREFETCH, Measurement, Setting, Space
 from lotus.tune.spaces import VARIED, default_space, plain, step_of
 from lotus.tune.strategies import Strategy
 from lotus.tune.strategies.problem import Problem
-from lotus.tune.trials import NeverTried, Trials
+from lotus.tune.trials import NeverTried, RuledOut, Trials, loader_of
 from lotus.tune.trying import Program, TrialFailed, Watched
 
 WORTH = 0.02  # a smaller gain is none, and a smaller loss is the price of a cheaper setting
@@ -117,7 +117,10 @@ class _Search:
         try:
             try:
                 self._search(strategy, space)
-                self._decide()
+                if not self.trials.forbidden:
+                    self._decide()
+                if self.trials.forbidden:  # what was shown until then was of garbage
+                    self.chosen, self.speedup = self.own, None
             except KeyboardInterrupt:
                 interrupted = True
                 self._guess()
@@ -131,13 +134,19 @@ class _Search:
     # The search.
 
     def _search(self, strategy: str | Factory, space: Space | None) -> None:
+        if self.trials.forbidden:
+            return
         own = self._measure(self.own, "the program's own setting, measured first")
+        if self.trials.forbidden:
+            return
         known = self.trials.safety.known
         if own.failed and not known and not self.watched.iterable and self.trials.left > 0:
             small = dataclasses.replace(self.own, num_workers=1, prefetch_factor=TORCH_PREFETCH)
             self._measure(small, "the smallest setting with a worker: it shows what one takes")
         if self.watched.iterable and self.trials.left > 0:
             self._check_iterable()
+        if self.trials.forbidden:
+            return
         self.space = space or default_space(
             self.watched, self.trials.safety.start.cores, own, self.vary
         )
@@ -153,6 +162,8 @@ class _Search:
             if setting is None:
                 return
             self.strategy.tell(self._measure(setting, self.strategy.reason()))
+            if self.trials.forbidden:
+                return
         if self.strategy.ask() is not None:
             self.notes.append(notes.cut_short(self.strategy.reason()))
 
@@ -182,6 +193,7 @@ class _Search:
             try:
                 why = self.trials.program.same_samples(more, limit_s)
             except TrialFailed as error:
+                self.trials.heed(error)
                 why = str(error) or "it failed"
         self.samples_kept = not why
         if why:
@@ -269,6 +281,8 @@ class _Search:
             try:
                 pairs.append(self._pair(setting, chance))
             except (TrialFailed, NeverTried) as error:
+                if isinstance(error, TrialFailed):
+                    self.trials.heed(error)
                 self.notes.append(notes.not_confirmed(setting, str(error)))
                 break
             took = self.trials.spent - start
@@ -376,7 +390,10 @@ class _Search:
             and self.speedup.low > 1
             and self.speedup.mean >= 1 + WORTH
         )
+        untried, failure = ("", "") if interrupted else self._without_trials(ruled_out)
         return Result(
+            untried=untried,
+            failure=failure,
             best=self.chosen,
             own=own,
             speedup=self.speedup,
@@ -398,6 +415,29 @@ class _Search:
             pruned=self._pruned(),
             iterable_safe=watched.iterable and self.samples_kept,
         )
+
+    def _without_trials(self, ruled_out: Sequence[RuledOut]) -> tuple[str, str]:
+        """Why nothing but the own setting could be tried, and why not even that; "" for each."""
+        trials = self.trials
+        if trials.forbidden:
+            return trials.forbidden, ""
+        worked = {
+            loader_of(one.measurement.setting) for one in trials.rows if not one.measurement.failed
+        }
+        if not worked:
+            return "", notes.failure(trials.rows, trials.left <= 0)
+        own = loader_of(self.own)
+        others = {loader_of(one) for one in self.space.settings()} if self.space else set()
+        others -= {own}
+        whys = {one.setting: one.why for one in ruled_out}
+        known = {one: why for one, why in whys.items() if why != notes.NOTHING_KNOWN}
+        reasons = {**whys, **known, **trials.failed}
+        tried = {one for one in trials.failed if one != own}
+        if worked - {own} or not others or not (tried or others <= reasons.keys()):
+            return "", ""
+        telling = tried or others & known.keys() or others
+        # The smallest that has a worker: what hinders it hinders all that are larger.
+        return reasons[min(telling, key=lambda one: (one.num_workers == 0, one))], ""
 
     def _pruned(self) -> tuple[tuple[str, str], ...]:
         """What the strategy ruled out by itself, where it tells."""

@@ -18,7 +18,7 @@ from lotus.tune.rates import Rate, needed, observed, rate
 from lotus.tune.safety import Safety
 from lotus.tune.space import Measurement, Observed, Setting
 from lotus.tune.spaces import step_of
-from lotus.tune.trying import Block, Opened, Program, TrialFailed
+from lotus.tune.trying import Block, Forbidden, Opened, Program, TrialFailed
 
 _LEAST_LIMIT_S = 10.0
 _PATIENCE = 5.0  # how many times the expected time is waited
@@ -78,12 +78,13 @@ class Trials:
         self.reads: list[Read] = []
         self.workers: set[int] | None = None  # counts allowed of an iterable data set; None: all
         self.workers_why = ""
-        self._open: dict[Setting, Opened] = {}  # as `_loader` has them, least recently used first
+        self.forbidden = program.watched.forbidden  # why no trial may be made any more
+        self._open: dict[Setting, Opened] = {}  # as `loader_of` has them, least recently used first
         self._starts: dict[Setting, list[float]] = {}  # times to the first batch
         self._ends: list[tuple[int, float]] = []  # workers and how long their end took
         self._rates: dict[Setting, list[Rate]] = {}  # of each block of a loader
         self._seen: dict[Setting, Observed] = {}  # of each loader, when it was first opened
-        self._failed: dict[Setting, str] = {}
+        self.failed: dict[Setting, str] = {}
         self._first: dict[Setting, Measurement] = {}  # of each loader that worked
 
     # Time.
@@ -99,7 +100,7 @@ class Trials:
     @property
     def tried(self) -> int:
         """How many different loaders were made."""
-        return len(self._starts.keys() | self._failed.keys())
+        return len(self._starts.keys() | self.failed.keys())
 
     def _limit(self, expected_s: float | None) -> float:
         """How long the next may take: more than expected, and little past the budget."""
@@ -148,7 +149,7 @@ class Trials:
     def measure(self, setting: Setting, why: str) -> Measurement:
         """Measure a setting, once more where it was before; failures are measurements too."""
         setting = setting.normal()
-        loader = _loader(setting)
+        loader = loader_of(setting)
         start = self.clock()
         twin = self._first.get(loader)
         if twin is not None and all(row.measurement.setting != setting for row in self.rows):
@@ -161,16 +162,23 @@ class Trials:
                 self.ruled_out[setting] = str(error)
                 return Measurement.failure(setting, f"never tried: {error}")
             except TrialFailed as error:
-                self._failed[loader] = str(error) or "it failed"
+                self.heed(error)
+                self.failed[loader] = str(error) or "it failed"
                 took = self.clock() - start
-                found = Measurement.failure(setting, self._failed[loader], took)
+                found = Measurement.failure(setting, self.failed[loader], took)
         self.rows.append(Row(found, why))
         return found
 
+    def heed(self, error: TrialFailed) -> None:
+        """Make no trial any more where a failed one says so."""
+        if isinstance(error, Forbidden):
+            self.forbidden = str(error)
+            self._open.clear()  # the program has closed them
+
     def _measured(self, setting: Setting, start: float) -> Measurement:
-        loader = _loader(setting)
-        if loader in self._failed:
-            raise NeverTried(f"a trial of the same loader failed: {self._failed[loader]}")
+        loader = loader_of(setting)
+        if loader in self.failed:
+            raise NeverTried(f"a trial of the same loader failed: {self.failed[loader]}")
         new = loader not in self._open
         opened = self.opened(setting)
         seen = None
@@ -190,7 +198,7 @@ class Trials:
             found = rate(block, setting.num_workers)
         except ValueError as error:
             raise TrialFailed(str(error)) from None
-        self._rates.setdefault(_loader(setting), []).append(found)
+        self._rates.setdefault(loader_of(setting), []).append(found)
         workers = setting.num_workers * block.worker_bytes
         return Measurement(
             setting,
@@ -198,12 +206,12 @@ class Trials:
             self._epoch(setting, found.high_s, found.samples),
             self._epoch(setting, found.low_s, found.samples),
             seconds,
-            first_batch_s=self._starts[_loader(setting)][-1],
+            first_batch_s=self._starts[loader_of(setting)][-1],
             memory_bytes=block.main_bytes + workers,
         )
 
     def _worked_out(self, setting: Setting, twin: Measurement) -> Measurement:
-        found = self._rates[_loader(setting)][-1]
+        found = self._rates[loader_of(setting)][-1]
         low, middle, high = (
             self._epoch(setting, one, found.samples)
             for one in (found.high_s, found.sample_s, found.low_s)
@@ -222,16 +230,16 @@ class Trials:
 
     def last(self, setting: Setting) -> float:
         """The rate of a setting over an epoch by the last block of its loader."""
-        found = self._rates[_loader(setting)][-1]
+        found = self._rates[loader_of(setting)][-1]
         return self._epoch(setting, found.sample_s, found.samples)
 
     def steady(self, setting: Setting) -> float | None:
         """Samples a second without the set-up, by all blocks of its loader."""
-        rates = self._rates.get(_loader(setting))
+        rates = self._rates.get(loader_of(setting))
         return 1 / statistics.mean(one.sample_s for one in rates) if rates else None
 
     def _epoch(self, setting: Setting, sample_s: float, samples: float) -> float:
-        loader, workers = _loader(setting), setting.num_workers
+        loader, workers = loader_of(setting), setting.num_workers
         step_s = self._step_s if self.train else 0.0
         pace = epochs.observed_pace(workers, sample_s * samples, self._seen.get(loader), step_s)
         first = end = 0.0
@@ -243,11 +251,11 @@ class Trials:
         """What an epoch takes besides its batches: nothing once workers persist."""
         if setting.persistent_workers:
             return 0.0
-        return self._starts[_loader(setting)][-1] + self._end_s(setting.num_workers)
+        return self._starts[loader_of(setting)][-1] + self._end_s(setting.num_workers)
 
     def setup_share(self, setting: Setting) -> float:
         """The part that the set-up has of an epoch."""
-        batches, found = self.program.watched.batches, self._rates[_loader(setting)][-1]
+        batches, found = self.program.watched.batches, self._rates[loader_of(setting)][-1]
         setup = self.setup_s(setting)
         if batches is None or not setup:
             return 0.0
@@ -269,14 +277,14 @@ class Trials:
 
         `keep`: those that are only closed where nothing else helps. Raises NeverTried, TrialFailed.
         """
-        loader = _loader(setting)
+        loader = loader_of(setting)
         if loader in self._open:
             self._open[loader] = self._open.pop(loader)
             return self._open[loader]
         why = self.refused(setting) or self._too_long(setting)
         if why:
             raise NeverTried(why)
-        kept = {_loader(one) for one in keep}
+        kept = {loader_of(one) for one in keep}
         while why := self.safety.beside(setting, list(self._open)):
             if not self._open:
                 raise NeverTried(why)
@@ -300,7 +308,7 @@ class Trials:
         )
 
     def _block(self, setting: Setting, step: bool) -> Block:
-        loader = _loader(setting)
+        loader = loader_of(setting)
         batch_s = max(self._batch_s(), self._step_s if step else 0.0)
         least = max(_BATCHES, setting.num_workers) + 1  # a whole burst of the workers
         varies = max((one.variation for one in self._seen.values()), default=0.0)
@@ -325,7 +333,7 @@ class Trials:
         return block
 
     def close(self, setting: Setting) -> None:
-        loader = _loader(setting)
+        loader = loader_of(setting)
         if self._open.pop(loader, None) is not None:
             took = self.program.close(loader)
             if loader.num_workers and math.isfinite(took):
@@ -347,16 +355,16 @@ class Trials:
 
     def all_ruled_out(self, settings: Iterable[Setting]) -> tuple[RuledOut, ...]:
         """What was not tried for a reason, and which loaders of `settings` could not have been."""
-        tried = {_loader(row.measurement.setting) for row in self.rows}
+        tried = {loader_of(row.measurement.setting) for row in self.rows}
         found = dict(self.ruled_out)
-        known = tried | {_loader(one) for one in found}
-        for loader in {_loader(one) for one in settings} - known:
+        known = tried | {loader_of(one) for one in found}
+        for loader in {loader_of(one) for one in settings} - known:
             why = self.refused(loader)
             if why:
                 found[loader] = why
         return tuple(RuledOut(setting, found[setting]) for setting in sorted(found))
 
 
-def _loader(setting: Setting) -> Setting:
+def loader_of(setting: Setting) -> Setting:
     """The setting of the loader that stands for this one while no epoch ends."""
     return dataclasses.replace(setting.normal(), persistent_workers=False)

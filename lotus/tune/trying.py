@@ -17,6 +17,10 @@ class TrialFailed(Exception):
     """A trial did not work, in words that follow "because"; the program is as it was before."""
 
 
+class Forbidden(TrialFailed):
+    """No trial may be made any more in the program's process, in the words of one."""
+
+
 @dataclass(frozen=True)
 class Watched:
     """The loader that is tuned, and what its program did with it before the first trial.
@@ -42,6 +46,8 @@ class Watched:
     threads: int = 1  # that torch uses in the program's main process
     in_order: bool = True  # whether this torch knows in_order (2.6 and later)
     notes: tuple[str, ...] = ()  # what is unusual, in words
+    grown_bytes: int = 0  # that fetching without workers added to the program's own process
+    forbidden: str = ""  # why nothing may be tried in its process
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ asked = json.loads(sys.argv[1])
 truth = {{}}
 
 class Found:
-    speedup, iterable_safe = 1.0, False
+    speedup, iterable_safe, failure = 1.0, False, ""
     interrupted = False
 
     def __init__(self, program):

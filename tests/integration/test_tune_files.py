@@ -1,0 +1,65 @@
+"""Data sets that read through a file's position: forked workers share it, so none may be tried."""
+
+import pytest
+
+from lotus import settings
+from tests.integration.conftest import LOTUS, ROOT, Start, command_of
+
+SCRIPT = "tune_files.py"
+SHARED = [("lazy", 0), ("init", 0), ("init", 1), ("held", 0)]  # how it reads, workers
+ALONE = [("lazy", 1), ("mmap", 0), ("pread", 0), ("log", 0), ("each", 0), ("stream", 0)]
+
+
+def applied(folder, how, workers):
+    command = command_of(SCRIPT, [how, str(workers)])
+    words = ["tune", "--apply", "--budget", "2s", "--strategy", "random", "--", *command]
+    folder = folder / f"{how}{workers}"
+    folder.mkdir()
+    return Start([*LOTUS, *words], folder, "tune", {"COLUMNS": "500"})
+
+
+@pytest.fixture(scope="module")
+def runs(torch, tmp_path_factory):
+    """All of them, a few at a time."""
+    folder, ended = tmp_path_factory.mktemp("files"), {}
+    waiting = SHARED + ALONE
+    while waiting:
+        some, waiting = waiting[:3], waiting[3:]
+        started = [(one, applied(folder, *one)) for one in some]
+        ended.update((one, start.end()) for one, start in started)
+    return ended
+
+
+@pytest.mark.parametrize(("how", "workers"), SHARED)
+def test_nothing_is_tried_where_workers_would_share_a_position(runs, how, workers):
+    ended = runs[how, workers]
+    folder = ended.truth.parent
+    said = " ".join(ended.err.decode().split())
+    assert ended.code == 0, said
+    assert "seen 320 wrong 0" in ended.out.decode()
+    assert f"moves the read position of {folder}/records," in said
+    assert "no other setting could be tried" in said
+    assert "num_workers=1 in the code" in said
+    entry = settings.read(folder / "tuned.json").loaders[0]
+    assert entry.setting.num_workers == workers
+
+
+@pytest.mark.parametrize(("how", "workers"), ALONE)
+def test_files_that_no_two_workers_share_hinder_nothing(runs, how, workers):
+    ended = runs[how, workers]
+    said = " ".join(ended.err.decode().split())
+    assert ended.code == 0, said
+    assert "seen 320 wrong 0" in ended.out.decode()
+    assert "position" not in said
+    assert "could be tried" not in said or how == "stream"  # its epochs are compared first
+
+
+@pytest.mark.parametrize(("how", "tried"), [("lazy", "tried 1 0 "), ("pread", "tried ")])
+def test_a_call_tries_nothing_either(torch, tmp_path, how, tried):
+    env = {"PYTHONPATH": str(ROOT)}
+    ended = Start(command_of(SCRIPT, [how, "0", "call"]), tmp_path, "call", env).end()
+    out = ended.out.decode()
+    assert ended.code == 0, ended.err.decode()
+    assert "seen 320 wrong 0" in out
+    assert out.startswith(tried)
+    assert ("moves the read position" in out) == (how == "lazy")
