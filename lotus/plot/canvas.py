@@ -40,8 +40,9 @@ def bars_height(count: int) -> float:
     return max(1.5, 0.95 + _LINE * count)
 
 
-def name(text: object, width: int = 40, line: int = 24) -> str:
+def name(text: object, width: int = 40, line: int = 0) -> str:
     """A name from a trace on two lines at most."""
+    line = line or max(24, width // 2 + 4)
     words = shorten(plain(text), width)
     lines = textwrap.wrap(words, line)
     if len(lines) > 2:  # words broke badly

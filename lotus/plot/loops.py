@@ -33,7 +33,7 @@ def causes(run: Any, ax: "Axes | None" = None, loader: int | None = None, most: 
         return canvas.say(ax, title, judged.summary)
     values = [100 * cause.share for cause in found]
     colours = [_COLOURS.get(cause.kind, WAIT) for cause in found]
-    _bars(ax, [cause.title for cause in found], values, colours, 56)
+    _bars(ax, [cause.title for cause in found], values, colours, 60)
     canvas.dress(ax, title, "% of the loop's time")
     return ax
 

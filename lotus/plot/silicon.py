@@ -9,7 +9,7 @@ from lotus.errors import LotusError
 from lotus.plot import canvas, choosing
 from lotus.reporters.map_charts import TOP_DOWN, _by_function, _of_a_call
 from lotus.reporters.page import COLOURS
-from lotus.reporters.words import share, shorten
+from lotus.reporters.words import amount, share, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,13 +73,18 @@ def counters(
     ax = canvas.axes(ax, canvas.bars_height(len(table)))
     ax.barh(range(len(table)), np.nan_to_num(values), 0.7, color=COLOURS[0])
     for place, value in enumerate(values):
-        text = f"{value:.3g}" if value == value else "not counted"
-        canvas.at_bar(ax, place, float(np.nan_to_num(value)), text)
+        canvas.at_bar(ax, place, float(np.nan_to_num(value)), _said(value))
     canvas.rows(ax, table["operation"].tolist())
     ax.set_xlim(0, 1.15 * max(float(np.nan_to_num(values).max()), 1e-9))
     words = metric.replace("_", " ")
     canvas.dress(ax, f"{words} per operation", f"{words} ({unit})")
     return ax
+
+
+def _said(value: float) -> str:
+    if value != value:
+        return "not counted"
+    return f"{value:.3g}" if abs(value) < 1000 else amount(value)
 
 
 def functions(run: Any, ax: "Axes | None" = None, operations: int = 4, most: int = 3) -> "Axes":

@@ -244,15 +244,17 @@ def _line(
     x = [summary.settings[place].num_workers for place, *_ in kept]
     mean, low, high = (scale * np.array([point[one] for point in kept]) for one in (1, 2, 3))
     below, above = np.nan_to_num(mean - low), np.nan_to_num(high - mean)
-    return ax.errorbar(
+    drawn = ax.errorbar(
         x, mean, np.maximum([below, above], 0), color=colour, linestyle=style, marker="o",
         markersize=3.5, linewidth=1.3, elinewidth=0.8, capsize=2,
     )  # fmt: skip
+    return drawn.lines[0]
 
 
 def _against_workers(ax: "Axes", summary: SweepSummary) -> None:
     workers = sorted({one.num_workers for one in summary.settings})
-    ax.set_xticks(workers)
+    knee = summary.best.knee.workers if summary.best and summary.best.knee else None
+    ax.set_xticks(workers, [f"{one}\nknee" if one == knee else str(one) for one in workers])
     ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]) if ax.dataLim.y0 < 0 else 0.0)
     ax.grid(axis="y", color="#DDDDDD", linewidth=0.6)
     ax.set_axisbelow(True)
@@ -267,7 +269,3 @@ def _knee(ax: "Axes", best: Series | None) -> None:
     if found.low is not None and found.high is not None and found.low < found.high:
         ax.axvspan(found.low, found.high, color=_KNEE, alpha=0.12, linewidth=0)
     ax.axvline(found.workers, color=_KNEE, linestyle="--", linewidth=1, zorder=0)
-    ax.annotate(
-        "knee", (found.workers, 0), xycoords=("data", "axes fraction"), xytext=(3, 3),
-        textcoords="offset points", va="bottom", fontsize=7, color=_KNEE,
-    )  # fmt: skip

@@ -367,7 +367,7 @@ def test_measures_stand_against_workers_with_their_intervals(tmp_path, ax):
 
 def test_the_knee_is_marked(tmp_path, ax):
     plot.elapsed(summary_of(tmp_path), ax)
-    assert "knee" in texts(ax)
+    assert "4\nknee" in texts(ax)
     (mark,) = [line for line in ax.lines if line.get_linestyle() == "--"]
     assert mark.get_xdata() == [4, 4]
 

@@ -1,0 +1,81 @@
+"""The notebooks: committed without outputs, and true when they are run from clean."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.conftest import ROOT
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+NEEDS = {"01_first_trace": "torch", "03_tuning": "torch"}
+SLOWEST_S = 600  # of one cell, on a busy machine; then its kernel hangs
+
+
+def _book(path: Path) -> Any:
+    return json.loads(path.read_text("utf-8"))
+
+
+def test_all_four_are_there() -> None:
+    names = [path.stem for path in NOTEBOOKS]
+    assert names == ["01_first_trace", "02_frontend_backend", "03_tuning", "04_your_own_run"]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_it_is_committed_without_outputs_and_places(path: Path) -> None:
+    book = _book(path)
+    for cell in book["cells"]:
+        if cell["cell_type"] == "code":
+            assert cell["outputs"] == []
+            assert cell["execution_count"] is None
+        assert cell["metadata"] == {}
+    assert book["cells"][0]["cell_type"] == "markdown"
+    text = path.read_text("utf-8")
+    assert not any(place in text for place in ("/home/", "/root/", "/tmp/", "/Users/", "/work/"))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_it_runs_from_clean(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    for needed in ("ipykernel", "matplotlib", NEEDS.get(path.stem, "pandas")):
+        pytest.importorskip(needed)
+    # A kernel of this very Python, whatever is installed as "python3" beside.
+    kernel = tmp_path / "data" / "kernels" / "python3"
+    kernel.mkdir(parents=True)
+    command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    (kernel / "kernel.json").write_text(
+        json.dumps({"argv": command, "display_name": "Python 3", "language": "python"})
+    )
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "data"))
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path / "matplotlib"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    book = nbformat.read(path, as_version=4)
+    nbformat.validate(book)
+    client = nbclient.NotebookClient(
+        book, timeout=SLOWEST_S, kernel_name="python3",
+        resources={"metadata": {"path": str(path.parent)}},
+    )  # fmt: skip
+    client.execute()
+    outputs = [one for cell in book.cells for one in cell.get("outputs", ())]
+    figures = [one for one in outputs if "image/png" in one.get("data", {})]
+    assert len(figures) >= 1
+    said = "\n".join(str(one.get("text", "")) + str(one.get("data", {})) for one in outputs)
+    for wanted in SAYS[path.stem]:
+        assert wanted in said
+
+
+# What a reader is to see when it has run.
+SAYS = {
+    "01_first_trace": ("<strong>", "Next step", "Smooth", "s of waiting"),
+    "02_frontend_backend": ("1 worker is enough", "has no hardware counters", "collate"),
+    "03_tuning": ("tried in", "workers: 1 before", "the run itself is simulated"),
+    "04_your_own_run": ("CONSUMER-BOUND", "nothing was met that could not be looked into"),
+}
