@@ -102,7 +102,7 @@ def trace(
 
 
 def _ticker(directory: Path) -> AbstractContextManager[object]:
-    from lotus.ticking import Ticker  # only then
+    from lotus.live.ticking import Ticker  # only then
 
     return Ticker(directory)
 

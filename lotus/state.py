@@ -46,7 +46,7 @@ def read(directory: str | os.PathLike[str]) -> list[State]:
     for words in _pages(Path(directory)):
         if not names:
             names = _operation_names(Path(directory))
-        states.append(_state(words, names.get(words[state.W_PID], [])))
+        states.append(decoded(words, names.get(words[state.W_PID], [])))
     return sorted(states, key=lambda one: (one.start_ns, one.pid))
 
 
@@ -57,12 +57,12 @@ def settle(directory: Path) -> None:
             target = os.readlink(link)
             if target == f"{state.SHM}/lotus-{link.name}":
                 try:
-                    _settle(target, str(link), _content(link))
+                    _settle(target, str(link), content(link))
                 except OSError:  # the disk is full: better lost than left there for ever
                     os.unlink(target)
 
 
-def _content(path: Path) -> bytes:
+def content(path: Path) -> bytes:
     """The bytes of a page. Raises OSError where it is no plain file of ours, or of another size."""
     with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
         status = os.fstat(file.fileno())
@@ -77,7 +77,7 @@ def _content(path: Path) -> bytes:
 def _pages(directory: Path) -> Iterator[memoryview]:
     for path in sorted((directory / "state").glob("*.state")):
         with contextlib.suppress(OSError):
-            words = memoryview(_content(path)).cast("q")
+            words = memoryview(content(path)).cast("q")
             if words[state.W_MAGIC] == state.MAGIC:
                 yield words
 
@@ -99,7 +99,7 @@ def _operation_names(directory: Path) -> dict[int, list[tuple[int, dict[int, str
     return names
 
 
-def _state(words: memoryview, names: list[tuple[int, dict[int, str]]]) -> State:
+def decoded(words: memoryview, names: list[tuple[int, dict[int, str]]]) -> State:
     phase = words[state.W_PHASE]
     since, sample_since = words[state.W_SINCE], words[state.W_SAMPLE_SINCE]
     known = phase in range(len(PHASES))

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from lotus import screen
+    from lotus.live import screen
 
     if args.once or args.json or not sys.stdout.isatty():
         screen.once(args.run_directory, args.json, args.stacks)

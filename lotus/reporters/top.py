@@ -5,13 +5,13 @@ one; null: not known, not measured, or none):
 
     schema     1
     run        the directory, as given
-    state      absent, begun, running, ended, killed or elsewhere, as lotus.live.View has it
+    state      absent, begun, running, ended, killed or elsewhere, as lotus.live.view.View has it
     ...        the other fields of View: command, elapsed_ns, seen_ns (CLOCK_MONOTONIC),
                seen_wall_ns (since 1970), age_ns, exit_code, signal, finished, notes, shm, shm_size
     verdict    that of the rank that holds up the others: kind, headline, lines, commands,
-               quiet_ns, pid, worker (-1: the main process), batch, sample (lotus.stuck.Verdict)
-    groups     one for each main process: the fields of lotus.live.Group, with
-               main and workers: what each process does (lotus.stuck.Doing),
+               quiet_ns, pid, worker (-1: the main process), batch, sample: lotus.live.stuck.Verdict
+    groups     one for each main process: the fields of lotus.live.view.Group, with
+               main and workers: what each process does (lotus.live.stuck.Doing),
                recent and overall: span_ns, batches and samples a second, wait_share,
                operations: a list of {"name", "share"}, and the group's own verdict
     stacks     with --stacks: pid -> its Python frames, innermost first
@@ -26,9 +26,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lotus.live import Group, Rates, View
+from lotus.live.stuck import Doing, Verdict
+from lotus.live.view import Group, Rates, View
 from lotus.reporters.words import amount, duration, plain, plural, share, shorten, size
-from lotus.stuck import Doing, Verdict
 
 MOST_WORKERS = 24  # in a snapshot without an end of the screen
 MOST_RANKS = 8  # shown in full there

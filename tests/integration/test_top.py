@@ -20,8 +20,8 @@ from typing import Any
 
 import pytest
 
-from lotus.live import Group, View
-from lotus.watching import Watch
+from lotus.live.view import Group, View
+from lotus.live.watching import Watch
 from tests.integration.conftest import LOTUS, PYTHON, ROOT, environment
 
 pytestmark = pytest.mark.usefixtures("torch")
@@ -287,7 +287,7 @@ def test_a_killed_run_shows_its_last_state(start: Start, run: Path) -> None:
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     until(run, lambda view: view.state == "killed")
-    shown = top("--once", run).stdout
+    shown = " ".join(top("--once", run).stdout.split())
     assert "killed; last sign of life" in shown
     assert re.search(r"worker 0 \(pid \d+\) was at: fetch batch 4, sample 17", shown)
     assert f"lotus report {run}" in shown
@@ -504,7 +504,7 @@ def test_a_line_covers_nothing_and_leaves_no_gap(begun: str, expected: list[str]
     code = f"""
 import sys; sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
-from lotus.ticking import Ticker
+from lotus.live.ticking import Ticker
 sys.stderr.write("{begun}"); sys.stderr.flush()
 assert Ticker(Path("R"))._say("lotus: a line")
 print("after", end="", flush=True)
@@ -519,7 +519,7 @@ def test_no_line_where_the_program_draws_its_screen() -> None:
 import sys; sys.path.insert(0, {str(ROOT)!r})
 import termios, tty
 from pathlib import Path
-from lotus.ticking import Ticker
+from lotus.live.ticking import Ticker
 modes = termios.tcgetattr(2)
 tty.setcbreak(2)
 assert not Ticker(Path("R"))._say("lotus: a line")

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lotus import told
 from lotus.analysis import components
-from lotus.live import Live, View
+from lotus.live import told
+from lotus.live.snapshots import Kernel, Seen, Snapshot
+from lotus.live.stuck import Doing, Loop, judge, threshold_ns
+from lotus.live.tailing import Tail
+from lotus.live.told import WANTED
+from lotus.live.view import Live, View
 from lotus.reporters import top
-from lotus.snapshots import Kernel, Seen, Snapshot
 from lotus.state import State
-from lotus.stuck import Doing, Loop, judge, threshold_ns
-from lotus.tailing import Tail
-from lotus.told import WANTED
 from tests.logs import MS, START_NS, ProcessLog, RunBuilder, Sample
 
 S = 1_000_000_000

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from lotus import stacks
-from lotus.live import Group, Rates, View
+from lotus.live import stacks
+from lotus.live.stuck import Doing, Loop, Verdict, judge
+from lotus.live.view import Group, Rates, View
 from lotus.reporters import top
-from lotus.stuck import Doing, Loop, Verdict, judge
 from tests.unit.test_live_view import IDLE, WAIT, S, at_sample, doing
 
 LOADER = {"call_site": "train.py:31", "dataset": "ImageFolder", "num_workers": 2, "length": 1000}

@@ -12,8 +12,8 @@ import numpy as np
 
 from lotus.frames import Array, counts_of
 from lotus.inside.layout import SENDS
-from lotus.snapshots import Names, Seen
-from lotus.tailing import Fresh
+from lotus.live.snapshots import Names, Seen
+from lotus.live.tailing import Fresh
 
 NAN = float("nan")
 # As lotus.analysis.components has them, which would import pandas.

@@ -53,8 +53,8 @@ class Ticker:
             self._tell()
 
     def _tell(self) -> None:
+        from lotus.live.watching import Watch
         from lotus.reporters import top
-        from lotus.watching import Watch
 
         where = shlex.quote(str(self._directory))
         self._say(f"lotus: recording into {where}; lotus top {where} shows more")

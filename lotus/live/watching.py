@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from lotus.errors import LotusError
-from lotus.live import Live, View
-from lotus.snapshots import Looks
-from lotus.tailing import Reports, Tail, manifest_of
-from lotus.told import WANTED
+from lotus.live.snapshots import Looks
+from lotus.live.tailing import Reports, Tail, manifest_of
+from lotus.live.told import WANTED
+from lotus.live.view import Live, View
 
 
 class Watch:

@@ -14,12 +14,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from lotus import stacks
 from lotus.errors import LotusError
-from lotus.live import View
+from lotus.live import stacks
+from lotus.live.stuck import BAD
+from lotus.live.view import View
+from lotus.live.watching import Watch
 from lotus.reporters import top
-from lotus.stuck import BAD
-from lotus.watching import Watch
 
 _BETWEEN_S = 0.5  # between the two looks of a snapshot: CPU time is a difference
 _MOST_STACKS = 16  # processes, in a snapshot

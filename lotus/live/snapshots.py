@@ -118,7 +118,7 @@ class Looks:
             if words is None:
                 continue
             host = name.rsplit("-", 2)[0]  # as Log.file of lotus/inside names them
-            state = state_pages._state(words, names.get((host, words[W_PID]), []))
+            state = state_pages.decoded(words, names.get((host, words[W_PID]), []))
             here = host == own and same_boot
             kernel = kernel_of(state.pid, state.start_ns) if here else None
             one = Seen(host, state, kernel, here)
@@ -142,7 +142,7 @@ class Looks:
 def _words(path: Path) -> memoryview | None:
     """The words of a page; None for what is none."""
     with contextlib.suppress(OSError):
-        words = memoryview(state_pages._content(path)).cast("q")
+        words = memoryview(state_pages.content(path)).cast("q")
         if words[W_MAGIC] == MAGIC:
             return words
     return None

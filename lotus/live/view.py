@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from lotus import ranks
-from lotus.snapshots import Seen, Snapshot
-from lotus.stuck import UNWATCHED, Doing, Loop, Verdict, judge
-from lotus.tailing import Fresh
-from lotus.told import MOST_WINDOW_NS, NAN, REST, SECOND, Key, Process, Told
+from lotus.live.snapshots import Seen, Snapshot
+from lotus.live.stuck import UNWATCHED, Doing, Loop, Verdict, judge
+from lotus.live.tailing import Fresh
+from lotus.live.told import MOST_WINDOW_NS, NAN, REST, SECOND, Key, Process, Told
 
 LEAST_WINDOW_NS, WINDOW_BATCHES = 10 * SECOND, 5
 

@@ -1,0 +1,1 @@
+"""What a run does while it goes on: `lotus top`, `lotus trace --live`."""
