@@ -185,7 +185,8 @@ def _metrics(a: Sums, b: Sums, labels: Labels, cpu: tuple[str, Table] | None) ->
         wholes = [metrics(side.whole, place) for side in (a, b)]
         runs = [[metrics(run, place) for run in side.runs] for side in (a, b)]
         for metric in wholes[0].columns:
-            if metric not in wholes[1].columns:
+            unit = pmu.METRICS[str(metric)].unit
+            if metric not in wholes[1].columns or unit == "ns":  # a sum: its event has a line
                 continue
             sides = [
                 Measured(
@@ -198,7 +199,7 @@ def _metrics(a: Sums, b: Sums, labels: Labels, cpu: tuple[str, Table] | None) ->
             ]
             if any(np.isnan(one.value) for one in sides):
                 continue
-            share = str(metric).endswith(("_bound", "retiring", "speculation", "_share"))
+            share = unit.startswith("of ")
             found = bootstrap.difference(sides[0], sides[1], relative=not share)
             better = 1 if metric in _MORE else 0
             lines.append(

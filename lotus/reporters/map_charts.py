@@ -64,7 +64,8 @@ def metrics(measured: MapSummary) -> Chart | None:
     table = measured.operations.head(_MOST)
     events = [str(one["name"]) for one in measured.counted]
     events += [one for one in measured.sampled if one not in events]
-    per = [name for name in pmu.METRICS if name in table and name not in TOP_DOWN]
+    shown = {*TOP_DOWN, *(["cpu_ns"] if "task_clock" in events else [])}  # the same
+    per = [name for name in pmu.METRICS if name in table and name not in shown]
     names = [
         name
         for name in (*per, *(one for one in events if one not in per))
