@@ -1,15 +1,25 @@
 """Where what a signal's handler raises may come while settings are tried: where it is waited.
 
-Elsewhere, as where a candidate is ended, it would leave things half done, or be lost.
+Elsewhere, as where workers are started or ended, it would leave things half done, or be lost. There
+it is kept until the next wait. Of Ctrl-C a second one, a moment later, is not kept.
 """
 
+import time
 from contextlib import contextmanager
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from typing import TypeVar
+
+    _Handler = TypeVar("_Handler", bound=Callable[..., object])
+
+INSIST_S = 0.5  # a launcher and the terminal may both pass on one Ctrl-C
+_OURS = "_lotus_keeps"
 
 _allowed = False
+_kept_back = 0
+_waiting: "BaseException | None" = None
 
 
 def allowed() -> bool:
@@ -27,6 +37,79 @@ def allow(may: bool) -> bool:
 def breakable(may: bool = True) -> "Iterator[None]":
     before = allow(may)
     try:
+        if may:
+            _come()
         yield
     finally:
         allow(before)
+
+
+@contextmanager
+def kept_back() -> "Iterator[None]":
+    """Meanwhile nothing that a signal's handler raised comes, where else it might."""
+    global _kept_back
+    _kept_back += 1
+    try:
+        yield
+    finally:
+        _kept_back -= 1
+    if _allowed:
+        _come()
+
+
+@contextmanager
+def let_come() -> "Iterator[None]":
+    """It may come meanwhile, though it is kept back around this."""
+    global _kept_back
+    before, _kept_back = _kept_back, 0
+    try:
+        if _allowed:
+            _come()
+        yield
+    finally:
+        _kept_back = before
+
+
+def stop(error: BaseException) -> None:
+    """Raise it: now, or where that would do harm, at the next wait."""
+    global _waiting
+    _waiting = error
+    if _allowed:
+        _come()
+
+
+def _come() -> None:
+    global _waiting
+    if _waiting is not None and not _kept_back:
+        error, _waiting = _waiting, None
+        raise error
+
+
+def forget() -> None:
+    """What waits to be raised is raised elsewhere."""
+    global _waiting
+    _waiting = None
+
+
+def ours(handler: "_Handler") -> "_Handler":
+    """Mark a signal's handler that raises by `stop` only."""
+    setattr(handler, _OURS, True)
+    return handler
+
+
+def is_ours(handler: object) -> bool:
+    return getattr(handler, _OURS, False) is True
+
+
+class Insisting:
+    """Tells a second Ctrl-C from the first one, which may have come twice at once."""
+
+    def __init__(self) -> None:
+        self._first: float | None = None
+
+    def again(self) -> bool:
+        """One has come: whether the first was long enough ago."""
+        now = time.monotonic()
+        if self._first is None:
+            self._first = now
+        return now - self._first >= INSIST_S

@@ -8,9 +8,11 @@ import sys
 import tempfile
 import time
 import warnings
-from contextlib import contextmanager, suppress
+import weakref
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 
-from . import assigning, contents, reaping
+from . import assigning, breaks, contents, reaping
 from .described import is_iterable
 from .processes import OwnUsage, Usage
 from .watch import Failed, Watch, held, let_go
@@ -108,6 +110,16 @@ def _folder_of_sockets(path: str) -> Iterator[None]:
             config["tempdir"] = before
 
 
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Workers that start now are not ended by Ctrl-C, of which they would tell: we end them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _starts_python(loader: Any) -> bool:
     return bool(loader.num_workers) and assigning.start_method(loader) != "fork"
 
@@ -119,6 +131,13 @@ def accelerator() -> str | None:
     if general is not None:
         return str(general.current_accelerator().type) if general.is_available() else None
     return "cuda" if torch.cuda.is_available() else None
+
+
+def _wait(reference: weakref.ref[Any], *args: Any, **others: Any) -> Any:
+    """torch's wait for a batch of workers."""
+    inner: Any = reference()
+    with breaks.let_come():
+        return type(inner)._try_get_data(inner, *args, **others)
 
 
 class Loading:
@@ -144,7 +163,13 @@ class Loading:
         if self.loader.num_workers and not self._folder:
             self._folder = tempfile.mkdtemp(prefix="pymp-", dir=self._within or None)
         before = time.perf_counter()
-        with held(signal.SIGCHLD), _folder_of_sockets(self._folder), warnings.catch_warnings():
+        with (
+            held(signal.SIGINT),
+            held(signal.SIGCHLD),
+            _without_interrupts(),
+            _folder_of_sockets(self._folder),
+            warnings.catch_warnings(),
+        ):
             if _starts_python(self.loader):
                 warnings.simplefilter("ignore")  # of torch, on what cannot be pickled: we say it
             flag = self._dataloader._utils.signal_handling
@@ -152,6 +177,9 @@ class Loading:
             try:
                 self._iterator = self.loader._get_iterator()
                 self._inner = self._find_inner()
+                if self.loader.num_workers:
+                    # Ctrl-C may come there, and not while torch hands on indices by queues.
+                    vars(self._inner)["_try_get_data"] = partial(_wait, weakref.ref(self._inner))
             except BaseException as error:
                 kind = self._dataloader._MultiProcessingDataLoaderIter
                 self._inner = reaping.half_made(error.__traceback__, kind)
@@ -236,7 +264,8 @@ class Loading:
         if alone:
             self._own.begin()
         cpu, before = time.thread_time(), time.perf_counter()
-        batch = next(self._iterator)
+        with breaks.kept_back() if not alone else nullcontext():
+            batch = next(self._iterator)
         after, cpu_after = time.perf_counter(), time.thread_time()
         if alone:
             self._own.finish()

@@ -7,7 +7,9 @@ import shutil
 import signal
 import sys
 import threading
+import time
 from contextlib import suppress
+from functools import partial
 from multiprocessing import connection
 
 from .breaks import breakable
@@ -16,13 +18,15 @@ from .watch import Failed, Watch, held
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
     from typing import Any
 
 _SHM = "/dev/shm"
 _STARTING = "_lotus_starting"
 _DEAD_S = 30.0  # for a process that was killed; one that the kernel holds does not end
-_THREAD_S = 5.0
+_THREAD_S = 2.0
+_QUEUE_S = 0.5
 
 
 def reap(iterator: Any, patience_s: float) -> None:
@@ -41,12 +45,11 @@ def reap(iterator: Any, patience_s: float) -> None:
         _kill(workers)
         kill_remaining(started)
         _kill_started(made.pop(_STARTING, None))
-        _end_pinning(iterator)
         queues = [*made.get("_index_queues", ())]
         if "_worker_result_queue" in made:
             queues.append(made["_worker_result_queue"])
-        for queue in queues:
-            _close(queue)
+        _bounded(partial(_end_pinning, iterator))
+        _bounded(partial(_close_all, queues))
         _unlink([*queues, made.get("_workers_done_event")])
         made["_data_queue"] = made["_worker_result_queue"] = None
         made["_task_info"] = {}
@@ -121,14 +124,34 @@ def _end_pinning(iterator: Any) -> None:
     thread.join(_THREAD_S)
 
 
+def _bounded(function: Callable[[], object]) -> None:
+    """Do it, and leave it where it does not end.
+
+    What Ctrl-C stopped may have left a queue's lock held by nobody. The threads that then stay wait
+    without using the CPU.
+    """
+    thread = threading.Thread(target=function, name="lotus-end", daemon=True)
+    thread.start()
+    thread.join(_THREAD_S)
+
+
+def _close_all(queues: list[Any]) -> None:
+    for queue in queues:
+        _close(queue)
+
+
 def _close(queue: Any) -> None:
     """Close a queue and end its thread, which may be writing to a pipe that nobody reads."""
     queue.cancel_join_thread()
     thread: threading.Thread | None = queue._thread
+    told = queue._close is not None
     queue.close()
-    reader = queue._reader
+    if thread is not None and not told:
+        # Stopped as its thread was started: nobody else would tell that to end.
+        queue._finalize_close(queue._buffer, queue._notempty)
+    reader, until = queue._reader, time.monotonic() + _QUEUE_S
     with suppress(OSError):
-        while thread is not None and thread.is_alive():
+        while thread is not None and thread.is_alive() and time.monotonic() < until:
             thread.join(0.01)
             if thread.is_alive() and reader.poll(0):
                 os.read(reader.fileno(), 1 << 16)

@@ -234,6 +234,7 @@ class Agent:
             answer = {"do": "leave" if self.apply else "end", "code": 130}
         finally:
             self.applier.on = applying
+            breaks.forget()
             for number, (ours, theirs) in taken.items():
                 if signal.getsignal(number) is ours:
                     signal.signal(number, theirs)
@@ -269,10 +270,15 @@ class Agent:
             theirs = signal.getsignal(number)
             if number == signal.SIGINT:
                 if theirs not in (signal.SIG_IGN, None):
-                    take(number, lambda number, frame: self._stop(KeyboardInterrupt()))
+                    take(number, breaks.ours(partial(self._interrupt, breaks.Insisting())))
             elif callable(theirs):
-                take(number, partial(self._pass_on, theirs))
+                take(number, breaks.ours(partial(self._pass_on, theirs)))
         return taken
+
+    def _interrupt(self, insisting: breaks.Insisting, number: int, frame: object) -> None:
+        if insisting.again():  # the first one was to end the trials, which seems not to happen
+            end(128 + number)
+        self._stop(KeyboardInterrupt())
 
     def _pass_on(self, handler: Callable[..., Any], number: int, frame: FrameType | None) -> None:
         try:
@@ -283,9 +289,9 @@ class Agent:
     def _stop(self, error: BaseException) -> None:
         """Raise it: now or, where that would do harm, soon."""
         mark(error)
-        self.raised = self.raised or error
-        if breaks.allowed():
-            raise self.raised
+        if self.raised is None:
+            self.raised = error
+            breaks.stop(error)
 
     def _is_for(self, answer: dict[str, Any], loader: Any) -> bool:
         """Whether a setting is for this loader: a program may start others, with other data."""
@@ -354,6 +360,7 @@ class Agent:
         except exchange.Gone:
             raise
         except BaseException as error:
+            breaks.forget()
             if error is self.raised:
                 link.tell({"interrupted": True})
                 asked = link.ask()

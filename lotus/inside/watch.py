@@ -186,15 +186,27 @@ def held(number: signal.Signals) -> Iterator[None]:
     """The program's handler of a signal does not run meanwhile; afterwards it does, if one came.
 
     For SIGCHLD also torch's, which raises wherever the main thread is when a worker has died.
+    A second Ctrl-C, a moment after the first, is not held.
     """
     handler = signal.getsignal(number)
+    if number != signal.SIGCHLD and breaks.is_ours(handler):
+        with breaks.kept_back():
+            yield
+        return
     if threading.current_thread() is not threading.main_thread() or (
         handler is None or (number != signal.SIGCHLD and not callable(handler))
     ):
         yield
         return
     came: list[int] = []
-    signal.signal(number, lambda number, frame: came.append(number))
+    insisting = breaks.Insisting()
+
+    def note(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        if number == signal.SIGINT and insisting.again() and callable(handler):
+            handler(number, frame)
+
+    signal.signal(number, note)
     try:
         yield
     finally:
