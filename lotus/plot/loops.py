@@ -92,6 +92,11 @@ def operations(
     ]
     ax.set_xscale("log")
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    low, high = ax.get_xlim()
+    between = "25" if high < 50 * low else ""  # first digits that are named between 1 and 10
+    ax.xaxis.set_minor_formatter(
+        lambda value, _: f"{value:g}" if f"{value:.0e}"[0] in between else ""
+    )
     ax.grid(axis="x", color="#DDDDDD", linewidth=0.6)
     ax.set_axisbelow(True)
     names = [f"{row['name']}{' (a batch)' * (row['kind'] == 'batch')}" for row in rows_of(shown)]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,15 @@ def test_it_runs_from_clean(path: Path, tmp_path: Path, monkeypatch: pytest.Monk
     said = "\n".join(str(one.get("text", "")) + str(one.get("data", {})) for one in outputs)
     for wanted in SAYS[path.stem]:
         assert wanted in said
+
+
+def test_the_pictures_of_the_readme_are_there_and_small() -> None:
+    folder = ROOT / "notebooks"
+    shown = re.findall(r"\]\((img/[^)]+)\)", (folder / "README.md").read_text("utf-8"))
+    assert shown
+    for path in (*map(folder.joinpath, shown), *(folder / "img").iterdir()):
+        assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+        assert path.stat().st_size < 80_000
 
 
 # What a reader is to see when it has run.

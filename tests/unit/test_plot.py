@@ -136,6 +136,15 @@ def test_the_box_of_an_operation_is_its_quartiles(ax):
     assert ax.get_xscale() == "log"
 
 
+def test_an_axis_of_less_than_a_decade_has_its_numbers_too(ax):
+    plot.operations(simulated(operations={"Loader": lambda sample, worker: 2.0 + sample % 3}), ax)
+    ax.figure.canvas.draw()
+    low, high = ax.get_xlim()
+    labels = [*ax.get_xticklabels(), *ax.get_xticklabels(minor=True)]
+    named = [float(one.get_text()) for one in labels if one.get_text()]
+    assert sum(low <= one <= high for one in named) >= 2
+
+
 def test_workers_and_ranks_are_those_of_the_tables(ax):
     run = simulated(workers=3)
     one = summarise(run).loaders[0]
