@@ -64,6 +64,8 @@ class Tuning:
     problem: str = ""  # why there is no result, or why it is not whole
     ended_by_us: bool = False
     applied: bool = False
+    written: Path | None = None  # the file of the result
+    unwritten: str = ""  # why that is another one than was asked for, or none
 
 
 def tune(
@@ -74,7 +76,7 @@ def tune(
     loader: int | str | None = None,
     watch: int | None = None,
     apply: bool = False,
-    on_found: Callable[[Any], object] | None = None,
+    on_found: Callable[[Any, Path | None], object] | None = None,
     record: Record | None = None,
 ) -> Tuning:
     """Start a command, and let `search` try settings of its loader where it begins to iterate it.
@@ -83,7 +85,8 @@ def tune(
     `file:line` where it is made; None the one of most samples. `watch` batches are watched first.
     `record` makes a run directory at a path, for the program to be traced into, and says what of
     it. With `apply` the program then goes on with what was found, else it is ended. The result is
-    written to `output`, then `on_found` is called with it, from another thread.
+    written to `output` or, where that fails meanwhile, to a new folder for temporary files; then
+    `on_found` is called with it and its file (None: there is none), from another thread.
 
     Raises LotusError where the output cannot be written or the search cannot be done (with `apply`
     only before the program has run), CannotStart where the command cannot be started.
@@ -241,7 +244,7 @@ class _Beside(threading.Thread):
         command: Sequence[str],
         output: Path,
         apply: bool,
-        on_found: Callable[[Any], object] | None,
+        on_found: Callable[[Any, Path | None], object] | None,
         run: Path | None,
     ) -> None:
         super().__init__(name="lotus-tune", daemon=True)
@@ -254,6 +257,8 @@ class _Beside(threading.Thread):
         self._said: list[dict[str, Any]] = []
         self._last = ""
         self._failure = ""
+        self._written: Path | None = None
+        self._unwritten = ""
 
     def start(self) -> None:
         # Signals are the main thread's: it passes them on to the program.
@@ -298,9 +303,9 @@ class _Beside(threading.Thread):
             self._finish({"do": "leave"} if self._apply else {"do": "end", "code": 1})
             return
         self._found = found
-        settings.write(self._output, found.tuned(self._command))
+        self._write(found.tuned(self._command))
         if self._on_found is not None:
-            self._on_found(found)
+            self._on_found(found, self._written)
         if program.problem:
             return
         if not self._apply:
@@ -315,6 +320,18 @@ class _Beside(threading.Thread):
                 "iterable_safe": found.iterable_safe,
             }
             self._finish({"do": "apply", **facts})
+
+    def _write(self, tuned: Tuned) -> None:
+        """The trials were not for nothing where a disk is full."""
+        try:
+            settings.write(self._output, tuned)
+            self._written = self._output
+        except LotusError as error:
+            self._unwritten = str(error)
+            with contextlib.suppress(LotusError, OSError):
+                elsewhere = Path(tempfile.mkdtemp(prefix="lotus-tuned-")) / settings.DEFAULT.name
+                settings.write(elsewhere, tuned)
+                self._written = elsewhere
 
     def _finish(self, what: dict[str, Any]) -> None:
         self._last = what["do"]
@@ -331,6 +348,8 @@ class _Beside(threading.Thread):
             problem,
             ended_by_us=self._last == "end",
             applied=self._last == "apply",
+            written=self._written,
+            unwritten=self._unwritten,
         )
 
     def _why_not(self, outcome: Outcome) -> str:

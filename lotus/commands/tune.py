@@ -4,6 +4,7 @@ import argparse
 import io
 import json
 import re
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -92,14 +93,14 @@ def run(args: argparse.Namespace) -> int:
         finally:
             live.clear()
 
-    def report(result: Any) -> None:
+    def report(result: Any, written: Path | None) -> None:
         from lotus.reporters import tuning as reporter
 
-        if args.quiet:
+        if args.quiet and written is not None:
             return
         text = io.StringIO()
         width = shutil.get_terminal_size().columns
-        reporter.write(result, command, args.output, text, width)
+        reporter.write(result, command, written, text, width)
         say(text.getvalue())
 
     done = tuning.tune(
@@ -115,13 +116,19 @@ def run(args: argparse.Namespace) -> int:
     if done.found is not None and args.json:
         from lotus.reporters.tuning import document
 
-        print(json.dumps(document(done.found, args.output), indent=2, allow_nan=False))
+        print(json.dumps(document(done.found, done.written), indent=2, allow_nan=False))
     elif done.found is not None and not args.apply:
-        report(done.found)
+        report(done.found, done.written)
     if done.problem:
         say(f"lotus: {done.problem}")
+    if done.unwritten:
+        more = "the line for the code is above, `lotus tune -o FILE` finds it again"
+        if done.written is not None:
+            file = shlex.quote(str(done.written))
+            more = f"the settings are in {done.written}; keep them with: cp {file} FILE"
+        say(f"lotus: {done.unwritten}; {more}")
     if done.found is not None and done.ended_by_us:
-        return 130 if done.found.interrupted else 0
+        return 130 if done.found.interrupted else int(bool(done.unwritten))
     return launch.end_as(done.outcome)
 
 

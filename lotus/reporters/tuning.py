@@ -23,9 +23,13 @@ SCHEMA = 1
 _REASONS = 6  # why settings were ruled out, at most
 
 
-def document(result: Result, output: Path) -> dict[str, Any]:
-    """What was found, for programs: the fields of lotus.tune.result.Result."""
-    return {"schema": SCHEMA, "settings": str(output), **result.as_json()}
+def document(result: Result, output: Path | None) -> dict[str, Any]:
+    """What was found, for programs: the fields of lotus.tune.result.Result.
+
+    `settings` is the file that holds it, null where none could be written.
+    """
+    file = None if output is None else str(output)
+    return {"schema": SCHEMA, "settings": file, **result.as_json()}
 
 
 class Live:
@@ -75,8 +79,13 @@ def _between(one: Measurement) -> str:
     return f" ({amount(one.low)} to {amount(one.high)})"
 
 
-def write(result: Result, words: Sequence[str], output: Path, file: IO[str], width: int) -> None:
-    """What was found for the program of this command line, with what to do next."""
+def write(
+    result: Result, words: Sequence[str], output: Path | None, file: IO[str], width: int
+) -> None:
+    """What was found for the program of this command line, with what to do next.
+
+    `output` is the file of it, None where it could not be written.
+    """
     from rich.console import Console
 
     from lotus import settings
@@ -125,6 +134,8 @@ def write(result: Result, words: Sequence[str], output: Path, file: IO[str], wid
         console.print("\nIn the code:", style="bold")
         for line in settings.code_change(result.best):
             console.print(f"  {line}", soft_wrap=True)
+        if output is None:
+            return
         console.print("or without a change of it:", style="bold")
         file_words = [] if output == settings.DEFAULT else ["--settings", output]
         next_command = command(["lotus", "run", *file_words, "--", *words])

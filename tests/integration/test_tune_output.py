@@ -1,0 +1,57 @@
+"""`lotus tune` where its file cannot be written in the end, or nothing was found to be written."""
+
+import re
+from pathlib import Path
+
+from lotus import settings
+from tests.integration.conftest import LOTUS, PYTHON, Start, command_of
+
+TRAIN = ["wait=0.005", "batches=200", "epochs=1", "exit=3"]
+
+
+def tuned(folder, *words, env=None):
+    return Start([*LOTUS, "tune", *words], folder, "tune", {"COLUMNS": "300", **(env or {})})
+
+
+def test_a_result_that_cannot_be_written_is_shown_and_kept_elsewhere(torch, tmp_path):
+    """The folder goes while the program runs, as a disk may fill up."""
+    started = []
+    for name, more in (("ended", []), ("applied", ["--apply"])):
+        folder = tmp_path / name
+        (folder / "gone").mkdir(parents=True)
+        (folder / "tmp").mkdir()
+        env = {"TMPDIR": str(folder / "tmp")}
+        script = ["sh", "-c", 'rmdir gone; exec "$@"', "-", *command_of("tune_train.py", TRAIN)]
+        words = ["--budget", "3s", "-o", "gone/tuned.json", *more, "--", *script]
+        started.append((name, tuned(folder, *words, env=env)))
+    ended = {name: one.end() for name, one in started}
+    for name, code in (("ended", 1), ("applied", 3)):
+        said = ended[name].err.decode()
+        assert ended[name].code == code, said
+        assert "Trials: " in said
+        assert "cannot write gone/tuned.json: No such file or directory" in said
+        found = re.search(r"the settings are in (\S+tuned\.json); keep them with: cp", said)
+        assert found is not None, said
+        assert settings.read(Path(found[1])).loaders[0].loader.dataset == "Far"
+
+
+def test_a_loader_that_raises_leaves_no_file_and_says_why(torch, tmp_path):
+    script = tmp_path / "raises.py"
+    script.write_text(
+        "import sys\n"
+        "from torch.utils.data import DataLoader\n"
+        "class Broken(list):\n"
+        "    def __getitem__(self, index):\n"
+        "        if index == 30:\n"
+        "            raise ValueError('sample 30 is broken')\n"
+        "        return index\n"
+        "if __name__ == '__main__':\n"
+        "    for batch in DataLoader(Broken(range(64)), batch_size=2):\n"
+        "        pass\n"
+    )
+    ended = tuned(tmp_path, "--budget", "3s", "--", PYTHON, str(script)).end()
+    said = ended.err.decode()
+    assert ended.code == 1, said
+    assert "not even of its own setting: ValueError: sample 30 is broken" in said
+    assert "Trials: " not in said
+    assert not (tmp_path / "tuned.json").exists()
