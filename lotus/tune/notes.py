@@ -13,6 +13,7 @@ from lotus.tune.trials import Read, Row, RuledOut
 from lotus.tune.trying import Watched
 
 _APART = 0.15  # how far trials and the program itself may lie apart before it is said
+_MUCH_GROWN = 32 << 20  # bytes of the program's own process, while it fetched
 _MUCH_READ = 1 << 20  # bytes a batch, from there on storage is worth a word
 _TIMES_READ = 4.0  # how many times as much the first trial reads as those from the page cache
 
@@ -84,7 +85,7 @@ def next_step(why: str) -> str:
     return next((step for words, step in _STEPS if words in why), "")
 
 
-_FIGURES = re.compile(r"\d[\d.,]*(?: ?[kMGT]?i?B\b)?")
+_FIGURES = re.compile(r"\d[\d.,]*(?: ?[kKMGT]?i?B\b)?")
 _PLURALS = re.compile(r"\b(worker|batch|tensor|descriptor)(?:e?s)?\b")
 
 
@@ -163,6 +164,17 @@ def page_cache(reads: Sequence[Read]) -> str:
         f"the first trial read {size(first.batch_bytes)} a batch from storage, later ones "
         f"{size(usual)}: they found the same files in the page cache, so these rates are those of "
         "cached files, and a program whose files do not fit in memory may want more workers"
+    )
+
+
+def grown(watched: Watched) -> str:
+    """What each worker may take that those of trials did not show."""
+    if watched.grown_bytes < _MUCH_GROWN:
+        return ""
+    return (
+        f"the program's own process grew by {size(watched.grown_bytes)} while it fetched: that is "
+        "counted as memory of each worker, as each of a new run would fill it for itself; in the "
+        "trials they shared it"
     )
 
 

@@ -90,14 +90,22 @@ class Safety:
         self._worker_bytes[method] = max(known, block.worker_bytes)
 
     def costs(self, setting: Setting) -> Costs | None:
-        """What is known for a setting: of workers started as it starts them, if there were any."""
+        """What is known for a setting: of workers started as it starts them, if there were any.
+
+        What the program's own process grew by while it fetched, as by a cache, the workers of
+        trials have from it; those of a program that starts with the setting fill their own.
+        """
+        grown = self._watched.grown_bytes if setting.num_workers else 0
         if self._sent is None:
-            return self._alone
+            alone = self._alone
+            if alone is None or not grown:
+                return alone
+            return dataclasses.replace(alone, worker_bytes=alone.worker_bytes + grown)
         method = self._method(setting)
         if method not in self._worker_bytes:
             method = max(self._worker_bytes, key=lambda one: self._worker_bytes[one])
         return dataclasses.replace(
-            self._sent, worker_bytes=self._worker_bytes[method], start_method=method
+            self._sent, worker_bytes=self._worker_bytes[method] + grown, start_method=method
         )
 
     def why_not(self, setting: Setting) -> str:

@@ -379,6 +379,7 @@ class _Search:
         said = [
             apart,
             notes.page_cache(trials.reads),
+            notes.grown(watched),
             notes.augmentations(self.chosen, own, watched.iterable),
             *self.notes,
             *(f"not checked before trials: {one}" for one in trials.safety.unknown),

@@ -1,0 +1,127 @@
+"""What a search says where memory is short, nothing could be tried, or all trials failed."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from pathlib import Path
+
+import pytest
+
+from lotus.reporters import tuning as reporter
+from lotus.tune import notes
+from lotus.tune.rates import Speedup
+from lotus.tune.result import Result
+from lotus.tune.space import Setting, Space
+from lotus.tune.trials import RuledOut
+from tests.unit.tuned_program import MIB, Asks, Fake, find, room
+
+
+def shown(result: Result, output: Path | None = Path("tuned.json")) -> str:
+    file = io.StringIO()
+    reporter.write(result, ["python", "train.py"], output, file, 1000)
+    return file.getvalue()
+
+
+def test_what_the_program_grew_by_while_it_fetched_is_each_workers() -> None:
+    program = Fake(own=Setting(0), worker_bytes=10 * MIB)
+    assert find(program, Setting(8), limits=room(memory=1 << 30)).best == Setting(8).normal()
+    program = Fake(own=Setting(0), worker_bytes=10 * MIB)
+    program.watched = dataclasses.replace(program.watched, grown_bytes=150 * MIB)
+    result = find(program, Setting(4), Setting(8), limits=room(memory=1 << 30))
+    assert result.best == Setting(4).normal()
+    (refused,) = (one.why for one in result.ruled_out if one.setting == Setting(8).normal())
+    assert "8 workers x 160 MiB" in refused
+    assert any("grew by 150 MiB while it fetched" in note for note in result.notes)
+
+
+def test_where_no_worker_fits_the_verdict_says_so_and_what_to_do() -> None:
+    program = Fake(own=Setting(0))
+    space = Space(num_workers=(0, 1, 2, 4), prefetch_factor=(1, 2, 4))
+    result = find(program, Setting(1), Setting(2), limits=room(shm=8 * MIB), space=space)
+    told = shown(result)
+    for text in (told, result.explain()):
+        assert "no other setting could be tried" in text
+        assert "no benefit" not in text
+        assert "/dev/shm has 8 MiB" in text
+        assert "--shm-size" in text
+    (line,) = (one for one in told.splitlines() if "never tried" in one)
+    assert " and " in line
+    assert "more: " in line
+    assert result.best == result.own
+
+
+def test_where_all_others_failed_the_verdict_says_why() -> None:
+    why = "a worker was killed by SIGKILL"
+    program = Fake(own=Setting(0), fails={2: why, 4: why})
+    result = find(program, Setting(2), Setting(4))
+    assert f"no other setting could be tried: keep no workers\n  why         {why}" in shown(result)
+
+
+def test_one_that_was_slower_is_no_reason_to_say_so() -> None:
+    program = Fake(own=Setting(0), fails={4: "it failed"}, start_s=1.0, batches=10)
+    result = find(program, Setting(1), Setting(4))
+    assert result.untried == ""
+    assert "no benefit" in shown(result)
+
+
+def test_where_not_even_the_own_setting_works_that_is_the_result() -> None:
+    why = "ValueError: sample 5 is broken"
+    program = Fake(own=Setting(0), fails=dict.fromkeys((0, 1, 2, 4), why))
+    result = find(program, Setting(2), Setting(4))
+    assert result.failure.endswith(f"not even of its own setting: {why}")
+    assert result.failure in result.explain()
+    assert shown(result).count("verdict") == 1
+
+
+def test_nothing_is_tried_where_the_program_says_so() -> None:
+    program = Fake(own=Setting(0))
+    program.watched = dataclasses.replace(program.watched, forbidden="workers would read garbage")
+    asks = Asks(Setting(2))
+    result = find(program, strategy=asks)
+    assert program.opened == []
+    assert (result.best, result.untried) == (Setting(0), "workers would read garbage")
+    assert result.failure == ""
+
+
+def test_reasons_that_differ_in_figures_only_are_one_line() -> None:
+    program = Fake(own=Setting(0))
+    space = Space(num_workers=(0, 1, 2, 4, 8), prefetch_factor=(1, 2, 4, 8))
+    result = find(program, Setting(1), limits=room(shm=40 * MIB), space=space)
+    assert len({one.why for one in result.ruled_out}) > 4
+    ((those, why),) = notes.grouped(result.ruled_out)
+    assert len(those) == len(result.ruled_out)
+    assert why == {one.setting: one.why for one in result.ruled_out}[min(those)]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("1 worker x 150 MiB, 2 batches", "12 workers x 1.5 GiB, 1 batch", True),
+        ("115 KiB are free", "1.10 GiB are free, of which a tenth is left alone", True),
+        ("115 KiB of memory", "115 KiB of shared memory", False),
+    ],
+)
+def test_kinds_of_reasons(one: str, other: str, same: bool) -> None:
+    assert (notes.kind_of(one) == notes.kind_of(other)) is same
+
+
+def test_the_smallest_setting_speaks_for_its_kind() -> None:
+    ruled_out = [RuledOut(Setting(count).normal(), f"{count} MiB") for count in (8, 2, 4)]
+    assert notes.grouped(ruled_out) == [([one.setting for one in ruled_out], "2 MiB")]
+    told = notes.never(*notes.grouped(ruled_out)[0])
+    assert told == "2 workers x prefetch 2 and 2 more: 2 MiB"
+
+
+def test_one_pair_has_no_interval() -> None:
+    assert notes.speedup(Speedup(1.5, 1.2, 1.8, 1)).endswith("(one pair of blocks: no interval)")
+    assert "1.2 to 1.8, 2 pairs" in notes.speedup(Speedup(1.5, 1.2, 1.8, 2))
+
+
+def test_without_a_file_no_command_is_shown_that_needs_it() -> None:
+    result = find(Fake(own=Setting(0)), Setting(2), Setting(4))
+    assert "lotus run -- python train.py" in shown(result)
+    told = shown(result, None)
+    assert "DataLoader(..., num_workers=4" in told
+    assert "python train.py" not in told
+    assert reporter.document(result, None)["settings"] is None
