@@ -62,9 +62,9 @@ def dress(ax: "Axes", title: str, x: str = "", y: str = "", legend_rows: int = 0
         ax.spines[side].set_visible(False)
     shown = ax.set_title(title, loc="left", fontsize=_TEXT, fontweight="bold",
                          pad=6 + _LEGEND_ROW * legend_rows)  # fmt: skip
-    still([shown])
     ax.set_xlabel(x, fontsize=_TEXT)
     ax.set_ylabel(y, fontsize=_TEXT)
+    still([shown, ax.xaxis.label, ax.yaxis.label])
     ax.tick_params(labelsize=_SMALL)
 
 
@@ -113,7 +113,6 @@ def note(ax: "Axes", text: str) -> None:
     if text:
         label = ax.get_xlabel()
         ax.set_xlabel(f"{label}\n{textwrap.fill(text, 90)}", fontsize=_SMALL)
-        still([ax.xaxis.label])
 
 
 def say(ax: "Axes", title: str, text: str) -> "Axes":

@@ -9,7 +9,7 @@ from lotus.errors import LotusError
 from lotus.plot import canvas, choosing
 from lotus.reporters.map_charts import TOP_DOWN, _by_function, _of_a_call
 from lotus.reporters.page import COLOURS
-from lotus.reporters.words import amount, share, shorten
+from lotus.reporters.words import amount, plain, share, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -68,7 +68,8 @@ def counters(
     if metric is None:
         metric = next((name for name in _FIRST if name in known), known[0])
     if metric not in known:
-        raise LotusError(f"there is no {metric!r} in this run; there are: {', '.join(known)}")
+        names = plain(", ".join(known))
+        raise LotusError(f"there is no {metric!r} in this run; there are: {names}")
     values, unit = _of_a_call(measured, table, metric)
     ax = canvas.axes(ax, canvas.bars_height(len(table)))
     ax.barh(range(len(table)), np.nan_to_num(values), 0.7, color=COLOURS[0])
@@ -76,7 +77,7 @@ def counters(
         canvas.at_bar(ax, place, float(np.nan_to_num(value)), _said(value))
     canvas.rows(ax, table["operation"].tolist())
     ax.set_xlim(0, 1.15 * max(float(np.nan_to_num(values).max()), 1e-9))
-    words = metric.replace("_", " ")
+    words = shorten(plain(metric.replace("_", " ")), 40)
     canvas.dress(ax, f"{words} per operation", f"{words} ({unit})")
     return ax
 
@@ -116,6 +117,6 @@ def functions(run: Any, ax: "Axes | None" = None, operations: int = 4, most: int
     canvas.still(ax.get_yticklabels())
     ax.set_xlim(0, 2.2 * longest)  # the names stand beside their bars
     ax.set_xticks([tick for tick in range(0, 101, 20) if tick <= max(longest, 20)])
-    canvas.dress(ax, title, f"% of the operation's samples of {shorten(measured.event, 40)}")
-    canvas.still([ax.xaxis.label])
+    event = shorten(plain(measured.event), 40)
+    canvas.dress(ax, title, f"% of the operation's samples of {event}")
     return ax

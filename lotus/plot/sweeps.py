@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _MOST = len(COLOURS)  # operations
 _KNEE = "#666666"
 _STYLES = ("-", "--", ":", "-.")
+_MARKS = "os^Dv<>P"  # beside colours, so that lines are told apart in grey as well
 _NOT_COUNTED = (
     "Not counted in this sweep: its machine gave no such counter. Where lotus doctor says that "
     "there is one, lotus sweep counts it by itself."
@@ -72,7 +73,8 @@ def cpu_seconds(sweep: "Sweep | SweepSummary", ax: "Axes | None" = None) -> "Axe
     ax = canvas.axes(ax, 3.0)
     table = words.per_operation(summary, "cpu_s")
     table = table[table["operation"] != OUTSIDE]
-    places = [one for one in range(len(summary.settings)) if one in table]
+    # By workers; a setting without workers begins several lines.
+    places = list(dict.fromkeys(p for one in summary.series for p in one.settings if p in table))
     if not len(table) or not places:
         return canvas.say(ax, title, "The CPU time of operations was not recorded in this sweep.")
     bottom, handles, names = np.zeros(len(places)), [], []
@@ -211,7 +213,7 @@ def _hardware(
             for place in places
         ]
         name = str(means["operation"].iloc[row])
-        drawn = _line(ax, summary, points, scale, colours.get(name, _KNEE), "-")
+        drawn = _line(ax, summary, points, scale, colours.get(name, COLOURS[-1]), "-")
         if drawn is not None:
             handles.append(drawn)
             names.append(name)
@@ -245,8 +247,9 @@ def _line(
     mean, low, high = (scale * np.array([point[one] for point in kept]) for one in (1, 2, 3))
     below, above = np.nan_to_num(mean - low), np.nan_to_num(high - mean)
     drawn = ax.errorbar(
-        x, mean, np.maximum([below, above], 0), color=colour, linestyle=style, marker="o",
-        markersize=3.5, linewidth=1.3, elinewidth=0.8, capsize=2,
+        x, mean, np.maximum([below, above], 0), color=colour, linestyle=style,
+        marker=_MARKS[COLOURS.index(colour) % len(_MARKS)], markersize=4, markeredgecolor=_KNEE,
+        markeredgewidth=0.4, linewidth=1.3, elinewidth=0.8, capsize=2,
     )  # fmt: skip
     return drawn.lines[0]
 

@@ -388,6 +388,13 @@ def test_cpu_seconds_are_stacked_per_operation_and_without_the_rest_of_the_comma
     assert [label.get_text() for label in ax.get_xticklabels()] == ["1", "2", "4", "8"]
 
 
+def test_bars_stand_in_the_order_of_workers_whatever_that_of_the_plan(tmp_path, ax):
+    summary = summary_of(tmp_path)
+    (series,) = summary.series
+    plot.cpu_seconds(replace(summary, series=[replace(series, settings=[3, 1, 0, 2])]), ax)
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["8", "2", "1", "4"]
+
+
 @pytest.mark.parametrize("name", HARDWARE)
 def test_what_the_cpu_counted_is_drawn_per_operation(tmp_path, ax, name):
     getattr(plot, name)(summary_of(tmp_path, counted=True), ax)
