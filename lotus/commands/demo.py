@@ -1,4 +1,4 @@
-"""`lotus demo`: a small training run on made pictures, traced and explained."""
+"""`lotus demo`: a small training run on made data, traced and explained."""
 
 import argparse
 import importlib.util
@@ -8,30 +8,50 @@ import subprocess
 import sys
 from pathlib import Path
 
-import lotus.workloads
 from lotus import closing, launch
 from lotus.errors import LotusError
 from lotus.manifest import Settings
 from lotus.streams import say
+from lotus.workloads.catalogue import DEFAULT, FOLDER, WORKLOADS, Workload
 
 NAME = "demo"
-HELP = "train a small ResNet on a made data set, traced, and print the report"
-EPILOG = """\
+HELP = "train a small model on a made data set, traced, and print the report"
+EPILOG = f"""\
+workloads:
+{chr(10).join(f"  {workload.name:21} {workload.about}" for workload in WORKLOADS.values())}
+
 examples:
   lotus demo
-  lotus demo --images 1000 --workers 4 -o demo-run
+  lotus demo --samples 1000 --workers 4 -o demo-run
+  lotus demo --workload segmentation
+  lotus demo --workload segmentation --scale 20 --workers 8
 
-Needs torch and torchvision: pip install 'lotus-profiler[demo]'. The pictures are made once and
-kept in the user's cache directory.
+Needs torch and torchvision: pip install 'lotus-profiler[demo]'. The data are made once and kept in
+the user's cache directory. Each workload is a plain training script, without lotus in it: run it,
+or change it, as your own. `lotus demo --list` says where they are.
 """
-
-_WORKLOADS = Path(lotus.workloads.__path__[0])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--images", type=_positive, default=512, metavar="N", help="default: 512")
+    parser.add_argument(
+        "--workload",
+        choices=WORKLOADS,
+        default=DEFAULT,
+        metavar="NAME",
+        help=f"what to train: see below (default: {DEFAULT})",
+    )
+    parser.add_argument("--list", action="store_true", help="list the workloads and end")
+    parser.add_argument(
+        *("--samples", "--images"),
+        type=_positive,
+        metavar="N",
+        help="how much data to make (default: as --list says)",
+    )
+    parser.add_argument(
+        "--scale", type=_positive, default=1, metavar="N", help="N times as much data (default: 1)"
+    )
     parser.add_argument("--workers", type=_count, default=2, metavar="N", help="default: 2")
-    parser.add_argument("--batch-size", type=_positive, default=32, metavar="N", help="default: 32")
+    parser.add_argument("--batch-size", type=_positive, metavar="N", help="default: as --list says")
     parser.add_argument(
         "-o", "--output", type=Path, metavar="DIR", help="run directory (lotus-runs/...)"
     )
@@ -39,21 +59,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.list:
+        print(listing(), flush=True)
+        return 0
     for module in ("torch", "torchvision", "PIL"):
         if importlib.util.find_spec(module) is None:
             raise LotusError(
                 f"the demo needs {module}, which is not installed beside lotus; "
                 "pip install 'lotus-profiler[demo]'"
             )
-    data = data_directory(args.images)
-    make = [sys.executable, str(_WORKLOADS / "jpegs.py"), str(data), "--images", str(args.images)]
+    workload = WORKLOADS[args.workload]
+    count = (args.samples or workload.count) * args.scale
+    data = data_directory(workload, count)
+    make = [sys.executable, str(FOLDER / "making.py"), workload.maker, str(data)]
     # In a process of its own: numpy's threads would take the signals that lotus waits for.
-    if subprocess.run(make).returncode:
-        raise LotusError(f"the pictures could not be made in {data}; see above")
+    if subprocess.run([*make, "--count", str(count)]).returncode:
+        raise LotusError(f"the {workload.noun} could not be made in {data}; see above")
     # On few cores the model's threads and the workers would stand in each other's way.
     threads = max(1, len(os.sched_getaffinity(0)) - args.workers)
-    command = [sys.executable, str(_WORKLOADS / "image_classification.py"), "--data", str(data)]
-    command += ["--workers", str(args.workers), "--batch-size", str(args.batch_size)]
+    command = [sys.executable, str(workload.script), "--data", str(data)]
+    command += ["--workers", str(args.workers)]
+    command += ["--batch-size", str(args.batch_size or workload.batch_size)]
     command += ["--threads", str(threads)]
     say(f"lotus trace -- {shlex.join(command)}")
     directory, outcome = launch.trace(command, args.output, Settings(), args.force)
@@ -62,11 +88,21 @@ def run(args: argparse.Namespace) -> int:
     return launch.end_as(outcome)
 
 
-def data_directory(images: int) -> Path:
-    """Return where the demo's data set of so many pictures is kept."""
+def listing() -> str:
+    """Return a paragraph a workload: its name, what it is, how much data, its script."""
+    return "\n".join(
+        f"{workload.name}{' (default)' * (workload.name == DEFAULT)}\n"
+        f"  {workload.about}\n"
+        f"  {workload.count} {workload.noun} in batches of {workload.batch_size}: {workload.script}"
+        for workload in WORKLOADS.values()
+    )
+
+
+def data_directory(workload: Workload, count: int) -> Path:
+    """Return where the data set of a workload with so many samples is kept."""
     cache = os.environ.get("XDG_CACHE_HOME", "")
     base = Path(cache) if os.path.isabs(cache) else Path.home() / ".cache"
-    return base / "lotus" / f"jpegs-1-{images}"
+    return base / "lotus" / workload.folder(count)
 
 
 def _positive(text: str) -> int:

@@ -64,6 +64,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, help="for the model on the CPU (torch's choice)")
     parser.add_argument("--lr", type=float, default=0.05)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--print-every", type=int, default=0, help="print the loss of each Nth step"
+    )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()
 
@@ -92,7 +95,7 @@ def main() -> None:
 
     for epoch in range(args.epochs):
         started, seen, total = time.perf_counter(), 0, 0.0
-        for images, labels in loader:
+        for step, (images, labels) in enumerate(loader, 1):
             images = images.to(args.device, non_blocking=True)
             labels = labels.to(args.device, non_blocking=True)
             loss = loss_function(model(images), labels)
@@ -101,6 +104,8 @@ def main() -> None:
             optimizer.step()
             seen += len(labels)
             total += float(loss.detach()) * len(labels)
+            if args.print_every and step % args.print_every == 0:
+                print(f"epoch {epoch} step {step}: loss {float(loss.detach()):.6f}", flush=True)
         seconds = time.perf_counter() - started
         print(
             f"epoch {epoch}: loss {total / seen:.3f}, {seen} images in {seconds:.1f} s, "

@@ -1,6 +1,6 @@
 """A deterministic data set of JPEGs the size of ImageNet's, in class folders.
 
-    python jpegs.py DIRECTORY --images 512
+    python -m lotus.workloads.jpegs DIRECTORY --images 512
 
 The pictures are made, not taken: soft gradients, a few shapes, and noise at every scale, as
 photographs have it, so that a decoder has as much to do as with a photograph (500x375 pixels,
@@ -8,17 +8,14 @@ about 110 kB on average, some twice as large as others).
 """
 
 import argparse
-import os
-import shutil
-import sys
-import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
+
+from lotus.workloads import making
 
 WIDTH, HEIGHT = 500, 375
 CLASSES = 8
@@ -66,35 +63,16 @@ def _noise(random: np.random.Generator) -> NDArray[np.float32]:
     return total
 
 
+def save(directory: Path, number: int) -> None:
+    """Write picture `number` into the folder of its class."""
+    folder = directory / f"class_{number % CLASSES}"
+    folder.mkdir(exist_ok=True)
+    picture(number).save(folder / f"{number:05d}.jpg", quality=QUALITY)
+
+
 def make(directory: Path, images: int) -> Iterator[int]:
-    """Make the data set, or find it made; yields how many pictures there are so far.
-
-    The folder appears when it is whole: two who make it at once do not disturb each other.
-    """
-    if directory.is_dir():
-        yield images
-        return
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
-    try:
-        for label in range(min(CLASSES, images)):
-            (beside / f"class_{label}").mkdir()
-
-        def save(number: int) -> None:
-            path = beside / f"class_{number % CLASSES}" / f"{number:05d}.jpg"
-            picture(number).save(path, quality=QUALITY)
-
-        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-            for done, _ in enumerate(pool.map(save, range(images)), 1):
-                yield done
-        beside.chmod(0o755)
-        try:
-            beside.rename(directory)
-        except OSError:
-            if not directory.is_dir():  # else somebody else was faster
-                raise
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
+    """Make so many pictures, or find them made; as `making.make`."""
+    return making.make(directory, images, save)
 
 
 def main() -> None:
@@ -103,20 +81,8 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--images", type=int, default=512)
     args = parser.parse_args()
-    if args.directory.is_dir():
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    try:
-        with Progress(console=Console(stderr=True), transient=True) as progress:
-            task = progress.add_task(f"making {args.images} pictures", total=args.images)
-            for done in make(args.directory, args.images):
-                progress.update(task, completed=done)
-    except OSError as error:
-        sys.exit(f"{args.directory}: {error.strerror}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    made = make(args.directory, args.images)
+    making.show(args.directory, args.images, "pictures", made)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,51 @@
+"""Which demos there are: what each trains on and how much of it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A training script, and the data set that it is shown with."""
+
+    name: str  # its script is NAME.py
+    about: str
+    maker: str  # the module that makes its data
+    version: int  # of the data: another one does not mistake it for its own
+    noun: str
+    count: int
+    batch_size: int
+
+    @property
+    def script(self) -> Path:
+        return FOLDER / f"{self.name}.py"
+
+    def folder(self, count: int) -> str:
+        """Return the name of the folder of a data set of so many samples."""
+        return f"{self.maker}-{self.version}-{count}"
+
+
+_ALL = (
+    Workload(
+        name="image_classification",
+        about="a small ResNet on JPEGs of the size of ImageNet's",
+        maker="jpegs",
+        version=1,
+        noun="pictures",
+        count=512,
+        batch_size=32,
+    ),
+    Workload(
+        name="segmentation",
+        about="a small 3-D U-Net on scans as KiTS19's, operations as MLPerf's",
+        maker="volumes",
+        version=1,
+        noun="volumes",
+        count=24,
+        batch_size=2,
+    ),
+)
+WORKLOADS = {workload.name: workload for workload in _ALL}
+DEFAULT = "image_classification"
