@@ -8,7 +8,6 @@ import sys
 import tempfile
 import time
 import warnings
-import weakref
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 
@@ -133,11 +132,19 @@ def accelerator() -> str | None:
     return "cuda" if torch.cuda.is_available() else None
 
 
-def _wait(reference: weakref.ref[Any], *args: Any, **others: Any) -> Any:
-    """torch's wait for a batch of workers."""
-    inner: Any = reference()
+def _wait_only(inner: Any) -> None:
+    """Have Ctrl-C come where torch's iterator waits for a batch, not while it hands on indices or
+    takes descriptors from a worker, which would tell of it.
+    """
+    queue, waits = inner._data_queue, "_poll"
+    if queue is not inner._worker_result_queue:  # of the thread that pins
+        waits = "get"
+    setattr(queue, waits, partial(_wait, getattr(queue, waits)))
+
+
+def _wait(wait: Callable[..., Any], *args: Any, **others: Any) -> Any:
     with breaks.let_come():
-        return type(inner)._try_get_data(inner, *args, **others)
+        return wait(*args, **others)
 
 
 class Loading:
@@ -178,8 +185,7 @@ class Loading:
                 self._iterator = self.loader._get_iterator()
                 self._inner = self._find_inner()
                 if self.loader.num_workers:
-                    # Ctrl-C may come there, and not while torch hands on indices by queues.
-                    vars(self._inner)["_try_get_data"] = partial(_wait, weakref.ref(self._inner))
+                    _wait_only(self._inner)
             except BaseException as error:
                 kind = self._dataloader._MultiProcessingDataLoaderIter
                 self._inner = reaping.half_made(error.__traceback__, kind)
