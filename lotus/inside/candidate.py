@@ -265,16 +265,17 @@ class Candidates:
             return Failed(dead or str(error))
         return Failed(dead or words(error))
 
-    def same_samples(self, setting: _Setting, limit_s: float) -> str:
+    def same_samples(self, setting: _Setting, limit_s: float) -> dict[str, Any]:
         """Whether an epoch has the same samples with the number of workers of `setting`.
 
-        Returns "" where it has, else in words why not, or why that was not found out in `limit_s`.
+        lotus.tune.trying.Same as a dict, found within about `limit_s`.
         """
+        same: dict[str, Any] = {"why": "", "epochs": []}
         if not described.is_iterable(self.loader):
-            return ""  # the main process chooses them
+            return same  # the main process chooses them
         own = self.describe()["setting"]
         if own["num_workers"] == setting["num_workers"]:
-            return ""
+            return same
         _refuse_pipes(self.loader)
         self._begin()
         with held(signal.SIGCHLD):

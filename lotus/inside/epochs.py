@@ -21,18 +21,37 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    _Counted = tuple[Counter[bytes], int]
+
 _WHAT = "an epoch"
 _MORE_S = 1.0  # for a batch: stopped as it comes, its worker would tell of that on stderr
 _SHORT = 8  # bytes of a hash that are kept: of a billion samples, no two alike by chance
 
 
-def compare(loader: Any, own: dict[str, Any], other: dict[str, Any], limit_s: float) -> str:
-    """ "" where the epochs are equal, else why not, in words; within about `limit_s`."""
+def compare(
+    loader: Any, own: dict[str, Any], other: dict[str, Any], limit_s: float
+) -> dict[str, Any]:
+    """lotus.tune.trying.Same, as a dict, found within about `limit_s`."""
+    epochs: dict[int, tuple[int, int]] = {}
+    why = _why_not(loader, own, other, limit_s, epochs)
+    return {"why": why, "epochs": [(workers, *each) for workers, each in epochs.items()]}
+
+
+def _why_not(
+    loader: Any,
+    own: dict[str, Any],
+    other: dict[str, Any],
+    limit_s: float,
+    epochs: dict[int, tuple[int, int]],
+) -> str:
+    """ "" where the epochs are equal, else why not; (samples, batches) by workers into `epochs`."""
     until = time.monotonic() + limit_s
     mine, yours = own["num_workers"], other["num_workers"]
     try:
-        first = _epoch(loader, own, SEED, until)
-        second = _epoch(loader, other, SEED, until)
+        first, batches = _epoch(loader, own, SEED, until)
+        epochs[mine] = (first.total(), batches)
+        second, batches = _epoch(loader, other, SEED, until)
+        epochs[yours] = (second.total(), batches)
         if first == second:
             return ""
         counts = (
@@ -41,7 +60,7 @@ def compare(loader: Any, own: dict[str, Any], other: dict[str, Any], limit_s: fl
         )
         if first.total() != second.total():
             return counts
-        if _epoch(loader, own, SEED + 1, until) != first:
+        if _epoch(loader, own, SEED + 1, until)[0] != first:
             return (
                 f"two epochs with {_workers(mine)} differ already, as with random augmentation: "
                 "it cannot be told whether other workers keep the samples"
@@ -59,19 +78,19 @@ def _workers(count: int) -> str:
     return f"{count} worker" if count == 1 else f"{count} workers"
 
 
-def _epoch(loader: Any, setting: dict[str, Any], seed: int, until: float) -> Counter[bytes]:
-    """The samples of an epoch, by hash. Raises Failed."""
+def _epoch(loader: Any, setting: dict[str, Any], seed: int, until: float) -> _Counted:
+    """The samples of an epoch, by hash, and its batches. Raises Failed."""
     left_s = until - time.monotonic()
     if left_s <= 0:
         raise Failed("an epoch with each number of workers takes too long")
     made = copy_of(loader, {**setting, "pin_memory": False}, None, seed)
     if made.num_workers:
         return _counted(made, left_s)
-    found: Counter[bytes] = once(partial(_seeded, made, seed, left_s), left_s + 2 * _MORE_S, _WHAT)
+    found: _Counted = once(partial(_seeded, made, seed, left_s), left_s + 2 * _MORE_S, _WHAT)
     return found
 
 
-def _seeded(made: Any, seed: int, limit_s: float) -> Counter[bytes]:
+def _seeded(made: Any, seed: int, limit_s: float) -> _Counted:
     """In a child: without workers a data set draws from the process's generators."""
     random.seed(seed)
     sys.modules["torch"].manual_seed(seed)
@@ -81,19 +100,21 @@ def _seeded(made: Any, seed: int, limit_s: float) -> Counter[bytes]:
     return _counted(made, limit_s)
 
 
-def _counted(made: Any, limit_s: float) -> Counter[bytes]:
+def _counted(made: Any, limit_s: float) -> _Counted:
     until = time.monotonic() + limit_s
     watch = Watch(limit_s + _MORE_S, _WHAT)
     loading = Loading(made, None, lambda text: None)
 
-    def count() -> Counter[bytes]:
+    def count() -> _Counted:
         found: Counter[bytes] = Counter()
+        batches = 0
         loading.start(watch)
         for batch in loading.rest():
+            batches += 1
             found.update(one[:_SHORT] for one in contents.hashes(batch))
             if time.monotonic() > until:
                 raise Failed(f"{_WHAT} took longer than {limit_s:.3g} s")
-        return found
+        return found, batches
 
     try:
         return watch.run(count)

@@ -6,7 +6,7 @@ from typing import Any
 
 from lotus.settings import Target
 from lotus.tune.space import Setting
-from lotus.tune.trying import Block, Opened, TrialFailed, Watched
+from lotus.tune.trying import Block, Opened, Same, TrialFailed, Watched
 
 
 class AskedProgram:
@@ -41,8 +41,10 @@ class AskedProgram:
     def close(self, setting: Setting) -> float:
         return float(self._do("close", setting))
 
-    def same_samples(self, setting: Setting, limit_s: float) -> str:
-        return str(self._do("same_samples", setting, limit_s=limit_s))
+    def same_samples(self, setting: Setting, limit_s: float) -> Same:
+        told = tuples(self._do("same_samples", setting, limit_s=limit_s))
+        counted = tuple((int(one[0]), int(one[1]), int(one[2])) for one in told["epochs"])
+        return Same(str(told["why"]), counted)
 
 
 def watched_from(told: dict[str, Any]) -> Watched:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from collections.abc import Sequence
@@ -146,7 +147,7 @@ def augmentations(best: Setting, own: Setting, iterable: bool) -> str:
 
 
 def _workers(one: Setting) -> str:
-    return plural(one.num_workers, "worker") if one.num_workers else "no workers"
+    return _count_of(one.num_workers)
 
 
 def page_cache(reads: Sequence[Read]) -> str:
@@ -165,6 +166,51 @@ def page_cache(reads: Sequence[Read]) -> str:
         f"{size(usual)}: they found the same files in the page cache, so these rates are those of "
         "cached files, and a program whose files do not fit in memory may want more workers"
     )
+
+
+def first_epoch(later: float, first: float) -> str:
+    """Where the start of workers takes much of what they gain."""
+    if abs(first / later - 1) < _APART:
+        return ""
+    return (
+        "that is of epochs whose workers are there already, as they stay: the first epoch, which "
+        f"starts them, is {first:.3g} times as fast"
+    )
+
+
+def counted(epochs: Sequence[tuple[int, int, int]], chosen: Setting, batch_size: int | None) -> str:
+    """How long the epoch is that was counted, and with how many batches by the workers."""
+    if not epochs:
+        return ""
+    samples = epochs[0][1]
+    known = {workers: batches for workers, _, batches in epochs}
+    own, workers = epochs[0][0], chosen.num_workers
+    text = f"an epoch was counted: {plural(samples, 'sample')}, which rates are of"
+    other = known.get(workers) or _batches_of(samples, max(workers, 1), batch_size)
+    if other == known[own]:  # then of the one that it was compared with
+        workers, other = epochs[-1][0], epochs[-1][2]
+    if other == known[own]:
+        return text
+    return (
+        f"{text}. It has {plural(known[own], 'batch')} with {_count_of(own)} and "
+        f"{amount(other)} with {_count_of(workers)}, which share the samples out and each end with "
+        "a batch that may be smaller: what goes by the number of batches, as a schedule of the "
+        "learning rate may, changes with the workers"
+    )
+
+
+def _batches_of(samples: int, workers: int, batch_size: int | None) -> int:
+    """Where each worker has as many samples as the others, or one more."""
+    if batch_size is None:
+        return samples
+    least, more = divmod(samples, workers)
+    return (workers - more) * math.ceil(least / batch_size) + more * math.ceil(
+        (least + 1) / batch_size
+    )
+
+
+def _count_of(workers: int) -> str:
+    return plural(workers, "worker") if workers else "no workers"
 
 
 def grown(watched: Watched) -> str:

@@ -25,7 +25,7 @@ from lotus.tune.spaces import VARIED, default_space, plain, step_of
 from lotus.tune.strategies import Strategy
 from lotus.tune.strategies.problem import Problem
 from lotus.tune.trials import NeverTried, RuledOut, Trials, loader_of
-from lotus.tune.trying import Program, TrialFailed, Watched
+from lotus.tune.trying import Program, Same, TrialFailed, Watched
 
 WORTH = 0.02  # a smaller gain is none, and a smaller loss is the price of a cheaper setting
 OBJECTIVES = ("train", "throughput")
@@ -107,6 +107,7 @@ class _Search:
         self.own = plain(watched.setting, vary)
         self.chosen = self.own  # what is recommended so far
         self.speedup: Speedup | None = None
+        self.epochs: tuple[tuple[int, int, int], ...] = ()  # as lotus.tune.trying.Same has them
         self.samples_kept = False  # of an iterable data set, with more workers
         self.notes: list[str] = []
         self.strategy: Strategy | None = None
@@ -191,7 +192,9 @@ class _Search:
         if not why:
             limit_s = min(self.budget_s * _CHECKING, self.trials.left)
             try:
-                why = self.trials.program.same_samples(more, limit_s)
+                same = self.trials.program.same_samples(more, limit_s)
+                why = same.why
+                self._count(same)
             except TrialFailed as error:
                 self.trials.heed(error)
                 why = str(error) or "it failed"
@@ -200,6 +203,16 @@ class _Search:
             self.trials.workers = {own}
             self.trials.workers_why = notes.not_same_samples(own, more.num_workers, why)
             self.notes.append(self.trials.workers_why)
+
+    def _count(self, same: Same) -> None:
+        """An epoch has been counted: so long it is, where the loader does not tell."""
+        if same.why or self.watched.batches is not None:
+            return
+        for workers, samples, batches in same.epochs:
+            if workers == self.own.num_workers and samples and batches:
+                self.trials.counted(samples, batches)
+                self.watched = dataclasses.replace(self.watched, batches=batches)
+                self.epochs = same.epochs
 
     def _problem(self, space: Space) -> Problem:
         watched, train = self.watched, self.trials.train
@@ -379,7 +392,9 @@ class _Search:
         said = [
             apart,
             notes.page_cache(trials.reads),
+            self._first_epoch(),
             notes.grown(watched),
+            notes.counted(self.epochs, self.chosen, watched.batch_size),
             notes.augmentations(self.chosen, own, watched.iterable),
             *self.notes,
             *(f"not checked before trials: {one}" for one in trials.safety.unknown),
@@ -416,6 +431,13 @@ class _Search:
             pruned=self._pruned(),
             iterable_safe=watched.iterable and self.samples_kept,
         )
+
+    def _first_epoch(self) -> str:
+        """What is gained in the epoch that starts workers which stay, where that is less."""
+        if self.speedup is None or not self.chosen.persistent_workers:
+            return ""
+        new, own = self.trials.first_epoch(self.chosen), self.trials.first_epoch(self.own)
+        return notes.first_epoch(self.speedup.mean, new / own)
 
     def _without_trials(self, ruled_out: Sequence[RuledOut]) -> tuple[str, str]:
         """Why nothing but the own setting could be tried, and why not even that; "" for each."""

@@ -78,6 +78,8 @@ class Trials:
         self.reads: list[Read] = []
         self.workers: set[int] | None = None  # counts allowed of an iterable data set; None: all
         self.workers_why = ""
+        self.batches = program.watched.batches  # of an epoch, with the own setting; None: not known
+        self._samples: int | None = None  # of an epoch, where they were counted
         self.forbidden = program.watched.forbidden  # why no trial may be made any more
         self._open: dict[Setting, Opened] = {}  # as `loader_of` has them, least recently used first
         self._starts: dict[Setting, list[float]] = {}  # times to the first batch
@@ -233,6 +235,10 @@ class Trials:
         found = self._rates[loader_of(setting)][-1]
         return self._epoch(setting, found.sample_s, found.samples)
 
+    def first_epoch(self, setting: Setting) -> float:
+        """As `last`, of the epoch that starts the workers, though these may stay for others."""
+        return self.last(dataclasses.replace(setting, persistent_workers=False))
+
     def steady(self, setting: Setting) -> float | None:
         """Samples a second without the set-up, by all blocks of its loader."""
         rates = self._rates.get(loader_of(setting))
@@ -245,7 +251,23 @@ class Trials:
         first = end = 0.0
         if not setting.persistent_workers:
             first, end = self._starts[loader][-1], self._end_s(workers)
-        return epochs.rate(pace, samples, self.program.watched.batches, first, end)
+        batches = self.batches
+        if self._samples is not None:
+            # Some of them are cut short, where each worker has a last one, but not the epoch.
+            batches = max(math.ceil(self._samples / samples), 1)
+            samples = self._samples / batches
+        return epochs.rate(pace, samples, batches, first, end)
+
+    def counted(self, samples: int, batches: int) -> None:
+        """An epoch of a loader that did not tell its length was counted; rates go by it now."""
+        self._samples, self.batches = samples, batches
+        for number, row in enumerate(self.rows):
+            found = row.measurement
+            if not found.failed:
+                again = self._worked_out(found.setting, found)
+                again = dataclasses.replace(again, seconds=found.seconds)
+                self.rows[number] = dataclasses.replace(row, measurement=again)
+                self._first[loader_of(found.setting)] = again
 
     def setup_s(self, setting: Setting) -> float:
         """What an epoch takes besides its batches: nothing once workers persist."""
@@ -255,7 +277,7 @@ class Trials:
 
     def setup_share(self, setting: Setting) -> float:
         """The part that the set-up has of an epoch."""
-        batches, found = self.program.watched.batches, self._rates[loader_of(setting)][-1]
+        batches, found = self.batches, self._rates[loader_of(setting)][-1]
         setup = self.setup_s(setting)
         if batches is None or not setup:
             return 0.0

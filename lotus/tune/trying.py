@@ -86,6 +86,15 @@ class Block:
         return sum(self.sizes) / self.seconds if self.seconds > 0 else 0.0
 
 
+@dataclass(frozen=True)
+class Same:
+    """Whether an epoch has the same samples with another number of workers."""
+
+    why: str  # in words why it has not, or why that is not known; "" where it has
+    # (workers, samples, batches) of each epoch that was counted, the own setting's first.
+    epochs: tuple[tuple[int, int, int], ...] = ()
+
+
 class Program(Protocol):
     """A program that stands still at a batch of its loader. Settings are told apart as normal."""
 
@@ -115,8 +124,8 @@ class Program(Protocol):
     def close(self, setting: Setting) -> float:
         """End a candidate with its processes and shared memory; seconds that it took."""
 
-    def same_samples(self, setting: Setting, limit_s: float) -> str:
+    def same_samples(self, setting: Setting, limit_s: float) -> Same:
         """Whether an epoch of an iterable data set has the same samples as with the own setting.
 
-        Returns "" where it has, else in words why not, or why it was not found out in `limit_s`.
+        Found out within about `limit_s`. Raises TrialFailed.
         """

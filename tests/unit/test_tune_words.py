@@ -125,3 +125,52 @@ def test_without_a_file_no_command_is_shown_that_needs_it() -> None:
     assert "DataLoader(..., num_workers=4" in told
     assert "python train.py" not in told
     assert reporter.document(result, None)["settings"] is None
+
+
+def test_a_stream_that_was_counted_is_ranked_by_its_epoch() -> None:
+    """With a second for each worker's start, few of them are best for a short epoch."""
+
+    def searched(counted: tuple[tuple[int, int, int], ...]) -> Result:
+        program = Fake(
+            own=Setting(0), iterable=True, batches=None, start_s=0.1, wait_s=0.2, counted=counted
+        )
+        program.step_s = 0.001
+        return find(program, *(Setting(count) for count in (2, 4, 8, 16)))
+
+    short = searched(((0, 960, 30), (2, 960, 30)))
+    endless = searched(())
+    assert endless.best.num_workers == 16
+    assert short.best.num_workers in (4, 8)
+    assert short.watched.batches == 30
+    own = next(row.measurement for row in short.measured if row.measurement.setting == short.own)
+    assert own.samples_per_s == pytest.approx(960 / (30 * 0.221), rel=0.05)
+    assert short.speedup is not None
+    assert endless.speedup is not None
+    assert short.speedup.mean < endless.speedup.mean
+    assert any("an epoch was counted: 960 samples" in note for note in short.notes)
+
+
+@pytest.mark.parametrize(("workers", "batches"), [(2, "152 with 2"), (32, "160 with 32")])
+def test_that_batches_change_with_workers_is_said_with_both_numbers(
+    workers: int, batches: str
+) -> None:
+    said = notes.counted(((0, 1210, 152), (2, 1210, 152)), Setting(8), 8)
+    assert "152 batches with no workers and 152" not in said
+    said = notes.counted(((0, 1210, 151), (2, 1210, 152)), Setting(workers), 8)
+    assert (
+        f"1,210 samples, which rates are of. It has 151 batches with no workers and {batches}"
+        in said
+    )
+
+
+def test_what_the_first_epoch_gains_is_said_where_the_start_of_workers_counts() -> None:
+    def searched(batches: int) -> Result:
+        program = Fake(own=Setting(0), batches=batches, start_s=0.2)
+        return find(program, Setting(4, persistent_workers=True))
+
+    short = searched(40)
+    # 40 batches of 21 ms against the start of four workers and 10 rounds of 20 ms.
+    truth = (0.02 + 40 * 0.021) / (0.82 + 39 * 0.005 + 0.04)
+    (said,) = (note for note in short.notes if "the first epoch" in note)
+    assert f"is {truth:.1f}" in said
+    assert not any("the first epoch" in note for note in searched(4000).notes)

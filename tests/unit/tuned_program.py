@@ -12,7 +12,7 @@ from lotus.tune.result import Result
 from lotus.tune.search import search
 from lotus.tune.space import Measurement, Setting
 from lotus.tune.strategies.problem import Problem
-from lotus.tune.trying import Block, Opened, TrialFailed, Watched
+from lotus.tune.trying import Block, Opened, Same, TrialFailed, Watched
 
 MIB = 1 << 20
 
@@ -32,6 +32,7 @@ class Fake:
     iterable: bool = False
     accelerator: str | None = None
     same: str = ""
+    counted: tuple[tuple[int, int, int], ...] = ()
     worker_bytes: int = 100 * MIB
     batch_bytes: int = 4 * MIB
     fails: dict[int, str] = dataclasses.field(default_factory=dict)  # by workers
@@ -147,9 +148,9 @@ class Fake:
         self.now += took
         return took
 
-    def same_samples(self, setting: Setting, limit_s: float) -> str:
+    def same_samples(self, setting: Setting, limit_s: float) -> Same:
         self.asked_same.append(setting)
-        return self.same
+        return Same(self.same, self.counted)
 
 
 def room(memory: int = 64 << 30, shm: int = 32 << 30, cores: float = 4.0) -> Limits:
