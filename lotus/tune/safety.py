@@ -19,7 +19,10 @@ _PIPE = 4096
 
 
 def limits_of(pid: int) -> Limits:
-    """The limits of a process, its launcher's word on ranks taken from its own environment."""
+    """The limits of a process, its launcher's word on ranks taken from its own environment.
+
+    Where it has gone, as the next question to it will tell, those of this one.
+    """
     if pid == os.getpid():
         return limits.read()
     environment = dict(os.environ)
@@ -29,7 +32,10 @@ def limits_of(pid: int) -> Limits:
         environment = {name: value for name, _, value in pairs}
     except OSError:
         pass
-    return limits.read(environment=environment, pid=pid)
+    try:
+        return limits.read(environment=environment, pid=pid)
+    except (ProcessLookupError, FileNotFoundError):
+        return limits.read()
 
 
 class Safety:

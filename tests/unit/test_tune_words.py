@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from lotus.reporters import tuning as reporter
 from lotus.tune import notes
 from lotus.tune.rates import Speedup
 from lotus.tune.result import Result
+from lotus.tune.safety import limits_of
 from lotus.tune.space import Setting, Space
 from lotus.tune.trials import RuledOut
 from tests.unit.tuned_program import MIB, Asks, Fake, find, room
@@ -174,3 +177,11 @@ def test_what_the_first_epoch_gains_is_said_where_the_start_of_workers_counts() 
     (said,) = (note for note in short.notes if "the first epoch" in note)
     assert f"is {truth:.1f}" in said
     assert not any("the first epoch" in note for note in searched(4000).notes)
+
+
+def test_a_process_that_has_gone_is_no_error() -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    found = limits_of(gone.pid)
+    assert found.cores == limits_of(os.getpid()).cores
+    assert found.memory is not None
