@@ -4,6 +4,7 @@
                        `lotus.sweep.Sweep`
 ``lotus.trace(path)``  record from inside a script or notebook, as a context manager
 ``lotus.span(name)``   label a region of a data set's code, as a context manager or decorator
+``lotus.plot``         every figure of a run or sweep, on matplotlib's Axes
 ``lotus.tune(loader)`` search a DataLoader's settings: a `lotus.tune.result.Result`
 """
 
@@ -11,6 +12,7 @@ import importlib
 
 TYPE_CHECKING = False  # as in `typing`, whose import would cost more than all of this
 if TYPE_CHECKING:
+    from lotus import plot
     from lotus.recordings import load
     from lotus.run import Run
     from lotus.session import trace
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     tune: Package  # a package that can be called, which a type checker does not see of a module
 
 __version__ = "0.1.0"
-__all__ = ["Run", "__version__", "load", "span", "trace", "tune"]
+__all__ = ["Run", "__version__", "load", "plot", "span", "trace", "tune"]
 
 _LAZY = {
     "Run": "lotus.run",
@@ -29,10 +31,12 @@ _LAZY = {
     "trace": "lotus.session",
 }
 
+_PACKAGES = ("plot", "tune")
+
 
 def __getattr__(name: str) -> object:
-    if name == "tune":
-        return importlib.import_module("lotus.tune")  # which sets it here
+    if name in _PACKAGES:
+        return importlib.import_module(f"lotus.{name}")  # which sets it here
     if name not in _LAZY:
         raise AttributeError(f"module 'lotus' has no attribute {name!r}")
     value: object = getattr(importlib.import_module(_LAZY[name]), name)
@@ -41,4 +45,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY, "tune"})
+    return sorted({*globals(), *_LAZY, *_PACKAGES})

@@ -7,7 +7,7 @@ import numpy as np
 from lotus.analysis.columns import number
 from lotus.errors import LotusError
 from lotus.plot import canvas, choosing
-from lotus.reporters.map_charts import TOP_DOWN, _by_function, _of_a_call
+from lotus.reporters.map_charts import TOP_DOWN, by_function, of_a_call
 from lotus.reporters.page import COLOURS
 from lotus.reporters.words import amount, plain, share, shorten
 
@@ -70,7 +70,7 @@ def counters(
     if metric not in known:
         names = plain(", ".join(known))
         raise LotusError(f"there is no {metric!r} in this run; there are: {names}")
-    values, unit = _of_a_call(measured, table, metric)
+    values, unit = of_a_call(measured, table, metric)
     ax = canvas.axes(ax, canvas.bars_height(len(table)))
     ax.barh(range(len(table)), np.nan_to_num(values), 0.7, color=COLOURS[0])
     for place, value in enumerate(values):
@@ -104,7 +104,7 @@ def functions(run: Any, ax: "Axes | None" = None, operations: int = 4, most: int
         if place == operations:
             break
         heads.append((row, str(operation)))
-        sums = _by_function(group)
+        sums = by_function(group)
         values = 100 * sums.to_numpy(np.float64)[:most] / float(sums.sum())
         found = [f"{library}!{function}" for library, function in sums.index.tolist()[:most]]
         rows = np.arange(row, row + len(values))

@@ -1,7 +1,7 @@
 """Figures of a sweep: each measure against workers, with its 95 % interval and the knee.
 
-Those together are what Figure 1 of the Lotus paper shows; what the machine of the sweep could not
-count says so in words.
+Together they show what Figure 1 of the Lotus paper shows (throughput and waits stand where its
+lists of functions, c and d, do); what the machine of the sweep could not count says so in words.
 """
 
 import math
@@ -125,7 +125,11 @@ _FIGURE_1 = (
 
 
 def figure_1(sweep: "Sweep | SweepSummary") -> "Figure":
-    """All of the paper's Figure 1 on one page, its parts a to h."""
+    """What the paper's Figure 1 shows, on one page, in parts a to h.
+
+    In place of its lists of functions (c, d) stand throughput and waits; functions of a run are
+    drawn by `functions`.
+    """
     summary = _summary(sweep)
     low = 1.0 if summary.counted else 0.3  # of panels that only say that nothing was counted
     figure = canvas.figure(2 * canvas.WIDTH, 6.0 + 6.0 * low)

@@ -77,7 +77,7 @@ def metrics(measured: MapSummary) -> Chart | None:
     data: list[dict[str, Any]] = []
     buttons, titles = [], []
     for place, name in enumerate(names):
-        values, unit = _of_a_call(measured, table, name)
+        values, unit = of_a_call(measured, table, name)
         words = name.replace("_", " ")
         data.append(
             {
@@ -119,7 +119,7 @@ def metrics(measured: MapSummary) -> Chart | None:
     )  # fmt: skip
 
 
-def _of_a_call(measured: MapSummary, table: pd.DataFrame, name: str) -> tuple[Floats, str]:
+def of_a_call(measured: MapSummary, table: pd.DataFrame, name: str) -> tuple[Floats, str]:
     """What is drawn of an event or a metric, and its unit."""
     values = number(table, name)
     metric = pmu.METRICS.get(name)
@@ -163,7 +163,7 @@ def functions(measured: MapSummary) -> Chart | None:
     colours, rows = ["rgba(128,128,128,0.25)"], []
     kept = cut = 0
     for place, (operation, group) in enumerate(table.groupby("operation", sort=False)):
-        sums = _by_function(group)
+        sums = by_function(group)
         whole = float(sums.sum())
         colour = COLOURS[place % len(COLOURS)]
 
@@ -214,7 +214,7 @@ def functions(measured: MapSummary) -> Chart | None:
     )  # fmt: skip
 
 
-def _by_function(functions: pd.DataFrame) -> "pd.Series[float]":
+def by_function(functions: pd.DataFrame) -> "pd.Series[float]":
     """Samples by (library, function) as they are shown, the most first."""
     names = [
         (plain(library(str(file))), plain(short(str(function))))

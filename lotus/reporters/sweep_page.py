@@ -1,4 +1,4 @@
-"""A sweep as a page: what the paper's Figure 1 shows, each measure against workers."""
+"""A sweep as a page, after the Lotus paper's Figure 1: each measure against workers."""
 
 import math
 from collections.abc import Callable, Sequence
