@@ -23,8 +23,9 @@ examples:
   lotus tune --objective throughput --vary threads,start_method -- python train.py
 
 The program starts as usual. When it has iterated its loader for some batches, settings are tried in
-its place, on its own data set, sampler and collate function; batch_size stays. Then it is ended,
-or with --apply goes on where it was.
+its place, on its own data set, sampler and collate function; batch_size stays. Then it is ended at
+once: no `finally` and no atexit function of it runs, the processes that it has started get SIGTERM.
+With --apply it goes on where it was instead.
 """
 _STRATEGIES = ("lotus", "adapt", "grid", "random")
 _VARIED = ("start_method", "in_order", "threads")

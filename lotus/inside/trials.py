@@ -20,8 +20,8 @@ from contextlib import contextmanager, suppress
 from functools import partial
 
 from . import breaks, described, exchange, going_on, nexts, positions, settings
+from .ending import end
 from .guard import ask, edge, mark
-from .isolate import end
 from .pausing import number_in, take_share, wait_until_idle
 from .watching import KEY, Watch, clock
 
