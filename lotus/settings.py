@@ -129,7 +129,10 @@ def read(path: Path) -> Tuned:
             raise ValueError("it is no JSON") from None
         return _tuned(content)
     except ValueError as error:
-        raise LotusError(f"{path} holds no settings of lotus: {_plain(str(error))}") from None
+        raise LotusError(
+            f"{path} holds no settings of lotus: {_plain(str(error))}; such a file is written by: "
+            f"lotus tune -o {path.name} -- COMMAND"
+        ) from None
 
 
 def _tuned(content: object) -> Tuned:

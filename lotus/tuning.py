@@ -25,6 +25,7 @@ from lotus.errors import LotusError
 from lotus.launch import Outcome
 from lotus.manifest import Settings
 from lotus.settings import Tuned
+from lotus.streams import say
 from lotus.tune.asked import AskedProgram, watched_from
 from lotus.tune.space import Setting
 from lotus.tune.trying import Forbidden, TrialFailed, Watched
@@ -287,9 +288,20 @@ class _Beside(threading.Thread):
                 return dict(told["watched"])
             if told not in self._said:
                 self._said.append(told)
+                if told.get("event") == "unmatched":
+                    say(
+                        "lotus: no loader that was iterated until now is the one of --loader; "
+                        f"there were: {self._iterated()}"
+                    )
             del self._said[50:-50]  # the first and the last, of a program that makes many loaders
             if told.get("interrupted"):
                 self._finish({"do": "leave"} if self._apply else {"do": "end", "code": 130})
+
+    def _iterated(self) -> str:
+        """The loaders that the program has iterated, a few of them."""
+        named = [one for one in self._said if one.get("event") == "iterated"]
+        more = f" and {len(named) - 3} more" if len(named) > 3 else ""
+        return ", ".join(str(one.get("loader")) for one in named[:3]) + more
 
     def _tune(self, told: dict[str, Any]) -> None:
         watched = watched_from(told)
@@ -372,12 +384,15 @@ class _Beside(threading.Thread):
             return f"{before} it iterated a DataLoader of torch, so there is no loader to tune"
         chosen = [str(one.get("loader")) for one in iterated if one.get("chosen")]
         if not chosen:
-            others = ", ".join(str(one.get("loader")) for one in iterated[:3])
-            return f"{before} it iterated the loader to tune; --loader can name {others}"
+            return f"{before} it iterated the loader to tune; --loader can name {self._iterated()}"
         if "exhausted" in events:
             batches = events["exhausted"][-1].get("batches")
             return (
                 f"{before} enough could be watched: {chosen[-1]} was exhausted after {batches} "
                 "batch" + ("" if batches == 1 else "es")
             )
-        return f"{before} enough batches of {chosen[-1]} could be watched; --watch N takes fewer"
+        taken = max((one.get("batches", 0) for one in events.get("watched", ())), default=0)
+        short = f"{before} enough batches of {chosen[-1]} could be watched"
+        if not taken or outcome.signal is not None or outcome.exit_code == 1:
+            return short  # it failed, or asked for one batch only
+        return f"{short}; --watch {taken} takes so few"

@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--vary", type=_names, default=(), metavar="NAMES",
         help=f"try these as well, by commas: {', '.join(_VARIED)}",
     )  # fmt: skip
-    add("--watch", type=_some, metavar="N", help="batches of the program itself first (4 to 12)")
+    add("--watch", type=_some, metavar="N", help="batches of the program itself first (12)")
     add("--seed", type=_seed, default=0, metavar="N", help="of what is left to chance (0)")
     add("--apply", action="store_true", help="let the program go on with what was found")
     add(

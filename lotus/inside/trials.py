@@ -62,6 +62,8 @@ class Agent:
         self.epochs: list[int] = []  # of each, by number
         self.lengths: dict[int, tuple[weakref.ref[Any], float]] = {}
         self.watch: Watch | None = None
+        self.said: set[str] = set()  # which loaders were, in words
+        self.matched = False  # the loader that was asked for has been iterated
         self.undo: list[Callable[[], object]] = []
         self.applier: Applier = settings.install(
             {"LOTUS_SETTINGS": environ.get("LOTUS_SETTINGS") or '{"loaders": []}'}
@@ -127,12 +129,18 @@ class Agent:
         # Not one that the data set of the watched loader iterates.
         inner = watch is not None and watch.asking == threading.get_ident()
         chosen = not inner and self._is_chosen(loader, number)
+        again = self.epochs[number] == 2
         if self.epochs[number] == 1:
             words = described.words(loader, self._site(loader))
+            again, self.said = words in self.said, {words, *self.said}
             fact = {"event": "iterated", "loader": words[:300], "chosen": chosen}
             exchange.mention(self.exchange, fact)
         if not chosen:
+            # Another epoch, and the one that is meant has not come: worth a word before the end.
+            if self.which is not None and not self.matched and again:
+                exchange.mention(self.exchange, {"event": "unmatched"})
             return
+        self.matched = True
         if self.watch is None or self.watch.loader is not loader:
             self.watch = Watch(loader)
         self.watch.begin(start)
@@ -185,6 +193,8 @@ class Agent:
             enough = steps >= _BATCHES or (steps >= _LEAST and clock() - watch.first >= _SECONDS)
         if enough and self.on:
             self.take_over(iterator, watch, False)
+        elif self.on and steps:
+            exchange.mention(self.exchange, {"event": "watched", "batches": steps})
 
     def fetches(self, watch: Watch) -> None:
         if watch is self.watch and self.on:

@@ -94,8 +94,8 @@ def write(
     console.print(f"\nTuned: {plain(result.watched.loader.words())}", style="bold")
     for label, text in _verdict(result):
         print_paragraph(console, label, plain(text))
-    for label, text in _consumer(result):
-        print_paragraph(console, label, text)
+    if result.step():
+        print_paragraph(console, "step", result.step())
     title = (
         f"Trials: {plural(result.settings_tried, 'setting')} in "
         f"{duration(result.seconds * 1e9)} of {duration(result.budget_s * 1e9)}, "
@@ -161,40 +161,18 @@ def _verdict(result: Result) -> list[tuple[str, str]]:
         if result.predicted is not None:
             said.append(("predicted", f"{result.predicted:.3g} times as fast"))
         return said
+    if result.best.normal() == result.own.normal() and result.interrupted:
+        return [("verdict", f"nothing was shown to be faster until then than {own}")]
     if result.best.normal() == result.own.normal():
         return [("verdict", f"no benefit: no other setting was shown to be faster; keep {own}")]
     text = f"no benefit in speed, but {best} does what {own} does, for less"
     return [("verdict", f"{text}: {notes.speedup(result.speedup)}")]
 
 
-def _consumer(result: Result) -> list[tuple[str, str]]:
-    """How long the program's own step takes, and what that leaves to be gained."""
-    watched = result.watched
-    if not watched.steps_s or not watched.sizes:
-        return []
-    step = statistics.median(watched.steps_s)
-    samples = statistics.mean(watched.sizes)
-    if step <= 0 or samples <= 0:
-        return []
-    said = f"the program's step takes {duration(step * 1e9)} a batch"
-    if result.objective == "train":
-        said += f"; with data always ready it would take {amount(samples / step)} samples/s"
-        best = _mean_rate(_measured_of(result, result.best))
-        if best is not None:
-            said += f", of which {_name(result.best)} gives {share(best * step / samples)}"
-    return [("step", said)]
-
-
 def _name(setting: Setting) -> str:
     from lotus.tune import notes
 
     return notes.setting(setting)
-
-
-def _measured_of(result: Result, setting: Setting) -> list[Measurement]:
-    wanted = setting.normal()
-    rows = [row.measurement for row in result.measured]
-    return [one for one in rows if one.setting.normal() == wanted and not one.failed]
 
 
 def _mean_rate(measured: Sequence[Measurement]) -> float | None:

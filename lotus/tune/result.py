@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lotus import settings
 from lotus.errors import LotusError
-from lotus.reporters.words import amount, duration, plural
+from lotus.reporters.words import amount, duration, plural, share
 from lotus.settings import Entry, Tuned
 from lotus.tune import evidence, notes
 from lotus.tune.rates import Speedup
@@ -126,6 +127,8 @@ class Result:
         lines = self._headline()
         if self.best != self.own:
             lines += [f"  {line}" for line in settings.code_change(self.best)]
+        if self.step():
+            lines.append(f"step: {self.step()}")
         if self.predicted is not None and self.best != self.own:
             lines.append(f"predicted: {self.predicted:.3g} times as fast")
         lines.append(
@@ -142,6 +145,32 @@ class Result:
         if self.operations is not None:
             lines += evidence.words(self.operations)
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+    def __str__(self) -> str:
+        return self.explain()
+
+    def step(self) -> str:
+        """How long the program's own step takes, and what that leaves to be gained."""
+        watched = self.watched
+        if not watched.steps_s or not watched.sizes:
+            return ""
+        step = statistics.median(watched.steps_s)
+        samples = statistics.mean(watched.sizes)
+        if step <= 0 or samples <= 0:
+            return ""
+        said = f"the program's step takes {duration(step * 1e9)} a batch"
+        if self.objective == "train":
+            said += f"; with data always ready it would take {amount(samples / step)} samples/s"
+            wanted = self.best.normal()
+            rates = [
+                row.measurement.samples_per_s
+                for row in self.measured
+                if row.measurement.setting.normal() == wanted and not row.measurement.failed
+            ]
+            if rates:
+                part = share(statistics.mean(rates) * step / samples)
+                said += f", of which {notes.setting(self.best)} gives {part}"
+        return said
 
     def _headline(self) -> list[str]:
         best, own = notes.setting(self.best), notes.setting(self.own)

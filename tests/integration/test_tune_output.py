@@ -55,3 +55,40 @@ def test_a_loader_that_raises_leaves_no_file_and_says_why(torch, tmp_path):
     assert "not even of its own setting: ValueError: sample 30 is broken" in said
     assert "Trials: " not in said
     assert not (tmp_path / "tuned.json").exists()
+
+
+SHORT = """
+import sys
+from torch.utils.data import DataLoader
+if __name__ == "__main__":
+    for epoch in range(3):
+        for number, batch in enumerate(DataLoader(range(64), batch_size=2)):
+            if number == 2 and sys.argv[1] == "breaks":
+                sys.exit(9)
+            if number == 2 and sys.argv[1] == "raises":
+                raise ValueError("of the program")
+    sys.exit(7)
+"""
+
+
+def test_what_is_advised_where_too_little_was_watched_does_help(torch, tmp_path):
+    script = tmp_path / "short.py"
+    script.write_text(SHORT)
+    plan = {
+        "breaks": (["breaks"], [], 9, "could be watched; --watch 2 takes so few"),
+        "helped": (["breaks"], ["--watch", "2"], 0, "Trials: "),
+        "raises": (["raises"], [], 1, "could be watched\n"),
+        "other": (["goes"], ["--loader", "Other"], 7, "--loader can name the loader of range"),
+    }
+    started = {}
+    for name, (args, options, _, _) in plan.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        command = [PYTHON, str(script), *args]
+        started[name] = tuned(folder, "--budget", "1s", *options, "--", *command)
+    for name, (_, _, code, words) in plan.items():
+        ended = started[name].end()
+        said = ended.err.decode()
+        assert ended.code == code, said
+        assert words in said
+        assert ("lotus: no loader that was iterated until now" in said) == (name == "other")

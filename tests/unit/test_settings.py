@@ -105,6 +105,7 @@ def test_what_is_wrong_is_one_line(content: Any, said: str, tmp_path: Path) -> N
         settings.read(path)
     assert said in str(caught.value)
     assert str(caught.value).startswith(f"{path} holds no settings of lotus: ")
+    assert str(caught.value).endswith("lotus tune -o tuned.json -- COMMAND")
     assert "\n" not in str(caught.value)
 
 

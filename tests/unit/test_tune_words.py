@@ -185,3 +185,11 @@ def test_a_process_that_has_gone_is_no_error() -> None:
     found = limits_of(gone.pid)
     assert found.cores == limits_of(os.getpid()).cores
     assert found.memory is not None
+
+
+def test_a_result_is_shown_as_what_it_says() -> None:
+    result = find(Fake(own=Setting(0)), Setting(2), Setting(4))
+    assert str(result) == result.explain()
+    said = "the program's step takes 1.00 ms a batch; with data always ready it would take 32,000"
+    assert f"step: {said} samples/s, of which 4 workers x prefetch 2 gives" in result.explain()
+    assert said in shown(result)
