@@ -2,9 +2,10 @@
 
 import argparse
 import json
-import math
 import sys
 from pathlib import Path
+
+from lotus import arguments
 
 NAME = "report"
 HELP = "explain a recorded run or sweep: the verdict first, then where the time went"
@@ -27,16 +28,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print a document for programs")
     parser.add_argument(
         "--threshold",
-        type=_milliseconds,
+        type=arguments.real(0),
         default=100.0,
         metavar="MS",
         help="show the share of batches above this many milliseconds (100)",
     )
     parser.add_argument(
-        "--slowest", type=_count, default=10, metavar="N", help="how many slow samples to list (10)"
+        "--slowest",
+        type=arguments.whole(0),
+        default=10,
+        metavar="N",
+        help="how many slow samples to list (10)",
     )
     parser.add_argument(
-        "--loader", type=_count, metavar="N", help="show this loader in full, not the largest"
+        "--loader",
+        type=arguments.whole(0),
+        metavar="N",
+        help="show this loader in full, not the largest",
     )
 
 
@@ -115,20 +123,3 @@ def _sweep(args: argparse.Namespace) -> int:
 
 def _written(path: Path) -> str:
     return f"written: {path} (open it in a browser)"
-
-
-def _milliseconds(text: str) -> float:
-    value = float(text)
-    if not 0 <= value < math.inf:
-        raise ValueError(text)
-    return value
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise ValueError(text)
-    return value
-
-
-_milliseconds.__name__, _count.__name__ = "number of milliseconds", "number"

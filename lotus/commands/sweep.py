@@ -1,12 +1,13 @@
 """`lotus sweep`: run a command once per loader setting, and see where more workers stop helping."""
 
 import argparse
-import re
 import shlex
 import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from lotus import arguments
 
 if TYPE_CHECKING:
     from lotus.sweeping import Plan
@@ -41,10 +42,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--start-method", type=_methods, metavar="METHOD,...",
         help="how workers start: fork, spawn, forkserver",
     )  # fmt: skip
-    add("--repeat", type=_some, default=3, metavar="N", help="runs of each setting (3)")
-    add("--seed", type=_seed, metavar="N", help="of the order of runs (drawn, and kept)")
     add(
-        "--loader", type=_loader, metavar="N|NAME",
+        "--repeat",
+        type=arguments.whole(1, 10_000),
+        default=3,
+        metavar="N",
+        help="runs of each setting (3)",
+    )
+    add(
+        "--seed",
+        type=arguments.whole(0, (1 << 32) - 1),
+        metavar="N",
+        help="of the order of runs (drawn, and kept)",
+    )
+    add(
+        "--loader", type=arguments.loader, metavar="N|NAME",
         help="set this loader only: its number by first iteration, or its data set's class (every "
         "loader of the program)",
     )  # fmt: skip
@@ -52,7 +64,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--iterable-safe", action="store_true",
         help="an iterable data set gives the same samples with any number of workers",
     )  # fmt: skip
-    add("--batches", type=_range, metavar="A:B", help="record batches A up to B of each epoch only")
+    add(
+        "--batches",
+        type=arguments.batches,
+        metavar="A:B",
+        help="record batches A up to B of each epoch only",
+    )
     add(
         "--counters", default="auto", metavar="SETS",
         help="what to count, as lotus trace --counters; none for nothing (the most telling events "
@@ -178,30 +195,4 @@ def _of(text: str, known: Collection[str]) -> list[str]:
     return words
 
 
-def _some(text: str) -> int:
-    value = int(text)
-    if not 1 <= value <= 10_000:
-        raise ValueError(text)
-    return value
-
-
-def _seed(text: str) -> int:
-    value = int(text)
-    if not 0 <= value < 1 << 32:
-        raise ValueError(text)
-    return value
-
-
-def _loader(text: str) -> int | str:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else text
-
-
-def _range(text: str) -> str:
-    match = re.fullmatch(r"(\d*):(\d*)", text)
-    if not match or (match[1] and match[2] and int(match[1]) >= int(match[2])):
-        raise ValueError(text)
-    return text
-
-
 _switches.__name__, _methods.__name__ = "list of on and off", "list of start methods"
-_some.__name__, _seed.__name__, _range.__name__ = "number", "number", "range (100:200)"

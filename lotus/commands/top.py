@@ -4,6 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from lotus import arguments
+
 NAME = "top"
 HELP = "show what a run does now, once a second; of a killed one what it did last"
 EPILOG = """\
@@ -23,7 +25,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--once", action="store_true", help="print what is known now, and end")
     parser.add_argument("--json", action="store_true", help="the same as a document for programs")
     parser.add_argument(
-        "--interval", type=_seconds, default=1.0, metavar="S", help="seconds between looks (1)"
+        "--interval",
+        type=arguments.real(0.1, 3600),
+        default=1.0,
+        metavar="S",
+        help="seconds between looks (1)",
     )
     parser.add_argument(
         "--stacks", action="store_true", help="show Python stacks too, by py-spy (a few a look)"
@@ -38,13 +44,3 @@ def run(args: argparse.Namespace) -> int:
         return 0
     screen.follow(args.run_directory, args.interval, args.stacks)
     return 0
-
-
-def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0.1 <= value <= 3600:
-        raise ValueError(text)
-    return value
-
-
-_seconds.__name__ = "number of seconds from 0.1 to 3600"

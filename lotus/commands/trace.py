@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lotus import closing, launch
+from lotus import arguments, closing, launch
 from lotus.errors import LotusError
 from lotus.manifest import LEVELS, Settings
 from lotus.streams import say
@@ -46,10 +46,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--level", choices=LEVELS, default="op", help="what is recorded, each with those before it"
     )
     parser.add_argument(
-        "--batches", type=_range, metavar="A:B", help="record batches A up to B of each epoch only"
+        "--batches",
+        type=arguments.batches,
+        metavar="A:B",
+        help="record batches A up to B of each epoch only",
     )
     parser.add_argument(
-        "--every", type=_positive, default=1, metavar="N", help="record each N-th batch only"
+        "--every",
+        type=arguments.whole(1),
+        default=1,
+        metavar="N",
+        help="record each N-th batch only",
     )
     parser.add_argument(
         "--max-log", type=_size, metavar="SIZE", help="stop recording at this size, as 500MB"
@@ -78,7 +85,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--perf-events", metavar="EVENTS", help="sample these events of perf (implies --perf)"
     )
     parser.add_argument(
-        "--perf-frequency", type=_positive, metavar="HZ", help="samples a second and CPU (997)"
+        "--perf-frequency",
+        type=arguments.whole(1),
+        metavar="HZ",
+        help="samples a second and CPU (997)",
     )
     parser.add_argument(
         "--perf-kernel", action="store_true", help="sample the kernel too (implies --perf)"
@@ -160,19 +170,6 @@ def _misplaced(command: Sequence[str]) -> str:
     add_arguments(parser)
     options = {option for action in parser._actions for option in action.option_strings}
     return next((word for word in command[1:] if word.partition("=")[0] in options), "")
-
-
-def _range(text: str) -> str:
-    match = re.fullmatch(r"(\d*):(\d*)", text)
-    if not match or (match[1] and match[2] and int(match[1]) >= int(match[2])):
-        raise argparse.ArgumentTypeError(f"{text!r} is no range of batches such as 100:200 or 50:")
-    return text
-
-
-def _positive(text: str) -> int:
-    if not re.fullmatch(r"\d+", text) or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above zero")
-    return int(text)
 
 
 def _size(text: str) -> int:

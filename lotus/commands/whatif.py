@@ -7,6 +7,8 @@ import re
 import sys
 from pathlib import Path
 
+from lotus import arguments
+
 NAME = "whatif"
 HELP = "replay a recorded run with other loader settings, cores, storage or quicker parts"
 EPILOG = """\
@@ -25,8 +27,13 @@ simulated as well and stands beside what was measured: so far off may the other 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_directory", type=Path, metavar="RUN", help="the run directory")
     add = parser.add_argument
-    add("--workers", type=_count, metavar="N", help="num_workers; 0: the main process")
-    add("--prefetch", type=_some, metavar="N", help="prefetch_factor")
+    add(
+        "--workers",
+        type=arguments.whole(0, 4096),
+        metavar="N",
+        help="num_workers; 0: the main process",
+    )
+    add("--prefetch", type=arguments.whole(1), metavar="N", help="prefetch_factor")
     on = argparse.BooleanOptionalAction
     add("--pin-memory", action=on, default=None, help="pin_memory")
     add("--persistent-workers", action=on, default=None, help="persistent_workers")
@@ -45,15 +52,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--sample-bytes", type=_positive, metavar="N", help="read for each sample (measured)")
     add(
         "--step-cores",
-        type=_amount,
+        type=arguments.real(0),
         default=1.0,
         metavar="N",
         help="cores that a step keeps busy (1); 0 where it waits for an accelerator",
     )
-    add("--batches", type=_some, metavar="N", help="of an epoch (as recorded)")
-    add("--epochs", type=_some, metavar="N", help="(as recorded)")
+    add("--batches", type=arguments.whole(1), metavar="N", help="of an epoch (as recorded)")
+    add("--epochs", type=arguments.whole(1), metavar="N", help="(as recorded)")
     add("--also", type=Path, metavar="RUN", help="the same program with other workers: contention")
-    add("--loader", type=_count, metavar="N", help="this loader, not the largest")
+    add("--loader", type=arguments.whole(0, 4096), metavar="N", help="this loader, not the largest")
     add("--json", action="store_true", help="print a document for programs")
 
 
@@ -90,27 +97,6 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _count(text: str) -> int:
-    value = int(text)
-    if not 0 <= value <= 4096:
-        raise ValueError(text)
-    return value
-
-
-def _some(text: str) -> int:
-    value = int(text)
-    if not 1 <= value <= 1_000_000:
-        raise ValueError(text)
-    return value
-
-
-def _amount(text: str) -> float:
-    value = float(text)
-    if not 0 <= value < math.inf:
-        raise ValueError(text)
-    return value
-
-
 def _positive(text: str) -> float:
     value = float(text)
     if not 0 < value < math.inf:
@@ -133,7 +119,7 @@ def _time(text: str) -> float:
     found = re.fullmatch(r"([0-9.]+) ?(ns|us|µs|ms|s)", text)
     if found is None:
         raise ValueError(text)
-    return _amount(found[1]) * _TIMES[found[2]]
+    return arguments.real(0)(found[1]) * _TIMES[found[2]]
 
 
 def _rate(text: str) -> float:
@@ -144,9 +130,6 @@ def _rate(text: str) -> float:
 
 
 for _kind, _name in (
-    (_count, "number"),
-    (_some, "number"),
-    (_amount, "number"),
     (_positive, "number"),
     (_speedup, "PART=TIMES"),
     (_time, "time (20ms)"),
