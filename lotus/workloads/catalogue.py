@@ -46,6 +46,15 @@ _ALL = (
         count=24,
         batch_size=2,
     ),
+    Workload(
+        name="detection",
+        about="a small detector on JPEGs and boxes as COCO's, operations as MLPerf's",
+        maker="coco",
+        version=1,
+        noun="pictures",
+        count=192,
+        batch_size=8,
+    ),
 )
 WORKLOADS = {workload.name: workload for workload in _ALL}
 DEFAULT = "image_classification"

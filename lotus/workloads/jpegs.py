@@ -26,17 +26,17 @@ def picture(number: int) -> Image.Image:
     """Return picture `number` (RGB, 500x375): the same pixels each time."""
     random = np.random.Generator(np.random.PCG64(number))
     label = number % CLASSES
-    canvas = _gradient(random, label)
-    _shapes(canvas, random)
-    pixels = np.asarray(canvas, dtype=np.float32) + _noise(random)
-    return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
-
-
-def _gradient(random: np.random.Generator, label: int) -> Image.Image:
     corners = random.integers(40, 216, size=(3, 4, 3))
     corners[..., label % 3] += 12 * (label // 3) - 12  # what there is to learn
+    canvas = gradient(corners, (WIDTH, HEIGHT))
+    _shapes(canvas, random)
+    return with_noise(canvas, random)
+
+
+def gradient(corners: NDArray[np.int64], size: tuple[int, int]) -> Image.Image:
+    """Return a picture of `size` (width, height) that goes from one to the next of few colours."""
     small = Image.fromarray(np.clip(corners, 0, 255).astype(np.uint8))
-    return small.resize((WIDTH, HEIGHT), Image.Resampling.BICUBIC)
+    return small.resize(size, Image.Resampling.BICUBIC)
 
 
 def _shapes(canvas: Image.Image, random: np.random.Generator) -> None:
@@ -49,18 +49,20 @@ def _shapes(canvas: Image.Image, random: np.random.Generator) -> None:
         kind((x - w // 2, y - h // 2, x + w // 2, y + h // 2), fill=(red, green, blue))
 
 
-def _noise(random: np.random.Generator) -> NDArray[np.float32]:
-    """Return noise (375, 500, 3) at eight scales: much in brightness, little in colour."""
+def with_noise(canvas: Image.Image, random: np.random.Generator) -> Image.Image:
+    """Return a picture with noise at eight scales: much in brightness, little in colour."""
+    width, height = canvas.size
     strength = float(random.uniform(0.1, 0.5))
-    total = np.zeros((HEIGHT, WIDTH, 3), dtype=np.float32)
+    total = np.zeros((height, width, 3), dtype=np.float32)
     for octave in range(8):
         cells = 2 ** (octave + 2)
-        size = min(cells, WIDTH), min(cells * 3 // 4, HEIGHT)
+        size = min(cells, width), min(cells * 3 // 4, height)
         grid = random.integers(0, 256, size=(size[1], size[0], 3), dtype=np.uint8)
-        layer = Image.fromarray(grid).resize((WIDTH, HEIGHT), Image.Resampling.BILINEAR)
+        layer = Image.fromarray(grid).resize((width, height), Image.Resampling.BILINEAR)
         noise = np.asarray(layer, dtype=np.float32) - 127.5
         total += (noise[..., :1] + 0.3 * noise) * (strength * 0.9**octave)
-    return total
+    pixels = np.asarray(canvas, dtype=np.float32) + total
+    return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
 
 
 def save(directory: Path, number: int) -> None:

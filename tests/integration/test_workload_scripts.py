@@ -38,6 +38,11 @@ CASES = {
         ),
         ("--patch", "32"),
     ),
+    "detection": Case(
+        *(10, 4),
+        ("Loader", "Resize", "RandomHorizontalFlip", "ToTensor", "Normalize"),
+        ("--size", "160"),
+    ),
     "image_classification": Case(
         *(24, 8),
         ("Loader", "RandomResizedCrop", "RandomHorizontalFlip", "ToTensor", "Normalize"),
