@@ -37,14 +37,23 @@ Places = dict[int, Place]  # by descriptor
 
 
 def read() -> Places:
-    """Of all files that this process can read, and that are no pipes, sockets or devices."""
+    """Of all files that this process can read, and that are no pipes, sockets or devices.
+
+    Nor its output, which may go to a file that can be read too, as pytest has it.
+    """
     found: Places = {}
+    outputs = set()
+    for descriptor in (1, 2):
+        with suppress(OSError):
+            is_what = os.fstat(descriptor)
+            outputs.add((is_what.st_dev, is_what.st_ino))
     with suppress(OSError):
         for name in os.listdir(_OPEN):
             with suppress(OSError, ValueError):
                 descriptor = int(name)
                 is_what = os.fstat(descriptor)
-                if not stat.S_ISREG(is_what.st_mode):
+                known = (is_what.st_dev, is_what.st_ino) in outputs
+                if known or not stat.S_ISREG(is_what.st_mode):
                     continue
                 mode = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE
                 if mode != os.O_WRONLY:  # a log's position decides nothing of what is read

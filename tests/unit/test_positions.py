@@ -65,3 +65,20 @@ def test_memory_that_a_fetch_keeps_is_counted_without_its_batch() -> None:
     fetching.finish(len(batch))
     assert 44 << 20 < fetching.grown_bytes < 60 << 20
     del kept, batch
+
+
+def test_what_is_printed_is_no_sign(tmp_path: Path) -> None:
+    before = os.dup(1)
+    with (tmp_path / "out").open("w+b", buffering=0) as out:
+        os.dup2(out.fileno(), 1)
+        try:
+            trial = positions.Trial()
+            trial.begin()
+            os.write(1, b"x")
+            assert trial.moved() == []
+        finally:
+            os.dup2(before, 1)
+            os.close(before)
+        trial.begin()
+        out.write(b"x")
+        assert trial.moved() == [str(tmp_path / "out")]
