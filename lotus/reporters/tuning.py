@@ -119,7 +119,7 @@ def write(
     console.print()
     for cells, why in every:
         print_paragraph(console, f"{cells[1]} x {cells[2]}".removesuffix(f" x {MISSING}"), why)
-    if result.reason:
+    if result.reason and not result.untried:
         print_paragraph(console, result.strategy, plain(result.reason))
     if result.operations is not None:
         from lotus.tune import evidence

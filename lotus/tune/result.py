@@ -136,7 +136,7 @@ class Result:
             f"of {duration(self.budget_s * 1e9)}, with {self.cores:g} cores ({self.cores_why}):"
         )
         lines += [f"  {line}" for line in self._tried()]
-        if self.reason:
+        if self.reason and not self.untried:
             lines.append(f"{self.strategy}: {self.reason}")
         if self.ruled_out:
             lines.append(f"never tried: {plural(len(self.ruled_out), 'setting')}")

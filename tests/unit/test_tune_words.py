@@ -46,6 +46,7 @@ def test_where_no_worker_fits_the_verdict_says_so_and_what_to_do() -> None:
     for text in (told, result.explain()):
         assert "no other setting could be tried" in text
         assert "no benefit" not in text
+        assert "listed: " not in text  # why the strategy chose it among no others
         assert "/dev/shm has 8 MiB" in text
         assert "--shm-size" in text
     (line,) = (one for one in told.splitlines() if "never tried" in one)
