@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.integration.conftest import LOTUS, PROGRAMS, PYTHON, environment
+from tests.integration.conftest import LOTUS, PROGRAMS, PYTHON, ROOT, environment
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 DRAWN = "[...document.querySelectorAll('[data-chart]')].map(one => !!one.querySelector('svg'))"
@@ -51,7 +51,7 @@ def opened(browser, folder):
     """A function that opens the page; all that goes wrong in it is found at the end."""
     wrong, pages = [], []
 
-    def open_page(**options):
+    def open_page(file=None, **options):
         page = browser.new_page(**{"viewport": {"width": 1200, "height": 900}, **options})
         pages.append(page)
         page.on("console", lambda message: wrong.append(message.text))
@@ -59,7 +59,7 @@ def opened(browser, folder):
         page.on("request", lambda asked: wrong.extend(
             [asked.url] if not asked.url.startswith(("file:", "data:", "blob:")) else []
         ))  # fmt: skip
-        page.goto((folder / "page.html").as_uri())
+        page.goto((file or folder / "page.html").as_uri())
         return page
 
     yield open_page
@@ -186,3 +186,23 @@ def test_every_chart_has_its_numbers_in_a_table(opened):
     for figure in page.locator("figure").all():
         figure.locator("summary").click()
         assert figure.locator("tbody tr").first.is_visible()
+
+
+SWEEP = ROOT / "traces" / "classification"
+OTHERS = {
+    "sweep": (["report", SWEEP], "Sweep: "),
+    "compare": (["compare", *(SWEEP / "runs" / f"workers{n}-0" for n in (0, 2))], "compare"),
+}
+
+
+@pytest.mark.parametrize("which", OTHERS)
+@pytest.mark.parametrize("width", [1200, 390])
+def test_pages_of_sweeps_and_comparisons_are_drawn(opened, tmp_path, which, width):
+    words, title = OTHERS[which]
+    file = tmp_path / "other.html"
+    lotus(*words, "--html", file, cwd=tmp_path)
+    page = opened(file, viewport={"width": width, "height": 800})
+    draw_all(page)
+    assert page.locator("[data-chart]").count() >= 2
+    assert title.lower() in page.title().lower() + page.locator("h1").text_content().lower()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
