@@ -28,13 +28,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `lotus` with these arguments (default: the process's own); returns the exit code."""
     open_missing()
     arguments = list(sys.argv[1:] if argv is None else argv)
-    names = [module.name for module in pkgutil.iter_modules(lotus.commands.__path__)]
+    names = _names()
     if "_".join(arguments[:2]) in names:  # a verb of two words
         arguments[:2] = [" ".join(arguments[:2])]
     # Only the verb that was asked for is imported; all of them for `--help` and for a wrong one.
     wanted = [name for name in names if arguments[:1] == [name.replace("_", " ")]] or names
-    commands = [importlib.import_module(f"lotus.commands.{name}") for name in wanted]
-    args = _parser(commands).parse_args(arguments)
+    args = parser(wanted).parse_args(arguments)
     try:
         return int(args.run(args))
     except LotusError as error:
@@ -48,7 +47,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGINT
 
 
-def _parser(commands: Sequence[Any]) -> argparse.ArgumentParser:
+def _names() -> list[str]:
+    return [module.name for module in pkgutil.iter_modules(lotus.commands.__path__)]
+
+
+def parser(names: Sequence[str] | None = None) -> argparse.ArgumentParser:
+    """The parser of these files of lotus/commands/; of all by default."""
+    wanted = _names() if names is None else names
+    commands: list[Any] = [importlib.import_module(f"lotus.commands.{name}") for name in wanted]
     parser = argparse.ArgumentParser(
         prog="lotus",
         description="Shows where a PyTorch training's data loading spends its time.",

@@ -1,5 +1,6 @@
 """The command line as a whole: its help, its cheapness, its errors."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -102,3 +103,22 @@ def test_a_wrong_option_is_a_usage_error(
         cli.main(["trace", *arguments, "--", "true"])
     assert caught.value.code == 2
     assert arguments[1] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_a_shell_completes_verbs_and_options(
+    shell: str, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    pytest.importorskip("shtab")
+    if shutil.which(shell) is None:
+        pytest.skip(f"there is no {shell}")
+    assert cli.main(["completion", shell]) == 0
+    script = tmp_path / "lotus"
+    script.write_text(capfd.readouterr().out)
+    assert subprocess.run([shell, "-n", script]).returncode == 0
+    if shell == "bash":
+        ask = "source {}; COMP_WORDS=({}); COMP_CWORD={}; _shtab_lotus; echo ${{COMPREPLY[@]}}"
+        for words, found in (("lotus sw", "sweep"), ("lotus report --ht", "--html")):
+            line = ask.format(script, words, len(words.split()) - 1)
+            done = subprocess.run([shell, "-c", line], capture_output=True, text=True)
+            assert done.stdout.split() == [found]
