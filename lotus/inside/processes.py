@@ -108,11 +108,15 @@ def tells_queueing() -> bool:
 
 
 def private_bytes(pid: int) -> int:
-    """Memory that no other process has mapped; 0 where the kernel does not tell."""
+    """Memory that no other process has mapped; 0 where the kernel does not tell.
+
+    Pages as a file has them are not in it: of a library they are a process's own only until
+    another one starts.
+    """
     total = 0
     with suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/smaps_rollup", "rb") as file:
         for line in file:
-            if line.startswith(b"Private_"):
+            if line.startswith((b"Private_Dirty:", b"Private_Hugetlb:")):
                 total += int(line.split()[1]) * 1024
     return total
 
