@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import importlib
 import math
+import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from lotus.errors import LotusError
@@ -68,7 +70,7 @@ def _tuned(
     began = time.monotonic()
     program = Local(loader, step if objective == "train" else None)
     try:
-        with recorded.here() as run:
+        with _interrupts_kept(), recorded.here() as run:
             program.watch(budget, vary)
             left = budget - (time.monotonic() - began)
             found = search(
@@ -85,6 +87,32 @@ def _tuned(
     return dataclasses.replace(
         found, make=program.made, notes=(*found.notes, *dict.fromkeys(program.said))
     )
+
+
+@contextlib.contextmanager
+def _interrupts_kept() -> Iterator[None]:
+    """Ctrl-C comes where trials are waited for; a second one, a moment later, at once.
+
+    Elsewhere torch's code would lose it, or be left half done.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    breaks: Any = importlib.import_module("_lotus_inside.breaks")
+    insisting = breaks.Insisting()
+
+    def interrupt(number: int, frame: object) -> None:
+        if insisting.again():
+            raise KeyboardInterrupt
+        breaks.stop(KeyboardInterrupt())
+
+    signal.signal(signal.SIGINT, breaks.ours(interrupt))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        breaks.forget()
 
 
 def _objective(objective: str | None, step: object) -> str:

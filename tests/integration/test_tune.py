@@ -122,6 +122,12 @@ def runs(torch, tmp_path_factory):
     folder = tmp_path_factory.mktemp("tune")
     kill = "os.kill(os.getpid(), signal.SIGKILL)"
     interrupt = "os.kill(program.watched.pid, signal.SIGINT)\nprogram.open(found.best, 30)"
+    starting = (
+        "import threading\n"
+        "threading.Timer(0.03, os.kill, (program.watched.pid, signal.SIGINT)).start()\n"
+        "program.open(found.best, 60)\n"
+        "while True: program.block(found.best, seconds=0.1, least=8, step=False, limit_s=60)"
+    )
     # A handler of the program raises, when the files that it shares with lotus have gone.
     stop = (
         "import shutil; shutil.rmtree(program._pipe._exchange)\n"
@@ -144,6 +150,7 @@ def runs(torch, tmp_path_factory):
         "killed": ((["finally"],), {"do": kill}),
         "killed_applying": (([],), {"do": kill, "apply": True}),
         "interrupted": ((["finally"],), {"do": interrupt}),
+        "starting": ((["finally"],), {"do": starting, "best": {"num_workers": 16}}),
         "stopped": ((["handler", "nested"],), {"do": stop, "apply": True}),
         "faulty_applying": (([],), {"do": nonsense, "apply": True}),
         "ranks": (([],), {"words": ranks("epochs=2"), "best": one, "apply": True}),
@@ -258,6 +265,15 @@ def test_an_interrupt_keeps_what_was_found(runs):
     assert truth["interrupted"]
     assert truth["ended_by_us"]
     assert settings.read(ended.truth.parent / "tuned.json").loaders[0].setting.num_workers == 1
+
+
+def test_an_interrupt_while_workers_start_is_not_told_by_any_of_them(runs):
+    ended = runs["starting"]
+    assert (ended.code, ended.out) == (130, b"")
+    assert truth_of(ended)["interrupted"]
+    assert b"Traceback" not in ended.err
+    assert b"ignored" not in ended.err
+    assert not _processes_of(ended)
 
 
 def test_what_a_handler_of_the_program_raises_is_raised_in_it(runs):

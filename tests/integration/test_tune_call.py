@@ -112,3 +112,41 @@ def test_a_loader_is_tuned_in_its_own_process(tmp_path: Path) -> None:
     assert "a worker's time goes to" in said["told"]
     assert said["without"]["objective"] == "throughput"
     assert said["without"]["watched"]["steps_s"] == []
+
+
+INTERRUPTED = """
+import os, signal, threading, time
+import lotus
+import torch
+from torch.utils.data import DataLoader
+
+class Waits(list):
+    def __getitem__(self, index):
+        time.sleep(0.002)
+        return torch.full((8,), float(index))
+
+def main():
+    loader = DataLoader(Waits(range(4000)), batch_size=8)
+    lotus.tune(loader, budget=0.2)  # all is imported
+    threading.Timer(2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    result = lotus.tune(loader, budget=60, strategy="grid")
+    print("interrupted", result.interrupted)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_an_interrupt_gives_what_was_found(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(INTERRUPTED)
+    run = subprocess.run(
+        [sys.executable, script],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+    )
+    assert (run.returncode, run.stdout) == (0, "interrupted True\n"), run.stderr
+    assert "Traceback" not in run.stderr
+    assert "ignored" not in run.stderr

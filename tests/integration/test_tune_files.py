@@ -1,9 +1,11 @@
 """Data sets that read through a file's position: forked workers share it, so none may be tried."""
 
+import sys
+
 import pytest
 
 from lotus import settings
-from tests.integration.conftest import LOTUS, ROOT, Start, command_of
+from tests.integration.conftest import LOTUS, PROGRAMS, ROOT, Start, command_of
 
 SCRIPT = "tune_files.py"
 SHARED = [("lazy", 0), ("init", 0), ("init", 1), ("held", 0)]  # how it reads, workers
@@ -57,7 +59,8 @@ def test_files_that_no_two_workers_share_hinder_nothing(runs, how, workers):
 @pytest.mark.parametrize(("how", "tried"), [("lazy", "tried 1 0 "), ("pread", "tried ")])
 def test_a_call_tries_nothing_either(torch, tmp_path, how, tried):
     env = {"PYTHONPATH": str(ROOT)}
-    ended = Start(command_of(SCRIPT, [how, "0", "call"]), tmp_path, "call", env).end()
+    words = [sys.executable, str(PROGRAMS / SCRIPT), how, "0", "call"]  # it has pandas
+    ended = Start(words, tmp_path, "call", env).end()
     out = ended.out.decode()
     assert ended.code == 0, ended.err.decode()
     assert "seen 320 wrong 0" in out
