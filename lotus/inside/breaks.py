@@ -5,11 +5,10 @@ it is kept until the next wait. Of Ctrl-C a second one, a moment later, is not k
 """
 
 import time
-from contextlib import contextmanager
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from typing import TypeVar
 
     _Handler = TypeVar("_Handler", bound=Callable[..., object])
@@ -33,41 +32,58 @@ def allow(may: bool) -> bool:
     return before
 
 
-@contextmanager
-def breakable(may: bool = True) -> "Iterator[None]":
-    before = allow(may)
-    try:
-        if may:
-            _come()
-        yield
-    finally:
-        allow(before)
+# Classes, as contextlib's frames would stand in the traceback that the program shows.
 
 
-@contextmanager
-def kept_back() -> "Iterator[None]":
+class breakable:
+    """Meanwhile it may come, or may not."""
+
+    def __init__(self, may: bool = True) -> None:
+        self._may = may
+
+    def __enter__(self) -> None:
+        self._before = allow(self._may)
+        try:
+            if self._may:
+                _come()
+        except BaseException:
+            allow(self._before)
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        allow(self._before)
+
+
+class kept_back:
     """Meanwhile nothing that a signal's handler raised comes, where else it might."""
-    global _kept_back
-    _kept_back += 1
-    try:
-        yield
-    finally:
+
+    def __enter__(self) -> None:
+        global _kept_back
+        _kept_back += 1
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        global _kept_back
         _kept_back -= 1
-    if _allowed:
-        _come()
-
-
-@contextmanager
-def let_come() -> "Iterator[None]":
-    """It may come meanwhile, though it is kept back around this."""
-    global _kept_back
-    before, _kept_back = _kept_back, 0
-    try:
-        if _allowed:
+        if _allowed and kind is None:
             _come()
-        yield
-    finally:
-        _kept_back = before
+
+
+class let_come:
+    """It may come meanwhile, though it is kept back around this."""
+
+    def __enter__(self) -> None:
+        global _kept_back
+        self._before, _kept_back = _kept_back, 0
+        try:
+            if _allowed:
+                _come()
+        except BaseException:
+            _kept_back = self._before
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        global _kept_back
+        _kept_back = self._before
 
 
 def stop(error: BaseException) -> None:
