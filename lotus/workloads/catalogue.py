@@ -55,6 +55,24 @@ _ALL = (
         count=192,
         batch_size=8,
     ),
+    Workload(
+        name="audio",
+        about="a small speech recogniser on sound files as LJ Speech's",
+        maker="speech",
+        version=1,
+        noun="clips",
+        count=256,
+        batch_size=16,
+    ),
+    Workload(
+        name="text",
+        about="a small transformer on files of lines, through a byte-pair encoding",
+        maker="sentences",
+        version=1,
+        noun="texts",
+        count=8000,
+        batch_size=32,
+    ),
 )
 WORKLOADS = {workload.name: workload for workload in _ALL}
 DEFAULT = "image_classification"

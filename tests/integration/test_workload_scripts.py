@@ -43,6 +43,11 @@ CASES = {
         ("Loader", "Resize", "RandomHorizontalFlip", "ToTensor", "Normalize"),
         ("--size", "160"),
     ),
+    "audio": Case(
+        *(10, 4),
+        ("Loader", "Resample", "LogMelSpectrogram", "Normalize", "FrequencyMasking", "TimeMasking"),
+    ),
+    "text": Case(*(70, 16), ("Loader", "Normalize", "Tokenize", "Truncate", "ToTensor")),
     "image_classification": Case(
         *(24, 8),
         ("Loader", "RandomResizedCrop", "RandomHorizontalFlip", "ToTensor", "Normalize"),
