@@ -341,9 +341,12 @@ class _Beside(threading.Thread):
         except LotusError as error:
             self._unwritten = str(error)
             with contextlib.suppress(LotusError, OSError):
-                elsewhere = Path(tempfile.mkdtemp(prefix="lotus-tuned-")) / settings.DEFAULT.name
-                settings.write(elsewhere, tuned)
-                self._written = elsewhere
+                folder = Path(tempfile.mkdtemp(prefix="lotus-tuned-"))
+                try:
+                    settings.write(folder / settings.DEFAULT.name, tuned)
+                    self._written = folder / settings.DEFAULT.name
+                except LotusError:
+                    folder.rmdir()
 
     def _finish(self, what: dict[str, Any]) -> None:
         self._last = what["do"]
