@@ -99,6 +99,59 @@ def end(
     }
 
 
+_TIME = range(1 << 62)
+_TEXT, _TEXTS = (str,), (list, str)
+# What each field of a run.json may be beside None: a range of integers, kinds, or a container with
+# the kinds of what is in it.
+_FIELDS: dict[str, Any] = {
+    **dict.fromkeys("start_ns start_wall_ns end_ns max_log memory_bytes".split(), _TIME),
+    **dict.fromkeys("lotus state cwd level batches counters uarch clock".split(), _TEXT),
+    **dict.fromkeys("boot_id host kernel".split(), _TEXT),
+    **dict.fromkeys(("command", "ops"), _TEXTS),
+    **dict.fromkeys(("rank", "local_rank", "world_size"), range(-1, 1 << 31)),
+    "exit_code": range(-(1 << 31), 1 << 32),
+    "signal": range(1 << 16),
+    "every": range(1, 1 << 31),
+    "cpu": (dict, str, int, float),
+    "metrics": (dict, str),
+    "environment": (dict, str),
+    "recorders": (dict, dict),
+    "ranks": (list, dict),
+}
+_CPU = {"model": _TEXT} | dict.fromkeys(("logical", "affinity"), range(1, 1 << 20))
+
+
+def sound(manifest: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """A run.json that was read, without what cannot be lotus's, and the names of that.
+
+    So whoever asks for a field gets None or what `begin` and `end` write there.
+    """
+    wrong = [name for name in _FIELDS if not _is(manifest.get(name), _FIELDS[name])]
+    found = {name: value for name, value in manifest.items() if name not in wrong}
+    cpu = found.get("cpu") or {}
+    quota = cpu.get("quota")
+    bad = [name for name in _CPU if not _is(cpu.get(name), _CPU[name])]
+    if quota is not None and (type(quota) not in (int, float) or not 0 < quota < 1 << 20):
+        bad.append("quota")
+    if bad:
+        found["cpu"] = {name: value for name, value in cpu.items() if name not in bad}
+    return found, wrong + [f"cpu.{name}" for name in bad]
+
+
+def _is(value: Any, what: Any) -> bool:
+    if value is None:
+        return True
+    if isinstance(what, range):
+        return type(value) is int and value in what
+    container, *kinds = what
+    if not kinds:
+        return type(value) is container
+    if type(value) is not container:
+        return False
+    inner = value.values() if container is dict else value
+    return all(one is None or type(one) in kinds for one in inner)
+
+
 def write(directory: Path, manifest: Mapping[str, Any]) -> None:
     """Write run.json so that a reader sees the old one or the new one; raises OSError."""
     # ASCII: a command line may hold bytes that are no UTF-8.

@@ -8,11 +8,12 @@ from typing import Any
 
 import pandas as pd
 
-from lotus import batches, counts, details, intervals, python_stacks, tables
+from lotus import batches, counts, details, files, intervals, python_stacks, tables
 from lotus.assemble import Assembly, Ints, is_a
 from lotus.errors import LotusError
 from lotus.eventlog import EventLog, ForeignError, Lost, newer, parse_json
 from lotus.inside.layout import SCHEMA
+from lotus.manifest import sound
 
 _LARGEST = 64 << 20  # bytes of run.json or processes.jsonl that are read
 
@@ -46,8 +47,11 @@ class Run:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self.manifest = _manifest(self.path)
+        self.manifest, wrong = sound(_manifest(self.path))
         self._lost: list[Lost] = []
+        if wrong:
+            what = f"run.json has what lotus does not write in {', '.join(wrong)}"
+            self._lost.append(Lost(what, -1, len(wrong), 0))
         self._reports = _reports(self.path, self._lost)
         logs = self._logs()
         if not logs and not self._lost and self.manifest.get("state") != "ended":
@@ -315,9 +319,7 @@ def _size(path: Path) -> int:
 
 def _read(directory: Path, name: str) -> bytes:
     """A small file of the run directory, not through a link. Raises OSError."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-    with open(os.open(directory / name, flags), "rb") as file:
-        return file.read(_LARGEST)
+    return files.read(directory / name, _LARGEST)
 
 
 def _manifest(path: Path) -> dict[str, Any]:
@@ -381,7 +383,10 @@ def _reports(path: Path, lost: list[Lost]) -> pd.DataFrame:
         elif event.get("event") == "fault":
             lost.append(Lost(f"tracer fault: {event.get('error')}"[:400], pid, 1, 0))
     table = pd.DataFrame(list(found.values()), columns=list(_REPORT))
-    return table.astype({"pid": "int64", "ppid": "Int64", "time_ns": "Int64"})
+    for name in ("ppid", "time_ns"):
+        # Not through float64, which holds no large number whole.
+        table[name] = pd.array([one[name] for one in found.values()], dtype="Int64")
+    return table.astype({"pid": "int64"})
 
 
 def _report(event: Mapping[str, Any]) -> dict[str, Any]:

@@ -125,7 +125,8 @@ class _Reader:
             self.last = max(self.last, time)
         thread = self.threads.setdefault(key, _Thread())
         if kind == "B":
-            self._enter(thread, Frame(name, _text(args.get("filename")), _line(args.get("line"))))
+            file, line = _text(args.get("filename")), _line(args.get("line"))
+            self._enter(thread, Frame(_text(name), file, line))
         elif thread.stack:
             thread.stack.pop()
         else:
@@ -272,7 +273,8 @@ def _events(path: Path) -> Iterator[Any]:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+    """A text as pandas can hold it: half of a surrogate pair becomes an escape."""
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else ""
 
 
 def _line(value: Any) -> int:
