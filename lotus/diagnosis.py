@@ -5,6 +5,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lotus import files
+
+_LARGEST = 64 << 20  # bytes of processes.jsonl that are read
+
 _NO_PYTHON = (
     "no Python reported in: the command started none, or started it where lotus cannot load "
     "(python -I, -E or -S, or an emptied environment); run it without these"
@@ -22,14 +26,14 @@ _NO_ITERATION = (
 def processes(directory: Path) -> list[dict[str, Any]]:
     """Return what the traced processes reported (processes.jsonl); a torn line is left out."""
     try:
-        content = (directory / "processes.jsonl").read_text("utf-8", errors="replace")
+        data = files.read(directory / "processes.jsonl", _LARGEST)
     except OSError:
         return []
     lines = []
-    for line in content.splitlines():
+    for line in data.decode("utf-8", errors="replace").splitlines():
         try:
             record = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(record, dict):
             lines.append(record)

@@ -8,8 +8,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from lotus import manifest
+from lotus import files, manifest
 from lotus.errors import LotusError
+
+_LARGEST = 64 << 20  # bytes of run.json that are read
 
 
 def make_default(command: Sequence[str]) -> Path:
@@ -93,7 +95,7 @@ def _empty(path: Path, force: bool) -> None:
 def is_run(path: Path) -> bool:
     """Whether a directory holds a run.json that lotus wrote."""
     try:
-        record = json.loads((path / manifest.NAME).read_bytes())
+        record = json.loads(files.read(path / manifest.NAME, _LARGEST))
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(record, dict) and {"schema", "lotus", "command"} <= record.keys()

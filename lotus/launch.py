@@ -109,7 +109,8 @@ def _ticker(directory: Path) -> AbstractContextManager[object]:
 
 def _settle(directory: Path) -> None:
     # On most file systems there is nothing to do, and nothing to import.
-    if any(path.is_symlink() for path in (directory / "state").glob("*.state")):
+    pages = directory / "state"
+    if any(path.is_symlink() for path in pages.glob("*.state")) and not pages.is_symlink():
         from lotus import state
 
         state.settle(directory)

@@ -78,6 +78,10 @@ def recorded(run: "Run") -> "perf_data.Recording":
     """The run's own samples. Raises LotusError where it has none, saying why."""
     path = run.path / PERF_DATA
     if path.exists():
+        if path.is_symlink() or not path.is_file():
+            raise LotusError(
+                f"{path} is a link or no plain file and was not read; name one with --perf-data"
+            )
         return read(path)
     problem = problem_of(run)
     raise LotusError(

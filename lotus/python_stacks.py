@@ -113,6 +113,8 @@ def _read(run: "Run", told: dict[str, Any], one: dict[str, Any]) -> py_spy.Stack
         raise LotusError("run.json names a file of py-spy's outside of the run")
     rate = int(told.get("rate") or 100)
     path = run.path / "py-spy" / name
+    if path.is_symlink() or path.parent.is_symlink() or not path.is_file():
+        raise LotusError("a file of py-spy's in the run is a link or gone, and was not read")
     start, seen, end = (int(one[when]) for when in ("start_ns", "seen_ns", "end_ns"))
     workers = run.workers[run.workers["end_ns"].notna()]
     # A worker's loop runs on its main thread, whose number is the pid.

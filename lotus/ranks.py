@@ -74,7 +74,8 @@ def recorded(directory: Path) -> list[dict[str, Any]]:
     """
     found = []
     try:
-        logs = sorted((directory / "events").glob("*.ltr"))
+        folder = directory / "events"
+        logs = [] if folder.is_symlink() else sorted(folder.glob("*.ltr"))
     except OSError:
         logs = []
     for log in logs:

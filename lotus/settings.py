@@ -108,7 +108,7 @@ def write(path: Path, tuned: Tuned) -> None:
     Raises LotusError.
     """
     text = json.dumps({"schema": SCHEMA, **asdict(tuned)}, indent=2) + "\n"
-    files.replace(path, text)
+    files.replace(path, text, mode=0o600)
 
 
 def read(path: Path) -> Tuned:

@@ -52,10 +52,10 @@ def read(directory: str | os.PathLike[str]) -> list[State]:
 
 def settle(directory: Path) -> None:
     """Move into the run what processes that were killed left in /dev/shm."""
-    for link in (directory / "state").glob("*.state"):
+    for link in _files(directory):
         with contextlib.suppress(OSError):
             target = os.readlink(link)
-            if target == f"{state.SHM}/lotus-{link.name}":
+            if target == _moved(link):
                 try:
                     _settle(target, str(link), content(link))
                 except OSError:  # the disk is full: better lost than left there for ever
@@ -63,8 +63,15 @@ def settle(directory: Path) -> None:
 
 
 def content(path: Path) -> bytes:
-    """The bytes of a page. Raises OSError where it is no plain file of ours, or of another size."""
-    with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+    """The bytes of a page. Raises OSError where it is no plain file of ours, or of another size.
+
+    No link is followed but that to the place in /dev/shm where this page may stand.
+    """
+    place: Path | str = path
+    if path.is_symlink() and os.readlink(path) == _moved(path):
+        place = _moved(path)
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    with open(os.open(place, flags), "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
             raise OSError("not a state page")
@@ -74,8 +81,18 @@ def content(path: Path) -> bytes:
     return content
 
 
+def _moved(path: Path) -> str:
+    return f"{state.SHM}/lotus-{path.name}"
+
+
+def _files(directory: Path) -> list[Path]:
+    """The pages of a run; none where they would lie elsewhere."""
+    folder = directory / "state"
+    return [] if folder.is_symlink() else sorted(folder.glob("*.state"))
+
+
 def _pages(directory: Path) -> Iterator[memoryview]:
-    for path in sorted((directory / "state").glob("*.state")):
+    for path in _files(directory):
         with contextlib.suppress(OSError):
             words = memoryview(content(path)).cast("q")
             if words[state.W_MAGIC] == state.MAGIC:
@@ -87,7 +104,8 @@ def _operation_names(directory: Path) -> dict[int, list[tuple[int, dict[int, str
     from lotus.eventlog import EventLog, ForeignError  # numpy is slow to import
 
     names: dict[int, list[tuple[int, dict[int, str]]]] = {}
-    for path in (directory / "events").glob("*.ltr"):
+    events = directory / "events"
+    for path in [] if events.is_symlink() else sorted(events.glob("*.ltr")):
         with contextlib.suppress(OSError, ForeignError, LotusError):
             log = EventLog(str(path.parent), path.name)
             known: dict[int, str] = {}

@@ -7,7 +7,7 @@ are the two sides of its layout.
 import dataclasses
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ _LARGEST = 64 << 20  # bytes of sweep.json that are read
 _MOST = 100_000  # settings, runs
 # Of a run, besides its setting: name -> what it may be.
 _RUN = {"exit_code": int, "signal": int, "elapsed_ns": int, "cpu_s": float}
+_LARGE = 1 << 31  # no number of a setting, and no repeat, is as large
 
 
 class Sweep:
@@ -86,7 +87,7 @@ def write(path: Path, manifest: Mapping[str, Any]) -> None:
     """Write sweep.json so that a reader sees the old one or the new one. Raises LotusError."""
     # ASCII: a command line may hold bytes that are no UTF-8.
     text = json.dumps({"schema": SCHEMA, **manifest}, indent=2) + "\n"
-    files.replace(path / NAME, text.encode("ascii"))
+    files.replace(path / NAME, text.encode("ascii"), mode=0o600)
 
 
 def name_of(setting: Setting, varied: Sequence[str]) -> str:
@@ -105,8 +106,7 @@ def name_of(setting: Setting, varied: Sequence[str]) -> str:
 def _manifest(path: Path) -> dict[str, Any]:
     make = "make a sweep with: lotus sweep --workers 1,2,4 -o DIRECTORY -- python train.py"
     try:
-        with open(path / NAME, "rb") as file:
-            data = file.read(_LARGEST + 1)
+        data = files.read(path / NAME, _LARGEST + 1)
     except FileNotFoundError:
         what = "there is no sweep at" if not path.exists() else "there is no sweep.json in"
         raise LotusError(f"{what} {path}; {make}") from None
@@ -128,17 +128,32 @@ def _checked(path: Path, manifest: Mapping[str, Any]) -> tuple[list[Setting], pd
     try:
         listed = _list(manifest, "settings")
         settings = [Setting.from_json(one) for one in listed]
+        for value in (one for setting in settings for one in setting.as_json().values()):
+            if isinstance(value, int) and value >= _LARGE:
+                raise ValueError(f"a setting has the number {value!r:.50}")
         if len(set(settings)) < len(settings):
             raise ValueError("a setting stands there twice")
         rows = [_row(one, settings) for one in _list(manifest, "runs")]
     except (ValueError, TypeError) as error:
         what = "".join(char if char.isprintable() else "?" for char in str(error))[:300]
         raise LotusError(f"{path / NAME} is damaged: {what}") from None
+    _not_elsewhere(path, {row["directory"] for row in rows})
     columns = [*PARAMETERS, "setting", "repeat", "directory", "state", *_RUN]
     table = pd.DataFrame(rows, columns=columns)
     types = {"num_workers": "int64", "setting": "int64", "repeat": "int64"}
     told = {name: "Int64" if kind is int else "float64" for name, kind in _RUN.items()}
     return settings, table.astype({**types, **told})
+
+
+def _not_elsewhere(path: Path, directories: Iterable[str]) -> None:
+    """Raise LotusError where a run, or a folder above it in the sweep, is a link."""
+    for place in {one for name in directories for one in (Path(name), *Path(name).parents)}:
+        if place.parts and os.path.islink(path / place):
+            what = "".join(char if char.isprintable() else "?" for char in str(place))[:300]
+            raise LotusError(
+                f"{path / NAME} names {what}, which is a link, and nothing outside of a sweep is "
+                "read; move the run itself there"
+            )
 
 
 def _list(manifest: Mapping[str, Any], name: str) -> list[Any]:
@@ -154,7 +169,7 @@ def _row(run: Any, settings: Sequence[Setting]) -> dict[str, Any]:
     place, repeat, directory = run.get("setting"), run.get("repeat"), run.get("directory")
     if type(place) is not int or not 0 <= place < len(settings):
         raise ValueError(f"a run is of setting {place!r:.50}, which is not there")
-    if type(repeat) is not int or repeat < 0:
+    if type(repeat) is not int or not 0 <= repeat < _LARGE:
         raise ValueError(f"a run is repeat {repeat!r:.50}")
     # Nothing outside of the directory is read, whatever stands there.
     if not isinstance(directory, str) or not directory or "\0" in directory:
@@ -164,7 +179,8 @@ def _row(run: Any, settings: Sequence[Setting]) -> dict[str, Any]:
     if run.get("state") not in STATES:
         raise ValueError(f"a run is {run.get('state')!r:.50}")
     for name, kind in _RUN.items():
-        if run.get(name) is not None and type(run[name]) is not kind:
+        value: Any = run.get(name)
+        if value is not None and (type(value) is not kind or not 0 <= value < 1 << 62):
             raise ValueError(f"{name} of a run is {run[name]!r:.50}")
     facts = {name: run.get(name) for name in _RUN}
     fields = dataclasses.asdict(settings[place])

@@ -214,15 +214,21 @@ def command_of(found: "Sweep", given: Sequence[str]) -> list[str]:
     from lotus import sweep
 
     known = found.manifest.get("command")
-    owner = (found.path / sweep.NAME).stat().st_uid
+    status = (found.path / sweep.NAME).lstat()
+    shared = status.st_mode & 0o022
     words = [str(word) for word in known] if isinstance(known, list) else []
     if given:
         if redact.command(list(given)) != words:
             raise LotusError(f"{found.path} is a sweep of another command")
         return list(given)
-    if owner != os.geteuid():  # what another user wrote is not run unseen
+    # What somebody else may have written is not run unseen.
+    doubt = "belongs to another user" if status.st_uid != os.geteuid() else ""
+    doubt = doubt or ("may be written by other users" if shared else "")
+    if not doubt and found.manifest.get("host") != host.facts()["host"]:
+        doubt = "was made on another machine"
+    if doubt:
         raise LotusError(
-            f"{found.path} belongs to another user; say what is to be run: "
+            f"{found.path} {doubt}; say what is to be run: "
             f"lotus sweep --resume {found.path} -- COMMAND"
         )
     if not words or found.manifest.get("hidden"):

@@ -133,6 +133,8 @@ class Looks:
         return Snapshot(time.monotonic_ns(), seen, time.time_ns(), own, alive, shm, size)
 
     def _names(self) -> list[str]:
+        if self._folder.is_symlink():  # out of the run
+            return []
         try:
             return sorted(name for name in os.listdir(self._folder) if name.endswith(".state"))
         except OSError:

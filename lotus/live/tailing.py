@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from lotus import files
 from lotus.errors import LotusError
 from lotus.eventlog import parse_json
 from lotus.frames import (
@@ -30,9 +31,11 @@ from lotus.frames import (
     take,
 )
 from lotus.inside import layout
+from lotus.manifest import sound
 
 _AT_ONCE = 64 << 20  # bytes read in one look, over all logs
 _LARGEST_HEADER = 4 << 20
+_LARGEST = 64 << 20  # bytes of run.json that are read
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
@@ -102,6 +105,8 @@ class Tail:
         return found
 
     def _sizes(self) -> list[tuple[str, int]]:
+        if self._folder.is_symlink():  # out of the run
+            return []
         try:
             with os.scandir(self._folder) as entries:
                 return sorted(
@@ -202,11 +207,11 @@ class Reports:
 def manifest_of(directory: Path) -> dict[str, Any] | None:
     """run.json, or None where there is none yet. Raises LotusError where it is no run's."""
     try:
-        record = json.loads((directory / "run.json").read_bytes())
+        record = json.loads(files.read(directory / "run.json", _LARGEST))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, RecursionError) as error:
         raise LotusError(f"{directory / 'run.json'} cannot be read: {error}") from None
     if not isinstance(record, dict) or not {"schema", "command"} <= record.keys():
         raise LotusError(f"{directory / 'run.json'} is no run of lotus")
-    return record
+    return sound(record)[0]
