@@ -37,7 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(args.run(args))
     except LotusError as error:
-        say(f"lotus: {error}")
+        # One line, whatever names are in it.
+        say("lotus: " + str(error).replace("\n", "\\n"))
         return error.exit_code
     except BrokenPipeError:
         # The reader of our output has gone (`lotus report R | head`): no traceback at exit.

@@ -7,12 +7,17 @@ import sys
 from collections.abc import Callable, Iterator
 
 
-def say(text: str) -> None:
-    """Write a text to stderr; a stream that is closed, broken or full loses it."""
+def say(text: str, start: str = "") -> None:
+    """Write a text to stderr; a stream that is closed, broken or full loses it.
+
+    What in it could steer a terminal, as a name from a file may, is written as an escape; `start`
+    stands before it as it is.
+    """
     stream = sys.stderr
     if stream is None:
         return
-    data = (text if text.endswith("\n") else f"{text}\n").encode(
+    text = "".join(one if one.isprintable() or one == "\n" else _escape(one) for one in text)
+    data = (start + text if text.endswith("\n") else f"{start}{text}\n").encode(
         getattr(stream, "encoding", None) or "utf-8", "backslashreplace"
     )
     with contextlib.suppress(OSError, ValueError):
@@ -25,6 +30,10 @@ def say(text: str) -> None:
                 data = data[os.write(descriptor, data) :]
             except BlockingIOError:  # the program left its terminal non-blocking
                 select.select([], [descriptor], [], 10)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
 def open_missing() -> None:

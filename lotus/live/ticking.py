@@ -88,7 +88,7 @@ class Ticker:
         with self._writing:
             if self._ended.is_set():
                 return False
-            say(start + text)
+            say(text, start)
         return True
 
 
