@@ -73,6 +73,15 @@ _ALL = (
         count=8000,
         batch_size=32,
     ),
+    Workload(
+        name="tiny_images",
+        about="a tiny network on images in memory as CIFAR-10's, microseconds each",
+        maker="cifar",
+        version=1,
+        noun="pictures",
+        count=20_000,
+        batch_size=128,
+    ),
 )
 WORKLOADS = {workload.name: workload for workload in _ALL}
 DEFAULT = "image_classification"

@@ -2,6 +2,8 @@
 operations is found by name and timed once a sample."""
 
 import ast
+import importlib
+import json
 import os
 import re
 import subprocess
@@ -48,20 +50,23 @@ CASES = {
         ("Loader", "Resample", "LogMelSpectrogram", "Normalize", "FrequencyMasking", "TimeMasking"),
     ),
     "text": Case(*(70, 16), ("Loader", "Normalize", "Tokenize", "Truncate", "ToTensor")),
+    "tiny_images": Case(*(200, 64), ("ToTensor", "Normalize")),
     "image_classification": Case(
         *(24, 8),
         ("Loader", "RandomResizedCrop", "RandomHorizontalFlip", "ToTensor", "Normalize"),
         same=False,  # torchvision draws from each worker's own generator
     ),
 }
-# Runs a script several times in one process: most of the time is torch's import.
+# Runs scripts in one process, one after the other: most of the time is torch's import.
 SEVERAL = """\
-import runpy, sys
-script, *runs = sys.argv[1:]
-for run in runs:
-    sys.argv = [script, *run.split(" ")]
+import json, runpy, sys, traceback
+for line in sys.stdin:
+    sys.argv = json.loads(line)
     print("run", flush=True)
-    runpy.run_path(script, run_name="__main__")
+    try:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    except BaseException:
+        print(traceback.format_exc(), flush=True)
 """
 
 
@@ -97,22 +102,33 @@ def test_a_traced_demo_has_every_operation_of_every_sample(
     assert not recorded.notes
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_script_trains_the_same_with_and_without_workers(name: str, cache: Path) -> None:
-    case, workload = CASES[name], WORKLOADS[name]
-    data = cache / "lotus" / workload.folder(case.samples)
-    make = [sys.executable, "-m", "lotus.workloads.making", workload.maker, str(data)]
-    subprocess.run([*make, "--count", str(case.samples)], check=True)
-    common = f"--data {data} --epochs 2 --threads 1 --batch-size {case.batch} --print-every 1"
-    common = " ".join((common, *case.options))
-    runs = [f"{common} --workers 0", f"{common} --workers 2", f"{common} --workers 0 --seed 1"]
-    command = [sys.executable, "-c", SEVERAL, str(workload.script), *runs]
-    done = subprocess.run(command, capture_output=True, text=True)
+@pytest.fixture(scope="module")
+def printed(cache: Path) -> dict[str, list[str]]:
+    """What each script printed without workers, with two, and with another seed."""
+    runs = []
+    for name, case in CASES.items():
+        workload = WORKLOADS[name]
+        data = cache / "lotus" / workload.folder(case.samples)
+        maker = importlib.import_module(f"lotus.workloads.{workload.maker}")
+        list(maker.make(data, case.samples))
+        command = [str(workload.script), "--data", str(data), "--batch-size", str(case.batch)]
+        command += ["--epochs", "2", "--threads", "1", "--print-every", "1", *case.options]
+        for more in (("--workers", "0"), ("--workers", "2"), ("--workers", "0", "--seed", "1")):
+            runs.append(json.dumps([*command, *more]))
+    command = [sys.executable, "-c", SEVERAL]
+    done = subprocess.run(command, input="\n".join(runs), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    plain, workers, seeded = (
-        re.findall(r"step \d+: loss (\S+)", text) for text in done.stdout.split("run\n")[1:]
-    )
-    assert len(plain) == len(workers) == 2 * -(-case.samples // case.batch)
+    texts = done.stdout.split("run\n")[1:]
+    return {name: texts[3 * n : 3 * n + 3] for n, name in enumerate(CASES)}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_script_trains_the_same_with_and_without_workers(
+    name: str, printed: dict[str, list[str]]
+) -> None:
+    case = CASES[name]
+    plain, workers, seeded = (re.findall(r"step \d+: loss (\S+)", t) for t in printed[name])
+    assert len(plain) == len(workers) == 2 * -(-case.samples // case.batch), printed[name]
     assert all(0 < float(loss) < 1000 for loss in (*plain, *workers))
     assert len(set(plain)) == len(plain)
     assert plain[0] != seeded[0]
