@@ -180,7 +180,8 @@ def _row(run: Any, settings: Sequence[Setting]) -> dict[str, Any]:
         raise ValueError(f"a run is {run.get('state')!r:.50}")
     for name, kind in _RUN.items():
         value: Any = run.get(name)
-        if value is not None and (type(value) is not kind or not 0 <= value < 1 << 62):
+        number = isinstance(value, (int, float)) and 0 <= value < 1 << 62
+        if value is not None and not (number and type(value) is kind):
             raise ValueError(f"{name} of a run is {run[name]!r:.50}")
     facts = {name: run.get(name) for name in _RUN}
     fields = dataclasses.asdict(settings[place])

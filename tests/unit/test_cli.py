@@ -122,3 +122,10 @@ def test_a_shell_completes_verbs_and_options(
             line = ask.format(script, words, len(words.split()) - 1)
             done = subprocess.run([shell, "-c", line], capture_output=True, text=True)
             assert done.stdout.split() == [found]
+
+
+def test_an_error_is_one_line_that_steers_no_terminal(tmp_path, capfd):
+    assert cli.main(["report", str(tmp_path / "a\n\x1b[2J\u202eb")]) == 2
+    said = capfd.readouterr().err
+    assert said.count("\n") == 1
+    assert "a\\n\\x1b[2J\\u202eb" in said

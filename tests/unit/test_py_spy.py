@@ -223,3 +223,11 @@ def test_any_bytes_give_a_line_or_a_table(junk: bytes, at: int, tmp_path: Path) 
     except Unusable:
         return
     assert stacks.samples["node"].between(-1, len(stacks.nodes) - 1).all()
+
+
+def test_names_that_are_no_unicode_become_escapes(tmp_path: Path) -> None:
+    writer = Writer()
+    writer.sample(0, (MAIN, 7, 7), Frame("\ud800f", "a\udfff.py", 3))
+    found = read(writer.write(tmp_path / "stacks.json", 10 * PERIOD_US))
+    assert found.nodes["function"].tolist() == ["\\ud800f"]
+    assert found.nodes["file"].tolist() == ["a\\udfff.py"]

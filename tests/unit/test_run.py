@@ -436,3 +436,12 @@ def test_names_that_are_no_unicode_are_told_by_escapes(tmp_path):
     assert run.ops["operation"].tolist() == [told]
     assert run.loaders["dataset"].tolist() == [told]
     assert run.notes == [told]
+
+
+def test_times_of_reports_are_whole_however_large(tmp_path):
+    builder = RunBuilder(tmp_path / "run")
+    builder.report("python", 7, ppid=None, time_ns=2**53 + 1)
+    builder.report("torch", 8, torch="2")  # of which no time is known
+    found = load(builder.end()).processes.set_index("pid")
+    assert found.loc[7, "time_ns"] == 2**53 + 1
+    assert found["time_ns"].isna()[8]

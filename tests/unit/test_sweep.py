@@ -85,3 +85,21 @@ def test_names_of_settings_tell_apart_what_is_varied() -> None:
     full = Setting(2, 4, True, False, "spawn")
     assert sweep.name_of(full, varied) == "workers2-prefetch4-pin-nopersistent-spawn"
     assert sweep.name_of(Setting(0), varied) == "workers0-nopin"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("exit_code", 2**64), ("elapsed_ns", 10**400), ("cpu_s", float("inf")), ("repeat", 2**63),
+     ("cpu_s", float("nan")), ("signal", -1)],
+)  # fmt: skip
+def test_numbers_beyond_all_bounds_are_a_line(tmp_path: Path, name: str, value: float) -> None:
+    manifest = _manifest()
+    manifest["runs"][0][name] = value
+    (tmp_path / sweep.NAME).write_text(json.dumps({"schema": 1, **manifest}))
+    with pytest.raises(LotusError, match="damaged"):
+        sweep.load(tmp_path)
+    manifest = _manifest()
+    manifest["settings"][1]["num_workers"] = 2**64
+    (tmp_path / sweep.NAME).write_text(json.dumps({"schema": 1, **manifest}))
+    with pytest.raises(LotusError, match="damaged"):
+        sweep.load(tmp_path)

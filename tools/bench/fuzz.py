@@ -835,8 +835,8 @@ def fuzz(
             done += part.inputs
             for number, fault in part.faults[:3]:
                 print(f"FAULT {name}:{number} (seed {seed}): {fault}", flush=True)
-            if sys.stderr.isatty():
-                print(f"\r{done:,} inputs", end="", file=sys.stderr)
+            if done // 50_000 > (done - part.inputs) // 50_000:
+                print(f"{done:,} inputs", file=sys.stderr, flush=True)
     return found
 
 
