@@ -83,14 +83,17 @@ def intervals(
 def _table(ops: pd.DataFrame, parts: Iterable[tuple[str, list[Array]]]) -> pd.DataFrame:
     parts = list(parts)
     operation = ops["operation"].astype("category")
-    names = ["", *map(str, operation.cat.categories)]
+    known = [str(name) for name in operation.cat.categories]
+    numbers = {"": 0}  # what is no operation; an operation may have no name, too
+    places = np.array([0, *(numbers.setdefault(name, len(numbers)) for name in known)], np.int32)
+    names = list(numbers)
     others = sum(len(columns[0]) for _, columns in parts)
 
     def column(own: Any, place: int, kind: Any) -> Array:
         return np.concatenate([own, *(columns[place] for _, columns in parts)]).astype(kind)
 
     start: Ints = column(ops["start_ns"], 2, np.int64)
-    codes = operation.cat.codes.to_numpy().astype(np.int32) + 1
+    codes = places[operation.cat.codes.to_numpy().astype(np.int32) + 1]
     kinds = [np.zeros(len(ops), np.int8)]
     kinds += [np.full(len(columns[0]), KINDS.index(kind), np.int8) for kind, columns in parts]
     return pd.DataFrame(

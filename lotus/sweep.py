@@ -172,7 +172,7 @@ def _row(run: Any, settings: Sequence[Setting]) -> dict[str, Any]:
     if type(repeat) is not int or not 0 <= repeat < _LARGE:
         raise ValueError(f"a run is repeat {repeat!r:.50}")
     # Nothing outside of the directory is read, whatever stands there.
-    if not isinstance(directory, str) or not directory or "\0" in directory:
+    if not isinstance(directory, str) or not directory or not directory.isprintable():
         raise ValueError(f"a run lies in {directory!r:.100}")
     if os.path.isabs(directory) or ".." in Path(directory).parts:
         raise ValueError(f"a run lies in {directory!r:.100}")

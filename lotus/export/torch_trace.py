@@ -29,6 +29,7 @@ _TRIED = 256  # ranges that must fit, spread over all
 _NEAR_NS = 2_000_000  # from the start of a range to the start of its wait
 _SLEW = 1e-3  # more than any daemon corrects a clock by
 _STEP_NS = 1_000_000_000  # and what it may do at once without our giving up
+_MOST_US = 1 << 51  # a time from 1970 until 2041: sums of a few fit 64 bits as nanoseconds
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def read(path: Path) -> Trace:
             "wrote"
         )
     base = found.get("baseTimeNanoseconds") if isinstance(found, dict) else None
-    return Trace(path, base if is_a(base, int) else 0, events)  # type: ignore[arg-type]
+    return Trace(path, base if is_a(base, range(1 << 61)) else 0, events)  # type: ignore[arg-type]
 
 
 def align(run: "Run", trace: Trace) -> Alignment:
@@ -154,7 +155,7 @@ def _ranges(trace: Trace) -> tuple[Ints, Ints, Ints]:
 def _ns(microseconds: Any) -> int | None:
     if isinstance(microseconds, bool) or not isinstance(microseconds, (int, float)):
         return None
-    if not math.isfinite(microseconds) or abs(microseconds) >= 1 << 52:
+    if not math.isfinite(microseconds) or abs(microseconds) >= _MOST_US:
         return None
     whole = math.floor(microseconds)
     return whole * 1000 + round((microseconds - whole) * 1000)

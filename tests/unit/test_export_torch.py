@@ -199,3 +199,19 @@ def test_strange_events_are_kept_or_left_out_but_break_nothing(tmp_path):
     events = json.loads(text, parse_constant=lambda name: pytest.fail(name))["traceEvents"]
     assert [one["args"]["x"] for one in events if one.get("name") == "\t"] == ["inf"]
     assert not any(isinstance(one.get("ts"), str) for one in events)
+
+
+def test_times_beyond_all_bounds_break_nothing(tmp_path):
+    run = synthetic(tmp_path, [0], start_wall_ns=WALL)
+    path = trace_of(tmp_path, [0]).path
+    told = json.loads(path.read_text())
+    for base in (2**63 - 1, -(2**63), 2**61 - 1):
+        for time in (2**52, 2**51 - 1, 1e308):
+            event = {**told["traceEvents"][0], "ts": time, "dur": 2**51 - 1}
+            events = [event, *told["traceEvents"]]
+            path.write_text(json.dumps({"traceEvents": events, "baseTimeNanoseconds": base}))
+            trace = torch_trace.read(path)
+            try:
+                torch_trace.align(run, trace)
+            except LotusError as error:
+                assert "aligned" in str(error)  # noqa: PT017 - either is an answer

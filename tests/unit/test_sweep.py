@@ -90,9 +90,9 @@ def test_names_of_settings_tell_apart_what_is_varied() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [("exit_code", 2**64), ("elapsed_ns", 10**400), ("cpu_s", float("inf")), ("repeat", 2**63),
-     ("cpu_s", float("nan")), ("signal", -1)],
+     ("cpu_s", float("nan")), ("signal", -1), ("directory", "runs/\ud800")],
 )  # fmt: skip
-def test_numbers_beyond_all_bounds_are_a_line(tmp_path: Path, name: str, value: float) -> None:
+def test_numbers_beyond_all_bounds_are_a_line(tmp_path: Path, name: str, value: object) -> None:
     manifest = _manifest()
     manifest["runs"][0][name] = value
     (tmp_path / sweep.NAME).write_text(json.dumps({"schema": 1, **manifest}))
