@@ -23,6 +23,7 @@ workloads:
 examples:
   lotus demo
   lotus demo --samples 1000 --workers 4 -o demo-run
+  lotus demo --list
   lotus demo --workload segmentation
   lotus demo --workload segmentation --scale 20 --workers 8
 
@@ -89,11 +90,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def listing() -> str:
-    """Return a paragraph a workload: its name, what it is, how much data, its script."""
+    """Return three lines a workload: its name, what it is, how much data and which script."""
     return "\n".join(
         f"{workload.name}{' (default)' * (workload.name == DEFAULT)}\n"
         f"  {workload.about}\n"
-        f"  {workload.count} {workload.noun} in batches of {workload.batch_size}: {workload.script}"
+        f"  {workload.count:,} {workload.noun} ({workload.megabytes} MB) "
+        f"in batches of {workload.batch_size}: {workload.script}"
         for workload in WORKLOADS.values()
     )
 

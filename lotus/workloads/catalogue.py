@@ -16,6 +16,7 @@ class Workload:
     version: int  # of the data: another one does not mistake it for its own
     noun: str
     count: int
+    megabytes: int  # that so many take on disk
     batch_size: int
 
     @property
@@ -35,6 +36,7 @@ _ALL = (
         version=1,
         noun="pictures",
         count=512,
+        megabytes=57,
         batch_size=32,
     ),
     Workload(
@@ -44,6 +46,7 @@ _ALL = (
         version=1,
         noun="volumes",
         count=24,
+        megabytes=190,
         batch_size=2,
     ),
     Workload(
@@ -53,6 +56,7 @@ _ALL = (
         version=1,
         noun="pictures",
         count=192,
+        megabytes=26,
         batch_size=8,
     ),
     Workload(
@@ -62,6 +66,7 @@ _ALL = (
         version=1,
         noun="clips",
         count=256,
+        megabytes=53,
         batch_size=16,
     ),
     Workload(
@@ -71,6 +76,7 @@ _ALL = (
         version=1,
         noun="texts",
         count=8000,
+        megabytes=3,
         batch_size=32,
     ),
     Workload(
@@ -80,6 +86,7 @@ _ALL = (
         version=1,
         noun="pictures",
         count=20_000,
+        megabytes=61,
         batch_size=128,
     ),
 )

@@ -11,6 +11,7 @@ import pytest
 import lotus
 from lotus import cli
 from lotus.workloads import jpegs
+from lotus.workloads.catalogue import WORKLOADS
 
 SCRIPT = Path(jpegs.__file__).with_name("image_classification.py")
 LOTUS = [sys.executable, "-m", "lotus"]
@@ -35,6 +36,41 @@ def test_the_demo_ends_with_the_report_and_the_paths(tmp_path: Path) -> None:
     again = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True)
     assert again.returncode == 2
     assert "-f" in again.stderr
+
+
+def test_a_demo_is_made_larger_by_its_scale(tmp_path: Path) -> None:
+    environ = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    command = [*LOTUS, "demo", "--workload", "tiny_images", "--samples", "64", "--scale", "3"]
+    run = subprocess.run(
+        [*command, "-o", "run", "--workers", "0"],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr
+    assert lotus.load(tmp_path / "run").samples["sample"].nunique() == 192
+    assert [path.name for path in (tmp_path / "cache" / "lotus").iterdir()] == ["cifar-1-192"]
+
+
+def test_the_list_says_what_there_is_and_where(capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["demo", "--list"]) == 0
+    listed = capfd.readouterr().out
+    for workload in WORKLOADS.values():
+        assert f"\n{workload.name}\n" in f"\n{listed}".replace(" (default)", "")
+        assert f"{workload.count:,} {workload.noun} ({workload.megabytes} MB)" in listed
+        assert str(workload.script) in listed
+    assert "image_classification (default)" in listed
+
+
+def test_an_unknown_demo_is_answered_with_those_there_are(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["demo", "--workload", "video"])
+    assert ended.value.code == 2
+    said = capfd.readouterr().err
+    assert all(name in said for name in WORKLOADS)
 
 
 def test_the_training_script_knows_nothing_of_lotus(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
-"""The demo's data: the same each time, the size of ImageNet's pictures, whole or not there."""
+"""The demos' data: made once, whole or not there; the pictures have the size of ImageNet's."""
 
+import importlib
 import io
 from pathlib import Path
 
@@ -10,7 +11,8 @@ pytest.importorskip("PIL")
 
 from PIL import Image
 
-from lotus.workloads import jpegs
+from lotus.workloads import jpegs, making
+from lotus.workloads.catalogue import DEFAULT, WORKLOADS, Workload
 
 
 def test_pictures_are_the_same_each_time_and_differ_from_each_other() -> None:
@@ -61,3 +63,37 @@ def test_two_may_make_the_data_set_at_once(tmp_path: Path) -> None:
     list(slow)
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
     assert len(list(data.rglob("*.jpg"))) == 4
+
+
+@pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WORKLOADS)
+def test_each_data_set_is_made_once_and_says_how_far_it_is(
+    workload: Workload, tmp_path: Path
+) -> None:
+    make = importlib.import_module(f"lotus.workloads.{workload.maker}").make
+    data = tmp_path / workload.folder(6)
+    assert list(make(data, 6))[-1] == 6
+    before = {path: path.stat().st_mtime_ns for path in data.rglob("*")}
+    assert len(before) > 0
+    assert list(make(data, 6))[-1] == 6
+    assert {path: path.stat().st_mtime_ns for path in data.rglob("*")} == before
+    assert [path.name for path in tmp_path.iterdir()] == [data.name]
+
+
+def test_no_two_demos_share_a_folder() -> None:
+    folders = {workload.folder(10) for workload in WORKLOADS.values()}
+    assert len(folders) == len(WORKLOADS) == 6
+    assert DEFAULT in WORKLOADS
+    assert all(workload.script.is_file() for workload in WORKLOADS.values())
+
+
+def test_what_fails_while_it_is_made_leaves_nothing(tmp_path: Path) -> None:
+    def save(directory: Path, number: int) -> None:
+        (directory / str(number)).touch()
+        if number == 3:
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        list(making.make(tmp_path / "data", 10, save))
+    with pytest.raises(SystemExit, match="data: No space left on device"):
+        making.show(tmp_path / "data", 10, "things", making.make(tmp_path / "data", 10, save))
+    assert not list(tmp_path.iterdir())
