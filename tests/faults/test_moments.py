@@ -1,0 +1,133 @@
+"""SIGINT and SIGTERM at random moments of a whole program: its start, its workers, its end.
+
+LOTUS_SEEDS says how many moments are tried (6); seeds count from 0.
+"""
+
+import contextlib
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import lotus
+from lotus.errors import LotusError
+from tests.faults.conftest import LOTUS, PROGRAMS, PYTHON, environment
+
+SEEDS = int(os.environ.get("LOTUS_SEEDS", "6"))
+SIGNALS = {0: signal.SIGINT, 1: signal.SIGTERM}
+TO = ("the program", "lotus", "all of them")  # the last as a terminal does
+
+
+def words_of(path):
+    return [*LOTUS, "trace", "-q", "-o", str(path), "--", PYTHON, str(PROGRAMS / "moments.py")]
+
+
+@pytest.fixture(scope="module")
+def whole(torch, tmp_path_factory):
+    """(seconds that the program takes under lotus, what it prints without)."""
+    folder = tmp_path_factory.mktemp("whole")
+    began = time.monotonic()
+    done = subprocess.run(
+        words_of(folder / "R"), env=environment(None), capture_output=True, check=True
+    )
+    took = time.monotonic() - began
+    plain = subprocess.run(
+        [PYTHON, PROGRAMS / "moments.py"], env=environment(None), capture_output=True, check=True
+    )
+    assert done.stdout == plain.stdout
+    return took, plain.stdout
+
+
+def members(group):
+    """The living processes of a process group."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/stat") as file:
+                fields = file.read().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[2]) == group and fields[0] not in "ZX":
+            found.append(int(pid))
+    return found
+
+
+def program_of(lotus_pid):
+    """The pid of what lotus has started; None before."""
+    try:
+        with open(f"/proc/{lotus_pid}/task/{lotus_pid}/children") as file:
+            children = file.read().split()
+    except OSError:
+        return None
+    return int(children[0]) if children else None
+
+
+def moment(seed, took, path):
+    """One signal at one moment; returns (how it ended, what was printed, what was said, left)."""
+    dice = random.Random(seed)
+    number, to = SIGNALS[seed % 2], TO[seed // 2 % 3]
+    process = subprocess.Popen(
+        words_of(path),
+        env=environment(None),
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        time.sleep(dice.random() * took)
+        target = program_of(process.pid) if to == "the program" else process.pid
+        if process.poll() is None and target is not None:
+            if to == "all of them":
+                os.killpg(process.pid, number)
+            else:
+                with contextlib.suppress(ProcessLookupError):  # it has just ended
+                    os.kill(target, number)
+        out, err = process.communicate()
+        for _ in range(200):  # workers end a moment after the program, as without us
+            if not (left := members(process.pid)):
+                break
+            time.sleep(0.05)
+        return number, process.returncode, out, err.decode(errors="replace"), left
+    finally:
+        for pid in members(process.pid):
+            os.kill(pid, signal.SIGKILL)
+        process.wait()
+
+
+def test_a_signal_at_any_moment_ends_it_as_without_lotus(whole, tmp_path):
+    took, printed = whole
+    with ThreadPoolExecutor(3) as pool:
+        ends = list(pool.map(lambda seed: moment(seed, took, tmp_path / str(seed)), range(SEEDS)))
+    broken = 0
+    for seed, (number, code, out, err, left) in enumerate(ends):
+        # To its end, or by the signal. Python loses a Ctrl-C in a callback of its own, as where it
+        # forks; what torch makes of one that meets a worker alone is an error of its own: 1.
+        assert code in (0, -number, 1), (seed, code, err)
+        assert code != 1 or number == signal.SIGINT, (seed, err)
+        assert printed.startswith(out), seed
+        assert code != 0 or out == printed, seed
+        broken += code != 0
+        assert left == [], seed
+        # Of our frames none is seen, unless it was the one in hand.
+        inner = re.sub(r'  File "<lotus hook[^\n]*\n(?=[A-Z]\w+)', "", err)
+        assert "<lotus hook" not in inner, (seed, err)
+        try:
+            run = lotus.load(tmp_path / str(seed))
+        except LotusError:  # it came before the program's first record, or before the directory
+            continue
+        assert not run.lost["what"].str.contains("fault").any(), (seed, run.lost)
+        assert run.manifest["state"] == "ended", seed
+        if code < 0:
+            assert run.manifest["signal"] == number, seed
+        else:
+            assert run.manifest["exit_code"] == code, seed
+        # No batch that the program printed is missing.
+        taken = len(run.waits[run.waits["failed"] == 0])
+        assert taken >= out.count(b"\n") - out.count(b"end"), seed
+    print(f"{SEEDS} moments, {broken} ended by the signal", file=sys.stderr)
