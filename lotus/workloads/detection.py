@@ -138,16 +138,15 @@ def collate(samples: list[tuple[Tensor, Target]]) -> tuple[list[Tensor], list[Ta
 
 
 class SmallDetector(nn.Module):
-    """Four steps of convolutions; 4 + `classes` numbers a cell."""
+    """Three steps of convolutions, the first a coarse one; 4 + `classes` numbers a cell."""
 
-    def __init__(self, classes: int, width: int = 16) -> None:
+    def __init__(self, classes: int) -> None:
         super().__init__()
         layers: list[nn.Module] = []
         channels = 3
-        for step in range(4):
-            outputs = width * 2**step
+        for outputs, size, stride in ((16, 7, 4), (32, 3, 2), (64, 3, 2)):
             layers += [
-                nn.Conv2d(channels, outputs, 3, 2, 1, bias=False),
+                nn.Conv2d(channels, outputs, size, stride, size // 2, bias=False),
                 nn.GroupNorm(8, outputs),
                 nn.ReLU(inplace=True),
             ]
