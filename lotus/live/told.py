@@ -12,6 +12,7 @@ import numpy as np
 
 from lotus.frames import Array, counts_of
 from lotus.inside.layout import SENDS
+from lotus.live.loops import Loops
 from lotus.live.snapshots import Names, Seen
 from lotus.live.tailing import Fresh
 
@@ -37,12 +38,14 @@ class Process:
     # loader -> (epoch, pids of its workers) of its last iterator
     iterators: dict[int, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
     ended: dict[tuple[int, int], int] = field(default_factory=dict)  # (loader, epoch) -> when
+    loops: Loops = field(default_factory=Loops)
     stopped: bool = False  # it records no more, and its page stands still
     waits: Array = field(default_factory=lambda: np.empty((0, 2), np.int64))  # start, end
     taken: int = 0
     waited_ns: int = 0
     first_ns: int = 0
-    sizes: tuple[int, int] = (0, 0)  # samples, batches
+    # loader (-1: that of this worker) -> samples, batches
+    sizes: dict[int, tuple[int, int]] = field(default_factory=dict)
     made_ns: deque[int] = field(default_factory=lambda: deque(maxlen=_RECENT))
     last_ns: int = 0  # the latest time in a record
     put_ns: int = 0
@@ -108,6 +111,13 @@ class Told:
             log.loaders[loader] = event
         elif name == "epoch_end" and loader >= 0:
             log.ended[loader, epoch] = max(_number(event.get("time_ns")), 0) or log.last_ns
+            over = log.loops.of(loader, epoch)
+            over.end_ns = log.ended[loader, epoch]
+            over.batches = _number(event.get("batches"))
+            over.exhausted = event.get("exhausted") is True
+            over.last_next_ns = max(_number(event.get("last_next_ns")), 0)
+        elif name == "shutdown" and loader >= 0:
+            log.loops.of(loader, epoch).shutdown_ns = _span(event)
         elif name == "iterator" and loader >= 0 and epoch >= 0:
             self._iterator(key, log, loader, epoch, event)
         elif name == "stopped":
@@ -121,6 +131,7 @@ class Told:
     def _iterator(
         self, key: Key, log: Process, loader: int, epoch: int, event: dict[str, Any]
     ) -> None:
+        log.loops.of(loader, epoch).iter_ns = _span(event)
         before = log.iterators.get(loader, (-1, ()))
         self._taken.pop((key, loader, before[0]), None)
         pids = tuple(pid for pid in _items(event.get("workers")) if isinstance(pid, int))
@@ -145,7 +156,10 @@ class Told:
         log.put_ns = int(put[-1])
         log.last_ns = max(log.last_ns, log.put_ns)
         log.made_ns.extend(made["fetch_ns"][-_RECENT:].tolist())
-        log.sizes = (log.sizes[0] + int(made["size"].sum()), log.sizes[1] + len(made))
+        for loader in np.unique(made["loader"]).tolist():
+            mine = made["size"][made["loader"] == loader]
+            samples, batches = log.sizes.get(loader, (0, 0))
+            log.sizes[loader] = samples + int(mine.sum()), batches + len(mine)
         worker = fresh.key[:2]
         own = made[made["loader"] < 0]
         if len(own):
@@ -175,6 +189,12 @@ class Told:
         places = rows["loader"].astype(np.int64) * (1 << 32) + rows["epoch"]
         for place in np.unique(places).tolist():
             loader, epoch = place >> 32, place & 0xFFFFFFFF
+            if loader >= 0:
+                mine, one = times[places == place], log.loops.of(loader, epoch)
+                one.begin_ns = one.begin_ns or int(mine[0, 0])
+                one.taken_ns = max(one.taken_ns, int(mine[-1, 1]))
+                one.waited_ns += int((mine[:, 1] - mine[:, 0]).sum())
+                one.taken += len(mine)
             if log.iterators.get(loader, (-1, ()))[1]:
                 taken = self._taken.setdefault((fresh.key, loader, epoch), set())
                 taken.update(rows["batch"][places == place].tolist())
@@ -212,6 +232,25 @@ class Told:
                 log.parts.clear()
         return found
 
+    def size(self, key: Key, loader: int, makers: Sequence[Process]) -> float:
+        """Mean samples of a batch: of this loader, of all where none of it is known to be made."""
+        own = self.logs.get(key)
+        mine, every = [], []
+        for log in makers:
+            every += list(log.sizes.values())
+            if log is own:
+                mine.append(log.sizes.get(loader, (0, 0)))
+        for worker in self._workers_of.get(key, ()):
+            if self._workers[worker][:2] == (key, loader):
+                mine += [
+                    self.logs[one].sizes.get(-1, (0, 0)) for one in self._by_pid.get(worker, ())
+                ]
+        for known in (mine, every):
+            batches = sum(one[1] for one in known)
+            if batches:
+                return sum(one[0] for one in known) / batches
+        return NAN
+
     def ready(
         self, key: Key, loader: int, epoch: int, workers: set[int], awaited: int
     ) -> tuple[int, bool]:
@@ -234,6 +273,11 @@ class Told:
 def _number(value: Any) -> int:
     """A whole number of an event; -1 for anything else."""
     return value if type(value) is int and 0 <= value < 1 << 63 else -1
+
+
+def _span(event: Mapping[str, Any]) -> int:
+    begin, end = (_number(event.get(name)) for name in ("start_ns", "end_ns"))
+    return max(end - begin, 0) if begin >= 0 else 0
 
 
 def _items(value: Any) -> list[Any]:

@@ -4,7 +4,8 @@
 processes (snapshots.py), and says what to show. It opens nothing.
 
 Rates and shares are over the last `window_ns`: 10 s, or the last five batches where these take
-longer, at most 300 s. They end at the look; in a run that is over, at its last sign of life.
+longer, at most 300 s, and end at the look. In a run that is over (ended, killed) they are of the
+loops over the loader that was iterated last, as `lotus report` has them.
 """
 
 import math
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from lotus import ranks
+from lotus.live.loops import Total
 from lotus.live.snapshots import Seen, Snapshot
 from lotus.live.stuck import UNWATCHED, Doing, Loop, Verdict, judge
 from lotus.live.tailing import Fresh
@@ -26,12 +28,17 @@ LEAST_WINDOW_NS, WINDOW_BATCHES = 10 * SECOND, 5
 
 @dataclass(frozen=True)
 class Rates:
-    """How fast a consumer takes batches, and which share of the time it waits; NaN: not known."""
+    """How fast a consumer takes batches, and which share of the time it waits; NaN: not known.
+
+    loops  of how many whole loops over the loader this is, `span_ns` being what they took and
+           `wait_share` the part of it in `iter()`, in `next` and in the shut-down; 0: of a time
+    """
 
     span_ns: float = NAN
     batches: float = NAN  # a second
     samples: float = NAN  # a second
     wait_share: float = NAN
+    loops: int = 0
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,8 @@ class Group:
     workers    those of that loader first; `others` is how many of the others live
     ready      batches made and not taken; None where not known; at most `capacity` (0: not known)
     taken      batches that it took since the start; `epoch_batch` in the epoch in hand (-1: none)
+    recent     of the last seconds; in a run that is over, of the last loop
+    overall    since the first `next`; in a run that is over, of all loops over `loader`
     operations (name, share of the time in which batches were made), the largest first
     """
 
@@ -189,8 +198,10 @@ class Live:
         if not live and mains and state != "running":
             live, finished = mains, 0  # the last state of what has ended
         whole = manifest.get("batches") is None and manifest.get("every", 1) == 1
+        over = state in ("ended", "killed")
         groups = [
-            self._group(key, one, workers[key], now, whole, snapshot, faults) for key, one in live
+            self._group(key, one, workers[key], now, whole, over, snapshot, faults)
+            for key, one in live
         ]
         groups.sort(key=lambda group: (group.rank, group.host, group.main.pid))
         if state == "running":
@@ -207,6 +218,7 @@ class Live:
         workers: Sequence[tuple[int, Seen]],
         now: int,
         whole: bool,
+        over: bool,
         snapshot: Snapshot,
         faults: Collection[Any],
     ) -> Group:
@@ -232,8 +244,14 @@ class Live:
             main = replace(main, phase="step", since_ns=passed, quiet_ns=passed)
         made, awaited_made = self.told.ready(key, loader, epoch, current, one.state.batch)
         ready = made if whole and current and not outside else None
-        makers = self.told.makers(key, now)
-        recent, overall = self._rates(log, makers, main, now, described)
+        makers = self.told.makers(key, 0 if over else now)
+        size = self.told.size(key, loader, makers)
+        size = _size(described.get("batch_size")) if math.isnan(size) else size
+        if over:
+            recent, overall = (_of_loops(total, size) for total in log.loops.totals(loader))
+        else:
+            recent, overall = self._rates(log, main, now, size)
+        window = MOST_WINDOW_NS if over else recent.span_ns
         loop = Loop(
             main,
             [] if outside else mine,
@@ -264,7 +282,7 @@ class Live:
             taken=log.taken,
             ready=ready,
             capacity=capacity,
-            operations=_shares(makers, now, recent.span_ns),
+            operations=_shares(makers, log.last_ns if over else now, window),
             verdict=verdict,
             in_loop=not outside,
         )
@@ -318,15 +336,12 @@ class Live:
     def _rates(
         self,
         log: Process,
-        makers: Sequence[Process],
         main: Doing,
         now: int,
-        loader: Mapping[str, Any],
+        size: float,
     ) -> tuple[Rates, Rates]:
         if not log.first_ns:
             return Rates(), Rates()
-        samples, batches = (sum(one.sizes[place] for one in makers) for place in (0, 1))
-        size = samples / batches if batches else _size(loader.get("batch_size"))
         waiting_ns = main.since_ns if main.phase == "wait" else 0
 
         def rates(span: float, taken: int, waited: float) -> Rates:
@@ -341,6 +356,13 @@ class Live:
         inside = log.waits[log.waits[:, 1] > begin]
         waited = float((inside[:, 1] - np.maximum(inside[:, 0], begin)).sum())
         return rates(span, len(inside), waited + min(waiting_ns, span)), overall
+
+
+def _of_loops(total: Total, size: float) -> Rates:
+    if not total.taken or total.loop_ns <= 0:
+        return Rates()
+    rate, waits = total.taken * SECOND / total.loop_ns, total.blocked_ns / total.loop_ns
+    return Rates(float(total.loop_ns), rate, rate * size, min(waits, 1.0), total.loops)
 
 
 def _size(value: Any) -> float:

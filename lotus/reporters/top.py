@@ -12,7 +12,7 @@ one; null: not known, not measured, or none):
                quiet_ns, pid, worker (-1: the main process), batch, sample: lotus.live.stuck.Verdict
     groups     one for each main process: the fields of lotus.live.view.Group, with
                main and workers: what each process does (lotus.live.stuck.Doing),
-               recent and overall: span_ns, batches and samples a second, wait_share,
+               recent and overall: lotus.live.view.Rates (batches and samples a second),
                operations: a list of {"name", "share"}, and the group's own verdict
     stacks     with --stacks: pid -> its Python frames, innermost first
 """
@@ -143,9 +143,9 @@ def _left(view: View, width: int) -> list[Line]:
 
 def _short(group: Group, width: int) -> Line:
     """A rank in a line."""
+    rates = group.overall if group.overall.loops else group.recent
     text = (
-        f"rank {group.rank}  {_rate(group.recent)}, waits {share(group.recent.wait_share)}, "
-        f"{_doing(group.main)}"
+        f"rank {group.rank}  {_rate(rates)}, waits {share(rates.wait_share)}, {_doing(group.main)}"
     )
     if group.verdict.kind != "moving":
         text += f"; {group.verdict.kind}"
@@ -179,11 +179,26 @@ def _group(
 def _figures(group: Group) -> list[str]:
     recent, overall = group.recent, group.overall
     found = []
-    if not math.isnan(recent.span_ns):
+    if overall.loops:
+        span, last = duration(overall.span_ns), duration(recent.span_ns)
+        waits = (
+            f"waiting      {share(overall.wait_share)} of this time, with start-up and shut-down"
+        )
+        if overall.loops == 1:
+            found += [f"throughput   {_rate(overall)} over the loop of {span}", waits]
+        else:
+            found.append(
+                f"throughput   {_rate(overall)} over {overall.loops} loops of {span} together"
+            )
+            found.append(f"{'':13}{_rate(recent)} over the last, of {last}")
+            found.append(f"{waits}; {share(recent.wait_share)} of the last")
+    elif not math.isnan(recent.span_ns):
         span = duration(recent.span_ns)
-        found.append(f"throughput   {_rate(recent)} in the last {span}; {_rate(overall)} overall")
+        whole = duration(overall.span_ns)
+        found.append(f"throughput   {_rate(recent)} in the last {span}")
+        found.append(f"{'':13}{_rate(overall)} over all {whole} since the first batch")
         text = f"waiting      {share(recent.wait_share)} of the last {span}"
-        found.append(f"{text}; {share(overall.wait_share)} overall")
+        found.append(f"{text}; {share(overall.wait_share)} of all {whole}")
     if group.ready is not None:
         of = f" of at most {group.capacity}" if group.capacity else ""
         found.append(f"ready        {plural(group.ready, 'batch')}{of} made and not taken")

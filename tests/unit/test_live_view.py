@@ -10,13 +10,16 @@ import numpy as np
 import pytest
 
 from lotus.analysis import components
+from lotus.analysis.summary import summarise
 from lotus.live import told
+from lotus.live.loops import Loops, Total
 from lotus.live.snapshots import Kernel, Seen, Snapshot
 from lotus.live.stuck import Doing, Loop, judge, threshold_ns
 from lotus.live.tailing import Tail
 from lotus.live.told import WANTED
 from lotus.live.view import Live, View
 from lotus.reporters import top
+from lotus.run import load
 from lotus.state import State
 from tests.logs import MS, START_NS, ProcessLog, RunBuilder, Sample
 
@@ -319,6 +322,47 @@ def test_a_killed_run_is_seen_at_its_last_sign_of_life(tmp_path: Path) -> None:
     assert view.age_ns == 1048 * S
     (worker,) = (one for one in view.groups[0].workers if one.pid == 102)
     assert (worker.sample, worker.sample_ns, worker.alive) == (22, S, False)
+
+
+@pytest.mark.parametrize("over", ["ended", "killed"])
+def test_a_run_that_is_over_has_the_rates_of_its_report(tmp_path: Path, over: str) -> None:
+    run = two_workers(tmp_path / "R", taken=8)
+    main, last = run.logs[0], START_NS + 10 * S + S // 5
+    main.epoch_end(0, 0, last + S // 2, batches=8, last_next_ns=last)
+    main.shutdown(0, 0, last + S // 4, last + S // 2)
+    begin = START_NS + 30 * S
+    main.iterator(0, 1, begin, begin + S // 2, workers=[101, 102])
+    for batch in range(3):
+        taken = begin + (batch + 1) * S
+        main.wait(0, 1, batch, start_ns=taken - S // 10, end_ns=taken)
+        run.logs[1].batch(batch, epoch=1, start_ns=taken - S // 2, samples=[Sample(batch, MS)] * 2)
+    end = NOW + 500 * S
+    manifest = run.manifest | ({"state": "ended", "end_ns": end} if over == "ended" else {})
+    run.manifest |= manifest
+    run.write_manifest()
+    gone = [seen(state(100, loader=0, epoch=1, batch=2, phase="ended"), "")]
+    view = followed(run).view(shot(*gone, now=end + S), manifest)
+    assert view.state == over
+    (group,) = view.groups
+    (loader,) = summarise(load(run.path)).loaders
+    assert group.overall.span_ns == pytest.approx(loader.times["loop_ns"])
+    assert group.overall.samples == pytest.approx(loader.times["samples_per_s"])
+    assert group.overall.wait_share == pytest.approx(1 - loader.verdict.step_share)
+    assert (group.overall.loops, group.recent.loops) == (2, 1)
+    assert group.recent.span_ns == pytest.approx(loader.epochs["loop_ns"].iloc[1])
+    assert dict(group.operations)["Load"] > 0.5
+    text = top.text(top.lines(view, "R", 100))
+    assert "over 2 loops of" in text
+    assert "in the last" not in text
+
+
+def test_loops_that_are_no_longer_kept_one_by_one_count(tmp_path: Path) -> None:
+    loops = Loops()
+    for epoch in range(2500):
+        one = loops.of(0, epoch)
+        one.begin_ns, one.taken_ns, one.waited_ns, one.taken = 1, 1 + 10 * MS, 4 * MS, 2
+    assert len(loops.epochs) <= 1000
+    assert loops.totals(0) == (Total(1, 10 * MS, 4 * MS, 2), Total(2500, 25 * S, 10 * S, 5000))
 
 
 # -- verdicts ----------------------------------------------------------------------------------
