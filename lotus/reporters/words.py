@@ -62,13 +62,19 @@ def amount(value: float) -> str:
     return f"{value:,.0f}"
 
 
+_LONGEST = 4096  # PATH_MAX
+
+
 def plain(text: object) -> str:
-    """`text` on one line, with all that could steer a terminal or hide in it written as escapes."""
+    """`text` on one line, with all that could steer a terminal or hide in it written as escapes.
+
+    Of one that is longer than any path (a name of a megabyte) the middle is left out.
+    """
     return "".join(
         character
         if unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
         else character.encode("unicode_escape", "surrogatepass").decode("ascii")
-        for character in str(text)
+        for character in shorten(str(text), _LONGEST)
     )
 
 
