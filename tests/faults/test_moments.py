@@ -72,13 +72,11 @@ def moment(seed, took, path):
     """One signal at one moment; returns (how it ended, what was printed, what was said, left)."""
     dice = random.Random(seed)
     number, to = SIGNALS[seed % 2], TO[seed // 2 % 3]
-    process = subprocess.Popen(
-        words_of(path),
-        env=environment(None),
-        start_new_session=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+    printed, told = path.with_suffix(".out"), path.with_suffix(".err")
+    with printed.open("wb") as out, told.open("wb") as err:
+        process = subprocess.Popen(
+            words_of(path), env=environment(None), start_new_session=True, stdout=out, stderr=err
+        )
     try:
         time.sleep(dice.random() * took)
         target = program_of(process.pid) if to == "the program" else process.pid
@@ -88,12 +86,13 @@ def moment(seed, took, path):
             else:
                 with contextlib.suppress(ProcessLookupError):  # it has just ended
                     os.kill(target, number)
-        out, err = process.communicate()
-        for _ in range(200):  # workers end a moment after the program, as without us
+        process.wait()
+        for _ in range(160):  # torch's workers look for their parent every five seconds
             if not (left := members(process.pid)):
                 break
             time.sleep(0.05)
-        return number, process.returncode, out, err.decode(errors="replace"), left
+        said = told.read_text(errors="replace")
+        return number, process.returncode, printed.read_bytes(), said, left
     finally:
         for pid in members(process.pid):
             os.kill(pid, signal.SIGKILL)
@@ -104,7 +103,7 @@ def test_a_signal_at_any_moment_ends_it_as_without_lotus(whole, tmp_path):
     took, printed = whole
     with ThreadPoolExecutor(3) as pool:
         ends = list(pool.map(lambda seed: moment(seed, took, tmp_path / str(seed)), range(SEEDS)))
-    broken = 0
+    broken = orphans = 0
     for seed, (number, code, out, err, left) in enumerate(ends):
         # To its end, or by the signal. Python loses a Ctrl-C in a callback of its own, as where it
         # forks; what torch makes of one that meets a worker alone is an error of its own: 1.
@@ -113,7 +112,10 @@ def test_a_signal_at_any_moment_ends_it_as_without_lotus(whole, tmp_path):
         assert printed.startswith(out), seed
         assert code != 0 or out == printed, seed
         broken += code != 0
-        assert left == [], seed
+        # A worker of torch's whose parent is killed while it starts takes init for its parent and
+        # waits for ever, without us too (torch.utils.data._utils.worker.ManagerWatchdog).
+        assert left == [] or code == -signal.SIGTERM, (seed, left)
+        orphans += bool(left)
         # Of our frames none is seen, unless it was the one in hand.
         inner = re.sub(r'  File "<lotus hook[^\n]*\n(?=[A-Z]\w+)', "", err)
         assert "<lotus hook" not in inner, (seed, err)
@@ -130,4 +132,4 @@ def test_a_signal_at_any_moment_ends_it_as_without_lotus(whole, tmp_path):
         # No batch that the program printed is missing.
         taken = len(run.waits[run.waits["failed"] == 0])
         assert taken >= out.count(b"\n") - out.count(b"end"), seed
-    print(f"{SEEDS} moments, {broken} ended by the signal", file=sys.stderr)
+    print(f"{SEEDS} moments, {broken} ended by it, {orphans} with orphans", file=sys.stderr)
