@@ -158,8 +158,8 @@ class Told:
         log.made_ns.extend(made["fetch_ns"][-_RECENT:].tolist())
         for loader in np.unique(made["loader"]).tolist():
             mine = made["size"][made["loader"] == loader]
-            samples, batches = log.sizes.get(loader, (0, 0))
-            log.sizes[loader] = samples + int(mine.sum()), batches + len(mine)
+            before = log.sizes.get(loader, (0, 0))
+            log.sizes[loader] = before[0] + int(mine.sum()), before[1] + len(mine)
         worker = fresh.key[:2]
         own = made[made["loader"] < 0]
         if len(own):
