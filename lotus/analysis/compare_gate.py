@@ -53,10 +53,14 @@ def judge(found: Sequence[Comparison], metric: str, above: float) -> Gate:
     return Gate(metric, above, failed, texts)
 
 
+def _words(worse: float) -> str:
+    return f"worse by {worse:.1%}" if worse >= 0 else f"better by {-worse:.1%}"
+
+
 def _text(slower: bool, what: str, worse: tuple[float, float, float], above: float) -> str:
     value, low, high = worse
     where = "lies wholly" if slower else "does not lie wholly"
     return (
-        f"{'Failed' if slower else 'Passed'}: {what} is worse by {value:.1%}, and the interval "
-        f"({low:.1%} to {high:.1%}) {where} above {100 * above:g}%"
+        f"{'Failed' if slower else 'Passed'}: {what} is {_words(value)}, and the interval of "
+        f"how much worse ({low:.1%} to {high:.1%}) {where} above {100 * above:g}%"
     )

@@ -20,6 +20,7 @@ from lotus.analysis.workers import idle_share, rank_table, worker_table
 
 # A data set that makes loaders of its own may make thousands.
 MOST_LOADERS = 32
+_LONG_NS = 1e9
 THRESHOLD_NS = 100e6  # a batch that is waited for so long is felt
 
 
@@ -52,6 +53,7 @@ class Summary:
     threshold_ns: float
     loaders: list[LoaderSummary]
     loaders_left_out: int  # iterated, but beyond MOST_LOADERS
+    open_waits: pd.DataFrame  # Run.open_waits of a second or more
     lost: pd.DataFrame
     unseen: list[Mapping[str, Any]]
     notes: list[str]
@@ -77,10 +79,16 @@ def summarise(
         threshold_ns=threshold_ns,
         loaders=[_loader(scope, threshold_ns, slowest) for scope in scopes(run, chosen)],
         loaders_left_out=len(set(loaders)) - len(chosen),
+        open_waits=_open_waits(run),
         lost=table(run, "lost"),
         unseen=list(getattr(run, "unseen", None) or []),
         notes=[str(note) for note in getattr(run, "notes", None) or []],
     )
+
+
+def _open_waits(run: RunLike) -> pd.DataFrame:
+    found = table(run, "open_waits")
+    return found[number(found, "wait_ns") >= _LONG_NS].reset_index(drop=True)
 
 
 def _loader(scope: Scope, threshold_ns: float, slowest: int) -> LoaderSummary:

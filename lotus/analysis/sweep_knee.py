@@ -2,9 +2,10 @@
 
 The knee is the fewest workers whose mean throughput is within NEAR of the best mean. How sure it is
 comes from a bootstrap over repeats. Two to five repeats of one setting tell little of their spread,
-so the residuals (logarithms of a run's throughput less the mean of its setting, widened by
+so the residuals (logarithms of a run's throughput less their mean in its setting, widened by
 sqrt(n / (n - 1))) of all settings are put together; each resample gives every setting as many of
-them as it has repeats, and has a knee of its own. The interval holds 95 % of these knees. That
+them as it has repeats, as factors of its mean, and has a knee of its own. All means are arithmetic,
+as those that are shown. The interval holds 95 % of these knees. That
 takes it that throughput varies by the same share at every setting. In simulations of five settings
 with two to five repeats of 1 to 6 % noise the interval held the true knee in 94 to 100 % of cases.
 (Davison and Hinkley, Bootstrap Methods and their Application, 1997, 6.3: residual resampling.)
@@ -52,7 +53,7 @@ def knee(rates: Mapping[int, Sequence[float]], near: float = NEAR, seed: int = 0
     if len(logs) < 2:
         return None
     workers = np.array(list(logs), np.int64)
-    means = np.array([values.mean() for values in logs.values()])
+    means = np.array([np.exp(values).mean() for values in logs.values()])
     place = int(_knees(means[None, :], near)[0])
     best = int(np.argmax(means))
     low = high = None
@@ -70,7 +71,7 @@ def knee(rates: Mapping[int, Sequence[float]], near: float = NEAR, seed: int = 0
     return Knee(
         workers=int(workers[place]),
         best_workers=int(workers[best]),
-        of_best=float(np.exp(means[place] - means[best])),
+        of_best=float(means[place] / means[best]),
         low=low,
         high=high,
         shares=shares,
@@ -80,8 +81,8 @@ def knee(rates: Mapping[int, Sequence[float]], near: float = NEAR, seed: int = 0
 
 
 def _knees(means: Floats, near: float) -> Ints:
-    """For each row of log means, the first column that is near its largest."""
-    enough = means >= means.max(axis=1, keepdims=True) + np.log1p(-near)
+    """For each row of means, the first column that is near its largest."""
+    enough = means >= means.max(axis=1, keepdims=True) * (1 - near)
     found: Ints = np.argmax(enough, axis=1).astype(np.int64)
     return found
 
@@ -98,8 +99,9 @@ def _resampled(
     means: Floats, repeats: Sequence[int], residuals: Floats, near: float, seed: int
 ) -> Ints:
     dice = np.random.default_rng(seed)
+    factors = np.exp(residuals) / np.exp(residuals).mean()
     drawn = [
-        mean + dice.choice(residuals, (RESAMPLES, count)).mean(axis=1)
+        mean * dice.choice(factors, (RESAMPLES, count)).mean(axis=1)
         for mean, count in zip(means, repeats, strict=True)
     ]
     return _knees(np.stack(drawn, axis=1), near)

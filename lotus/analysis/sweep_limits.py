@@ -76,7 +76,7 @@ def limits(table: Table, knee: Knee | None, cores: float) -> list[Limit]:
         return [_edges(knee, at)]
     if at.get("input_share", math.nan) < MODERATE:
         return [_consumer(knee, at)]
-    if knee.last:
+    if knee.last and not knee.undecided:
         return [_growing(knee, at), *_cores(most, top, cores)]
     found = [
         *_main(most, top),
@@ -87,7 +87,9 @@ def limits(table: Table, knee: Knee | None, cores: float) -> list[Limit]:
     return found or [
         Limit(
             UNKNOWN,
-            f"Throughput no longer grows beyond {knee.workers} workers, and what was measured "
+            "What was measured does not tell what saturates."
+            if knee.undecided
+            else f"Throughput no longer grows beyond {knee.workers} workers, and what was measured "
             "does not tell why.",
             _evidence(top, "fetch_utilisation", "off_share", "idle_share", "wait_share"),
         )

@@ -111,6 +111,12 @@ def ordered(summary: SweepSummary) -> list[Series]:
 def knee_text(knee: Knee) -> str:
     """A knee in a sentence."""
     one, few = knee.workers == 1, _workers(knee.workers)
+    if knee.undecided:
+        best = _workers(knee.best_workers)
+        return (
+            "Repeats differ too much to tell how many workers are enough: the 95 % interval, "
+            f"{knee.low} to {knee.high}, holds all that were tried. {best} gave the best mean."
+        )
     if knee.last:
         text = f"{few}, the most that were tried, give{'s' if one else ''} the best throughput"
     elif knee.workers == knee.best_workers:
@@ -118,8 +124,6 @@ def knee_text(knee: Knee) -> str:
     else:
         text = f"{few} {'is' if one else 'are'} enough: {knee.of_best:.1%} of the best throughput, "
         text += f"which {knee.best_workers} gave"
-    if knee.undecided:
-        text += ", but repeats differ too much to tell"
     if knee.low is None:
         return f"{text}. No setting was run twice, so there is no interval."
     if knee.low == knee.high:
@@ -163,7 +167,11 @@ def _values(summary: SweepSummary, place: int) -> list[str]:
 
 
 def _mark(summary: SweepSummary, place: int) -> str:
-    knees = [one.knee.workers for one in summary.series if one.knee and place in one.settings]
+    knees = [
+        one.knee.workers
+        for one in summary.series
+        if one.knee and not one.knee.undecided and place in one.settings
+    ]
     return " <" if summary.settings[place].num_workers in knees else ""
 
 

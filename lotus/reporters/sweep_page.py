@@ -202,7 +202,7 @@ def _layout(summary: SweepSummary, unit: str, legend: bool) -> dict[str, Any]:
 
 def _knee_marks(best: Series | None) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The knee of the best series as a line, its interval as a band."""
-    if best is None or best.knee is None:
+    if best is None or best.knee is None or best.knee.undecided:
         return [], []
     found = best.knee
     place = {"yref": "paper", "y0": 0, "y1": 1, "layer": "below"}
@@ -327,6 +327,7 @@ def _knees(summary: SweepSummary) -> list[str | Table | Chart]:
         interval = "-" if one.knee.low is None else f"{one.knee.low} to {one.knee.high}"
         best = str(one.knee.best_workers)
         knee = str(one.knee.workers) + (" or more" if one.knee.last else "")
+        knee = "cannot be told" if one.knee.undecided else knee
         rows.append([plain(one.name) or "all", knee, interval, best, drawn or "-"])
     if not rows:
         return []

@@ -64,6 +64,14 @@ def test_repeats_that_differ_more_than_all_settings_decide_nothing():
     assert (found.low, found.high, found.undecided) == (1, 4, True)
 
 
+def test_the_mean_that_is_shown_is_the_one_that_is_judged():
+    """Two settings whose means of logarithms stand the other way round."""
+    rates = {0: [201.0, 60.0, 60.0], 2: [98.0, 98.0, 98.0]}
+    found = knee(rates)
+    assert np.log(rates[0]).mean() < np.log(rates[2]).mean() + np.log1p(-NEAR)
+    assert (found.workers, found.best_workers, found.of_best) == (0, 0, 1.0)
+
+
 def test_what_was_not_measured_is_left_out():
     assert knee({1: [100.0], 2: [float("nan")], 4: [0.0]}) is None
     assert knee({1: [100.0, float("nan")], 2: [200.0]}).workers == 2

@@ -124,6 +124,23 @@ def test_the_knee_and_what_saturates_come_first(tmp_path: Path) -> None:
     assert sum(line.split()[1:2] == ["<"] for line in lines) == 1
 
 
+def test_an_interval_of_all_that_was_tried_gives_no_verdict(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path)
+    rates = [50.0, 300.0, 90.0, 60.0, 100.0, 60.0, 350.0, 200.0, 400.0, 120.0, 70.0, 50.0]
+    rows = summary.runs.sort_values("repeat").assign(samples_per_s=rates)
+    none = pd.DataFrame()
+    wide = built(sweep.load(tmp_path), rows, none, [], [], summary.settings)
+    assert wide.series[0].knee is not None
+    assert wide.series[0].knee.undecided
+    text = " ".join(text_of(wide).split())
+    assert "Repeats differ too much to tell how many workers are enough" in text
+    best = max(RATES, key=lambda one: wide.of(list(RATES).index(one), "samples_per_s")[0])
+    assert f"holds all that were tried. {best} worker" in text
+    for claim in ("bring nothing", "are enough:", "is enough:", "still grows", "no longer grows"):
+        assert claim not in text.replace("how many workers are enough:", "")
+    assert " < " not in text.replace("; < the knee", "")
+
+
 def test_a_first_run_that_filled_the_page_cache_is_told(tmp_path: Path) -> None:
     summary = summary_of(tmp_path)
     for first, told in ((5e9, True), (5e7, False)):
