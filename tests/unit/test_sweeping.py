@@ -163,4 +163,4 @@ def test_by_default_workers_go_up_to_the_cores() -> None:
 def test_what_is_no_value_is_refused(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parsed(*words.replace(" ", "=").split())
-    assert "invalid" in capsys.readouterr().err
+    assert "error: argument --" in capsys.readouterr().err
