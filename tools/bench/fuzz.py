@@ -803,6 +803,13 @@ _KNOWN: list[Reader] = []
 
 def _known() -> list[Reader]:
     if not _KNOWN:
+        # Once, before the processes of the parts are forked.
+        import lotus.export.torch_trace
+        import lotus.reporters.terminal
+        import lotus.sweep  # noqa: F401
+        import native_map.importers
+        import native_map.py_spy  # noqa: F401
+
         _KNOWN.extend(_readers())
     return _KNOWN
 
@@ -820,7 +827,7 @@ def fuzz(
     jobs = []
     for one in chosen:
         count = max(1, round(inputs * one.share / whole))
-        step = max(1, min(20_000, -(-count // 4), round(20_000 * one.share)))
+        step = max(1000, min(20_000, -(-count // 4), round(20_000 * one.share)))
         for first in range(0, count, step):
             jobs.append((one.name, seed, first, min(first + step, count), keep))
     found = {one.name: Found() for one in chosen}
