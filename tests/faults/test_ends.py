@@ -1,0 +1,30 @@
+"""Operations that end, stop or deceive their process: all as without us, and what was is kept."""
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("what", "workers", "code"),
+    [("_exit", 0, 5), ("exit", 0, 6), ("abort", 0, -6), ("_exit", 2, 0), ("exit", 2, 0),
+     ("stop", 1, 0), ("raise", 0, 0), ("raise", 2, 0), ("clock", 0, 0), ("clock", 2, 0)],
+)  # fmt: skip
+def test_an_operation_does_to_its_process_what_it_likes(pair, what, workers, code):
+    plain, traced = pair("ends.py", what, workers)
+    assert plain.code == code
+    assert (traced.code, traced.out) == (code, plain.out)
+    assert "lotus" not in traced.err
+    run = traced.run
+    assert not run.lost["what"].str.contains("fault").any()
+    end = run.manifest["signal"] if code < 0 else run.manifest["exit_code"]
+    assert end == abs(code)
+    taken = run.waits[run.waits["failed"] == 0]
+    if what == "clock":  # ours is not the program's
+        assert len(taken) == 16
+        assert run.ops["duration_ns"].between(0, 60e9).all()
+        assert run.batches["fetch_ns"].between(0, 60e9).all()
+    elif code:  # nothing but the batch in hand is missing
+        assert taken["batch"].tolist() == [0, 1, 2, 3]
+    else:
+        failed = run.waits[run.waits["failed"] == 1]
+        assert len(failed) == 2
+        assert len(taken) >= 2
