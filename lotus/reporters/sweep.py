@@ -40,6 +40,7 @@ if TYPE_CHECKING:  # rich is imported when there is something to print
 
 SCHEMA = 1
 _MOST_OPERATIONS = 12
+_MOST_NAMED = 8  # settings in a sentence
 _PARAMETERS = {
     "num_workers": "workers",
     "prefetch_factor": "prefetch",
@@ -95,12 +96,31 @@ def sentences(summary: SweepSummary) -> list[str]:
     if not len(summary.runs):
         return ["No run of this sweep counts yet, so there is nothing to compare."]
     found = []
+    missing = _not_compared(summary)
     for one in ordered(summary):
         name = f"{one.name}: " if one.name and len(summary.series) > 1 else ""
         if one.knee is not None:
             found.append(plain(name + knee_text(one.knee)))
+        if missing:
+            found.append(missing)
+            missing = ""
         found += [plain(name + limit.text) for limit in one.limits]
     return found
+
+
+def _not_compared(summary: SweepSummary) -> str:
+    """The settings of which every run failed, in a sentence; "" where there is none."""
+    counted = set(summary.runs["setting"])
+    failed = {str(one["label"]) for one in summary.failed}
+    names = [
+        name for place, name in enumerate(summary.labels) if name in failed and place not in counted
+    ]
+    if not names:
+        return ""
+    several = len(names) > 1 or not names[0].startswith("1 worker")
+    shown = "; ".join(names[:_MOST_NAMED])
+    shown += f"; and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return plain(f"{shown} failed and {'are' if several else 'is'} not compared.")
 
 
 def ordered(summary: SweepSummary) -> list[Series]:

@@ -221,6 +221,20 @@ def test_failed_runs_and_runs_that_are_left_are_told(tmp_path: Path) -> None:
     assert reporter.document(summary)["failed"][0]["exit_code"] == 3
 
 
+def test_the_verdict_names_the_settings_that_failed(tmp_path: Path) -> None:
+    content = manifest([Setting(one) for one in RATES], 3, ["num_workers"])
+    for run in content["runs"]:
+        if run["setting"] == 1 or run["directory"] == "runs/2-0":
+            run.update(state="failed", exit_code=3, problem="exit code 3")
+    summary = summary_of(tmp_path, runs=content["runs"])
+    rows = summary.runs[summary.runs["setting"] != 1]
+    found = built(sweep.load(tmp_path), rows, pd.DataFrame(), [], [], summary.settings)
+    said = reporter.sentences(found)
+    assert said[0].startswith("4 workers are enough")
+    assert said[1] == "2 workers failed and are not compared."
+    assert not any("not compared" in one for one in reporter.sentences(summary))
+
+
 def test_a_sweep_without_a_run_that_counts_is_told(tmp_path: Path) -> None:
     content = manifest([Setting(1)], 1, ["num_workers"])
     content["runs"][0].update(state="pending")
