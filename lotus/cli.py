@@ -1,6 +1,7 @@
 """The command line: finds the verb's file in lotus/commands/ and hands the arguments over."""
 
 import argparse
+import errno
 import importlib
 import os
 import pkgutil
@@ -14,6 +15,7 @@ import lotus.commands
 from lotus.errors import LotusError
 from lotus.streams import open_missing, say
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _EPILOG = """\
 examples:
   lotus trace -- python train.py     record a training run
@@ -35,7 +37,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     wanted = [name for name in names if arguments[:1] == [name.replace("_", " ")]] or names
     args = parser(wanted).parse_args(arguments)
     try:
-        return int(args.run(args))
+        code = int(args.run(args))
+        sys.stdout.flush()  # here, where it can be said that it failed
+        return code
     except LotusError as error:
         # One line, whatever names are in it.
         say("lotus: " + str(error).replace("\n", "\\n"))
@@ -44,6 +48,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output has gone (`lotus report R | head`): no traceback at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        # Of files of ours it is said where they are written: this is stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        say(f"lotus: cannot write to the standard output: {error.strerror}")
+        return 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
 

@@ -30,6 +30,8 @@ def writable(path: Path, option: str = "-o") -> None:
     import tempfile  # slow to import, and `lotus trace` reads files before the program starts
 
     try:
+        if str(path) in (".", "-"):  # an empty name, or what other programs mean stdout by
+            raise LotusError(f"{option} must name a file")
         if path.is_dir():
             raise LotusError(f"cannot write {path}: it is a directory; {option} names a file")
         if path.exists() and not path.is_file():  # a device or a pipe is written to as it is

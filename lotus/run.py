@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from lotus import batches, counts, details, files, intervals, python_stacks, tables
+from lotus import batches, counts, details, files, intervals, python_stacks, state, tables
 from lotus.assemble import Assembly, Ints, is_a
 from lotus.errors import LotusError
 from lotus.eventlog import EventLog, ForeignError, Lost, newer, parse_json
@@ -293,6 +293,22 @@ class Run:
     def notes(self) -> list[str]:
         """Remarks of the tracer, each once."""
         return list(dict.fromkeys(event["text"] for event in self._events("note")))
+
+    @cached_property
+    def open_waits(self) -> pd.DataFrame:
+        """Waits in which the run ended, as when it was killed; `waits` does not have them.
+
+        pid, loader, epoch, batch, start_ns, wait_ns (until the run's end).
+        """
+        told = self.manifest.get("end_ns")
+        end = told if isinstance(told, int) else 0
+        rows = []
+        for one in state.read(self.path) if end else ():
+            if one.worker < 0 and one.phase == "wait" and 0 < one.since_ns < end:
+                place = (one.loader, one.epoch, one.batch, one.since_ns, end - one.since_ns)
+                rows.append((one.pid, *place))
+        columns = ["pid", "loader", "epoch", "batch", "start_ns", "wait_ns"]
+        return pd.DataFrame(rows, columns=columns).astype("int64")
 
     @cached_property
     def unseen(self) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lotus.errors import LotusError
 from lotus.plot import canvas
 from lotus.reporters.page import COLOURS
 from lotus.tune import notes
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 def trials(result: "Result", ax: "Axes | None" = None) -> "Axes":
     """Samples a second of every trial in the order of the search; green is what is recommended."""
+    if not hasattr(result, "trials"):
+        raise LotusError(f"{result!r} has no trials: give what lotus.tune(loader) returned")
     table = result.trials
     ax = canvas.axes(ax, canvas.bars_height(len(table)))
     title = "Trials of the search"

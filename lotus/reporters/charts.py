@@ -17,13 +17,17 @@ from lotus.reporters.words import amount, duration, plain, share, shorten
 
 BLUE, ORANGE, SKY, PINK, GREEN, RED, YELLOW, GREY = COLOURS
 WAIT, STEP, IDLE_GREY = RED, GREEN, "#C4C8CE"
+# Its HTML, and TeX between dollars.
+_READ_BY_PLOTLY = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("$", "&#36;"))
 _MOST_NAMES, _MOST_WORKERS, _MOST_CAUSES = 25, 64, 10
 
 
 def label(name: object, width: int = 32) -> str:
     """A name as plotly shows it: text, whatever it holds (plotly reads some HTML)."""
     text = shorten(plain(name), width)
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    for character, entity in _READ_BY_PLOTLY:
+        text = text.replace(character, entity)
+    return text
 
 
 def names_axis(names: Sequence[object], width: int = 32) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Lines that every form of the report shares: what was recorded, of what, and what is missing."""
 
+import shlex
 from collections.abc import Iterator
 
 from lotus.analysis.causes import core_shared
@@ -85,6 +86,17 @@ def loader_lines(one: LoaderSummary) -> Iterator[str]:
         )
     if one.coverage["made_never_taken"] and made:
         yield f"{plural(one.coverage['made_never_taken'], 'batch')} made were never taken."
+
+
+def open_waits(summary: Summary) -> Iterator[str]:
+    """One line for each wait in which the run ended: the numbers leave it out."""
+    for row in records(summary.open_waits):
+        of = f"loader {row['loader']}, " if len(summary.loaders) > 1 else ""
+        yield (
+            f"It ended after {duration(row['wait_ns'])} of waiting for batch {row['batch']} ({of}"
+            f"epoch {row['epoch']}), which no number here holds: `lotus top "
+            f"{plain(shlex.quote(summary.path))}` says who held it up."
+        )
 
 
 def unseen(summary: Summary) -> Iterator[str]:

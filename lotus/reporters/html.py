@@ -45,14 +45,15 @@ def contents(
     run: Run, summary: Summary, measured: MapSummary | None, loader: int | None = None
 ) -> tuple[Section, list[Section]]:
     """The heading and the sections of the page."""
+    stopped = list(covering.open_waits(summary))
     lines: list[str | Table | Chart] = list(covering.heading(summary))
     chosen = next((one for one in summary.loaders if one.scope.loader == loader), None)
     if chosen is None and summary.loaders:
         chosen = summary.loaders[0]
     if chosen is None:
-        heading = Section("No DataLoader was iterated in what was recorded", lines)
+        heading = Section("No DataLoader was iterated in what was recorded", [*stopped, *lines])
         return heading, [_footer(summary)]
-    heading = Section(covering.verdict_words(chosen.verdict), [*_verdict(chosen), *lines])
+    heading = Section(covering.verdict_words(chosen.verdict), [*stopped, *_verdict(chosen), *lines])
     sections = []
     if chosen.coverage["batches_taken"] or chosen.coverage["batches_made"]:
         sections += _loader(run, summary, chosen)
@@ -73,7 +74,7 @@ def _verdict(one: LoaderSummary) -> list[str | Table | Chart]:
         reason = reasons.reason(first)
         parts.append(f"{text} {reason}" if reason else text)
         parts.append(f"Next step: {first.advice}")
-        parts += [f"Then: {cause.advice}" for cause in judged.causes[1:2]]
+        parts += [f"Then, for {cause.title}: {cause.advice}" for cause in judged.causes[1:2]]
     parts += list(covering.loader_lines(one))
     parts.append(
         f"{amount(times['samples_per_s'])} samples/s, "

@@ -17,6 +17,7 @@ def short_report(run: Any) -> list[str]:
 
 def lines(summary: Summary) -> list[str]:
     """The same for a summary."""
+    first = [part for line in covering.open_waits(summary) for part in _wrap(line)]
     if not summary.loaders:
         result = ["no DataLoader was iterated in what was recorded"]
     else:
@@ -29,6 +30,7 @@ def lines(summary: Summary) -> list[str]:
             result.append(f"and {plural(more, 'smaller loader')} more")
     for line in covering.unseen(summary):
         result += _wrap(line)
+    result = [*first, *result]
     missing = list(covering.losses(summary))
     for line in missing[:_MOST_LOSSES]:
         result += _wrap(line)

@@ -18,6 +18,7 @@ not measured is null. Keys are only ever added within one `schema`.
     "rank_times": [...], "epochs": [...], "coverage": {...}
   }],
   "loaders_left_out": how many more there were,
+  "open_waits": [{"pid", "loader", "epoch", "batch", "start_ns", "wait_ns"}],
   "lost": [{"what", "pid", "count", "bytes"}], "unseen": [...], "notes": [...],
   "map": counters and functions as of `lotus map --json`, or null
 }
@@ -61,6 +62,7 @@ def document(summary: Summary, measured: MapSummary | None = None) -> dict[str, 
         "verdict": loaders[0]["verdict"] if loaders else None,
         "loaders": loaders,
         "loaders_left_out": summary.loaders_left_out,
+        "open_waits": summary.open_waits,
         "lost": summary.lost,
         "unseen": summary.unseen,
         "notes": summary.notes,

@@ -51,6 +51,9 @@ def write(
     console = Console(file=file, highlight=False, markup=False, emoji=False)
     for line in covering.heading(summary):
         console.print(line, style="dim", soft_wrap=True)
+    for line in covering.open_waits(summary):
+        console.print()
+        print_paragraph(console, "", line)
     if not summary.loaders:
         console.print("\nNo DataLoader was iterated in what was recorded.", style="bold")
     chosen = summary.loaders[0].scope.loader if summary.loaders and loader is None else loader
@@ -145,7 +148,7 @@ def _causes(console: "Console", one: LoaderSummary) -> None:
         columns = [("of loop", RIGHT), ("of waits", RIGHT), ("", LEFT)]
         print_table(console, "What the loop's time is owed to", columns, rows)
         for cause in causes[1:2]:
-            print_paragraph(console, "Then", plain(cause.advice))
+            print_paragraph(console, "Then", f"for {plain(cause.title)}: {plain(cause.advice)}")
 
 
 def _operations(console: "Console", one: LoaderSummary) -> None:

@@ -111,15 +111,17 @@ def throughput(frame: pd.DataFrame) -> Chart:
     data = []
     for rank in sorted(set(frame["rank"])):
         mine = frame[frame["rank"] == rank]
-        middle = (mine["start_ns"] + mine["end_ns"]) / 2e9
+        # Steps from edge to edge: the last bin is as wide as the others.
+        edges = np.append(mine["start_ns"], mine["end_ns"].iloc[-1]) / 1e9
+        rates = np.append(mine["samples_per_s"], mine["samples_per_s"].iloc[-1])
         data.append(
             {
                 "type": "scatter",
                 "mode": "lines",
                 "name": f"rank {rank}",
-                "x": packed(middle, "f8"),
-                "y": packed(mine["samples_per_s"], "f4"),
-                "line": {"shape": "hvh", "width": 1.5, "color": COLOURS[rank % len(COLOURS)]},
+                "x": packed(edges, "f8"),
+                "y": packed(rates, "f4"),
+                "line": {"shape": "hv", "width": 1.5, "color": COLOURS[rank % len(COLOURS)]},
                 "hovertemplate": "%{y:.4g} samples/s at %{x:.4g} s<extra></extra>",
             }
         )

@@ -129,3 +129,15 @@ def test_an_error_is_one_line_that_steers_no_terminal(tmp_path, capfd):
     said = capfd.readouterr().err
     assert said.count("\n") == 1
     assert "a\\n\\x1b[2J\\u202eb" in said
+
+
+def test_a_full_disk_behind_stdout_is_said(tmp_path: Path) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("there is no /dev/full")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "lotus", "completion", "bash"],
+            stdout=full, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == "lotus: cannot write to the standard output: No space left on device\n"

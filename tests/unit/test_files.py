@@ -86,5 +86,8 @@ def test_where_nothing_can_be_written_is_said_before(tmp_path: Path) -> None:
     with pytest.raises(LotusError, match="Not a directory"):
         files.writable(tmp_path / "file" / "out")
     (tmp_path / "file").unlink()
+    for name in ("", "-"):
+        with pytest.raises(LotusError, match="--html must name a file"):
+            files.writable(Path(name), "--html")
     files.writable(tmp_path / "new")
     assert not os.listdir(tmp_path)

@@ -211,3 +211,19 @@ class TestCommand:
         with pytest.raises(SystemExit) as error:
             cli.main(["report", str(tmp_path), "--threshold", "nan"])
         assert error.value.code == 2
+
+
+def test_a_wait_that_never_ended_comes_before_the_verdict() -> None:
+    run = Plan(operations={"Loader": 2.0}).run()
+    run.path = "a run"
+    run.open_waits = pd.DataFrame(
+        {"pid": 1, "loader": 0, "epoch": 0, "batch": [9, 8], "start_ns": 5, "wait_ns": [48e9, 1e6]}
+    ).astype("int64")
+    text = " ".join(shown(run).split())
+    wanted = "It ended after 48.0 s of waiting for batch 9 (epoch 0)"
+    assert wanted in text
+    assert "lotus top 'a run'" in text
+    assert "batch 8" not in text  # a millisecond is no news
+    assert text.index(wanted) < text.index("INPUT-BOUND")
+    assert wanted in " ".join(" ".join(short.short_report(run)).split())
+    assert tables.document(summarise(run))["open_waits"][0]["wait_ns"] == 48_000_000_000

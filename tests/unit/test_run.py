@@ -9,7 +9,7 @@ import pytest
 
 from lotus.errors import LotusError
 from lotus.eventlog import EventLog
-from lotus.inside import layout
+from lotus.inside import layout, state
 from lotus.run import load
 from tests.logs import MS, START_NS, RunBuilder, Sample, pack_header
 from tests.simulation import simulate
@@ -445,3 +445,23 @@ def test_times_of_reports_are_whole_however_large(tmp_path):
     found = load(builder.end()).processes.set_index("pid")
     assert found.loc[7, "time_ns"] == 2**53 + 1
     assert found["time_ns"].isna()[8]
+
+
+def test_the_wait_in_which_a_run_was_killed_is_told(tmp_path):
+    builder = RunBuilder(tmp_path / "run")
+    main = builder.process(pid=100)
+    main.loader()
+    main.wait(start_ns=START_NS, end_ns=START_NS + 4 * MS)
+    run = builder.end(end_ns=START_NS + 9_000 * MS)
+    page = bytearray(state.SIZE)
+    words = memoryview(page).cast("q")
+    words[state.W_MAGIC], words[state.W_PID], words[state.W_WORKER] = state.MAGIC, 100, -1
+    words[state.W_PHASE], words[state.W_SINCE] = state.WAIT, START_NS + 1_000 * MS
+    words[state.W_BATCH] = 7
+    (run / "state").mkdir(exist_ok=True)
+    (run / "state" / "100.state").write_bytes(page)
+    found = load(run).open_waits
+    assert found[["pid", "batch", "wait_ns"]].to_numpy().tolist() == [[100, 7, 8_000 * MS]]
+    words[state.W_PHASE] = state.ENDED
+    (run / "state" / "100.state").write_bytes(page)
+    assert not len(load(run).open_waits)
