@@ -477,7 +477,7 @@ def _looked_at(
         recorded = runs.load(where)
         loader = analysis.chosen(recorded, manifest["plan"]["loader"])
         if loader is None:
-            return float("nan"), "no DataLoader was iterated under lotus in it", {}
+            return float("nan"), analysis.missing(recorded, manifest["plan"]["loader"]), {}
         torch = next(iter(recorded.processes["torch"].dropna()), None)
         other = analysis.not_as_set(recorded, loader, setting, manifest["varied"])
     except LotusError as error:

@@ -16,7 +16,7 @@ from lotus import run as runs
 from lotus.analysis.columns import plain_value
 from lotus.analysis.sweep_knee import Knee, knee
 from lotus.analysis.sweep_limits import Limit, limits
-from lotus.analysis.sweep_runs import OPERATION_MEASURES, Reduced, chosen, reduce
+from lotus.analysis.sweep_runs import OPERATION_MEASURES, Reduced, chosen, missing, reduce
 from lotus.errors import LotusError
 from lotus.sweep import Sweep
 from lotus.tune.rates import t95
@@ -120,9 +120,10 @@ def _reduced(
     elapsed, used = record.get("elapsed_ns"), record.get("cpu_s")
     try:
         run = runs.load(where)
-        loader = chosen(run, target if isinstance(target, dict) else None)
+        target = target if isinstance(target, dict) else None
+        loader = chosen(run, target)
         if loader is None:
-            notes.append(f"{record['directory']}: no loader was iterated in it")
+            notes.append(f"{record['directory']}: {missing(run, target)}")
             return None
         return reduce(
             run,

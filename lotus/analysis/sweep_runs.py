@@ -39,6 +39,7 @@ OUTSIDE = "rest of the command"
 OWED = (SEND_CAUSE, PIN, MAIN, INDEX)
 SHARES = ("frontend_bound", "backend_bound", "retiring", "bad_speculation", "smt_contention")
 DRAM = ("dram_loads", "dram_local_loads", "dram_remote_loads")
+_MOST_NAMED = 10
 _KERNEL = ("minor_faults", "major_faults", "read_bytes")
 _METRICS = ("ipc", *SHARES, "frontend_lost", "backend_lost", "dram_loads")
 OPERATION_MEASURES = ("cpu_s", "wall_s", *_METRICS, *_KERNEL)
@@ -75,6 +76,28 @@ def chosen(run: RunLike, target: Mapping[str, Any] | None) -> int | None:
             continue
         return loader
     return None
+
+
+def named(run: RunLike) -> dict[int, str]:
+    """The loaders that were iterated, those of most samples first, as "0 Photos at train.py:9"."""
+    found = {}
+    for loader in iterated(run):
+        row = _loader_rows(run, loader).head(1)
+        words = [f"{loader} {one}" for one in row["dataset"].astype(str)] or [str(loader)]
+        sites = [str(one) for one in row["call_site"]] if "call_site" in row else []
+        found[loader] = words[0] + "".join(f" at {one}" for one in sites if one)
+    return found
+
+
+def missing(run: RunLike, target: Mapping[str, Any] | None) -> str:
+    """Why `chosen` finds no loader."""
+    names, wanted = list(named(run).values()), dict(target or {})
+    if not names:
+        return "no DataLoader was iterated under lotus in it"
+    asked = next((one for one in wanted.values() if one is not None), "such")
+    shown = ", ".join(names[:_MOST_NAMED])
+    shown += f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"there is no loader {asked} in it; there are: {shown}"
 
 
 def _loader_rows(run: RunLike, loader: int) -> pd.DataFrame:

@@ -9,6 +9,8 @@ from lotus.analysis.sweep_runs import (
     SEND,
     UNSPLIT,
     chosen,
+    missing,
+    named,
     not_as_set,
     peak_memory,
     rate,
@@ -149,6 +151,18 @@ def test_the_loader_of_most_samples_or_the_one_that_was_named():
     assert chosen(run, {"number": 3}) is None
     assert chosen(run, {"dataset": "ImageFolder"}) == 0
     assert chosen(run, {"dataset": "Other"}) is None
+
+
+def test_a_loader_that_is_not_there_is_told_with_those_that_are():
+    run = recorded()
+    (name,) = named(run).values()
+    site = run.loaders["call_site"].iloc[0]
+    assert name == f"0 ImageFolder at {site}"
+    assert missing(run, {"number": 7}) == f"there is no loader 7 in it; there are: {name}"
+    assert missing(run, {"dataset": "Other"}).startswith("there is no loader Other in it; there")
+    run.batches, run.waits = run.batches.iloc[:0], run.waits.iloc[:0]
+    run.epochs = run.epochs.iloc[:0]
+    assert missing(run, {"number": 7}) == "no DataLoader was iterated under lotus in it"
 
 
 def test_a_setting_that_is_not_as_it_was_set():
