@@ -792,6 +792,8 @@ def tried(reader: Reader, folder: Path, seed: int, numbers: range, keep: Path | 
 
 def _part(job: tuple[str, int, int, int, str | None]) -> tuple[str, Found]:
     name, seed, first, last, keep = job
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
     (reader,) = [one for one in _known() if one.name == name]
     with tempfile.TemporaryDirectory(dir=_SCRATCH, prefix="lotus-fuzz-") as folder:
         kept = None if keep is None else Path(keep)
@@ -835,7 +837,11 @@ def fuzz(
     jobs.sort(key=lambda job: (job[2] / max(1, inputs * _share(job[0])), job[0]))
     # A process for each part: its memory is then that of its inputs.
     context = multiprocessing.get_context("fork")
-    with context.Pool(processes, maxtasksperchild=1) as pool:
+    # Stopped early (Ctrl-C, SIGTERM) it tells what it has found so far.
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        context.Pool(processes, maxtasksperchild=1) as pool,
+    ):
         done = 0
         for name, part in pool.imap_unordered(_part, jobs):
             found[name].add(part)
@@ -895,6 +901,8 @@ def main() -> int:
     machine = f"{facts['cpu']['model']}, {facts['cpu']['affinity']} cores"
     print(f"{machine}; Python {sys.version.split()[0]}")
     print(f"commit {commit or 'unknown'}; {time.strftime('%Y-%m-%d')}; seed {args.seed}")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     began = time.monotonic()
     found = fuzz(args.inputs, args.seed, args.processes, args.only, args.keep)
     print(table(found))
