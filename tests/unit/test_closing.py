@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-import lotus
 from lotus import closing, diagnosis
 from lotus.errors import LotusError
 from lotus.launch import Outcome
