@@ -16,7 +16,14 @@ from lotus import run as runs
 from lotus.analysis.columns import plain_value
 from lotus.analysis.sweep_knee import Knee, knee
 from lotus.analysis.sweep_limits import Limit, limits
-from lotus.analysis.sweep_runs import OPERATION_MEASURES, Reduced, chosen, missing, reduce
+from lotus.analysis.sweep_runs import (
+    MOST_NAMED,
+    OPERATION_MEASURES,
+    Reduced,
+    chosen,
+    missing,
+    reduce,
+)
 from lotus.errors import LotusError
 from lotus.sweep import Sweep
 from lotus.tune.rates import t95
@@ -92,6 +99,7 @@ def summarise(
     rows: list[dict[str, Any]] = []
     parts: list[pd.DataFrame] = []
     loaders: dict[str, None] = {}
+    others: dict[str, None] = {}
     done = sweep.runs[sweep.runs["state"] == "done"]
     records = sweep.manifest["runs"]
     for count, (number, one) in enumerate(done.iterrows()):
@@ -104,9 +112,11 @@ def summarise(
         rows.append({**place, **found.measures})
         parts.append(found.operations.assign(**place))
         loaders[found.loader] = None
+        others.update(dict.fromkeys(found.others))
         if found.lost:
             notes.append(f"{one['directory']}: {found.lost} records were lost")
     told(len(done), len(done))
+    notes += _others(list(others), sweep.manifest.get("plan"))
     frame = pd.DataFrame(rows, columns=None if rows else ["setting", "repeat"])
     operations = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
     return built(sweep, frame, operations, list(loaders), notes, settings)
@@ -134,6 +144,19 @@ def _reduced(
     except LotusError as error:
         notes.append(str(error))
         return None
+
+
+def _others(names: Sequence[str], plan: Any) -> list[str]:
+    """A note on the loaders that the report is not on."""
+    if not names:
+        return []
+    target = plan.get("loader") if isinstance(plan, dict) else None
+    why = "the one that --loader names" if target else "the one with most samples"
+    shown = ", ".join(names[:MOST_NAMED])
+    shown += f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    several = "loaders" if len(names) > 1 else "another loader"
+    more = "" if target else "; --loader sweeps another"
+    return [f"the program iterates {several} besides, {shown}: this is on {why}{more}"]
 
 
 def built(

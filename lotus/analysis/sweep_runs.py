@@ -39,7 +39,7 @@ OUTSIDE = "rest of the command"
 OWED = (SEND_CAUSE, PIN, MAIN, INDEX)
 SHARES = ("frontend_bound", "backend_bound", "retiring", "bad_speculation", "smt_contention")
 DRAM = ("dram_loads", "dram_local_loads", "dram_remote_loads")
-_MOST_NAMED = 10
+MOST_NAMED = 10  # loaders in a line
 _KERNEL = ("minor_faults", "major_faults", "read_bytes")
 _METRICS = ("ipc", *SHARES, "frontend_lost", "backend_lost", "dram_loads")
 OPERATION_MEASURES = ("cpu_s", "wall_s", *_METRICS, *_KERNEL)
@@ -55,6 +55,7 @@ class Reduced:
                 "command" (what the command used besides): kind, operation, OPERATION_MEASURES (sums
                 over the run; *_lost in cycles' worth of slots)
     loader      its title
+    others      the other loaders that were iterated, as `named` has them
     lost        records that could not be read
     """
 
@@ -62,6 +63,7 @@ class Reduced:
     operations: pd.DataFrame
     loader: str
     lost: int
+    others: tuple[str, ...] = ()
 
 
 def chosen(run: RunLike, target: Mapping[str, Any] | None) -> int | None:
@@ -95,8 +97,8 @@ def missing(run: RunLike, target: Mapping[str, Any] | None) -> str:
     if not names:
         return "no DataLoader was iterated under lotus in it"
     asked = next((one for one in wanted.values() if one is not None), "such")
-    shown = ", ".join(names[:_MOST_NAMED])
-    shown += f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    shown = ", ".join(names[:MOST_NAMED])
+    shown += f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return f"there is no loader {asked} in it; there are: {shown}"
 
 
@@ -137,6 +139,7 @@ def reduce(run: Any, loader: int, elapsed_s: float = np.nan, cpu_s: float = np.n
         operations=operations,
         loader=found.scope.title,
         lost=int(table(run, "lost")["count"].sum()) if len(table(run, "lost")) else 0,
+        others=tuple(name for number, name in named(run).items() if number != loader),
     )
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import time
@@ -186,6 +187,8 @@ def test_a_sweep_of_real_runs_says_what_operations_cost(resumed):
         assert setting["measures"]["cpu_s"]["mean"] > setting["measures"]["fetch_cpu_s"]["mean"]
         slow = next(one for one in setting["operations"] if one["operation"] == "Slow")
         assert slow["measures"]["cpu_s"]["mean"] == pytest.approx(60 * 0.002, rel=0.2)
+    (note,) = (one for one in summary.notes if "besides" in one)
+    assert re.search(r"1 Check at \S*train.py:\d+: this is on the one with most samples", note)
 
 
 def test_another_command_or_plan_is_refused_and_nothing_is_run(resumed, program):
@@ -249,7 +252,13 @@ def test_one_loader_alone_can_be_set(program, tmp_path):
     loaders = found.loaded(found.settings()[0])[0].loaders.set_index("dataset")
     assert loaders.loc["Check", ["num_workers", "prefetch_factor"]].tolist() == [2, 4]
     assert loaders.loc["Train", ["num_workers", "prefetch_factor"]].tolist() == [1, 3]
-    assert summarise(found).loaders[0].startswith("Check")
+    summary = summarise(found)
+    assert summary.loaders[0].startswith("Check")
+    (note,) = (one for one in summary.notes if "besides" in one)
+    assert re.search(
+        r"another loader besides, 0 Train at \S*train.py:\d+: this is on the one", note
+    )
+    assert "that --loader names" in note
 
 
 def test_a_secret_of_the_command_is_not_kept(program, tmp_path):
