@@ -130,8 +130,8 @@ def read(path: Path) -> Tuned:
         return _tuned(content)
     except ValueError as error:
         raise LotusError(
-            f"{path} holds no settings of lotus: {_plain(str(error))[:500]}; such a file is written by: "
-            f"lotus tune -o {path.name} -- COMMAND"
+            f"{path} holds no settings of lotus: {_plain(str(error))[:500]}; such a file is "
+            f"written by: lotus tune -o {path.name} -- COMMAND"
         ) from None
 
 
