@@ -40,8 +40,14 @@ def test_the_licence_is_that_of_the_installed_package(name):
     words = " ".join(
         [told.get("License-Expression") or "", (told.get("License") or "")[:100], *kinds]
     )
-    family = {"BSD": "BSD", "MIT": "MIT", "Apache": "Apache", "a licence": "matplotlib|Python"}
+    family = {
+        "BSD": "BSD",
+        "MPL": "MPL|Mozilla",
+        "MIT": "MIT",
+        "Apache": "Apache",
+        "a licence": "matplotlib|Python",
+    }
     expected = next(pattern for start, pattern in family.items() if LISTED[name].startswith(start))
-    if not re.search("BSD|MIT|Apache|matplotlib|Python Software", words):
+    if not re.search("BSD|MIT|MPL|Mozilla|Apache|matplotlib|Python Software", words):
         pytest.skip(f"{name} does not tell its licence")
     assert re.search(expected, words, re.IGNORECASE), words
