@@ -43,6 +43,9 @@ _CHILD = (
     "from lotus.sweeping import child; sys.exit(child(sys.argv[2], int(sys.argv[3]), sys.argv[4:]))"
 )
 _WITHOUT_WORKERS = ("num_workers", "pin_memory")
+_KEPT = "keeps its own settings"  # lotus/inside/settings.py: so it will in each run
+_NO_EFFECT = "the setting did not take effect"
+_SAFE = "; where they do not, sweep with --iterable-safe"
 _TAIL = 1 << 16  # bytes of a log that are looked at for its last lines
 
 
@@ -90,6 +93,9 @@ class Made:
 
 class Progress:
     """Who is told how a sweep goes; this one is silent."""
+
+    def lost(self, directories: Sequence[str]) -> None:
+        """Runs that were done cannot be read any more, and are made again."""
 
     def began(self, number: int, whole: int, setting: Setting, repeat: int) -> None:
         """A run starts."""
@@ -260,10 +266,18 @@ def run(
         runs = manifest["runs"]
         for one in runs:
             if one["state"] == "failed":
-                one.update(state="pending")
+                one.update(state="pending", refused=False)
+        lost = [one for one in runs if one["state"] == "done" and not _readable(path, one)]
+        for one in lost:
+            one.update(state="pending")
+            _set_aside(path / one["directory"])
+        if lost:
+            told.lost([one["directory"] for one in lost])
         stopped = None
         waiting = [number for number, one in enumerate(runs) if one["state"] == "pending"]
         for number in waiting:
+            if runs[number]["state"] != "pending":  # refused with another round
+                continue
             setting = found.settings()[runs[number]["setting"]]
             told.began(number + 1, len(runs), setting, runs[number]["repeat"])
             stopped = _one(path, manifest, number, setting, command, told, show_output)
@@ -272,6 +286,32 @@ def run(
         manifest["state"] = "ended" if stopped is None else "stopped"
         sweep.write(path, manifest)
     return Swept(sweep.load(path), stopped)
+
+
+def _readable(path: Path, record: Mapping[str, Any]) -> bool:
+    """Whether the directory of a run is there, with its manifest and its logs."""
+    from lotus import run as runs
+
+    where = path / record["directory"]
+    try:
+        runs.load(where)
+        return any(name.endswith(".ltr") for name in os.listdir(where / "events"))
+    except (LotusError, OSError):
+        return False
+
+
+def _set_aside(where: Path) -> None:
+    """Keep what stands in the place of a run and is none: it may be all that is left of it."""
+    if not os.path.lexists(where) or directory.is_run(where):
+        return
+    for number in itertools.count():
+        kept = where.with_name(f"{where.name}.unreadable" + (f"-{number}" if number else ""))
+        if not os.path.lexists(kept):
+            break
+    try:
+        where.rename(kept)
+    except OSError as error:
+        raise LotusError(f"cannot move {where} aside: {error.strerror}") from None
 
 
 def _can_go_on(manifest: Mapping[str, Any]) -> bool:
@@ -345,12 +385,15 @@ def _one(
     )
     problem = _how(code)
     notes: list[str] = []
-    rate = float("nan")
+    rate, hopeless = float("nan"), False
     if not problem:
         rate, problem, facts = _looked_at(where, manifest, setting, refused)
+        hopeless = problem.startswith(_NO_EFFECT) and any(_KEPT in one for one in refused)
         notes = [] if problem else refused
         manifest["torch"] = manifest.get("torch") or facts.get("torch")
     record.update(state="failed" if problem else "done", problem=problem or None)
+    if hopeless:
+        notes.append(_give_up(manifest["runs"], record))
     sweep.write(path, manifest)
     lines = () if not problem or show_output else last_lines(log)
     told.ended(
@@ -360,6 +403,21 @@ def _one(
         )
     )  # fmt: skip
     return None
+
+
+def _give_up(runs: Sequence[dict[str, Any]], record: dict[str, Any]) -> str:
+    """Take a setting that is refused out of the sweep, all its rounds; returns what to say."""
+    record["refused"] = True
+    known = {"state": "failed", "problem": record["problem"], "refused": True}
+    others = [
+        one for one in runs if one["setting"] == record["setting"] and one["state"] == "pending"
+    ]
+    for one in others:
+        one.update(known, exit_code=None, signal=None, elapsed_ns=None, cpu_s=None)
+    if not others:
+        return "this setting cannot succeed in this sweep"
+    rounds = "round is" if len(others) == 1 else f"{len(others)} rounds are"
+    return f"this setting cannot succeed in this sweep: its other {rounds} not made"
 
 
 def _given(manifest: Mapping[str, Any], setting: Setting, said: Path) -> str:
@@ -462,7 +520,7 @@ def _refused(said: Path) -> list[str]:
                 fact = json.loads(line)
                 text = str(fact.get("note", "")) if isinstance(fact, dict) else ""
                 if "its own settings" in text or "not applied" in text:
-                    notes.append(text[:1000])
+                    notes.append(text[:1000] + (_SAFE if "data set is iterable" in text else ""))
     return notes
 
 
@@ -484,7 +542,7 @@ def _looked_at(
         return float("nan"), f"the run cannot be read: {error}", {}
     if other:
         why = f": {refused[0]}" if refused else ""
-        return float("nan"), f"the setting did not take effect, {other}{why}", {"torch": torch}
+        return float("nan"), f"{_NO_EFFECT}, {other}{why}", {"torch": torch}
     return analysis.rate(recorded, loader), "", {"torch": torch}
 
 

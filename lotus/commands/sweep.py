@@ -118,12 +118,19 @@ def run(args: argparse.Namespace) -> int:
     if swept.signal is not None:
         say(f"lotus: stopped, the run that was going on does not count; go on with: {again}")
         return 128 + swept.signal
-    failed = int((swept.sweep.runs["state"] == "failed").sum())
+    runs = swept.sweep.manifest["runs"]
+    refused = sum(one.get("refused") is True for one in runs)
+    failed = sum(one["state"] == "failed" for one in runs) - refused
     if not args.quiet:
         reporter.conclude(swept.sweep)
     if failed:
-        say(f"lotus: {failed} of {len(swept.sweep.runs)} runs failed; try them again by: {again}")
-    return 1 if failed else 0
+        say(f"lotus: {failed} of {len(runs)} runs failed; try them again by: {again}")
+    if refused:
+        say(
+            f"lotus: {refused} of {len(runs)} runs cannot succeed, as the loader refuses their "
+            "setting (see above)"
+        )
+    return 1 if failed or refused else 0
 
 
 def _plan(args: argparse.Namespace) -> "Plan":

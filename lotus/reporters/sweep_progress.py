@@ -3,6 +3,7 @@
 import math
 import shutil
 import sys
+from collections.abc import Sequence
 
 from lotus.analysis.sweep import label
 from lotus.reporters.words import amount, command, duration, plain, plural, shorten
@@ -11,6 +12,8 @@ from lotus.sweep import Sweep
 from lotus.sweeping import Made, Progress
 from lotus.tune.space import Setting
 
+_MOST_LOST = 5
+
 
 class Live(Progress):
     """Tells of each run when it has ended; on a terminal, of the one that goes on too."""
@@ -18,6 +21,13 @@ class Live(Progress):
     def __init__(self, terminal: bool, varied: tuple[str, ...] = ()) -> None:
         self._terminal, self._varied = terminal, varied
         self._now, self._left_s = "", math.nan
+
+    def lost(self, directories: Sequence[str]) -> None:
+        shown = ", ".join(directories[:_MOST_LOST])
+        if len(directories) > _MOST_LOST:
+            shown += f" and {len(directories) - _MOST_LOST} more"
+        what = plural(len(directories), "run")
+        say(f"lotus: {what} cannot be read any more, to be made again: {plain(shown)}")
 
     def began(self, number: int, whole: int, setting: Setting, repeat: int) -> None:
         self._now = f"{number} of {whole}: {label(setting, self._varied)}, round {repeat + 1}"

@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -228,12 +229,41 @@ def test_a_setting_that_fails_is_told_and_the_sweep_goes_on(program, tmp_path):
 
 
 def test_a_setting_that_did_not_take_effect_does_not_count(program, tmp_path):
-    options = ("--workers", "2", "--repeat", "1", "-o", "S", "--counters", "none")
+    options = ("--workers", "1,2", "--repeat", "2", "-o", "S", "--counters", "none")
     ended = begin(tmp_path, program, *options, mode="stream").end()
     assert ended.code == 1
-    assert states(tmp_path / "S") == ["failed"]
-    assert b"num_workers was 1 instead of 2" in ended.err
-    assert b"its data set is iterable" in ended.err
+    runs = sweep.load(tmp_path / "S").runs
+    assert runs.groupby("num_workers")["state"].agg(set).to_dict() == {1: {"done"}, 2: {"failed"}}
+    failed = next(one for one in ended.err.splitlines() if b"failed: the setting" in one)
+    assert b"num_workers was 1 instead of 2" in failed
+    assert b"its data set is iterable" in failed
+    assert b"--iterable-safe" in failed
+    # What cannot succeed is not tried again, and not said to.
+    assert started_in(ended) == 3
+    assert b"its other round is not made" in ended.err
+    assert b"2 of 4 runs cannot succeed" in ended.err
+    assert b"--resume" not in ended.err
+    summary = summarise(sweep.load(tmp_path / "S"))
+    assert all("--iterable-safe" in one["problem"] for one in summary.failed)
+    assert len(summary.failed) == 2
+
+
+def test_runs_that_are_gone_are_made_again(program, tmp_path):
+    options = ("--workers", "1,2", "--repeat", "2", "-o", "S", "--counters", "none")
+    assert begin(tmp_path, program, *options).end().code == 0
+    names = sweep.load(tmp_path / "S").runs["directory"].tolist()
+    kept = (tmp_path / "S" / names[3] / "run.json").stat().st_mtime_ns
+    shutil.rmtree(tmp_path / "S" / names[0])
+    shutil.rmtree(tmp_path / "S" / names[1] / "events")
+    (tmp_path / "S" / names[2] / "run.json").write_text("{")
+    again = Start([*LOTUS, "sweep", "--resume", "S"], tmp_path, "again", {}).end()
+    assert again.code == 0
+    assert started_in(again) == 3
+    assert b"3 runs cannot be read any more, to be made again: runs/" in again.err
+    assert (tmp_path / "S" / f"{names[2]}.unreadable" / "events").is_dir()
+    assert states(tmp_path / "S") == ["done"] * 4
+    assert len(summarise(sweep.load(tmp_path / "S")).runs) == 4
+    assert (tmp_path / "S" / names[3] / "run.json").stat().st_mtime_ns == kept
 
 
 def test_a_program_without_a_loader_is_told(program, tmp_path):
