@@ -5,11 +5,12 @@ import shlex
 import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lotus import arguments
 
 if TYPE_CHECKING:
+    from lotus.sweep import Sweep
     from lotus.sweeping import Plan
 
 NAME = "sweep"
@@ -45,7 +46,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--repeat",
         type=arguments.whole(1, 10_000),
-        default=3,
         metavar="N",
         help="runs of each setting (3)",
     )
@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="record batches A up to B of each epoch only",
     )
     add(
-        "--counters", default="auto", metavar="SETS",
+        "--counters", metavar="SETS",
         help="what to count, as lotus trace --counters; none for nothing (the most telling events "
         "that this machine has)",
     )  # fmt: skip
@@ -95,6 +95,7 @@ def run(args: argparse.Namespace) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if args.resume is not None:
         path = args.resume
+        _agrees(args, sweep.load(path))
         command = sweeping.command_of(sweep.load(path), command)
     elif not command:
         raise LotusError(
@@ -113,10 +114,11 @@ def run(args: argparse.Namespace) -> int:
     try:
         swept = sweeping.run(path, command, shown, args.show_output)
     except KeyboardInterrupt:  # between two runs
-        say(f"lotus: stopped; go on with: {again}")
+        say(f"lotus: stopped; go on with: {again}", _line())
         return 130
     if swept.signal is not None:
-        say(f"lotus: stopped, the run that was going on does not count; go on with: {again}")
+        text = "lotus: stopped, the run that was going on does not count; go on with: "
+        say(text + again, _line())
         return 128 + swept.signal
     runs = swept.sweep.manifest["runs"]
     refused = sum(one.get("refused") is True for one in runs)
@@ -133,6 +135,11 @@ def run(args: argparse.Namespace) -> int:
     return 1 if failed or refused else 0
 
 
+def _line() -> str:
+    """The end of the line on which a terminal shows ^C."""
+    return "\n" if sys.stderr is not None and sys.stderr.isatty() else ""
+
+
 def _plan(args: argparse.Namespace) -> "Plan":
     from lotus import settings, sweeping
     from lotus.tune.space import Value
@@ -145,19 +152,64 @@ def _plan(args: argparse.Namespace) -> "Plan":
         "start_method": args.start_method,
     }
     given = {name: values for name, values in asked.items() if values is not None}
-    loader = None
-    if args.loader is not None:
-        loader = {"number" if isinstance(args.loader, int) else "dataset": args.loader}
     return sweeping.Plan(
         settings=sweeping.combined(given),
         varied=tuple(given),
-        repeat=args.repeat,
-        loader=loader,
+        repeat=args.repeat or 3,
+        loader=_loader(args),
         batches=args.batches,
-        counters=None if args.counters == "none" else args.counters,
+        counters=_counters(args),
         perf=args.perf,
         iterable_safe=args.iterable_safe,
     )
+
+
+def _loader(args: argparse.Namespace) -> dict[str, Any] | None:
+    if args.loader is None:
+        return None
+    return {"number" if isinstance(args.loader, int) else "dataset": args.loader}
+
+
+def _counters(args: argparse.Namespace) -> str | None:
+    return None if args.counters == "none" else args.counters or "auto"
+
+
+def _agrees(args: argparse.Namespace, found: "Sweep") -> None:
+    """Raise LotusError where an option says otherwise than the sweep that is to go on."""
+    from lotus.errors import LotusError
+
+    known = found.manifest.get("plan")
+    plan = known if isinstance(known, dict) else {}
+    asked: dict[str, tuple[object, object]] = {}  # option -> what it says, what the sweep has
+    for option, given, name in (
+        ("--workers", args.workers, "num_workers"),
+        ("--prefetch", args.prefetch, "prefetch_factor"),
+        ("--pin-memory", args.pin_memory, "pin_memory"),
+        ("--persistent", args.persistent, "persistent_workers"),
+        ("--start-method", args.start_method, "start_method"),
+    ):
+        if given is not None:
+            workers = name in ("num_workers", "pin_memory")
+            of = [one for one in found.settings() if workers or one.num_workers]
+            varied = {getattr(one, name) for one in of} if name in found.varied else set()
+            asked[option] = set(given), varied
+    others: tuple[tuple[str, object, object], ...] = (
+        ("--repeat", args.repeat, plan.get("repeat")),
+        ("--seed", args.seed, found.manifest.get("seed")),
+        ("--loader", _loader(args), plan.get("loader")),
+        ("--batches", args.batches, plan.get("batches")),
+        ("--counters", args.counters, plan.get("counters") or "none"),
+        ("--perf", args.perf or None, plan.get("perf")),
+        ("--iterable-safe", args.iterable_safe or None, plan.get("iterable_safe")),
+        ("--output", args.output and args.output.resolve(), found.path.resolve()),
+    )
+    asked |= {option: (one, there) for option, one, there in others if one is not None}
+    other = [option for option, (one, there) in asked.items() if one != there]
+    if other:
+        raise LotusError(
+            f"{', '.join(other)}: not as in the sweep of {found.path}, which goes on as it began; "
+            "leave it out, or begin another sweep with -o"
+        )
 
 
 def _up_to(cores: int) -> tuple[int, ...]:

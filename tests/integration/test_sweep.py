@@ -340,6 +340,7 @@ def test_an_interrupt_of_the_terminal_reaches_the_program_once(tmp_path, no_sign
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
     assert (tmp_path / "seen").read_text() == "1"
     assert b"lotus sweep --resume S" in said
+    assert b"\r\nlotus: stopped" in said  # below ^C
     assert states(tmp_path / "S") == ["pending", "pending"]
 
 

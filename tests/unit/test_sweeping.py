@@ -113,6 +113,35 @@ def test_a_resumed_command_is_the_one_that_was_swept(tmp_path: Path) -> None:
         sweeping.command_of(found, ["false"])
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--workers=1", "--workers: not as"),
+        ("--workers=0,2 --prefetch=2", "--prefetch: not as"),
+        ("--repeat=3", "--repeat: not as"),
+        ("--seed=2", "--seed: not as"),
+        ("--loader=0 --batches=1:2", "--loader, --batches: not as"),
+        ("--counters=auto", "--counters: not as"),
+        ("--perf", "--perf: not as"),
+        ("--iterable-safe", "--iterable-safe: not as"),
+        ("-o=elsewhere", "--output: not as"),
+    ],
+)
+def test_a_resumed_sweep_keeps_its_plan(tmp_path: Path, options: str, said: str) -> None:
+    begun(tmp_path / "S", PLAN)
+    before = (tmp_path / "S" / sweep.NAME).read_bytes()
+    with pytest.raises(LotusError, match=said):
+        verb.run(parsed(f"--resume={tmp_path / 'S'}", *options.split()))
+    assert (tmp_path / "S" / sweep.NAME).read_bytes() == before
+
+
+def test_a_resumed_sweep_may_be_told_what_it_is(tmp_path: Path) -> None:
+    found = begun(tmp_path / "S", PLAN)
+    same = "--workers=4,2,1,0 --repeat=4 --seed=1 --counters=none".split()
+    verb._agrees(parsed(f"-o={tmp_path / 'S'}", *same), found)
+    verb._agrees(parsed(), found)
+
+
 def test_a_damaged_sweep_does_not_go_on(tmp_path: Path) -> None:
     found = begun(tmp_path, PLAN)
     sweep.write(tmp_path, {**found.manifest, "plan": {"loader": None}})
