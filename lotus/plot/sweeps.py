@@ -260,7 +260,8 @@ def _line(
 
 def _against_workers(ax: "Axes", summary: SweepSummary) -> None:
     workers = sorted({one.num_workers for one in summary.settings})
-    knee = summary.best.knee.workers if summary.best and summary.best.knee else None
+    found = summary.best.knee if summary.best else None
+    knee = found.workers if found is not None and not found.undecided else None
     ax.set_xticks(workers, [f"{one}\nknee" if one == knee else str(one) for one in workers])
     ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]) if ax.dataLim.y0 < 0 else 0.0)
     ax.grid(axis="y", color="#DDDDDD", linewidth=0.6)
@@ -270,7 +271,7 @@ def _against_workers(ax: "Axes", summary: SweepSummary) -> None:
 
 def _knee(ax: "Axes", best: Series | None) -> None:
     """The knee of the best series as a line, its interval as a band."""
-    if best is None or best.knee is None:
+    if best is None or best.knee is None or best.knee.undecided:
         return
     found = best.knee
     if found.low is not None and found.high is not None and found.low < found.high:
