@@ -213,7 +213,7 @@ def test_a_mapping_is_refused_before_the_program_runs_where_it_cannot_be_written
     ran = tmp_path / "ran"
     program = [PYTHON, "-c", f"open({str(ran)!r}, 'w')"]
     line = one_line(lotus_map("build", "-o", tmp_path / "none" / "m.json", "--", *program))
-    assert "there is no directory" in line
+    assert "No such file or directory; -o names another file" in line
     assert not ran.exists()
 
 
