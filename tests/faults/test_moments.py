@@ -1,6 +1,6 @@
 """SIGINT and SIGTERM at random moments of a whole program: its start, its workers, its end.
 
-LOTUS_SEEDS says how many moments are tried (6); seeds count from 0.
+LOTUS_SEEDS says how many moments are tried (3); seeds count from 0.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ import lotus
 from lotus.errors import LotusError
 from tests.faults.conftest import LOTUS, PROGRAMS, PYTHON, environment
 
-SEEDS = int(os.environ.get("LOTUS_SEEDS", "6"))
+SEEDS = int(os.environ.get("LOTUS_SEEDS", "3"))
 SIGNALS = {0: signal.SIGINT, 1: signal.SIGTERM}
 TO = ("the program", "lotus", "all of them")  # the last as a terminal does
 
