@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,18 +101,18 @@ def _fill(
                 file.add(table.iloc[first : first + _ROWS])
 
 
-class _File:
+class _File(ABC):
     """A table that is written piece by piece."""
 
+    @abstractmethod
     def __init__(self, folder: Path, name: str, none: pd.DataFrame) -> None:
         """Begin the file; `none` is the table without rows."""
-        raise NotImplementedError
 
-    def add(self, table: pd.DataFrame) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def add(self, table: pd.DataFrame) -> None: ...
 
-    def close(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def close(self) -> None: ...
 
     def __enter__(self) -> "_File":
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 from lotus.settings import Target
@@ -9,16 +10,16 @@ from lotus.tune.space import Setting
 from lotus.tune.trying import Block, Opened, Same, TrialFailed, Watched
 
 
-class AskedProgram:
+class AskedProgram(ABC):
     """A lotus.tune.trying.Program; whoever inherits says in `_do` how a question gets there."""
 
     def __init__(self, watched: Watched) -> None:
         self.watched = watched
         self.workers: dict[Setting, list[int]] = {}  # process numbers of each setting's
 
+    @abstractmethod
     def _do(self, what: str, setting: Setting, **arguments: object) -> Any:
         """What the method `what` of Candidates returns; raises TrialFailed."""
-        raise NotImplementedError
 
     def open(self, setting: Setting, limit_s: float) -> Opened:
         opened = Opened(**tuples(self._do("open", setting, limit_s=limit_s)))

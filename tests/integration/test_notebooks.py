@@ -35,7 +35,7 @@ def test_it_is_committed_without_outputs_and_places(path: Path) -> None:
         assert cell["metadata"] == {}
     assert book["cells"][0]["cell_type"] == "markdown"
     text = path.read_text("utf-8")
-    assert not any(place in text for place in ("/home/", "/root/", "/tmp/", "/Users/", "/work/"))
+    assert not any(f"/{place}/" in text for place in ("home", "root", "tmp", "Users", "work"))
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
