@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lotus import closing, launch
+from lotus import arguments, closing, launch
 from lotus.errors import LotusError
 from lotus.manifest import Settings
 from lotus.streams import say
@@ -44,15 +44,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--list", action="store_true", help="list the workloads and end")
     parser.add_argument(
         *("--samples", "--images"),
-        type=_positive,
+        type=arguments.whole(1),
         metavar="N",
         help="how much data to make (default: as --list says)",
     )
     parser.add_argument(
-        "--scale", type=_positive, default=1, metavar="N", help="N times as much data (default: 1)"
+        "--scale",
+        type=arguments.whole(1),
+        default=1,
+        metavar="N",
+        help="N times as much data (default: 1)",
     )
-    parser.add_argument("--workers", type=_count, default=2, metavar="N", help="default: 2")
-    parser.add_argument("--batch-size", type=_positive, metavar="N", help="default: as --list says")
+    parser.add_argument(
+        "--workers", type=arguments.whole(0), default=2, metavar="N", help="default: 2"
+    )
+    parser.add_argument(
+        "--batch-size", type=arguments.whole(1), metavar="N", help="default: as --list says"
+    )
     parser.add_argument(
         "-o", "--output", type=Path, metavar="DIR", help="run directory (lotus-runs/...)"
     )
@@ -105,15 +113,3 @@ def data_directory(workload: Workload, count: int) -> Path:
     cache = os.environ.get("XDG_CACHE_HOME", "")
     base = Path(cache) if os.path.isabs(cache) else Path.home() / ".cache"
     return base / "lotus" / workload.folder(count)
-
-
-def _positive(text: str) -> int:
-    if _count(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above zero")
-    return int(text)
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
-    return int(text)

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from lotus import arguments
 from lotus.settings import DEFAULT
 
 NAME = "tune"
@@ -35,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "lotus tune [options] -- COMMAND ..."
     add = parser.add_argument
     add(
-        "--loader", type=_loader, metavar="N|NAME",
+        "--loader", type=arguments.loader, metavar="N|NAME",
         help="this loader, not the one of most samples: its number by first iteration, its data "
         "set's class, or the FILE:LINE that makes it",
     )  # fmt: skip
@@ -49,8 +50,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--vary", type=_names, default=(), metavar="NAMES",
         help=f"try these as well, by commas: {', '.join(_VARIED)}",
     )  # fmt: skip
-    add("--watch", type=_some, metavar="N", help="batches of the program itself first (12)")
-    add("--seed", type=_seed, default=0, metavar="N", help="of what is left to chance (0)")
+    add(
+        "--watch",
+        type=arguments.whole(1),
+        metavar="N",
+        help="batches of the program itself first (12)",
+    )
+    add(
+        "--seed",
+        type=arguments.whole(0, (1 << 32) - 1),
+        default=0,
+        metavar="N",
+        help="of what is left to chance (0)",
+    )
     add("--apply", action="store_true", help="let the program go on with what was found")
     add(
         "-o", "--output", type=Path, default=DEFAULT, metavar="FILE",
@@ -133,10 +145,6 @@ def run(args: argparse.Namespace) -> int:
     return launch.end_as(done.outcome)
 
 
-def _loader(text: str) -> int | str:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else text
-
-
 def _seconds(text: str) -> float:
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?(s|m|min|)", text)
     if found is None or not 0 < float(found[1]) < 1e6:
@@ -151,24 +159,8 @@ def _names(text: str) -> tuple[str, ...]:
     return names
 
 
-def _some(text: str) -> int:
-    value = int(text)
-    if not 1 <= value <= 1_000_000:
-        raise ValueError(text)
-    return value
-
-
-def _seed(text: str) -> int:
-    value = int(text)
-    if not 0 <= value < 1 << 32:
-        raise ValueError(text)
-    return value
-
-
 for _kind, _name in (
     (_seconds, "time (60s)"),
     (_names, "NAMES"),
-    (_some, "number"),
-    (_seed, "number"),
 ):
     _kind.__name__ = _name
