@@ -1,6 +1,6 @@
 """What moves the position of an open file, and what does not."""
 
-import ctypes
+import mmap
 import os
 from pathlib import Path
 
@@ -59,14 +59,17 @@ def test_what_a_child_moves_is_seen_and_put_back(tmp_path: Path) -> None:
 
 
 def test_memory_that_a_fetch_keeps_is_counted_without_its_batch() -> None:
-    ctypes.CDLL(None).malloc_trim(0)  # what is given back meanwhile would be taken off
     fetching = positions.Fetching()
     fetching.begin()
-    kept = bytearray(os.urandom(1 << 10) * (48 << 10))
-    batch = bytearray(os.urandom(1 << 10) * (16 << 10))
+    # Pages asked of the kernel: of an allocator's, freed ones may stay or be given back.
+    kept, batch = (mmap.mmap(-1, size << 20, flags=mmap.MAP_PRIVATE) for size in (48, 16))
+    for one in (kept, batch):
+        for page in range(0, len(one), mmap.PAGESIZE):
+            one[page] = 1
     fetching.finish(len(batch))
     assert 44 << 20 < fetching.grown_bytes < 60 << 20
-    del kept, batch
+    kept.close()
+    batch.close()
 
 
 def test_what_is_printed_is_no_sign(tmp_path: Path) -> None:
