@@ -27,7 +27,7 @@ examples:
   lotus demo --workload segmentation
   lotus demo --workload segmentation --scale 20 --workers 8
 
-Needs torch and torchvision: pip install 'lotus-profiler[demo]'. The data are made once and kept in
+Needs torch and torchvision: pip install torch torchvision pillow. The data are made once and kept in
 the user's cache directory. Each workload is a plain training script, without lotus in it: run it,
 or change it, as your own. `lotus demo --list` says where they are.
 """
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         if importlib.util.find_spec(module) is None:
             raise LotusError(
                 f"the demo needs {module}, which is not installed beside lotus; "
-                "pip install 'lotus-profiler[demo]'"
+                "pip install torch torchvision pillow"
             )
     workload = WORKLOADS[args.workload]
     count = (args.samples or workload.count) * args.scale

@@ -91,7 +91,7 @@ def test_without_torch_the_demo_names_what_to_install(
     assert cli.main(["demo"]) == 2
     said = capfd.readouterr().err
     assert said.count("\n") == 1
-    assert "pip install 'lotus-profiler[demo]'" in said
+    assert "pip install torch torchvision pillow" in said
 
 
 def test_a_data_set_that_cannot_be_made_is_a_line(tmp_path: Path) -> None:
