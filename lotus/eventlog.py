@@ -231,7 +231,7 @@ def _read_header(fd: int, size: int, name: str) -> tuple[dict[str, Any], dict[in
 def newer(what: str, schema: int) -> str:
     return (
         f"{what} has schema {schema} and this lotus reads up to {layout.SCHEMA}: "
-        "pip install --upgrade lotus-profiler"
+        "read it with the lotus that recorded it, or a later one"
     )
 
 

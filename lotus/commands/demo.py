@@ -27,9 +27,9 @@ examples:
   lotus demo --workload segmentation
   lotus demo --workload segmentation --scale 20 --workers 8
 
-Needs torch and torchvision: pip install torch torchvision pillow. The data are made once and kept in
-the user's cache directory. Each workload is a plain training script, without lotus in it: run it,
-or change it, as your own. `lotus demo --list` says where they are.
+Needs torch and torchvision: pip install torch torchvision pillow. The data are made once and kept
+in the user's cache directory. Each workload is a plain training script, without lotus in it: run
+it, or change it, as your own. `lotus demo --list` says where they are.
 """
 
 
