@@ -1,0 +1,369 @@
+"""What a run of many ranks tells of each: its own time for a step, its input, its memory.
+
+A rank's own time is that of the program's step less what it waited for the other ranks in the
+synchronisation of gradients. Its input is what a batch costs its workers, by their number.
+Times are float64 nanoseconds.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.columns import Bools, Floats, Ints, integer, number, plain_value
+from lotus.analysis.scope import RunLike, iterated, table
+from lotus.errors import LotusError
+from lotus.inside.layout import FAILED, STOPPED
+from lotus.settings import Target
+from lotus.tune.edges import first_of_process
+
+WARM = 3  # of a rank's first steps that are left out, if it has five times as many
+_AGAIN = "record it again with: lotus trace -o RUN -- torchrun --nproc-per-node N train.py"
+_ACCUMULATED = 1.5  # batches for each synchronisation, from which on gradients are accumulated
+_NAMED = 8  # ranks that one message names
+
+
+@dataclass(frozen=True)
+class Rank:
+    """What one rank did. A row of `sizes`, `step_ns` and `key` is a step, of `fetch_*` a batch."""
+
+    rank: int
+    host: str
+    batch: int  # samples of its batches but the last of an epoch
+    workers: int
+    prefetch: int  # batches ahead that each worker may be
+    sizes: Floats  # samples
+    step_ns: Floats  # its own: without exposed synchronisation where that was traced
+    key: Ints  # what steps of different ranks that synchronised with each other have in common
+    fetch_sizes: Floats
+    fetch_ns: Floats  # of one worker, or of the main process where there are none; in their order
+    after_ns: float  # mean from when the last rank had arrived to the end, on its own clock; NaN
+    memory_bytes: float = math.nan  # of all its processes, the most that was seen; NaN: not read
+    memory_limit: float = math.nan  # its share of its host's memory
+
+
+@dataclass(frozen=True)
+class Job:
+    """The ranks of one loader, by their numbers: 0 to N - 1."""
+
+    ranks: tuple[Rank, ...]
+    title: str
+    loader: Target | None
+    synchronised: bool  # the synchronisation was traced
+    collective_ns: float  # mean that a step takes after the last rank has arrived; NaN: not traced
+    measured_ns: float  # mean from one batch to the next, waiting for everything; NaN: not known
+    notes: tuple[str, ...] = ()
+
+    @property
+    def batch_sizes(self) -> tuple[int, ...]:
+        return tuple(one.batch for one in self.ranks)
+
+    @property
+    def global_batch(self) -> int:
+        return sum(self.batch_sizes)
+
+
+def measure(run: RunLike, loader: int | None = None, also: Sequence[RunLike] = ()) -> Job:
+    """The job of a run: its largest loader, or the one of that number.
+
+    `also`: runs of the same job with other batch sizes, whose steps and batches are added to tell
+    what of a step grows with its batch. Raises LotusError where the run cannot be balanced.
+    """
+    job = _job(run, loader)
+    for other in also:
+        job = _joined(job, _job(other, loader))
+    return job
+
+
+def _job(run: RunLike, loader: int | None) -> Job:
+    known = iterated(run)
+    if not known:
+        raise LotusError(f"no DataLoader was iterated in this run: {_AGAIN}")
+    if loader is not None and loader not in known:
+        names = ", ".join(str(one) for one in sorted(known))
+        raise LotusError(f"there is no loader {loader} in this run; there are: {names}")
+    chosen = known[0] if loader is None else loader
+    tables = {
+        name: frame[integer(frame, "loader") == chosen]
+        for name, frame in (("batches", table(run, "batches")), ("loaders", run.loaders))
+    }
+    batches = tables["batches"]
+    world = _world(run, batches)
+    settings = _settings(tables["loaders"], world)
+    _balanceable(settings)
+    notes: list[str] = []
+    syncs = table(run, "syncs")
+    ranks = []
+    for rank in range(world):
+        own = batches[integer(batches, "rank") == rank].reset_index(drop=True)
+        ranks.append(_rank(rank, own, settings[rank], syncs, notes))
+    first = settings[0]
+    after, collective = _after_arrival(syncs, world)
+    synchronised = bool(len(syncs)) and not math.isnan(collective)
+    if not synchronised:
+        notes.append(
+            "the synchronisation of gradients was not traced: what a rank waited for the others "
+            "counts as its own step, so ranks look more alike than they are"
+        )
+    waits = number(batches, "wait_ns") + number(batches, "step_ns")
+    measured = float(np.nanmean(waits)) if (~np.isnan(waits)).any() else math.nan
+    ranks = [replace(one, after_ns=after[one.rank]) for one in ranks]
+    return Job(
+        ranks=tuple(_with_memory(run, ranks, notes)),
+        title=" at ".join(str(first[key]) for key in ("dataset", "call_site") if first.get(key))
+        or f"loader {chosen}",
+        loader=_target(first),
+        synchronised=synchronised,
+        collective_ns=collective,
+        measured_ns=measured,
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _world(run: RunLike, batches: pd.DataFrame) -> int:
+    """How many ranks there are. Raises LotusError where not all of them can be told of."""
+    found = sorted({int(one) for one in integer(batches, "rank")})
+    recorded = [one for one in run.manifest.get("ranks") or [] if isinstance(one, Mapping)]
+    started = {one["rank"] for one in recorded if type(one.get("rank")) is int}
+    told = {int(one) for one in integer(batches, "world_size")}
+    told |= {one["world_size"] for one in recorded if type(one.get("world_size")) is int}
+    told = {one for one in told if one > 0}
+    if len(told) > 1:
+        sizes = ", ".join(str(one) for one in sorted(told))
+        raise LotusError(
+            f"the run holds jobs of {sizes} ranks, which cannot be balanced as one: {_AGAIN}"
+        )
+    world: int = max([*told, *(one + 1 for one in found), *(one + 1 for one in started), 1])
+    if world == 1:
+        raise LotusError(f"the run has one rank, so there is nothing to balance: {_AGAIN}")
+    silent = [rank for rank in range(world) if rank not in found]
+    missing = [rank for rank in silent if rank not in started]
+    if missing:
+        raise LotusError(
+            f"of {world} ranks {_ranks(missing)} left no record: trace every host and join them "
+            "with: lotus merge A B -o RUN"
+        )
+    if silent:
+        raise LotusError(f"{_ranks(silent)} of {world} took no batch of this loader: {_AGAIN}")
+    return world
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    shown = ", ".join(str(one) for one in ranks[:_NAMED])
+    more = f" and {len(ranks) - _NAMED} more" if len(ranks) > _NAMED else ""
+    return f"rank{'' if len(ranks) == 1 else 's'} {shown}{more}"
+
+
+def _settings(loaders: pd.DataFrame, world: int) -> list[dict[str, Any]]:
+    """The loader's parameters on each rank; those of the first that told them where one did not."""
+    rank = integer(loaders, "rank")
+    rows = [
+        {str(name): plain_value(value) for name, value in row.items()}
+        for row in loaders.to_dict("records")
+    ]
+    own: dict[int, dict[str, Any]] = {}
+    for one, row in zip(rank.tolist(), rows, strict=True):
+        own.setdefault(one, row)
+    spare = rows[0] if rows else {}
+    return [own.get(one, spare) for one in range(world)]
+
+
+def _balanceable(settings: Sequence[Mapping[str, Any]]) -> None:
+    """Raise LotusError for loaders whose samples cannot be shared out otherwise."""
+    for one in settings:
+        where = f" at {one['call_site']}" if one.get("call_site") else ""
+        what = f"the loader of {one.get('dataset') or 'its data set'}{where}"
+        if one.get("dataset_kind") == "iterable":
+            raise LotusError(
+                f"{what} is of an iterable data set, which chooses its samples itself: they "
+                "cannot be shared out; only map-style data sets can be balanced"
+            )
+        batching = one.get("batch_sampler")
+        if batching is not None and batching != "BatchSampler":
+            raise LotusError(
+                f"{what} has a batch sampler of its own, {batching}, whose batches cannot be made "
+                "larger or smaller; give the loader batch_size and sampler instead"
+            )
+        if one and one.get("batch_size") is None:
+            raise LotusError(
+                f"{what} has no batch size (batch_size=None): its data set makes the batches; "
+                "give the loader a batch_size to balance it"
+            )
+
+
+def _target(settings: Mapping[str, Any]) -> Target | None:
+    length = settings.get("dataset_length")
+    facts = {name: settings.get(name) or None for name in ("call_site", "dataset", "sampler")}
+    try:
+        return Target(dataset_length=length, **facts)
+    except ValueError:
+        return None
+
+
+def _rank(
+    rank: int,
+    batches: pd.DataFrame,
+    settings: Mapping[str, Any],
+    syncs: pd.DataFrame,
+    notes: list[str],
+) -> Rank:
+    order = np.argsort(number(batches, "taken_ns"), kind="stable")
+    batches = batches.iloc[order].reset_index(drop=True)
+    size = number(batches, "size")
+    sound = (size > 0) & ((integer(batches, "flags", 0) & (FAILED | STOPPED)) == 0)
+    step, taken = number(batches, "step_ns"), number(batches, "taken_ns")
+    exposed = _exposed(taken, step, syncs[integer(syncs, "rank") == rank], notes)
+    own = np.maximum(step - exposed, 0.0)
+    stepped = sound & ~np.isnan(own) & ~np.isnan(taken)
+    stepped &= ~_warming(stepped)
+    fetch = number(batches, "fetch_ns")
+    made = sound & ~np.isnan(fetch)
+    fresh = first_of_process(batches) & made
+    if made.sum() > 2 * fresh.sum():
+        made &= ~fresh
+    if not stepped.any() or not made.any():
+        raise LotusError(
+            f"rank {rank} has too few batches of which both fetch and step were recorded: {_AGAIN}"
+        )
+    sizes, counts = np.unique(size[stepped], return_counts=True)
+    workers = settings.get("num_workers")
+    if not isinstance(workers, int) or workers < 0:
+        workers = int(integer(batches, "worker").max()) + 1
+    prefetch = settings.get("prefetch_factor")
+    hosts = [str(one) for one in batches["host"].unique()] if "host" in batches else []
+    return Rank(
+        rank=rank,
+        host=next((one for one in hosts if one), ""),
+        batch=int(sizes[np.flatnonzero(counts == counts.max())[-1]]),
+        workers=workers,
+        prefetch=prefetch if isinstance(prefetch, int) and prefetch > 0 else 2,
+        sizes=size[stepped],
+        step_ns=own[stepped],
+        key=_keys(batches)[stepped],
+        fetch_sizes=size[made],
+        fetch_ns=fetch[made],
+        after_ns=math.nan,
+    )
+
+
+def _keys(batches: pd.DataFrame) -> Ints:
+    """One number for epoch and batch, which are the same on all ranks of a synchronous job."""
+    return integer(batches, "epoch") * (1 << 40) + integer(batches, "batch")
+
+
+def _warming(stepped: Bools) -> Bools:
+    """The first steps, in which memory is allocated and kernels are chosen."""
+    place = np.cumsum(stepped)
+    return np.asarray((place <= WARM) & (stepped.sum() >= 5 * WARM))
+
+
+def _exposed(taken: Floats, step: Floats, syncs: pd.DataFrame, notes: list[str]) -> Floats:
+    """The synchronisation in each step that nothing overlapped; 0 where none was traced."""
+    found = np.zeros(len(taken))
+    ready, exposed = number(syncs, "ready_ns"), number(syncs, "exposed_ns")
+    begun = np.flatnonzero(~np.isnan(taken))
+    if not len(syncs) or not len(begun):
+        return found
+    place = np.searchsorted(taken[begun], ready, side="right") - 1
+    inside = place >= 0
+    row = begun[np.maximum(place, 0)]
+    inside &= ~(ready > taken[row] + step[row])  # not of another loader's loop
+    np.add.at(found, row[inside], np.nan_to_num(exposed[inside]))
+    if inside.any() and len(begun) >= _ACCUMULATED * inside.sum():
+        notes.append(
+            f"gradients are synchronised once in {len(begun) / inside.sum():.1f} batches: they are "
+            "accumulated, and lotus run refuses to balance that"
+        )
+    return found
+
+
+def _after_arrival(syncs: pd.DataFrame, world: int) -> tuple[list[float], float]:
+    """([mean of each rank from the last arrival to its end], mean over all), ns; NaN: not told."""
+    nothing = [math.nan] * world, math.nan
+    if not len(syncs):
+        return nothing
+    frame = pd.DataFrame(
+        {
+            "rank": integer(syncs, "rank"),
+            "step": integer(syncs, "step"),
+            "ready": number(syncs, "ready_ns"),
+            "end": number(syncs, "end_ns"),
+        }
+    ).dropna()
+    by_step = frame.groupby("step")
+    frame["last"] = by_step["ready"].transform("max")
+    frame = frame[by_step["rank"].transform("nunique") == world]
+    if not len(frame):
+        return nothing
+    # Clocks of several hosts are brought together within an error: no time is negative.
+    frame["after"] = np.maximum(frame["end"] - frame["last"], 0.0)
+    own = frame.groupby("rank")["after"].mean()
+    return [float(own.get(rank, math.nan)) for rank in range(world)], float(own.mean())
+
+
+def _with_memory(run: RunLike, ranks: Sequence[Rank], notes: list[str]) -> list[Rank]:
+    """The same with what is known of their memory: that of workers, and of whom they forked."""
+    resources = table(run, "resources")
+    resources = resources[integer(resources, "worker") >= 0]
+    pss, rss = number(resources, "pss"), number(resources, "rss")
+    of, pid = integer(resources, "rank"), integer(resources, "pid")
+    local: dict[str, int] = {}
+    for one in ranks:
+        local[one.host] = local.get(one.host, 0) + 1
+    found = []
+    for one in ranks:
+        mine = of == one.rank
+        used = limit = math.nan
+        if mine.any():
+            largest = pd.Series(np.where(pss > 0, pss, rss)[mine]).groupby(pid[mine]).max()
+            # Epochs may have workers of their own: as many as there are at once.
+            largest = largest.sort_values(ascending=False).iloc[: max(one.workers, 1)]
+            main = float(pd.Series(rss[mine]).groupby(pid[mine]).first().median())
+            used = float(largest.sum()) + main
+        memory = _memory_of(run.manifest, one.host)
+        if memory is not None:
+            limit = memory / local[one.host]
+        found.append(replace(one, memory_bytes=used, memory_limit=limit))
+    return found
+
+
+def _memory_of(manifest: Mapping[str, Any], host: str) -> float | None:
+    """Bytes of a host's memory, where the run tells them."""
+    for one in manifest.get("hosts") or []:
+        if isinstance(one, Mapping) and one.get("host") == host and one.get("memory_bytes"):
+            return float(one["memory_bytes"])
+    told = manifest.get("memory_bytes")
+    if told and manifest.get("host") in (None, "", host):
+        return float(told)
+    return None
+
+
+def _joined(job: Job, other: Job) -> Job:
+    """`job` with the steps and batches of another run of it."""
+    if len(other.ranks) != len(job.ranks):
+        raise LotusError(
+            f"--also: that run has {len(other.ranks)} ranks, this one {len(job.ranks)}: it must be "
+            "the same job with another batch size"
+        )
+    ranks = []
+    for one, two in zip(job.ranks, other.ranks, strict=True):
+        if one.workers != two.workers:
+            raise LotusError(
+                f"--also: rank {one.rank} has {two.workers} workers there and {one.workers} here: "
+                "only the batch size may differ"
+            )
+        ranks.append(
+            replace(
+                one,
+                sizes=np.concatenate((one.sizes, two.sizes)),
+                step_ns=np.concatenate((one.step_ns, two.step_ns)),
+                key=np.concatenate((one.key, two.key + (1 << 62))),
+                fetch_sizes=np.concatenate((one.fetch_sizes, two.fetch_sizes)),
+                fetch_ns=np.concatenate((one.fetch_ns, two.fetch_ns)),
+            )
+        )
+    notes = (*job.notes, *other.notes)
+    return replace(job, ranks=tuple(ranks), notes=tuple(dict.fromkeys(notes)))
