@@ -1,0 +1,222 @@
+"""`lotus balance`: the batch size of each rank by one of the strategies, and what it brings."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from lotus.analysis.columns import plain_value
+from lotus.analysis.scope import RunLike
+from lotus.balance import orchestrated, shares
+from lotus.balance.caps import Cap, caps
+from lotus.balance.fit import Curve, Line, curve
+from lotus.balance.measured import Job, measure
+from lotus.balance.minmax import split
+from lotus.balance.plan import Plan
+from lotus.balance.predict import Predicted, predict
+from lotus.balance.tuned import Tuned, tuned
+from lotus.errors import LotusError
+
+_MOST_TUNED = 8  # ranks whose input is simulated, those with the slowest first
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked for. `most`: samples that a rank can hold; `links`: ns between two ranks."""
+
+    strategy: str = "lotus"
+    seed: int = 0
+    loader: int | None = None
+    most: Mapping[int, int] = field(default_factory=dict)
+    links: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    base: float | None = None  # bno's B
+
+
+@dataclass(frozen=True)
+class Share:
+    """One rank, before and after; times are seconds."""
+
+    rank: int
+    host: str
+    before: int
+    after: int
+    step_before_s: float
+    input_before_s: float
+    own_before_s: float
+    own_after_s: float
+    input_binds: bool  # before
+    cap: Cap
+
+
+@dataclass(frozen=True)
+class Balance:
+    """What was found."""
+
+    job: Job
+    question: Question
+    shares: tuple[Share, ...]
+    before: Predicted
+    after: Predicted
+    tuned: tuple[Tuned, ...]
+    quantities: Mapping[str, str]  # of bno: what each was taken from
+    weights: tuple[Mapping[str, float], ...]  # of bno: K, MW and the sum of NCW of each rank
+    notes: tuple[str, ...]
+
+    @property
+    def batch_sizes(self) -> tuple[int, ...]:
+        return tuple(one.after for one in self.shares)
+
+    @property
+    def times(self) -> float:
+        """Samples a second, after against before: a `bno` split may change how many a step has."""
+        more = sum(self.batch_sizes) / self.job.global_batch
+        return self.before.seconds / self.after.seconds * more if self.after.seconds else math.nan
+
+    def plan(self) -> Plan:
+        measured = self.job.measured_ns / 1e9
+        told: dict[str, Any] = {
+            "step_before_s": asdict(self.before),
+            "step_after_s": asdict(self.after),
+            "measured_step_s": measured,
+            "times_the_samples_per_second": self.times,
+            "global_batch_before": self.job.global_batch,
+            "batch_sizes_before": list(self.job.batch_sizes),
+        }
+        return Plan(
+            batch_sizes=self.batch_sizes,
+            strategy=self.question.strategy,
+            loader=self.job.loader,
+            predicted=_finite(told),
+            notes=self.notes,
+        )
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_finite(one) for one in value]
+    return plain_value(value)
+
+
+def balance(run: RunLike, question: Question, also: Sequence[RunLike] = ()) -> Balance:
+    """Split the global batch of a run. Raises LotusError where that cannot be done."""
+    job = measure(run, question.loader, also)
+    total, count = job.global_batch, len(job.ranks)
+    if total < count:
+        raise LotusError(f"a global batch of {total} samples leaves some of {count} ranks without")
+    curves = [curve(one) for one in job.ranks]
+    limits = caps(job, question.most)
+    notes = list(job.notes)
+    quantities: Mapping[str, str] = {}
+    weights: tuple[Mapping[str, float], ...] = ()
+    if question.strategy == "lotus":
+        sizes = _least(job, curves, limits)
+        notes += _assumptions(curves)
+    elif question.strategy == "bno":
+        given = orchestrated.quantities(job, question.links, question.base)
+        found = orchestrated.run(given)
+        sizes, quantities = list(found.sizes), given.how
+        columns = zip(found.k.tolist(), found.mw.tolist(), found.ncw.tolist(), strict=True)
+        weights = tuple({"K": k, "MW": mw, "NCW": ncw} for k, mw, ncw in columns)
+        notes.insert(0, orchestrated.sum_words(found, job))
+    elif question.strategy == "equal":
+        sizes = shares.equal(total, count)
+    else:
+        sizes = shares.at_random(total, count, question.seed)
+    notes += _over(sizes, limits)
+    before = predict(job, job.batch_sizes, question.seed)
+    after = predict(job, sizes, question.seed)
+    if question.strategy == "lotus" and after.seconds >= before.seconds:
+        # Its lines say otherwise, its steps do not: what is recorded counts.
+        sizes, after = list(job.batch_sizes), before
+        notes.append("no split of this global batch is quicker than the one the program has")
+    elif question.strategy == "lotus" and after.high >= before.low and not _assumptions(curves):
+        notes.append(
+            "the intervals of before and after touch: record more steps before you rely on it"
+        )
+    return Balance(
+        job=job,
+        question=question,
+        shares=tuple(
+            Share(
+                rank=one.rank,
+                host=one.host,
+                before=one.batch,
+                after=size,
+                step_before_s=made.step.at(one.batch) / 1e9,
+                input_before_s=made.input.at(one.batch) / 1e9,
+                own_before_s=made.at(one.batch) / 1e9,
+                own_after_s=made.at(size) / 1e9,
+                input_binds=made.input_binds(one.batch),
+                cap=cap,
+            )
+            for one, size, made, cap in zip(job.ranks, sizes, curves, limits, strict=True)
+        ),
+        before=before,
+        after=after,
+        tuned=tuple(_tuned(run, job, curves, question.loader)),
+        quantities=quantities,
+        weights=weights,
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _least(job: Job, curves: Sequence[Curve], limits: Sequence[Cap]) -> list[int]:
+    most = [cap.samples for cap in limits]
+    try:
+        return split([one.lines() for one in curves], job.global_batch, most)
+    except ValueError:
+        room = sum(job.global_batch if cap is None else cap for cap in most)
+        raise LotusError(
+            f"the ranks can hold {room} samples between them, of a global batch of "
+            f"{job.global_batch}: give more with --most RANK=SAMPLES"
+        ) from None
+
+
+def _over(sizes: Sequence[int], limits: Sequence[Cap]) -> list[str]:
+    return [
+        f"rank {rank} would take {size} samples and can hold {cap.samples} ({cap.why}): it may run "
+        "out of memory"
+        for rank, (size, cap) in enumerate(zip(sizes, limits, strict=True))
+        if cap.samples is not None and size > cap.samples
+    ]
+
+
+def _assumptions(curves: Sequence[Curve]) -> list[str]:
+    """What the lines rest on where the run could not tell it."""
+    found = []
+    for name in ("step", "input"):
+        lines: list[Line] = [getattr(one, name) for one in curves]
+        assumed = [one for one in lines if one.how == "assumed"]
+        few = [one for one in lines if one.how == "last batches"]
+        each = "every rank" if len(assumed) == len(lines) else f"{len(assumed)} ranks"
+        if assumed:
+            found.append(
+                f"{name}: {each} had batches of one size only, so what of its time does not grow "
+                "with the batch is not known: it is taken as none, and the interval reaches up to "
+                "all of the shortest one; a run with another batch size (--also RUN) tells"
+            )
+        if few:
+            found.append(
+                f"{name}: what does not grow with the batch is told by a few smaller last batches "
+                f"of epochs only, on {len(few)} of {len(lines)} ranks; the interval reaches over "
+                "all that it may be; a run with another batch size (--also RUN) tells it better"
+            )
+    return found
+
+
+def _tuned(run: RunLike, job: Job, curves: Sequence[Curve], loader: int | None) -> list[Tuned]:
+    bound = [
+        (made.input.at(one.batch), one)
+        for one, made in zip(job.ranks, curves, strict=True)
+        if made.input_binds(one.batch)
+    ]
+    bound.sort(key=lambda pair: -pair[0])
+    found = []
+    for _, one in bound[:_MOST_TUNED]:
+        local = sum(other.host == one.host for other in job.ranks)
+        told = tuned(run, one.rank, loader, local)
+        if told is not None:
+            found.append(told)
+    return found
