@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from lotus.analysis.columns import plain_value
@@ -57,7 +57,8 @@ class Balance:
     shares: tuple[Share, ...]
     before: Predicted
     after: Predicted
-    tuned: tuple[Tuned, ...]
+    tuned: tuple[Tuned, ...]  # the ranks whose input is the limit, the slowest first
+    after_tuned: Predicted | None  # a step, if these were tuned and then balanced; None: no gain
     quantities: Mapping[str, str]  # of bno: what each was taken from
     weights: tuple[Mapping[str, float], ...]  # of bno: K, MW and the sum of NCW of each rank
     notes: tuple[str, ...]
@@ -135,6 +136,7 @@ def balance(run: RunLike, question: Question, also: Sequence[RunLike] = ()) -> B
         notes.append(
             "the intervals of before and after touch: record more steps before you rely on it"
         )
+    told = _tuned(run, job, curves, question.loader)
     return Balance(
         job=job,
         question=question,
@@ -155,7 +157,8 @@ def balance(run: RunLike, question: Question, also: Sequence[RunLike] = ()) -> B
         ),
         before=before,
         after=after,
-        tuned=tuple(_tuned(run, job, curves, question.loader)),
+        tuned=tuple(told),
+        after_tuned=_after_tuned(job, told, limits, question.seed),
         quantities=quantities,
         weights=weights,
         notes=tuple(dict.fromkeys(notes)),
@@ -186,24 +189,41 @@ def _over(sizes: Sequence[int], limits: Sequence[Cap]) -> list[str]:
 def _assumptions(curves: Sequence[Curve]) -> list[str]:
     """What the lines rest on where the run could not tell it."""
     found = []
+    told: dict[tuple[str, int], list[str]] = {}
     for name in ("step", "input"):
         lines: list[Line] = [getattr(one, name) for one in curves]
-        assumed = [one for one in lines if one.how == "assumed"]
-        few = [one for one in lines if one.how == "last batches"]
-        each = "every rank" if len(assumed) == len(lines) else f"{len(assumed)} ranks"
-        if assumed:
+        for how in ("assumed", "last batches"):
+            count = sum(one.how == how for one in lines)
+            if count:
+                told.setdefault((how, count), []).append(name)
+    for (how, count), names in told.items():
+        what = " and ".join(names)
+        ranks = "every rank" if count == len(curves) else f"{count} ranks"
+        if how == "assumed":
             found.append(
-                f"{name}: {each} had batches of one size only, so what of its time does not grow "
-                "with the batch is not known: it is taken as none, and the interval reaches up to "
-                "all of the shortest one; a run with another batch size (--also RUN) tells"
+                f"{ranks} had batches of one size only, so which part of the time of {what} does "
+                "not grow with the batch is not known: it is taken as none, and the interval "
+                "reaches up to all of the shortest one; a run with another batch size (--also RUN) "
+                "tells"
             )
-        if few:
+        else:
             found.append(
-                f"{name}: what does not grow with the batch is told by a few smaller last batches "
-                f"of epochs only, on {len(few)} of {len(lines)} ranks; the interval reaches over "
-                "all that it may be; a run with another batch size (--also RUN) tells it better"
+                f"which part of the time of {what} does not grow with the batch is told by a few "
+                f"smaller last batches of epochs only, on {ranks}; a run with another batch size "
+                "(--also RUN) tells it better"
             )
     return found
+
+
+def _after_tuned(
+    job: Job, told: Sequence[Tuned], limits: Sequence[Cap], seed: int
+) -> Predicted | None:
+    times = {one.rank: one.times for one in told if one.times > 1.0}
+    if not times:
+        return None
+    ranks = [replace(one, fetch_ns=one.fetch_ns / times.get(one.rank, 1.0)) for one in job.ranks]
+    better = replace(job, ranks=tuple(ranks))
+    return predict(better, _least(better, [curve(one) for one in ranks], limits), seed)
 
 
 def _tuned(run: RunLike, job: Job, curves: Sequence[Curve], loader: int | None) -> list[Tuned]:
@@ -216,7 +236,5 @@ def _tuned(run: RunLike, job: Job, curves: Sequence[Curve], loader: int | None) 
     found = []
     for _, one in bound[:_MOST_TUNED]:
         local = sum(other.host == one.host for other in job.ranks)
-        told = tuned(run, one.rank, loader, local)
-        if told is not None:
-            found.append(told)
+        found.append(tuned(run, one.rank, one.workers, loader, local))
     return found

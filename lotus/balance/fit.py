@@ -1,5 +1,6 @@
 """How long a rank takes for b samples: t(b) = fixed + slope x b, for its step and its input."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,7 +47,7 @@ def fit(sizes: Floats, times: Floats, weights: Floats | None = None) -> Line:
     """The line through times (n,) of batches of so many samples (n,), by least squares.
 
     It needs two sizes with ENOUGH batches each. With fewer of another size (the last ones of
-    epochs) it goes through the means of both; with one size only nothing tells what of a time is
+    epochs) it is bounded by three of its errors; with one size only nothing tells what of a time is
     fixed: it is taken to be none, and bounded by the shortest time seen.
     """
     weights = np.ones(len(sizes)) if weights is None else weights
@@ -57,16 +58,20 @@ def fit(sizes: Floats, times: Floats, weights: Floats | None = None) -> Line:
     size, mean = (float(np.average(one, weights=weights)) for one in (sizes, times))
     known, counts = np.unique(sizes, return_counts=True)
     usual = float(known[np.flatnonzero(counts == counts.max())[-1]])
-    others = (known <= APART * usual) | (known >= usual / APART)
+    others = (sizes <= APART * usual) | (sizes >= usual / APART)
     at_usual = float(np.average(times[sizes == usual], weights=weights[sizes == usual]))
     if not others.any():
         return Line(0.0, mean / size, size, "assumed", 0.0, min(float(times.min()), mean))
     slope, fixed = _least_squares(sizes, times, weights)
-    if counts[others].max() >= ENOUGH and counts.max() >= ENOUGH:
+    if others.sum() >= ENOUGH and counts.max() >= ENOUGH:
         return Line(fixed, slope, size, "fitted", fixed, fixed)
     most = min(float(times[sizes == usual].min()), at_usual)
     fixed = min(fixed, most)
-    return Line(fixed, max(at_usual - fixed, 0.0) / usual, usual, "last batches", 0.0, most)
+    # Three standard errors of what so few batches tell.
+    gap = usual - float(sizes[others].mean())
+    error = float(times[sizes == usual].std()) / math.sqrt(others.sum()) * usual / abs(gap or usual)
+    low, high = max(fixed - 3 * error, 0.0), min(fixed + 3 * error, most)
+    return Line(fixed, max(at_usual - fixed, 0.0) / usual, usual, "last batches", low, high)
 
 
 def _least_squares(sizes: Floats, times: Floats, weights: Floats) -> tuple[float, float]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,18 +26,23 @@ _NEAR = 0.98  # of the best rate: the fewest workers that reach it are named
 
 @dataclass(frozen=True)
 class Tuned:
-    """Samples per second that a rank's loader can deliver by itself, now and with `workers`."""
+    """Samples per second that a rank's loader can deliver by itself, now and with `workers`.
+
+    The same number of workers: no other gives more. `why`: why it could not be simulated; then the
+    rates are NaN.
+    """
 
     rank: int
     workers_now: int
     workers: int
-    prefetch: int
     now: float
     then: float
+    why: str = ""
 
     @property
     def times(self) -> float:
-        return self.then / self.now
+        """How many times as fast; 1.0 where that is not known."""
+        return 1.0 if self.why else self.then / self.now
 
 
 class OfRank:
@@ -75,32 +81,31 @@ class OfRank:
         return mine.reset_index(drop=True)
 
 
-def tuned(run: RunLike, rank: int, loader: int | None, local: int) -> Tuned | None:
-    """What the best number of workers would give; None where it is not worth telling or not known.
+def tuned(run: RunLike, rank: int, workers: int, loader: int | None, local: int) -> Tuned:
+    """What the best number of workers would give a rank that has so many.
 
     `local`: ranks on the same host, which share its cores.
     """
     try:
         made = profile(OfRank(run, rank, local), loader, step_cores=0.0)
         work = dataclasses.replace(made.work(), step_ns=np.zeros(1))
-    except LotusError:
-        return None
+    except LotusError as error:
+        return Tuned(rank, workers, workers, math.nan, math.nan, str(error))
     machine, own = made.machine(), made.setting
 
     def rate(workers: int) -> float:
-        prefetch = own.prefetch_factor or 2
-        setting = dataclasses.replace(
-            own, num_workers=workers, prefetch_factor=prefetch if workers else None
-        )
+        prefetch = (own.prefetch_factor or 2) if workers else None
+        setting = dataclasses.replace(own, num_workers=workers, prefetch_factor=prefetch)
         return simulate(work, setting.normal(), machine, batches=_BATCHES).steady_samples_per_s
 
-    most = max(int(2 * made.cores), own.num_workers, 1)
-    tries = sorted({own.num_workers, *range(1, min(most, 8) + 1), most})
-    rates = {workers: rate(workers) for workers in tries}
+    own_workers = own.num_workers
+    most = max(int(2 * made.cores), own_workers, 1)
+    tries = sorted({own_workers, *range(1, min(most, 8) + 1), most})
+    rates = {count: rate(count) for count in tries}
     best = max(rates.values())
-    workers = next(one for one in tries if rates[one] >= _NEAR * best)
-    now = rates[own.num_workers]
-    if not now > 0 or rates[workers] < now / _NEAR:
-        return None
-    prefetch = own.prefetch_factor or 2
-    return Tuned(rank, own.num_workers, workers, prefetch, now, rates[workers])
+    if not rates[own_workers] > 0:
+        return Tuned(rank, workers, workers, math.nan, math.nan, "its batches took no time")
+    if rates[own_workers] >= _NEAR * best:
+        return Tuned(rank, own_workers, own_workers, rates[own_workers], rates[own_workers])
+    chosen = next(count for count in tries if rates[count] >= _NEAR * best)
+    return Tuned(rank, own_workers, chosen, rates[own_workers], rates[chosen])

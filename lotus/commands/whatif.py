@@ -47,7 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PART=TIMES",
         help="an operation, `collate`, `data set` or `step` so many times as fast (repeatable)",
     )
-    add("--latency", type=_time, metavar="TIME", help="each sample waits so long: 20ms, 300us")
+    add(
+        "--latency", type=nanoseconds, metavar="TIME", help="each sample waits so long: 20ms, 300us"
+    )
     add("--bandwidth", type=_rate, metavar="RATE", help="of the storage, shared: 200MB/s")
     add("--sample-bytes", type=_positive, metavar="N", help="read for each sample (measured)")
     add(
@@ -115,7 +117,8 @@ _TIMES = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
 _SIZES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30}
 
 
-def _time(text: str) -> float:
+def nanoseconds(text: str) -> float:
+    """A type: a time such as 20ms."""
     found = re.fullmatch(r"([0-9.]+) ?(ns|us|µs|ms|s)", text)
     if found is None:
         raise ValueError(text)
@@ -132,7 +135,7 @@ def _rate(text: str) -> float:
 for _kind, _name in (
     (_positive, "number"),
     (_speedup, "PART=TIMES"),
-    (_time, "time (20ms)"),
+    (nanoseconds, "time (20ms)"),
     (_rate, "rate (200MB/s)"),
 ):
     _kind.__name__ = _name

@@ -1,0 +1,157 @@
+"""`lotus balance` on a terminal and as a document."""
+
+import dataclasses
+import math
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from lotus.analysis.columns import plain_value
+from lotus.balance import plan
+from lotus.balance.balancing import Balance, Share
+from lotus.balance.predict import Predicted
+from lotus.balance.tuned import Tuned
+from lotus.reporters.console import LEFT, RIGHT, print_paragraph, print_table
+from lotus.reporters.words import MISSING, amount, duration, plain
+
+SCHEMA = 1
+_MOST_ROWS = 16  # of ranks; those whose batch changes most are shown
+
+
+def document(found: Balance) -> dict[str, Any]:
+    """The plan as balance.json has it, and what it was made of; times in seconds, null: unknown."""
+    return {
+        "schema": SCHEMA,
+        "title": found.job.title,
+        "plan": plan.document(found.plan()),
+        "ranks": [_known(dataclasses.asdict(one)) for one in found.shares],
+        "tuned": [_known(dataclasses.asdict(one)) for one in found.tuned],
+        "step_after_tuned_s": _known(dataclasses.asdict(found.after_tuned))
+        if found.after_tuned
+        else None,
+        "quantities": dict(found.quantities),
+        "weights": [_known(dict(one)) for one in found.weights],
+    }
+
+
+def _known(fields: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: _known(value) if isinstance(value, dict) else plain_value(value)
+        for name, value in fields.items()
+    }
+
+
+def write(
+    found: Balance, file: IO[str], run: Path, written: Path | None, width: int | None = None
+) -> None:
+    """`run`: the run directory, as the user named it; `written`: where the plan is."""
+    from rich.console import Console
+
+    console = Console(file=file, highlight=False, markup=False, emoji=False, width=width)
+    rows = _shown(found.shares)
+    several = len({one.host for one in found.shares}) > 1
+    columns = [("rank", RIGHT), ("host", LEFT), ("batch", RIGHT), ("then", RIGHT)]
+    columns += [("step", RIGHT), ("input", RIGHT), ("limit", LEFT), ("takes then", RIGHT)]
+    cells = [
+        [
+            str(one.rank),
+            plain(one.host) or MISSING,
+            amount(one.before),
+            amount(one.after),
+            _seconds(one.step_before_s),
+            _seconds(one.input_before_s),
+            "input" if one.input_binds else "step",
+            _seconds(one.own_after_s),
+        ]
+        for one in rows
+    ]
+    if not several:
+        columns, cells = columns[:1] + columns[2:], [row[:1] + row[2:] for row in cells]
+    print_table(console, f"Balance: {plain(found.job.title)}", columns, cells)
+    if len(rows) < len(found.shares):
+        console.print(
+            f"  {len(found.shares) - len(rows):,} more ranks, whose batches change less; "
+            "--json lists all",
+            style="dim",
+        )
+    _weights(console, found, rows)
+    console.print()
+    for one in found.tuned:
+        print_paragraph(console, "first", f"rank {one.rank}'s input is its limit: {_input(one)}")
+    if found.after_tuned is not None:
+        words = f"tuned so, and balanced after that: {_interval(found.after_tuned)} a step"
+        print_paragraph(console, "", words)
+    measured = found.job.measured_ns / 1e9
+    now = f"{_interval(found.before)} a step"
+    if not math.isnan(measured):
+        now += f"; measured {_seconds(measured)}"
+    sizes = f", a global batch of {amount(found.job.global_batch)}"
+    print_paragraph(console, "now", now + sizes)
+    total = sum(found.batch_sizes)
+    then = f"{_interval(found.after)} a step, predicted; {_times(found.times)}"
+    kept = total == found.job.global_batch
+    then += f", the global batch {'kept' if kept else f'becomes {amount(total)}'}"
+    print_paragraph(console, "then", then)
+    for note in found.notes:
+        print_paragraph(console, "note", plain(note))
+    if written is None:
+        again = f"lotus balance {shlex.quote(str(run))} -o {plan.DEFAULT}"
+        print_paragraph(console, "next", plain(f"keep it, with the same options: {again}"))
+    else:
+        apply = f"lotus run --settings {shlex.quote(str(written))} -- torchrun ..."
+        print_paragraph(console, "next", plain(f"apply it: {apply}"))
+
+
+def _shown(rows: Sequence[Share]) -> list[Share]:
+    if len(rows) <= _MOST_ROWS:
+        return list(rows)
+    most = sorted(rows, key=lambda one: (-abs(one.after - one.before), one.rank))[:_MOST_ROWS]
+    return sorted(most, key=lambda one: one.rank)
+
+
+def _weights(console: Any, found: Balance, rows: Sequence[Share]) -> None:
+    """What BalanceNet Orchestrator's formula was given."""
+    if not found.weights:
+        return
+    names = ("K", "MW", "NCW")
+    columns = [("rank", RIGHT), *((name, RIGHT) for name in names)]
+    cells = [
+        [str(one.rank), *(f"{found.weights[one.rank][name]:.3f}" for name in names)] for one in rows
+    ]
+    print_table(console, "BalanceNet Orchestrator, equations 1 to 5", columns, cells)
+    console.print()
+    for name, how in found.quantities.items():
+        print_paragraph(console, name, plain(how))
+
+
+def _input(one: Tuned) -> str:
+    if one.why:
+        return f"let lotus tune find what it can be ({plain(one.why)})"
+    now = f"{amount(one.now)} samples/s with {_workers(one.workers_now)}"
+    if one.workers == one.workers_now:
+        return f"{now}, and no other number of workers gives it more (simulated)"
+    return (
+        f"{now}, about {amount(one.then)} with {_workers(one.workers)} (simulated); let lotus tune "
+        "measure that, then trace and balance again"
+    )
+
+
+def _workers(count: int) -> str:
+    return {0: "no workers", 1: "1 worker"}.get(count, f"{count} workers")
+
+
+def _seconds(value: float) -> str:
+    return duration(value * 1e9)
+
+
+def _interval(one: Predicted) -> str:
+    if math.isnan(one.low):
+        return f"{_seconds(one.seconds)} (too few steps for an interval)"
+    return f"{_seconds(one.seconds)} (95 %: {_seconds(one.low)} to {_seconds(one.high)})"
+
+
+def _times(times: float) -> str:
+    if math.isnan(times) or abs(times - 1) < 0.005:
+        return "as many samples a second as now"
+    return f"{times:.2f} times as many samples a second"

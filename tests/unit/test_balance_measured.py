@@ -1,0 +1,120 @@
+"""What is taken from a run of many ranks, and which runs are refused."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lotus.balance.fit import curve
+from lotus.balance.measured import WARM, measure
+from lotus.errors import LotusError
+from tests.unit.many_ranks import MS, Costs, job
+
+TWO = (Costs(slope=1.0), Costs(slope=3.0))
+
+
+def test_waiting_for_the_others_is_no_own_time() -> None:
+    found = measure(job(TWO, noise=0.0))
+    assert [one.step_ns.mean() for one in found.ranks] == pytest.approx([8 * MS, 24 * MS])
+    assert found.collective_ns == pytest.approx(1 * MS)
+    assert found.measured_ns == pytest.approx(25 * MS)
+    assert found.batch_sizes == (8, 8)
+    assert found.synchronised
+    assert found.loader is not None
+    assert found.loader.call_site == "train.py:7"
+    assert len(found.ranks[0].step_ns) == 60 - WARM
+
+
+def test_without_traced_synchronisation_it_says_so() -> None:
+    found = measure(job(TWO, noise=0.0, synced=False))
+    assert not found.synchronised
+    assert [one.step_ns.mean() for one in found.ranks] == pytest.approx([25 * MS, 25 * MS])
+    assert any("was not traced" in note for note in found.notes)
+
+
+def test_two_batch_sizes_tell_what_is_fixed() -> None:
+    run = job([Costs(1.0, fixed=5.0), Costs(2.0, fixed=9.0)], noise=0.01)
+    smaller = job([Costs(1.0, fixed=5.0, batch=4), Costs(2.0, fixed=9.0, batch=4)], noise=0.01)
+    lines = [curve(one).step for one in measure(run, also=[smaller]).ranks]
+    assert [one.how for one in lines] == ["fitted"] * 2
+    assert [one.fixed / MS for one in lines] == pytest.approx([5, 9], rel=0.1)
+    assert [one.slope / MS for one in lines] == pytest.approx([1, 2], rel=0.1)
+
+
+def test_one_batch_size_leaves_it_open_within_bounds() -> None:
+    line = curve(measure(job(TWO, noise=0.0)).ranks[0]).step
+    assert (line.how, line.fixed) == ("assumed", 0.0)
+    assert line.slope == pytest.approx(MS)
+    assert line.fixed_high == pytest.approx(8 * MS)
+    assert line.highest().at(100) == pytest.approx(8 * MS)
+
+
+def test_last_batches_of_epochs_are_a_second_size() -> None:
+    one = Costs(1.0, fixed=4.0)
+    line = curve(measure(job([one, one], noise=0.0, partial=2, epochs=2)).ranks[0]).step
+    assert line.how == "last batches"
+    assert (line.fixed / MS, line.slope / MS) == pytest.approx((4, 1))
+    noisy = measure(job([one, one], noise=0.1, partial=2, epochs=2))
+    line = curve(noisy.ranks[0]).step
+    assert 0 <= line.fixed_low < 4 * MS < line.fixed_high < 12 * MS
+    many = curve(measure(job([one, one], noise=0.0, partial=2, epochs=6)).ranks[0]).step
+    assert many.how == "fitted"
+
+
+def test_accumulated_gradients_are_named() -> None:
+    run = job(TWO, noise=0.0)
+    run.syncs = run.syncs[run.syncs["step"] % 4 == 3]
+    assert any("once in 4.0 batches" in note for note in measure(run).notes)
+
+
+def _without(rank: int) -> SimpleNamespace:
+    run = job([Costs()] * 4)
+    run.batches = run.batches[run.batches["rank"] != rank]
+    return run
+
+
+def _unrecorded() -> SimpleNamespace:
+    run = _without(2)
+    run.manifest["ranks"] = [one for one in run.manifest["ranks"] if one["rank"] != 2]
+    return run
+
+
+def _nothing() -> SimpleNamespace:
+    run = job(TWO)
+    return SimpleNamespace(manifest=run.manifest, loaders=run.loaders, batches=run.batches[:0])
+
+
+def _two_jobs() -> SimpleNamespace:
+    run = job(TWO)
+    run.batches.loc[0, "world_size"] = 3
+    return run
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        (job([Costs()]), "the run has one rank"),
+        (_without(2), "rank 2 of 4 took no batch of this loader"),
+        (_unrecorded(), "of 4 ranks rank 2 left no record: trace every host"),
+        (_nothing(), "no DataLoader was iterated"),
+        (_two_jobs(), "jobs of 2, 3 ranks"),
+        (job(TWO, dataset_kind="iterable"), "the loader of Images at train.py:7 is of an iterable"),
+        (job(TWO, batch_size=None), r"no batch size \(batch_size=None\)"),
+        (job(TWO, batch_sampler="Buckets"), "a batch sampler of its own, Buckets"),
+    ],
+)
+def test_what_cannot_be_balanced_is_refused_by_name(run: Any, said: str) -> None:
+    with pytest.raises(LotusError, match=said):
+        measure(run)
+
+
+def test_a_loader_that_there_is_not() -> None:
+    with pytest.raises(LotusError, match="no loader 3 in this run; there are: 0"):
+        measure(job(TWO), loader=3)
+
+
+def test_another_run_must_be_of_the_same_job() -> None:
+    with pytest.raises(LotusError, match="has 3 ranks, this one 2"):
+        measure(job(TWO), also=[job([Costs()] * 3)])
+    with pytest.raises(LotusError, match="rank 0 has 4 workers there and 1 here"):
+        measure(job(TWO), also=[job([Costs(workers=4)] * 2)])
