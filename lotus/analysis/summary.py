@@ -12,6 +12,7 @@ from lotus.analysis.advice import circumstances
 from lotus.analysis.causes import Account, account
 from lotus.analysis.columns import number, total
 from lotus.analysis.operations import books, operation_table, worker_time_table
+from lotus.analysis.rank_verdict import RankSummary, rank_summary
 from lotus.analysis.samples import slowest_samples
 from lotus.analysis.scope import RunLike, Scope, iterated, scopes, table
 from lotus.analysis.verdict import Verdict, judge
@@ -57,6 +58,7 @@ class Summary:
     lost: pd.DataFrame
     unseen: list[Mapping[str, Any]]
     notes: list[str]
+    ranks: RankSummary | None = None  # None: one process alone
 
 
 def summarise(
@@ -83,6 +85,7 @@ def summarise(
         lost=table(run, "lost"),
         unseen=list(getattr(run, "unseen", None) or []),
         notes=[str(note) for note in getattr(run, "notes", None) or []],
+        ranks=rank_summary(run),
     )
 
 

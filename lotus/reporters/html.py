@@ -15,6 +15,7 @@ from lotus.reporters import (
     map_charts,
     mapping,
     page,
+    rank_charts,
     reasons,
     tables,
     time_charts,
@@ -57,6 +58,8 @@ def contents(
     sections = []
     if chosen.coverage["batches_taken"] or chosen.coverage["batches_made"]:
         sections += _loader(run, summary, chosen)
+    if summary.ranks is not None:
+        sections.append(rank_charts.section(summary.ranks))
     if measured is not None:
         sections.append(_silicon(measured))
     if len(summary.loaders) > 1:

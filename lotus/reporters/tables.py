@@ -18,6 +18,12 @@ not measured is null. Keys are only ever added within one `schema`.
     "rank_times": [...], "epochs": [...], "coverage": {...}
   }],
   "loaders_left_out": how many more there were,
+  "ranks": {              # a run of several ranks, else null
+    "verdict": [sentences], "remarks": [sentences], "synced", "world_size", "missing": [ranks],
+    "decided": steps, "undecided": steps, "mean_ns",
+    "stragglers": [{"ranks", "host", "last": {...}, "behind_ns", "cost_ns", "why": {...}}],
+    "table": [a rank], "steps": [a step], "loaders", "thinned"
+  },
   "open_waits": [{"pid", "loader", "epoch", "batch", "start_ns", "wait_ns"}],
   "lost": [{"what", "pid", "count", "bytes"}], "unseen": [...], "notes": [...],
   "map": counters and functions as of `lotus map --json`, or null
@@ -37,8 +43,9 @@ import pandas as pd
 
 from lotus.analysis.columns import plain_value, records
 from lotus.analysis.functions import MapSummary
+from lotus.analysis.rank_verdict import RankSummary
 from lotus.analysis.summary import LoaderSummary, Summary
-from lotus.reporters import map_tables
+from lotus.reporters import map_tables, ranks
 
 SCHEMA = 1
 _RUN = "command state exit_code signal level batches every max_log host ranks".split()
@@ -62,6 +69,7 @@ def document(summary: Summary, measured: MapSummary | None = None) -> dict[str, 
         "verdict": loaders[0]["verdict"] if loaders else None,
         "loaders": loaders,
         "loaders_left_out": summary.loaders_left_out,
+        "ranks": None if summary.ranks is None else _ranks(summary.ranks),
         "open_waits": summary.open_waits,
         "lost": summary.lost,
         "unseen": summary.unseen,
@@ -97,6 +105,24 @@ def _loader(one: LoaderSummary) -> dict[str, Any]:
         "rank_times": one.ranks,
         "epochs": one.epochs,
         "coverage": one.coverage,
+    }
+
+
+def _ranks(summary: RankSummary) -> dict[str, Any]:
+    return {
+        "verdict": ranks.verdict(summary),
+        "remarks": ranks.remarks(summary),
+        "synced": summary.steps.synced,
+        "world_size": summary.steps.world_size,
+        "missing": summary.missing,
+        "decided": summary.decided,
+        "undecided": summary.undecided,
+        "mean_ns": summary.mean_ns,
+        "stragglers": [dataclasses.asdict(one) for one in summary.stragglers],
+        "table": summary.table,
+        "steps": summary.over,
+        "loaders": summary.steps.loaders,
+        "thinned": summary.steps.thinned,
     }
 
 

@@ -5,7 +5,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from lotus.analysis.functions import MapSummary
 from lotus.analysis.summary import LoaderSummary, Summary, summarise
-from lotus.reporters import covering, mapping, reasons, short
+from lotus.reporters import covering, mapping, ranks, reasons, short
 from lotus.reporters.console import (
     LEFT,
     RIGHT,
@@ -63,6 +63,8 @@ def write(
     more = len(ordered[_MOST_LOADERS:]) + summary.loaders_left_out
     if more:
         console.print(f"\n{plural(more, 'smaller loader')} more: see --json", style="dim")
+    if summary.ranks is not None:
+        ranks.write(console, summary.ranks)
     if measured is not None:
         mapping.write_part(console, measured)
     _footer(console, summary)

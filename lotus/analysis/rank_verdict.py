@@ -1,0 +1,539 @@
+"""Which ranks hold the others up, how sure that is, and why.
+
+A rank, or a host's ranks together, is a straggler if it is last in more of the steps than it would
+be if all were alike (one in so many as took part), beyond what chance does, and if it is behind the
+others by an amount that matters. Chance: in a number of blocks of neighbouring steps, as steps that
+follow each other are alike, the share of steps in which it was last is compared by Student's t, and
+over all steps by Wilson's interval; the wider of both counts, at 5 % over all ranks (Bonferroni).
+
+Why: its own time of a step less that of the reference, the rank in the middle of the others, so
+that waiting and step add up to it; and of its input, what each operation costs a sample.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.bootstrap import t_quantile
+from lotus.analysis.columns import Bools, Floats, Ints, flag, integer, number
+from lotus.analysis.rank_steps import UNDECIDED, Cells, RankSteps, rank_steps
+from lotus.analysis.scope import RunLike, table
+
+LEAST_STEPS = 20  # below, nobody is named
+LEAST_BEHIND = 0.03  # of a step's time, on average
+LEAST_TIMES = 1.2  # as often last as if all were alike
+_LEVEL = 0.05
+_BLOCKS, _LEAST_BLOCK = 20, 5  # blocks; steps in one
+_LEAST_INDEPENDENT, _FAR = 5.0, 4.0  # steps; standard deviations of lateness
+_NOTABLE = 0.05  # of two sizes of a batch, or of two costs
+_MOST_EXPLAINED = 8  # stragglers
+_NORMAL = NormalDist()
+
+
+@dataclass(frozen=True)
+class Share:
+    """How often somebody was last. low and high: 95 %. sure: more often than by chance."""
+
+    times: int
+    steps: int  # that were decided, and that it took part in
+    share: float
+    low: float
+    high: float
+    fair: float  # if all were alike
+    sure: bool
+
+
+@dataclass(frozen=True)
+class Why:
+    """A rank's own time against the reference's; nanoseconds of a mean step, or a sample.
+
+    kind: "input", "batch size", "step" (the model and all else) or "" where the means do not tell.
+    """
+
+    kind: str
+    reference: int
+    own_ns: float
+    reference_own_ns: float
+    wait_ns: float  # more than the reference's
+    step_ns: float
+    size: float  # samples a step
+    reference_size: float
+    sample_ns: float  # what making a sample takes in all
+    reference_sample_ns: float
+    operation: str  # that costs more by most; ""
+    operation_ns: float
+    reference_operation_ns: float
+    workers: int  # -1: not known
+    reference_workers: int
+    cores: float  # NaN: not known
+    reference_cores: float
+    model: str
+    reference_model: str
+
+    @property
+    def times(self) -> float:
+        """What the operation takes of a sample, in those of the reference; else all of it."""
+        if self.operation:
+            return _ratio(self.operation_ns, self.reference_operation_ns)
+        return _ratio(self.sample_ns, self.reference_sample_ns)
+
+
+@dataclass(frozen=True)
+class Straggler:
+    """A rank, or those of a host among which nobody stands out (`host` is then not None)."""
+
+    ranks: list[int]
+    host: str | None
+    last: Share
+    behind_ns: float  # mean lateness
+    cost_ns: float  # of a mean step: what all would gain if it came with the second latest
+    why: Why | None
+
+
+@dataclass(frozen=True)
+class RankSummary:
+    """What a report says of the ranks.
+
+    table    one row per rank: rank host cores model steps first_step last_step wait_ns step_ns
+             sync_ns late_ns (means of a step) last_steps last_share last_low last_high lead_ns
+             (mean over the second latest where it was last) size (samples a step) sample_ns (to
+             make one) workers
+    over     one row per step: step ranks last (rank, -1: nobody) lead_second_ns lead_median_ns
+    missing  ranks of the job that took no step in what was recorded
+    mean_ns  a step from one synchronisation to the next, NaN without any
+    """
+
+    steps: RankSteps
+    table: pd.DataFrame
+    over: pd.DataFrame
+    stragglers: list[Straggler]
+    nearest: Straggler | None  # who was last most often, where nobody is a straggler
+    missing: list[int]
+    decided: int  # steps that the shares are of
+    undecided: int
+    mean_ns: float
+    notes: list[str] = field(default_factory=list)
+
+
+def rank_summary(run: RunLike, most_cells: int | None = None) -> RankSummary | None:
+    """None for a run of one process, or without steps."""
+    steps = rank_steps(run) if most_cells is None else rank_steps(run, most_cells)
+    if steps is None:
+        return None
+    facts = _facts(run, steps)
+    counted = _counted(steps)
+    shares = last_shares(steps, counted)
+    ranks = _table(steps, shares, facts)
+    stragglers = []
+    for rows, share, host in named(steps)[:_MOST_EXPLAINED]:
+        others = np.setdiff1d(np.arange(len(steps.ranks)), rows)
+        why = _why(run, steps, ranks, _worst(steps, rows), others)
+        stragglers.append(_straggler(steps, rows, share, host, why))
+    took = {int(one) for one in steps.ranks}
+    known = {int(one["rank"]) for one in run.manifest.get("ranks") or [] if _is_rank(one)}
+    whole = set(range(steps.world_size)) if steps.world_size <= 1 << 20 else set()
+    return RankSummary(
+        steps=steps,
+        table=ranks,
+        over=_over(steps),
+        stragglers=stragglers,
+        nearest=None if stragglers else _nearest(steps, shares),
+        missing=sorted((whole | known) - took),
+        decided=int(counted.sum()),
+        undecided=int((steps.warm & (steps.last == UNDECIDED)).sum()) if steps.synced else 0,
+        mean_ns=_mean_step(steps),
+    )
+
+
+def _is_rank(one: Any) -> bool:
+    return isinstance(one, Mapping) and type(one.get("rank")) is int and one["rank"] >= 0
+
+
+# -- who was last ----------------------------------------------------------------------------------
+
+
+def last_shares(
+    steps: RankSteps, counted: Bools, groups: Ints | None = None, rows: Bools | None = None
+) -> list[Share]:
+    """How often each rank, or each of `groups` (R,) numbered from 0, was last in steps `counted`.
+
+    `rows`: among these ranks only, the last of whom has to be one of them.
+    """
+    kept = np.arange(len(steps.ranks)) if rows is None else np.flatnonzero(rows)
+    of = np.arange(len(kept)) if groups is None else groups[kept]
+    count = int(of.max(initial=-1)) + 1
+    columns = np.flatnonzero(counted)
+    there = steps.present[np.ix_(kept, columns)]
+    place = np.full(len(steps.ranks), -1)
+    place[kept] = of
+    last = place[steps.last[columns]]
+    alike = 1.0 / np.maximum(there.sum(axis=0), 1)  # of each rank that took part
+    number_of = max(1, min(_BLOCKS, len(columns) // _LEAST_BLOCK))
+    block = np.arange(len(columns)) * number_of // max(len(columns), 1)
+    edges = np.searchsorted(block, np.arange(number_of))
+    expected = np.zeros((count, number_of))
+    taken = np.zeros((count, number_of))
+    if len(columns):
+        for group in range(count):
+            members = there[of == group]
+            expected[group] = np.add.reduceat(members.sum(axis=0) * alike, edges)
+            taken[group] = np.add.reduceat(members.any(axis=0).astype(float), edges)
+    hits = np.zeros((count, number_of))
+    np.add.at(hits, (last, block), 1.0)
+    alike_for = _run_lengths(steps.late[np.ix_(kept, columns)], of, count)
+    return [
+        _share(hits[one], expected[one], taken[one], count, float(alike_for[one]))
+        for one in range(count)
+    ]
+
+
+def _run_lengths(late: Cells, of: Ints, count: int) -> Floats:
+    """How many steps that follow each other say as much as one that is independent, of each group.
+
+    From the correlation of neighbouring steps' lateness, as of an AR(1) process; its estimate is
+    low by (1 + 3 r) / n (Marriott and Pope 1954, Kendall 1954). One that is late by so many
+    standard deviations that none of them could make up for it is late in every step by itself.
+    """
+    lengths = np.ones(count)
+    for group in range(count):
+        rows = late[of == group].astype(np.float64)
+        size = (~np.isnan(rows)).sum(axis=1, keepdims=True)
+        mean = np.nansum(rows, axis=1, keepdims=True) / np.maximum(size, 1)
+        rows = np.nan_to_num(rows - mean)
+        power = (rows**2).sum(axis=1)
+        far = mean[:, 0] > _FAR * np.sqrt(power / np.maximum(size[:, 0], 1))
+        near = (rows[:, 1:] * rows[:, :-1]).sum(axis=1)
+        r = np.divide(near, power, out=np.zeros(len(rows)), where=power > 0)
+        r = r + (1 + 3 * r) / np.maximum(size[:, 0], 1)
+        r = np.clip(r, 0.0, 0.99)
+        lengths[group] = np.where(far, 1.0, (1 + r) / (1 - r)).max(initial=1.0)
+    return lengths
+
+
+def _share(hits: Floats, expected: Floats, taken: Floats, tests: int, run: float) -> Share:
+    """Of one candidate among `tests`, by blocks of steps: last, last if alike, taken part.
+
+    `run`: as many steps say as much as one.
+    """
+    times, steps = float(hits.sum()), float(taken.sum())
+    if not steps:
+        return Share(0, 0, math.nan, math.nan, math.nan, math.nan, False)
+    share, fair = times / steps, float(expected.sum()) / steps
+    own = taken > 0
+    errors = hits[own] / taken[own] - share
+    weight = taken[own] / steps
+    blocks = int(own.sum())
+    # Of a weighted mean of blocks.
+    error = math.sqrt(float((weight**2 * errors**2).sum()) * blocks / (blocks - 1)) if (
+        blocks > 1
+    ) else math.inf  # fmt: skip
+
+    def interval(level: float) -> tuple[float, float]:
+        z = _NORMAL.inv_cdf(1 - level / 2)
+        size = steps / run
+        middle = (share + z * z / (2 * size)) / (1 + z * z / size)
+        wide = z / (1 + z * z / size)
+        wide *= math.sqrt(share * (1 - share) / size + z * z / (4 * size * size))
+        reach = t_quantile(blocks - 1, level) * error if blocks > 1 else 1.0
+        return max(0.0, min(middle - wide, share - reach)), min(
+            1.0, max(middle + wide, share + reach)
+        )
+
+    low, high = interval(_LEVEL)
+    strict = interval(_LEVEL / max(tests, 1))[0] if tests > 1 else low
+    sure = (
+        steps >= LEAST_STEPS
+        and steps / run >= _LEAST_INDEPENDENT
+        and strict > fair
+        and share >= min(LEAST_TIMES * fair, 1.0)
+    )
+    return Share(round(times), round(steps), share, low, high, fair, bool(sure))
+
+
+def _mean_step(steps: RankSteps) -> float:
+    """From one synchronisation to the next, nanoseconds: own time and sync, of a mean rank."""
+    if not steps.synced:
+        return math.nan
+    whole = np.nan_to_num(steps.wait) + steps.step + np.nan_to_num(steps.sync)
+    return _mean(whole[:, steps.warm])
+
+
+def named(steps: RankSteps) -> list[tuple[Ints, Share, str | None]]:
+    """Stragglers: (rows of ranks, how often one of them is last, the host if it is all of its).
+
+    The most often last first; empty where nobody is one.
+    """
+    counted = _counted(steps)
+    if not steps.synced or not counted.any():
+        return []
+    least = LEAST_BEHIND * _mean_step(steps)
+    behind = _row_means(steps.late[:, counted])
+    shares = last_shares(steps, counted)
+    rows = [row for row, share in enumerate(shares) if share.sure and behind[row] >= least]
+    hosts, groups = np.unique(np.array(steps.hosts), return_inverse=True)
+    groups = groups.reshape(-1)
+    found: list[tuple[Ints, Share, str | None]] = []
+    if 1 < len(hosts) < len(steps.ranks):
+        for host, share in enumerate(last_shares(steps, counted, groups)):
+            members = groups == host
+            if not share.sure or members.sum() < 2 or not np.nanmean(behind[members]) >= least:
+                continue
+            theirs = counted & members[np.maximum(steps.last, 0)]
+            if any(one.sure for one in last_shares(steps, theirs, rows=members)):
+                continue  # it is this one, not its host
+            rows = [row for row in rows if not members[row]]
+            found.append((np.flatnonzero(members), share, str(hosts[host])))
+    found += [(np.array([row]), shares[row], None) for row in rows]
+    return sorted(found, key=lambda one: -one[1].share)
+
+
+def _counted(steps: RankSteps) -> Bools:
+    return np.asarray(steps.warm & (steps.last >= 0))
+
+
+def _nearest(steps: RankSteps, shares: Sequence[Share]) -> Straggler | None:
+    """Who was last most often."""
+    took = [row for row, share in enumerate(shares) if share.steps]
+    if not took or not steps.synced:
+        return None
+    row = max(took, key=lambda one: shares[one].share)
+    return _straggler(steps, np.array([row]), shares[row], None, None)
+
+
+def _straggler(
+    steps: RankSteps, rows: Ints, share: Share, host: str | None, why: Why | None
+) -> Straggler:
+    counted = _counted(steps)
+    mine = counted & np.isin(steps.last, rows)
+    return Straggler(
+        ranks=[int(steps.ranks[row]) for row in rows],
+        host=host,
+        last=share,
+        behind_ns=float(np.nanmean(_row_means(steps.late[np.ix_(rows, np.flatnonzero(counted))]))),
+        cost_ns=float(steps.lead_second[mine].sum()) / max(int(counted.sum()), 1),
+        why=why,
+    )
+
+
+def _worst(steps: RankSteps, rows: Ints) -> int:
+    """The one of these ranks that is latest on average."""
+    behind = _row_means(steps.late[np.ix_(rows, np.flatnonzero(_counted(steps)))])
+    return int(rows[np.argmax(np.where(np.isnan(behind), -np.inf, behind))])
+
+
+# -- why -------------------------------------------------------------------------------------------
+
+
+def _why(run: RunLike, steps: RankSteps, ranks: pd.DataFrame, row: int, others: Ints) -> Why | None:
+    """`row` of the ranks against the middle one of `others`, by their own time of a mean step."""
+    wait, step = number(ranks, "wait_ns"), number(ranks, "step_ns")
+    own = np.nan_to_num(wait) + step
+    others = others[~np.isnan(own[others])]
+    if not len(others) or np.isnan(own[row]):
+        return None
+    at = int(others[np.argsort(own[others], kind="stable")[(len(others) - 1) // 2]])
+    more, size = own[row] - own[at], number(ranks, "size")
+    waited, stepped = np.nan_to_num(wait)[row] - np.nan_to_num(wait)[at], step[row] - step[at]
+    larger = size[row] / size[at] - 1 if size[at] > 0 else 0.0
+    if not more > 0:
+        kind = ""
+    elif larger > _NOTABLE and own[at] * larger >= more / 2:
+        kind = "batch size"
+    else:
+        kind = "input" if waited >= more / 2 else "step"
+    name, cost, theirs = _dearest(run, steps, int(steps.ranks[row]), int(steps.ranks[at]))
+    each = number(ranks, "sample_ns")
+    workers, cores = integer(ranks, "workers"), number(ranks, "cores")
+    return Why(
+        kind=kind,
+        reference=int(steps.ranks[at]),
+        own_ns=float(own[row]),
+        reference_own_ns=float(own[at]),
+        wait_ns=float(waited),
+        step_ns=float(stepped),
+        size=float(size[row]),
+        reference_size=float(size[at]),
+        sample_ns=float(each[row]),
+        reference_sample_ns=float(each[at]),
+        operation=name,
+        operation_ns=cost,
+        reference_operation_ns=theirs,
+        workers=int(workers[row]),
+        reference_workers=int(workers[at]),
+        cores=float(cores[row]),
+        reference_cores=float(cores[at]),
+        model=str(ranks["model"].iloc[row] or ""),
+        reference_model=str(ranks["model"].iloc[at] or ""),
+    )
+
+
+def _dearest(run: RunLike, steps: RankSteps, rank: int, reference: int) -> tuple[str, float, float]:
+    """The operation that costs a sample of `rank` most above one of `reference`, and both costs.
+
+    "" where no operation costs notably more. Operations inside others are in those.
+    """
+    ops = table(run, "ops")
+    if not len(ops) or "operation" not in ops:
+        return "", math.nan, math.nan
+    whose = integer(ops, "rank")
+    mine = np.isin(whose, (rank, reference)) & np.isin(integer(ops, "loader"), steps.loaders)
+    mine &= ~flag(ops, "nested")
+    ops = ops[mine]
+    names = ops["operation"].astype("category").cat
+    codes, took = names.codes.to_numpy().astype(np.int64), number(ops, "duration_ns")
+    good = (codes >= 0) & ~np.isnan(took)
+    count = len(names.categories)
+    first = (whose[mine] == rank) & good
+    second = (whose[mine] == reference) & good
+    sums = [np.bincount(codes[one], took[one], count) for one in (first, second)]
+    made = [_samples(run, steps, one) for one in (rank, reference)]
+    if not count or not all(made):
+        return "", math.nan, math.nan
+    cost, theirs = (total / samples for total, samples in zip(sums, made, strict=True))
+    dearest = int(np.argmax(cost - theirs))
+    if not cost[dearest] > (1 + _NOTABLE) * theirs[dearest]:
+        return "", math.nan, math.nan
+    return str(names.categories[dearest]), float(cost[dearest]), float(theirs[dearest])
+
+
+def _samples(run: RunLike, steps: RankSteps, rank: int) -> float:
+    """Samples that were made for the rank, in batches whose making was recorded."""
+    batches = table(run, "batches")
+    mine = (integer(batches, "rank") == rank) & np.isin(integer(batches, "loader"), steps.loaders)
+    mine &= ~np.isnan(number(batches, "fetch_ns"))
+    return float(np.nansum(number(batches, "size")[mine]))
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Facts:
+    cores: Floats
+    models: list[str]
+    workers: Ints
+    sample_ns: Floats
+
+
+def _facts(run: RunLike, steps: RankSteps) -> _Facts:
+    loaders = table(run, "loaders")
+    mine = np.isin(integer(loaders, "loader"), steps.loaders)
+    count: dict[int, int] = {}
+    for rank, workers in zip(
+        integer(loaders, "rank")[mine], integer(loaders, "num_workers")[mine], strict=True
+    ):
+        count[int(rank)] = max(int(workers), count.get(int(rank), -1))
+    batches = table(run, "batches")
+    at = np.isin(integer(batches, "loader"), steps.loaders)
+    size, fetch = number(batches, "size")[at], number(batches, "fetch_ns")[at]
+    known = ~np.isnan(size) & ~np.isnan(fetch)
+    rank = integer(batches, "rank")[at][known]
+    row = np.minimum(np.searchsorted(steps.ranks, rank), len(steps.ranks) - 1)
+    ours = steps.ranks[row] == rank
+    samples = np.bincount(row[ours], size[known][ours], len(steps.ranks))
+    took = np.bincount(row[ours], fetch[known][ours], len(steps.ranks))
+    facts = [processor(run.manifest, int(one), host)
+             for one, host in zip(steps.ranks, steps.hosts, strict=True)]  # fmt: skip
+    return _Facts(
+        cores=np.array([cores for cores, _ in facts]),
+        models=[model for _, model in facts],
+        workers=np.array([count.get(int(one), -1) for one in steps.ranks], np.int64),
+        sample_ns=np.where(samples > 0, took / np.maximum(samples, 1), np.nan),
+    )
+
+
+def processor(manifest: Mapping[str, Any], rank: int, host: str) -> tuple[float, str]:
+    """(cores that the rank may use at once, model of the CPU); NaN and "" where not told.
+
+    By affinity and quota: of the rank's process where its entry of `ranks` has a `cpu`, else of its
+    entry of `hosts`, else of the host that the run was begun on.
+    """
+    places = [
+        one.get("cpu") for one in manifest.get("ranks") or [] if _is_rank(one)
+        and one["rank"] == rank and one.get("host", host) in (host, None)
+    ] + [
+        one.get("cpu") for one in manifest.get("hosts") or []
+        if isinstance(one, Mapping) and one.get("host") == host
+    ]  # fmt: skip
+    if not host or manifest.get("host") in (host, None):
+        places.append(manifest.get("cpu"))
+    cores, model = math.nan, ""
+    for cpu in places:
+        if not isinstance(cpu, Mapping):
+            continue
+        limits = [cpu.get("affinity") or cpu.get("logical"), cpu.get("quota")]
+        known = [
+            float(one) for one in limits if isinstance(one, (int, float)) and 0 < one < 1 << 20
+        ]
+        cores = min(known) if known and math.isnan(cores) else cores
+        model = str(cpu["model"]) if not model and isinstance(cpu.get("model"), str) else model
+    return cores, model
+
+
+def _table(steps: RankSteps, shares: Sequence[Share], facts: _Facts) -> pd.DataFrame:
+    present = steps.present
+    warm = steps.warm
+    some = warm.any()  # of a run of one step, that one
+    counted = warm if some else np.ones_like(warm)
+    leads = np.full(len(steps.ranks), np.nan)
+    mine = counted & (steps.last >= 0)
+    sums = np.bincount(steps.last[mine], steps.lead_second[mine], len(leads))
+    times = np.bincount(steps.last[mine], minlength=len(leads))
+    np.divide(sums, times, out=leads, where=times > 0)
+    return pd.DataFrame(
+        {
+            "rank": steps.ranks,
+            "host": steps.hosts,
+            "cores": facts.cores,
+            "model": facts.models,
+            "steps": present.sum(axis=1),
+            "first_step": present.argmax(axis=1) * steps.thinned,
+            "last_step": (present.shape[1] - 1 - present[:, ::-1].argmax(axis=1)) * steps.thinned,
+            "wait_ns": _row_means(steps.wait[:, counted]),
+            "step_ns": _row_means(steps.step[:, counted]),
+            "sync_ns": _row_means(steps.sync[:, counted]),
+            "late_ns": _row_means(steps.late[:, counted]),
+            "last_steps": [one.times if steps.synced else -1 for one in shares],
+            "last_share": [one.share for one in shares],
+            "last_low": [one.low for one in shares],
+            "last_high": [one.high for one in shares],
+            "lead_ns": leads,
+            "size": steps.size,
+            "sample_ns": facts.sample_ns,
+            "workers": facts.workers,
+        }
+    )
+
+
+def _over(steps: RankSteps) -> pd.DataFrame:
+    named = steps.last >= 0
+    return pd.DataFrame(
+        {
+            "step": np.arange(len(steps.last)) * steps.thinned,
+            "ranks": steps.present.sum(axis=0),
+            "last": np.where(named, steps.ranks[np.maximum(steps.last, 0)], -1),
+            "lead_second_ns": steps.lead_second,
+            "lead_median_ns": steps.lead_median,
+        }
+    )
+
+
+def _row_means(values: Any) -> Floats:
+    known = ~np.isnan(values)
+    sums = np.where(known, values, 0).sum(axis=1, dtype=np.float64)
+    counts = known.sum(axis=1)
+    return np.asarray(np.where(counts > 0, sums / np.maximum(counts, 1), np.nan))
+
+
+def _mean(values: Any) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean(dtype=np.float64)) if known.size else math.nan
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole > 0 else math.nan
