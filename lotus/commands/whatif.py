@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 from lotus import arguments
+from lotus.errors import LotusError
 
 NAME = "whatif"
-HELP = "replay a recorded run with other loader settings, cores, storage or quicker parts"
+HELP = "replay a recorded run with other loader settings, cores, storage, parts or ranks"
 EPILOG = """\
 examples:
   lotus trace --level op+cpu -o R -- python train.py
@@ -18,10 +19,23 @@ examples:
   lotus whatif R --workers 16 --cores 64 --speedup ToTensor=2
   lotus whatif R --workers 32 --latency 20ms      every sample from a remote store
   lotus whatif R --also R1 --workers 4            R1: the same with one worker
+  lotus whatif R --ranks 64                       a job of 4 ranks, with 64
+  lotus whatif R --ranks 64 --stragglers 1 --slower 1.5 --gradients 100MB --link-bandwidth 10GB/s
+  lotus whatif R --ranks 4 --plan balance.json    as lotus balance split it
 
 A simulation of the DataLoader replays the recorded costs of the batches. The run itself is
 simulated as well and stands beside what was measured: so far off may the other answers be.
+With --ranks whole ranks are simulated, which wait for each other in every step.
 """
+# What means nothing where whole ranks are simulated.
+_OF_ONE_RANK = (
+    "pin_memory", "persistent_workers", "in_order", "cores", "speedup", "latency", "bandwidth",
+    "sample_bytes", "epochs", "batches", "also",
+)  # fmt: skip
+_OF_CLUSTERS = (
+    "plan", "stragglers", "straggler_chance", "slower", "collective", "gradients", "link_latency",
+    "link_bandwidth", "steps", "seed",
+)  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,9 +78,69 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--also", type=Path, metavar="RUN", help="the same program with other workers: contention")
     add("--loader", type=arguments.whole(0, 4096), metavar="N", help="this loader, not the largest")
     add("--json", action="store_true", help="print a document for programs")
+    add = parser.add_argument_group("jobs of many ranks").add_argument
+    add("--ranks", type=arguments.whole(1, 4096), metavar="N", help="of the job (4 to 1,024)")
+    add("--plan", type=Path, metavar="FILE", help="batch sizes of `lotus balance -o FILE`")
+    add("--stragglers", type=arguments.whole(0), metavar="N", help="ranks that are slower")
+    add(
+        "--straggler-chance",
+        type=arguments.real(0, 1),
+        metavar="P",
+        help="that a rank is slower in a step (0)",
+    )
+    add("--slower", type=_positive, metavar="TIMES", help="how much slower stragglers are (2)")
+    add("--collective", choices=("ring", "tree"), help="how gradients are averaged (ring)")
+    add("--gradients", type=_rate, metavar="SIZE", help="that are averaged: 100MB")
+    add("--link-latency", type=nanoseconds, metavar="TIME", help="between ranks: 20us (0)")
+    add("--link-bandwidth", type=_rate, metavar="RATE", help="between ranks: 10GB/s")
+    add("--steps", type=arguments.whole(1, 100_000), metavar="N", help="simulated (1000)")
+    add("--seed", type=arguments.whole(0), metavar="N", help="of what is drawn (0)")
 
 
 def run(args: argparse.Namespace) -> int:
+    others = _OF_CLUSTERS if args.ranks is None else _OF_ONE_RANK
+    given = [name for name in others if getattr(args, name) not in (None, [])]
+    if given:
+        option = "--" + given[0].replace("_", "-")
+        needs = "is for --ranks N only" if args.ranks is None else "means nothing with --ranks"
+        raise LotusError(f"{option} {needs}")
+    return _of_one_rank(args) if args.ranks is None else _of_ranks(args)
+
+
+def _of_ranks(args: argparse.Namespace) -> int:
+    from lotus.balance import plan
+    from lotus.balance.clusters import STEPS, Question, answer
+    from lotus.balance.measured import measure
+    from lotus.reporters import cluster as reporter
+    from lotus.run import load
+    from lotus.tune.cluster import Stragglers
+
+    sizes = None if args.plan is None else plan.read(args.plan).batch_sizes
+    slower = 2.0 if args.slower is None else args.slower
+    if args.slower is not None and not (args.stragglers or args.straggler_chance):
+        raise LotusError("--slower needs --stragglers N or --straggler-chance P")
+    question = Question(
+        ranks=args.ranks,
+        workers=args.workers,
+        prefetch=args.prefetch,
+        batch_sizes=sizes,
+        stragglers=Stragglers(args.stragglers or 0, args.straggler_chance or 0.0, slower),
+        collective=args.collective or "ring",
+        gradients=args.gradients,
+        link_latency_ns=args.link_latency,
+        link_bandwidth=args.link_bandwidth,
+        steps=args.steps or STEPS,
+        seed=args.seed or 0,
+    )
+    answered = answer(measure(load(args.run_directory), args.loader), question)
+    if args.json:
+        print(json.dumps(reporter.document(answered), indent=2, allow_nan=False))
+    else:
+        reporter.write(answered, sys.stdout)
+    return 0
+
+
+def _of_one_rank(args: argparse.Namespace) -> int:
     from lotus.reporters import whatif as reporter
     from lotus.run import load
     from lotus.tune.profile import contention, profile

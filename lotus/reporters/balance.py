@@ -96,11 +96,11 @@ def write(
     for note in found.notes:
         print_paragraph(console, "note", plain(note))
     if written is None:
-        again = f"lotus balance {shlex.quote(str(run))} -o {plan.DEFAULT}"
-        print_paragraph(console, "next", plain(f"keep it, with the same options: {again}"))
+        words = f"keep it: lotus balance {shlex.quote(str(run))} -o {plan.DEFAULT}"
     else:
-        apply = f"lotus run --settings {shlex.quote(str(written))} -- torchrun ..."
-        print_paragraph(console, "next", plain(f"apply it: {apply}"))
+        words = f"lotus run --settings {shlex.quote(str(written))} -- torchrun ..."
+    # A command is to be copied, so it is not wrapped.
+    console.print(f"  {'next':11} {plain(words)}", soft_wrap=True)
 
 
 def _shown(rows: Sequence[Share]) -> list[Share]:

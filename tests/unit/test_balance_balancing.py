@@ -1,6 +1,9 @@
 """The split that `lotus balance` makes of a known job, and what it says of it."""
 
+from types import SimpleNamespace
+
 import numpy as np
+import pandas as pd
 import pytest
 
 from lotus.balance.balancing import Balance, Question, balance
@@ -8,6 +11,7 @@ from lotus.balance.measured import measure
 from lotus.balance.predict import predict
 from lotus.errors import LotusError
 from tests.unit.many_ranks import Costs, job
+from tests.unit.simulated import Plan
 
 GIB = float(1 << 30)
 
@@ -129,3 +133,27 @@ def test_the_plan_is_a_sound_document() -> None:
 def test_fewer_samples_than_ranks() -> None:
     found = balance(job([Costs(1.0, batch=1)] * 2), Question())
     assert found.batch_sizes == (1, 1)
+
+
+def _together(*runs: SimpleNamespace) -> SimpleNamespace:
+    names = ("ops", "samples", "batches", "waits", "workers", "epochs", "loaders", "resources")
+    tables = {name: pd.concat([getattr(run, name) for run in runs]) for name in names}
+    for table in tables.values():
+        table["host"], table["world_size"] = "a", len(runs)
+    return SimpleNamespace(**(vars(runs[0]) | tables))
+
+
+def test_what_more_workers_would_give_is_simulated_first() -> None:
+    # One worker needs 8 x 4 = 32 ms for a batch that the step takes 10 ms for; 8 cores for two.
+    slow = Plan(workers=1, operations={"Loader": 8.0}, step=10.0, rank=1)
+    run = _together(Plan(workers=1, step=10.0, operations={"Loader": 0.5}).run(), slow.run())
+    found = balance(run, Question())
+    (one,) = found.tuned
+    assert (one.rank, one.workers_now, one.why) == (1, 1, "")
+    assert one.now == pytest.approx(4 / 32.7e-3, rel=0.03)
+    assert one.workers >= 4
+    assert one.then == pytest.approx(4 * one.now, rel=0.1)
+    assert found.after_tuned is not None
+    assert found.after_tuned.seconds < 0.7 * found.after.seconds
+    full = _together(*(Plan(workers=8, operations={"Loader": 40.0}, rank=r).run() for r in (0, 1)))
+    assert all(one.workers == one.workers_now == 8 for one in balance(full, Question()).tuned)

@@ -177,9 +177,9 @@ def test_what_cannot_be_asked(run, words, capsys):
     [("20ms", 20e6), ("300us", 3e5), ("1.5 s", 1.5e9), ("7ns", 7.0)],
 )
 def test_times(text, expected):
-    from lotus.commands.whatif import _time
+    from lotus.commands.whatif import nanoseconds
 
-    assert math.isclose(_time(text), expected)
+    assert math.isclose(nanoseconds(text), expected)
 
 
 @pytest.mark.parametrize(
