@@ -1,7 +1,7 @@
 """tuned.json: loader settings, which loader each is for, and with what they were found.
 
 `run` starts a program with them: lotus/inside/settings.py puts each on its loader, where the
-program makes it.
+program makes it. So does it with the plan of a balance.json (lotus/balance/plan.py).
 """
 
 import contextlib
@@ -13,17 +13,23 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lotus import files, host, launch, redact
 from lotus.errors import LotusError
 from lotus.launch import Outcome
 from lotus.tune.space import Setting
 
+if TYPE_CHECKING:
+    from lotus.balance.plan import Plan
+
 SCHEMA = 1
 DEFAULT = Path("tuned.json")
 _MOST = 16 << 20  # bytes of a document
 _MOST_GIVEN = 100_000  # bytes: the kernel takes 128 KiB as one variable of an environment
+# How long a rank waits for the others to say whether they can apply a plan: a first batch may come
+# minutes later where one rank prepares the data for all.
+WAIT_S = 120
 
 
 @dataclass(frozen=True)
@@ -201,6 +207,16 @@ def code_change(setting: Setting) -> list[str]:
     return lines
 
 
+def shares_change(plan: "Plan") -> list[str]:
+    """What a user would have to write into the program for a plan."""
+    world, whole = plan.world_size, plan.global_batch
+    return [
+        f"batch_size = {list(plan.batch_sizes)}[rank]",
+        f"# a sampler that gives each rank its part of every {whole} samples of one permutation",
+        f"(loss * {world} * batch_size / {whole}).backward()  # where loss is a mean",
+    ]
+
+
 def differences(tuned: Tuned, command: Sequence[str]) -> list[str]:
     """What is not as it was where the settings were found, in words."""
     found = []
@@ -227,8 +243,19 @@ def _program(command: Sequence[str]) -> str:
     return os.path.basename(command[0])
 
 
-def run(command: Sequence[str], tuned: Tuned) -> tuple[Outcome, list[str]]:
-    """Run a command with settings put on its loaders.
+@dataclass(frozen=True)
+class Shares:
+    """A plan that is to be applied, and how."""
+
+    plan: "Plan"
+    summed: bool = False  # a rank's loss is the sum over its samples, not their mean
+    wait_s: float = WAIT_S
+
+
+def run(
+    command: Sequence[str], tuned: Tuned, shares: Shares | None = None
+) -> tuple[Outcome, list[str]]:
+    """Run a command with settings put on its loaders, and its global batch shared out.
 
     Returns how it ended, and in words what was not found. Raises CannotStart where the command
     cannot be started.
@@ -243,14 +270,15 @@ def run(command: Sequence[str], tuned: Tuned) -> tuple[Outcome, list[str]]:
             said = Path(folder) / "said"
             with contextlib.suppress(OSError):
                 said.touch(0o600)
-        outcome = launch.run(words, launch.with_settings(os.environ, given(tuned, said)))
-        return outcome, [] if said is None else not_found(tuned, said)
+        environ = launch.with_settings(os.environ, given(tuned, said, shares))
+        outcome = launch.run(words, environ)
+        return outcome, [] if said is None else not_found(tuned, said, shares)
     finally:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def given(tuned: Tuned, said: Path | None) -> str:
+def given(tuned: Tuned, said: Path | None, shares: Shares | None = None) -> str:
     """What lotus/inside/settings.py is told. Raises LotusError where it is too long."""
     loaders = [
         {
@@ -260,14 +288,28 @@ def given(tuned: Tuned, said: Path | None) -> str:
         }
         for entry in tuned.loaders
     ]
-    facts = {"loaders": loaders, "torch": tuned.torch, "said": None if said is None else str(said)}
+    facts: dict[str, Any] = {"loaders": loaders, "torch": tuned.torch}
+    facts["said"] = None if said is None else str(said)
+    if shares is not None:
+        plan = shares.plan
+        facts["balance"] = {
+            "batch_sizes": plan.batch_sizes,
+            "loader": None if plan.loader is None else asdict(plan.loader),
+            "model": None if plan.model is None else asdict(plan.model),
+            "loss": "sum" if shares.summed else "mean",
+            "wait_s": shares.wait_s,
+        }
     text = json.dumps(facts)
     if len(text) > _MOST_GIVEN:
-        raise LotusError(f"settings of {len(loaders)} loaders are too many for an environment")
+        raise LotusError(
+            f"settings of {len(loaders)} loaders are too many for an environment"
+            if shares is None
+            else f"shares of {shares.plan.world_size} ranks are too many for an environment"
+        )
     return text
 
 
-def not_found(tuned: Tuned, said: Path) -> list[str]:
+def not_found(tuned: Tuned, said: Path, shares: Shares | None = None) -> list[str]:
     """Which settings met no loader of theirs, and what loaders were made instead, in words."""
     facts = []
     with contextlib.suppress(OSError):
@@ -278,13 +320,19 @@ def not_found(tuned: Tuned, said: Path) -> list[str]:
     met = {fact.get(key) for fact in facts for key in ("applied", "refused") if key in fact}
     made = [str(fact["made"]) for fact in facts if "made" in fact]
     rest = [entry for index, entry in enumerate(tuned.loaders) if index not in met]
-    return [
-        _plain(
-            f"{entry.loader.words()} was not found, so its setting was not applied; "
-            + _others(entry.loader, made)
-        )
+    found = [
+        f"{entry.loader.words()} was not found, so its setting was not applied; "
+        + _others(entry.loader, made)
         for entry in rest
     ]
+    if shares is not None and not any("balance" in fact for fact in facts):
+        target = shares.plan.loader
+        what = "a loader with a DistributedSampler that shuffles"
+        found.append(
+            f"{what if target is None else target.words()} was not read from, so no shares were "
+            f"applied; {_others(target or Target(dataset='-'), made)}"
+        )
+    return [_plain(text) for text in found]
 
 
 def _others(target: Target, made: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ An acting hook, in force only where LOTUS_SETTINGS is: JSON with `loaders` (each
 one it is, a `setting` and `iterable_safe`), the `torch` it was found with and `said`, the path of
 a file that all processes share: what happened, for `lotus run`, and what a user was told already.
 For `lotus sweep` a `loader` may be {"every": true}, and `keep` says that what a setting does not
-name stays as the program has it.
+name stays as the program has it. A `balance` is put on by balancing.py.
 
 torch makes the loader as the program asks; then its attributes become those of the setting, all
 or none. So a mistake of the program stays torch's to tell, and a subclass, or Lightning when it
@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from types import FrameType, ModuleType
     from typing import Any
 
+    from .balancing import Balance
     from .draws import Own
 
 _DATALOADER = "torch.utils.data.dataloader"
+_DDP = "torch.nn.parallel.distributed"
 _MOST_SAID = 1 << 16  # bytes
 _FACTS = ("call_site", "dataset", "sampler", "dataset_length")  # the last may take time to tell
 
@@ -58,6 +60,7 @@ class Applier:
         self.entries: list[dict[str, Any]] = []
         self.said: str | None = None
         self.told: set[str] = set()
+        self.balance: Balance | None = None
         self.pid, self.numbers = os.getpid(), 0  # loaders that were iterated in this process
         self.stderr: tuple[int, int] | None = None  # later it may be a file of the program
         with suppress(OSError):
@@ -72,6 +75,7 @@ class Applier:
         from .install import Watcher
 
         self.waiting[_DATALOADER] = [self._hook_torch]
+        self.waiting[_DDP] = [self._hook_distributed]
         finder = Watcher(self)
         sys.meta_path.insert(0, finder)
 
@@ -121,8 +125,18 @@ class Applier:
         for (owner, name, _), before, after in zip(plan, found, made, strict=True):
             setattr(owner, name, after)
             self.undo.append(partial(setattr, owner, name, before))
+        if given.get("balance") is not None:
+            from .balancing import Balance
+
+            self.balance = Balance(self, given["balance"])
+            self.balance.install(module)
         if given.get("torch") not in (None, torch):
             self.note(f"the settings were found with torch {given['torch']}, this is {torch}")
+
+    def _hook_distributed(self, module: "ModuleType") -> None:
+        # Of the two modules torch 2.2 finishes this one last, torch 2.14 first.
+        if self.balance is not None:
+            self.balance.hook_models(module)
 
     # What is said.
 

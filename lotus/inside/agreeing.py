@@ -1,0 +1,101 @@
+"""All ranks of a job come to one decision, over the store by which they found each other.
+
+By counters and values of the store only: nothing is sent between the ranks, no port is opened.
+Each rank leaves its answer. Who first sees that all have answered, or that the time is over, takes
+the decision, and it holds for all: nobody goes by an answer that came too late.
+"""
+
+import json
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_NAP_S, _LONGEST_NAP_S = 0.002, 0.1
+
+
+class Unknown(Exception):
+    """What the others decided cannot be known."""
+
+
+class Silent(Exception):
+    """The store takes no answer: the others will wait for this rank, and go without it."""
+
+
+def agree(store: "Any", rank: int, world: int, answer: "dict[str, Any]", wait_s: float) -> str:
+    """Why nothing is to be done, for all ranks the same; "" where all agree.
+
+    `store` is for this question alone. An answer has `refused`, why this rank cannot ("" where it
+    can), and `facts`, by name, which must be the same on all. Raises Silent and Unknown.
+    """
+    try:
+        store.set(f"answer{rank}", json.dumps(answer))
+    except Exception as error:
+        raise Silent(_first_line(error)) from None
+    try:
+        store.add(f"answered{rank}", 1)
+        store.add("answered", 1)
+        all_in = _wait(store, "answered", world, wait_s)
+        if store.add("decided", 1) == 1:
+            store.set("decision", _decide(store, world, wait_s, all_in))
+            store.add("said", 1)
+        elif not _wait(store, "said", 1, wait_s):
+            raise Unknown(f"none was told within {wait_s:g} s")
+        return str(bytes(store.get("decision")).decode())
+    except Unknown:
+        raise
+    except Exception as error:
+        raise Unknown(_first_line(error)) from None
+
+
+def _wait(store: "Any", name: str, many: int, wait_s: float) -> bool:
+    """Whether a counter came to `many` in time."""
+    end, nap = time.monotonic() + wait_s, _NAP_S
+    while store.add(name, 0) < many:  # torch 2.2 has no `check` of a store with a prefix
+        if time.monotonic() > end:
+            return False
+        time.sleep(nap)
+        nap = min(2 * nap, _LONGEST_NAP_S)
+    return True
+
+
+def _decide(store: "Any", world: int, wait_s: float, all_in: bool) -> str:
+    if not all_in:
+        silent = [rank for rank in range(world) if store.add(f"answered{rank}", 0) == 0]
+        if silent:
+            return (
+                f"{ranks(silent)} did not answer within {wait_s:g} s; "
+                "all must be started by lotus run with the same settings"
+            )
+    answers = [json.loads(bytes(store.get(f"answer{rank}"))) for rank in range(world)]
+    return decide(answers)
+
+
+def decide(answers: "list[dict[str, Any]]") -> str:
+    """What all the answers come to, as `agree` returns it."""
+    refusing = [rank for rank, answer in enumerate(answers) if answer["refused"]]
+    if refusing:
+        reason = str(answers[refusing[0]]["refused"])
+        same = [rank for rank in refusing if answers[rank]["refused"] == reason]
+        return reason if len(same) == len(answers) else f"{reason} (on {ranks(same)})"
+    first = answers[0]["facts"]
+    for rank, answer in enumerate(answers):
+        for name in first:
+            if answer["facts"].get(name) != first[name]:
+                other = answer["facts"].get(name)
+                return f"{name} is {first[name]!r:.80} on rank 0 and {other!r:.80} on rank {rank}"
+    return ""
+
+
+def ranks(found: "list[int]") -> str:
+    """As "rank 3", "ranks 1 and 2", "ranks 0, 4, 5 and 60 more"."""
+    if len(found) == 1:
+        return f"rank {found[0]}"
+    if len(found) > 4:
+        return f"ranks {', '.join(map(str, found[:3]))} and {len(found) - 3} more"
+    return f"ranks {', '.join(map(str, found[:-1]))} and {found[-1]}"
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".partition("\n")[0][:200]

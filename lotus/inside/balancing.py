@@ -1,0 +1,388 @@
+"""A global batch that is shared out by balance.json: on one loader, in all ranks or in none.
+
+The loader is changed where the program makes it, so that its length is right from then on. Before
+its first batch all ranks agree (agreeing.py): where one cannot, all take it back and the program
+goes on as it is written. Only then gradients are weighted (weights.py). The program keeps its own
+sampler object and batch size; what is inside the loader's `BatchSampler` is ours (shares.py).
+"""
+
+import sys
+from functools import partial, wraps
+
+from . import agreeing, described, models
+from .shares import Shared, rest
+from .weights import Weights, backward, watch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType, ModuleType
+    from typing import Any
+
+    from .settings import Applier
+
+DDP = "torch.nn.parallel.distributed"
+_FACTS = ("call_site", "dataset", "sampler", "dataset_length")
+
+
+class Stopped(RuntimeError):
+    """The program must not go on: other ranks may do otherwise than this one."""
+
+
+class _Candidate:
+    """The loader that is meant, while it lives."""
+
+    def __init__(self, reference: "Any", words: str, refused: str) -> None:
+        self.reference, self.words, self.refused = reference, words, refused
+        self.shared: Shared | None = None  # what is in its place
+        self.agreed = False
+
+
+class Balance:
+    """The plan of this run in this process."""
+
+    def __init__(self, applier: "Applier", plan: "dict[str, Any]") -> None:
+        self.applier, self.plan = applier, plan
+        self.on = True
+        self.over = False  # it was refused: nothing is tried again
+        self.sizes: list[int] = plan["batch_sizes"]
+        self.wanted: dict[str, Any] | None = plan.get("loader")
+        self.weights = Weights(plan.get("loss") == "sum")
+        self.candidates: dict[int, _Candidate] = {}  # by id(loader)
+        self.seen: dict[int, Any] = {}  # loaders that were iterated, weakly, by id
+        self.models: list[Any] = []  # weak references
+        self.numbers = 0  # loaders that were iterated
+        self.asked = 0  # questions to the other ranks
+        self.weighted = False
+
+    # The hooks.
+
+    def install(self, module: "Any") -> None:
+        """Hook DataLoader, of its module, and DistributedDataParallel where it is there by now."""
+        loader = module.DataLoader
+        self._replace(loader, "__init__", _init(loader.__init__, self))
+        self._replace(loader, "_get_iterator", _get_iterator(loader._get_iterator, self))
+        distributed: Any = sys.modules.get(DDP)
+        if hasattr(distributed, "DistributedDataParallel"):
+            self.hook_models(distributed)
+
+    def _replace(self, owner: "Any", name: str, value: object) -> None:
+        before = vars(owner)[name]
+        setattr(owner, name, value)
+        self.applier.undo.append(partial(setattr, owner, name, before))
+
+    def hook_models(self, module: "ModuleType | Any") -> None:
+        import weakref
+
+        kind = module.DistributedDataParallel
+        original = kind.__init__
+
+        @wraps(original)
+        def __init__(model: "Any", *args: "Any", **kwargs: "Any") -> None:
+            original(model, *args, **kwargs)
+            self.models.append(weakref.ref(model))
+
+        from .guard import hook
+
+        self._replace(kind, "__init__", hook(__init__))
+
+    def fault(self, error: Exception) -> None:
+        """A mistake of ours while nothing was agreed: this rank refuses."""
+        for candidate in self.candidates.values():
+            candidate.refused = candidate.refused or f"{type(error).__name__}: {error}"
+
+    # A loader is made.
+
+    def made(self, loader: "Any", frame: "FrameType | None") -> None:
+        from .settings import _is_worker
+
+        if self.over or _is_worker():
+            return
+        site = described.made_at(loader, frame)[0]
+        if self._meant(loader, site):
+            self._take(loader, site)
+
+    def _meant(self, loader: "Any", site: str) -> bool:
+        wanted = self.wanted
+        if wanted is None:
+            return _is_distributed(loader) and bool(loader.sampler.shuffle)
+        facts = {"call_site": site, "dataset": type(loader.dataset).__name__}
+        facts["sampler"] = described.sampler(loader)
+        names = [name for name in _FACTS if wanted.get(name) is not None]
+        if "dataset_length" in names:
+            facts["dataset_length"] = described.length(loader)
+        return bool(names) and all(facts[name] == wanted[name] for name in names)
+
+    def _take(self, loader: "Any", site: str) -> _Candidate:
+        import weakref
+
+        refused, words = self._unfit(loader), described.words(loader, site)
+        for known in list(self.candidates.values()):
+            other = known.reference()
+            if other is not None and other is not loader and other.dataset is not loader.dataset:
+                refused = refused or (
+                    f"{known.words} and {words} may both be meant; its entry `loader` can say which"
+                )
+                if not known.agreed:
+                    known.refused = known.refused or refused
+        key = id(loader)
+        reference = weakref.ref(loader, partial(self._forget, key))
+        self.candidates[key] = candidate = _Candidate(reference, words, refused)
+        if not refused:
+            rank, own = loader.sampler.rank, loader.sampler
+            candidate.shared = Shared(own, self.sizes, rank, loader.drop_last)
+            loader.batch_sampler.sampler = candidate.shared
+            loader.batch_sampler.batch_size = self.sizes[rank]
+        return candidate
+
+    def _forget(self, key: int, reference: object) -> None:
+        candidate = self.candidates.get(key)
+        if candidate is not None and candidate.reference is reference:
+            del self.candidates[key]
+
+    def _unfit(self, loader: "Any") -> str:
+        """Why its batches cannot be shared out; "" where they can."""
+        if described.is_iterable(loader):
+            return "its data set is iterable and says itself who takes what"
+        if loader.batch_sampler is None:
+            return "it makes no batches (batch_size=None)"
+        utils: Any = sys.modules["torch.utils.data"]
+        if type(loader.batch_sampler) is not utils.BatchSampler:
+            return f"the program's own {type(loader.batch_sampler).__name__} makes its batches"
+        if not _is_distributed(loader):
+            return (
+                f"its sampler is {type(loader.sampler).__name__}; "
+                "only torch's own DistributedSampler can be shared out"
+            )
+        sampler, world = loader.sampler, len(self.sizes)
+        if sampler.num_replicas != world:
+            return f"balance.json is for {_many(world, 'rank')}, here are {sampler.num_replicas}"
+        if loader.batch_sampler.sampler is not sampler:
+            return "its BatchSampler has another sampler than the loader"
+        if loader.num_workers and not getattr(loader, "in_order", True):
+            return "its batches come out of order (in_order=False)"
+        if len(sampler.dataset) < world:
+            return f"{_many(len(sampler.dataset), 'sample')} for {_many(world, 'rank')}"
+        return ""
+
+    # A loader is iterated.
+
+    def iterated(self, loader: "Any") -> "Shared | None":
+        """What a loader that is iterated now is shared out by; None for all other loaders.
+
+        Raises Stopped.
+        """
+        from .settings import _is_worker
+
+        if _is_worker():
+            return None
+        number = self._number(loader)
+        candidate = self.candidates.get(id(loader))
+        if candidate is None and number is not None and self._meant_by_number(number):
+            candidate = self._take(loader, "")
+        if candidate is None or (self.over and not candidate.agreed):
+            self.weights.other_loader()
+            return None
+        if not candidate.agreed:
+            self._agree(loader, candidate)
+        return candidate.shared
+
+    def _number(self, loader: "Any") -> int | None:
+        """Its number, where this is its first iteration."""
+        import weakref
+
+        known = self.seen.get(id(loader))
+        if known is not None and known() is loader:
+            return None
+        self.seen[id(loader)] = weakref.ref(loader)
+        self.numbers += 1
+        return self.numbers - 1
+
+    def _meant_by_number(self, number: int) -> bool:
+        wanted = self.wanted
+        if self.over or wanted is None or any(wanted.get(name) is not None for name in _FACTS):
+            return False
+        return bool(wanted.get("number") == number)
+
+    def _agree(self, loader: "Any", candidate: _Candidate) -> None:
+        words = candidate.words
+        distributed: Any = sys.modules.get("torch.distributed")
+        if distributed is None or not distributed.is_initialized():
+            self._refuse(loader, candidate, words, "there is no process group, so no other ranks")
+            return
+        rank, world = distributed.get_rank(), distributed.get_world_size()
+        found = [model for model in (one() for one in self.models) if model is not None]
+        try:
+            refused = candidate.refused or self._against(loader, found, rank, world)
+            facts = self._facts(loader)
+        except Exception as error:
+            refused, facts = f"{type(error).__name__}: {error}", {}
+        self.asked += 1
+        whole = distributed.distributed_c10d._get_default_store()
+        store = distributed.PrefixStore(f"lotus/balance/{self.asked}", whole)
+        answer = {"refused": refused, "facts": facts}
+        try:
+            decision = agreeing.agree(store, rank, world, answer, self.plan.get("wait_s", 120))
+        except agreeing.Silent as error:
+            decision = f"the job's store takes no answer ({error})"
+        except agreeing.Unknown as error:
+            self.applier.tell({"balance": "refused"})
+            text = f"what the other ranks decided on balance.json cannot be known ({error})"
+            self.applier.note(f"{text}; rank {rank} stops before its first step")
+            raise Stopped(text) from None
+        if decision:
+            self._refuse(loader, candidate, words, decision)
+        else:
+            self._apply(loader, candidate, words, found)
+
+    def _against(self, loader: "Any", found: "list[Any]", rank: int, world: int) -> str:
+        """Why this rank cannot; "" where it can."""
+        if world != len(self.sizes):
+            return f"balance.json is for {_many(len(self.sizes), 'rank')}, here are {world}"
+        if loader.sampler.rank != rank:
+            return f"its sampler is for rank {loader.sampler.rank}, not for {rank}"
+        if not found:
+            return (
+                "there is no model in DistributedDataParallel before the first batch, "
+                "and gradients that are averaged in another way are not known"
+            )
+        for model in found:
+            kind = type(model.module).__name__
+            hook = models.communication_hook(model)
+            if hook is not None:
+                return f"{kind} has a communication hook of its own ({hook})"
+            if models.group_size(model) != world:
+                return f"{kind} is averaged over {models.group_size(model)} of {world} ranks"
+        wanted = self.plan.get("model")
+        if wanted is not None and not any(models.fingerprint(one) == wanted for one in found):
+            here = models.fingerprint(found[0])["parameters"]
+            return (
+                f"balance.json is for a model of {wanted['parameters']:,} parameters, "
+                f"here is another one of {here:,}"
+            )
+        norms = [name for model in found for name in models.local_norms(model)]
+        shared = self.candidates[id(loader)].shared
+        if norms and shared is not None and len(set(self.sizes)) > 1:
+            left = shared.counted()[1]
+            shares = [*self.sizes, *(rest(self.sizes, left) if left else ())]
+            if 1 in shares:
+                return (
+                    f"a rank would have one sample, on which batch norm ({models.some(norms)}) "
+                    "cannot train"
+                )
+        return ""
+
+    def _facts(self, loader: "Any") -> "dict[str, Any]":
+        """What must be the same on all ranks."""
+        sampler = loader.sampler
+        names = ("seed", "shuffle", "drop_last")
+        return {
+            "the plan": self.plan["batch_sizes"],
+            "the data set's length": described.length(loader),
+            "the program's batch size": loader.batch_size,
+            "the loader's drop_last": loader.drop_last,
+            "losses": self.plan.get("loss"),
+            **{f"the sampler's {name}": getattr(sampler, name, None) for name in names},
+        }
+
+    def _refuse(self, loader: "Any", candidate: _Candidate, words: str, why: str) -> None:
+        self.over = True
+        for known in list(self.candidates.values()):
+            other = known.reference()
+            if other is not None and known.shared is not None and not known.agreed:
+                other.batch_sampler.sampler = known.shared.own
+                other.batch_sampler.batch_size = other.batch_size
+                known.shared = None
+        self.applier.tell({"balance": "refused"})
+        self.applier.note(
+            f"balance.json is not applied to {words}: {why}; the program goes on as it is written"
+        )
+
+    def _apply(self, loader: "Any", candidate: _Candidate, words: str, found: "list[Any]") -> None:
+        candidate.agreed = True
+        if not self.weighted:
+            self.weighted = True
+            autograd: Any = sys.modules["torch.autograd"]
+            self._replace(autograd, "backward", backward(autograd.backward, self.weights))
+            _tell_of_memory(self, self.sizes[loader.sampler.rank], loader.batch_size)
+        self.applier.tell({"balance": "applied"})
+        how = "sum: they are not weighted" if self.weights.summed else "mean over its samples"
+        whole, own = sum(self.sizes), loader.batch_size
+        self.applier.note(
+            f"each step's {whole:,} samples of {words} go to the ranks as {_sizes(self.sizes)}; "
+            f"a rank's loss is taken for a {how}"
+        )
+        if own * len(self.sizes) != whole:
+            self.applier.note(
+                f"a step trains on {whole:,} samples, where the program's own "
+                f"{len(self.sizes)} x {own} are {own * len(self.sizes):,}"
+            )
+        norms = [name for model in found for name in models.local_norms(model)]
+        if norms and len(set(self.sizes)) > 1:
+            self.applier.note(
+                f"batch norm ({models.some(norms)}) takes its statistics from each rank's own "
+                "share, so an update is not that of the whole batch; "
+                "torch.nn.SyncBatchNorm.convert_sync_batchnorm(model) makes it so"
+            )
+
+
+def _is_distributed(loader: "Any") -> bool:
+    """Whether it is torch's own sampler, and nothing made of it."""
+    distributed: Any = sys.modules.get("torch.utils.data.distributed")
+    return distributed is not None and type(loader.sampler) is distributed.DistributedSampler
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number:,} {what}" + ("s" if number != 1 else "")
+
+
+def _sizes(sizes: "list[int]") -> str:
+    if len(sizes) <= 8:
+        return ", ".join(map(str, sizes))
+    return f"{', '.join(map(str, sizes[:6]))}, ... ({len(sizes)} of {min(sizes)} to {max(sizes)})"
+
+
+def _tell_of_memory(balance: Balance, share: int, own: int) -> None:
+    """Where the program ends for want of memory, say that its share is not its own batch size."""
+    shown = sys.excepthook
+
+    def excepthook(kind: "Any", error: "Any", traceback: "Any") -> None:
+        words = str(error)
+        short = issubclass(kind, MemoryError) or kind.__name__ == "OutOfMemoryError"
+        if share > own and (short or "can't allocate memory" in words):
+            balance.applier.note(
+                f"a rank ran out of memory at its share of {share} samples, where the program "
+                f"itself gives it {own}: the plan needs a cap for it (lotus balance --help)"
+            )
+        shown(kind, error, traceback)
+
+    sys.excepthook = excepthook
+
+
+def _init(original: "Callable[..., Any]", balance: "Any") -> "Callable[..., Any]":
+    """Hook for `DataLoader.__init__`, around that of settings.py."""
+    import inspect
+
+    from .guard import edge, hook
+
+    def __init__(self: "Any", *args: "Any", **kwargs: "Any") -> None:
+        original(self, *args, **kwargs)
+        edge(balance, balance.made, self, sys._getframe(1))
+
+    made = wraps(original)(hook(__init__))
+    made.__signature__ = inspect.signature(original)  # type: ignore[attr-defined]
+    return made
+
+
+def _get_iterator(original: "Callable[..., Any]", balance: Balance) -> "Callable[..., Any]":
+    """Hook for `DataLoader._get_iterator`, around that of settings.py."""
+    from .guard import hook
+
+    def _get_iterator(self: "Any") -> "Any":
+        shared = balance.iterated(self)
+        iterator = original(self)
+        if shared is not None:
+            watch(iterator, shared, balance.weights)
+        return iterator
+
+    return wraps(original)(hook(_get_iterator))
