@@ -6,23 +6,29 @@ import sys
 from pathlib import Path
 
 NAME = "compare"
-HELP = "hold runs or sweeps against each other: what differs, by how much, and how sure that is"
+HELP = "hold runs or sweeps against each other: what differs, and how sure that is"
 EPILOG = """\
-A is the baseline; each other side is held against it. A side is a run, runs joined by commas, a
-pattern in quotes, or a folder of runs: repeats of one program. Record three or more of each, in
-turns: one run cannot tell how much runs differ from each other. Sweeps are compared setting by
-setting.
+A is the baseline; each other side is held against it. A side is a run, runs
+joined by commas, a pattern in quotes, or a folder of runs: repeats of one
+program. Record three or more of each, in turns: one run cannot tell how much
+runs differ from each other. Sweeps are compared setting by setting.
 
 examples:
   lotus compare before after
+      faster or slower, by how much with its 95 % interval, then which part
   lotus compare before-1,before-2,before-3 after-1,after-2,after-3
   lotus compare 'runs/before-*' 'runs/after-*' --html compare.html
-  lotus compare 'main-*' 'branch-*' --fail-above 5%   exit code 1: slower by more than 5 %, surely
+  lotus compare 'main-*' 'branch-*' --fail-above 5%
+      exit code 1 where it is slower by more than 5 %, surely
   lotus compare 'main-*' 'branch-*' --fail-above 10% --metric operation:Decode
   lotus compare A B --json | jq '.comparisons[0].verdict.text'
 
-With --fail-above the exit code is 1 if it is slower by more than that, 0 if that is not shown, and
-2 if it could not be judged.
+It writes nothing but the page of --html.
+
+exit codes: 0 compared; with --fail-above: 0 not shown to be slower by more,
+  1 slower by more, 2 it could not be judged
+
+see also: lotus trace, lotus report, lotus sweep
 """
 
 
@@ -30,8 +36,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "sides", nargs="+", metavar="A B", help="two sides or more, the first is the baseline"
     )
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page of charts too")
-    parser.add_argument("--json", action="store_true", help="print a document for programs")
+    parser.add_argument(
+        "--html",
+        type=Path,
+        metavar="FILE",
+        help="write a page with charts too, to open in a browser",
+    )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print a document for programs; fields: lotus schema compare",
+    )
     parser.add_argument(
         "--fail-above", type=_share, metavar="X%",
         help="exit with 1 if a side is slower than the baseline by more than X %%, with all of its "
@@ -39,7 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--metric", metavar="ID",
-        help="what --fail-above judges: the id of a line in --json, as operation:NAME (throughput)",
+        help="what --fail-above judges: the id of a line in --json, as operation:NAME (default: "
+        "throughput)",
     )  # fmt: skip
 
 

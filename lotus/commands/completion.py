@@ -3,17 +3,25 @@
 import argparse
 
 NAME = "completion"
-HELP = "print a script by which a shell completes lotus's verbs and options"
+HELP = "print a script by which a shell completes verbs and options of lotus"
 EPILOG = """\
 examples:
   lotus completion bash > ~/.local/share/bash-completion/completions/lotus
-  lotus completion zsh > ~/.zfunc/_lotus      (with fpath+=~/.zfunc before compinit)
+      then, in a new shell: lotus tr<Tab>
+  lotus completion zsh > ~/.zfunc/_lotus
+      with fpath+=~/.zfunc before compinit in ~/.zshrc
+
+It prints to standard output and writes no file.
+
+exit codes: 0 printed, 2 shtab is not installed
+
+see also: lotus --help
 """
 SHELLS = ("bash", "zsh", "tcsh")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=SHELLS)
+    parser.add_argument("shell", choices=SHELLS, help="for which shell")
 
 
 def run(args: argparse.Namespace) -> int:

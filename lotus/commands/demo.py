@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 from lotus import arguments, closing, launch
@@ -16,20 +17,36 @@ from lotus.workloads.catalogue import DEFAULT, FOLDER, WORKLOADS, Workload
 
 NAME = "demo"
 HELP = "train a small model on a made data set, traced, and print the report"
+
+
+def _line(workload: Workload) -> str:
+    """A workload of the help, within 80 columns."""
+    text = f"{workload.name:21} {workload.about}"
+    return textwrap.fill(text, 80, initial_indent="  ", subsequent_indent=" " * 24)
+
+
 EPILOG = f"""\
 workloads:
-{chr(10).join(f"  {workload.name:21} {workload.about}" for workload in WORKLOADS.values())}
+{chr(10).join(_line(workload) for workload in WORKLOADS.values())}
 
 examples:
   lotus demo
-  lotus demo --samples 1000 --workers 4 -o demo-run
+      the training's output, then the whole report of its run
   lotus demo --list
+      each workload: what it is, how much data, which script
   lotus demo --workload segmentation
   lotus demo --workload segmentation --scale 20 --workers 8
+  lotus demo --samples 1000 --workers 4 -o demo-run
 
-Needs torch and torchvision: pip install torch torchvision pillow. The data are made once and kept
-in the user's cache directory. Each workload is a plain training script, without lotus in it: run
-it, or change it, as your own. `lotus demo --list` says where they are.
+Needs torch and torchvision: pip install 'lotus-profiler[demo]'. Each workload
+is a plain training script, without lotus in it: run it, or change it, as your
+own.
+
+writes: a run directory, as lotus trace; the data, once, in ~/.cache/lotus
+
+exit codes: that of the training, 0 if it went well; 2 torch is not installed
+
+see also: lotus trace, lotus report
 """
 
 
@@ -39,14 +56,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=WORKLOADS,
         default=DEFAULT,
         metavar="NAME",
-        help=f"what to train: see below (default: {DEFAULT})",
+        help=f"what to train, see below (default: {DEFAULT})",
     )
-    parser.add_argument("--list", action="store_true", help="list the workloads and end")
+    parser.add_argument("--list", action="store_true", help="list the workloads, run nothing")
     parser.add_argument(
         *("--samples", "--images"),
         type=arguments.whole(1),
         metavar="N",
-        help="how much data to make (default: as --list says)",
+        help="samples of data to make (default: as --list says)",
     )
     parser.add_argument(
         "--scale",
@@ -56,15 +73,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="N times as much data (default: 1)",
     )
     parser.add_argument(
-        "--workers", type=arguments.whole(0), default=2, metavar="N", help="default: 2"
+        "--workers",
+        type=arguments.whole(0),
+        default=2,
+        metavar="N",
+        help="worker processes (default: 2)",
     )
     parser.add_argument(
-        "--batch-size", type=arguments.whole(1), metavar="N", help="default: as --list says"
+        "--batch-size",
+        type=arguments.whole(1),
+        metavar="N",
+        help="samples of a batch (default: as --list says)",
     )
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="DIR", help="run directory (lotus-runs/...)"
+        "-o",
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="run directory to make (default: lotus-runs/SCRIPT-TIME)",
     )
-    parser.add_argument("-f", "--force", action="store_true", help="overwrite an earlier run")
+    parser.add_argument("-f", "--force", action="store_true", help="overwrite an earlier run in it")
 
 
 def run(args: argparse.Namespace) -> int:

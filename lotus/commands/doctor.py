@@ -8,17 +8,28 @@ NAME = "doctor"
 HELP = "say what this machine can measure, and how to enable the rest"
 EPILOG = """\
 examples:
-  lotus doctor                          what works, and a command for each gap
-  lotus doctor --all                    all that was looked at
-  lotus doctor --json | jq .summary     the same for programs
+  lotus doctor
+      what works: counting, sampling, top-down; and a command for each gap
+  lotus doctor --all
+      all that was looked at
+  lotus doctor --json | jq .summary
+      the same for programs
 
-The exit code is 0 whatever it finds.
+It takes a few seconds, changes nothing and writes nothing.
+
+exit codes: 0 whatever it finds
+
+see also: lotus trace --counters, lotus trace --perf, lotus map
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--all", action="store_true", help="show also what is as it should be")
-    parser.add_argument("--json", action="store_true", help="print a document for programs")
+    parser.add_argument("--all", action="store_true", help="show what is as it should be, too")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print a document for programs; fields: lotus schema doctor",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -11,29 +11,46 @@ HELP = "show hardware counters and C/C++ functions per operation of a recorded r
 EPILOG = """\
 examples:
   lotus trace --counters --perf -o R -- python train.py
-  lotus map R                            per operation: time, counters, top functions
-  lotus map R --json | jq .functions     the same for programs
-  lotus map R --perf-data other.data     samples that perf recorded by itself, with
-                                         perf record -k CLOCK_MONOTONIC
-  lotus map validate R                   how far samples are from exact counts
+  lotus map R
+      per operation: time, counters, and the functions it spends them in
+  lotus map R --json | jq .functions
+      all functions of all events, for programs
+  lotus map R --perf-data other.data
+      samples that perf recorded by itself: perf record -k CLOCK_MONOTONIC
+  lotus map validate R
+      how far samples are from exact counts
 
-See also: lotus map build, lotus map apply, lotus map validate.
+It writes nothing.
+
+exit codes: 0 shown, 2 there are neither samples nor counters in the run
+
+see also: lotus trace, lotus map validate, lotus map build, lotus map apply
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_directory", type=Path, metavar="RUN", help="the run directory")
     parser.add_argument(
-        "--perf-data", type=Path, metavar="FILE", help="samples to join (RUN/perf.data)"
+        "run_directory", type=Path, metavar="RUN", help="run directory, as lotus trace made it"
+    )
+    parser.add_argument(
+        "--perf-data", type=Path, metavar="FILE", help="samples to join (default: RUN/perf.data)"
     )
     parser.add_argument(
         "--kernel", action="store_true", help="name the kernel's functions, where it tells them"
     )
     parser.add_argument(
-        "--top", type=int, default=5, metavar="N", help="functions to show per operation (5)"
+        "--top",
+        type=int,
+        default=5,
+        metavar="N",
+        help="functions to show of an operation (default: 5)",
     )
     shape = parser.add_mutually_exclusive_group()
-    shape.add_argument("--json", action="store_true", help="print a document for programs")
+    shape.add_argument(
+        "--json",
+        action="store_true",
+        help="print a document for programs; fields: lotus schema map",
+    )
     shape.add_argument("--csv", choices=("operations", "functions"), help="print this table as CSV")
     parser.add_argument("second", nargs="?", help=argparse.SUPPRESS)  # told of in `run`
 

@@ -7,14 +7,22 @@ import tempfile
 from pathlib import Path
 
 NAME = "map build"
-HELP = "run each operation of a pipeline in isolation and map it to its functions"
+HELP = "run each operation of a pipeline by itself, and map it to its functions"
 EPILOG = """\
 examples:
   lotus map build -o mapping.json -- python train.py
+      per operation: runs, samples, how many functions; then what to type next
   lotus map apply mapping.json vtune-hotspots.csv
 
-The program starts as usual. At its first batch its operations are taken over and called on
-copies of its own samples, each by itself, under perf; then the program is ended.
+The program starts as usual. At its first batch its operations are taken over
+and called on copies of its own samples, each by itself, under perf; then the
+program is ended. perf must be installed: see lotus doctor.
+
+writes: the mapping (-o), and with --keep what perf recorded
+
+exit codes: 0 written, 2 it was not
+
+see also: lotus map apply, lotus map validate
 """
 
 
@@ -22,28 +30,48 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "lotus map build [options] -- COMMAND ..."
     parser.add_argument(
         "-o", "--output", type=Path, default=Path("mapping.json"), metavar="FILE",
-        help="where the mapping is written (mapping.json)",
+        help="mapping to write (default: mapping.json)",
     )  # fmt: skip
-    parser.add_argument("--loader", type=int, metavar="N", help="this loader, not the largest")
     parser.add_argument(
-        "--samples", type=int, default=16, metavar="N", help="inputs kept of each operation (16)"
+        "--loader",
+        type=int,
+        metavar="N",
+        help="this loader's operations (default: the one of most samples)",
     )
     parser.add_argument(
-        "--runs", type=int, default=20, metavar="N", help="isolated runs of each operation (20)"
+        "--samples",
+        type=int,
+        default=16,
+        metavar="N",
+        help="inputs kept of each operation (default: 16)",
+    )
+    parser.add_argument(
+        "--runs",
+        type=int,
+        default=20,
+        metavar="N",
+        help="isolated runs of each operation (default: 20)",
     )
     parser.add_argument(
         "--minimum-runs", type=int, default=2, metavar="N",
-        help="runs in which a function must have been seen (2)",
+        help="runs in which a function must have been seen (default: 2)",
     )  # fmt: skip
     parser.add_argument(
         "--wanted", type=float, default=0.95, metavar="P",
-        help="wanted probability to catch a function of 20 microseconds (0.95)",
+        help="wanted probability to catch a function of 20 microseconds (default: 0.95)",
     )  # fmt: skip
     parser.add_argument(
-        "--budget", type=float, default=5.0, metavar="S", help="seconds for each operation (5)"
+        "--budget",
+        type=float,
+        default=5.0,
+        metavar="S",
+        help="seconds for each operation (default: 5)",
     )
     parser.add_argument(
-        "--keep", type=Path, metavar="DIR", help="keep the recorded samples in this directory"
+        "--keep",
+        type=Path,
+        metavar="DIR",
+        help="keep the recorded samples in this directory (default: they are removed)",
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 

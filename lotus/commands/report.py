@@ -8,43 +8,58 @@ from pathlib import Path
 from lotus import arguments
 
 NAME = "report"
-HELP = "explain a recorded run or sweep: the verdict first, then where the time went"
+HELP = "explain a recorded run or sweep: the verdict first, then where time went"
 EPILOG = """\
 examples:
   lotus report lotus-runs/train-20260101-120000
-  lotus report RUN --threshold 500         count batches that took over 500 ms
-  lotus report RUN --html report.html      the same to look at, in one file for a browser
-  lotus report RUN --json | jq .verdict    the same numbers for programs
+      the verdict with its causes and advice, then tables: waits, operations,
+      batches, workers, slowest samples
+  lotus report RUN --threshold 500
+      the share of batches that took over 500 ms
+  lotus report RUN --html report.html
+      the same with charts, one file for a browser
+  lotus report RUN --json | jq .verdict
+      the same numbers for programs
+
+It writes nothing but the page of --html.
+
+exit codes: 0 reported, 2 there is no run that can be read
+
+see also: lotus trace, lotus map, lotus whatif, lotus tune, lotus compare
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "run_directory", type=Path, metavar="RUN", help="directory of a run or of a sweep"
+        "run_directory", type=Path, metavar="RUN", help="run directory, or that of a sweep"
     )
     parser.add_argument(
         "--html", type=Path, metavar="FILE", help="write a page with charts, to open in a browser"
     )
-    parser.add_argument("--json", action="store_true", help="print a document for programs")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print a document for programs; fields: lotus schema report, of a sweep report-sweep",
+    )
     parser.add_argument(
         "--threshold",
         type=arguments.real(0),
         default=100.0,
         metavar="MS",
-        help="show the share of batches above this many milliseconds (100)",
+        help="show the share of batches above this many milliseconds (default: 100)",
     )
     parser.add_argument(
         "--slowest",
         type=arguments.whole(0),
         default=10,
         metavar="N",
-        help="how many slow samples to list (10)",
+        help="how many slow samples to list (default: 10)",
     )
     parser.add_argument(
         "--loader",
         type=arguments.whole(0),
         metavar="N",
-        help="show this loader in full, not the largest",
+        help="show this loader in full (default: the one of most samples)",
     )
 
 

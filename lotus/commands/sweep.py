@@ -14,18 +14,27 @@ if TYPE_CHECKING:
     from lotus.sweeping import Plan
 
 NAME = "sweep"
-HELP = "run a command under several loader settings, to see where more workers stop helping"
+HELP = "run a command under several loader settings: when do more workers stop helping"
 EPILOG = """\
 examples:
   lotus sweep --workers 1,2,4,8 -o S -- python train.py --epochs 1
+      a line a run while it goes on; then how many workers are enough, and why
   lotus report S --html s.html
   lotus sweep --workers 2,4 --prefetch 2,8 --repeat 5 -o S -- python train.py
   lotus sweep --resume S
+      goes on after Ctrl-C, and makes runs again that failed
 
-Each setting is put on the program's loaders where it makes them, without a change of its code; what
-no option names stays as the program has it. Runs are made in rounds, each with all settings in an
-order of its own. Ctrl-C ends the program and the sweep; the same command goes on with it. A run
-that fails is made again then. The exit code is 1 where runs failed, 130 after Ctrl-C.
+Each setting is put on the program's loaders where it makes them, without a
+change of its code; what no option names stays as the program has it. Runs are
+made in rounds, each with all settings in an order of its own. Ctrl-C ends the
+program and the sweep.
+
+writes: a directory: sweep.json, and in runs/ a run directory and the program's
+  output of each run
+
+exit codes: 0 all runs count, 1 some failed, 2 it could not begin, 130 Ctrl-C
+
+see also: lotus report, lotus tune, lotus compare
 """
 
 
@@ -34,49 +43,70 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--workers", type=_numbers(0), metavar="N,...",
-        help="numbers of workers (1, 2, 4, ... up to the cores there are)",
+        help="numbers of workers (default: 1,2,4,... up to the cores there are)",
     )  # fmt: skip
-    add("--prefetch", type=_numbers(1), metavar="N,...", help="batches each worker makes ahead")
-    add("--pin-memory", type=_switches, metavar="on,off", help="with pinned memory, or without")
-    add("--persistent", type=_switches, metavar="on,off", help="workers that stay between epochs")
+    add(
+        "--prefetch",
+        type=_numbers(1),
+        metavar="N,...",
+        help="batches each worker makes ahead (default: the program's)",
+    )
+    add(
+        "--pin-memory",
+        type=_switches,
+        metavar="on,off",
+        help="with pinned memory, or without (default: the program's)",
+    )
+    add(
+        "--persistent",
+        type=_switches,
+        metavar="on,off",
+        help="workers that stay between epochs, or not (default: the program's)",
+    )
     add(
         "--start-method", type=_methods, metavar="METHOD,...",
-        help="how workers start: fork, spawn, forkserver",
+        help="how workers start: fork, spawn, forkserver (default: the program's)",
     )  # fmt: skip
     add(
         "--repeat",
         type=arguments.whole(1, 10_000),
         metavar="N",
-        help="runs of each setting (3)",
+        help="runs of each setting (default: 3)",
     )
     add(
         "--seed",
         type=arguments.whole(0, (1 << 32) - 1),
         metavar="N",
-        help="of the order of runs (drawn, and kept)",
+        help="seed of the order of runs (default: drawn, and kept in sweep.json)",
     )
     add(
         "--loader", type=arguments.loader, metavar="N|NAME",
-        help="set this loader only: its number by first iteration, or its data set's class (every "
-        "loader of the program)",
+        help="set this loader only: its number by first iteration, or its data set's class "
+        "(default: every loader of the program)",
     )  # fmt: skip
     add(
         "--iterable-safe", action="store_true",
-        help="an iterable data set gives the same samples with any number of workers",
+        help="say that an iterable data set gives the same samples with any number of workers",
     )  # fmt: skip
     add(
         "--batches",
         type=arguments.batches,
         metavar="A:B",
-        help="record batches A up to B of each epoch only",
+        help="record batches A up to B of each epoch only (default: all)",
     )
     add(
         "--counters", metavar="SETS",
-        help="what to count, as lotus trace --counters; none for nothing (the most telling events "
-        "that this machine has)",
+        help="what to count, as lotus trace --counters; none for nothing (default: the most "
+        "telling events that this machine has)",
     )  # fmt: skip
     add("--perf", action="store_true", help="sample C and C++ functions in each run as well")
-    add("-o", "--output", type=Path, metavar="DIR", help="the sweep (lotus-runs/SCRIPT-TIME)")
+    add(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="directory of the sweep (default: lotus-runs/SCRIPT-TIME)",
+    )
     add("--resume", type=Path, metavar="DIR", help="go on with this sweep; needs no other option")
     add(
         "--show-output", action="store_true",

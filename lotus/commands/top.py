@@ -10,29 +10,51 @@ NAME = "top"
 HELP = "show what a run does now, once a second; of a killed one what it did last"
 EPILOG = """\
 examples:
-  lotus top lotus-runs/train-20260101-120000     q or Ctrl-C ends it; the run goes on
-  lotus top --once RUN                           what it does now, as text
-  lotus top --stacks RUN                         with the Python stack of each process
-  lotus top --json RUN | jq -r .verdict.kind     moving, hung, slow, step, dead, ...
+  lotus top lotus-runs/train-20260101-120000
+      throughput, waits, what each worker does; q or Ctrl-C ends lotus top,
+      the run goes on
+  lotus top --once RUN
+      the same once, as text
+  lotus top --stacks RUN
+      with the Python stack of each process
+  lotus top --json RUN | jq -r .verdict.kind
+      moving, hung, slow, step, dead, ...
 
-It looks from outside, at shared memory, files and /proc: the program is not slowed. --stacks asks
-py-spy, which reads the processes' memory without stopping them, so that a stack may be torn.
+It looks from outside, at shared memory, files and /proc: the program is not
+slowed. --stacks asks py-spy, which reads the processes' memory without stopping
+them, so that a stack may be torn. It writes nothing.
+
+exit codes: 0 shown, 2 there is no run that can be read
+
+see also: lotus trace --live, lotus report
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_directory", type=Path, metavar="RUN", help="the run directory")
-    parser.add_argument("--once", action="store_true", help="print what is known now, and end")
-    parser.add_argument("--json", action="store_true", help="the same as a document for programs")
+    parser.add_argument(
+        "run_directory", type=Path, metavar="RUN", help="run directory, as lotus trace made it"
+    )
+    parser.add_argument(
+        "--once",
+        action="store_true",
+        help="print what is known now, and end (default: once a second, on a terminal)",
+    )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print a document for programs; fields: lotus schema top",
+    )
     parser.add_argument(
         "--interval",
         type=arguments.real(0.1, 3600),
         default=1.0,
         metavar="S",
-        help="seconds between looks (1)",
+        help="seconds between looks (default: 1)",
     )
     parser.add_argument(
-        "--stacks", action="store_true", help="show Python stacks too, by py-spy (a few a look)"
+        "--stacks",
+        action="store_true",
+        help="show Python stacks too, by py-spy, of a few processes a look",
     )
 
 

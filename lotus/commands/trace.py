@@ -22,13 +22,24 @@ HELP = "run a command and record its data loading"
 EPILOG = """\
 examples:
   lotus trace -- python train.py --epochs 1
+      the program's own output, a verdict in a few lines, and what to type next
   lotus trace -o my-run --level op+cpu -- torchrun --nproc-per-node 2 train.py
+      CPU time and storage of each operation too, of both ranks
+  lotus trace --counters --perf -o my-run -- python train.py
+      then `lotus map my-run` shows counters and C/C++ functions
   lotus trace --op mypackage.data:decode -- python -m mypackage.train
-  lotus trace --counters --perf -o my-run -- python train.py && lotus map my-run
   lotus trace --batches 100:200 --max-log 500MB -- bash train.sh
 
-The command keeps its terminal, its output, its exit code and its signals. `-m MODULE` and
-`-c CODE` directly after `--` run under the python found on PATH.
+The command keeps its terminal, its output, its exit code and its signals.
+`-m MODULE` and `-c CODE` directly after `--` run under the python on PATH.
+
+writes: a run directory: run.json (what ran), events/ (a log per process),
+  and with --perf and --py-spy what these recorded
+
+exit codes: the command's own; 126, 127 it cannot be started; 2 lotus refuses
+  an option, and the command was not started
+
+see also: lotus report, lotus top, lotus map, lotus doctor
 """
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -38,28 +49,40 @@ _BINARY_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "lotus trace [options] -- COMMAND ..."
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="DIR", help="run directory (lotus-runs/SCRIPT-TIME)"
+        "-o",
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="run directory to make (default: lotus-runs/SCRIPT-TIME)",
     )
-    parser.add_argument("-f", "--force", action="store_true", help="overwrite an earlier run")
-    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing at the end")
+    parser.add_argument("-f", "--force", action="store_true", help="overwrite an earlier run in it")
     parser.add_argument(
-        "--level", choices=LEVELS, default="op", help="what is recorded, each with those before it"
+        "-q", "--quiet", action="store_true", help="print nothing of lotus at the end"
+    )
+    parser.add_argument(
+        "--level",
+        choices=LEVELS,
+        default="op",
+        help="what is recorded, each with those before it (default: op)",
     )
     parser.add_argument(
         "--batches",
         type=arguments.batches,
         metavar="A:B",
-        help="record batches A up to B of each epoch only",
+        help="record batches A up to B of each epoch only (default: all)",
     )
     parser.add_argument(
         "--every",
         type=arguments.whole(1),
         default=1,
         metavar="N",
-        help="record each N-th batch only",
+        help="record each N-th batch only (default: 1, every batch)",
     )
     parser.add_argument(
-        "--max-log", type=_size, metavar="SIZE", help="stop recording at this size, as 500MB"
+        "--max-log",
+        type=_size,
+        metavar="SIZE",
+        help="stop recording a process at this size of its log, as 500MB (default: no limit)",
     )
     parser.add_argument(
         "--op",
@@ -76,25 +99,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         const="auto",
         metavar="SETS",
         help="count hardware events exactly per operation: topdown, cache, branch, tlb, memory, "
-        "generic, software, or perf's names of events (the most telling ones that fit)",
+        "generic, software, or perf's names of events (default: the most telling that fit)",
     )
     parser.add_argument(
         "--perf", action="store_true", help="sample C and C++ functions with perf record beside it"
     )
     parser.add_argument(
-        "--perf-events", metavar="EVENTS", help="sample these events of perf (implies --perf)"
+        "--perf-events",
+        metavar="EVENTS",
+        help="sample these events of perf (implies --perf; default: the best that samples here)",
     )
     parser.add_argument(
         "--perf-frequency",
         type=arguments.whole(1),
         metavar="HZ",
-        help="samples a second and CPU (997)",
+        help="samples a second and CPU (default: 997)",
     )
     parser.add_argument(
         "--perf-kernel", action="store_true", help="sample the kernel too (implies --perf)"
     )
     parser.add_argument(
-        "--py-spy", action="store_true", help="sample Python functions and lines with py-spy"
+        "--py-spy",
+        action="store_true",
+        help="sample Python functions and lines with py-spy, 100 times a second",
     )
     parser.add_argument(
         "--live",

@@ -18,15 +18,27 @@ HELP = "find the loader settings that feed a program fastest, in about a minute"
 EPILOG = """\
 examples:
   lotus tune -- python train.py
+      each setting with its samples/s while it is tried; then the best, how
+      much it gains, and the change of code
   lotus run --settings tuned.json -- python train.py
-  lotus tune --apply -- python train.py           goes on training with what was found
-  lotus tune --loader Pictures --budget 2m -- torchrun --nproc-per-node 2 train.py
-  lotus tune --objective throughput --vary threads,start_method -- python train.py
+      the program with what was found, its code unchanged
+  lotus tune --apply -- python train.py
+      goes on training with what was found
+  lotus tune --loader Pictures --budget 2m -- python train.py
+  lotus tune --objective throughput --vary threads -- python train.py
 
-The program starts as usual. When it has iterated its loader for some batches, settings are tried in
-its place, on its own data set, sampler and collate function; batch_size stays. Then it is ended at
-once: no `finally` and no atexit function of it runs, the processes that it has started get SIGTERM.
-With --apply it goes on where it was instead.
+The program starts as usual. When it has iterated its loader for some batches,
+settings are tried in its place, on its own data set, sampler and collate
+function; batch_size stays. Then it is ended at once: no `finally` and no atexit
+function of it runs, the processes that it has started get SIGTERM. With --apply
+it goes on where it was instead.
+
+writes: the settings (-o)
+
+exit codes: 0 settings were found, or the own ones are best; 1 they could not be
+  written; 130 Ctrl-C; the program's own where it ended by itself or --apply
+
+see also: lotus run, lotus sweep, lotus whatif, lotus schema tuned.json
 """
 _STRATEGIES = ("lotus", "adapt", "grid", "random")
 _VARIED = ("start_method", "in_order", "threads")
@@ -37,38 +49,58 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--loader", type=arguments.loader, metavar="N|NAME",
-        help="this loader, not the one of most samples: its number by first iteration, its data "
-        "set's class, or the FILE:LINE that makes it",
+        help="this loader: its number by first iteration, its data set's class, or the FILE:LINE "
+        "that makes it (default: the one of most samples)",
     )  # fmt: skip
-    add("--budget", type=_seconds, default=60.0, metavar="TIME", help="for all trials: 60s, 2m")
+    add(
+        "--budget",
+        type=_seconds,
+        default=60.0,
+        metavar="TIME",
+        help="time for all trials, as 90s or 2m (default: 60s)",
+    )
     add(
         "--objective", choices=("train", "throughput"), default="train",
-        help="samples/s with the program's step between batches (train), or without",
+        help="samples/s with the program's step between batches (train), or without "
+        "(default: train)",
     )  # fmt: skip
-    add("--strategy", choices=_STRATEGIES, default="lotus", help="who chooses what to try")
+    add(
+        "--strategy",
+        choices=_STRATEGIES,
+        default="lotus",
+        help="who chooses what to try (default: lotus)",
+    )
     add(
         "--vary", type=_names, default=(), metavar="NAMES",
-        help=f"try these as well, by commas: {', '.join(_VARIED)}",
+        help=f"try these as well, by commas: {', '.join(_VARIED)} (default: none)",
     )  # fmt: skip
     add(
         "--watch",
         type=arguments.whole(1),
         metavar="N",
-        help="batches of the program itself first (12)",
+        help="batches of the program itself first (default: 12)",
     )
     add(
         "--seed",
         type=arguments.whole(0, (1 << 32) - 1),
         default=0,
         metavar="N",
-        help="of what is left to chance (0)",
+        help="seed of what is left to chance (default: 0)",
     )
-    add("--apply", action="store_true", help="let the program go on with what was found")
+    add(
+        "--apply",
+        action="store_true",
+        help="let the program go on with what was found (default: it is ended)",
+    )
     add(
         "-o", "--output", type=Path, default=DEFAULT, metavar="FILE",
-        help=f"where the settings are written ({DEFAULT})",
+        help=f"file of settings to write (default: {DEFAULT})",
     )  # fmt: skip
-    add("--json", action="store_true", help="print a document for programs, on stdout")
+    add(
+        "--json",
+        action="store_true",
+        help="print a document for programs; fields: lotus schema tune",
+    )
     add("-q", "--quiet", action="store_true", help="write the settings, print nothing of them")
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
