@@ -17,6 +17,7 @@ from lotus.balance.predict import Predicted, predict
 from lotus.balance.tuned import Tuned, tuned
 from lotus.errors import LotusError
 
+_MATTERS = 0.8  # of the slowest rank's time: what is quicker holds nobody up
 _MOST_TUNED = 8  # ranks whose input is simulated, those with the slowest first
 
 
@@ -57,7 +58,7 @@ class Balance:
     shares: tuple[Share, ...]
     before: Predicted
     after: Predicted
-    tuned: tuple[Tuned, ...]  # the ranks whose input is the limit, the slowest first
+    tuned: tuple[Tuned, ...]  # of ranks whose input holds the job up
     after_tuned: Predicted | None  # a step, if these were tuned and then balanced; None: no gain
     quantities: Mapping[str, str]  # of bno: what each was taken from
     weights: tuple[Mapping[str, float], ...]  # of bno: K, MW and the sum of NCW of each rank
@@ -136,7 +137,7 @@ def balance(run: RunLike, question: Question, also: Sequence[RunLike] = ()) -> B
         notes.append(
             "the intervals of before and after touch: record more steps before you rely on it"
         )
-    told = _tuned(run, job, curves, question.loader)
+    told = _tuned(run, job, curves, sizes, question.loader)
     return Balance(
         job=job,
         question=question,
@@ -226,15 +227,20 @@ def _after_tuned(
     return predict(better, _least(better, [curve(one) for one in ranks], limits), seed)
 
 
-def _tuned(run: RunLike, job: Job, curves: Sequence[Curve], loader: int | None) -> list[Tuned]:
-    bound = [
-        (made.input.at(one.batch), one)
-        for one, made in zip(job.ranks, curves, strict=True)
-        if made.input_binds(one.batch)
-    ]
-    bound.sort(key=lambda pair: -pair[0])
+def _tuned(
+    run: RunLike, job: Job, curves: Sequence[Curve], sizes: Sequence[int], loader: int | None
+) -> list[Tuned]:
+    """Of ranks whose input holds the job up, now or once it is split so; the slowest first."""
+    bound: dict[int, float] = {}
+    for split_so in (job.batch_sizes, sizes):
+        pairs = list(zip(curves, split_so, strict=True))
+        slowest = max(made.at(size) for made, size in pairs)
+        for rank, (made, size) in enumerate(pairs):
+            if made.input_binds(size) and made.at(size) >= _MATTERS * slowest:
+                bound[rank] = max(bound.get(rank, 0.0), made.at(size))
     found = []
-    for _, one in bound[:_MOST_TUNED]:
+    for rank in sorted(bound, key=lambda one: -bound[one])[:_MOST_TUNED]:
+        one = job.ranks[rank]
         local = sum(other.host == one.host for other in job.ranks)
-        found.append(tuned(run, one.rank, one.workers, loader, local))
+        found.append(tuned(run, rank, one.workers, loader, local))
     return found

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.columns import Bools, Floats, Ints, integer, number, plain_value
+from lotus.analysis.columns import Bools, Floats, Ints, flag, integer, number, plain_value
 from lotus.analysis.scope import RunLike, iterated, table
 from lotus.errors import LotusError
 from lotus.inside.layout import FAILED, STOPPED
@@ -40,6 +40,7 @@ class Rank:
     key: Ints  # what steps of different ranks that synchronised with each other have in common
     fetch_sizes: Floats
     fetch_ns: Floats  # of one worker, or of the main process where there are none; in their order
+    whole_ns: float  # mean from one batch to the next, all waiting included; epochs' starts are not
     after_ns: float  # mean from when the last rank had arrived to the end, on its own clock; NaN
     memory_bytes: float = math.nan  # of all its processes, the most that was seen; NaN: not read
     memory_limit: float = math.nan  # its share of its host's memory
@@ -54,7 +55,7 @@ class Job:
     loader: Target | None
     synchronised: bool  # the synchronisation was traced
     collective_ns: float  # mean that a step takes after the last rank has arrived; NaN: not traced
-    measured_ns: float  # mean from one batch to the next, waiting for everything; NaN: not known
+    measured_ns: float  # mean from one batch to the next, as the ranks' `whole_ns`; NaN: not known
     notes: tuple[str, ...] = ()
 
     @property
@@ -108,8 +109,7 @@ def _job(run: RunLike, loader: int | None) -> Job:
             "the synchronisation of gradients was not traced: what a rank waited for the others "
             "counts as its own step, so ranks look more alike than they are"
         )
-    waits = number(batches, "wait_ns") + number(batches, "step_ns")
-    measured = float(np.nanmean(waits)) if (~np.isnan(waits)).any() else math.nan
+    measured = float(np.mean([one.whole_ns for one in ranks]))
     ranks = [replace(one, after_ns=after[one.rank]) for one in ranks]
     return Job(
         ranks=tuple(_with_memory(run, ranks, notes)),
@@ -245,8 +245,13 @@ def _rank(
         key=_keys(batches)[stepped],
         fetch_sizes=size[made],
         fetch_ns=fetch[made],
+        whole_ns=_mean((number(batches, "wait_ns") + step)[stepped & ~flag(batches, "first")]),
         after_ns=math.nan,
     )
+
+
+def _mean(values: Floats) -> float:
+    return float(values.mean()) if len(values) else math.nan
 
 
 def _keys(batches: pd.DataFrame) -> Ints:

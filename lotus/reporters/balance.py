@@ -80,8 +80,8 @@ def write(
     for one in found.tuned:
         print_paragraph(console, "first", f"rank {one.rank}'s input is its limit: {_input(one)}")
     if found.after_tuned is not None:
-        words = f"tuned so, and balanced after that: {_interval(found.after_tuned)} a step"
-        print_paragraph(console, "", words)
+        words = f"tuned so and balanced after that: {_interval(found.after_tuned)} a step"
+        print_paragraph(console, "tuned", words)
     measured = found.job.measured_ns / 1e9
     now = f"{_interval(found.before)} a step"
     if not math.isnan(measured):
