@@ -1,7 +1,7 @@
 """What a run of many ranks tells of each: its own time for a step, its input, its memory.
 
-A rank's own time is that of the program's step less what it waited for the other ranks in the
-synchronisation of gradients. Its input is what a batch costs its workers, by their number.
+A rank's own time is that of the program's step, and of taking a batch that lies ready, less what it
+waited for the other ranks in the synchronisation of gradients. Its input is what a batch costs its workers, by their number.
 Times are float64 nanoseconds.
 """
 
@@ -216,7 +216,7 @@ def _rank(
     sound = (size > 0) & ((integer(batches, "flags", 0) & (FAILED | STOPPED)) == 0)
     step, taken = number(batches, "step_ns"), number(batches, "taken_ns")
     exposed = _exposed(taken, step, syncs[integer(syncs, "rank") == rank], notes)
-    own = np.maximum(step - exposed, 0.0)
+    own = np.maximum(step - exposed, 0.0) + _taking(batches)
     stepped = sound & ~np.isnan(own) & ~np.isnan(taken)
     stepped &= ~_warming(stepped)
     fetch = number(batches, "fetch_ns")
@@ -248,6 +248,15 @@ def _rank(
         whole_ns=_mean((number(batches, "wait_ns") + step)[stepped & ~flag(batches, "first")]),
         after_ns=math.nan,
     )
+
+
+def _taking(batches: pd.DataFrame) -> Floats:
+    """What a rank needs to take a batch that lies ready: its own time, however quick its input."""
+    wait = np.nan_to_num(number(batches, "wait_ns"))
+    there = number(batches, "ready_ns") < number(batches, "wait_start_ns")
+    there &= integer(batches, "worker") >= 0
+    usual = float(np.median(wait[there])) if there.any() else 0.0
+    return np.where(integer(batches, "worker") >= 0, np.minimum(wait, usual), 0.0)
 
 
 def _mean(values: Floats) -> float:

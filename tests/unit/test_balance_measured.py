@@ -118,3 +118,15 @@ def test_another_run_must_be_of_the_same_job() -> None:
         measure(job(TWO), also=[job([Costs()] * 3)])
     with pytest.raises(LotusError, match="rank 0 has 4 workers there and 1 here"):
         measure(job(TWO), also=[job([Costs(workers=4)] * 2)])
+
+
+def test_taking_a_batch_that_lies_ready_is_a_ranks_own_time() -> None:
+    run = job(TWO, noise=0.0)
+    run.batches["ready_ns"] = run.batches["wait_start_ns"] - 1
+    run.batches["wait_ns"] = 2.0 * MS
+    assert measure(run).ranks[0].step_ns.mean() == pytest.approx(10 * MS)
+    # One that is late takes no longer to take; the rest of its wait is its input's.
+    late = run.batches["batch"] % 2 == 0
+    run.batches.loc[late, "ready_ns"] += 2
+    run.batches.loc[late, "wait_ns"] = 30.0 * MS
+    assert measure(run).ranks[0].step_ns.mean() == pytest.approx(10 * MS)
