@@ -5,18 +5,21 @@ PYTHON ?= $(shell $(call find,python3 python3.13 python3.12 python3.11 python3.1
 PYTHON_COMPAT ?= $(shell $(call find,python3 python3.12 python3.11 python3.10 python,import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))))
 VENV := .venv
 VENV_COMPAT := .venv-compat
+VENV_EXTRAS := .venv-extras
+purelib = import sysconfig; print(sysconfig.get_path("purelib"))
 # On a terminal pip shows how far it is, in a log it would only be long.
 PIP_INSTALL := -m pip install --disable-pip-version-check $(shell [ -t 2 ] || echo --quiet)
 # Two at a time: tests wait a lot. `make test JOBS=0` runs them in one process, one after the other.
 JOBS := 2
 PYTEST := -m pytest -n $(JOBS)
 
-.PHONY: help demo test test-compat lint format bench clean
+.PHONY: help demo test test-compat test-extras lint format bench clean
 
 help:
 	@echo 'make demo         trace a small training run on a made data set and print the report'
 	@echo 'make test         every test'
 	@echo 'make test-compat  the integration tests on the oldest supported torch (2.2.2)'
+	@echo 'make test-extras  the loaders of lightning, accelerate, timm, datasets and torchdata'
 	@echo 'make lint         ruff format, ruff check, mypy --strict'
 	@echo 'make bench        what lotus costs at its own start'
 	@echo 'make clean        remove the environments made here'
@@ -30,10 +33,17 @@ test: $(VENV)/dev.stamp
 test-compat: $(VENV_COMPAT)/compat.stamp
 	$(VENV_COMPAT)/bin/python $(PYTEST) tests/integration
 
+test-extras: $(VENV_EXTRAS)/extras.stamp
+	$(VENV_EXTRAS)/bin/python $(PYTEST) tests/compat
+
+# The oldest and the newest Python by what typeshed knows of them; the stubs of pandas are not for
+# the oldest, where what it returns is Any.
 lint: $(VENV)/dev.stamp
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy --strict
+	$(VENV)/bin/mypy --strict --python-version 3.10 --no-warn-return-any --no-warn-unused-ignores
+	$(VENV)/bin/mypy --strict --python-version 3.13
 
 format: $(VENV)/dev.stamp
 	$(VENV)/bin/ruff format .
@@ -43,7 +53,7 @@ bench: $(VENV)/demo.stamp
 	$(VENV)/bin/python tools/bench/startup.py
 
 clean:
-	rm -rf $(VENV) $(VENV_COMPAT)
+	rm -rf $(VENV) $(VENV_COMPAT) $(VENV_EXTRAS)
 
 $(VENV)/bin/python:
 	@test -n '$(PYTHON)' || { echo 'no Python >= 3.10 found; set PYTHON=' >&2; exit 1; }
@@ -65,4 +75,14 @@ $(VENV_COMPAT)/compat.stamp: pyproject.toml
 	@echo 'installing lotus, torch 2.2.2 and torchvision 0.17.2 into $(VENV_COMPAT)'
 	$(VENV_COMPAT)/bin/python $(PIP_INSTALL) --editable '.[demo]' \
 	    torch==2.2.2 torchvision==0.17.2 'numpy<2' 'pytest>=8.0' 'pytest-xdist>=3.5' 'hypothesis>=6.80'
+	touch $@
+
+# It sees the packages of $(VENV) behind its own: torch, which is large, is there once.
+$(VENV_EXTRAS)/extras.stamp: constraints.txt constraints-extras.txt $(VENV)/dev.stamp
+	$(VENV)/bin/python -m venv --clear $(VENV_EXTRAS)
+	echo "import site; site.addsitedir('$$($(VENV)/bin/python -c '$(purelib)')')" \
+	    > "$$($(VENV_EXTRAS)/bin/python -c '$(purelib)')/behind.pth"
+	@echo 'installing lightning, accelerate, timm, datasets and torchdata into $(VENV_EXTRAS)'
+	$(VENV_EXTRAS)/bin/python $(PIP_INSTALL) --constraint constraints.txt \
+	    --constraint constraints-extras.txt lightning accelerate timm datasets torchdata
 	touch $@
