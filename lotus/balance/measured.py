@@ -1,7 +1,8 @@
 """What a run of many ranks tells of each: its own time for a step, its input, its memory.
 
-A rank's own time is that of the program's step, and of taking a batch that lies ready, less what it
-waited for the other ranks in the synchronisation of gradients. Its input is what a batch costs its workers, by their number.
+A rank's own time is that of the program's step, and of taking a batch that lies ready, less what
+it waited for the other ranks in the synchronisation of gradients. Its input is what a batch costs
+its workers, by their number.
 Times are float64 nanoseconds.
 """
 
@@ -95,7 +96,7 @@ def _job(run: RunLike, loader: int | None) -> Job:
     world = _world(run, batches)
     settings = _settings(tables["loaders"], world)
     _balanceable(settings)
-    notes: list[str] = []
+    notes = _alike(run.loaders, chosen, settings[0])
     syncs = table(run, "syncs")
     ranks = []
     for rank in range(world):
@@ -195,12 +196,35 @@ def _balanceable(settings: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _target(settings: Mapping[str, Any]) -> Target | None:
+    """What names the loader where it is made: a run knows only where it was iterated."""
     length = settings.get("dataset_length")
-    facts = {name: settings.get(name) or None for name in ("call_site", "dataset", "sampler")}
+    facts = {name: settings.get(name) or None for name in ("dataset", "sampler")}
     try:
         return Target(dataset_length=length, **facts)
     except ValueError:
         return None
+
+
+def _alike(loaders: pd.DataFrame, chosen: int, settings: Mapping[str, Any]) -> list[str]:
+    """A note where the plan would name other loaders as well."""
+    target = _target(settings)
+    others = loaders[integer(loaders, "loader") != chosen]
+    number_of = integer(others, "loader").tolist()
+    rows = others.to_dict("records")
+    alike = sorted(
+        {
+            place
+            for place, row in zip(number_of, rows, strict=True)
+            if _target({str(name): plain_value(value) for name, value in row.items()}) == target
+        }
+    )
+    if target is None or not alike:
+        return []
+    names = ", ".join(str(one) for one in alike[:_NAMED])
+    return [
+        f"loader {names} has the same data set, length and sampler: the plan does not tell them "
+        f"apart from loader {chosen}"
+    ]
 
 
 def _rank(

@@ -117,7 +117,7 @@ def test_balance_writes_what_lotus_run_reads(
     made = plan.read(written)
     assert made.batch_sizes == (12, 4)
     assert made.loader is not None
-    assert (made.loader.call_site, made.loader.sampler) == ("train.py:31", "RandomSampler")
+    assert (made.loader.dataset, made.loader.sampler) == ("ImageFolder", "RandomSampler")
     assert main(["balance", run, "--strategy", "bno", "--link", "0-1=50us", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["plan"]["strategy"] == "bno"

@@ -3,11 +3,13 @@
 from types import SimpleNamespace
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from lotus.balance.fit import curve
 from lotus.balance.measured import WARM, measure
 from lotus.errors import LotusError
+from lotus.settings import Target
 from tests.unit.many_ranks import MS, Costs, job
 
 TWO = (Costs(slope=1.0), Costs(slope=3.0))
@@ -21,7 +23,11 @@ def test_waiting_for_the_others_is_no_own_time() -> None:
     assert found.batch_sizes == (8, 8)
     assert found.synchronised
     assert found.loader is not None
-    assert found.loader.call_site == "train.py:7"
+    # A run knows where a loader was iterated, a plan is put on where one is made.
+    assert found.loader == Target(
+        dataset="Images", dataset_length=1000, sampler="DistributedSampler"
+    )
+    assert not any("tell them apart" in note for note in found.notes)
     assert len(found.ranks[0].step_ns) == 60 - WARM
 
 
@@ -111,6 +117,13 @@ def test_what_cannot_be_balanced_is_refused_by_name(run: Any, said: str) -> None
 def test_a_loader_that_there_is_not() -> None:
     with pytest.raises(LotusError, match="no loader 3 in this run; there are: 0"):
         measure(job(TWO), loader=3)
+
+
+def test_loaders_that_a_plan_cannot_tell_apart_are_named() -> None:
+    run = job(TWO)
+    other = run.loaders.assign(loader=1)
+    run.loaders = pd.concat([run.loaders, other, other.assign(loader=2, dataset_length=9)])
+    assert any("loader 1 has the same data set" in note for note in measure(run).notes)
 
 
 def test_another_run_must_be_of_the_same_job() -> None:
