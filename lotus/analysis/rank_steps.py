@@ -115,10 +115,10 @@ def long_table(steps: RankSteps) -> pd.DataFrame:
             "rank": steps.ranks[row],
             "host": pd.Categorical.from_codes(*_codes(steps.hosts, row)),
             "step": step * steps.thinned,
-            "wait_ns": steps.wait[row, step],
-            "step_ns": steps.step[row, step],
-            "sync_ns": steps.sync[row, step],
-            "late_ns": steps.late[row, step],
+            "wait_ns": steps.wait[row, step].astype(np.float64),
+            "step_ns": steps.step[row, step].astype(np.float64),
+            "sync_ns": steps.sync[row, step].astype(np.float64),
+            "late_ns": steps.late[row, step].astype(np.float64),
             "last": steps.last[step] == row,
         }
     )

@@ -75,7 +75,7 @@ def _slices(slices: Slices, names: list[str], places: dict[int, Place]) -> list[
     where = {id: f'"pid":{place.pid},"tid":{place.tid}' for id, place in places.items()}
     columns = (column.tolist() for column in slices)
     events = []
-    for track, kind, name, start, end, loader, epoch, batch, sample, size, out, into in zip(
+    for track, kind, name, start, end, loader, epoch, batch, sample, size, step, out, into in zip(
         *columns, strict=True
     ):
         took = end - start
@@ -89,6 +89,8 @@ def _slices(slices: Slices, names: list[str], places: dict[int, Place]) -> list[
                 args += f'{"," if args else ""}"sample":{sample}'
             elif kind == FETCH and size >= 0:
                 args += f'{"," if args else ""}"size":{size}'
+            elif step >= 0:
+                args = f'"step":{step}'
         events.append(
             f'{{"ph":"X","cat":"{KINDS[kind]}","name":{names[name]},{where[track]},'
             f'"ts":{start // 1000}.{start % 1000:03},"dur":{took // 1000}.{took % 1000:03}'

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 from lotus import files
 from lotus.errors import LotusError
-from lotus.reporters.words import plain
+from lotus.reporters.words import duration, plain
 
 if TYPE_CHECKING:
     from lotus.run import Run
@@ -120,7 +120,18 @@ def _missing(run: "Run") -> Iterator[str]:
     if len(lost):
         yield f"records were lost ({plain(lost['what'][0])}, ...): {again} tells what"
     if len({process.machine for process in run._assembly.processes}) > 1:
-        yield "the run is of several machines, whose clocks are not aligned to each other"
+        yield _clocks(run)
+
+
+def _clocks(run: "Run") -> str:
+    from lotus.analysis.rank_steps import clock_errors
+
+    hosts = sorted({process.host for process in run._assembly.processes})
+    errors = sorted(clock_errors(run.manifest, hosts).tolist())
+    if len(hosts) > 1 and errors[-1] < float("inf"):
+        apart = duration(sum(errors[-2:]))
+        return f"the run is of several machines, whose clocks may be {apart} apart at most"
+    return "the run is of several machines, whose clocks are not aligned to each other"
 
 
 def _pieces(

@@ -46,7 +46,14 @@ _CLOCKS = {_MONOTONIC: "ns", _REALTIME: "wall_ns"}
 _BEGIN, _END, _COUNTER = 1, 2, 4  # of TrackEvent.Type
 _CLEARED, _NEEDS = 1, 2  # of TracePacket.SequenceFlags
 _EXPLICIT = 3  # of TrackDescriptor.ChildTracksOrdering
-_NOTES = ("loader", "epoch", "batch", "sample", "size")  # names of debug annotations, iid from 1
+_NOTES = (
+    "loader",
+    "epoch",
+    "batch",
+    "sample",
+    "size",
+    "step",
+)  # names of debug annotations, iid from 1
 _FLOWS = {"flow_out": 47, "flow_in": 48}  # fields of TrackEvent
 _SEQUENCE = number(10, 1)
 _TIME_NS, _BYTES = 1, 3  # of CounterDescriptor.Unit
@@ -165,7 +172,7 @@ def _shapes(slices: Slices, widths: dict[str, int]) -> Iterator[tuple[Ints, list
     has_loader &= (slices.kind == FETCH) | (slices.kind == WAIT)
     flows = (slices.flow_out >= 0, (slices.flow_in >= 0) & (slices.kind != WAIT))
     told = {"loader": has_loader, "epoch": has_loader, "batch": has_batch}
-    told |= {"sample": has_sample, "size": has_size}
+    told |= {"sample": has_sample, "size": has_size, "step": slices.step >= 0}
     shape = np.zeros(len(slices.track), np.int64)
     for bit, has in enumerate((*told.values(), *flows)):
         shape |= has.astype(np.int64) << bit

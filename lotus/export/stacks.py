@@ -16,7 +16,16 @@ from lotus.assemble import Ints, groups
 from lotus.errors import LotusError
 from lotus.export import pieces
 from lotus.export.nesting import Nested, nest
-from lotus.export.timeline import EPOCH, KINDS, OPERATION, SAMPLE, Slices, Timeline
+from lotus.export.timeline import (
+    BACKWARD,
+    EPOCH,
+    KINDS,
+    OPERATION,
+    SAMPLE,
+    SYNC,
+    Slices,
+    Timeline,
+)
 from lotus.export.tracks import Place, Tracks
 from lotus.frames import Array
 from lotus.reporters.words import plain
@@ -127,7 +136,9 @@ class Stacks:
             names += chunk.names
             places |= {place.id: place for place in chunk.tracks}
             slices = chunk.slices
-            known = np.flatnonzero((slices.kind != EPOCH) & (slices.track > 0))
+            # A backward pass is part of a step.
+            double = np.isin(slices.kind, (EPOCH, BACKWARD, SYNC))
+            known = np.flatnonzero(~double & (slices.track > 0))
             slices = Slices(*(column[known] for column in slices))
             found = nest(slices.track, slices.start_ns, slices.end_ns, slices.kind)
             slices = Slices(*(column[found.order] for column in slices))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from lotus.analysis.rank_steps import long_table, rank_steps
 from lotus.errors import LotusError
 from lotus.export import pieces
 
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
     from lotus.run import Run
 SMALL = (
     "batches", "waits", "workers", "loaders", "epochs", "resources", "operations", "paths",
-    "processes", "lost",
+    "processes", "lost", "syncs",
 )  # fmt: skip
+RANK_STEPS = "rank_steps"  # of lotus.analysis.rank_steps.long_table, where there are several ranks
 MEASURED = ("counters", "functions", "python_functions")
 _ROWS = 1 << 18
 _LISTS = {"notes": ["text"], "unseen": ["what", "why"]}
@@ -71,7 +73,7 @@ def _ours(path: Path, force: bool) -> None:
 
 
 def _names() -> tuple[str, ...]:
-    return ("samples", "ops", *SMALL, *MEASURED, *_LISTS)
+    return ("samples", "ops", *SMALL, *MEASURED, *_LISTS, RANK_STEPS)
 
 
 def _fill(
@@ -90,15 +92,24 @@ def _fill(
             ops.add(pieces.loose_of(run, number))
     for name in (*SMALL, *MEASURED, *_LISTS):
         try:
-            table = getattr(run, name)
+            table = getattr(run, name, None)
         except LotusError as error:
             notes.append(f"{name} is left out: {error}")
             continue
+        if table is None:
+            continue
         if name in _LISTS:
             table = pd.DataFrame(table, columns=_LISTS[name])
-        with kind(folder, name, table.iloc[:0]) as file:
-            for first in range(0, len(table), _ROWS):
-                file.add(table.iloc[first : first + _ROWS])
+        _add(kind, folder, name, table)
+    steps = rank_steps(run)
+    if steps is not None:
+        _add(kind, folder, RANK_STEPS, long_table(steps))
+
+
+def _add(kind: type["_File"], folder: Path, name: str, table: pd.DataFrame) -> None:
+    with kind(folder, name, table.iloc[:0]) as file:
+        for first in range(0, len(table), _ROWS):
+            file.add(table.iloc[first : first + _ROWS])
 
 
 class _File(ABC):

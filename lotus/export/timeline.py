@@ -1,7 +1,8 @@
 """A run as tracks with slices and counters, in pieces: what timeline formats write down.
 
 Tracks are those of one rank's main process and, below it, its loaders as they are iterated, its
-workers, their feeder threads (send), the pin thread and other threads that ran operations.
+workers, their feeder threads (send), the pin thread, other threads that ran operations, and the
+synchronisations of its gradients.
 """
 
 from collections.abc import Iterator
@@ -23,9 +24,11 @@ if TYPE_CHECKING:
     from lotus.run import Run
 KINDS = (
     "epoch", "wait", "step", "start-up", "idle", "fetch", "sample", "operation", "collate", "send",
-    "pin",
+    "pin", "backward", "sync",
 )  # fmt: skip
-EPOCH, WAIT, STEP, STARTUP, IDLE, FETCH, SAMPLE, OPERATION, COLLATE, SEND, PIN = range(len(KINDS))
+(
+    EPOCH, WAIT, STEP, STARTUP, IDLE, FETCH, SAMPLE, OPERATION, COLLATE, SEND, PIN, BACKWARD, SYNC,
+) = range(len(KINDS))  # fmt: skip
 
 
 class Slices(NamedTuple):
@@ -41,6 +44,7 @@ class Slices(NamedTuple):
     batch: Ints
     sample: Ints
     size: Ints
+    step: Ints  # of synchronisations
     flow_out: Ints  # an arrow begins here, and ends at the slice with the same number
     flow_in: Ints  # at the start of a step, at the end of a wait
 
@@ -115,6 +119,7 @@ class Timeline:
                 parts.append(self._operations(number, loose, False))
             yield self._chunk(parts, None, done)
         yield self._chunk(self._transfers(), None, done)
+        yield self._chunk(self._syncs(), None, done)
         for part in points(run, self.tracks) if counters else ():
             yield self._chunk([], part, done)
         if self._backwards:
@@ -231,6 +236,21 @@ class Timeline:
             start, took = some[f"{KINDS[kind]}_start_ns"], some[f"{KINDS[kind]}_ns"]
             parts.append(self._made(kind, track, start, took, **which))
         return parts
+
+    def _syncs(self) -> list[Slices]:
+        """Backward passes that averaged gradients, and what of the averaging came after them."""
+        syncs = getattr(self.run, "syncs", None)
+        if syncs is None or not len(syncs):
+            return []
+        owner = self.tracks.owners(syncs)
+        syncs, owner = syncs[owner >= 0], owner[owner >= 0]
+        track = self.tracks.beside(owner, "gradients")
+        which = {"step": syncs["step"].to_numpy()}
+        start, ready, end = (syncs[name].to_numpy() for name in ("start_ns", "ready_ns", "end_ns"))
+        return [
+            self._made(BACKWARD, track, start, ready - start, **which),
+            self._made(SYNC, track, ready, end - ready, **which),
+        ]
 
     # -- what they have in common --------------------------------------------------------------
 

@@ -103,6 +103,14 @@ class Tracks:
         tracks = [self._beside(one, what) for one in distinct.tolist()]
         return np.array(tracks, np.int64)[place.reshape(-1)] if tracks else np.empty(0, np.int64)
 
+    def owners(self, frame: pd.DataFrame) -> Ints:
+        """Of rows with rank, host and pid the place of the process; -1 where it left no log."""
+        keys = frame[["rank", "host", "pid"]].drop_duplicates()
+        place = frame.groupby(["rank", "host", "pid"], sort=False, observed=True).ngroup()
+        known = zip(keys["rank"].tolist(), keys["host"], keys["pid"].tolist(), strict=True)
+        numbers = np.array([self.numbers.get(key, -1) for key in known], np.int64)
+        return numbers[place.to_numpy(np.int64)] if len(numbers) else np.empty(0, np.int64)
+
     def worker(self, rank: int, host: str, pid: int) -> int:
         """The track of a worker, -1 where it has none."""
         number = self.numbers.get((rank, host, pid))

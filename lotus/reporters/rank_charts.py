@@ -52,10 +52,10 @@ def _heat_map(id: str, title: str, steps: RankSteps, values: Cells, means: list[
     cells = drawn.cells / 1e6
     each = drawn.steps_each * steps.thinned
     diverging = id == "ranks-late"
-    # A few outliers must not make all else one colour.
+    # A few outliers, as the first step of an epoch, must not make all else one colour.
     known = np.abs(cells[~np.isnan(cells)])
-    top = float(np.percentile(known, 99)) if known.size else 1.0
-    low = float(np.percentile(known, 1)) if id == "ranks-step" and known.size else 0.0
+    top = float(np.percentile(known, 95))
+    low = float(np.percentile(known, 5)) if id == "ranks-step" else 0.0
     top = top if top > low else low + 1e-3
     rows = len(cells)
     heat: dict[str, Any] = {
@@ -84,9 +84,10 @@ def _heat_map(id: str, title: str, steps: RankSteps, values: Cells, means: list[
             "fixedrange": True,
         },
     }
-    note = "White or empty: the rank took no part in the step, or it was not measured."
-    if diverging:
-        note = "Blue came before the others, orange after them. " + note
+    note = "Blue came before the others, orange after them. " if diverging else ""
+    note += f"Colours end at {top:.3g} ms: one cell in 20 is beyond."
+    if known.size < cells.size:
+        note += " Empty: the rank took no part in the step, or it was not measured."
     if each > 1 or drawn.ranks_each > 1:
         note += f" A cell is the mean of {each:,} steps"
         if drawn.ranks_each > 1:

@@ -24,9 +24,15 @@ def write(console: "Console", summary: RankSummary) -> None:
     for line in [*verdict(summary), *remarks(summary)]:
         print_paragraph(console, "", line)
     columns, rows, left = cells(summary, _MOST_RANKS)
-    print_table(console, "A mean step of each rank", columns, rows)
+    print_table(console, _legend(summary), columns, rows)
     if left:
         console.print(f"  and {plural(left, 'rank')} more: see --json", style="dim")
+
+
+def _legend(summary: RankSummary) -> str:
+    if not summary.steps.synced:
+        return "A mean step of each rank"
+    return "A mean step (late: after the others; by: before the second, where it is last)"
 
 
 def cells(summary: RankSummary, most: int) -> tuple[list[tuple[str, str]], list[list[str]], int]:
