@@ -90,7 +90,9 @@ def given(text: str, letter: str = "A") -> Given:
         return Given(text, letter, [], load_sweep(text))
     paths = [path for part in _parts(text) for path in _runs(part)]
     if len(paths) > _MOST_RUNS:
-        raise LotusError(f"{text} names {len(paths)} runs; {_MOST_RUNS} are the most of a side")
+        raise LotusError(
+            f"{text} names {len(paths)} runs; {_MOST_RUNS} are the most of a side: name fewer"
+        )
     return Given(text, letter, [load(path) for path in dict.fromkeys(paths)])
 
 
@@ -112,7 +114,7 @@ def _runs(text: str) -> list[str]:
         try:
             inner = sorted(one for one in path.iterdir() if (one / "run.json").is_file())
         except OSError as error:
-            raise LotusError(f"cannot read {text}: {error.strerror}") from None
+            raise LotusError(f"cannot read {text}: {error.strerror}; see: ls -ld {text}") from None
         if inner and not (path / "events").exists():
             return [str(one) for one in inner]
     return [text]

@@ -89,7 +89,10 @@ def load(directory: Path, *, wanted: float = 0.95, length_ns: int = LENGTH_NS) -
     """
     rows, notes, threads, described = _read(directory)
     if not rows:
-        raise LotusError(f"no operation was isolated: {'; '.join(notes) or 'none was called'}")
+        raise LotusError(
+            f"no operation was isolated: {'; '.join(notes) or 'none was called'}; "
+            "see which there are with: lotus trace -- COMMAND"
+        )
     intervals = pd.DataFrame(rows, columns=list(_INTERVALS)).astype(_INTERVALS)
     try:
         recording = perf_data.read(directory / PERF_DATA)

@@ -56,9 +56,12 @@ def isolate(
     isolated.
     """
     if not 0 < wanted < 1 or frequency < 1 or samples < 1 or runs < 1 or length_ns < 1:
-        raise LotusError("a probability lies between 0 and 1, and all counts are above zero")
+        raise LotusError(
+            "the wanted probability must lie between 0 and 1, samples and runs must be above 0; "
+            "see: lotus map build --help"
+        )
     if budget_s <= 0 or gap_s < 0:
-        raise LotusError("the budget is above zero seconds, and the gap not below")
+        raise LotusError("the budget must be above 0 seconds, as in: --budget 5")
     perf = shutil.which("perf")
     if perf is None:
         raise LotusError(
@@ -86,11 +89,13 @@ def _make(directory: Path) -> None:
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if any(path.name not in (NAME, PERF_DATA) for path in directory.iterdir()):
-            raise LotusError(f"{directory} is not empty; choose another directory")
+            raise LotusError(f"{directory} is not empty; name another directory with --keep")
         for name in (NAME, PERF_DATA):
             (directory / name).unlink(missing_ok=True)
     except OSError as error:
-        raise LotusError(f"cannot use the directory {directory}: {error.strerror}") from None
+        raise LotusError(
+            f"cannot use the directory {directory}: {error.strerror}; name another with --keep"
+        ) from None
 
 
 def _environment(
@@ -133,7 +138,9 @@ def _run(
                 if type(pid) is int and pid > 0:
                     recorder.start(pid, directory)
                     if recorder.problem:
-                        raise LotusError(f"perf cannot sample the program: {recorder.problem}")
+                        raise LotusError(
+                            f"perf cannot sample the program: {recorder.problem}; see: lotus doctor"
+                        )
                     attached = True
                     (exchange / "go").write_text("go\n")
             if event.get("event") == "done":

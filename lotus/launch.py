@@ -89,7 +89,10 @@ def trace(
     try:
         manifest.write(directory, record)
     except OSError as error:
-        raise LotusError(f"cannot write {directory / manifest.NAME}: {error.strerror}") from None
+        raise LotusError(
+            f"cannot write {directory / manifest.NAME}: {error.strerror}; choose another directory "
+            "with -o"
+        ) from None
     beside = Beside(siblings, directory, record) if siblings else None
     try:
         outcome = run(words, environ, beside, _ticker(directory) if live else None)
@@ -198,7 +201,7 @@ def _needs_python(name: str) -> bool:
 
 def _cannot_start(name: str) -> CannotStart:
     if os.path.isdir(name):
-        return CannotStart(f"{name} is a directory, not a command", 126)
+        return CannotStart(f"{name} is a directory, not a command; name a program in it", 126)
     if os.path.dirname(name) and os.path.exists(name):
         return CannotStart(f"{name} is not executable; chmod +x it or name its interpreter", 126)
     return CannotStart(f"{name}: command not found; what follows `--` is run as it stands", 127)

@@ -119,7 +119,7 @@ def _map(
         raise LotusError(
             f"{recording.path} holds no samples"
             + (f" ({recording.damage[0]})" if recording.damage else "")
-            + "; the times of `lotus report` need none"
+            + "; the times of `lotus report` need none, and `lotus doctor` says what can be sampled"
         )
     if recording.clock != "monotonic":
         recording, how = clocks.aligned(run, recording)

@@ -51,7 +51,9 @@ def _told() -> Iterator[None]:
     except Unusable as error:
         raise LotusError(str(error)) from None
     except OSError as error:
-        raise LotusError(f"{error.filename}: {error.strerror}") from None
+        raise LotusError(
+            f"cannot read {error.filename}: {error.strerror}; see: lotus map apply --help"
+        ) from None
 
 
 def build(found: "Isolation", minimum_runs: int = maps.MINIMUM_RUNS) -> maps.Mapping:

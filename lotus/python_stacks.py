@@ -18,6 +18,7 @@ from native_map.errors import Unusable
 
 if TYPE_CHECKING:
     from lotus.run import Run
+_STILL = "; all else of the run is there: lotus report RUN"
 COLUMNS = ["kind", "operation", "function", "file", "line", "self_ns", "total_ns", "samples"]
 UNKNOWN = "(unknown operation)"
 LOTUS = "lotus"  # what tracing itself costs, and what py-spy sees of it
@@ -90,7 +91,7 @@ def python_functions(run: "Run") -> pd.DataFrame:
         except Unusable as error:
             raise LotusError(str(error)) from None
         except (OSError, KeyError, TypeError, ValueError) as error:
-            raise LotusError(f"what py-spy recorded cannot be read: {error}") from None
+            raise LotusError(f"what py-spy recorded cannot be read: {error}{_STILL}") from None
         parts.append(_sums(stacks, places))
     if not parts:
         return pd.DataFrame(columns=COLUMNS)
@@ -110,11 +111,13 @@ def _located(run: "Run") -> list[tuple[str, int, int, str]]:
 def _read(run: "Run", told: dict[str, Any], one: dict[str, Any]) -> py_spy.Stacks:
     name = str(one["file"])
     if "/" in name or name.startswith("."):
-        raise LotusError("run.json names a file of py-spy's outside of the run")
+        raise LotusError(f"run.json names a file of py-spy's outside of the run{_STILL}")
     rate = int(told.get("rate") or 100)
     path = run.path / "py-spy" / name
     if path.is_symlink() or path.parent.is_symlink() or not path.is_file():
-        raise LotusError("a file of py-spy's in the run is a link or gone, and was not read")
+        raise LotusError(
+            f"a file of py-spy's in the run is a link or gone, and was not read{_STILL}"
+        )
     start, seen, end = (int(one[when]) for when in ("start_ns", "seen_ns", "end_ns"))
     workers = run.workers[run.workers["end_ns"].notna()]
     # A worker's loop runs on its main thread, whose number is the pid.

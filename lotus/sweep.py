@@ -111,7 +111,9 @@ def _manifest(path: Path) -> dict[str, Any]:
         what = "there is no sweep at" if not path.exists() else "there is no sweep.json in"
         raise LotusError(f"{what} {path}; {make}") from None
     except OSError as error:
-        raise LotusError(f"cannot read {path / NAME}: {error.strerror}") from None
+        raise LotusError(
+            f"cannot read {path / NAME}: {error.strerror}; see: ls -ld {path} {path / NAME}"
+        ) from None
     try:
         content = json.loads(data) if len(data) <= _LARGEST else None
     except (ValueError, RecursionError):
@@ -136,7 +138,9 @@ def _checked(path: Path, manifest: Mapping[str, Any]) -> tuple[list[Setting], pd
         rows = [_row(one, settings) for one in _list(manifest, "runs")]
     except (ValueError, TypeError) as error:
         what = "".join(char if char.isprintable() else "?" for char in str(error))[:300]
-        raise LotusError(f"{path / NAME} is damaged: {what}") from None
+        raise LotusError(
+            f"{path / NAME} is damaged: {what}; its runs can be read: lotus report {path}/runs/NAME"
+        ) from None
     _not_elsewhere(path, {row["directory"] for row in rows})
     columns = [*PARAMETERS, "setting", "repeat", "directory", "state", *_RUN]
     table = pd.DataFrame(rows, columns=columns)

@@ -144,7 +144,9 @@ def begin(path: Path | None, command: Sequence[str], plan: Plan, seed: int | Non
         path = directory.make_default(command)
     else:
         if path.is_dir() and any(path.iterdir()):
-            raise LotusError(f"{path} is not empty and holds no sweep; choose another directory")
+            raise LotusError(
+                f"{path} is not empty and holds no sweep; choose another directory with -o"
+            )
         directory.make(path)
     counters, cpu, notes = _counters(plan.counters)
     seed = random.SystemRandom().randrange(1 << 32) if seed is None else seed
@@ -225,7 +227,10 @@ def command_of(found: "Sweep", given: Sequence[str]) -> list[str]:
     words = [str(word) for word in known] if isinstance(known, list) else []
     if given:
         if redact.command(list(given)) != words:
-            raise LotusError(f"{found.path} is a sweep of another command")
+            raise LotusError(
+                f"{found.path} is a sweep of another command; go on with its own by: "
+                f"lotus sweep --resume {found.path}"
+            )
         return list(given)
     # What somebody else may have written is not run unseen.
     doubt = "belongs to another user" if status.st_uid != os.geteuid() else ""
@@ -262,7 +267,10 @@ def run(
             raise LotusError(f"the sweep began in another working directory; first: cd {there}")
         manifest: dict[str, Any] = {**found.manifest, "state": "running"}
         if not _can_go_on(manifest):
-            raise LotusError(f"{path / sweep.NAME} is damaged: it does not say how to go on")
+            raise LotusError(
+                f"{path / sweep.NAME} is damaged: it does not say how to go on; "
+                f"what was done can be read: lotus report {path}"
+            )
         runs = manifest["runs"]
         for one in runs:
             if one["state"] == "failed":
@@ -311,7 +319,10 @@ def _set_aside(where: Path) -> None:
     try:
         where.rename(kept)
     except OSError as error:
-        raise LotusError(f"cannot move {where} aside: {error.strerror}") from None
+        raise LotusError(
+            f"cannot move {where} aside: {error.strerror}; remove it, then go on with: "
+            "lotus sweep --resume SWEEP"
+        ) from None
 
 
 def _can_go_on(manifest: Mapping[str, Any]) -> bool:
@@ -329,7 +340,7 @@ def _alone(path: Path) -> Iterator[None]:
     try:
         lock = os.open(path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise LotusError(f"cannot write to {path}: {error.strerror}") from None
+        raise LotusError(f"cannot write to {path}: {error.strerror}; see: ls -ld {path}") from None
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -38,7 +38,7 @@ examples:
   lotus demo --workload segmentation --scale 20 --workers 8
   lotus demo --samples 1000 --workers 4 -o demo-run
 
-Needs torch and torchvision: pip install 'lotus-profiler[demo]'. Each workload
+Needs torch and torchvision: pip install torch torchvision pillow. Each workload
 is a plain training script, without lotus in it: run it, or change it, as your
 own.
 

@@ -59,7 +59,10 @@ def read(path: Path) -> Trace:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise LotusError(f"cannot read {path}: {error.strerror or error}") from None
+        raise LotusError(
+            f"cannot read {path}: {error.strerror or error}; --with takes what torch.profiler's "
+            "export_chrome_trace wrote"
+        ) from None
     try:
         if content[:2] == b"\x1f\x8b":
             content = gzip.decompress(content)

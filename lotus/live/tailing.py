@@ -211,7 +211,12 @@ def manifest_of(directory: Path) -> dict[str, Any] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, RecursionError) as error:
-        raise LotusError(f"{directory / 'run.json'} cannot be read: {error}") from None
+        raise LotusError(
+            f"{directory / 'run.json'} cannot be read: {error}; "
+            "give the directory that lotus trace made"
+        ) from None
     if not isinstance(record, dict) or not {"schema", "command"} <= record.keys():
-        raise LotusError(f"{directory / 'run.json'} is no run of lotus")
+        raise LotusError(
+            f"{directory / 'run.json'} is no run of lotus; give the directory that lotus trace made"
+        )
     return sound(record)[0]

@@ -26,7 +26,10 @@ class Watch:
     def look(self) -> View:
         """Return the present view. Raises LotusError where this is no run directory."""
         if self.directory.exists() and not self.directory.is_dir():
-            raise LotusError(f"{self.directory} is a file, not a run directory")
+            raise LotusError(
+                f"{self.directory} is a file, not a run directory: give the directory that lotus "
+                "trace made"
+            )
         manifest = manifest_of(self.directory)
         begun = manifest and (manifest.get("start_ns"), manifest.get("boot_id"))
         if begun != self._run:  # recorded anew into the same directory (-f)

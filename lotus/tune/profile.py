@@ -124,7 +124,10 @@ class Profile:
                 **fixed,
             )
         except ValueError as error:  # a damaged run
-            raise LotusError(f"the run's times cannot be replayed: {error}") from None
+            raise LotusError(
+                f"the run's times cannot be replayed: {error}; record it again with: "
+                "lotus trace --level op+cpu -- COMMAND"
+            ) from None
 
     def machine(self, contention: float = 0.0) -> Machine:
         return Machine(self.cores, contention, others=self.others)
@@ -151,7 +154,10 @@ def profile(run: RunLike, loader: int | None = None, step_cores: float = 1.0) ->
         names = ", ".join(str(one) for one in sorted(known)) or "none"
         raise LotusError(f"there is no loader {loader} in this run; there are: {names}")
     if not known:
-        raise LotusError("no DataLoader was iterated in this run: there is nothing to replay")
+        raise LotusError(
+            "no DataLoader was iterated in this run: there is nothing to replay; record one with: "
+            "lotus trace --level op+cpu -- COMMAND"
+        )
     scope = scopes(run, [known[0] if loader is None else loader])[0]
     return _profile(scope, table(run, "resources"), step_cores)
 
@@ -188,7 +194,10 @@ def _profile(scope: Scope, resources: pd.DataFrame, step_cores: float) -> Profil
     loop = loop_times(own["epochs"], own["waits"])
     loop_ns = total(number(loop, "loop_ns"))
     if not loop_ns > 0:
-        raise LotusError("the run's times do not make a loop that could be replayed")
+        raise LotusError(
+            "the run's times do not make a loop that could be replayed; record it again with: "
+            "lotus trace --level op+cpu -- COMMAND"
+        )
     step_share = ratio(total(number(loop, "step_ns")), loop_ns)
     everything, computed = float(wall.sum()), max(float(cpu.sum()), 1.0)
     own_ns = own_waiting(wall, cpu, batches)

@@ -129,7 +129,7 @@ def _storage(
 ) -> tuple[Work, Machine]:
     """With the storage that is asked about in place of the measured waiting."""
     if question.sample_bytes is not None and question.bandwidth is None:
-        raise LotusError("--sample-bytes means something only with --bandwidth")
+        raise LotusError("--sample-bytes means something only with --bandwidth, as 200MB/s; add it")
     latency = question.latency_ns
     if question.bandwidth is not None:
         read = profile.read_bytes
