@@ -13,23 +13,37 @@ from lotus.commands.whatif import nanoseconds
 NAME = "balance"
 HELP = "say how many samples of a batch each rank should take"
 EPILOG = """\
+In a data-parallel job every step takes as long as its slowest rank. RUN tells
+what each rank's steps and its input take; lotus, the default strategy, keeps
+the global batch and makes the slowest rank as quick as it can be. The other
+strategies are there to be compared with it: bno is BalanceNet Orchestrator's
+formula, equal the same for all, random any split.
+
 examples:
   lotus trace -o R -- torchrun --nproc-per-node 4 train.py
   lotus balance R -o balance.json
+      each rank's batch now and then, and the step it makes, with its interval
   lotus run --settings balance.json -- torchrun --nproc-per-node 4 train.py
-  lotus balance R --also R2               R2: the same job with another batch size
-  lotus balance R --strategy bno          BalanceNet Orchestrator's formula
-  lotus balance R --most 0=64             rank 0 cannot hold more than 64 samples
+  lotus balance R --also R2
+      R2 is the same job with another batch size: a narrower interval
+  lotus balance R --strategy bno
+  lotus balance R --most 0=64
+      rank 0 can hold no more than 64 samples
+  lotus balance R --json | jq .plan.batch_sizes
 
-lotus keeps the global batch and makes the slowest rank as quick as it can be, by what each rank's
-steps and input were traced to take. The other strategies are there to be compared with.
+It writes nothing but the plan of -o.
+
+exit codes: 0 said (also where nothing is to be gained), 2 the run cannot be
+  balanced: one rank, missing ranks, samples that cannot be shared out
+
+see also: lotus trace, lotus run, lotus whatif --ranks, lotus tune
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_directory", type=Path, metavar="RUN", help="of a job of many ranks")
+    parser.add_argument("run_directory", type=Path, metavar="RUN", help="run directory of a job")
     add = parser.add_argument
-    add("--strategy", choices=STRATEGIES, default="lotus", help="(lotus)")
+    add("--strategy", choices=STRATEGIES, default="lotus", help="how to split (default: lotus)")
     add("-o", "--output", type=Path, metavar="FILE", help="write the plan for `lotus run`")
     add(
         "--also",
@@ -48,7 +62,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RANK=SAMPLES",
         help="a rank can hold no more (repeatable)",
     )
-    add("--seed", type=arguments.whole(0), default=0, metavar="N", help="of random (0)")
+    add(
+        "--seed",
+        type=arguments.whole(0),
+        default=0,
+        metavar="N",
+        help="of the strategy random (default: 0)",
+    )
     add(
         "--link",
         type=_link,

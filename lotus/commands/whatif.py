@@ -13,19 +13,31 @@ from lotus.errors import LotusError
 NAME = "whatif"
 HELP = "replay a recorded run with other loader settings, cores, storage, parts or ranks"
 EPILOG = """\
+A simulation of the DataLoader replays the recorded costs of the batches. The
+run itself is simulated as well and stands beside what was measured: so far off
+may the other answers be. With --ranks whole ranks are simulated, which wait for
+each other in every step.
+
 examples:
   lotus trace --level op+cpu -o R -- python train.py
   lotus whatif R --workers 16 --prefetch 4
+      rates, waits and memory: measured, simulated, and then
   lotus whatif R --workers 16 --cores 64 --speedup ToTensor=2
-  lotus whatif R --workers 32 --latency 20ms      every sample from a remote store
-  lotus whatif R --also R1 --workers 4            R1: the same with one worker
-  lotus whatif R --ranks 64                       a job of 4 ranks, with 64
-  lotus whatif R --ranks 64 --stragglers 1 --slower 1.5 --gradients 100MB --link-bandwidth 10GB/s
-  lotus whatif R --ranks 4 --plan balance.json    as lotus balance split it
+  lotus whatif R --workers 32 --latency 20ms
+      as if every sample came from a remote store
+  lotus whatif R --also R1 --workers 4
+      R1 is the same with one worker: tells how cores slow each other down
+  lotus whatif R --ranks 64
+      step, straggler's share and efficiency of a job of 4 ranks with 64
+  lotus whatif R --ranks 64 --gradients 100MB --link-bandwidth 10GB/s
+  lotus whatif R --ranks 4 --plan balance.json
+      with the batches that lotus balance gave each rank
 
-A simulation of the DataLoader replays the recorded costs of the batches. The run itself is
-simulated as well and stands beside what was measured: so far off may the other answers be.
-With --ranks whole ranks are simulated, which wait for each other in every step.
+It writes nothing.
+
+exit codes: 0 answered, 2 the run cannot be replayed, or not as asked
+
+see also: lotus trace, lotus tune, lotus balance
 """
 # What means nothing where whole ranks are simulated.
 _OF_ONE_RANK = (
@@ -71,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=arguments.real(0),
         default=1.0,
         metavar="N",
-        help="cores that a step keeps busy (1); 0 where it waits for an accelerator",
+        help="cores that a step keeps busy, 0 where it waits for an accelerator (default: 1)",
     )
     add("--batches", type=arguments.whole(1), metavar="N", help="of an epoch (as recorded)")
     add("--epochs", type=arguments.whole(1), metavar="N", help="(as recorded)")
@@ -79,22 +91,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--loader", type=arguments.whole(0, 4096), metavar="N", help="this loader, not the largest")
     add("--json", action="store_true", help="print a document for programs")
     add = parser.add_argument_group("jobs of many ranks").add_argument
-    add("--ranks", type=arguments.whole(1, 4096), metavar="N", help="of the job (4 to 1,024)")
+    add("--ranks", type=arguments.whole(1, 4096), metavar="N", help="simulate a job of so many")
     add("--plan", type=Path, metavar="FILE", help="batch sizes of `lotus balance -o FILE`")
     add("--stragglers", type=arguments.whole(0), metavar="N", help="ranks that are slower")
     add(
         "--straggler-chance",
         type=arguments.real(0, 1),
         metavar="P",
-        help="that a rank is slower in a step (0)",
+        help="that a rank is slower in a step (default: 0)",
     )
-    add("--slower", type=_positive, metavar="TIMES", help="how much slower stragglers are (2)")
-    add("--collective", choices=("ring", "tree"), help="how gradients are averaged (ring)")
+    add(
+        "--slower",
+        type=_positive,
+        metavar="TIMES",
+        help="how much slower stragglers are (default: 2)",
+    )
+    add("--collective", choices=("ring", "tree"), help="how gradients are averaged (default: ring)")
     add("--gradients", type=_rate, metavar="SIZE", help="that are averaged: 100MB")
-    add("--link-latency", type=nanoseconds, metavar="TIME", help="between ranks: 20us (0)")
+    add("--link-latency", type=nanoseconds, metavar="TIME", help="between ranks: 20us (default: 0)")
     add("--link-bandwidth", type=_rate, metavar="RATE", help="between ranks: 10GB/s")
-    add("--steps", type=arguments.whole(1, 100_000), metavar="N", help="simulated (1000)")
-    add("--seed", type=arguments.whole(0), metavar="N", help="of what is drawn (0)")
+    add("--steps", type=arguments.whole(1, 100_000), metavar="N", help="simulated (default: 1000)")
+    add("--seed", type=arguments.whole(0), metavar="N", help="of what is drawn (default: 0)")
 
 
 def run(args: argparse.Namespace) -> int:

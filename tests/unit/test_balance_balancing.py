@@ -80,6 +80,13 @@ def test_nothing_is_changed_where_nothing_is_gained() -> None:
     assert _noted(found, "no split of this global batch is quicker")
 
 
+def test_a_gain_within_what_steps_vary_by_is_said_to_be_none() -> None:
+    some = balance(job([Costs(1.0), Costs(1.2), Costs(1.0)], noise=0.3, steps=40), Question())
+    assert _noted(some, "not worth a change")
+    sure = balance(job([Costs(1.0), Costs(3.0), Costs(1.0)], noise=0.3), Question())
+    assert not _noted(sure, "not worth a change")
+
+
 def test_a_rank_takes_no_more_than_it_can_hold() -> None:
     ranks = [Costs(1.0), Costs(3.0)]
     found = balance(job(ranks), Question(most={0: 10}))
