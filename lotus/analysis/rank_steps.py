@@ -213,7 +213,8 @@ def _waits(run: RunLike) -> pd.DataFrame:
         frame = frame[~np.isin(_pairs(frame["rank"].to_numpy(), frame["pid"].to_numpy()), made)]
     whose = [frame["rank"], frame["pid"]]
     frame = frame[frame["main"] | ~frame["main"].groupby(whose).transform("any")]
-    frame = frame.sort_values(["rank", "pid", "start", "end"], ignore_index=True)
+    order = np.lexsort((-frame["end"], frame["start"], frame["pid"], frame["rank"]))
+    frame = frame.iloc[order].reset_index(drop=True)
     # A wait that ends in an earlier one is of a loader inside of a loader.
     before = frame.groupby(["rank", "pid"])["end"].cummax().groupby([frame["rank"], frame["pid"]])
     outer = frame["end"] > before.shift(1, fill_value=-1)

@@ -23,7 +23,7 @@ def write(console: "Console", summary: RankSummary) -> None:
     console.print(f"\n{TITLE}", style="bold")
     for line in [*verdict(summary), *remarks(summary)]:
         print_paragraph(console, "", line)
-    columns, rows, left = cells(summary, _MOST_RANKS)
+    columns, rows, left = cells(summary, _MOST_RANKS, intervals=False)
     print_table(console, _legend(summary), columns, rows)
     if left:
         console.print(f"  and {plural(left, 'rank')} more: see --json", style="dim")
@@ -35,11 +35,14 @@ def _legend(summary: RankSummary) -> str:
     return "A mean step (late: after the others; by: before the second, where it is last)"
 
 
-def cells(summary: RankSummary, most: int) -> tuple[list[tuple[str, str]], list[list[str]], int]:
+def cells(
+    summary: RankSummary, most: int, intervals: bool = True
+) -> tuple[list[tuple[str, str]], list[list[str]], int]:
     """(columns, rows, ranks left out) of the table; the most often last first."""
     table = summary.table
-    # Host and cores where they tell ranks apart.
+    # What is the same of all ranks is no column.
     hosts = table["host"].nunique() > 1
+    sizes = table["size"].round(3).nunique() > 1
     cores = bool(table["cores"].notna().any())
     synced = summary.steps.synced
     by = ["last_share", "late_ns"] if synced else ["wait_ns"]
@@ -49,15 +52,18 @@ def cells(summary: RankSummary, most: int) -> tuple[list[tuple[str, str]], list[
         one = [str(row["rank"])]
         one += [shorten(plain(row["host"]), 20)] if hosts else []
         one += [_cores(row["cores"])] if cores else []
-        one += [amount(row["steps"]), amount(row["size"])]
+        one += [amount(row["steps"]), *([amount(row["size"])] if sizes else [])]
         one += [tight(row["wait_ns"]), tight(row["step_ns"])]
         if synced:
             one += [tight(row["sync_ns"]), tight(row["late_ns"]), share(row["last_share"])]
-            one += [f"{share(row['last_low'])}-{share(row['last_high'])}", tight(row["lead_ns"])]
+            interval = f"{share(row['last_low'])}-{share(row['last_high'])}"
+            one += [*([interval] if intervals else []), tight(row["lead_ns"])]
         rows.append(one)
     columns = [("rank", LEFT), *([("host", LEFT)] if hosts else [])]
-    names = [*(["cores"] if cores else []), "steps", "samples", "wait", "step"]
-    names += ["sync", "late", "last", "95 %", "by"] if synced else []
+    names = [*(["cores"] if cores else []), "steps", *(["samples"] if sizes else [])]
+    names += ["wait", "step"]
+    if synced:
+        names += ["sync", "late", "last", *(["95 %"] if intervals else []), "by"]
     return [*columns, *((name, RIGHT) for name in names)], rows, max(0, len(table) - most)
 
 

@@ -69,7 +69,7 @@ def document(summary: Summary, measured: MapSummary | None = None) -> dict[str, 
         "verdict": loaders[0]["verdict"] if loaders else None,
         "loaders": loaders,
         "loaders_left_out": summary.loaders_left_out,
-        "ranks": None if summary.ranks is None else _ranks(summary.ranks),
+        "ranks": None if summary.ranks is None else ranks_document(summary.ranks),
         "open_waits": summary.open_waits,
         "lost": summary.lost,
         "unseen": summary.unseen,
@@ -108,8 +108,9 @@ def _loader(one: LoaderSummary) -> dict[str, Any]:
     }
 
 
-def _ranks(summary: RankSummary) -> dict[str, Any]:
-    return {
+def ranks_document(summary: RankSummary) -> dict[str, Any]:
+    """The part of the document that is of the ranks, as JSON-able values."""
+    whole = {
         "verdict": ranks.verdict(summary),
         "remarks": ranks.remarks(summary),
         "synced": summary.steps.synced,
@@ -124,6 +125,9 @@ def _ranks(summary: RankSummary) -> dict[str, Any]:
         "loaders": summary.steps.loaders,
         "thinned": summary.steps.thinned,
     }
+    plain = _plain(whole)
+    assert isinstance(plain, dict)
+    return plain
 
 
 def _plain(value: Any) -> Any:
