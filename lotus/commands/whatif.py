@@ -51,20 +51,38 @@ _OF_CLUSTERS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_directory", type=Path, metavar="RUN", help="the run directory")
+    parser.usage = "lotus whatif [options] RUN"
+    parser.add_argument(
+        "run_directory", type=Path, metavar="RUN", help="run directory, as lotus trace made it"
+    )
     add = parser.add_argument
     add(
         "--workers",
         type=arguments.whole(0, 4096),
         metavar="N",
-        help="num_workers; 0: the main process",
+        help="num_workers; 0: the main process makes the batches (default: as recorded)",
     )
-    add("--prefetch", type=arguments.whole(1), metavar="N", help="prefetch_factor")
+    add(
+        "--prefetch",
+        type=arguments.whole(1),
+        metavar="N",
+        help="prefetch_factor, batches each worker makes ahead (default: as recorded)",
+    )
     on = argparse.BooleanOptionalAction
-    add("--pin-memory", action=on, default=None, help="pin_memory")
-    add("--persistent-workers", action=on, default=None, help="persistent_workers")
-    add("--in-order", action=on, default=None, help="in_order")
-    add("--cores", type=_positive, metavar="N", help="of a machine with nothing else on it")
+    add("--pin-memory", action=on, default=None, help="pin_memory (default: as recorded)")
+    add(
+        "--persistent-workers",
+        action=on,
+        default=None,
+        help="persistent_workers (default: as recorded)",
+    )
+    add("--in-order", action=on, default=None, help="in_order (default: as recorded)")
+    add(
+        "--cores",
+        type=_positive,
+        metavar="N",
+        help="cores of a machine with nothing else on it (default: that of the run)",
+    )
     add(
         "--speedup",
         type=_speedup,
@@ -74,10 +92,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="an operation, `collate`, `data set` or `step` so many times as fast (repeatable)",
     )
     add(
-        "--latency", type=nanoseconds, metavar="TIME", help="each sample waits so long: 20ms, 300us"
+        "--latency",
+        type=nanoseconds,
+        metavar="TIME",
+        help="each sample waits so long, as 20ms (default: as recorded)",
     )
-    add("--bandwidth", type=_rate, metavar="RATE", help="of the storage, shared: 200MB/s")
-    add("--sample-bytes", type=_positive, metavar="N", help="read for each sample (measured)")
+    add(
+        "--bandwidth",
+        type=_rate,
+        metavar="RATE",
+        help="of the storage, shared, as 200MB/s (default: no limit)",
+    )
+    add(
+        "--sample-bytes",
+        type=_positive,
+        metavar="N",
+        help="bytes read for each sample (default: as recorded)",
+    )
     add(
         "--step-cores",
         type=arguments.real(0),
@@ -85,33 +116,88 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="cores that a step keeps busy, 0 where it waits for an accelerator (default: 1)",
     )
-    add("--batches", type=arguments.whole(1), metavar="N", help="of an epoch (as recorded)")
-    add("--epochs", type=arguments.whole(1), metavar="N", help="(as recorded)")
-    add("--also", type=Path, metavar="RUN", help="the same program with other workers: contention")
-    add("--loader", type=arguments.whole(0, 4096), metavar="N", help="this loader, not the largest")
-    add("--json", action="store_true", help="print a document for programs")
+    add(
+        "--batches",
+        type=arguments.whole(1),
+        metavar="N",
+        help="batches of an epoch (default: as recorded)",
+    )
+    add("--epochs", type=arguments.whole(1), metavar="N", help="epochs (default: as recorded)")
+    add(
+        "--also",
+        type=Path,
+        metavar="RUN",
+        help="a run of the same program with other workers: tells what busy cores cost each other",
+    )
+    add(
+        "--loader",
+        type=arguments.whole(0, 4096),
+        metavar="N",
+        help="this loader (default: the one of most samples)",
+    )
+    add(
+        "--json",
+        action="store_true",
+        help="print a document for programs; fields: lotus schema whatif, with "
+        "--ranks whatif-ranks",
+    )
     add = parser.add_argument_group("jobs of many ranks").add_argument
-    add("--ranks", type=arguments.whole(1, 4096), metavar="N", help="simulate a job of so many")
-    add("--plan", type=Path, metavar="FILE", help="batch sizes of `lotus balance -o FILE`")
-    add("--stragglers", type=arguments.whole(0), metavar="N", help="ranks that are slower")
+    add(
+        "--ranks",
+        type=arguments.whole(1, 4096),
+        metavar="N",
+        help="simulate a job of so many (default: one rank's loader)",
+    )
+    add(
+        "--plan",
+        type=Path,
+        metavar="FILE",
+        help="batch sizes, as lotus balance -o FILE wrote them (default: as recorded)",
+    )
+    add(
+        "--stragglers",
+        type=arguments.whole(0),
+        metavar="N",
+        help="ranks that are slower in every step (default: 0)",
+    )
     add(
         "--straggler-chance",
         type=arguments.real(0, 1),
         metavar="P",
-        help="that a rank is slower in a step (default: 0)",
+        help="probability that a rank is slower in a step (default: 0)",
     )
     add(
         "--slower",
         type=_positive,
         metavar="TIMES",
-        help="how much slower stragglers are (default: 2)",
+        help="how many times as long stragglers take (default: 2)",
     )
     add("--collective", choices=("ring", "tree"), help="how gradients are averaged (default: ring)")
-    add("--gradients", type=_rate, metavar="SIZE", help="that are averaged: 100MB")
-    add("--link-latency", type=nanoseconds, metavar="TIME", help="between ranks: 20us (default: 0)")
-    add("--link-bandwidth", type=_rate, metavar="RATE", help="between ranks: 10GB/s")
-    add("--steps", type=arguments.whole(1, 100_000), metavar="N", help="simulated (default: 1000)")
-    add("--seed", type=arguments.whole(0), metavar="N", help="of what is drawn (default: 0)")
+    add(
+        "--gradients",
+        type=_rate,
+        metavar="SIZE",
+        help="size of the gradients that are averaged, as 100MB (default: as traced)",
+    )
+    add(
+        "--link-latency",
+        type=nanoseconds,
+        metavar="TIME",
+        help="latency between ranks, as 20us (default: 0)",
+    )
+    add(
+        "--link-bandwidth",
+        type=_rate,
+        metavar="RATE",
+        help="bandwidth between ranks, as 10GB/s (default: as traced)",
+    )
+    add(
+        "--steps",
+        type=arguments.whole(1, 100_000),
+        metavar="N",
+        help="steps that are simulated (default: 1000)",
+    )
+    add("--seed", type=arguments.whole(0), metavar="N", help="seed of what is drawn (default: 0)")
 
 
 def run(args: argparse.Namespace) -> int:
