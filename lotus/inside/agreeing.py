@@ -24,10 +24,11 @@ class Silent(Exception):
 
 
 def agree(store: "Any", rank: int, world: int, answer: "dict[str, Any]", wait_s: float) -> str:
-    """Why nothing is to be done, for all ranks the same; "" where all agree.
+    """What is refused and why, in the same words for all ranks; "" where all agree.
 
-    `store` is for this question alone. An answer has `refused`, why this rank cannot ("" where it
-    can), and `facts`, by name, which must be the same on all. Raises Silent and Unknown.
+    `store` is for this question alone. An answer has `of`, what it is about in words, `refused`,
+    why this rank cannot ("" where it can), and `facts`, by name, which must be the same on all.
+    Raises Silent and Unknown.
     """
     try:
         store.set(f"answer{rank}", json.dumps(answer))
@@ -36,11 +37,12 @@ def agree(store: "Any", rank: int, world: int, answer: "dict[str, Any]", wait_s:
     try:
         store.add(f"answered{rank}", 1)
         store.add("answered", 1)
-        all_in = _wait(store, "answered", world, wait_s)
+        # A decision that was taken already is all that one who is late waits for.
+        all_in = _wait(store, {"answered": world, "said": 1}, wait_s)
         if store.add("decided", 1) == 1:
-            store.set("decision", _decide(store, world, wait_s, all_in))
+            store.set("decision", _decide(store, world, wait_s, all_in, str(answer["of"])))
             store.add("said", 1)
-        elif not _wait(store, "said", 1, wait_s):
+        elif not _wait(store, {"said": 1}, wait_s):
             raise Unknown(f"none was told within {wait_s:g} s")
         return str(bytes(store.get("decision")).decode())
     except Unknown:
@@ -49,10 +51,11 @@ def agree(store: "Any", rank: int, world: int, answer: "dict[str, Any]", wait_s:
         raise Unknown(_first_line(error)) from None
 
 
-def _wait(store: "Any", name: str, many: int, wait_s: float) -> bool:
-    """Whether a counter came to `many` in time."""
+def _wait(store: "Any", wanted: "dict[str, int]", wait_s: float) -> bool:
+    """Whether one of these counters came to its number in time."""
     end, nap = time.monotonic() + wait_s, _NAP_S
-    while store.add(name, 0) < many:  # torch 2.2 has no `check` of a store with a prefix
+    # By counters, as torch 2.2 has no `check` of a store with a prefix.
+    while all(store.add(name, 0) < many for name, many in wanted.items()):
         if time.monotonic() > end:
             return False
         time.sleep(nap)
@@ -60,12 +63,12 @@ def _wait(store: "Any", name: str, many: int, wait_s: float) -> bool:
     return True
 
 
-def _decide(store: "Any", world: int, wait_s: float, all_in: bool) -> str:
+def _decide(store: "Any", world: int, wait_s: float, all_in: bool, of: str) -> str:
     if not all_in:
         silent = [rank for rank in range(world) if store.add(f"answered{rank}", 0) == 0]
         if silent:
             return (
-                f"{ranks(silent)} did not answer within {wait_s:g} s; "
+                f"{of}: {ranks(silent)} did not answer within {wait_s:g} s; "
                 "all must be started by lotus run with the same settings"
             )
     answers = [json.loads(bytes(store.get(f"answer{rank}"))) for rank in range(world)]
@@ -76,15 +79,19 @@ def decide(answers: "list[dict[str, Any]]") -> str:
     """What all the answers come to, as `agree` returns it."""
     refusing = [rank for rank, answer in enumerate(answers) if answer["refused"]]
     if refusing:
-        reason = str(answers[refusing[0]]["refused"])
+        reason, of = (str(answers[refusing[0]][name]) for name in ("refused", "of"))
         same = [rank for rank in refusing if answers[rank]["refused"] == reason]
-        return reason if len(same) == len(answers) else f"{reason} (on {ranks(same)})"
-    first = answers[0]["facts"]
+        where = "" if len(same) == len(answers) else f" (on {ranks(same)})"
+        return f"{of}: {reason}{where}"
+    first, of = answers[0]["facts"], answers[0]["of"]
     for rank, answer in enumerate(answers):
         for name in first:
             if answer["facts"].get(name) != first[name]:
                 other = answer["facts"].get(name)
-                return f"{name} is {first[name]!r:.80} on rank 0 and {other!r:.80} on rank {rank}"
+                return (
+                    f"{of}: {name} is {first[name]!r:.80} on rank 0 "
+                    f"and {other!r:.80} on rank {rank}"
+                )
     return ""
 
 

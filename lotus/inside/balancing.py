@@ -41,6 +41,8 @@ class _Candidate:
 class Balance:
     """The plan of this run in this process."""
 
+    asked = 0  # questions to the other ranks: of the process, as the store stays
+
     def __init__(self, applier: "Applier", plan: "dict[str, Any]") -> None:
         self.applier, self.plan = applier, plan
         self.on = True
@@ -52,7 +54,6 @@ class Balance:
         self.seen: dict[int, Any] = {}  # loaders that were iterated, weakly, by id
         self.models: list[Any] = []  # weak references
         self.numbers = 0  # loaders that were iterated
-        self.asked = 0  # questions to the other ranks
         self.weighted = False
 
     # The hooks.
@@ -208,7 +209,7 @@ class Balance:
         words = candidate.words
         distributed: Any = sys.modules.get("torch.distributed")
         if distributed is None or not distributed.is_initialized():
-            self._refuse(loader, candidate, words, "there is no process group, so no other ranks")
+            self._refuse(f"{words}: there is no process group, so no other ranks")
             return
         rank, world = distributed.get_rank(), distributed.get_world_size()
         found = [model for model in (one() for one in self.models) if model is not None]
@@ -217,21 +218,21 @@ class Balance:
             facts = self._facts(loader)
         except Exception as error:
             refused, facts = f"{type(error).__name__}: {error}", {}
-        self.asked += 1
+        Balance.asked += 1
         whole = distributed.distributed_c10d._get_default_store()
-        store = distributed.PrefixStore(f"lotus/balance/{self.asked}", whole)
-        answer = {"refused": refused, "facts": facts}
+        store = distributed.PrefixStore(f"lotus/balance/{Balance.asked}", whole)
+        answer = {"of": words, "refused": refused, "facts": facts}
         try:
             decision = agreeing.agree(store, rank, world, answer, self.plan.get("wait_s", 120))
         except agreeing.Silent as error:
-            decision = f"the job's store takes no answer ({error})"
+            decision = f"{words}: the job's store takes no answer ({error})"
         except agreeing.Unknown as error:
             self.applier.tell({"balance": "refused"})
             text = f"what the other ranks decided on balance.json cannot be known ({error})"
             self.applier.note(f"{text}; rank {rank} stops before its first step")
             raise Stopped(text) from None
         if decision:
-            self._refuse(loader, candidate, words, decision)
+            self._refuse(decision)
         else:
             self._apply(loader, candidate, words, found)
 
@@ -285,7 +286,8 @@ class Balance:
             **{f"the sampler's {name}": getattr(sampler, name, None) for name in names},
         }
 
-    def _refuse(self, loader: "Any", candidate: _Candidate, words: str, why: str) -> None:
+    def _refuse(self, why: str) -> None:
+        """Take back what was not agreed on; `why` begins with what it is about."""
         self.over = True
         for known in list(self.candidates.values()):
             other = known.reference()
@@ -295,7 +297,7 @@ class Balance:
                 known.shared = None
         self.applier.tell({"balance": "refused"})
         self.applier.note(
-            f"balance.json is not applied to {words}: {why}; the program goes on as it is written"
+            f"balance.json is not applied to {why}; the program goes on as it is written"
         )
 
     def _apply(self, loader: "Any", candidate: _Candidate, words: str, found: "list[Any]") -> None:
