@@ -1,153 +1,374 @@
-"""What tracing costs the traced program, by interleaved pairs of the same command with and without.
+"""What lotus and the tools that people use instead cost, side by side, on six training scripts.
 
-    python tools/bench/overhead.py [--pipeline image tiny] [--pairs 7] [--measure auto]
+    python tools/bench/overhead.py              the full run: about 50 minutes on two free cores;
+                                                started again, it goes on where it was stopped
+    python tools/bench/overhead.py --quick      everything once, small, in a few minutes
+    python tools/bench/overhead.py --report     the tables and pictures of what was measured so far
+    python tools/bench/overhead.py --exact      user instructions of lotus alone, by valgrind
 
-It counts the program's user-space instructions with `perf stat` where the machine has counters.
-Elsewhere `--measure valgrind` counts them exactly but slowly, on the instruction set that valgrind
-knows and without workers (the count of a forked process starts with its parent's);
-`--measure cpu` compares user CPU seconds, whose noise here is several percent.
-Counted is the program with the hooks in it; lotus's own start and final report stand apart.
-It judges nothing: it prints machine, commit, versions and spread.
+The workloads are those of `lotus demo`, run as it runs them: two workers, one thread for the model,
+from a warm page cache (their files are read once more before each round). In each round each tool
+runs once on each workload, in random order, beside a run under nothing: these make a pair, and what
+is given is the median of the pairs' ratios with an interval that holds the true median with at
+least 95 % (overhead_table.py). A first round, whose times do not count, warms up and looks at the
+memory. `nothing again` is the noise: what is no larger is not resolved.
+
+- wall: the whole process, from its start to its end: imports, the tool's start and its last word.
+- loop: what the script prints as its epochs' own time, so that start and post-processing stand
+  apart.
+- CPU: user and system time of the whole tree of processes, the tool's own among them.
+- instructions: in user space, by `perf stat`, where the machine counts them.
+- memory: the largest sum of the proportional set sizes of the tree (overhead_run.py).
+- bytes: all that the tool left, for each sample.
+
+Which tools run is a matter of what is installed beside this Python or on PATH; the others are
+listed, with the command that installs them. Each tool's output is read after each run: a tool that
+left nothing of the run has failed. It judges nothing: it prints.
 """
 
 import argparse
+import csv
+import io
+import json
 import os
+import platform
 import random
 import re
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any, get_type_hints
 
-from lotus import host, launch
-from lotus.manifest import Settings
-from lotus.run import load
-from lotus.workloads import jpegs
+import overhead_exact
+import overhead_plot
+import overhead_table
+import overhead_tools
+from overhead_tools import BASE, TOOLS, Tool
 
-WORKLOADS = Path(jpegs.__file__).parent
+from lotus import files, host
+from lotus.workloads.catalogue import FOLDER, WORKLOADS
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+RESULTS = HERE / "results"
+# Samples of each workload, for a loop of about two seconds on two cores.
+FULL = {
+    "image_classification": 384,
+    "segmentation": 24,
+    "detection": 192,
+    "audio": 192,
+    "text": 4000,
+    "tiny_images": 20_000,
+}
+QUICK = {
+    "image_classification": 96,
+    "segmentation": 8,
+    "detection": 48,
+    "audio": 48,
+    "text": 800,
+    "tiny_images": 4000,
+}
+EPOCH = re.compile(r"^epoch (\d+): loss (\S+), (\d+) \w+ in ([\d.]+) s, ([\d.]+) \w+/s", re.M)
 
 
-def pipelines(images: Path, scale: float, workers: int) -> dict[str, list[str]]:
-    """Commands by name; `scale` multiplies how much each does."""
+@dataclass
+class Row:
+    """One measurement: a line of overhead.csv. Round 0 warms up, its times do not count."""
+
+    round: int
+    workload: str
+    tool: str
+    failed: str = ""  # why, or the last line that it printed
+    wall_s: float | None = None
+    loop_s: float | None = None
+    cpu_s: float | None = None
+    instructions: float | None = None
+    peak_bytes: int | None = None
+    output_bytes: int | None = None
+    samples: int | None = None
+    loss: str = ""
+    records: int | None = None
+    unit: str = ""
+    workers: int | None = None
+    note: str = ""
+    late_s: float | None = None
+    commit: str = ""
+    at: str = ""
+
+
+def loop_of(text: str) -> tuple[float, int, str]:
+    """Return (seconds, samples, last loss) of the epochs that a script printed.
+
+    Seconds have one decimal and the rate is rounded as well: what both allow is narrower than each.
+    """
+    seconds, samples, loss = 0.0, 0, ""
+    epochs = {match[1]: match for match in EPOCH.finditer(text)}
+    for match in epochs.values():
+        count, took, rate = int(match[3]), float(match[4]), float(match[5])
+        unit = 10.0 ** -len(match[5].partition(".")[2])
+        low = max(took - 0.05, count / (rate + unit / 2))
+        high = min(took + 0.05, count / max(rate - unit / 2, 1e-9))
+        seconds += (low + high) / 2 if low <= high else took
+        samples += count
+        loss = match[2]
+    return seconds, samples, loss
+
+
+def data_of(name: str, count: int, cache: Path) -> Path:
+    """Make the data of a workload, where they are not there yet."""
+    workload = WORKLOADS[name]
+    folder = cache / workload.folder(count)
+    make = [sys.executable, str(FOLDER / "making.py"), workload.maker, str(folder)]
+    subprocess.run([*make, "--count", str(count)], check=True, stdout=subprocess.DEVNULL)
+    return folder
+
+
+def warm(folder: Path) -> None:
+    for path in folder.rglob("*"):
+        if path.is_file():
+            path.read_bytes()
+
+
+def environ() -> dict[str, str]:
+    """What the programs get: modules are compiled once, and nothing of another lotus is left."""
+    leave = ("LOTUS_", "TRACEML", "PYTHONDONTWRITEBYTECODE", "OMP_NUM_THREADS")
+    return {name: value for name, value in os.environ.items() if not name.startswith(leave)}
+
+
+class Bench:
+    def __init__(self, args: argparse.Namespace, counted: bool) -> None:
+        self.args = args
+        self.counted = counted
+        self.sizes = {
+            name: size * args.scale for name, size in (QUICK if args.quick else FULL).items()
+        }
+        self.commit = overhead_table.commit(ROOT)
+
+    def arguments(self, name: str) -> list[str]:
+        data = data_of(name, self.sizes[name], self.args.data)
+        given = ["--data", str(data), "--batch-size", str(WORKLOADS[name].batch_size)]
+        return [*given, "--workers", str(self.args.workers), "--threads", "1"]
+
+    def measure(self, number: int, name: str, tool: Tool, memory: bool) -> Row:
+        row = Row(number, name, tool.name, commit=self.commit, at=time.strftime("%F %T"))
+        with tempfile.TemporaryDirectory(prefix="lotus-overhead-") as folder:
+            out = Path(folder) / "out"
+            out.mkdir()
+            script = str(WORKLOADS[name].script)
+            words = tool.words(sys.executable, script, self.arguments(name), out)
+            counts, printed = Path(folder) / "counts", Path(folder) / "printed"
+            if self.counted:
+                stat = ["perf", "stat", "-x,", "-e", "instructions:u", "-o", str(counts), "--"]
+                words = [*stat, *words]
+            run = [sys.executable, str(HERE / "overhead_run.py"), "--stdout", str(printed)]
+            run += ["--limit", str(self.args.limit), *["--memory"] * memory, "--", *words]
+            done = subprocess.run(
+                run, cwd=folder, env=environ(), capture_output=True, text=True, check=True
+            )
+            taken = json.loads(done.stdout.splitlines()[-1])
+            text = printed.read_text(errors="replace")
+            row.failed = failure(taken, text)
+            if row.failed:
+                return row
+            row.wall_s, row.cpu_s, row.late_s = taken["wall_s"], taken["cpu_s"], taken["late_s"]
+            row.peak_bytes = taken["peak_bytes"]
+            row.loop_s, row.samples, row.loss = loop_of(text)
+            if row.samples != self.sizes[name]:
+                row.failed = f"the script went through {row.samples} samples of {self.sizes[name]}"
+            if self.counted:
+                found = re.search(r"^(\d+),", counts.read_text(), re.M)
+                row.instructions = float(found[1]) if found else None
+            left = [path for path in out.rglob("*") if path.is_file()]
+            row.output_bytes = sum(path.stat().st_size for path in left)
+            try:
+                seen = tool.look(out, text)
+            except Exception as error:
+                row.failed = f"its output has nothing of the run: {type(error).__name__}: {error}"
+            else:
+                row.records, row.unit = seen.records, seen.unit
+                row.workers, row.note = seen.workers, seen.note
+        return row
+
+    def plan(self, tools: list[Tool]) -> list[tuple[int, str, Tool]]:
+        """Return all measurements in order: the same for the same seed, however often begun."""
+        shuffle = random.Random(self.args.seed)
+        rounds = [1] if self.args.quick else range(self.args.pairs + 1)
+        plan = []
+        for number in rounds:
+            for name in shuffle.sample(self.args.workload, len(self.args.workload)):
+                plan += [(number, name, tool) for tool in shuffle.sample(tools, len(tools))]
+        return plan
+
+    def run(self, tools: list[Tool], path: Path) -> None:
+        """Make the measurements that `path` does not have, and append each when it is made."""
+        rows = read(path)
+        done = {(row.round, row.workload, row.tool) for row in rows}
+        plan = self.plan(tools)
+        left = [one for one in plan if (one[0], one[1], one[2].name) not in done]
+        if done:
+            print(f"{len(plan) - len(left)} of {len(plan)} measurements are there", flush=True)
+        took: dict[tuple[str, str], list[float]] = {}
+        failures = {(row.workload, row.tool): row.failed for row in rows if row.failed}
+        warmed = None
+        write(path, rows)
+        with path.open("a", newline="") as file:
+            writer = csv.DictWriter(file, [field.name for field in fields(Row)])
+            for place, (number, name, tool) in enumerate(left, 1):
+                if warmed != (number, name):
+                    warm(data_of(name, self.sizes[name], self.args.data))
+                    warmed = (number, name)
+                began = time.perf_counter()
+                before = failures.get((name, tool.name))
+                if before and number > 1:  # it has failed twice, or is not worth its time limit
+                    row = Row(number, name, tool.name, before, commit=self.commit)
+                else:
+                    row = self.measure(number, name, tool, memory=number == 0 or self.args.quick)
+                if row.failed:
+                    failures[name, tool.name] = row.failed
+                writer.writerow(asdict(row))
+                file.flush()
+                took.setdefault((name, tool.name), []).append(time.perf_counter() - began)
+                rest = estimate(took, [(one[1], one[2].name) for one in left[place:]])
+                said = f"failed: {row.failed[:90]}" if row.failed else f"{row.wall_s:.2f} s"
+                print(
+                    f"[{place}/{len(left)}, {rest / 60:.0f} min left] round {number} {name} "
+                    f"under {tool.name}: {said}",
+                    flush=True,
+                )
+
+
+def failure(taken: dict[str, Any], text: str) -> str:
+    """Say why a run failed, "" where it did not."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    last = re.sub(r"\x1b\[[0-9;]*m", "", lines[-1]) if lines else "it printed nothing"
+    if taken["killed"]:
+        return f"{taken['killed']}; last line: {last}"
+    return f"exit code {taken['status']}; last line: {last}" if taken["status"] else ""
+
+
+def estimate(took: dict[tuple[str, str], list[float]], left: list[tuple[str, str]]) -> float:
+    """Return how many seconds the measurements that are left will take, by those made."""
+    every = [second for seconds in took.values() for second in seconds]
+    usual = sum(every) / len(every)
+    means = {key: sum(seconds) / len(seconds) for key, seconds in took.items()}
+    return sum(means.get(key, usual) for key in left)
+
+
+def read(path: Path) -> list[Row]:
+    """Read the measurements of an overhead.csv; a last line that was cut off is not one."""
+    if not path.exists():
+        return []
+    kinds = get_type_hints(Row)
+    rows = []
+    with path.open(newline="") as file:
+        for line in csv.DictReader(line for line in file if line.endswith("\n")):
+            if None not in line.values() and None not in line:
+                rows.append(Row(**{name: value(kinds[name], word) for name, word in line.items()}))
+    return rows
+
+
+def write(path: Path, rows: Sequence[Row]) -> None:
+    """Write an overhead.csv anew: a line that was cut off must not be gone on with."""
+    lines = io.StringIO(newline="")
+    writer = csv.DictWriter(lines, [field.name for field in fields(Row)])
+    writer.writeheader()
+    writer.writerows(asdict(row) for row in rows)
+    files.replace(path, lines.getvalue())
+
+
+def value(kind: Any, word: str) -> Any:
+    """Return what a field of a table has, as the type that it is of."""
+    if kind is str:
+        return word
+    return (float if kind == float | None else int)(word) if word else None
+
+
+def facts(bench: Bench, tools: list[Tool], absent: dict[str, str]) -> dict[str, Any]:
+    """What the measurements are of: all that must be the same where they go on."""
+    machine = host.facts()
+    import torch
+
     return {
-        "image": [
-            sys.executable,
-            str(WORKLOADS / "image_classification.py"),
-            *("--data", str(images), "--workers", str(workers), "--threads", "1"),
-            *("--epochs", str(max(1, round(scale)))),
-        ],
-        "tiny": [
-            sys.executable,
-            str(WORKLOADS / "tiny_images.py"),
-            *("--images", str(round(50_000 * scale)), "--workers", str(workers)),
-        ],
+        "machine": {
+            "cpu": machine["cpu"]["model"],
+            "cpus": machine["cpu"]["affinity"],
+            "memory_bytes": machine.get("memory_bytes"),
+            "kernel": platform.release(),
+        },
+        "python": sys.version.split()[0],
+        "torch": torch.__version__,
+        "sizes": bench.sizes,
+        "workers": bench.args.workers,
+        "seed": bench.args.seed,
+        "quick": bench.args.quick,
+        "instructions": bench.counted,
+        "tools": {tool.name: overhead_tools.version(tool) for tool in tools},
+        "not_run": absent,
     }
 
 
-def has_counters() -> bool:
-    perf = shutil.which("perf")
-    if perf is None:
-        return False
-    probe = ["perf", "stat", "-x,", "-e", "instructions:u", sys.executable, "-c", "1"]
-    result = subprocess.run(probe, capture_output=True, text=True)
-    return result.returncode == 0 and bool(re.search(r"^[1-9]\d*,", result.stderr, re.M))
-
-
-def measure(command: Sequence[str], given: Mapping[str, str], how: str) -> tuple[float, float]:
-    """(instructions or user CPU seconds of the command and all its children, wall seconds)."""
-    # Start-up varies with the seed of hashes, and with modules that are compiled each time.
-    # Threads that spin while they wait count instructions by chance.
-    environ = {**given, "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
-    environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    with tempfile.TemporaryDirectory() as folder:
-        counts = Path(folder) / "counts"
-        if how == "perf":
-            words = ["perf", "stat", "-x,", "-e", "instructions:u", "-o", str(counts), "--"]
-        elif how == "valgrind":
-            words = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--trace-children=yes"]
-            words += ["--cachegrind-out-file=/dev/null", f"--log-file={counts}.%p"]
-        else:
-            words = []
-        started = time.perf_counter()
-        child = subprocess.Popen([*words, *command], env=environ, stdout=subprocess.DEVNULL)
-        _, status, used = os.wait4(child.pid, 0)
-        wall = time.perf_counter() - started
-        child.returncode = os.waitstatus_to_exitcode(status)
-        if child.returncode:
-            raise SystemExit(f"{' '.join(command)} failed")
-        if how == "perf":
-            found = re.search(r"^(\d+),", counts.read_text(), re.M)
-            return float(found.group(1)) if found else float("nan"), wall
-        if how == "valgrind":
-            logs = [path.read_text() for path in Path(folder).iterdir()]
-            refs = [found for log in logs for found in re.findall(r"I\s+refs:\s+([\d,]+)", log)]
-            return float(sum(int(number.replace(",", "")) for number in refs)), wall
-        return used.ru_utime, wall
-
-
-def compare(name: str, command: Sequence[str], args: argparse.Namespace, how: str) -> None:
-    pairs, walls, plain_values = [], [], []
-    log = images = 0
-    with tempfile.TemporaryDirectory() as folder:
-        for number in range(args.pairs + 1):  # the first pair only warms caches
-            run = Path(folder) / f"run{number}"
-            run.mkdir()
-            settings = Settings(level=args.level)
-            environs = {
-                "plain": dict(os.environ),
-                "traced": launch.environment(os.environ, run, settings),
-            }
-            order = random.sample(sorted(environs), 2)
-            if number == 0 and how == "valgrind":
-                continue
-            got = {kind: measure(command, environs[kind], how) for kind in order}
-            if number:
-                pairs.append(got["traced"][0] / got["plain"][0] - 1)
-                walls.append(got["traced"][1] / got["plain"][1] - 1)
-                plain_values.append(got["plain"][0])
-            log = sum(path.stat().st_size for path in (run / "events").iterdir())
-            (run / "run.json").write_text('{"schema": 1, "state": "ended"}')
-            images = int(load(run).batches["size"].sum())
-    unit = "user CPU s" if how == "cpu" else "instructions"
-    spread = f"{min(pairs):+.2%} to {max(pairs):+.2%}"
-    print(
-        f"{name:8} {unit}: {statistics.median(pairs):+.2%} (median of {len(pairs)}, {spread}) of "
-        f"{statistics.median(plain_values):.4g}; wall {statistics.median(walls):+.1%} "
-        f"({min(walls):+.1%} to {max(walls):+.1%}); log {log / images:.1f} bytes an image",
-        flush=True,
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--quick", action="store_true", help="all once, small, in a few minutes")
+    parser.add_argument("--report", action="store_true", help="measure nothing, write the tables")
+    parser.add_argument("--exact", action="store_true", help="count instructions by valgrind")
+    parser.add_argument("--fresh", action="store_true", help="throw away what was measured")
+    parser.add_argument("--workload", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
+    parser.add_argument("--tool", nargs="+", choices=[tool.name for tool in TOOLS])
+    parser.add_argument("--pairs", type=int, default=7, help="of each tool and workload (7)")
+    parser.add_argument("--scale", type=int, default=1, help="N times as many samples (1)")
+    parser.add_argument("--workers", type=int, default=2, help="of each loader (2)")
+    parser.add_argument("--limit", type=float, default=240.0, help="seconds for one run (240)")
+    parser.add_argument("--seed", type=int, default=0, help="of the order (0)")
+    parser.add_argument("-o", "--output", type=Path, help="folder of the results")
+    parser.add_argument("--data", type=Path, default=Path.home() / ".cache" / "lotus")
+    args = parser.parse_args()
+    if args.output is None:
+        quick = Path(tempfile.gettempdir()) / "lotus-overhead-quick"
+        args.output = quick if args.quick else RESULTS
+    return args
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--pipeline", nargs="+", choices=["image", "tiny"])
-    parser.add_argument("--pairs", type=int, default=7)
-    parser.add_argument("--scale", type=float, default=1.0, help="how much each pipeline does")
-    parser.add_argument("--level", default="op")
-    parser.add_argument("--measure", choices=["auto", "perf", "valgrind", "cpu"], default="auto")
-    args = parser.parse_args()
-    how = args.measure
-    if how == "auto":
-        how = "perf" if has_counters() else "cpu"
-        if how == "cpu":
-            print("no instruction counter on this machine: user CPU time instead")
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True
-    ).stdout.strip()
-    facts = host.facts()
-    print(f"{facts['cpu']['model']}, {facts['cpu']['affinity']} CPUs, commit {commit}")
-    print(f"Python {sys.version.split()[0]}, level {args.level}, measured by {how}")
-    with tempfile.TemporaryDirectory() as folder:
-        images = Path(folder) / "images"
-        for _ in jpegs.make(images, 256):
-            pass
-        for name, command in pipelines(images, args.scale, 0 if how == "valgrind" else 1).items():
-            if not args.pipeline or name in args.pipeline:
-                compare(name, command, args, how)
+    args = arguments()
+    args.output.mkdir(parents=True, exist_ok=True)
+    if args.exact:
+        print(overhead_exact.measure(args, args.output / "overhead_exact.txt"))
+        return
+    path, about = args.output / "overhead.csv", args.output / "overhead.json"
+    if not args.report:
+        wanted = [tool for tool in TOOLS if not args.tool or tool.name in (*args.tool, BASE)]
+        reasons = {tool.name: overhead_tools.missing(tool) for tool in wanted}
+        absent = {name: why for name, why in reasons.items() if why}
+        for name, why in absent.items():
+            print(f"not run: {name}: {why}")
+        tools = [tool for tool in wanted if tool.name not in absent]
+        bench = Bench(args, overhead_tools.counts() and shutil.which("perf") is not None)
+        here = facts(bench, tools, absent)
+        if args.fresh or args.quick:
+            path.unlink(missing_ok=True)
+        elif path.exists() and json.loads(about.read_text()) != here:
+            raise SystemExit(
+                f"{path} was measured otherwise (see {about}): --fresh throws it away, "
+                "-o FOLDER keeps it, --report only shows it"
+            )
+        about.write_text(json.dumps(here, indent=1) + "\n")
+        bench.run(tools, path)
+    known, rows = json.loads(about.read_text()), read(path)
+    cells = overhead_table.cells(rows)
+    text = overhead_table.text(known, rows, cells)
+    (args.output / "overhead.txt").write_text(text)
+    (args.output / "overhead.md").write_text(overhead_table.markdown(known, rows, cells))
+    print(text)
+    print(f"in {args.output}: overhead.csv, .json, .txt, .md", end="")
+    print(", .png, .svg" if overhead_plot.draw(known, cells, args.output) else "; no matplotlib")
 
 
 if __name__ == "__main__":

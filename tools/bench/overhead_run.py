@@ -1,0 +1,139 @@
+"""Runs one command and says what its whole tree of processes took, as JSON on the last line.
+
+    python overhead_run.py [--memory] [--limit SECONDS] [--stdout FILE] -- COMMAND ...
+
+Wall time is from before the command's start until the command itself has ended. CPU time is that
+of all processes below: this one is their subreaper, so those that outlive their parents become its
+children, and each is waited for. Peak memory (`--memory`) is the largest sum of the proportional
+set sizes (PSS: a page that n processes share counts as an n-th in each) of all of them, looked at
+ten times a second; this disturbs them, so such a run's times are not for use.
+A command that has not ended at its limit is killed with all below it.
+"""
+
+import argparse
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of <linux/prctl.h>
+LATE_S = 20.0  # so long may processes outlive the command
+
+
+@dataclass
+class Taken:
+    """What a command took."""
+
+    status: int = 0  # its exit code, or -N for signal N
+    wall_s: float = 0.0
+    cpu_s: float = 0.0  # user and system, of all processes of the tree
+    peak_bytes: int | None = None  # None: not looked at
+    late_s: float = 0.0  # how long processes of the tree outlived the command
+    killed: str = ""  # why we ended it
+
+
+def below(root: int) -> list[int]:
+    """Return the processes that descend from `root`, without it."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text()
+            except OSError:
+                continue
+            parent = int(stat.rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(entry.name))
+    found: list[int] = []
+    wave = [root]
+    while wave:
+        wave = [child for parent in wave for child in children.get(parent, [])]
+        found += wave
+    return found
+
+
+def pss(pid: int) -> int:
+    """Return the proportional set size of a process in bytes, 0 where it is gone."""
+    try:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, IndexError):
+        pass
+    return 0
+
+
+def kill_all() -> None:
+    for pid in below(os.getpid()):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def run(command: list[str], limit: float, memory: bool, stdout: str | None) -> Taken:
+    taken = Taken()
+    ctypes.CDLL(None, use_errno=True).prctl(SUBREAPER, 1, 0, 0, 0)
+    over = threading.Event()
+
+    def look() -> None:
+        peak = 0
+        while not over.wait(0.1):
+            peak = max(peak, sum(pss(pid) for pid in below(os.getpid())))
+            taken.peak_bytes = peak
+
+    def end(why: str) -> None:
+        taken.killed = why
+        kill_all()
+
+    out = os.open(stdout, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) if stdout else None
+    watcher = threading.Timer(limit, end, [f"not done after {limit:.0f} s"])
+    watcher.daemon = True
+    started = time.perf_counter()
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+    watcher.start()
+    if memory:
+        threading.Thread(target=look, daemon=True).start()
+    late: threading.Timer | None = None
+    ended = started
+    while True:
+        try:
+            pid, status = os.wait()
+        except ChildProcessError:
+            break
+        if pid == child.pid:
+            ended = time.perf_counter()
+            taken.wall_s = ended - started
+            taken.status = child.returncode = os.waitstatus_to_exitcode(status)
+            watcher.cancel()
+            late = threading.Timer(LATE_S, end, [f"processes of it went on for {LATE_S:.0f} s"])
+            late.daemon = True
+            late.start()
+    if late:
+        late.cancel()
+    taken.late_s = time.perf_counter() - ended
+    over.set()
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    taken.cpu_s = used.ru_utime + used.ru_stime
+    return taken
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--memory", action="store_true")
+    parser.add_argument("--limit", type=float, default=600.0)
+    parser.add_argument("--stdout")
+    parser.add_argument("command", nargs="+")
+    args = parser.parse_args()
+    taken = run(args.command, args.limit, args.memory, args.stdout)
+    print(json.dumps(asdict(taken)))
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

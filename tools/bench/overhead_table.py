@@ -1,0 +1,311 @@
+"""The statistics of tools/bench/overhead.py and the tables of it: pure, rows in, text out.
+
+A pair is a run under a tool and the run under nothing of the same round and workload. Given is the
+median of the pairs' ratios, its median absolute deviation (both as pyperf has them), and the
+interval between those two of the sorted ratios that hold the true median with at least 95 %,
+whatever their distribution (with seven pairs: the least and the greatest, 98.4 %).
+"""
+
+import math
+import statistics
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import overhead_answers
+
+BASE, NOISE = "nothing", "nothing again"
+MEASURES = ("wall_s", "loop_s", "cpu_s", "instructions", "peak_bytes")
+
+
+class Measured(Protocol):
+    """What is needed of a line of overhead.csv."""
+
+    round: int
+    workload: str
+    tool: str
+    failed: str
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The median of values and how sure it is; all of ratios less one."""
+
+    median: float
+    low: float
+    high: float
+    deviation: float  # median absolute deviation
+    count: int
+
+    @property
+    def resolved(self) -> bool:
+        """Whether the interval leaves 0 out, of at least six pairs (fewer never reach 95 %)."""
+        return self.count >= 6 and (self.low > 0 or self.high < 0)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a tool cost on a workload."""
+
+    workload: str
+    tool: str
+    spreads: Mapping[str, Spread]  # by measure
+    failed: Mapping[str, int]  # how often, by why
+    runs: int
+    bytes_each: float | None  # that the tool left, of each sample
+    peak_bytes: float | None
+    records: float | None
+    unit: str
+    workers: tuple[int | None, ...]  # how many the outputs told of
+    notes: tuple[str, ...]
+    changed: int  # runs whose last loss was another than under nothing
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Return the spread of at least one value."""
+    ordered = sorted(values)
+    middle = statistics.median(ordered)
+    deviation = statistics.median(abs(value - middle) for value in ordered)
+    place = outermost(len(ordered))
+    return Spread(middle, ordered[place], ordered[-1 - place], deviation, len(ordered))
+
+
+def outermost(count: int, wanted: float = 0.95) -> int:
+    """Return how many values may be left out at each end for the interval to hold the median.
+
+    The chance that fewer than k of n values lie below the median is binomial with one half (sign
+    test; Conover, Practical Nonparametric Statistics, 3.2).
+    """
+    place, outside = 0, 0.0
+    while place < (count - 1) // 2:
+        outside += 2 * math.comb(count, place) / 2**count
+        following = outside + 2 * math.comb(count, place + 1) / 2**count
+        if following > 1 - wanted:
+            break
+        place += 1
+    return place
+
+
+def cells(rows: Sequence[Any]) -> list[Cell]:
+    """Sum up the lines of overhead.csv by workload and tool, in the order in which they come."""
+    groups: dict[tuple[str, str], list[Any]] = {}
+    for row in rows:
+        groups.setdefault((row.workload, row.tool), []).append(row)
+    bases = {(row.round, row.workload): row for row in rows if row.tool == BASE and not row.failed}
+    return [cell(key, group, bases) for key, group in groups.items()]
+
+
+def cell(key: tuple[str, str], group: Sequence[Any], bases: Mapping[tuple[int, str], Any]) -> Cell:
+    good = [row for row in group if not row.failed]
+    failed: dict[str, int] = {}
+    for row in group:
+        if row.failed:
+            failed[row.failed] = failed.get(row.failed, 0) + 1
+    spreads = {}
+    pairs = [(row, bases[row.round, row.workload]) for row in good
+             if (row.round, row.workload) in bases]  # fmt: skip
+    for measure in MEASURES:
+        ratios = [
+            getattr(row, measure) / getattr(base, measure) - 1
+            for row, base in pairs
+            if getattr(row, measure)
+            and getattr(base, measure)
+            # The first round's times are disturbed, and only it looks at the memory.
+            and (measure == "peak_bytes" or row.round > 0)
+        ]
+        if ratios:
+            spreads[measure] = spread(ratios)
+    return Cell(
+        *key,
+        spreads,
+        failed,
+        len(group),
+        median_of(row.output_bytes / row.samples for row in good if row.samples),
+        median_of(row.peak_bytes for row in good if row.peak_bytes),
+        median_of(row.records for row in good if row.records is not None),
+        good[0].unit if good else "",
+        tuple(dict.fromkeys(row.workers for row in good)),
+        tuple(dict.fromkeys(row.note for row in good if row.note)),
+        sum(row.loss != base.loss for row, base in pairs),
+    )
+
+
+def median_of(values: Any) -> float | None:
+    listed = list(values)
+    return float(statistics.median(listed)) if listed else None
+
+
+def commit(root: Path) -> str:
+    """Return the commit, with -dirty where lotus or these scripts are not as it has them."""
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    # Not the results: those change while they are measured.
+    changed = git("status", "--porcelain", "-uno", "lotus", "native_map", "tools/bench/*.py")
+    return (git("rev-parse", "--short", "HEAD") or "unknown") + "-dirty" * bool(changed)
+
+
+def percent(value: Spread | None, interval: bool = True) -> str:
+    """Write a cost: with ~ where it is not told from nothing, with its interval in brackets."""
+    if value is None:
+        return "-"
+    mark = "" if value.resolved else "~"
+    text = f"{mark}{value.median * 100:+.1f} %"
+    if interval and value.count > 1:
+        text += f" ({value.low * 100:+.1f} to {value.high * 100:+.1f})"
+    return text
+
+
+def size(count: float | None) -> str:
+    if count is None:
+        return "-"
+    for unit, one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= one:
+            return f"{count / one:.3g} {unit}"
+    return f"{count:.0f} B"
+
+
+def told(cell: Cell, workers: int) -> str:
+    """Say how many workers the tool's output told of."""
+    if cell.tool in (BASE, NOISE):
+        return ""
+    return ", ".join("?" if seen is None else f"{seen} of {workers}" for seen in cell.workers)
+
+
+def head(known: Mapping[str, Any], rows: Sequence[Any]) -> list[str]:
+    """Return the lines that say what was measured, where, when and how."""
+    machine = known["machine"]
+    days = sorted({row.at[:10] for row in rows if row.at})
+    commits = sorted({row.commit for row in rows if row.commit})
+    rounds = len({row.round for row in rows if row.round > 0})
+    memory = f", {machine['memory_bytes'] / 2**30:.0f} GiB" if machine.get("memory_bytes") else ""
+    lines = [
+        f"{machine['cpu']}, {machine['cpus']} CPUs{memory}, kernel {machine['kernel']}; Python "
+        f"{known['python']}, torch {known['torch']}",
+        f"commit {', '.join(commits)}; {' to '.join(dict.fromkeys((*days[:1], *days[-1:])))}",
+        f"{rounds} interleaved rounds in random order; {known['workers']} workers, one thread for "
+        "the model, page cache warm",
+    ]
+    if known["quick"]:
+        lines.append("QUICK: each once and small, the memory looked at meanwhile: no measurement")
+    return lines
+
+
+def text(known: Mapping[str, Any], rows: Sequence[Any], cells: Sequence[Cell]) -> str:
+    """Write the whole table for a terminal."""
+    lines = head(known, rows)
+    lines += [
+        "Cost against the run under nothing next to it: median of the pairs' ratios, in brackets",
+        "what holds the true median with 95 % (7 pairs: least to greatest). ~ is not told from 0.",
+        "wall: the whole process. loop: what the script prints of its epochs. CPU: all processes.",
+        "peak: proportional set sizes of all processes, once. bytes: that the tool left, a sample.",
+    ]
+    by = {(cell.workload, cell.tool): cell for cell in cells}
+    workloads = [name for name in known["sizes"] if any(cell.workload == name for cell in cells)]
+    columns = ("wall", "loop", "CPU", *(["instructions"] if known["instructions"] else []))
+    for name in workloads:
+        base = [row for row in rows if (row.workload, row.tool) == (name, BASE) and row.round > 0]
+        wall, loop = (median_of(getattr(row, m) for row in base if getattr(row, m)) or 0.0
+                      for m in ("wall_s", "loop_s"))  # fmt: skip
+        lines += [
+            "",
+            f"{name}: {known['sizes'][name]} samples; under nothing {wall:.2f} s, "
+            f"of which the loop {loop:.2f} s",
+            f"  {'':17}"
+            + "".join(f"{column:>27}" for column in columns)
+            + f"{'peak':>9}{'bytes':>9}  workers told of",
+        ]
+        for tool in known["tools"]:
+            found = by.get((name, tool))
+            if found is None:
+                continue
+            if not found.spreads and tool != BASE:
+                lines.append(f"  {tool:17}  FAILED: {'; '.join(found.failed)}")
+                continue
+            measures = ("wall_s", "loop_s", "cpu_s", "instructions")[: len(columns)]
+            costs = " " * 27 * len(columns)
+            if tool != BASE:
+                costs = "".join(f"{percent(found.spreads.get(m)):>27}" for m in measures)
+            left = "" if tool in (BASE, NOISE) else size(found.bytes_each)
+            lines.append(
+                f"  {tool:17}{costs}{size(found.peak_bytes):>9}{left:>9}  "
+                f"{told(found, known['workers'])}".rstrip()
+            )
+            lines += [f"    failed {n} of {found.runs}: {why}" for why, n in found.failed.items()]
+            if found.changed:
+                lines.append(f"    another loss than under nothing in {found.changed} runs")
+    lines += ["", "What the outputs told (first workload)"]
+    for tool in known["tools"]:
+        found = by.get((workloads[0], tool)) if workloads else None
+        if found and found.unit:
+            notes = "; ".join(found.notes[:1])
+            lines.append(f"  {tool:17}{found.records:,.0f} {found.unit}; {notes}".rstrip("; "))
+    lines += ["", "Run as"]
+    lines += [f"  {name:17}{about}" for name, about in overhead_answers.runs(known["tools"])]
+    if known["not_run"]:
+        lines += ["", "Not run"]
+        lines += [f"  {name:17}{why}" for name, why in known["not_run"].items()]
+    return "\n".join([*lines, "", *overhead_answers.text(known), ""])
+
+
+def markdown(known: Mapping[str, Any], rows: Sequence[Any], cells: Sequence[Cell]) -> str:
+    """Write the table that the README shows: a line a tool, over all workloads."""
+    names = [name for name in known["sizes"] if any(cell.workload == name for cell in cells)]
+    by = {(cell.workload, cell.tool): cell for cell in cells}
+    title = " | ".join(name.replace("_", " ") for name in names)
+    lines = [
+        f"| under | {title} | CPU | memory | bytes a sample | answers |",
+        "|---|" + "---:|" * (len(names) + 3) + "---|",
+    ]
+    for tool, version in known["tools"].items():
+        if tool == BASE:
+            continue
+        found = [by[name, tool] for name in names if (name, tool) in by]
+        costs = [
+            percent(by[name, tool].spreads.get("wall_s"), False)
+            if (name, tool) in by and by[name, tool].spreads
+            else "failed"
+            for name in names
+        ]
+        medians = {
+            measure: [cell.spreads[measure].median for cell in found if measure in cell.spreads]
+            for measure in MEASURES
+        }
+        cpu, memory = (
+            f"{statistics.median(medians[m]) * 100:+.0f} %" if medians[m] else "-"
+            for m in ("cpu_s", "peak_bytes")
+        )
+        left = [cell.bytes_each for cell in found if cell.bytes_each is not None]
+        lasting = "" if tool == NOISE else (size(min(left)) if left else "-")
+        if left and tool != NOISE and size(max(left)) != size(min(left)):
+            lasting += f" to {size(max(left))}"
+        shown = tool if tool == NOISE or tool.startswith("lotus") else f"{tool} {version}"
+        answers = overhead_answers.short(tool, known)
+        lines.append(
+            f"| {shown} | {' | '.join(costs)} | {cpu} | {memory} | {lasting} | {answers} |"
+        )
+    for name, why in known["not_run"].items():
+        lines.append(f"| {name} |{' |' * len(names)} | | | not run: {why} |")
+    lines += [
+        "",
+        "Wall time of the whole process, `~` where it is not told from nothing; CPU and memory are "
+        "the median over the workloads. " + " ".join(f"{line}." for line in head(known, rows)),
+        "",
+        "The loop's own time, as the scripts print it:",
+        "",
+        f"| under | {title} |",
+        "|---|" + "---:|" * len(names),
+    ]
+    for tool in known["tools"]:
+        if tool != BASE:
+            costs = [
+                percent(by[name, tool].spreads.get("loop_s"), False) if (name, tool) in by else "-"
+                for name in names
+            ]
+            lines.append(f"| {tool} | {' | '.join(costs)} |")
+    lines += ["", *overhead_answers.markdown(known)]
+    return "\n".join(lines) + "\n"
