@@ -1,0 +1,114 @@
+"""`lotus run`: which files it takes, and what it tells the program of a balance.json."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lotus import cli, settings
+from lotus.balance import plan as plans
+from lotus.balance.plan import Model, Plan
+from lotus.errors import LotusError
+from lotus.settings import Entry, Shares, Target, Tuned
+from lotus.tune.space import Setting
+
+ECHO = "import os; print(os.environ['LOTUS_SETTINGS'])"
+TARGET = Target(0, "train.py:12", "ImageFolder", 1000, "DistributedSampler")
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with balance.json and tuned.json, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+    plans.write(tmp_path / "balance.json", Plan((24, 8), "lotus", TARGET, Model(7, "ab")))
+    settings.write(tmp_path / "tuned.json", Tuned((Entry(TARGET, Setting(3)),)))
+    return tmp_path
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "lotus", "run", *arguments]
+    return subprocess.run(
+        [*command, "--", sys.executable, "-c", ECHO], capture_output=True, text=True
+    )
+
+
+def test_the_program_is_told_of_shares_and_settings(files: Path) -> None:
+    ended = run("--settings", "tuned.json", "--settings", "balance.json", "--loss", "sum")
+    assert ended.returncode == 0, ended.stderr
+    told = json.loads(ended.stdout)
+    assert told["loaders"][0]["setting"]["num_workers"] == 3
+    assert told["balance"] == {
+        "batch_sizes": [24, 8],
+        "loader": told["loaders"][0]["loader"],
+        "model": {"parameters": 7, "shapes": "ab"},
+        "loss": "sum",
+        "wait_s": settings.WAIT_S,
+    }
+    # AND it is said that neither met its loader
+    said = [line for line in ended.stderr.splitlines() if "ImageFolder" in line]
+    assert len(said) == 2
+    assert "so its setting was not applied; no other was made" in said[0]
+    assert "was not read from, so no shares were applied; no other was made" in said[1]
+
+
+def test_a_plan_alone_puts_no_settings_on(files: Path) -> None:
+    (files / "tuned.json").unlink()
+    plans.write(files / "balance.json", Plan((3, 1), "equal"))
+    ended = run("--settings", "balance.json")
+    told = json.loads(ended.stdout)
+    assert (told["loaders"], told["balance"]["loss"]) == ([], "mean")
+    assert (told["balance"]["loader"], told["balance"]["model"]) == (None, None)
+    assert ended.stderr == (
+        "lotus: a loader with a DistributedSampler that shuffles was not read from, so no shares "
+        "were applied; no other was made\n"
+    )
+
+
+def test_what_was_applied_is_not_missed(tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    shares = Shares(Plan((3, 1), "lotus", TARGET))
+    said.write_text('{"made": "the loader of Other (5 samples, Own)"}\n')
+    missing = settings.not_found(Tuned(()), said, shares)
+    assert len(missing) == 1
+    assert missing[0].endswith("no shares were applied; made were Other (5 samples, Own)")
+    for word in ("applied", "refused"):
+        said.write_text(json.dumps({"balance": word}) + "\n")
+        assert settings.not_found(Tuned(()), said, shares) == []
+
+
+def broken(files: Path, **changes: object) -> None:
+    document = {**plans.document(Plan((24, 8), "lotus")), **changes}
+    (files / "balance.json").write_text(json.dumps(document))
+
+
+def test_a_rank_without_samples_stops_before_the_program_starts(
+    files: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    broken(files, batch_sizes=[32, 0])
+    code = cli.main(["run", "--settings", "balance.json", "--", "sh", "-c", "echo started"])
+    out, err = capfd.readouterr()
+    assert code != 0
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    assert "rank 1 would have no samples" in err
+
+
+def test_two_plans_are_one_too_many(files: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    plans.write(files / "other.json", Plan((1, 1), "equal"))
+    command = ["run", "--settings", "balance.json", "--settings", "other.json", "--", "true"]
+    assert cli.main(command) != 0
+    assert "balance.json and other.json are of one kind" in capfd.readouterr().err
+
+
+def test_the_change_of_code_is_printed(files: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", "--settings", "balance.json", "--print"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0] == "batch_size = [24, 8][rank]"
+    assert lines[2].startswith("(loss * 2 * batch_size / 32).backward()")
+
+
+def test_shares_that_no_environment_can_hold_are_refused() -> None:
+    with pytest.raises(LotusError, match="shares of 50000 ranks are too many"):
+        settings.given(Tuned(()), None, Shares(Plan((100,) * 50_000, "equal")))
