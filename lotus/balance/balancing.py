@@ -10,8 +10,8 @@ from lotus.analysis.scope import RunLike
 from lotus.balance import orchestrated, shares
 from lotus.balance.caps import Cap, caps
 from lotus.balance.fit import Curve, Line, curve
+from lotus.balance.least import least
 from lotus.balance.measured import Job, measure
-from lotus.balance.minmax import split
 from lotus.balance.plan import Plan
 from lotus.balance.predict import Predicted, predict
 from lotus.balance.tuned import Tuned, tuned
@@ -170,7 +170,7 @@ def balance(run: RunLike, question: Question, also: Sequence[RunLike] = ()) -> B
 def _least(job: Job, curves: Sequence[Curve], limits: Sequence[Cap]) -> list[int]:
     most = [cap.samples for cap in limits]
     try:
-        return split([one.lines() for one in curves], job.global_batch, most)
+        return least(job, curves, most)
     except ValueError:
         room = sum(job.global_batch if cap is None else cap for cap in most)
         raise LotusError(

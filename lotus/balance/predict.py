@@ -69,17 +69,17 @@ def predict(job: Job, sizes: Sequence[int], seed: int = 0) -> Predicted:
     steps = aligned(job)
     wanted = np.array(sizes, np.float64)
     collective = 0.0 if math.isnan(job.collective_ns) else job.collective_ns
-    value = _mean_step(steps, curves, wanted) + collective
+    value = mean_step(steps, curves, wanted) + collective
     spread = _spread(job, steps, curves, wanted, seed)
     ends = [value]
     for bound in (Line.lowest, Line.highest):
         bounded = [replace(one, step=bound(one.step), input=bound(one.input)) for one in curves]
-        ends.append(_mean_step(steps, bounded, wanted) + collective)
+        ends.append(mean_step(steps, bounded, wanted) + collective)
     low, high = max(min(ends) - spread, 0.0), max(ends) + spread
     return Predicted(value / 1e9, low / 1e9, high / 1e9)
 
 
-def _mean_step(steps: Steps, curves: Sequence[Curve], sizes: Floats) -> float:
+def mean_step(steps: Steps, curves: Sequence[Curve], sizes: Floats) -> float:
     """Mean over the steps of the slowest rank's time, ns."""
     fixed, slope = (np.array([getattr(one.step, f) for one in curves]) for f in ("fixed", "slope"))
     made = np.array([one.input.at(size) for one, size in zip(curves, sizes, strict=True)])
@@ -122,7 +122,7 @@ def _spread(job: Job, steps: Steps, curves: Sequence[Curve], sizes: Floats, seed
             )
             for place, one in enumerate(curves)
         ]
-        found[turn] = _mean_step(drawn, again, sizes)
+        found[turn] = mean_step(drawn, again, sizes)
     # Drawing from k blocks has (k - 1) / k of the variance that is sought.
     error = float(found.std(ddof=1)) * math.sqrt(number / (number - 1))
     return error * t_quantile(number - 1)

@@ -1,0 +1,47 @@
+"""The default strategy weighs how much a rank's times vary, not their mean alone."""
+
+import numpy as np
+
+from lotus.balance.fit import curve
+from lotus.balance.least import least
+from lotus.balance.measured import Job, Rank
+
+
+def rank(number: int, mean: float, variation: float, steps: int = 400, batch: int = 32) -> Rank:
+    shape = 1 / variation**2
+    rough = np.random.default_rng(number).gamma(shape, 1 / shape, steps)
+    whole = np.full(steps, float(batch))
+    return Rank(
+        rank=number,
+        host="",
+        batch=batch,
+        workers=2,
+        prefetch=2,
+        sizes=whole,
+        step_ns=mean * rough,
+        key=np.arange(steps),
+        fetch_sizes=whole,
+        fetch_ns=np.full(steps, mean / 10),
+        whole_ns=mean,
+        after_ns=0.0,
+    )
+
+
+def test_ranks_that_vary_more_take_less() -> None:
+    ranks = tuple(rank(k, 32e6, 0.4 if k < 4 else 0.02) for k in range(8))
+    job = Job(ranks, "", None, True, 0.0, 32e6)
+    sizes = least(job, [curve(one) for one in ranks], [None] * 8)
+    assert sum(sizes) == 8 * 32
+    assert max(sizes[:4]) < 32 < min(sizes[4:])
+    # In the long run as well: the mean of the slowest, of steps that were not in the trace.
+    random = np.random.default_rng(99)
+    rough = np.column_stack([random.gamma(6.25, 1 / 6.25, (50_000, 4)), np.ones((50_000, 4))])
+    slowest = [float((rough * split).max(axis=1).mean()) for split in (np.array(sizes), 32.0)]
+    assert slowest[0] < 0.93 * slowest[1]
+
+
+def test_ranks_that_vary_alike_are_split_by_their_means() -> None:
+    ranks = tuple(rank(k, mean, 0.02) for k, mean in enumerate((10e6, 20e6, 30e6)))
+    job = Job(ranks, "", None, True, 0.0, 30e6)
+    assert least(job, [curve(one) for one in ranks], [None] * 3) == [52, 26, 18]
+    assert least(job, [curve(one) for one in ranks], [40, None, None])[0] == 40

@@ -1,0 +1,220 @@
+"""How near the strategies of `lotus balance` come to the best split, on simulated jobs.
+
+    PYTHONPATH=. python tools/bench/balance_simulated.py [--ranks 4 64 1024] [--repeat 5]
+
+Each job has ranks whose true costs are drawn: step and input of b samples take fixed + slope x b
+times gamma noise. A trace of so many steps with equal batches is drawn from them; each strategy
+splits the global batch by that trace alone (`lotus` also with a second trace of half the batch, and
+of both by the means only), and the cluster simulator runs the job with the true costs. The oracle
+knows those: exact splits of the means and of means raised by their noise, the best of them in the
+simulator, improved by local search there while that helps. As `bno` does not keep the global
+batch, what is compared is samples per second; 100 % is the oracle. It judges nothing: it prints.
+"""
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lotus import host
+from lotus.analysis.columns import Floats
+from lotus.balance import orchestrated, shares
+from lotus.balance.fit import curve
+from lotus.balance.least import least
+from lotus.balance.measured import Job, Rank
+from lotus.balance.minmax import split
+from lotus.tune.cluster import Member, simulate
+
+MS = 1e6
+STRATEGIES = ("equal", "random", "bno", "lotus", "lotus, two sizes", "means only")
+COLLECTIVE_NS = 3 * MS
+DRAWN = 1500  # times of each rank that the simulator draws from
+
+
+@dataclass(frozen=True)
+class Truth:
+    """One rank: fixed and slope of step and of a worker's fetch (ns), noise, workers."""
+
+    step: tuple[float, float]
+    fetch: tuple[float, float]
+    variation: float
+    workers: int
+
+    def times(self, size: int, count: int, random: np.random.Generator) -> tuple[Floats, Floats]:
+        shape = 1.0 / self.variation**2
+        rough = random.gamma(shape, 1.0 / shape, (2, count))
+        step, fetch = (fixed + slope * size for fixed, slope in (self.step, self.fetch))
+        return step * rough[0], fetch * rough[1]
+
+
+def truths(kind: str, count: int, random: np.random.Generator) -> list[Truth]:
+    """compute: every second rank has half the speed. input: every fourth has few workers. mixed:
+    speeds, inputs, fixed parts and noise are all drawn."""
+    made = []
+    for rank in range(count):
+        slope, fixed, fetch, workers, variation = 1.0 * MS, 4.0 * MS, 0.5 * MS, 2, 0.1
+        if kind == "compute" and rank % 2:
+            slope, fixed = 2.0 * slope, 2.0 * fixed
+        if kind == "input" and rank % 4 == 3:
+            fetch, workers = 2.5 * MS, 1
+        if kind == "mixed":
+            slope *= random.lognormal(0.0, 0.4)
+            fixed *= random.uniform(0.0, 2.0)
+            fetch *= random.lognormal(0.3, 0.6)
+            workers, variation = int(random.integers(1, 4)), random.uniform(0.05, 0.3)
+        made.append(Truth((fixed, slope), (0.0, fetch), variation, workers))
+    return made
+
+
+def traced(
+    made: Sequence[Truth], sizes: Sequence[int], steps: int, random: np.random.Generator
+) -> Job:
+    """What `lotus.balance.measured.measure` would tell of a run of these ranks."""
+    ranks = []
+    for number, (one, size) in enumerate(zip(made, sizes, strict=True)):
+        step, fetch = one.times(size, steps, random)
+        whole = np.full(steps, float(size))
+        ranks.append(
+            Rank(
+                rank=number,
+                host="",
+                batch=size,
+                workers=one.workers,
+                prefetch=2,
+                sizes=whole,
+                step_ns=step,
+                key=np.arange(steps),
+                fetch_sizes=whole,
+                fetch_ns=fetch,
+                whole_ns=0.0,
+                after_ns=COLLECTIVE_NS,
+            )
+        )
+    return Job(tuple(ranks), "simulated", None, True, COLLECTIVE_NS, 0.0)
+
+
+def both(one: Job, two: Job) -> Job:
+    """One job with the steps of two traces, as --also does it."""
+    names = ("sizes", "step_ns", "fetch_sizes", "fetch_ns")
+    ranks = [
+        replace(a, **{name: np.concatenate((getattr(a, name), getattr(b, name))) for name in names})
+        for a, b in zip(one.ranks, two.ranks, strict=True)
+    ]
+    return replace(one, ranks=tuple(ranks))
+
+
+def rate(made: Sequence[Truth], sizes: Sequence[int], steps: int, seed: int) -> tuple[float, float]:
+    """(samples per second, ms of a step) of the true job, the same noise for every split."""
+    members = []
+    for number, (one, size) in enumerate(zip(made, sizes, strict=True)):
+        step, fetch = one.times(size, DRAWN, np.random.default_rng((seed, number)))
+        members.append(Member(step, fetch, float(size), one.workers, 2))
+    found = simulate(members, steps=steps, collective_ns=COLLECTIVE_NS, seed=seed)
+    return found.samples_per_s, found.step_s * 1e3
+
+
+def oracle(
+    made: Sequence[Truth], total: int, steps: int, seed: int, tries: int
+) -> tuple[list[int], float, float]:
+    """The best split found: (sizes, samples per second, ms of a step)."""
+    tried = []
+    for level in (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0):
+        lines = []
+        for one in made:
+            up, lanes = 1.0 + level * one.variation, one.workers
+            step, fetch = (one.step[0] * up, one.step[1] * up), one.fetch
+            lines.append([step, (fetch[0] / lanes, fetch[1] / lanes)])
+        sizes = split(lines, total, [None] * len(made))
+        tried.append((rate(made, sizes, steps, seed), sizes))
+    best, sizes = max(tried)
+    random = np.random.default_rng(seed)
+    noise = np.array([one.variation for one in made])
+    few = max(len(made) // 8, 1)
+    for _ in range(tries):
+        # From those whose noise costs most to those whose noise costs least, or at random.
+        if random.random() < 0.5:
+            order = np.argsort(noise + random.normal(0, 0.05, len(made)))
+        else:
+            order = random.permutation(len(made))
+        moved = list(sizes)
+        for giver, taker in zip(order[-few:].tolist(), order[:few].tolist(), strict=True):
+            if moved[giver] > 1 and giver != taker:
+                moved[giver] -= 1
+                moved[taker] += 1
+        found = rate(made, moved, steps, seed)
+        if found[0] > best[0]:
+            sizes, best = moved, found
+    return sizes, *best
+
+
+def splits(made: Sequence[Truth], each: int, steps: int, seed: int) -> dict[str, list[int]]:
+    """What every strategy makes of a trace."""
+    random = np.random.default_rng(seed)
+    count = len(made)
+    total = each * count
+    job = traced(made, [each] * count, steps, random)
+    two = both(job, traced(made, [max(each // 2, 1)] * count, steps, random))
+    none = [None] * count
+    return {
+        "equal": shares.equal(total, count),
+        "random": shares.at_random(total, count, seed),
+        "bno": list(orchestrated.run(orchestrated.quantities(job)).sizes),
+        "lotus": least(job, [curve(one) for one in job.ranks], none),
+        "lotus, two sizes": least(two, [curve(one) for one in two.ranks], none),
+        "means only": split([curve(one).lines() for one in two.ranks], total, none),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--ranks", type=int, nargs="+", default=[4, 64, 1024])
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--batch", type=int, default=32, help="of a rank, on average")
+    parser.add_argument("--traced", type=int, default=100, help="steps in a trace")
+    parser.add_argument("--steps", type=int, default=400, help="simulated")
+    parser.add_argument("--tries", type=int, default=60, help="of the oracle's local search")
+    args = parser.parse_args()
+    machine = host.facts()
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True
+    ).stdout.strip()
+    print(f"machine  {machine['cpu']['model']}, {machine['cpu']['logical']} CPUs, kernel", end=" ")
+    print(f"{machine['kernel']}; Python {sys.version.split()[0]}, numpy {np.__version__}")
+    print(f"commit   {commit or 'unknown'}, {time.strftime('%Y-%m-%d')}")
+    print(
+        f"traces   of {args.traced} steps, batches of {args.batch} a rank; {args.repeat} jobs each;"
+        f" {args.steps} steps simulated; the oracle tried {args.tries} moves"
+    )
+    print("samples/s against the oracle's: median (least to most); ms of a step: median")
+    for count in args.ranks:
+        for kind in ("compute", "input", "mixed"):
+            began = time.perf_counter()
+            found: dict[str, list[tuple[float, float]]] = {name: [] for name in STRATEGIES}
+            best_ms = []
+            for seed in range(args.repeat):
+                made = truths(kind, count, np.random.default_rng((seed, count)))
+                _, best, took = oracle(made, args.batch * count, args.steps, seed, args.tries)
+                best_ms.append(took)
+                for name, sizes in splits(made, args.batch, args.traced, seed).items():
+                    per_s, ms = rate(made, sizes, args.steps, seed)
+                    found[name].append((per_s / best, ms))
+            print(
+                f"\n{count} ranks, {kind}: oracle {statistics.median(best_ms):.1f} ms a step "
+                f"({time.perf_counter() - began:.0f} s)"
+            )
+            for name, values in found.items():
+                shares_of, ms = ([one[k] for one in values] for k in (0, 1))
+                print(
+                    f"  {name:17} {statistics.median(shares_of):6.1%}  "
+                    f"({min(shares_of):6.1%} to {max(shares_of):6.1%})  "
+                    f"{statistics.median(ms):7.1f} ms"
+                )
+
+
+if __name__ == "__main__":
+    main()
