@@ -14,7 +14,8 @@ The numbers, by rank r and step k; all else about ranks is made of them:
   lateness  arrival less the median arrival of the other ranks that took part; negative: early
   last      the rank that arrived latest of at least two, where it did so by more than the error of
             the clocks between it and every other rank (none on one host, the sum of both hosts'
-            error_ns between two); else the step is undecided
+            error_ns between two); else the step is undecided. So are all where in most steps
+            ranks had their averages before others had arrived: they do not average with each other
   lead      of the last: its arrival less the second latest, and its lateness
 
 Without synchronisations a step is a batch of the loader that gave the most, by epoch and position;
@@ -39,6 +40,7 @@ UNDECIDED, ALONE = -1, -2  # instead of who was last: the clocks cannot tell; be
 MOST_CELLS = 1 << 24
 _BLOCK = 1 << 20  # cells at once
 _FEEDS = 0.5  # of the steps
+_APART = 0.5  # of the steps
 
 
 @dataclass(frozen=True)
@@ -59,13 +61,14 @@ class RankSteps:
     last: Ints  # (K,) a row, or UNDECIDED or ALONE
     lead_second: Floats  # (K,) nanoseconds, NaN where nobody is last
     lead_median: Floats
+    together: bool  # the ranks average with each other
     clock_error_ns: Floats  # (R,) of the rank's host; infinite where hosts' clocks are not aligned
     size: Floats  # (R,) samples a step, NaN: not recorded
 
     @property
     def present(self) -> Bools:
         """(R, K): the rank took part in the step."""
-        return ~np.isnan(self.late if self.synced else self.step)
+        return ~np.isnan(self.sync if self.synced else self.step)
 
 
 def rank_steps(run: RunLike, most_cells: int = MOST_CELLS) -> RankSteps | None:
@@ -86,7 +89,8 @@ def rank_steps(run: RunLike, most_cells: int = MOST_CELLS) -> RankSteps | None:
     made = _matrices(rows.frame, place.reshape(-1), len(ranks), most_cells)
     hosts = _hosts(rows.frame, place.reshape(-1), len(ranks))
     errors = clock_errors(run.manifest, hosts)
-    arrivals = _arrivals(made.ready, errors, hosts) if synced else _unknown(made.ready.shape)
+    together = synced and _together(made, errors)
+    arrivals = _arrivals(made.ready, errors, hosts) if together else _unknown(made.ready)
     return RankSteps(
         synced=synced,
         ranks=ranks,
@@ -102,6 +106,7 @@ def rank_steps(run: RunLike, most_cells: int = MOST_CELLS) -> RankSteps | None:
         last=arrivals.last,
         lead_second=arrivals.second,
         lead_median=arrivals.median,
+        together=together,
         clock_error_ns=errors,
         size=_sizes(run, rows, ranks, place.reshape(-1)),
     )
@@ -227,9 +232,9 @@ def _pairs(rank: Ints, pid: Ints) -> Ints:
 
 def _places(first: Ints, then: Ints) -> Ints:
     """The place of each pair among all distinct ones, sorted."""
-    a, b = (np.unique(one, return_inverse=True)[1].reshape(-1) for one in (first, then))
-    joint = a.astype(np.int64) * (int(b.max(initial=0)) + 1) + b
-    return np.asarray(np.unique(joint, return_inverse=True)[1].reshape(-1), np.int64)
+    a, b = (pd.factorize(one, sort=True)[0].astype(np.int64) for one in (first, then))
+    joint = a * (int(b.max(initial=0)) + 1) + b
+    return np.asarray(pd.factorize(joint, sort=True)[0], np.int64)
 
 
 def _texts(frame: pd.DataFrame, name: str) -> pd.Series:
@@ -310,7 +315,7 @@ def _fed(frame: pd.DataFrame, waits: pd.DataFrame, previous: Ints) -> _Fed:
     # How many windows each loader gave a batch to.
     windows = pd.DataFrame({"loader": loader, "row": row}).drop_duplicates()
     fed = windows.groupby("loader").size()
-    whole = len(np.unique(row))
+    whole = np.count_nonzero(np.bincount(row))
     loaders = sorted(int(one) for one in fed.index[fed >= _FEEDS * whole]) or [
         int(one) for one in fed.sort_values().index[-1:]
     ]
@@ -374,6 +379,7 @@ class _Made:
     step: Cells
     sync: Cells
     ready: Ints  # 0: took no part
+    ends: Ints  # (K,) the earliest end of a rank's
 
 
 def _matrices(frame: pd.DataFrame, place: Ints, ranks: int, most_cells: int) -> _Made:
@@ -393,7 +399,10 @@ def _matrices(frame: pd.DataFrame, place: Ints, ranks: int, most_cells: int) -> 
     ready[row, column] = frame["ready"].to_numpy(np.int64)[keep]
     warm = np.ones(shape[1], np.bool_)
     np.logical_and.at(warm, column, frame["warm"].to_numpy(np.bool_)[keep])
-    return _Made(thinned, warm, spread("wait"), spread("step_ns"), spread("sync"), ready)
+    ends = np.full(shape[1], np.iinfo(np.int64).max)
+    if "end" in frame:
+        np.minimum.at(ends, column, frame["end"].to_numpy(np.int64)[keep])
+    return _Made(thinned, warm, spread("wait"), spread("step_ns"), spread("sync"), ready, ends)
 
 
 def _hosts(frame: pd.DataFrame, place: Ints, ranks: int) -> list[str]:
@@ -429,16 +438,22 @@ class _Arrivals:
     median: Floats
 
 
-def _unknown(shape: tuple[int, int]) -> _Arrivals:
-    none = np.full(shape[1], np.nan)
-    return _Arrivals(
-        np.full(shape, np.nan, np.float32), np.full(shape[1], UNDECIDED), none, none.copy()
-    )
+def _unknown(ready: Ints) -> _Arrivals:
+    none = np.full(ready.shape[1], np.nan)
+    last = np.where((ready > 0).sum(axis=0) == 1, ALONE, UNDECIDED)
+    return _Arrivals(np.full(ready.shape, np.nan, np.float32), last, none, none.copy())
+
+
+def _together(made: _Made, errors: Floats) -> bool:
+    """Nobody has an average of gradients before all have arrived, but for an error of clocks."""
+    finite = np.sort(errors[np.isfinite(errors)])[-2:]
+    early = made.ready.max(axis=0) - made.ends > float(finite.sum())
+    return not np.isfinite(errors).all() or bool(early.mean() <= _APART)
 
 
 def _arrivals(ready: Ints, errors: Floats, hosts: list[str]) -> _Arrivals:
     """Lateness, and who was last, of arrivals (R, K) in nanoseconds; 0: took no part."""
-    made = _unknown((ready.shape[0], ready.shape[1]))
+    made = _unknown(ready)
     known, codes = np.unique(np.array(hosts), return_inverse=True)
     codes = codes.reshape(-1)
     elsewhere = codes[:, None] != codes[None, :]

@@ -26,7 +26,7 @@ from lotus.analysis.scope import RunLike, table
 
 LEAST_STEPS = 20  # below, nobody is named
 LEAST_BEHIND = 0.03  # of a step's time, on average
-LEAST_TIMES = 1.2  # as often last as if all were alike
+LEAST_TIMES = 1.1  # as often last as if all were alike
 _LEVEL = 0.05
 _BLOCKS, _LEAST_BLOCK = 20, 5  # blocks; steps in one
 _LEAST_INDEPENDENT, _FAR = 5.0, 4.0  # steps; standard deviations of lateness

@@ -71,6 +71,12 @@ def verdict(summary: RankSummary) -> list[str]:
     """Who holds the others up and why, or what is known instead; the first line says most."""
     if not summary.steps.synced:
         return [_unsynced(summary)]
+    if not summary.steps.together:
+        return [
+            "Who holds the others up is not known: in most steps ranks had their averages of "
+            "gradients before others had arrived, so these ranks do not all average with each "
+            "other, as in several process groups."
+        ]
     found = [_straggler(one, summary) for one in summary.stragglers]
     if found:
         return found

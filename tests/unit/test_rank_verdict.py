@@ -41,7 +41,7 @@ def simulated(own: np.ndarray[Any, Any], hosts: list[str] | None = None) -> Rank
         synced=True, ranks=np.arange(count), hosts=hosts or ["a"] * count, world_size=count,
         loaders=[0], thinned=1, warm=np.ones(steps, bool), wait=none, step=own.astype(np.float32),
         sync=none, late=late, last=last, lead_second=ordered[-1] - ordered[-2],
-        lead_median=late[last, at].astype(float), clock_error_ns=np.zeros(count),
+        lead_median=late[last, at].astype(float), together=True, clock_error_ns=np.zeros(count),
         size=np.full(count, np.nan),
     )  # fmt: skip
 
@@ -126,7 +126,7 @@ def test_a_slow_host_is_named_as_one_and_a_slow_rank_on_it_by_itself() -> None:
 
 def test_shares_are_of_the_steps_that_a_rank_took_part_in() -> None:
     steps = simulated(np.random.default_rng(4).random((4, 200)) * MS)
-    steps.late[3, 100:] = np.nan
+    steps.late[3, 100:] = steps.sync[3, 100:] = np.nan
     last = np.where((steps.last == 3) & (np.arange(200) >= 100), 0, steps.last)
     steps = dataclasses.replace(steps, last=last)
     found = last_shares(steps, np.ones(200, bool))
@@ -282,6 +282,19 @@ def test_clocks_that_cannot_tell_name_nobody() -> None:
     assert "In 59 steps the last came by less than that: nobody is named." in text
     made.errors = {"a": 0.0}
     assert "Of host b it is not known how far its clock is off" in told(summary_of(made))
+
+
+def test_ranks_of_several_groups_are_not_compared() -> None:
+    """Two times three ranks that average among themselves, some steps apart."""
+    first, second = job().run(), job().run()
+    second.syncs["rank"] += 3
+    for column in ("start_ns", "ready_ns", "end_ns"):
+        second.syncs[column] += 300 * MS
+    first.syncs = pd.concat([first.syncs, second.syncs], ignore_index=True)
+    summary = rank_summary(first)
+    assert summary is not None
+    assert (summary.stragglers, summary.decided) == ([], 0)
+    assert told(summary).startswith("Who holds the others up is not known: in most steps ranks had")
 
 
 def test_without_synchronisations_it_is_said_what_is_not_known() -> None:
