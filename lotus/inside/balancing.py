@@ -25,10 +25,6 @@ DDP = "torch.nn.parallel.distributed"
 _FACTS = ("call_site", "dataset", "sampler", "dataset_length")
 
 
-class Stopped(RuntimeError):
-    """The program must not go on: other ranks may do otherwise than this one."""
-
-
 class _Candidate:
     """The loader that is meant, while it lives."""
 
@@ -171,7 +167,7 @@ class Balance:
     def iterated(self, loader: "Any") -> "Shared | None":
         """What a loader that is iterated now is shared out by; None for all other loaders.
 
-        Raises Stopped.
+        Raises SystemExit where other ranks may do otherwise than this one.
         """
         from .settings import _is_worker
 
@@ -229,8 +225,7 @@ class Balance:
         except agreeing.Unknown as error:
             self.applier.tell({"balance": "refused"})
             text = f"what the other ranks decided on balance.json cannot be known ({error})"
-            self.applier.note(f"{text}; rank {rank} stops before its first step")
-            raise Stopped(text) from None
+            raise SystemExit(f"lotus: {text}; rank {rank} stops before its first step") from None
         if decision:
             self._refuse(decision)
         else:
@@ -244,8 +239,8 @@ class Balance:
             return f"its sampler is for rank {loader.sampler.rank}, not for {rank}"
         if not found:
             return (
-                "there is no model in DistributedDataParallel before the first batch, "
-                "and gradients that are averaged in another way are not known"
+                "there is no model in DistributedDataParallel before the first batch; other ways "
+                "to average gradients (FullyShardedDataParallel, one's own) are not known"
             )
         for model in found:
             kind = type(model.module).__name__

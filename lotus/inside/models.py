@@ -8,7 +8,13 @@ if TYPE_CHECKING:
     from typing import Any
 
 # They average what each rank gives, as torch does without a hook.
-_AVERAGING = ("allreduce_hook", "fp16_compress_hook", "bf16_compress_hook", "BuiltinCommHookType.")
+_AVERAGING = (
+    "allreduce_hook",
+    "fp16_compress_hook",
+    "bf16_compress_hook",
+    "BuiltinCommHookType.",
+    "_reducer_allreduce_and_upcast_hook",  # DistributedDataParallel(mixed_precision=...)
+)
 
 
 def fingerprint(model: "Any") -> "dict[str, Any]":

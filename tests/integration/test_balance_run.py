@@ -12,6 +12,7 @@ EXACT = 1e-12  # for float64; the aim of 1e-5 is held to float32
 TRAINED = {  # how many samples each rank takes in its first, and in its last step
     "outside": ((11, 5), (8, 3)),
     "unequal_float32": ((11, 5), (8, 3)),
+    "halves_float32": ((11, 5), (8, 3)),  # gradients are sent as float16
     "unequal_lopsided": ((15, 1), (10, 1)),
     "equal": ((8, 8), (6, 5)),
     "equal_even": ((8, 8), (8, 8)),
@@ -71,7 +72,7 @@ def job(torch, tmp_path_factory):
 def test_parameters_are_those_of_one_process_with_the_whole_batches(job, name):
     ranks = job.case(name)
     for rank in ranks:
-        assert rank["far"] < (1e-5 if name.endswith("float32") else EXACT)
+        assert rank["far"] < {"halves_float32": 1e-3, "unequal_float32": 1e-5}.get(name, EXACT)
         assert rank["ranks_far"] == 0
         assert rank["moved"] > 0.01  # or nothing would be shown
     # AND each step's shares are those of the plan, of 20 steps or more

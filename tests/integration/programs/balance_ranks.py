@@ -26,6 +26,7 @@ if __name__ == "__main__" and "RANK" not in os.environ:
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import (
@@ -64,9 +65,7 @@ class Net(nn.Module):
         torch.manual_seed(3)
         self.first, self.last = nn.Linear(6, 8, dtype=kind), nn.Linear(8, 3, dtype=kind)
         self.unused = nn.Linear(2, 2, dtype=kind) if "unused" in options else None
-        self.norm = None
-        if "norm" in options or "sync" in options:
-            self.norm = nn.BatchNorm1d(8, dtype=kind)
+        self.norm = nn.BatchNorm1d(8, dtype=kind) if "norm" in options else None
         self.again = "checkpoint" in options
 
     def forward(self, x):
@@ -143,11 +142,11 @@ def alone(batches, points, kind, options):
 
 
 def wrap(net, options):
-    if "sync" in options:
-        net = nn.SyncBatchNorm.convert_sync_batchnorm(net)
     model = DistributedDataParallel(
         net, find_unused_parameters="unused" in options, static_graph="static" in options
     )
+    if "half" in options:
+        model.register_comm_hook(None, fp16_compress_hook)
     if "hook" in options:
         model.register_comm_hook(None, own_hook)
     return model
@@ -252,6 +251,7 @@ POINTS = {"dataset": "Points"}
 # By name: the plan's shares, more of the plan, what trains.
 EQUAL = {
     "unequal_float32": ([11, 5], {}, {"kind": torch.float32}),
+    "halves_float32": ([11, 5], {}, {"kind": torch.float32, "options": ["half"]}),
     "unequal_lopsided": ([15, 1], {}, {}),
     "equal": ([8, 8], {}, {}),
     "equal_even": ([8, 8], {}, {"many": 208}),
