@@ -110,6 +110,7 @@ class Process:
 
     @property
     def is_worker(self) -> bool:
+        """Whether it is a worker of a loader."""
         return self.worker >= 0 or self.origin is not None
 
     def loaders(self) -> int:
@@ -122,6 +123,7 @@ class Process:
         return max(numbers) + 1
 
     def operations(self) -> list[dict[str, Any]]:
+        """The operations that its log defines; what does not fit the layout is left out."""
         found = []
         for event in self.events["operations"]:
             for operation in event["operations"]:

@@ -44,6 +44,7 @@ def repeat(counts: Any) -> Callable[[Array], Array]:
 
 
 def signed(values: Array) -> Ints:
+    """Unsigned values of a log as int64."""
     return values.astype(np.int64)
 
 
@@ -60,6 +61,7 @@ def pick(values: Array, rows: Ints) -> Array:
 
 
 def pick_int(values: Array, rows: Ints, missing: int) -> Ints:
+    """`values` at `rows` as int64 (n,); `missing` where a row is -1."""
     if not len(values):
         return np.full(len(rows), missing, np.int64)
     return np.where(rows >= 0, signed(values)[rows], missing)
@@ -146,6 +148,7 @@ def _by_epoch(a: Assembly, event: str, names: Sequence[str]) -> list[Ints]:
 
 
 def waits(a: Assembly, follows: Waits) -> pd.DataFrame:
+    """The table `Run.waits`, with its columns."""
     wait = a.wait
     start, arrival = signed(wait["start_ns"]), signed(wait["arrival_ns"])
     return frame(

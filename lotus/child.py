@@ -47,6 +47,7 @@ class Child:
             raise
 
     def ended(self) -> bool:
+        """Whether it has ended; never waits."""
         if self.end_ns is None:
             pid, status, usage = os.wait4(self.pid, os.WNOHANG)
             if not pid:
@@ -82,11 +83,13 @@ class Child:
         return True
 
     def send(self, number: int) -> None:
+        """Send it a signal, if it has not ended."""
         if not self.ended():  # until it is waited for, the process id is its own
             with contextlib.suppress(OSError):
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
+        """Kill it, and wait a second at most for its end."""
         self.send(signal.SIGKILL)
         self.wait(1.0)  # longer only in the midst of a system call that hangs
 
@@ -102,6 +105,7 @@ class Child:
         return f"it had not ended {time.monotonic() - began:.0f} s after the program and was killed"
 
     def how(self) -> dict[str, Any]:
+        """How it went, as run.json keeps it: times in nanoseconds of CLOCK_MONOTONIC."""
         return {
             "start_ns": self.start_ns,
             "end_ns": self.end_ns,
@@ -120,6 +124,7 @@ class Version:
             self._child = Child([path, "--version"])
 
     def text(self) -> str | None:
+        """The first line of the answer; None where there is none."""
         if self._child is None:
             return None
         if not self._child.wait(5.0):

@@ -31,6 +31,7 @@ class Sampled(NamedTuple):
 
 
 def sampled(process: Process, samples: Array, index: Array, index64: Array) -> Sampled:
+    """The samples of a process's batches: where each lies, and which operations are its own."""
     fixed = process.log.fixed["batch"]
     counts, ops = signed(fixed["n_samples"]), signed(fixed["n_ops"])
     row = np.repeat(np.arange(len(fixed)), counts)
@@ -101,6 +102,7 @@ class Loose(NamedTuple):
 
 
 def loose(process: Process, samples: Sampled) -> Loose:
+    """The operations of a process that lie in no sample."""
     parts: list[Array] = []
     cpus: list[Array] = []
     known: list[Array] = []
@@ -159,6 +161,7 @@ class Operations(NamedTuple):
 
 
 def nesting(samples: Sampled, ops: Array, apart: Loose) -> Operations:
+    """When each operation began and how long it took (ns), and which lie in another one."""
     owner = np.repeat(np.arange(len(samples.row)), samples.ops_count)
     # Times are kept modulo 2^32: what has passed since the start of the sample is less than that.
     offset = signed(ops["start_low"] - samples.start_ns.astype(np.uint32)[owner])
@@ -309,6 +312,7 @@ class Rows(NamedTuple):
 
 
 def counted_rows(process: Process) -> Rows:
+    """Of a process's operations what its counts need: place, time in nanoseconds, nesting."""
     found, ops, _ = _load(process)
     apart = loose(process, found)
     inner = nesting(found, ops, apart)
@@ -348,6 +352,7 @@ class Names:
             self.index[number] = operation["index"]
 
     def fill(self, out: dict[str, Array], here: slice, ids: Array) -> None:
+        """Write the names of operations `ids` into the columns of `out`."""
         places = np.minimum(ids, len(self.code) - 1)  # the last place stands for all unknown
         for name, table in (("operation", self.code), ("parent", self.parent)):
             out[name][here] = table[places]

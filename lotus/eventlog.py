@@ -229,6 +229,7 @@ def _read_header(fd: int, size: int, name: str) -> tuple[dict[str, Any], dict[in
 
 
 def newer(what: str, schema: int) -> str:
+    """What is said of a file whose layout this lotus does not know yet."""
     return (
         f"{what} has schema {schema} and this lotus reads up to {layout.SCHEMA}: "
         "read it with the lotus that recorded it, or a later one"

@@ -217,6 +217,7 @@ class Beside:
         self._notes: dict[str, Any] = {}
 
     def start(self, pid: int) -> None:
+        """Attach all recorders to the program; none can fail the run."""
         self._each(lambda sibling: sibling.start(pid, self._directory.absolute()))
         # Already now: lotus may be killed before the end.
         self._note()
@@ -229,6 +230,7 @@ class Beside:
         return min((seconds for seconds in times if seconds is not None), default=None)
 
     def stop(self) -> None:
+        """End all recorders, and keep what they say."""
         self._each(lambda sibling: sibling.stop())
         self._note()
 

@@ -48,11 +48,14 @@ MOST_AT_ONCE = 12
 class Group(Protocol):
     """What is needed of `perf_event.Group`."""
 
-    def read(self) -> bytes: ...
+    def read(self) -> bytes:
+        """The bytes of a reading."""
 
-    def unpack(self, reading: bytes, /) -> tuple[int, int, list[int]]: ...
+    def unpack(self, reading: bytes, /) -> tuple[int, int, list[int]]:
+        """(enabled ns, running ns, counts) of a reading."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Give the counters back."""
 
 
 OpenGroup = Callable[[Sequence[Event]], Group]
@@ -90,6 +93,7 @@ class Counted:
 
     @property
     def works(self) -> bool:
+        """Whether it counts: something, or nothing where that may be."""
         if self.count is None or self.running <= 0:
             return False
         return self.count > 0 or any(word in self.event.name.lower() for word in _MAY_BE_ZERO)
@@ -178,6 +182,7 @@ class Probe:
             self._alone[event] = Counted(event, counts[1], running)
 
     def works(self, event: Event) -> bool:
+        """Whether this event counts when alone."""
         return self.alone(event).works
 
     def fits(self, events: Sequence[Event]) -> bool:

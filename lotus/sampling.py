@@ -91,6 +91,7 @@ class Sampler:
         return times, throttled
 
     def close(self) -> None:
+        """Give the event and its buffer back."""
         self._ring.close()
         os.close(self._fd)
 

@@ -118,6 +118,7 @@ def _operation_names(directory: Path) -> dict[int, list[tuple[int, dict[int, str
 
 
 def decoded(words: memoryview, names: list[tuple[int, dict[int, str]]]) -> State:
+    """A state page in words; `names`: (start ns, names of operations by number) of each log."""
     phase = words[state.W_PHASE]
     since, sample_since = words[state.W_SINCE], words[state.W_SAMPLE_SINCE]
     known = phase in range(len(PHASES))

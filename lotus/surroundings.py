@@ -67,6 +67,8 @@ class System:
 
 @dataclass(frozen=True)
 class PerfTool:
+    """The perf that is installed."""
+
     path: str | None
     version: str = ""
     trouble: str = ""  # why it cannot be used, in its own words
@@ -76,6 +78,8 @@ class PerfTool:
 
 @dataclass(frozen=True)
 class Library:
+    """A library of a package with C code, and how well its functions can be named."""
+
     package: str
     path: str
     symbols: str  # "all", "exported", "none", or "unreadable"
@@ -104,6 +108,8 @@ class Helpers:
 
 @dataclass(frozen=True)
 class Room:
+    """What is free in /dev/shm and on the disk of `folder`, bytes; None: not known."""
+
     shm_bytes: int | None
     disk_bytes: int | None
     folder: str

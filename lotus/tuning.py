@@ -141,6 +141,7 @@ class Pipe:
         self.over = threading.Event()  # the program has ended
 
     def close(self) -> None:
+        """Close both pipes."""
         for descriptor in (self._tells, self._asks, self._process):
             if descriptor >= 0:
                 os.close(descriptor)

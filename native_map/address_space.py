@@ -142,6 +142,7 @@ class AddressSpaces:
                 self._parents.setdefault(child, (parent, when))
 
     def space(self, pid: int) -> _Space:
+        """The mappings of a process, made when first asked for."""
         if pid not in self._spaces:
             rows = self._rows.get(pid, np.zeros(0, np.intp))
             execs = self._execs.get(pid, np.zeros(0, np.int64))

@@ -34,6 +34,8 @@ MINI_DEBUG_BYTES = 256 << 20
 
 
 class Section(NamedTuple):
+    """A section header (System V ABI, chapter 4); offset, size in bytes."""
+
     name: str
     type: int
     flags: int
@@ -45,6 +47,8 @@ class Section(NamedTuple):
 
 
 class Segment(NamedTuple):
+    """A program header (System V ABI, chapter 5); offset, filesz, memsz in bytes."""
+
     type: int
     flags: int
     offset: int
@@ -68,6 +72,7 @@ class SymbolTable:
     strings: "Strings"
 
     def text(self, row: int) -> str:
+        """The name of the symbol in a row."""
         return self.strings.at(int(self.name[row]))
 
 
@@ -150,6 +155,7 @@ class Elf:
 
     @cached_property
     def segments(self) -> list[Segment]:
+        """All program headers; empty where their table is damaged."""
         if self.wide:
             fields = [("type", "u4"), ("flags", "u4"), ("offset", "u8"), ("vaddr", "u8")]
             fields += [("paddr", "u8"), ("filesz", "u8"), ("memsz", "u8"), ("align", "u8")]
@@ -164,6 +170,7 @@ class Elf:
 
     @cached_property
     def sections(self) -> list[Section]:
+        """All section headers; empty where their table is damaged or missing."""
         word = "u8" if self.wide else "u4"
         fields = [("name", "u4"), ("type", "u4"), ("flags", word), ("addr", word)]
         fields += [("offset", word), ("size", word), ("link", "u4"), ("info", "u4")]
@@ -189,6 +196,7 @@ class Elf:
         return Strings(self.data, offset, offset + len(self.bytes_at(offset, size)))
 
     def section(self, name: str) -> Section | None:
+        """The section of that name."""
         return next((s for s in self.sections if s.name == name), None)
 
     def content(self, section: Section | None) -> memoryview:
@@ -265,6 +273,7 @@ class Elf:
 
     @cached_property
     def has_symtab(self) -> bool:
+        """Whether all functions have names, not only exported ones."""
         return any(s.type == SHT_SYMTAB and s.size for s in self.sections)
 
     def symbol_tables(self) -> list[SymbolTable]:
@@ -369,6 +378,7 @@ class Elf:
 
     @cached_property
     def plts(self) -> list[Section]:
+        """The sections of stubs that call functions of other libraries."""
         return [s for s in self.sections if s.name in (".plt", ".plt.sec", ".plt.got")][:8]
 
     def _symbol_name(self, table: int, row: int) -> str:

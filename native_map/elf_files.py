@@ -79,6 +79,7 @@ class Files:
         return self._roots[pid]
 
     def find(self, path: str, build_id: str, prefix: str) -> Found:
+        """The file that was mapped and its debug files, looked for once."""
         key = path, build_id, prefix
         if key not in self._found:
             self._found[key] = self._open(path, build_id, prefix)

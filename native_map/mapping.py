@@ -62,11 +62,12 @@ class Mapping:
 
     @property
     def kept(self) -> pd.DataFrame:
+        """The rows of `functions` that are used."""
         return self.functions[self.functions["kept"]].reset_index(drop=True)
 
 
 def rows_of(profile: Profile, operation: str, run: int | str) -> pd.DataFrame:
-    """The rows for `build` of one profile of one isolated run."""
+    """The rows for `build` of one profile of one isolated run; Unusable if it has no numbers."""
     functions = profile.functions
     made = functions[["module", "function"]].copy()
     made.insert(0, "run", str(run))
@@ -171,6 +172,7 @@ def to_json(mapping: Mapping) -> str:
 
 
 def write(mapping: Mapping, path: str | Path) -> None:
+    """Write the mapping as JSON; Unusable where that fails."""
     try:
         Path(path).write_text(to_json(mapping), encoding="utf-8")
     except OSError as error:
@@ -189,7 +191,7 @@ def read(path: str | Path) -> Mapping:
 
 
 def from_json(data: bytes | str, source: str = "the mapping") -> Mapping:
-    """The mapping of a JSON text; every field is checked, nothing is guessed."""
+    """The mapping of a JSON text; every field is checked, nothing is guessed, else Unusable."""
     if len(data) > MAX_BYTES:
         _damaged(source, f"larger than {MAX_BYTES >> 20} MiB")
     try:

@@ -25,6 +25,7 @@ class Ranges:
         self.marks = marks or {}
 
     def names(self, addresses: U64) -> list[str | None]:
+        """The name of the range that holds each address; None where none does."""
         at = np.searchsorted(self._starts, addresses, "right") - 1
         inside = at >= 0
         inside[inside] = addresses[inside] < self._ends[at[inside]]

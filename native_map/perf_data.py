@@ -96,7 +96,10 @@ class Recording:
         return sum(self.sampled)
 
     def chunks(self, rows: int = 1 << 20) -> Iterator[pd.DataFrame]:
-        """The samples in tables of `rows` (the last has fewer), in the file's order."""
+        """The samples in tables of `rows` (the last has fewer), in the file's order.
+
+        Unusable where the file changes meanwhile.
+        """
         if rows < 1:
             raise ValueError("a chunk has at least one row")
         held: list[Columns] = []
@@ -117,7 +120,10 @@ class Recording:
 
     @cached_property
     def samples(self) -> pd.DataFrame:
-        """All samples at once: 34 bytes each. Use `chunks` where the file is large."""
+        """All samples at once: 34 bytes each. Use `chunks` where the file is large.
+
+        Unusable where the file has changed.
+        """
         pieces = list(self.pieces())
         whole = _frame(joined(pieces))
         if len(whole) != len(self):

@@ -177,7 +177,7 @@ def _pipe_header(file: BinaryIO) -> Header | None:
 
 
 def parse_attr(raw: bytes, ids: tuple[int, ...] = (), name: str = "") -> Event:
-    """A perf_event_attr of at least 64 bytes (PERF_ATTR_SIZE_VER0)."""
+    """A perf_event_attr of at least 64 bytes (PERF_ATTR_SIZE_VER0); Unusable with fewer."""
     if len(raw) < 64:
         raise Unusable("the perf.data file describes its events in too few bytes: record again")
     kind, _, config, period, sample_type, _, flags = struct.unpack_from("<IIQQQQQ", raw)

@@ -39,6 +39,7 @@ PERF_ONLY |= {66: "it was written to a pipe", 83: "its records are compressed"}
 def joined(
     pieces: list[Columns],
 ) -> Columns:
+    """Pieces as one, by column."""
     if len(pieces) == 1:
         return pieces[0]
     if not pieces:
@@ -217,12 +218,14 @@ class Kept:
         self._size = 0
 
     def add(self, piece: Columns) -> None:
+        """Take in a piece, which must fit."""
         end = self._size + len(piece["tid"])
         for name, column in self._columns.items():
             column[self._size : end] = piece[name]
         self._size = end
 
     def pieces(self) -> Iterator[Columns]:
+        """All that was taken in, as one piece."""
         yield {name: column[: self._size] for name, column in self._columns.items()}
 
 

@@ -337,7 +337,10 @@ _FIELDS = (("umask", 8, 0xFF), ("edge", 18, 1), ("any", 21, 1), ("inv", 23, 1), 
 
 
 def perf_name(event: Event) -> str:
-    """The event as `perf record -e` and `perf stat -e` spell it, with its u or k modifier."""
+    """The event as `perf record -e` and `perf stat -e` spell it, with its u or k modifier.
+
+    Unusable where perf has no spelling for it.
+    """
     if isinstance(event.type, int):
         name = _NAMED.get((event.type, event.config))
         if name is not None:

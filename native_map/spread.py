@@ -34,6 +34,7 @@ class Groups:
 
     @classmethod
     def of(cls, index: Index, intervals: pd.DataFrame) -> "Groups":
+        """Each interval's group by kind and operation."""
         operation = intervals["operation"].astype("category").cat
         names = [*(str(name) for name in operation.categories), ""]
         codes = operation.codes.to_numpy().astype(np.int64)

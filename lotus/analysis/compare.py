@@ -101,6 +101,7 @@ class Comparison:
 
     @property
     def other_machine(self) -> bool:
+        """Whether the sides ran on different machines, or on different cores of one."""
         return other_machine(self.facts)
 
     def line(self, name: str) -> Line | None:

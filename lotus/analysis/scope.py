@@ -17,10 +17,12 @@ class RunLike(Protocol):
     """What analysis needs of a `lotus.run.Run`; read-only."""
 
     @property
-    def manifest(self) -> Mapping[str, Any]: ...
+    def manifest(self) -> Mapping[str, Any]:
+        """run.json, as `lotus.run.Run` has it."""
 
     @property
-    def loaders(self) -> pd.DataFrame: ...
+    def loaders(self) -> pd.DataFrame:
+        """The table of loaders, as `lotus.run.Run` has it."""
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,7 @@ class Change:
 
     @property
     def grows(self) -> bool:
+        """Whether it grows by what counts, and surely."""
         return self.times >= GROWS and not self.low <= 1
 
 

@@ -22,6 +22,8 @@ Progress = Callable[[int, int], None]
 
 
 class Format(NamedTuple):
+    """A format: what it makes, and what to do with that."""
+
     ending: str  # of the file that it makes, "" for a directory
     next: str  # {path} is the file, quoted for a shell; {batches} one in it, for Python
     text: bool = True  # may go to a terminal
@@ -43,6 +45,8 @@ _STDOUT = ("-", "/dev/stdout")
 
 @dataclass(frozen=True)
 class Asked:
+    """What `lotus export` was asked for."""
+
     format: str
     output: Path | None = None
     torch_trace: Path | None = None
@@ -52,6 +56,8 @@ class Asked:
 
 @dataclass
 class Done:
+    """What was written, what to type next, and remarks."""
+
     path: Path | None  # None: standard output
     next: str
     notes: list[str] = field(default_factory=list)

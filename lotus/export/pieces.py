@@ -37,6 +37,7 @@ def whole(run: "Run") -> int:
 
 
 def size(piece: Piece) -> int:
+    """Rows of a piece: batches, samples and operations."""
     return int(piece.rows.stop - piece.rows.start) + len(piece.samples) + len(piece.ops)
 
 

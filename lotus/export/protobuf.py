@@ -34,10 +34,12 @@ def number(field: int, value: int) -> bytes:
 
 
 def text(field: int, value: str) -> bytes:
+    """A field that holds a text."""
     return message(field, value.encode("utf-8", "replace"))
 
 
 def message(field: int, content: bytes) -> bytes:
+    """A field that holds bytes, or a message within the message."""
     return varint(field << 3 | _LENGTH) + varint(len(content)) + content
 
 
@@ -47,6 +49,7 @@ def packed(field: int, values: Iterable[int]) -> bytes:
 
 
 def double(field: int, value: float) -> bytes:
+    """A field that holds a number of 64 bits."""
     return varint(field << 3 | _FIXED64) + struct.pack("<d", value)
 
 
@@ -73,6 +76,7 @@ def slot(field: int, name: str, width: int) -> list[Part]:
 
 
 def double_slot(field: int, name: str) -> list[Part]:
+    """The same, its value taken of the column `name` in each row."""
     return [varint(field << 3 | _FIXED64), Slot(name, 8, "<f8")]
 
 

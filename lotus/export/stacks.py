@@ -73,6 +73,7 @@ class Stacks:
 
     @property
     def functions(self) -> pd.DataFrame:
+        """`Run.functions`; empty, with a remark, where the samples cannot be read."""
         if self._functions is None:
             try:
                 self._functions = self.run.functions
@@ -83,6 +84,7 @@ class Stacks:
 
     @property
     def sampled(self) -> list[str]:
+        """The events that were sampled."""
         return [str(event) for event in pd.unique(self.functions["event"])]
 
     def chosen(self, event: str | None, progress: Progress) -> Weight:
@@ -102,6 +104,7 @@ class Stacks:
         raise LotusError(f"this run has no {plain(event)}: --weight takes one of {known}")
 
     def all(self, progress: Progress) -> Iterator[Weight]:
+        """Stacks by every event that was sampled, by time, and by every event that was counted."""
         for event in self.sampled:
             yield self.samples(event)
         yield self.time(progress)
@@ -109,6 +112,7 @@ class Stacks:
             yield self.exact(event)
 
     def samples(self, event: str) -> Weight:
+        """Stacks of operation, library and function, weighed by a sampled event."""
         rows = []
         table = self.functions
         columns = ("kind", "operation", "helper_of", "library", "function", "count")
@@ -127,6 +131,7 @@ class Stacks:
         return Weight(event, NS if name in _CLOCKS else COUNT, rows, sampled=True)
 
     def time(self, progress: Progress) -> Weight:
+        """Stacks of workers and operations, weighed by their own time in nanoseconds."""
         timeline = Timeline(self.run, self.notes)
         whole = pieces.whole(self.run)
         tree = _Tree(self.run, timeline.tracks)
@@ -151,6 +156,7 @@ class Stacks:
         return Weight(TIME, NS, tree.rows())
 
     def exact(self, event: str) -> Weight:
+        """Stacks of workers and operations, weighed by their own count of an event."""
         counters = self.run.counters
         tracks = Tracks(self.run)
         tree = _Tree(self.run, tracks)

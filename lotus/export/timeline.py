@@ -68,9 +68,11 @@ class Names:
         self._told = 0
 
     def of(self, name: str) -> int:
+        """The number of a name; a new one gets the next."""
         return self.numbers.setdefault(name, len(self.numbers))
 
     def new(self) -> list[str]:
+        """The names that were not told yet."""
         found = list(self.numbers)[self._told :] if len(self.numbers) > self._told else []
         self._told = len(self.numbers)
         return found
@@ -93,6 +95,7 @@ class Timeline:
         self._backwards = 0
 
     def chunks(self, counters: bool = True) -> Iterator[Chunk]:
+        """The timeline in chunks, with counters where these are wanted."""
         run, a = self.run, self.run._assembly
         for kind in KINDS:
             self.names.of(kind)

@@ -34,6 +34,8 @@ _MOST_US = 1 << 51  # a time from 1970 until 2041: sums of a few fit 64 bits as 
 
 @dataclass(frozen=True)
 class Trace:
+    """A trace of torch.profiler; times are nanoseconds after `base_ns`."""
+
     path: Path
     base_ns: int  # of its times
     events: list[Any]

@@ -58,6 +58,7 @@ class Tracks:
                 self._worker(number)
 
     def new(self) -> list[Place]:
+        """The tracks that were not told yet."""
         found = self.places[self._told :]
         self._told = len(self.places)
         return found
@@ -117,6 +118,7 @@ class Tracks:
         return -1 if number is None else self._worker(number)
 
     def process_of(self, number: int) -> int:
+        """The track of the process with this number."""
         return self._process(self._roots[number])
 
     def counter(self, number: int, name: str, unit: str) -> int:

@@ -50,6 +50,7 @@ class Doing:
 
     @property
     def name(self) -> str:
+        """What a user calls it."""
         return "the main process" if self.worker < 0 else f"worker {self.worker}"
 
 
@@ -96,6 +97,7 @@ class Verdict:
 
     @property
     def bad(self) -> bool:
+        """Whether something is wrong."""
         return self.kind in BAD
 
 

@@ -195,6 +195,7 @@ class Reports:
         self.lines: list[dict[str, Any]] = []
 
     def read(self) -> list[dict[str, Any]]:
+        """The lines of processes.jsonl, read anew where the file has grown."""
         from lotus import diagnosis
 
         with contextlib.suppress(OSError):

@@ -206,6 +206,7 @@ class Told:
         return min(keys, key=lambda key: abs(key[2] - start), default=(host, pid, start))
 
     def parent_of(self, key: Key) -> Key:
+        """The process that started this one; itself where that left no log."""
         log = self.logs.get(key)
         parent = log.header.get("ppid") if log else None
         keys = self._by_pid.get((key[0], parent), []) if isinstance(parent, int) else []

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 def trials(result: "Result", ax: "Axes | None" = None) -> "Axes":
-    """Samples a second of every trial in the order of the search; green is what is recommended."""
+    """Samples a second of every trial in the order of the search; green is what is recommended.
+
+    Raises LotusError where `result` is not what `lotus.tune(loader)` returned.
+    """
     if not hasattr(result, "trials"):
         raise LotusError(f"{result!r} has no trials: give what lotus.tune(loader) returned")
     table = result.trials

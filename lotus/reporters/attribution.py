@@ -34,6 +34,7 @@ def document(applied: Applied) -> dict[str, Any]:
 
 
 def write(applied: Applied, file: IO[str]) -> None:
+    """Print operations with their share of the profile, and what is left over."""
     from rich.console import Console
 
     console = Console(file=file, highlight=False, markup=False, emoji=False)

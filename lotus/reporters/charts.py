@@ -43,6 +43,7 @@ def names_axis(names: Sequence[object], width: int = 32) -> dict[str, Any]:
 
 
 def bars_height(count: int, least: int = 180) -> int:
+    """Height of a chart of so many bars, in pixels."""
     return max(least, 90 + 26 * count)
 
 

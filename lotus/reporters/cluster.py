@@ -49,6 +49,7 @@ def _outcome(outcome: Outcome) -> dict[str, Any]:
 
 
 def write(answer: Answer, file: IO[str], width: int | None = None) -> None:
+    """Print what a job of many ranks would do, beside what it does."""
     from rich.console import Console
 
     console = Console(file=file, highlight=False, markup=False, emoji=False, width=width)

@@ -18,10 +18,12 @@ LEFT, RIGHT = "left", "right"
 
 
 def tight(ns: float) -> str:
+    """A duration in nanoseconds, without a space."""
     return duration(ns).replace(" ", "")
 
 
 def tight_size(count: float) -> str:
+    """A size in bytes, without a space."""
     return size(count).replace(" ", "")
 
 
@@ -40,6 +42,7 @@ def print_table(
     columns: Sequence[tuple[str, str]],
     rows: Iterable[Sequence[str]],
 ) -> None:
+    """Print rows under a title; nothing where there are none."""
     from rich.cells import cell_len
     from rich.text import Text
 

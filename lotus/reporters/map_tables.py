@@ -46,6 +46,7 @@ def document(summary: MapSummary) -> dict[str, Any]:
 
 
 def text(summary: MapSummary) -> str:
+    """The document as JSON text: ASCII, so that no name in it can steer a terminal."""
     return json.dumps(document(summary), indent=2, allow_nan=False)
 
 

@@ -279,6 +279,7 @@ def _failed(console: "Console", summary: SweepSummary) -> None:
 
 
 def seconds(value: float) -> str:
+    """A duration in seconds, in words."""
     return duration(1e9 * value)
 
 

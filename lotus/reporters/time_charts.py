@@ -223,6 +223,7 @@ def lane_rows(count: int) -> int:
 
 
 def kind_colours(kinds: Sequence[str]) -> list[str]:
+    """A colour for each kind of slice."""
     operations = iter(_OPERATION_COLOURS)
     return [_KIND_COLOURS.get(name) or next(operations, GREY) for name in kinds]
 

@@ -25,6 +25,7 @@ def document(judged: Judged) -> dict[str, Any]:
 
 
 def write(judged: Judged, file: IO[str]) -> None:
+    """Print the errors of samples and of a mapping against exact counts."""
     from rich.console import Console
 
     console = Console(file=file, highlight=False, markup=False, emoji=False)

@@ -59,6 +59,7 @@ def _finite(value: float) -> float | None:
 
 
 def write(answer: Answer, file: IO[str]) -> None:
+    """Print measured, simulated and what if beside each other, and what sets the pace."""
     from rich.console import Console
 
     console = Console(file=file, highlight=False, markup=False, emoji=False)

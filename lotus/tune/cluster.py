@@ -76,6 +76,7 @@ class Collective:
             raise ValueError("bytes and latency must be at least 0, the bandwidth above it")
 
     def ns(self, ranks: int) -> float:
+        """How long it takes among so many ranks, nanoseconds."""
         if ranks < 2:
             return 0.0
         whole = self.bytes / self.bandwidth * 1e9

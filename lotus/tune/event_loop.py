@@ -40,11 +40,13 @@ class Loop:
         self._pools: list[Pool] = []
 
     def pool(self, pace: Callable[[float], float], using: Callable[[float], float] = float) -> Pool:
+        """Make a pool whose speed follows `pace`, by the demand for it."""
         made = Pool(self, pace, using)
         self._pools.append(made)
         return made
 
     def admit(self, process: Process, amount: float, weight: float) -> Any:
+        """Let a process wait for `amount` nanoseconds."""
         if amount <= 0:
             return None
         self.later(amount, process)
@@ -102,6 +104,7 @@ class Pool:
         self.used = self.wanted = 0.0  # integrals over time: of what was in use, of the demand
 
     def admit(self, process: Process, amount: float, weight: float) -> Any:
+        """Let a process work `amount` units, at the pool's pace; without weight it only waits."""
         if amount <= 0:
             return None
         if weight <= 0:  # it does not need the pool, only the time
@@ -159,6 +162,7 @@ class Queue:
         return len(self._items)
 
     def put(self, item: Any) -> None:
+        """Put an item, for whoever waits longest."""
         if self._waiting:
             # Not at once: who puts goes on first.
             self._loop.later(0.0, self._waiting.popleft(), item)
@@ -166,6 +170,7 @@ class Queue:
             self._items.append(item)
 
     def admit(self, process: Process, amount: float, weight: float) -> Any:
+        """Let a process have the next item."""
         if self._items:
             return self._items.popleft()
         self._waiting.append(process)

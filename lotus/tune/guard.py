@@ -38,6 +38,7 @@ class Need:
 
     @property
     def memory_bytes(self) -> int:
+        """Bytes of workers and of batches."""
         return self.workers_bytes + self.batches_bytes
 
 
@@ -52,6 +53,7 @@ class Verdict:
 
     @property
     def allowed(self) -> bool:
+        """Whether it fits."""
         return not self.reasons
 
 

@@ -40,7 +40,10 @@ def tune(
     vary: Collection[str] = (),
     seed: int = 0,
 ) -> Result:
-    """Search the settings of `loader`: see `lotus.tune.Package.__call__`."""
+    """Search the settings of `loader` in about `budget` seconds: see `lotus.tune.Package.__call__`.
+
+    Raises LotusError where the loader or what is asked for cannot be tuned.
+    """
     objective = _objective(objective, step)
     torch: Any = sys.modules.get("torch.utils.data")
     if torch is None or not isinstance(loader, torch.DataLoader):
@@ -128,7 +131,8 @@ def _objective(objective: str | None, step: object) -> str:
 
 
 class Local(AskedProgram):
-    """A lotus.tune.trying.Program in this process: candidates of the user's own loader."""
+    """A lotus.tune.trying.Program in this process: candidates of the user's own loader. Budgets and
+    limits are seconds."""
 
     def __init__(self, loader: Any, step: float | Callable[[Any], object] | None) -> None:
         _load_inside()
@@ -211,6 +215,7 @@ class Local(AskedProgram):
         return super().open(setting, limit_s)
 
     def end(self) -> None:
+        """End all that was started."""
         self._candidates.end()
 
     def _do(self, what: str, setting: Setting, **arguments: object) -> Any:
@@ -222,7 +227,10 @@ class Local(AskedProgram):
             raise TrialFailed(str(error)) from None
 
     def made(self, setting: Setting) -> Any:
-        """The user's loader once more, with another setting; it shares all else with it."""
+        """The user's loader once more, with another setting; it shares all else with it.
+
+        Raises LotusError where the loader refuses the setting.
+        """
         assigning = importlib.import_module("_lotus_inside.assigning")
         entry = {"setting": setting.normal().as_json(), "iterable_safe": True}
         try:

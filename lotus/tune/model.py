@@ -34,6 +34,7 @@ class Scaling:
             raise ValueError("sigma and kappa must be finite and at least 0")
 
     def slowdown(self, busy: float) -> float:
+        """How many times as long work takes with so many cores busy."""
         more = max(busy - 1.0, 0.0)
         return 1.0 + self.sigma * more + self.kappa * busy * more
 

@@ -51,10 +51,12 @@ def speedup(one: Speedup) -> str:
 
 
 def cut_short(reason: str) -> str:
+    """The search ended before it was done."""
     return f"the budget ended before the search did; next would have been: {reason}"
 
 
 def not_same_samples(own: int, tried: int, why: str) -> str:
+    """Why workers of an iterable data set stay as they are."""
     return (
         f"num_workers stays {own}: the data set is iterable, and it was not shown that an epoch "
         f"has the same samples with {tried} workers: {why}"
@@ -119,25 +121,30 @@ def never(those: Sequence[Setting], why: str) -> str:
 
 
 def nothing_worked(rows: Sequence[Row], over: bool) -> str:
+    """No trial worked, with the last reason."""
     whys = [row.measurement.failed for row in rows if row.measurement.failed]
     text = "no trial worked" + (f": {whys[-1]}" if whys else "")
     return text + ("; the budget is over, a larger one may do" if over else "")
 
 
 def not_confirmed(one: Setting, why: str) -> str:
+    """A setting could not be compared with the own one."""
     return f"{setting(one)} could not be compared further with the own setting: {why}"
 
 
 def few_pairs(pairs: int) -> str:
+    """The comparison ended early."""
     what = f"after {plural(pairs, 'pair')} of blocks" if pairs else "before it was confirmed"
     return f"the comparison with the own setting ended {what}: a larger budget shows more"
 
 
 def no_benefit(one: Setting, shown: Speedup) -> str:
+    """A setting was not shown to be faster."""
     return f"no benefit was shown for {setting(one)}: {speedup(shown)}"
 
 
 def augmentations(best: Setting, own: Setting, iterable: bool) -> str:
+    """That other workers draw other random numbers; "" where they are as many."""
     if best.num_workers == own.num_workers:
         return ""
     return (

@@ -130,6 +130,7 @@ class Profile:
             ) from None
 
     def machine(self, contention: float = 0.0) -> Machine:
+        """The machine that the run was recorded on."""
         return Machine(self.cores, contention, others=self.others)
 
     def replay(self, contention: float = 0.0) -> Outcome:

@@ -93,10 +93,12 @@ class Trials:
 
     @property
     def spent(self) -> float:
+        """Seconds since the search began."""
         return self.clock() - self.began
 
     @property
     def left(self) -> float:
+        """Seconds that are left."""
         return self.deadline - self.clock()
 
     @property
@@ -355,6 +357,7 @@ class Trials:
         return block
 
     def close(self, setting: Setting) -> None:
+        """Close a candidate, if it is open."""
         loader = loader_of(setting)
         if self._open.pop(loader, None) is not None:
             took = self.program.close(loader)

@@ -79,10 +79,12 @@ class Block:
 
     @property
     def seconds(self) -> float:
+        """Seconds in `next` and in steps."""
         return sum(self.waits_s) + sum(self.steps_s)
 
     @property
     def samples_per_s(self) -> float:
+        """Samples a second over the block; 0 where it took no time."""
         return sum(self.sizes) / self.seconds if self.seconds > 0 else 0.0
 
 

@@ -38,6 +38,8 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
+    """The run as it was simulated, and as asked for, each with what sets its pace."""
+
     profile: Profile
     today: Outcome
     today_binding: Binding
@@ -49,6 +51,7 @@ class Answer:
 
     @property
     def measured(self) -> Figures:
+        """The run as it was."""
         return self.profile.measured
 
     @property

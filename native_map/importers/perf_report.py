@@ -70,6 +70,7 @@ class _Section:
 
 
 def detect(text: str) -> bool:
+    """Whether a text is what perf report prints with --stdio."""
     return any(_SAMPLES.match(line) for line in io.StringIO(text[:400_000]))
 
 

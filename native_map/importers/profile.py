@@ -81,6 +81,7 @@ class Profile:
 
     @property
     def weight(self) -> str:
+        """The column that means are weighed by; "" where there is none."""
         return next((name for name in WEIGHTS if name in self.additive), "")
 
 
@@ -124,7 +125,7 @@ def lines_of(text: str, source: str) -> Iterator[str]:
 
 
 def csv_rows(text: str, delimiter: str, source: str) -> Iterator[list[str]]:
-    """The rows of a CSV text, not more than MAX_CELLS cells of them."""
+    """The rows of a CSV text; Unusable where it is damaged or has more than MAX_CELLS cells."""
     cells = 0
     limit = csv.field_size_limit(MAX_NAME * 10)
     try:
@@ -159,6 +160,7 @@ def module_of(text: str) -> str:
 
 
 def function_of(text: str) -> str:
+    """A function's name without what could steer a terminal; "[unknown]" for none."""
     name = clean(text)
     return "[unknown]" if name.lower() in _NAMELESS else name
 
@@ -166,7 +168,8 @@ def function_of(text: str) -> str:
 def decimal_mark(cells: Iterable[str], path: object = "the file") -> str:
     """'.' or ',': which of the two this file writes before the fraction, learnt from all cells.
 
-    `1,234,567`, `1868,632`, `0,5` and `41,5%` tell; `1,234` alone does not.
+    `1,234,567`, `1868,632`, `0,5` and `41,5%` tell; `1,234` alone does not. Unusable where both are
+    written.
     """
     seen: dict[str, str] = {}
     for cell in cells:
@@ -235,7 +238,10 @@ def gathered(
     source: str,
     totals: dict[str, float] | None = None,
 ) -> Profile:
-    """A Profile of rows of `module`, `function` and metrics, one row a (module, function)."""
+    """A Profile of rows of `module`, `function` and metrics, one row a (module, function).
+
+    Unusable where no row has a number.
+    """
     metrics = [name for name in rows.columns if name not in ("module", "function")]
     rows = rows.astype(dict.fromkeys(metrics, "float64"))
     numbers = rows[metrics]

@@ -31,12 +31,13 @@ _NAMED = {
 
 
 def detect(text: str) -> bool:
+    """Whether a text is a report of AMD uProf."""
     head = text[:20_000]
     return "AMD uProf" in head or "HOTTEST FUNCTIONS" in head
 
 
 def parse(text: str, source: str = "the export") -> Profile:
-    """The functions of a uProf report, kind 'uprof'."""
+    """The functions of a uProf report, kind 'uprof'; Unusable where it has none."""
     notes: list[str] = []
     sections, interval_ns = _sections(text, source)
     functions = sections.get("FUNCTION")

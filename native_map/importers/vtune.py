@@ -55,11 +55,15 @@ def _header(text: str) -> str:
 
 
 def detect(text: str) -> bool:
+    """Whether a text is a CSV of VTune."""
     return bool(_header(text))
 
 
 def parse(text: str, source: str = "the export") -> Profile:
-    """The functions of a VTune export; kind 'vtune-uarch' where it has top-down shares."""
+    """The functions of a VTune export; kind 'vtune-uarch' where it has top-down shares.
+
+    Unusable where it is no table of functions.
+    """
     header = _header(text)
     if not header:
         raise Unusable(f"{source} has no header of VTune's; export it with -format csv")

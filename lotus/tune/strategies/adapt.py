@@ -52,6 +52,7 @@ class Tree:
 
     @classmethod
     def of(cls, space: Space, parameter: str) -> Tree:
+        """The tree over the values of a parameter, in their order."""
         values = space.values(parameter)
         if parameter == "prefetch_factor":
             values = tuple({TORCH_PREFETCH if value is None else value for value in values})
@@ -61,6 +62,7 @@ class Tree:
         return cls(parameter, values, avl.tree(range(len(values))))
 
     def value(self, node: avl.Node) -> Value:
+        """The value at a node."""
         return self.values[node.value]
 
 

@@ -60,6 +60,7 @@ class Estimate:
         }
 
     def guess(self, setting: Setting) -> Guess:
+        """What a setting would give."""
         setting = setting.normal()
         if setting not in self._guesses:
             self._guesses[setting] = self._guess(setting)

@@ -5,6 +5,8 @@ from lotus.tune.strategies.remembering import Remembering, Steps
 
 
 class Grid(Remembering):
+    """Every setting of the space in turn, as the paper's grid search."""
+
     name = "grid"
 
     def __init__(self, space: Space) -> None:

@@ -48,12 +48,15 @@ class Known:
 
 @dataclass(frozen=True)
 class Hypothesis:
+    """One way in which the measurements may be explained; stages' times are seconds."""
+
     stages: model.Stages
     scaling: model.Scaling
     limit: float  # batches per second, of something that all workers share
     weight: float  # how likely, of all together 1
 
     def predict(self, setting: Setting, cores: float) -> model.Prediction:
+        """What a setting gives if this is so."""
         made = _predict(setting, self.stages, self.scaling, cores)
         if not setting.num_workers or self.limit >= made.batches_per_s:
             return made

@@ -73,12 +73,14 @@ class Lotus:
     # Asking and telling
 
     def ask(self) -> Setting | None:
+        """The setting to measure next; None: no more."""
         if self._asked is None and not self._done:
             self._asked, self._reason = self._next()
             self._done = self._asked is None
         return None if self._asked is None else self._candidates.names.get(self._asked, self._asked)
 
     def tell(self, measurement: Measurement) -> None:
+        """Take in what a setting gave."""
         setting = self._candidates.same(measurement.setting)
         self._candidates.names.setdefault(setting, measurement.setting.normal())
         failed = self._measured.tell(setting, measurement)
@@ -110,6 +112,7 @@ class Lotus:
         )
 
     def reason(self) -> str:
+        """Why that setting, or why no more."""
         return self._reason
 
     def ruled_out(self) -> list[tuple[str, str]]:

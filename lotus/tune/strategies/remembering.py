@@ -27,6 +27,7 @@ class Remembering:
         self._done = False
 
     def ask(self) -> Setting | None:
+        """The setting to measure next; None: no more."""
         while not self._done and (self._asked is None or self._asked in self._told):
             try:
                 if self._asked is None:
@@ -39,11 +40,14 @@ class Remembering:
         return None if self._done else self._asked
 
     def tell(self, measurement: Measurement) -> None:
+        """Take in what a setting gave."""
         self._told[measurement.setting.normal()] = measurement
 
     def best(self) -> Measurement | None:
+        """The best measurement; None: none worked."""
         worked = [each for each in self._told.values() if not each.failed]
         return min(worked, key=lambda m: (-m.samples_per_s, m.setting.normal()), default=None)
 
     def reason(self) -> str:
+        """Why that setting, or why no more."""
         return self._reason
