@@ -29,6 +29,7 @@ OTHERS = (
     "lotus/workloads/",
     "lotus/balance/",
     "lotus/frames.py",
+    "lotus/tables.py",
 )
 API = (
     lotus.plot, lotus.recordings, lotus.run, lotus.session, lotus.settings, lotus.spans,
