@@ -22,7 +22,8 @@ HEADER = np.dtype(
 )
 _MAGIC = layout.FRAME_MAGIC.to_bytes(4, "little")
 _HEADER = layout.FRAME_HEADER.size
-_LATER = frozenset(("counts",))  # kinds of frames that the first logs of schema 1 do not describe
+# Kinds of frames that the first logs of schema 1 do not describe.
+_LATER = frozenset(("counts", "sync"))
 _CODES = {"b", "B", "h", "H", "i", "I", "q", "Q", "f", "d"}
 
 

@@ -221,6 +221,18 @@ class Run:
         return batches.waits(self._assembly, self._follow)
 
     @cached_property
+    def syncs(self) -> pd.DataFrame:
+        """One row per backward pass in which DistributedDataParallel averaged gradients on a CPU.
+
+        rank, local_rank, world_size, host, pid, step (such passes of this process before it, timed
+        or not), start_ns (the pass comes to the model's output), ready_ns (this rank has computed
+        all its gradients: it has arrived), end_ns (they are averaged), exposed_ns (end less ready:
+        synchronisation that no computing of gradients overlaps, with DDP's copying). What is not
+        timed, as models on a GPU, FSDP and compiled DDP, has no rows, and but for the last a note.
+        """
+        return tables.syncs(self._assembly)
+
+    @cached_property
     def workers(self) -> pd.DataFrame:
         """One row per worker process.
 

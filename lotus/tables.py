@@ -173,6 +173,18 @@ def resources(a: Assembly) -> pd.DataFrame:
     return frame(columns)
 
 
+def syncs(a: Assembly) -> pd.DataFrame:
+    """One row per backward pass that averaged gradients, in the order of each process."""
+    parts = [process.log.fixed["sync"] for process in a.processes]
+    columns = whose(a, repeat([len(part) for part in parts]), np.int64)
+    for name in ("step", "start_ns", "ready_ns", "end_ns"):
+        columns[name] = np.concatenate(
+            [np.empty(0, np.int64), *(signed(part[name]) for part in parts)]
+        )
+    columns["exposed_ns"] = columns["end_ns"] - columns["ready_ns"]
+    return frame(columns)
+
+
 def operations(processes: Iterable[Process]) -> pd.DataFrame:
     """Every operation that was defined, once."""
     rows: dict[tuple[str, str, int, str], tuple[Any, ...]] = {}

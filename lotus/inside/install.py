@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from .recorder import Recorder
     from .settings import Applier
 _DATALOADER = "torch.utils.data.dataloader"
+_PARALLEL = "torch.nn.parallel.distributed"
+# What averages gradients in ways of its own: module, class.
+_SHARDED = (
+    ("torch.distributed.fsdp.fully_sharded_data_parallel", "FullyShardedDataParallel"),
+    ("torch.distributed.fsdp._fully_shard._fsdp_state", "FSDPState"),
+)
 # Loaders with a worker loop of their own: module, class, why its inside cannot be seen.
 _UNSEEN = (
     (
@@ -72,6 +78,7 @@ class Tracer:
 
     def install(self) -> None:
         self._when_imported(_DATALOADER, self._hook_torch)
+        self._when_imported(_PARALLEL, self._hook_gradients)
         for module, name, why in _UNSEEN:
             self._when_imported(module, partial(self._hook_unseen, name=name, why=why))
         for named in self.named:
@@ -179,6 +186,38 @@ class Tracer:
         self.undo.append(partial(give_back, given))
         create = loader.create_fetcher(kind.create_fetcher, recorder, given)
         return [*made, (kind, "create_fetcher", create)]
+
+    def _hook_gradients(self, module: "Any") -> None:
+        from . import gradients
+
+        torch = sys.modules["torch"]
+        cls = getattr(module, "DistributedDataParallel", None)
+        original = vars(cls).get("_post_forward") if cls else None
+        try:
+            known = gradients.Gradients(self.recorder, torch)
+        except AttributeError:
+            original = None
+        if original is None:  # loaders are recorded all the same
+            text = f"gradient synchronisation is not timed: torch {torch.__version__} is another"
+            self.recorder.event({"event": "note", "text": text})
+            return
+        self._replace(cls, "_post_forward", gradients.post_forward(original, known))
+
+        def checkpoints(module: "Any") -> None:
+            cls = getattr(module, "CheckpointFunction", None)
+            original = getattr(vars(cls).get("backward") if cls else None, "__func__", None)
+            if original is not None:
+                self._replace(cls, "backward", gradients.checkpoint_backward(original, known))
+
+        def sharded(module: "Any", name: str) -> None:
+            cls = getattr(module, name, None)
+            original = vars(cls).get("__init__") if cls else None
+            if original is not None:
+                self._replace(cls, "__init__", gradients.unmeasured(original, known, name))
+
+        self._when_imported("torch.utils.checkpoint", checkpoints)
+        for name, owner in _SHARDED:
+            self._when_imported(name, partial(sharded, name=owner))
 
     def _after_fork(self) -> None:
         if self.on:

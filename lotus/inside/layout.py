@@ -34,7 +34,7 @@ _LOOSE = (
     ("position", "i"),  # of the sample in its batch; -1: in none
     ("pad", "I"),
 )
-BATCH, WAIT, LOOSE, RESOURCES, EVENT, COUNTS = 1, 2, 3, 4, 5, 6
+BATCH, WAIT, LOOSE, RESOURCES, EVENT, COUNTS, SYNC = 1, 2, 3, 4, 5, 6, 7
 FRAMES = {
     # One batch made: in a worker, or in the main process at num_workers=0.
     BATCH: (
@@ -162,6 +162,19 @@ FRAMES = {
             # Places of the readings before and after each row of the batch's `ops`, or UNCOUNTED.
             ("edges", (("first", "I"), ("last", "I"))),
         ),
+    ),
+    # One backward pass of a DistributedDataParallel model, at whose end gradients were averaged.
+    SYNC: (
+        "sync",
+        (
+            ("step", "Q"),  # passes of this process before it
+            ("start_ns", "Q"),  # it came to the model's output ...
+            ("ready_ns", "Q"),  # ... had computed all gradients of this rank ...
+            ("end_ns", "Q"),  # ... and has their averages
+            ("tid", "I"),
+            ("models", "I"),  # that averaged in it
+        ),
+        (),
     ),
     # Something rare, as a JSON object with the key "event".
     EVENT: ("event", (("time_ns", "Q"), ("n_text", "I")), (("text", (("byte", "B"),)),)),

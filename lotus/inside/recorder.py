@@ -72,6 +72,7 @@ class Recorder:
         self.loose: list[tuple[int, ...]] = []
         self.loose_cpu: list[tuple[int, ...]] = []
         self.sends: list[tuple[int, ...]] = []
+        self.syncs: list[tuple[int, ...]] = []
         self.counters: Counters | None = None
         if config.counters and config.level >= 2:
             from .counters import Counters
@@ -101,7 +102,7 @@ class Recorder:
         self.missed = 0  # fetches beside another thread's
         self.broken = 0  # calls that a signal handler of the program left by an exception
         del self.samples[:], self.ops[:], self.ops_cpu[:]
-        del self.loose[:], self.loose_cpu[:], self.sends[:]
+        del self.loose[:], self.loose_cpu[:], self.sends[:], self.syncs[:]
         if self.counters is not None:
             self.counters.forked()
         self.settle: Callable[[], None] = _nothing  # waits for what the worker is still sending
@@ -246,6 +247,25 @@ class Recorder:
             count, with_cpu, data = self._take_loose()
             fixed = layout.FIXED[layout.LOOSE].pack(count, with_cpu)
             self._write(self._definitions() + layout.frame(layout.LOOSE, fixed + data))
+
+    @guarded
+    def add_sync(self, step: int, start: int, ready: int, end: int, models: int) -> None:
+        """A backward pass whose gradients were averaged; written with the next `next`."""
+        self.syncs.append((step, start, ready, end, threading.get_native_id(), models))
+        # A program may have no loader, or none that we see.
+        if len(self.syncs) >= 256 or end - self.syncs[0][3] > 1_000_000_000:
+            self.flush_syncs()
+
+    def _take_syncs(self) -> bytes:
+        rows = self.syncs[:]
+        del self.syncs[: len(rows)]
+        pack_row = layout.FIXED[layout.SYNC].pack
+        return b"".join([layout.frame(layout.SYNC, pack_row(*row)) for row in rows])
+
+    @guarded
+    def flush_syncs(self) -> None:
+        if self.syncs:
+            self._write(self._take_syncs())
 
     # -- a fetch ---------------------------------------------------------------------------
 
@@ -414,6 +434,7 @@ class Recorder:
             loose_cpu,
         )
         pinned = b"".join([pack("Q", row) for row in pins])
+        data += self._take_syncs()
         if loose:
             data += self._definitions()
         self._write(data + layout.frame(layout.WAIT, fixed + pinned + rows))
@@ -446,12 +467,14 @@ class Recorder:
         self.iterations = max(self.iterations - 1, 0)
         if self.iterations == 0 and self.worker < 0:
             self.flush_loose()
+            self.flush_syncs()
             self.log.close()
 
     @guarded
     def finish(self) -> None:
         """Write what is left: at the end of a worker, of the program, of a `lotus.trace` block."""
         self.flush_loose()
+        self.flush_syncs()
         if self.sends:
             self._write(self._sends_frame())
         if self.missed:
