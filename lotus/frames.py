@@ -105,6 +105,7 @@ def ranges(starts: Array, counts: Array, step: int = 1) -> Array:
 
 
 def counts_of(rows: Array, array: str) -> Array:
+    """How many elements of an array each row has, int64 (n,)."""
     counts: Array = rows[f"n_{array}"].astype(np.int64)
     return counts
 

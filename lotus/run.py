@@ -71,7 +71,9 @@ class Run:
         except (FileNotFoundError, NotADirectoryError):
             names = []
         except OSError as error:
-            raise LotusError(f"cannot read {events}: {error.strerror}") from None
+            raise LotusError(
+                f"cannot read {events}: {error.strerror}; see: ls -ld {events}"
+            ) from None
         if events.is_symlink():
             self._lost.append(Lost("events/ is a link and was not followed", -1, 1, 0))
         for name in names:
@@ -361,7 +363,7 @@ def _manifest(path: Path) -> dict[str, Any]:
             f"{path} is a file, not a run directory: give the directory that lotus trace made"
         ) from None
     except OSError as error:
-        raise LotusError(f"cannot read {path}: {error.strerror}") from None
+        raise LotusError(f"cannot read {path}: {error.strerror}; see: ls -ld {path}") from None
     if not names:
         raise LotusError(f"{path} is empty; {again}")
     if "run.json" not in names:
@@ -371,7 +373,9 @@ def _manifest(path: Path) -> dict[str, Any]:
     try:
         text = _read(path, "run.json")
     except OSError as error:
-        raise LotusError(f"cannot read {path / 'run.json'}: {error.strerror}") from None
+        raise LotusError(
+            f"cannot read {path / 'run.json'}: {error.strerror}; see: ls -l {path / 'run.json'}"
+        ) from None
     manifest = parse_json(text)
     if manifest is None:
         raise LotusError(f"{path / 'run.json'} is half written or damaged; {again}")

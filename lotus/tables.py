@@ -164,6 +164,7 @@ def epochs(a: Assembly) -> pd.DataFrame:
 
 
 def resources(a: Assembly) -> pd.DataFrame:
+    """The table `Run.resources`, with its columns; pss, rss and shm in bytes."""
     parts = [process.log.fixed["resources"] for process in a.processes]
     columns = whose(a, repeat([len(part) for part in parts]), np.int64)
     for name in ("worker", "time_ns", "pss", "rss", "descriptors", "shm"):

@@ -28,8 +28,6 @@ OTHERS = (
     "lotus/commands/",
     "lotus/workloads/",
     "lotus/balance/",
-    "lotus/frames.py",
-    "lotus/tables.py",
 )
 API = (
     lotus.plot, lotus.recordings, lotus.run, lotus.session, lotus.settings, lotus.spans,
