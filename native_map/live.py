@@ -139,7 +139,9 @@ class Live:
             except (OSError, SystemError) as error:
                 if process != pid:  # ended meanwhile
                     continue
-                raise Unusable(f"{event} of process {pid} cannot be sampled: {error}") from None
+                raise Unusable(
+                    f"{event} of process {pid} cannot be sampled: {error}; `lotus doctor` says why"
+                ) from None
             self._mappings += _mapped(process, time.monotonic_ns())
 
     def _encode(self, event: str) -> tuple[int, int]:

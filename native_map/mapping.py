@@ -176,7 +176,7 @@ def write(mapping: Mapping, path: str | Path) -> None:
     try:
         Path(path).write_text(to_json(mapping), encoding="utf-8")
     except OSError as error:
-        raise Unusable(f"{path}: cannot be written ({error.strerror})") from None
+        raise Unusable(f"{path}: cannot be written ({error.strerror}); name another file") from None
 
 
 def read(path: str | Path) -> Mapping:

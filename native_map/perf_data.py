@@ -116,7 +116,7 @@ class Recording:
         if size:
             yield _frame(joined(held))
         if seen + size != len(self):
-            raise Unusable(f"{self.path} changed while it was read")
+            raise Unusable(f"{self.path} changed while it was read: read it when perf has ended")
 
     @cached_property
     def samples(self) -> pd.DataFrame:
@@ -127,7 +127,7 @@ class Recording:
         pieces = list(self.pieces())
         whole = _frame(joined(pieces))
         if len(whole) != len(self):
-            raise Unusable(f"{self.path} changed while it was read")
+            raise Unusable(f"{self.path} changed while it was read: read it when perf has ended")
         return whole
 
 
@@ -156,7 +156,9 @@ def read(path: str | os.PathLike[str], perf: str = "perf") -> Recording:
         again = "; record one with: perf record -k CLOCK_MONOTONIC -o FILE -- COMMAND"
         raise Unusable(text + ("" if "record " in str(error) else again)) from None
     except OSError as error:
-        raise Unusable(f"cannot read {path}: {error.strerror or error}") from error
+        raise Unusable(
+            f"cannot read {path}: {error.strerror or error}; name what perf record wrote"
+        ) from error
 
 
 def _frame(columns: Columns) -> pd.DataFrame:
