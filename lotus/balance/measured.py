@@ -9,6 +9,7 @@ Times are float64 nanoseconds.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -98,10 +99,8 @@ def _job(run: RunLike, loader: int | None) -> Job:
     _balanceable(settings)
     notes = _alike(run.loaders, chosen, settings[0])
     syncs = table(run, "syncs")
-    ranks = []
-    for rank in range(world):
-        own = batches[integer(batches, "rank") == rank].reset_index(drop=True)
-        ranks.append(_rank(rank, own, settings[rank], syncs, notes))
+    own, synced = _by_rank(batches, world), _by_rank(syncs, world)
+    ranks = [_rank(rank, own[rank], settings[rank], synced[rank], notes) for rank in range(world)]
     first = settings[0]
     after, collective = _after_arrival(syncs, world)
     synchronised = bool(len(syncs)) and not math.isnan(collective)
@@ -227,6 +226,22 @@ def _alike(loaders: pd.DataFrame, chosen: int, settings: Mapping[str, Any]) -> l
     ]
 
 
+_COLUMNS = (
+    "rank", "host", "pid", "worker", "epoch", "batch", "size", "flags", "first", "fetch_start_ns",
+    "fetch_ns", "wait_start_ns", "wait_ns", "taken_ns", "ready_ns", "step_ns", "exposed_ns",
+)  # fmt: skip
+
+
+def _by_rank(frame: pd.DataFrame, world: int) -> list[pd.DataFrame]:
+    """The rows of each rank, sorted once however many ranks there are."""
+    frame = frame[[name for name in _COLUMNS if name in frame.columns]]
+    rank = integer(frame, "rank")
+    order = np.argsort(rank, kind="stable")
+    ends = np.searchsorted(rank[order], np.arange(world + 1))
+    frame = frame.iloc[order]
+    return [frame.iloc[begin:end] for begin, end in pairwise(ends)]
+
+
 def _rank(
     rank: int,
     batches: pd.DataFrame,
@@ -239,7 +254,7 @@ def _rank(
     size = number(batches, "size")
     sound = (size > 0) & ((integer(batches, "flags", 0) & (FAILED | STOPPED)) == 0)
     step, taken = number(batches, "step_ns"), number(batches, "taken_ns")
-    exposed = _exposed(taken, step, syncs[integer(syncs, "rank") == rank], notes)
+    exposed = _exposed(taken, step, syncs, notes)
     own = np.maximum(step - exposed, 0.0) + _taking(batches)
     stepped = sound & ~np.isnan(own) & ~np.isnan(taken)
     stepped &= ~_warming(stepped)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lotus.analysis.bootstrap import LEAST_BLOCKS, block_length, blocks, t_quantile
-from lotus.analysis.columns import Floats, Ints
+from lotus.analysis.columns import Bools, Floats
 from lotus.balance.fit import Curve, Line, curve, fit
 from lotus.balance.measured import Job, Rank
 
@@ -81,20 +81,35 @@ def predict(job: Job, sizes: Sequence[int], seed: int = 0) -> Predicted:
 
 def mean_step(steps: Steps, curves: Sequence[Curve], sizes: Floats) -> float:
     """Mean over the steps of the slowest rank's time, ns."""
-    fixed, slope = (np.array([getattr(one.step, f) for one in curves]) for f in ("fixed", "slope"))
-    made = np.array([one.input.at(size) for one, size in zip(curves, sizes, strict=True)])
-    in_turn = np.array([one.in_turn for one in curves])
-    return _slowest(steps, fixed, slope, made, in_turn, sizes)
+    made = _Arrays.of(curves, sizes)
+    return made.mean_step(steps, sizes, made.input)
 
 
-def _slowest(
-    steps: Steps, fixed: Floats, slope: Floats, made: Floats, in_turn: Ints, sizes: Floats
-) -> float:
-    was = fixed + slope * steps.size
-    scale = np.divide(fixed + slope * sizes, was, out=np.ones_like(was), where=was > 0)
-    own = steps.ns * scale
-    own = np.where(in_turn, own + made, np.maximum(own, made))
-    return float(own.max(axis=1).mean())
+@dataclass(frozen=True)
+class _Arrays:
+    """Curves as arrays (ranks,): the lines of steps, and what inputs take for some sizes."""
+
+    fixed: Floats
+    slope: Floats
+    input: Floats
+    in_turn: Bools
+
+    @staticmethod
+    def of(curves: Sequence[Curve], sizes: Floats) -> "_Arrays":
+        return _Arrays(
+            np.array([one.step.fixed for one in curves]),
+            np.array([one.step.slope for one in curves]),
+            np.array([one.input.at(size) for one, size in zip(curves, sizes, strict=True)]),
+            np.array([one.in_turn for one in curves], np.bool_),
+        )
+
+    def mean_step(self, steps: Steps, sizes: Floats, made: Floats) -> float:
+        was = self.fixed + self.slope * steps.size
+        then = self.fixed + self.slope * sizes
+        scale = np.divide(then, was, out=np.ones_like(was), where=was > 0)
+        own = steps.ns * scale
+        own = np.where(self.in_turn, own + made, np.maximum(own, made))
+        return float(own.max(axis=1).mean())
 
 
 def _spread(job: Job, steps: Steps, curves: Sequence[Curve], sizes: Floats, seed: int) -> float:
@@ -107,30 +122,24 @@ def _spread(job: Job, steps: Steps, curves: Sequence[Curve], sizes: Floats, seed
         return math.nan
     random = np.random.default_rng(seed)
     replicates = max(20, min(REPLICATES, _MOST_WORK // max(steps.ns.size, 1)))
-    refitted = [one.step.how != "assumed" for one in curves]
-    inputs = [_input_errors(one, random, replicates) for one in job.ranks]
+    refitted = [place for place, one in enumerate(curves) if one.step.how != "assumed"]
+    inputs = np.column_stack([_input_errors(one, random, replicates) for one in job.ranks])
+    made = _Arrays.of(curves, sizes)
     found = np.empty(replicates)
     for turn in range(replicates):
         start = random.integers(0, count, number)
         rows = ((start[:, None] + np.arange(length)).ravel() % count)[:count]
         drawn = Steps(steps.size[rows], steps.ns[rows])
-        again = [
-            replace(
-                one,
-                step=fit(drawn.size[:, place], drawn.ns[:, place]) if refitted[place] else one.step,
-                input=_scaled(one.input, 1.0 + inputs[place][turn]),
-            )
-            for place, one in enumerate(curves)
-        ]
-        found[turn] = mean_step(drawn, again, sizes)
+        again = replace(made, fixed=made.fixed.copy(), slope=made.slope.copy())
+        for place in refitted:
+            line = fit(drawn.size[:, place], drawn.ns[:, place])
+            again.fixed[place], again.slope[place] = line.fixed, line.slope
+        found[turn] = again.mean_step(
+            drawn, sizes, made.input * np.maximum(1.0 + inputs[turn], 0.0)
+        )
     # Drawing from k blocks has (k - 1) / k of the variance that is sought.
     error = float(found.std(ddof=1)) * math.sqrt(number / (number - 1))
     return error * t_quantile(number - 1)
-
-
-def _scaled(line: Line, times: float) -> Line:
-    times = max(times, 0.0)
-    return replace(line, fixed=line.fixed * times, slope=line.slope * times)
 
 
 def _input_errors(rank: Rank, random: np.random.Generator, replicates: int) -> Floats:
