@@ -12,7 +12,7 @@ from lotus.balance.caps import Cap, caps
 from lotus.balance.fit import Curve, Line, curve
 from lotus.balance.least import least
 from lotus.balance.measured import Job, measure
-from lotus.balance.plan import Plan
+from lotus.balance.plan import MOST_SAMPLES, Plan
 from lotus.balance.predict import Predicted, predict
 from lotus.balance.tuned import Tuned, tuned
 from lotus.errors import LotusError
@@ -126,6 +126,8 @@ def balance(run: RunLike, question: Question, also: Sequence[RunLike] = ()) -> B
         sizes = shares.equal(total, count)
     else:
         sizes = shares.at_random(total, count, question.seed)
+    if max(sizes) > MOST_SAMPLES:
+        raise LotusError(f"the run speaks of batches of {max(sizes):,} samples: it is damaged")
     notes += _over(sizes, limits)
     before = predict(job, job.batch_sizes, question.seed)
     after = predict(job, sizes, question.seed)

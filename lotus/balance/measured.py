@@ -17,6 +17,7 @@ import pandas as pd
 
 from lotus.analysis.columns import Bools, Floats, Ints, flag, integer, number, plain_value
 from lotus.analysis.scope import RunLike, iterated, table
+from lotus.balance.plan import MOST_RANKS
 from lotus.errors import LotusError
 from lotus.inside.layout import FAILED, STOPPED
 from lotus.settings import Target
@@ -137,6 +138,8 @@ def _world(run: RunLike, batches: pd.DataFrame) -> int:
             f"the run holds jobs of {sizes} ranks, which cannot be balanced as one: {_AGAIN}"
         )
     world: int = max([*told, *(one + 1 for one in found), *(one + 1 for one in started), 1])
+    if world > MOST_RANKS:
+        raise LotusError(f"the run speaks of {world:,} ranks; a plan is for {MOST_RANKS:,} at most")
     if world == 1:
         raise LotusError(f"the run has one rank, so there is nothing to balance: {_AGAIN}")
     silent = [rank for rank in range(world) if rank not in found]
@@ -256,10 +259,10 @@ def _rank(
     step, taken = number(batches, "step_ns"), number(batches, "taken_ns")
     exposed = _exposed(taken, step, syncs, notes)
     own = np.maximum(step - exposed, 0.0) + _taking(batches)
-    stepped = sound & ~np.isnan(own) & ~np.isnan(taken)
+    stepped = sound & np.isfinite(own) & ~np.isnan(taken)
     stepped &= ~_warming(stepped)
     fetch = number(batches, "fetch_ns")
-    made = sound & ~np.isnan(fetch)
+    made = sound & np.isfinite(fetch) & (fetch >= 0)
     fresh = first_of_process(batches) & made
     if made.sum() > 2 * fresh.sum():
         made &= ~fresh
@@ -291,7 +294,7 @@ def _rank(
 
 def _taking(batches: pd.DataFrame) -> Floats:
     """What a rank needs to take a batch that lies ready: its own time, however quick its input."""
-    wait = np.nan_to_num(number(batches, "wait_ns"))
+    wait = np.maximum(np.nan_to_num(number(batches, "wait_ns")), 0.0)
     there = number(batches, "ready_ns") < number(batches, "wait_start_ns")
     there &= integer(batches, "worker") >= 0
     usual = float(np.median(wait[there])) if there.any() else 0.0

@@ -17,8 +17,8 @@ FORMAT, VERSION = "lotus-balance", 1
 DEFAULT = Path("balance.json")
 STRATEGIES = ("lotus", "bno", "equal", "random")
 _MOST = 16 << 20  # bytes of a document
-_MOST_RANKS = 1 << 16
-_MOST_SAMPLES = 1 << 40
+MOST_RANKS = 1 << 16
+MOST_SAMPLES = 1 << 40
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Plan:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not 0 < len(self.batch_sizes) <= _MOST_RANKS:
+        if not 0 < len(self.batch_sizes) <= MOST_RANKS:
             raise ValueError("batch_sizes must have a number for each rank")
         for rank, size in enumerate(self.batch_sizes):
             if size == 0:
@@ -178,5 +178,5 @@ def _bytes(path: Path) -> bytes:
 
 
 def _whole(value: object, name: str, least: int) -> None:
-    if type(value) is not int or not least <= value <= _MOST_SAMPLES:
+    if type(value) is not int or not least <= value <= MOST_SAMPLES:
         raise ValueError(f"{name} is {value!r:.50}: it must be a whole number from {least} on")

@@ -1,5 +1,6 @@
 """The split that `lotus balance` makes of a known job, and what it says of it."""
 
+import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from lotus.balance.balancing import Balance, Question, balance
 from lotus.balance.measured import measure
+from lotus.balance.plan import STRATEGIES
 from lotus.balance.predict import predict
 from lotus.errors import LotusError
 from tests.unit.many_ranks import Costs, job
@@ -164,3 +166,37 @@ def test_what_more_workers_would_give_is_simulated_first() -> None:
     assert found.after_tuned.seconds < 0.7 * found.after.seconds
     full = _together(*(Plan(workers=8, operations={"Loader": 40.0}, rank=r).run() for r in (0, 1)))
     assert all(one.workers == one.workers_now == 8 for one in balance(full, Question()).tuned)
+
+
+def test_damaged_numbers_end_in_a_plan_or_in_one_line() -> None:
+    random = np.random.default_rng(1)
+    whole = job([Costs(1.0), Costs(3.0, memory=GIB), Costs(2.0)], steps=20)
+    plans = refused = 0
+    for turn in range(40):
+        run = SimpleNamespace(**vars(whole))
+        for name in ("batches", "syncs", "resources", "loaders"):
+            frame = getattr(whole, name).astype(object)
+            columns = np.array([one for one in frame if one not in ("host", "loader", "rank")])
+            for _ in range(int(random.integers(0, 8))):
+                value = (math.nan, -1, 0, 2**40, 7, 10**18)[random.integers(6)]
+                frame.loc[int(random.integers(len(frame))), random.choice(columns)] = value
+            setattr(run, name, frame.infer_objects())
+        try:
+            found = balance(run, Question(STRATEGIES[turn % 4]))
+        except LotusError:
+            refused += 1
+            continue
+        plans += 1
+        assert min(found.batch_sizes) >= 1
+        assert found.plan().world_size == 3
+        if STRATEGIES[turn % 4] != "bno":
+            assert sum(found.batch_sizes) == found.job.global_batch
+    assert plans >= 5
+    assert refused >= 5
+
+
+def test_a_run_that_speaks_of_too_many_ranks() -> None:
+    run = job([Costs(), Costs()])
+    run.batches.loc[3, "rank"] = 2**31 - 1
+    with pytest.raises(LotusError, match="speaks of 2,147,483,648 ranks"):
+        measure(run)
