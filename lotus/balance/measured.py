@@ -331,7 +331,8 @@ def _exposed(taken: Floats, step: Floats, syncs: pd.DataFrame, notes: list[str])
     if inside.any() and len(begun) >= _ACCUMULATED * inside.sum():
         notes.append(
             f"gradients are synchronised once in {len(begun) / inside.sum():.1f} batches: they are "
-            "accumulated, and lotus run refuses to balance that"
+            "accumulated; a step is one batch here, and ranks wait for each other less often than "
+            "this takes for granted"
         )
     return found
 
