@@ -134,6 +134,12 @@ def _codes(hosts: list[str], row: Ints) -> tuple[Any, Any]:
     return codes.reshape(-1)[row], pd.Index(names, dtype=object)
 
 
+def entries(manifest: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    """What there are of `hosts` or `ranks` in a manifest that anybody may have written."""
+    found = manifest.get(name)
+    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
+
+
 def clock_errors(manifest: Mapping[str, Any], hosts: list[str]) -> Floats:
     """Bound on the error of each rank's clock against the run's, nanoseconds.
 
@@ -142,8 +148,8 @@ def clock_errors(manifest: Mapping[str, Any], hosts: list[str]) -> Floats:
     if len(set(hosts)) < 2:
         return np.zeros(len(hosts))
     known: dict[str, float] = {}
-    for one in manifest.get("hosts") or []:
-        error = one.get("error_ns") if isinstance(one, Mapping) else None
+    for one in entries(manifest, "hosts"):
+        error = one.get("error_ns")
         if isinstance(error, (int, float)) and error >= 0:  # also not NaN
             known[str(one.get("host"))] = float(error)
     return np.array([known.get(host, np.inf) for host in hosts])

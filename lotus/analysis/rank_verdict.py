@@ -21,7 +21,7 @@ import pandas as pd
 
 from lotus.analysis.bootstrap import t_quantile
 from lotus.analysis.columns import Bools, Floats, Ints, flag, integer, number
-from lotus.analysis.rank_steps import UNDECIDED, Cells, RankSteps, rank_steps
+from lotus.analysis.rank_steps import UNDECIDED, Cells, RankSteps, entries, rank_steps
 from lotus.analysis.scope import RunLike, table
 
 LEAST_STEPS = 20  # below, nobody is named
@@ -31,7 +31,7 @@ _LEVEL = 0.05
 _BLOCKS, _LEAST_BLOCK = 20, 5  # blocks; steps in one
 _LEAST_INDEPENDENT, _FAR = 5.0, 4.0  # steps; standard deviations of lateness
 _NOTABLE = 0.05  # of two sizes of a batch, or of two costs
-_MOST_EXPLAINED = 8  # stragglers
+_MOST_EXPLAINED = 4  # stragglers
 _NORMAL = NormalDist()
 
 
@@ -104,6 +104,7 @@ class RankSummary:
              (mean over the second latest where it was last) size (samples a step) sample_ns (to
              make one) workers
     over     one row per step: step ranks last (rank, -1: nobody) lead_second_ns lead_median_ns
+    stragglers  those that are last most often
     missing  ranks of the job that took no step in what was recorded
     mean_ns  a step from one synchronisation to the next, NaN without any
     """
@@ -117,7 +118,7 @@ class RankSummary:
     decided: int  # steps that the shares are of
     undecided: int
     mean_ns: float
-    notes: list[str] = field(default_factory=list)
+    more: list[int] = field(default_factory=list)  # stragglers beyond those
 
 
 def rank_summary(run: RunLike, most_cells: int | None = None) -> RankSummary | None:
@@ -130,12 +131,13 @@ def rank_summary(run: RunLike, most_cells: int | None = None) -> RankSummary | N
     shares = last_shares(steps, counted)
     ranks = _table(steps, shares, facts)
     stragglers = []
-    for rows, share, host in named(steps)[:_MOST_EXPLAINED]:
+    found = named(steps)
+    for rows, share, host in found[:_MOST_EXPLAINED]:
         others = np.setdiff1d(np.arange(len(steps.ranks)), rows)
         why = _why(run, steps, ranks, _worst(steps, rows), others)
         stragglers.append(_straggler(steps, rows, share, host, why))
     took = {int(one) for one in steps.ranks}
-    known = {int(one["rank"]) for one in run.manifest.get("ranks") or [] if _is_rank(one)}
+    known = {one["rank"] for one in entries(run.manifest, "ranks") if _is_rank(one)}
     whole = set(range(steps.world_size)) if steps.world_size <= 1 << 20 else set()
     return RankSummary(
         steps=steps,
@@ -147,11 +149,12 @@ def rank_summary(run: RunLike, most_cells: int | None = None) -> RankSummary | N
         decided=int(counted.sum()),
         undecided=int((steps.warm & (steps.last == UNDECIDED)).sum()) if steps.synced else 0,
         mean_ns=_mean_step(steps),
+        more=sorted(int(steps.ranks[row]) for rows, *_ in found[_MOST_EXPLAINED:] for row in rows),
     )
 
 
-def _is_rank(one: Any) -> bool:
-    return isinstance(one, Mapping) and type(one.get("rank")) is int and one["rank"] >= 0
+def _is_rank(one: Mapping[str, Any]) -> bool:
+    return type(one.get("rank")) is int and one["rank"] >= 0
 
 
 # -- who was last ----------------------------------------------------------------------------------
@@ -454,12 +457,10 @@ def processor(manifest: Mapping[str, Any], rank: int, host: str) -> tuple[float,
     entry of `hosts`, else of the host that the run was begun on.
     """
     places = [
-        one.get("cpu") for one in manifest.get("ranks") or [] if _is_rank(one)
-        and one["rank"] == rank and one.get("host", host) in (host, None)
-    ] + [
-        one.get("cpu") for one in manifest.get("hosts") or []
-        if isinstance(one, Mapping) and one.get("host") == host
+        one.get("cpu") for one in entries(manifest, "ranks")
+        if one.get("rank") == rank and one.get("host", host) in (host, None)
     ]  # fmt: skip
+    places += [one.get("cpu") for one in entries(manifest, "hosts") if one.get("host") == host]
     if not host or manifest.get("host") in (host, None):
         places.append(manifest.get("cpu"))
     cores, model = math.nan, ""

@@ -78,6 +78,9 @@ def verdict(summary: RankSummary) -> list[str]:
             "other, as in several process groups."
         ]
     found = [_straggler(one, summary) for one in summary.stragglers]
+    if summary.more:
+        verb = "is" if len(summary.more) == 1 else "are"
+        found.append(f"{_upper(_ranks(summary.more))} {verb} often last as well: see the table.")
     if found:
         return found
     if len(summary.steps.ranks) < 2:

@@ -234,6 +234,18 @@ def test_fewer_workers_are_told_where_samples_cost_the_same() -> None:
     assert "with 1 worker against 4" in text
 
 
+def test_of_many_stragglers_some_are_explained_and_the_others_named() -> None:
+    rng = np.random.default_rng(8)
+    made = Job(np.ones((14, 800)), 8 + 4 * rng.random((14, 800)))
+    made.step[:6] += 4
+    summary = summary_of(made)
+    explained = [rank for one in summary.stragglers for rank in one.ranks]
+    assert sorted(explained + summary.more) == [0, 1, 2, 3, 4, 5]
+    assert len(summary.more) == 2
+    low, high = summary.more
+    assert f"Ranks {low} and {high} are often last as well: see the table." in told(summary)
+
+
 def test_equal_ranks_are_said_to_be_alike() -> None:
     summary = summary_of(job(200))
     assert summary.stragglers == []
@@ -323,6 +335,7 @@ def test_without_synchronisations_it_is_said_what_is_not_known() -> None:
         ({"ranks": [{"rank": 1, "host": "h", "cpu": {"affinity": 3}}], "host": "h",
           "cpu": {"affinity": 9, "model": "z"}}, (3, "z")),
         ({"ranks": [{"rank": 1, "host": "h", "cpu": [1]}, 3], "hosts": ["x"]}, (math.nan, "")),
+        ({"ranks": 7, "hosts": "text", "host": "h", "cpu": 3}, (math.nan, "")),
     ],
 )  # fmt: skip
 def test_cores_are_those_of_the_rank_else_of_its_host(
