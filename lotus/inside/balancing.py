@@ -355,6 +355,12 @@ def _tell_of_memory(balance: Balance, share: int, own: int) -> None:
 
     sys.excepthook = excepthook
 
+    def undo() -> None:
+        if sys.excepthook is excepthook:
+            sys.excepthook = shown
+
+    balance.applier.undo.append(undo)
+
 
 def _init(original: "Callable[..., Any]", balance: "Any") -> "Callable[..., Any]":
     """Hook for `DataLoader.__init__`, around that of settings.py."""

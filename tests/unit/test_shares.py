@@ -2,6 +2,7 @@
 
 import json
 import random
+import sys
 import threading
 import weakref
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lotus.inside import agreeing
+from lotus.inside.balancing import Balance, _tell_of_memory
+from lotus.inside.settings import Applier
 from lotus.inside.shares import Shared, places, rest
 from lotus.inside.weights import Weights
 
@@ -192,6 +195,38 @@ def test_sums_are_not_weighted_and_what_counts_for_nothing_is_left_out() -> None
         reader.read(1)
         weights.ahead = 0
         assert weights.weight() == 0  # one is left, and the other rank has it
+
+
+class OutOfMemoryError(RuntimeError):
+    """As torch's."""
+
+
+@pytest.mark.parametrize(
+    ("error", "share", "is_said"),
+    [
+        (OutOfMemoryError("CUDA out of memory"), 24, True),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), 24, True),
+        (MemoryError(), 24, True),
+        (OutOfMemoryError("CUDA out of memory"), 8, False),  # less than by itself
+        (ValueError("shape"), 24, False),
+    ],
+)
+def test_want_of_memory_at_a_larger_share_is_told(
+    error: Exception, share: int, is_said: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[Any] = []
+    monkeypatch.setattr(sys, "excepthook", lambda *error: shown.append(error))
+    applier = Applier({"LOTUS_SETTINGS": "{}"})
+    monkeypatch.setattr(applier, "note", lambda text: shown.append(text))
+    _tell_of_memory(Balance(applier, {"batch_sizes": [24, 8]}), share, 16)
+    sys.excepthook(type(error), error, None)
+    assert shown[-1] == (type(error), error, None)
+    assert len(shown) == 1 + is_said
+    if is_said:
+        assert "at its share of 24 samples, where the program itself gives it 16" in shown[0]
+    applier.uninstall()
+    sys.excepthook(ValueError, ValueError(), None)
+    assert len(shown) == 2 + is_said
 
 
 # One decision.
