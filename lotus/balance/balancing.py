@@ -141,6 +141,18 @@ def balance(run: RunLike, question: Question, also: Sequence[RunLike] = ()) -> B
             "record more steps"
         )
     told = _tuned(run, job, curves, sizes, question.loader)
+    unlimited = [
+        one.rank
+        for one, size in zip(job.ranks, sizes, strict=True)
+        if size > one.batch and one.rank not in question.most
+    ]
+    if unlimited:
+        names = ", ".join(str(rank) for rank in unlimited[:8])
+        names += " and more" if len(unlimited) > 8 else ""
+        notes.append(
+            "what a GPU's memory holds is not traced: where a larger batch may not fit, say so "
+            f"with --most RANK=SAMPLES (larger for: {names})"
+        )
     return Balance(
         job=job,
         question=question,

@@ -338,7 +338,11 @@ def _exposed(taken: Floats, step: Floats, syncs: pd.DataFrame, notes: list[str])
 
 
 def _after_arrival(syncs: pd.DataFrame, world: int) -> tuple[list[float], float]:
-    """([mean of each rank from the last arrival to its end], mean over all), ns; NaN: not told."""
+    """([mean of each rank from the last arrival to its end], mean of the collective), ns; NaN: not
+    told.
+
+    The collective is what the last rank waits, which needs no common clock.
+    """
     nothing = [math.nan] * world, math.nan
     if not len(syncs):
         return nothing
@@ -348,6 +352,7 @@ def _after_arrival(syncs: pd.DataFrame, world: int) -> tuple[list[float], float]
             "step": integer(syncs, "step"),
             "ready": number(syncs, "ready_ns"),
             "end": number(syncs, "end_ns"),
+            "exposed": number(syncs, "exposed_ns"),
         }
     ).dropna()
     by_step = frame.groupby("step")
@@ -358,7 +363,8 @@ def _after_arrival(syncs: pd.DataFrame, world: int) -> tuple[list[float], float]
     # Clocks of several hosts are brought together within an error: no time is negative.
     frame["after"] = np.maximum(frame["end"] - frame["last"], 0.0)
     own = frame.groupby("rank")["after"].mean()
-    return [float(own.get(rank, math.nan)) for rank in range(world)], float(own.mean())
+    least = np.maximum(frame.groupby("step")["exposed"].min(), 0.0)
+    return [float(own.get(rank, math.nan)) for rank in range(world)], float(least.mean())
 
 
 def _with_memory(run: RunLike, ranks: Sequence[Rank], notes: list[str]) -> list[Rank]:

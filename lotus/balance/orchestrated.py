@@ -60,6 +60,8 @@ def _latency(job: Job, given: Mapping[tuple[int, int], float]) -> tuple[Floats, 
             "not measured for pairs: the mean of what both ranks took from the last rank's arrival "
             "to the averaged gradients"
         )
+        if len({one.host for one in job.ranks}) > 1:
+            how += ", within the error of the hosts' clocks"
     else:
         made = np.ones((count, count))
         how = "not measured (no synchronisation was traced): taken as equal between all ranks"

@@ -100,6 +100,9 @@ def test_a_rank_takes_no_more_than_it_can_hold() -> None:
     # Two ranks share 64 GiB; a worker of 13 GiB and the main process it was forked from: 26 of 32.
     full = balance(job([Costs(1.0, memory=13 * GIB), Costs(3.0, memory=GIB)]), Question())
     assert full.batch_sizes == (9, 7)
+    # The host's memory was read, a GPU's never is.
+    assert _noted(full, "--most RANK=SAMPLES (larger for: 0)")
+    assert not _noted(found, "GPU")
     assert full.shares[0].cap.samples == 9
 
 

@@ -31,6 +31,14 @@ def test_waiting_for_the_others_is_no_own_time() -> None:
     assert len(found.ranks[0].step_ns) == 60 - WARM
 
 
+def test_hosts_whose_clocks_differ_have_the_same_collective() -> None:
+    run = job(TWO, noise=0.0)
+    other = run.syncs["rank"] == 1
+    for name in ("start_ns", "ready_ns", "end_ns"):
+        run.syncs.loc[other, name] += 7 * MS
+    assert measure(run).collective_ns == pytest.approx(1 * MS)
+
+
 def test_without_traced_synchronisation_it_says_so() -> None:
     found = measure(job(TWO, noise=0.0, synced=False))
     assert not found.synchronised
