@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -91,7 +92,7 @@ def test_a_tool_that_failed_is_told_with_its_last_line_and_costs_nothing_known()
     markdown = table.markdown(known(), rows, found).splitlines()
     assert next(line for line in markdown if line.startswith("| py-spy 2")).count("failed") == 1
     assert any(line.startswith("| austin |") and "not run" in line for line in markdown)
-    assert {line.count("|") for line in markdown if line.startswith("| lotus |")} <= {3, 7, 10}
+    assert {line.count("|") for line in markdown if line.startswith("| lotus |")} <= {4, 8, 10}
 
 
 def test_failures_in_part_and_changed_results_are_told() -> None:
@@ -129,6 +130,14 @@ def test_the_loops_time_is_narrowed_by_both_numbers_that_are_printed() -> None:
     assert (samples, loss) == (536, "0.967")
     assert overhead.loop_of(text + text)[1] == 536  # a tool may print it a second time
     assert overhead.loop_of("nothing")[1] == 0
+
+
+def test_instructions_are_taken_only_where_they_were_counted_all_the_time() -> None:
+    # As perf 6.1 writes it (`perf stat -x,`): value, unit, event, running time, share of it, ...
+    line = "# started on Sat\n\n{},,{},1020304,{},,\n"
+    assert overhead.counted(line.format("5123", "instructions:u", "100.00")) == 5123
+    assert overhead.counted(line.format("5123", "instructions:u", "62.50")) is None
+    assert overhead.counted(line.format("<not supported>", "instructions:u", "0.00")) is None
 
 
 def test_measurements_are_read_as_written_and_one_that_was_cut_off_is_not_one(
@@ -255,6 +264,20 @@ def test_the_whole_tree_is_counted_and_a_command_ends_at_its_limit(tmp_path: Pat
     taken = run("--limit", "0.5", "--", sys.executable, "-c", forever)
     assert taken["status"] == -9
     assert taken["killed"].startswith("not done after")
+
+
+def test_nothing_goes_on_where_the_benchmark_is_ended() -> None:
+    told = "import os, time\nos.fork()\nprint(os.getpid(), flush=True)\ntime.sleep(1000)"
+    command = [sys.executable, str(BENCH / "overhead_run.py"), "--", sys.executable, "-c", told]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout
+        pids = [int(run.stdout.readline()) for _ in range(2)]
+        run.terminate()
+        taken = json.loads(run.stdout.read().splitlines()[-1])
+    assert taken["killed"] == "the benchmark was ended"
+    for pid in pids:  # both were waited for
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
 
 
 def test_exact_counts_are_told_of_the_loop_and_of_the_whole() -> None:

@@ -1,6 +1,6 @@
 """What lotus and the tools that people use instead cost, side by side, on six training scripts.
 
-    python tools/bench/overhead.py              the full run: about 50 minutes on two free cores;
+    python tools/bench/overhead.py              the full run: about an hour on two free cores;
                                                 started again, it goes on where it was stopped
     python tools/bench/overhead.py --quick      everything once, small, in a few minutes
     python tools/bench/overhead.py --report     the tables and pictures of what was measured so far
@@ -119,6 +119,12 @@ def loop_of(text: str) -> tuple[float, int, str]:
     return seconds, samples, loss
 
 
+def counted(text: str) -> float | None:
+    """Return what `perf stat -x,` counted; None where it did not count all the time."""
+    found = re.search(r"^(\d+),[^,]*,instructions[^,]*,\d+,([\d.]+)", text, re.M)
+    return float(found[1]) if found and float(found[2]) >= 99.9 else None
+
+
 def data_of(name: str, count: int, cache: Path) -> Path:
     """Make the data of a workload, where they are not there yet."""
     workload = WORKLOADS[name]
@@ -181,8 +187,7 @@ class Bench:
             if row.samples != self.sizes[name]:
                 row.failed = f"the script went through {row.samples} samples of {self.sizes[name]}"
             if self.counted:
-                found = re.search(r"^(\d+),", counts.read_text(), re.M)
-                row.instructions = float(found[1]) if found else None
+                row.instructions = counted(counts.read_text())
             left = [path for path in out.rglob("*") if path.is_file()]
             row.output_bytes = sum(path.stat().st_size for path in left)
             try:
@@ -360,7 +365,12 @@ def main() -> None:
                 "-o FOLDER keeps it, --report only shows it"
             )
         about.write_text(json.dumps(here, indent=1) + "\n")
-        bench.run(tools, path)
+        try:
+            bench.run(tools, path)
+        except KeyboardInterrupt:
+            raise SystemExit(
+                "\nstopped; the same command goes on, --report shows it so far"
+            ) from None
     known, rows = json.loads(about.read_text()), read(path)
     cells = overhead_table.cells(rows)
     text = overhead_table.text(known, rows, cells)

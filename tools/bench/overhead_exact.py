@@ -27,7 +27,7 @@ from lotus.manifest import Settings
 from lotus.workloads.catalogue import FOLDER, WORKLOADS
 
 ROOT = Path(__file__).parents[2]
-SIZES = {"image_classification": (64, 256), "tiny_images": (2560, 10_240)}
+SIZES = {"image_classification": (32, 128), "tiny_images": (1280, 6400)}
 AIMS = {"image_classification": 0.005, "tiny_images": 0.015}
 
 

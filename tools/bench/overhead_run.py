@@ -7,7 +7,8 @@ of all processes below: this one is their subreaper, so those that outlive their
 children, and each is waited for. Peak memory (`--memory`) is the largest sum of the proportional
 set sizes (PSS: a page that n processes share counts as an n-th in each) of all of them, looked at
 ten times a second; this disturbs them, so such a run's times are not for use.
-A command that has not ended at its limit is killed with all below it.
+A command that has not ended at its limit is killed with all below it, as it is where this process
+is sent SIGTERM or SIGINT, or its parent dies.
 """
 
 import argparse
@@ -24,7 +25,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of <linux/prctl.h>
+PARENT_DIES, SUBREAPER = 1, 36  # PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER of <linux/prctl.h>
 LATE_S = 20.0  # so long may processes outlive the command
 
 
@@ -78,7 +79,12 @@ def kill_all() -> None:
 
 def run(command: list[str], limit: float, memory: bool, stdout: str | None) -> Taken:
     taken = Taken()
-    ctypes.CDLL(None, use_errno=True).prctl(SUBREAPER, 1, 0, 0, 0)
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    prctl(SUBREAPER, 1, 0, 0, 0)
+    # Nothing is to go on, and disturb what is measured next, where the benchmark is killed.
+    prctl(PARENT_DIES, signal.SIGTERM, 0, 0, 0)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: end("the benchmark was ended"))
     over = threading.Event()
 
     def look() -> None:

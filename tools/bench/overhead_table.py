@@ -51,7 +51,8 @@ class Cell:
 
     workload: str
     tool: str
-    spreads: Mapping[str, Spread]  # by measure
+    ratios: Mapping[str, Sequence[float]]  # of the pairs, less one, by measure
+    spreads: Mapping[str, Spread]
     failed: Mapping[str, int]  # how often, by why
     runs: int
     bytes_each: float | None  # that the tool left, of each sample
@@ -103,11 +104,11 @@ def cell(key: tuple[str, str], group: Sequence[Any], bases: Mapping[tuple[int, s
     for row in group:
         if row.failed:
             failed[row.failed] = failed.get(row.failed, 0) + 1
-    spreads = {}
+    ratios = {}
     pairs = [(row, bases[row.round, row.workload]) for row in good
              if (row.round, row.workload) in bases]  # fmt: skip
     for measure in MEASURES:
-        ratios = [
+        found = [
             getattr(row, measure) / getattr(base, measure) - 1
             for row, base in pairs
             if getattr(row, measure)
@@ -115,11 +116,12 @@ def cell(key: tuple[str, str], group: Sequence[Any], bases: Mapping[tuple[int, s
             # The first round's times are disturbed, and only it looks at the memory.
             and (measure == "peak_bytes" or row.round > 0)
         ]
-        if ratios:
-            spreads[measure] = spread(ratios)
+        if found:
+            ratios[measure] = found
     return Cell(
         *key,
-        spreads,
+        ratios,
+        {measure: spread(found) for measure, found in ratios.items()},
         failed,
         len(group),
         median_of(row.output_bytes / row.samples for row in good if row.samples),
@@ -153,11 +155,20 @@ def percent(value: Spread | None, interval: bool = True) -> str:
     """Write a cost: with ~ where it is not told from nothing, with its interval in brackets."""
     if value is None:
         return "-"
-    mark = "" if value.resolved else "~"
-    text = f"{mark}{value.median * 100:+.1f} %"
+    text = f"{'' if value.resolved else '~'}{signed(value.median)} %"
     if interval and value.count > 1:
-        text += f" ({value.low * 100:+.1f} to {value.high * 100:+.1f})"
+        text += f" ({signed(value.low)} to {signed(value.high)})"
     return text
+
+
+def signed(share: float) -> str:
+    return f"{share * 100:+.{0 if abs(share) >= 0.995 else 1}f}"
+
+
+def pooled(cells: Sequence[Cell], measure: str) -> Spread | None:
+    """Return the spread of all pairs of several workloads together."""
+    ratios = [ratio for cell in cells for ratio in cell.ratios.get(measure, ())]
+    return spread(ratios) if ratios else None
 
 
 def size(count: float | None) -> str:
@@ -216,7 +227,7 @@ def text(known: Mapping[str, Any], rows: Sequence[Any], cells: Sequence[Cell]) -
             f"{name}: {known['sizes'][name]} samples; under nothing {wall:.2f} s, "
             f"of which the loop {loop:.2f} s",
             f"  {'':17}"
-            + "".join(f"{column:>27}" for column in columns)
+            + "".join(f"{column:>29}" for column in columns)
             + f"{'peak':>9}{'bytes':>9}  workers told of",
         ]
         for tool in known["tools"]:
@@ -227,9 +238,9 @@ def text(known: Mapping[str, Any], rows: Sequence[Any], cells: Sequence[Cell]) -
                 lines.append(f"  {tool:17}  FAILED: {'; '.join(found.failed)}")
                 continue
             measures = ("wall_s", "loop_s", "cpu_s", "instructions")[: len(columns)]
-            costs = " " * 27 * len(columns)
+            costs = " " * 29 * len(columns)
             if tool != BASE:
-                costs = "".join(f"{percent(found.spreads.get(m)):>27}" for m in measures)
+                costs = "".join(f"{percent(found.spreads.get(m)):>29}" for m in measures)
             left = "" if tool in (BASE, NOISE) else size(found.bytes_each)
             lines.append(
                 f"  {tool:17}{costs}{size(found.peak_bytes):>9}{left:>9}  "
@@ -238,6 +249,19 @@ def text(known: Mapping[str, Any], rows: Sequence[Any], cells: Sequence[Cell]) -
             lines += [f"    failed {n} of {found.runs}: {why}" for why, n in found.failed.items()]
             if found.changed:
                 lines.append(f"    another loss than under nothing in {found.changed} runs")
+    lines += [
+        "",
+        "all workloads, their pairs together",
+        f"  {'':17}" + "".join(f"{column:>29}" for column in columns),
+    ]
+    for tool in known["tools"]:
+        found_all = [by[name, tool] for name in workloads if (name, tool) in by]
+        if tool != BASE and any(cell.ratios for cell in found_all):
+            costs = "".join(
+                f"{percent(pooled(found_all, measure)):>29}"
+                for measure in ("wall_s", "loop_s", "cpu_s", "instructions")[: len(columns)]
+            )
+            lines.append(f"  {tool:17}{costs}")
     lines += ["", "What the outputs told (first workload)"]
     for tool in known["tools"]:
         found = by.get((workloads[0], tool)) if workloads else None
@@ -258,8 +282,8 @@ def markdown(known: Mapping[str, Any], rows: Sequence[Any], cells: Sequence[Cell
     by = {(cell.workload, cell.tool): cell for cell in cells}
     title = " | ".join(name.replace("_", " ") for name in names)
     lines = [
-        f"| under | {title} | CPU | memory | bytes a sample | answers |",
-        "|---|" + "---:|" * (len(names) + 3) + "---|",
+        f"| under | {title} | all | CPU | memory | bytes a sample | answers |",
+        "|---|" + "---:|" * (len(names) + 4) + "---|",
     ]
     for tool, version in known["tools"].items():
         if tool == BASE:
@@ -284,21 +308,24 @@ def markdown(known: Mapping[str, Any], rows: Sequence[Any], cells: Sequence[Cell
         if left and tool != NOISE and size(max(left)) != size(min(left)):
             lasting += f" to {size(max(left))}"
         shown = tool if tool == NOISE or tool.startswith("lotus") else f"{tool} {version}"
+        costs.append(percent(pooled(found, "wall_s")))
         answers = overhead_answers.short(tool, known)
         lines.append(
             f"| {shown} | {' | '.join(costs)} | {cpu} | {memory} | {lasting} | {answers} |"
         )
     for name, why in known["not_run"].items():
-        lines.append(f"| {name} |{' |' * len(names)} | | | not run: {why} |")
+        lines.append(f"| {name} |{' |' * (len(names) + 1)} | | | not run: {why} |")
     lines += [
         "",
-        "Wall time of the whole process, `~` where it is not told from nothing; CPU and memory are "
-        "the median over the workloads. " + " ".join(f"{line}." for line in head(known, rows)),
+        "Wall time of the whole process: median of the pairs, `~` where it is not told from "
+        "nothing (all: the pairs of all workloads together, with the interval of 95 %). CPU and "
+        "memory: the median over the workloads. "
+        + " ".join(f"{line}." for line in head(known, rows)),
         "",
         "The loop's own time, as the scripts print it:",
         "",
-        f"| under | {title} |",
-        "|---|" + "---:|" * len(names),
+        f"| under | {title} | all |",
+        "|---|" + "---:|" * (len(names) + 1),
     ]
     for tool in known["tools"]:
         if tool != BASE:
@@ -306,6 +333,8 @@ def markdown(known: Mapping[str, Any], rows: Sequence[Any], cells: Sequence[Cell
                 percent(by[name, tool].spreads.get("loop_s"), False) if (name, tool) in by else "-"
                 for name in names
             ]
+            found = [by[name, tool] for name in names if (name, tool) in by]
+            costs.append(percent(pooled(found, "loop_s")))
             lines.append(f"| {tool} | {' | '.join(costs)} |")
     lines += ["", *overhead_answers.markdown(known)]
     return "\n".join(lines) + "\n"
