@@ -11,7 +11,7 @@ from lotus import arguments
 
 if TYPE_CHECKING:
     from lotus.sweep import Sweep
-    from lotus.sweeping import Plan
+    from lotus.sweep_plan import Plan
 
 NAME = "sweep"
 HELP = "run a command under several loader settings: when do more workers stop helping"
@@ -117,7 +117,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from lotus import sweep, sweeping
+    from lotus import sweep, sweep_plan, sweeping
     from lotus.errors import LotusError
     from lotus.reporters import sweep_progress as reporter
     from lotus.streams import say
@@ -126,13 +126,13 @@ def run(args: argparse.Namespace) -> int:
     if args.resume is not None:
         path = args.resume
         _agrees(args, sweep.load(path))
-        command = sweeping.command_of(sweep.load(path), command)
+        command = sweep_plan.command_of(sweep.load(path), command)
     elif not command:
         raise LotusError(
             "no command to sweep; try `lotus sweep --workers 1,2,4 -- python train.py`"
         )
     else:
-        path = sweeping.begin(args.output, command, _plan(args), args.seed)
+        path = sweep_plan.begin(args.output, command, _plan(args), args.seed)
     again = f"lotus sweep --resume {shlex.quote(str(path))}"
     shown = (
         sweeping.Progress()
@@ -171,7 +171,7 @@ def _line() -> str:
 
 
 def _plan(args: argparse.Namespace) -> "Plan":
-    from lotus import settings, sweeping
+    from lotus import settings, sweep_plan
     from lotus.tune.space import Value
 
     asked: dict[str, tuple[Value, ...] | None] = {
@@ -182,8 +182,8 @@ def _plan(args: argparse.Namespace) -> "Plan":
         "start_method": args.start_method,
     }
     given = {name: values for name, values in asked.items() if values is not None}
-    return sweeping.Plan(
-        settings=sweeping.combined(given),
+    return sweep_plan.Plan(
+        settings=sweep_plan.combined(given),
         varied=tuple(given),
         repeat=args.repeat or 3,
         loader=_loader(args),

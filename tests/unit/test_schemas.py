@@ -15,7 +15,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import lotus
-from lotus import cli, doctor, manifest, mapped, mappings, schemas, settings, siblings, sweeping
+from lotus import cli, doctor, manifest, mapped, mappings, schemas, settings, siblings, sweep_plan
 from lotus.analysis import compare_gate
 from lotus.analysis.functions import summarise_map
 from lotus.analysis.summary import summarise
@@ -196,8 +196,8 @@ def run_files() -> list[Any]:
 
 def sweep_file(path: Path) -> Any:
     given = {"num_workers": (1, 2), "pin_memory": (True, False)}
-    plan = sweeping.Plan(sweeping.combined(given), tuple(given), counters=None)
-    sweeping.begin(path, ["python", "-c", "pass"], plan, 7)
+    plan = sweep_plan.Plan(sweep_plan.combined(given), tuple(given), counters=None)
+    sweep_plan.begin(path, ["python", "-c", "pass"], plan, 7)
     return json.loads((path / "sweep.json").read_bytes())
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import lotus
-from lotus import cli, directory, ranks, state, sweep, sweeping
+from lotus import cli, directory, ranks, state, sweep, sweep_plan
 from lotus.errors import LotusError
 from lotus.inside import state as pages
 from lotus.live.snapshots import Looks
@@ -217,20 +217,20 @@ def test_a_recorded_command_that_others_could_write_is_not_run(
 ) -> None:
     found = begun(tmp_path / "sweep", PLAN)
     place = found.path / sweep.NAME
-    assert sweeping.command_of(found, []) == ["true"]
+    assert sweep_plan.command_of(found, []) == ["true"]
     for mode in (0o660, 0o602):
         place.chmod(mode)
         with pytest.raises(LotusError, match="may be written by other users"):
-            sweeping.command_of(found, [])
-        assert sweeping.command_of(found, ["true"]) == ["true"]
+            sweep_plan.command_of(found, [])
+        assert sweep_plan.command_of(found, ["true"]) == ["true"]
     place.chmod(0o600)
     elsewhere = sweep.load(found.path)
     elsewhere.manifest["host"] = "another"
     with pytest.raises(LotusError, match="another machine"):
-        sweeping.command_of(elsewhere, [])
+        sweep_plan.command_of(elsewhere, [])
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     with pytest.raises(LotusError, match="another user"):
-        sweeping.command_of(found, [])
+        sweep_plan.command_of(found, [])
 
 
 ODD: list[Any] = [None, True, -1, 2**80, 0.5, float("inf"), "x\x1b[2J", [], [1], ["a", {}], {}]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from lotus import sweep, sweeping
+from lotus import sweep, sweep_plan, sweeping
 from lotus.commands import sweep as verb
 from lotus.errors import LotusError
-from lotus.sweeping import Plan, combined
+from lotus.sweep_plan import Plan, combined
 from lotus.tune.space import Setting
 
 
@@ -20,7 +20,7 @@ def parsed(*words: str) -> argparse.Namespace:
 
 
 def begun(path: Path, plan: Plan, seed: int | None = 1, *more: str) -> sweep.Sweep:
-    return sweep.load(sweeping.begin(path, ["true", *more], plan, seed))
+    return sweep.load(sweep_plan.begin(path, ["true", *more], plan, seed))
 
 
 PLAN = Plan(combined({"num_workers": (0, 1, 2, 4)}), ("num_workers",), 4, counters=None)
@@ -100,17 +100,17 @@ def test_a_command_that_another_user_wrote_has_to_be_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = begun(tmp_path, PLAN)
-    assert sweeping.command_of(found, []) == ["true"]
+    assert sweep_plan.command_of(found, []) == ["true"]
     monkeypatch.setattr("os.geteuid", lambda: 1 << 20)
     with pytest.raises(LotusError, match="another user"):
-        sweeping.command_of(found, [])
-    assert sweeping.command_of(found, ["true"]) == ["true"]
+        sweep_plan.command_of(found, [])
+    assert sweep_plan.command_of(found, ["true"]) == ["true"]
 
 
 def test_a_resumed_command_is_the_one_that_was_swept(tmp_path: Path) -> None:
     found = begun(tmp_path, PLAN)
     with pytest.raises(LotusError, match="another command"):
-        sweeping.command_of(found, ["false"])
+        sweep_plan.command_of(found, ["false"])
 
 
 @pytest.mark.parametrize(
