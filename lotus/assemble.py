@@ -21,6 +21,8 @@ from lotus.eventlog import EventLog, Lost
 from lotus.frames import EXPECTED, Array, join
 
 Ints = npt.NDArray[np.int64]
+_PIDS = 1 << 22  # the kernel gives no pid above that
+_DRIFTED = 1_000_000  # ns
 
 # Events and what they must have to be used; everything else in them is optional.
 _Kind = type | range
@@ -42,6 +44,9 @@ _NEEDED: dict[str, dict[str, _Kind]] = {
     "unseen": {"what": str},
     "stopped": {"why": str},
     "note": {"text": str},
+    "clock": {
+        "reference": str, "job": str, "time_ns": int, "offset_ns": int, "round_trip_ns": int
+    },
     "counters": {"tid": int, "events": list, "read_ns": int},
 }  # fmt: skip
 _OPERATION: dict[str, _Kind] = {
@@ -246,6 +251,16 @@ def _number_loaders(processes: Sequence[Process]) -> None:
         used[process.rank] += process.loaders()
 
 
+def _tell_apart(processes: Sequence[Process]) -> None:
+    """Give processes of other hosts pids of their own where two hosts had the same."""
+    machines = list(dict.fromkeys(process.machine for process in processes))
+    used: dict[int, tuple[str, str]] = {}
+    for machine in machines:
+        for process in processes:
+            if process.machine == machine and used.setdefault(process.pid, machine) != machine:
+                process.pid += machines.index(machine) * _PIDS
+
+
 class Assembly:
     """All processes of a run and their batch and wait records, each with its keys.
 
@@ -256,10 +271,13 @@ class Assembly:
     `hosts`) and pid of each process.
     """
 
-    def __init__(self, logs: Sequence[EventLog]) -> None:
+    def __init__(self, logs: Sequence[EventLog], merged: bool = False) -> None:
+        """`merged`: the logs are those of several runs, whose pids may be the same."""
         self.processes = [Process(log) for log in logs]
         self.lost = _find_origins(self.processes)
         _number_loaders(self.processes)
+        if merged:
+            _tell_apart(self.processes)
         self.processes.sort(key=lambda p: (p.rank, p.is_worker, p.start_ns, p.pid))
         self.hosts = sorted({process.host for process in self.processes})
         self.places = {
@@ -334,9 +352,17 @@ class Assembly:
         )
         if len(sends):
             # Only a worker sends; and a record from before the batch was there is another's.
-            sound = sends["start_ns"].astype(np.int64)[row] >= batch["put_ns"].astype(np.int64)
+            # (Where clocks drift, times brought onto another one are that much less exact.)
+            free = _DRIFTED if any(process.log.moved for process in self.processes) else 0
+            sound = sends["start_ns"].astype(np.int64)[row] + free >= signed_put(batch)
             row = np.where((row >= 0) & sound & (batch["loader"] < 0), row, -1)
         return sends, row
+
+
+def signed_put(batch: Array) -> Ints:
+    """When batches were handed on."""
+    put: Ints = batch["put_ns"].astype(np.int64)
+    return put
 
 
 def match(left: Sequence[Array], right: Sequence[Array], last: bool = False) -> Ints:

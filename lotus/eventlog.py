@@ -6,11 +6,12 @@ A log is never trusted: what is damaged, foreign or contradicts itself is a coun
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from lotus.errors import LotusError
 from lotus.frames import (
@@ -34,6 +35,21 @@ from lotus.inside import layout
 _LARGEST_HEADER = 4 << 20
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed")  # escaped, or as a lenient writer has it
 STRAY = "operation outside of the samples of its batch"
+# Columns that are times, by frame and by array; the first of a frame's is what the others are near.
+_TIMES = {
+    "batch": ("fetch_start_ns", "idle_start_ns", "collate_start_ns", "put_ns"),
+    "wait": ("start_ns", "end_ns", "arrival_ns"),
+    "resources": ("time_ns",),
+    "counts": ("fetch_start_ns",),
+    "sync": ("start_ns", "ready_ns", "end_ns"),
+    "samples": ("start_ns",),
+    "loose": ("start_ns",),
+    "sends": ("start_ns",),
+    "pins": ("start_ns", "end_ns"),
+    "ops": ("start_low", "end_low"),
+}
+_EVENT_TIMES = ("start_ns", "end_ns", "time_ns", "loop_ns", "process_ns", "last_next_ns")
+Shift = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]]
 # Small arrays that every table needs: gathered while the frames are in memory anyway.
 _AT_ONCE = {"batch": ("sends",), "wait": ("pins",)}
 
@@ -63,8 +79,13 @@ class EventLog:
     `arrays` reads the other arrays from the file, when they are asked for.
     """
 
-    def __init__(self, directory: str, name: str) -> None:
-        """Scan the file `name` in `directory`. Raises ForeignError, OSError, LotusError (newer)."""
+    def __init__(
+        self, directory: str, name: str, clocks: Mapping[str, Shift] | None = None
+    ) -> None:
+        """Scan the file `name` in `directory`. Raises ForeignError, OSError, LotusError (newer).
+
+        `clocks` says, by the clock that a log names, what to add to its times.
+        """
         self.directory = directory
         self.name = name
         self.lost: list[Lost] = []
@@ -75,6 +96,40 @@ class EventLog:
             self.pid = _integer(self.header, "pid", -1)
             self.start_ns = _integer(self.header, "start_ns", 0)
             self._read_frames(fd, start)
+        known = self.header.get("clock") or self.header.get("boot_id")
+        self._shifts: dict[str, npt.NDArray[np.int64]] = {}  # by frame, of each of its rows
+        if clocks and isinstance(known, str) and known in clocks:
+            self._move(clocks[known])
+
+    @property
+    def moved(self) -> bool:
+        """Whether its times were brought onto another clock."""
+        return bool(self._shifts)
+
+    def _move(self, shift: Shift) -> None:
+        """Bring all times onto another clock.
+
+        What a frame tells moves as one: where clocks drift, the times in it would no longer fit its
+        durations.
+        """
+        for name, rows in self.fixed.items():
+            times = _TIMES.get(name, ())
+            if not times or name in ("loose", "event"):
+                continue
+            near = rows[times[0]].astype(np.int64)
+            self._shifts[name] = moved = shift(np.where(near > 0, near, self.start_ns))
+            self.fixed[name] = _moved(rows, times, moved)
+        for array in ("sends", "pins"):
+            rows = getattr(self, array)
+            moved = shift(rows["start_ns"].astype(np.int64))
+            setattr(self, array, _moved(rows, _TIMES[array], moved))
+        self._shift = shift
+        self.start_ns += int(shift(np.array([self.start_ns]))[0])
+        for event in self.events:
+            for name in _EVENT_TIMES:
+                time = event.get(name)
+                if type(time) is int and 0 < time < 1 << 62:
+                    event[name] = time + int(shift(np.array([time]))[0])
 
     def _read_frames(self, fd: int, start: int) -> None:
         fixed: dict[str, list[Array]] = {name: [] for name in EXPECTED}
@@ -154,7 +209,26 @@ class EventLog:
                 raise LotusError(
                     f"{self.name} changed while it was read ({error}); load the run again"
                 ) from None
-        return {name: join(found[name], expected[name]) for name in names}
+        whole = {name: join(found[name], expected[name]) for name in names}
+        if self._shifts:
+            for name in names:
+                if name in _TIMES and frame == "loose":
+                    moved = self._shift(whole[name]["start_ns"].astype(np.int64))
+                    whole[name] = _moved(whole[name], _TIMES[name], moved)
+                elif name in _TIMES:
+                    moved = np.repeat(self._shifts[frame], counts_of(rows, name))
+                    whole[name] = _moved(whole[name], _TIMES[name], moved)
+        return whole
+
+
+def _moved(rows: Array, times: Sequence[str], shift: npt.NDArray[np.int64]) -> Array:
+    """`rows` with `shift` added to the columns `times`, modulo their width; 0 stays: no time."""
+    result = rows.copy()
+    for name in times:
+        column = rows[name]
+        moved = (column.astype(np.int64) + shift).astype(column.dtype)
+        result[name] = np.where((column == 0) & (column.dtype.itemsize == 8), column, moved)
+    return result
 
 
 class _open:  # a context manager around a descriptor

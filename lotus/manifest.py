@@ -117,6 +117,8 @@ _FIELDS: dict[str, Any] = {
     "environment": (dict, str),
     "recorders": (dict, dict),
     "ranks": (list, dict),
+    "hosts": (list, dict),
+    "merged": (list, dict),
 }
 _CPU = {"model": _TEXT} | dict.fromkeys(("logical", "affinity"), range(1, 1 << 20))
 

@@ -93,6 +93,24 @@ def recorded(directory: Path) -> list[dict[str, Any]]:
     return [one for *_, one in sorted(found, key=lambda item: item[:3])]
 
 
+def missing(found: Iterable[Mapping[str, Any]]) -> list[str]:
+    """A line on ranks of the job that are not among `found`, the manifest's `ranks`; or none."""
+    entries = list(found)
+    if not entries:
+        return []
+    world = max((entry["world_size"] for entry in entries), default=1)
+    there = {entry["rank"] for entry in entries}
+    lacking = world - len(there & set(range(world))) if world < 1 << 20 else 0
+    if lacking <= 0:
+        return []
+    names = [str(rank) for rank in range(world) if rank not in there]
+    shown = ", ".join(names[:8]) + (f" and {lacking - 8} more" if lacking > 8 else "")
+    return [
+        f"{lacking} of the job's {world} ranks are not in this run ({shown}): they left no log, or "
+        "another host has them (lotus merge makes one run of several)"
+    ]
+
+
 def _beginning(log: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """(header, first events) of a log. Raises OSError, ValueError, struct.error."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK

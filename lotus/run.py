@@ -1,19 +1,20 @@
 """Run: a run directory as documented pandas DataFrames."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from lotus import batches, counts, details, files, intervals, python_stacks, state, tables
+from lotus import batches, counts, details, files, intervals, python_stacks, ranks, state, tables
 from lotus.assemble import Assembly, Ints, is_a
 from lotus.errors import LotusError
-from lotus.eventlog import EventLog, ForeignError, Lost, newer, parse_json
+from lotus.eventlog import EventLog, ForeignError, Lost, Shift, newer, parse_json
 from lotus.inside.layout import SCHEMA
 from lotus.manifest import sound
+from lotus.offsets import Clock
 
 _LARGEST = 64 << 20  # bytes of run.json or processes.jsonl that are read
 
@@ -42,7 +43,9 @@ class Run:
 
     path      the directory
     manifest  run.json; its `ranks` are the main processes that recorded, each with rank,
-              local_rank, world_size, host and pid as in their rows
+              local_rank, world_size, host and pid as in their rows; its `hosts`, of a merged run,
+              how each clock was brought onto the first one: host, clock, at_ns, offset_ns (of the
+              first clock then), drift_ppb, error_ns (None: not known), method
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -59,13 +62,15 @@ class Run:
                 f"{path} has no events yet: wait until its program has ended, "
                 "or record it again with: lotus trace -o DIRECTORY -- COMMAND"
             )
-        self._assembly = Assembly(logs)
+        self._assembly = Assembly(logs, bool(self.manifest.get("merged")))
         self._lost += tables.losses(self._assembly)
         self.manifest["ranks"] = self._assembly.recorded()
+        self.manifest.setdefault("hosts", [])
 
     def _logs(self) -> list[EventLog]:
         events = self.path / "events"
         logs = []
+        clocks = _clocks(self.manifest.get("hosts") or ())
         try:
             names = sorted(os.listdir(events)) if not events.is_symlink() else []
         except (FileNotFoundError, NotADirectoryError):
@@ -78,7 +83,7 @@ class Run:
             self._lost.append(Lost("events/ is a link and was not followed", -1, 1, 0))
         for name in names:
             try:
-                logs.append(EventLog(str(events), name))
+                logs.append(EventLog(str(events), name, clocks))
             except ForeignError as error:
                 self._lost.append(Lost(str(error), -1, 1, _size(events / name)))
             except OSError as error:
@@ -305,8 +310,9 @@ class Run:
 
     @cached_property
     def notes(self) -> list[str]:
-        """Remarks of the tracer, each once."""
-        return list(dict.fromkeys(event["text"] for event in self._events("note")))
+        """Remarks of the tracer, each once; first what ranks of the job are not in the run."""
+        told = [event["text"] for event in self._events("note")]
+        return list(dict.fromkeys([*ranks.missing(self.manifest["ranks"]), *told]))
 
     @cached_property
     def open_waits(self) -> pd.DataFrame:
@@ -338,6 +344,20 @@ class Run:
         return self.manifest.get("level") == "op+cpu" or any(
             log.header.get("level") == "op+cpu" for log in logs
         )
+
+
+def _clocks(hosts: Sequence[Mapping[str, Any]]) -> dict[str, Shift]:
+    """What to add to the times of each clock but the run's own."""
+    found: dict[str, Shift] = {}
+    for host in hosts:
+        at, offset = (host.get(name) for name in ("at_ns", "offset_ns"))
+        drift = host.get("drift_ppb")
+        sound = is_a(at, int) and is_a(offset, int) and type(drift) in (int, float)
+        if not sound or abs(drift) > 1e6 or abs(offset) >= 1 << 62:  # type: ignore[arg-type]
+            continue
+        if offset or drift:
+            found[str(host.get("clock"))] = Clock(at, offset, drift).shift  # type: ignore[arg-type]
+    return found
 
 
 def _size(path: Path) -> int:

@@ -84,6 +84,7 @@ class Gradients:
         if self.queue is None:
             keep_from_compiler(self.torch)
             self.queue = self.torch.autograd.Variable._execution_engine.queue_callback
+        self.recorder.look_around()
         why = _why_not(ddp)
         if why:
             self.say(f"gradient synchronisation is not timed: {why}")

@@ -166,6 +166,8 @@ def header(level: str) -> bytes:
             "start_ns": clock(),
             "start_wall_ns": time.time_ns(),
             "boot_id": boot_id(),
+            "clock": clock_id(),
+            "restart": os.environ.get("TORCHELASTIC_RESTART_COUNT"),
             "level": level,
         }
     ).encode()
@@ -187,6 +189,17 @@ def rank_of_process() -> tuple[int | None, int | None, int | None]:
         if distributed is not None and distributed.is_available() and distributed.is_initialized():
             found[0], found[2] = distributed.get_rank(), distributed.get_world_size()
     return found[0], found[1], found[2]
+
+
+def clock_id() -> str:
+    """What tells clocks apart: the boot, and the time name space where that has its own clock."""
+    shift = ""
+    with quiet(OSError, ValueError), open("/proc/self/timens_offsets") as file:
+        for line in file:
+            name, seconds, nanoseconds = line.split()
+            if name == "monotonic" and (int(seconds) or int(nanoseconds)):
+                shift = f"+{seconds}.{int(nanoseconds):09}"
+    return (boot_id() or "") + shift
 
 
 def boot_id() -> str | None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from .config import Config
     from .counters import Counters
+    from .rendezvous import Meetings
 
 _BIG_ENDIAN = sys.byteorder == "big"
 _SLOWEST = 32  # samples whose path is kept, per process
@@ -78,6 +79,7 @@ class Recorder:
             from .counters import Counters
 
             self.counters = Counters(config.counters)
+        self.meetings: Meetings | None = None  # with the other hosts of the job
         # What a fetch inside another one must give back as it was.
         self.buffers: list[list[Any]] = [self.samples, self.ops, self.ops_cpu]
         if self.counters is not None:
@@ -106,6 +108,8 @@ class Recorder:
         if self.counters is not None:
             self.counters.forked()
         self.settle: Callable[[], None] = _nothing  # waits for what the worker is still sending
+        if self.meetings is not None:
+            self.meetings.thread = None  # it stayed with the parent
         self.iterations = 0  # iterators alive: the log stays open while there are any
         self._clear_fetch()
 
@@ -460,6 +464,15 @@ class Recorder:
     @guarded
     def iteration_started(self) -> None:
         self.iterations += 1
+        self.look_around()
+
+    def look_around(self) -> None:
+        """Once there is a job of several hosts, compare their clocks."""
+        if self.meetings is None:
+            from .rendezvous import Meetings
+
+            self.meetings = Meetings(self)
+        self.meetings.look()
 
     @guarded
     def iteration_ended(self) -> None:
@@ -473,6 +486,8 @@ class Recorder:
     @guarded
     def finish(self) -> None:
         """Write what is left: at the end of a worker, of the program, of a `lotus.trace` block."""
+        if self.meetings is not None:
+            self.meetings.end()
         self.flush_loose()
         self.flush_syncs()
         if self.sends:

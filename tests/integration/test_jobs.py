@@ -1,10 +1,15 @@
 """Jobs of several ranks: synchronisation of gradients, hosts whose clocks differ, merged runs."""
 
 import json
+import subprocess
 from functools import cache
 from pathlib import Path
 
 import pytest
+
+from lotus import merge
+from lotus.run import load
+from tests.integration.conftest import LOTUS, Start, command_of
 
 
 @cache
@@ -66,3 +71,62 @@ def test_waiting_for_a_slow_rank_is_exposed(job):
     # and rank 0 waited for it
     assert first["end_ns"] > told(job.truth, 1)["late"]
     assert first["exposed_ns"] > 50_000_000
+
+
+# -- hosts whose clocks differ ---------------------------------------------------------------
+
+AHEAD = 7200  # s, of the second host's clock
+
+
+@pytest.fixture(scope="module")
+def two_hosts(torch, tmp_path_factory):
+    """(run of the first host, of the second, merged run): two ranks, each in a host's clothes."""
+    folder = tmp_path_factory.mktemp("hosts")
+    inside = ["unshare", "--time", "--uts", "--monotonic", str(AHEAD)]
+    tried = subprocess.run([*inside, "hostname", "second"], capture_output=True, check=False)
+    if tried.returncode:
+        pytest.skip(f"no time name space: {tried.stderr.decode().strip()}")
+    job = {"WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "OMP_NUM_THREADS": "1"}
+    job |= {"PORT": str(folder / "port"), "GLOO_SOCKET_IFNAME": "lo"}
+    ranks = []
+    for rank, name in enumerate(("first", "second")):
+        words = [*LOTUS, "trace", "-q", "-o", str(folder / name), "--", *command_of("two_hosts.py")]
+        if rank:
+            words = [*inside, "sh", "-c", 'hostname second; exec "$@"', "sh", *words]
+        logs = str(folder / name / "events" / "*.ltr")
+        env = job | {"RANK": str(rank), "LOGS": logs}
+        ranks.append(Start(words, folder, name, env))
+    for ended in [rank.end() for rank in ranks]:
+        assert (ended.code, ended.out) == (0, b""), ended.err
+    paths = [folder / name for name in ("first", "second")]
+    return *map(load, paths), merge.merge(paths, folder / "whole")
+
+
+def test_clocks_of_two_hosts_are_brought_onto_one(two_hosts):
+    # GIVEN a job on two hosts, of which the second one's clock is two hours ahead
+    first, second, whole = two_hosts
+    assert second.syncs["start_ns"].min() - first.syncs["start_ns"].max() > 3600 * 10**9
+    # WHEN their runs are merged, THEN its offset is found, as exactly as is said
+    own, other = whole.manifest["hosts"]
+    assert (own["offset_ns"], own["error_ns"], own["method"]) == (0, 0, "same clock")
+    assert other["host"] == "second"
+    assert other["error_ns"] > 0
+    assert abs(other["offset_ns"] + AHEAD * 10**9) <= other["error_ns"]
+    # AND all that was measured of it while the job ran is right to half a round trip
+    met = [event for process in second._assembly.processes for event in process.events["clock"]]
+    assert len(met) >= 2
+    for meeting in met:
+        assert abs(meeting["offset_ns"] + AHEAD * 10**9) <= meeting["round_trip_ns"] / 2 + 1
+    # AND no average is there before both ranks began the pass that made it
+    syncs, error = whole.syncs, other["error_ns"]
+    for _, step in syncs.groupby("step"):
+        assert len(step) == 2
+        assert step["end_ns"].min() >= step["start_ns"].max() - error
+
+
+def test_a_host_by_itself_says_what_is_missing(two_hosts):
+    # GIVEN one host's part, WHEN it is read, THEN its own clock stays, and a note tells
+    first, _, whole = two_hosts
+    assert first.manifest["hosts"] == []
+    assert "1 of the job's 2 ranks are not in this run (1)" in first.notes[0]
+    assert whole.notes == []
