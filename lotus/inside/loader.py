@@ -163,7 +163,11 @@ def shutdown_workers(original: Callable[..., Any], loaders: Loaders) -> Callable
     def _shutdown_workers(self: Any) -> Any:
         iteration: Iteration | None = self.__dict__.get(KEY)
         if iteration is None or not recorder.on or getattr(self, "_shutdown", True):
-            return original(self)
+            try:
+                return original(self)
+            except BaseException as error:  # of an iterator that was never complete
+                hide_where_ignored(recorder, error)
+                raise
         start = clock()
         try:
             return original(self)
