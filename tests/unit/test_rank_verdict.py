@@ -194,9 +194,31 @@ def test_a_rank_whose_input_is_slow() -> None:
     assert why.wait_ns == pytest.approx(9 * MS, rel=0.1)
     text = told(summary)
     assert text.startswith("Rank 2 on host b is last in 100% of 59 steps")
+    assert f"on average {one.behind_ns / MS:.2f} ms after the others" in text
     assert f"Loader takes 2.1 times rank {why.reference}'s (4.20 ms a sample)" in text
     assert "at 4 cores against 8, on old against simulated" in text
     assert one.cost_ns == pytest.approx(float(np.mean(summary.steps.lead_second[1:])))
+
+
+def test_an_operation_inside_another_is_not_the_one_to_name() -> None:
+    run = slow_input().run()
+    inner = run.ops[run.ops["operation"] == "Loader"].assign(operation="Read", nested=True)
+    inner["duration_ns"] = inner["duration_ns"] * np.where(inner["rank"] == 2, 3, 1)
+    run.ops = pd.concat([run.ops, inner], ignore_index=True)
+    summary = rank_summary(run)
+    assert summary is not None
+    why = summary.stragglers[0].why
+    assert why is not None
+    assert why.operation == "Loader"
+
+
+def test_the_reference_is_the_middle_of_the_others() -> None:
+    made = Job(np.full((5, 60), 2.0), np.full((5, 60), 8.0))
+    made.step += np.array([3.0, 1.0, 2.0, 20.0, 0.0])[:, None]
+    why = summary_of(made).stragglers[0].why
+    assert why is not None
+    assert why.reference == 1  # of 8, 9, 10 and 11 ms the lower middle
+    assert why.step_ns == pytest.approx(19 * MS)
 
 
 def test_operations_are_compared_by_sample_not_by_batch() -> None:
