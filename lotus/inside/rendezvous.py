@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 _TRIPS = 8  # of a meeting, of which the shortest counts
 _PATIENCE = 30_000_000_000  # ns for all hosts to come to the first meeting ...
-_LATER = 1_000_000_000  # ... and to each of the others
+_LATER = 5_000_000_000  # ... and to each of the others
 _LONGEST = 60_000_000_000  # ns between two meetings
-_MISSES = 3  # meetings to which nobody came, after which there are no more
+_MISSES = 5  # meetings to which nobody came, after which there are no more
 
 
 class Meetings:
@@ -143,7 +143,7 @@ class Exchange:
         self.id = clock_id()
         # A restarted job may find the same store again.
         self.prefix = f"lotus/{os.environ.get('TORCHELASTIC_RESTART_COUNT') or 0}"
-        self.patience = timedelta(seconds=2)
+        self.patience = timedelta(seconds=10)
 
     def count(self, name: str, more: int = 0) -> int:
         """A counter of the store, after adding to it; never waits."""
@@ -197,7 +197,7 @@ class Exchange:
     def _meet(self, host: _Host) -> None:
         here = f"{host.number}/{host.meeting}"
         planned = host.due
-        if not self.until(f"{here}/came", _LATER, 0.002):
+        if not self.until(f"{here}/came", _LATER, 0.01):
             host.missed += 1
             host.next(planned)
             return
@@ -226,7 +226,7 @@ class Exchange:
             here = f"{number}/{meeting}"
             self.count(f"{here}/came", 1)
             patience = _PATIENCE if meeting == 0 else _LATER
-            if self.until(f"{here}/go", patience, 0.002):
+            if self.until(f"{here}/go", patience, 0.01):
                 missed = 0
                 best, due = self._trips(here)
                 self.tell(reference, job, *best)

@@ -90,7 +90,15 @@ def two_hosts(torch, tmp_path_factory):
     job |= {"PORT": str(folder / "port"), "GLOO_SOCKET_IFNAME": "lo"}
     ranks = []
     for rank, name in enumerate(("first", "second")):
-        words = [*LOTUS, "trace", "-q", "-o", str(folder / name), "--", *command_of("two_hosts.py")]
+        words = [
+            *LOTUS,
+            "trace",
+            "-q",
+            "-o",
+            str(folder / name),
+            "--",
+            *command_of("two_hosts.py", []),
+        ]
         if rank:
             words = [*inside, "sh", "-c", 'hostname second; exec "$@"', "sh", *words]
         logs = str(folder / name / "events" / "*.ltr")

@@ -26,19 +26,23 @@ if __name__ == "__main__":
             file.write(str(store.port))
         os.rename(f"{port}.new", port)
     else:
-        while not os.path.exists(port):
+        for _ in range(6000):
+            if os.path.exists(port):
+                break
             time.sleep(0.02)
         with open(port) as file:
             store = dist.TCPStore("127.0.0.1", int(file.read()), 2, False, patience)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
     model = nn.parallel.DistributedDataParallel(nn.Linear(1, 1))
     met = torch.zeros(1)
+    end = time.monotonic() + 120
     while met < 2:
         for batch in DataLoader(torch.ones(4, 1), batch_size=2):
             model(batch).sum().backward()
         time.sleep(0.05)
         logs = [Path(path).read_bytes() for path in glob.glob(os.environ["LOGS"])]
         met[0] = sum(log.count(b'"event": "clock"') for log in logs) if rank else 0
+        met[0] += 2 * (time.monotonic() > end)  # the test sees that they did not meet
         dist.all_reduce(met)
     dist.barrier()
     if rank == 0:
