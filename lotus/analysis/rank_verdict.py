@@ -4,10 +4,8 @@ A rank, or a host's ranks together, is a straggler if it is last in more of the 
 be if all were alike (one in so many as took part), beyond what chance does, and if it is behind the
 others by an amount that matters. Chance: in a number of blocks of neighbouring steps, as steps that
 follow each other are alike, the share of steps in which it was last is compared by Student's t, and
-over all steps by Wilson's interval; the wider of both counts, at 5 % over all ranks (Bonferroni).
-
-Why: its own time of a step less that of the reference, the rank in the middle of the others, so
-that waiting and step add up to it; and of its input, what each operation costs a sample.
+over as many steps as theirs are worth if they were independent by Wilson's interval; the wider of
+both counts, at 5 % over all ranks (Bonferroni). Why it is so is said by `rank_why`.
 """
 
 import math
@@ -20,9 +18,10 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.bootstrap import t_quantile
-from lotus.analysis.columns import Bools, Floats, Ints, flag, integer, number
+from lotus.analysis.columns import Bools, Floats, Ints
 from lotus.analysis.rank_steps import UNDECIDED, Cells, RankSteps, entries, rank_steps
-from lotus.analysis.scope import RunLike, table
+from lotus.analysis.rank_why import Facts, Why, explain, facts
+from lotus.analysis.scope import RunLike
 
 LEAST_STEPS = 20  # below, nobody is named
 LEAST_BEHIND = 0.03  # of a step's time, on average
@@ -30,7 +29,6 @@ LEAST_TIMES = 1.1  # as often last as if all were alike
 _LEVEL = 0.05
 _BLOCKS, _LEAST_BLOCK = 20, 5  # blocks; steps in one
 _LEAST_INDEPENDENT, _FAR = 5.0, 4.0  # steps; standard deviations of lateness
-_NOTABLE = 0.05  # of two sizes of a batch, or of two costs
 _MOST_EXPLAINED = 4  # stragglers
 _NORMAL = NormalDist()
 
@@ -46,41 +44,6 @@ class Share:
     high: float
     fair: float  # if all were alike
     sure: bool
-
-
-@dataclass(frozen=True)
-class Why:
-    """A rank's own time against the reference's; nanoseconds of a mean step, or a sample.
-
-    kind: "input", "batch size", "step" (the model and all else) or "" where the means do not tell.
-    """
-
-    kind: str
-    reference: int
-    own_ns: float
-    reference_own_ns: float
-    wait_ns: float  # more than the reference's
-    step_ns: float
-    size: float  # samples a step
-    reference_size: float
-    sample_ns: float  # what making a sample takes in all
-    reference_sample_ns: float
-    operation: str  # that costs more by most; ""
-    operation_ns: float
-    reference_operation_ns: float
-    workers: int  # -1: not known
-    reference_workers: int
-    cores: float  # NaN: not known
-    reference_cores: float
-    model: str
-    reference_model: str
-
-    @property
-    def times(self) -> float:
-        """What the operation takes of a sample, in those of the reference; else all of it."""
-        if self.operation:
-            return _ratio(self.operation_ns, self.reference_operation_ns)
-        return _ratio(self.sample_ns, self.reference_sample_ns)
 
 
 @dataclass(frozen=True)
@@ -126,15 +89,15 @@ def rank_summary(run: RunLike, most_cells: int | None = None) -> RankSummary | N
     steps = rank_steps(run) if most_cells is None else rank_steps(run, most_cells)
     if steps is None:
         return None
-    facts = _facts(run, steps)
+    machines = facts(run, steps)
     counted = _counted(steps)
     shares = last_shares(steps, counted)
-    ranks = _table(steps, shares, facts)
+    ranks = _table(steps, shares, machines)
     stragglers = []
     found = named(steps)
     for rows, share, host in found[:_MOST_EXPLAINED]:
         others = np.setdiff1d(np.arange(len(steps.ranks)), rows)
-        why = _why(run, steps, ranks, _worst(steps, rows), others)
+        why = explain(run, steps, ranks, _worst(steps, rows), others)
         stragglers.append(_straggler(steps, rows, share, host, why))
     took = {int(one) for one in steps.ranks}
     known = {one["rank"] for one in entries(run.manifest, "ranks") if _is_rank(one)}
@@ -329,154 +292,10 @@ def _worst(steps: RankSteps, rows: Ints) -> int:
     return int(rows[np.argmax(np.where(np.isnan(behind), -np.inf, behind))])
 
 
-# -- why -------------------------------------------------------------------------------------------
-
-
-def _why(run: RunLike, steps: RankSteps, ranks: pd.DataFrame, row: int, others: Ints) -> Why | None:
-    """`row` of the ranks against the middle one of `others`, by their own time of a mean step."""
-    wait, step = number(ranks, "wait_ns"), number(ranks, "step_ns")
-    own = np.nan_to_num(wait) + step
-    others = others[~np.isnan(own[others])]
-    if not len(others) or np.isnan(own[row]):
-        return None
-    at = int(others[np.argsort(own[others], kind="stable")[(len(others) - 1) // 2]])
-    more, size = own[row] - own[at], number(ranks, "size")
-    waited, stepped = np.nan_to_num(wait)[row] - np.nan_to_num(wait)[at], step[row] - step[at]
-    larger = size[row] / size[at] - 1 if size[at] > 0 else 0.0
-    if not more > 0:
-        kind = ""
-    elif larger > _NOTABLE and own[at] * larger >= more / 2:
-        kind = "batch size"
-    else:
-        kind = "input" if waited >= more / 2 else "step"
-    name, cost, theirs = _dearest(run, steps, int(steps.ranks[row]), int(steps.ranks[at]))
-    each = number(ranks, "sample_ns")
-    workers, cores = integer(ranks, "workers"), number(ranks, "cores")
-    return Why(
-        kind=kind,
-        reference=int(steps.ranks[at]),
-        own_ns=float(own[row]),
-        reference_own_ns=float(own[at]),
-        wait_ns=float(waited),
-        step_ns=float(stepped),
-        size=float(size[row]),
-        reference_size=float(size[at]),
-        sample_ns=float(each[row]),
-        reference_sample_ns=float(each[at]),
-        operation=name,
-        operation_ns=cost,
-        reference_operation_ns=theirs,
-        workers=int(workers[row]),
-        reference_workers=int(workers[at]),
-        cores=float(cores[row]),
-        reference_cores=float(cores[at]),
-        model=str(ranks["model"].iloc[row] or ""),
-        reference_model=str(ranks["model"].iloc[at] or ""),
-    )
-
-
-def _dearest(run: RunLike, steps: RankSteps, rank: int, reference: int) -> tuple[str, float, float]:
-    """The operation that costs a sample of `rank` most above one of `reference`, and both costs.
-
-    "" where no operation costs notably more. Operations inside others are in those.
-    """
-    ops = table(run, "ops")
-    if not len(ops) or "operation" not in ops:
-        return "", math.nan, math.nan
-    whose = integer(ops, "rank")
-    mine = np.isin(whose, (rank, reference)) & np.isin(integer(ops, "loader"), steps.loaders)
-    mine &= ~flag(ops, "nested")
-    ops = ops[mine]
-    names = ops["operation"].astype("category").cat
-    codes, took = names.codes.to_numpy().astype(np.int64), number(ops, "duration_ns")
-    good = (codes >= 0) & ~np.isnan(took)
-    count = len(names.categories)
-    first = (whose[mine] == rank) & good
-    second = (whose[mine] == reference) & good
-    sums = [np.bincount(codes[one], took[one], count) for one in (first, second)]
-    made = [_samples(run, steps, one) for one in (rank, reference)]
-    if not count or not all(made):
-        return "", math.nan, math.nan
-    cost, theirs = (total / samples for total, samples in zip(sums, made, strict=True))
-    dearest = int(np.argmax(cost - theirs))
-    if not cost[dearest] > (1 + _NOTABLE) * theirs[dearest]:
-        return "", math.nan, math.nan
-    return str(names.categories[dearest]), float(cost[dearest]), float(theirs[dearest])
-
-
-def _samples(run: RunLike, steps: RankSteps, rank: int) -> float:
-    """Samples that were made for the rank, in batches whose making was recorded."""
-    batches = table(run, "batches")
-    mine = (integer(batches, "rank") == rank) & np.isin(integer(batches, "loader"), steps.loaders)
-    mine &= ~np.isnan(number(batches, "fetch_ns"))
-    return float(np.nansum(number(batches, "size")[mine]))
-
-
 # -- tables ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Facts:
-    cores: Floats
-    models: list[str]
-    workers: Ints
-    sample_ns: Floats
-
-
-def _facts(run: RunLike, steps: RankSteps) -> _Facts:
-    loaders = table(run, "loaders")
-    mine = np.isin(integer(loaders, "loader"), steps.loaders)
-    count: dict[int, int] = {}
-    for rank, workers in zip(
-        integer(loaders, "rank")[mine], integer(loaders, "num_workers")[mine], strict=True
-    ):
-        count[int(rank)] = max(int(workers), count.get(int(rank), -1))
-    batches = table(run, "batches")
-    at = np.isin(integer(batches, "loader"), steps.loaders)
-    size, fetch = number(batches, "size")[at], number(batches, "fetch_ns")[at]
-    known = ~np.isnan(size) & ~np.isnan(fetch)
-    rank = integer(batches, "rank")[at][known]
-    row = np.minimum(np.searchsorted(steps.ranks, rank), len(steps.ranks) - 1)
-    ours = steps.ranks[row] == rank
-    samples = np.bincount(row[ours], size[known][ours], len(steps.ranks))
-    took = np.bincount(row[ours], fetch[known][ours], len(steps.ranks))
-    facts = [processor(run.manifest, int(one), host)
-             for one, host in zip(steps.ranks, steps.hosts, strict=True)]  # fmt: skip
-    return _Facts(
-        cores=np.array([cores for cores, _ in facts]),
-        models=[model for _, model in facts],
-        workers=np.array([count.get(int(one), -1) for one in steps.ranks], np.int64),
-        sample_ns=np.where(samples > 0, took / np.maximum(samples, 1), np.nan),
-    )
-
-
-def processor(manifest: Mapping[str, Any], rank: int, host: str) -> tuple[float, str]:
-    """(cores that the rank may use at once, model of the CPU); NaN and "" where not told.
-
-    By affinity and quota: of the rank's process where its entry of `ranks` has a `cpu`, else of its
-    entry of `hosts`, else of the host that the run was begun on.
-    """
-    places = [
-        one.get("cpu") for one in entries(manifest, "ranks")
-        if one.get("rank") == rank and one.get("host", host) in (host, None)
-    ]  # fmt: skip
-    places += [one.get("cpu") for one in entries(manifest, "hosts") if one.get("host") == host]
-    if not host or manifest.get("host") in (host, None):
-        places.append(manifest.get("cpu"))
-    cores, model = math.nan, ""
-    for cpu in places:
-        if not isinstance(cpu, Mapping):
-            continue
-        limits = [cpu.get("affinity") or cpu.get("logical"), cpu.get("quota")]
-        known = [
-            float(one) for one in limits if isinstance(one, (int, float)) and 0 < one < 1 << 20
-        ]
-        cores = min(known) if known and math.isnan(cores) else cores
-        model = str(cpu["model"]) if not model and isinstance(cpu.get("model"), str) else model
-    return cores, model
-
-
-def _table(steps: RankSteps, shares: Sequence[Share], facts: _Facts) -> pd.DataFrame:
+def _table(steps: RankSteps, shares: Sequence[Share], facts: Facts) -> pd.DataFrame:
     present = steps.present
     warm = steps.warm
     some = warm.any()  # of a run of one step, that one
@@ -534,7 +353,3 @@ def _row_means(values: Any) -> Floats:
 def _mean(values: Any) -> float:
     known = values[~np.isnan(values)]
     return float(known.mean(dtype=np.float64)) if known.size else math.nan
-
-
-def _ratio(part: float, whole: float) -> float:
-    return part / whole if whole > 0 else math.nan

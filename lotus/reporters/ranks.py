@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lotus.analysis.columns import number, records
-from lotus.analysis.rank_verdict import LEAST_STEPS, RankSummary, Share, Straggler, Why
+from lotus.analysis.rank_verdict import LEAST_STEPS, RankSummary, Share, Straggler
+from lotus.analysis.rank_why import Why
 from lotus.reporters.console import LEFT, RIGHT, print_paragraph, print_table, rows_of, tight
 from lotus.reporters.words import amount, duration, plain, plural, share, shorten
 

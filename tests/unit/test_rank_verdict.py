@@ -18,9 +18,9 @@ from lotus.analysis.rank_verdict import (
     RankSummary,
     last_shares,
     named,
-    processor,
     rank_summary,
 )
+from lotus.analysis.rank_why import processor
 from lotus.reporters import rank_charts, ranks, tables
 from lotus.reporters.page import Chart, Table
 from tests.unit.test_rank_steps import MS, Job
