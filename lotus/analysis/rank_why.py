@@ -147,6 +147,7 @@ class Facts:
 
 
 def facts(run: RunLike, steps: RankSteps) -> Facts:
+    """The workers, cores and processor of each rank, as far as the run tells."""
     loaders = table(run, "loaders")
     mine = np.isin(integer(loaders, "loader"), steps.loaders)
     count: dict[int, int] = {}

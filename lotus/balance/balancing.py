@@ -66,6 +66,7 @@ class Balance:
 
     @property
     def batch_sizes(self) -> tuple[int, ...]:
+        """How many samples of each global batch every rank takes, by rank."""
         return tuple(one.after for one in self.shares)
 
     @property
@@ -75,6 +76,7 @@ class Balance:
         return self.before.seconds / self.after.seconds * more if self.after.seconds else math.nan
 
     def plan(self) -> Plan:
+        """What balance.json holds of it."""
         measured = self.job.measured_ns / 1e9
         told: dict[str, Any] = {
             "step_before_s": asdict(self.before),
@@ -106,7 +108,10 @@ def balance(run: RunLike, question: Question, also: Sequence[RunLike] = ()) -> B
     job = measure(run, question.loader, also)
     total, count = job.global_batch, len(job.ranks)
     if total < count:
-        raise LotusError(f"a global batch of {total} samples leaves some of {count} ranks without")
+        raise LotusError(
+            f"a global batch of {total} samples leaves some of {count} ranks without one: give the "
+            "program a larger batch, or fewer ranks"
+        )
     curves = [curve(one) for one in job.ranks]
     limits = caps(job, question.most)
     notes = list(job.notes)
@@ -127,7 +132,9 @@ def balance(run: RunLike, question: Question, also: Sequence[RunLike] = ()) -> B
     else:
         sizes = shares.at_random(total, count, question.seed)
     if max(sizes) > MOST_SAMPLES:
-        raise LotusError(f"the run speaks of batches of {max(sizes):,} samples: it is damaged")
+        raise LotusError(
+            f"the run speaks of batches of {max(sizes):,} samples: it is damaged; trace it again"
+        )
     notes += _over(sizes, limits)
     before = predict(job, job.batch_sizes, question.seed)
     after = predict(job, sizes, question.seed)

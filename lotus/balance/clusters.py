@@ -38,6 +38,8 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
+    """What the job does today and would do then, both simulated."""
+
     job: Job
     question: Question
     today: Outcome
@@ -71,7 +73,10 @@ def answer(job: Job, question: Question) -> Answer:
         notes.append("a worker's time for a batch is taken as traced, however many workers share "
                      "the cores")  # fmt: skip
     if question.stragglers.ranks > question.ranks:
-        raise LotusError(f"{question.stragglers.ranks} stragglers are more than there are ranks")
+        raise LotusError(
+            f"{question.stragglers.ranks} stragglers are more than there are ranks: "
+            f"--stragglers {question.ranks} at most"
+        )
     sizes = question.batch_sizes
     if sizes is not None and len(sizes) != question.ranks:
         raise LotusError(

@@ -31,9 +31,11 @@ class Line:
         return self.fixed + self.slope * size
 
     def lowest(self) -> "Line":
+        """The line with the least fixed time that the batches allow."""
         return self._with(self.fixed_low)
 
     def highest(self) -> "Line":
+        """The line with the most."""
         return self._with(self.fixed_high)
 
     def _with(self, fixed: float) -> "Line":

@@ -63,10 +63,12 @@ class Job:
 
     @property
     def batch_sizes(self) -> tuple[int, ...]:
+        """How many samples of a step every rank took, by rank."""
         return tuple(one.batch for one in self.ranks)
 
     @property
     def global_batch(self) -> int:
+        """How many samples all ranks together took in a step."""
         return sum(self.batch_sizes)
 
 

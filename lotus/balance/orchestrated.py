@@ -84,6 +84,7 @@ def _latency(job: Job, given: Mapping[tuple[int, int], float]) -> tuple[Floats, 
 
 
 def run(made: Quantities) -> Orchestrated:
+    """The formula on what was measured."""
     return orchestrate(made.ops, made.memory, made.latency, made.base)
 
 

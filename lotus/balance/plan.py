@@ -62,10 +62,12 @@ class Plan:
 
     @property
     def world_size(self) -> int:
+        """How many ranks it is for."""
         return len(self.batch_sizes)
 
     @property
     def global_batch(self) -> int:
+        """How many samples all ranks together take in a step."""
         return sum(self.batch_sizes)
 
 

@@ -83,7 +83,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="B",
         help="bno: its baseline batch size (a rank's traced batch, on average)",
     )
-    add("--json", action="store_true", help="print a document for programs")
+    add(
+        "--json",
+        action="store_true",
+        help="print a document for programs; fields: lotus schema balance-report",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -10,14 +10,22 @@ NAME = "merge"
 HELP = "make one run of those that the hosts of a job recorded"
 EPILOG = """\
 examples:
-  lotus merge node0/run node1/run -o job && lotus report job
+  lotus merge node0/run node1/run -o job
+      how the hosts' clocks were compared, how wrong that may be, and
+      which ranks are missing
+  lotus report job
   lotus merge shared/run-* -o job
 
-Each host of a job of several hosts records a run of its own: lotus trace -o run-$(hostname) -- ...
-The logs are copied; the runs stay as they are. Times are brought onto the first host's clock by
-what the hosts measured of each other's clocks over the job's own rendezvous store while it ran; how
-wrong that may be is said, and stands in run.json. Runs of different jobs are refused.
-Exit code 0; 2 where a run cannot be read, is of another job, or DIR cannot be written.
+Each host of a job of several hosts records a run of its own, for example by
+lotus trace -o run-$(hostname) -- torchrun ... It writes DIR with copies of
+their logs; the runs stay as they are. Times are brought onto the first host's clock by
+what the hosts measured of each other's clocks over the job's own rendezvous
+store while it ran; run.json keeps it. Runs of different jobs are refused.
+
+exit codes: 0 merged, 2 a run cannot be read or is of another job, or DIR cannot
+be written
+
+see also: lotus trace, lotus report, lotus balance
 """
 
 

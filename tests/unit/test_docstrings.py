@@ -27,7 +27,6 @@ OTHERS = (
     "lotus/inside/",
     "lotus/commands/",
     "lotus/workloads/",
-    "lotus/balance/",
 )
 API = (
     lotus.plot, lotus.recordings, lotus.run, lotus.session, lotus.settings, lotus.spans,
