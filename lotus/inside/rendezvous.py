@@ -157,6 +157,15 @@ class Exchange:
                 return False
         return True
 
+    def there(self) -> bool:
+        """Whether the store still takes connections: torch would say on stderr that it does not."""
+        import socket
+
+        with quiet(OSError):
+            socket.create_connection((self.store.host, self.store.port), 1.0).close()
+            return True
+        return False
+
     def tell(self, reference: str, job: str, time: int, offset: int, trip: int) -> None:
         self.recorder.event(
             {
@@ -189,7 +198,10 @@ class Exchange:
             pause = 50_000_000 if clock() < closing else due - clock()
             if self.stop.wait(max(min(due - clock(), pause), 0) / 1e9):
                 return
-            for host in [host for host in hosts if host.due <= clock()]:
+            due_now = [host for host in hosts if host.due <= clock()]
+            if due_now and not self.there():
+                return
+            for host in due_now:
                 self._meet(host)
                 if host.missed >= _MISSES:
                     hosts.remove(host)
@@ -236,7 +248,7 @@ class Exchange:
                 missed += 1
             meeting += 1
             due += interval(meeting)
-            if self.stop.wait(max(due - clock(), 0) / 1e9):
+            if self.stop.wait(max(due - clock(), 0) / 1e9) or not self.there():
                 return
 
     def _trips(self, here: str) -> tuple[tuple[int, int, int], int]:

@@ -1,0 +1,78 @@
+"""What timing the synchronisation of gradients costs a training step.
+
+    python tools/bench/gradients.py [--steps 10] [--rounds 400]
+
+One process, a group of one rank on the CPU: DDP does all that it does, and waits for nobody. Blocks
+of steps with and without our hook take turns; of each kind the CPU time of a step is shown, with
+its quartiles, and the same for DDP's own clock (`_set_ddp_runtime_logging_sample_rate(1)`, read
+after each step), which we could have used instead.
+"""
+
+import argparse
+import importlib
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tools" / "bench")]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=400)
+    parser.add_argument("--layers", type=int, default=20)
+    args = parser.parse_args()
+    import torch
+    import torch.distributed as dist
+    from torch import nn
+    from torch.nn.parallel import DistributedDataParallel
+
+    from lotus.host import facts
+
+    torch.set_num_threads(1)
+    folder = tempfile.mkdtemp()
+    group = {"rank": 0, "world_size": 1, "init_method": f"file://{folder}/store"}
+    dist.init_process_group("gloo", **group)
+    layers = [nn.Linear(16, 16) for _ in range(args.layers)]
+    model = DistributedDataParallel(nn.Sequential(*layers))
+    data = torch.randn(4, 16)
+    install = importlib.import_module("lotus.inside.install")
+
+    def block(read: bool) -> float:
+        start = time.thread_time_ns()
+        for _ in range(args.steps):
+            model(data).sum().backward()
+            if read:
+                model._get_ddp_logging_data()
+        return (time.thread_time_ns() - start) / args.steps / 1000
+
+    block(False)
+    found: dict[str, list[float]] = {"without": [], "lotus": [], "DDP's own clock": []}
+    for _ in range(args.rounds):
+        found["without"].append(block(False))
+        tracer = install.install({"LOTUS_RUN": folder})
+        found["lotus"].append(block(False))
+        tracer.uninstall()
+        model.reducer._set_ddp_runtime_logging_sample_rate(1)
+        found["DDP's own clock"].append(block(True))
+        model.reducer._set_ddp_runtime_logging_sample_rate(100)
+    dist.destroy_process_group()
+    commit = os.popen(f"git -C {ROOT} rev-parse --short HEAD").read().strip()
+    print(f"{facts()['cpu']['model']}, torch {torch.__version__}, commit {commit}")
+    print(f"{args.rounds} blocks of {args.steps} steps, {args.layers} layers, us of CPU a step")
+    for name, values in found.items():
+        more = [value - base for value, base in zip(values, found["without"], strict=True)]
+        low, middle, high = statistics.quantiles(more, n=4)
+        print(
+            f"{name:16} {statistics.median(values):7.1f}   more than without: {middle:5.1f} "
+            f"({low:.1f} to {high:.1f})"
+        )
+
+
+if __name__ == "__main__":
+    main()
