@@ -319,7 +319,9 @@ def main():
         dist.barrier()
     with open(f"{os.environ['TRUTH']}.{RANK}", "w") as file:
         json.dump(truth, file)
-    dist.destroy_process_group()
+    # Both have passed the last barrier. Not by torch's own end, to which a job with torch 2.2.2
+    # did not come once in eight runs, when all was written.
+    os._exit(0)
 
 
 if __name__ == "__main__":
