@@ -74,10 +74,9 @@ def test_warnings_and_failures_were_seen(both):
     assert codes == [3, 4, -9, -15, -7, -6]
 
 
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_workers_that_are_started_anew(both, traced, method):
+def test_workers_that_are_started_anew(both, traced):
     """Traced, with workers that import everything again, as untraced with forked ones."""
-    again = traced("paired.py", method, *STARTED)
+    again = traced("paired.py", "spawn", *STARTED)
     assert (again.code, again.out, again.err) == (0, b"", b"== starting\n")
     document = json.loads(again.truth.read_text())
     for feature in STARTED:

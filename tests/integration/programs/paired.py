@@ -143,6 +143,8 @@ def observe(feature):
     numpy.random.seed(7)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        # Of Python 3.12, where the thread of a queue that is closed has not ended yet: by chance.
+        warnings.filterwarnings("ignore", ".*is multi-threaded, use of fork", DeprecationWarning)
         try:
             feature(see)
         except Exception as error:
