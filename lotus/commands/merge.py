@@ -18,9 +18,10 @@ examples:
 
 Each host of a job of several hosts records a run of its own, for example by
 lotus trace -o run-$(hostname) -- torchrun ... It writes DIR with copies of
-their logs; the runs stay as they are. Times are brought onto the first host's clock by
-what the hosts measured of each other's clocks over the job's own rendezvous
-store while it ran; run.json keeps it. Runs of different jobs are refused.
+their logs; the runs stay as they are. Times are brought onto the first host's
+clock by what the hosts measured of each other's clocks over the job's own
+rendezvous store while it ran; run.json keeps it. Runs of different jobs are
+refused.
 
 exit codes: 0 merged, 2 a run cannot be read or is of another job, or DIR cannot
 be written
