@@ -169,6 +169,49 @@ def test_the_order_is_the_same_each_time_and_every_round_has_every_pair() -> Non
     assert len({tuple(tool.name for _, _, tool in plan[n : n + 3]) for n in range(0, 24, 3)}) > 1
 
 
+def test_a_run_that_was_stopped_goes_on_and_what_fails_is_tried_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Args:
+        quick, seed, pairs, scale, data = False, 0, 4, 1, tmp_path
+        workload = ("text",)
+
+    class Bench(overhead.Bench):
+        made: list[tuple[int, str]]
+
+        def measure(self, number: int, name: str, tool: object, memory: bool) -> object:
+            if len(self.made) == 7:
+                raise KeyboardInterrupt
+            self.made.append((number, tool.name))
+            assert memory == (number == 0)
+            failed = "no rights" if tool.name == "cProfile" else ""
+            return row(number, tool.name, None if failed else 2.0, failed=failed)
+
+    monkeypatch.setattr(overhead, "data_of", lambda *_: tmp_path / "none")
+    some = [tools.BY_NAME[name] for name in ("nothing", "lotus", "cProfile")]
+    path = tmp_path / "overhead.csv"
+    first = Bench(Args(), False)
+    first.made = []
+    with pytest.raises(KeyboardInterrupt):
+        first.run(some, path)
+    rows = overhead.read(path)
+    assert [(one.round, one.tool) for one in rows if not one.failed] == [
+        one for one in first.made if one[1] != "cProfile"
+    ]
+    second = Bench(Args(), False)
+    second.made = []
+    second.run(some, path)
+    rows = overhead.read(path)
+    assert [(one.round, one.tool) for one in rows] == [
+        (number, tool.name) for number, _, tool in first.plan(some)
+    ]
+    assert not set(first.made) & set(second.made)
+    tried = [one for one in (*first.made, *second.made) if one[1] == "cProfile"]
+    assert tried == [(0, "cProfile"), (1, "cProfile")]
+    assert [one.failed for one in rows if one.tool == "cProfile"] == ["no rights"] * 5
+    assert "of 15 measurements are there" in capsys.readouterr().out
+
+
 def test_what_is_left_is_estimated_by_what_was_made() -> None:
     took = {("text", "lotus"): [4.0, 6.0], ("text", "nothing"): [2.0]}
     left = [("text", "lotus"), ("audio", "lotus")]
@@ -267,24 +310,30 @@ def test_the_whole_tree_is_counted_and_a_command_ends_at_its_limit(tmp_path: Pat
 
 
 def test_nothing_goes_on_where_the_benchmark_is_ended() -> None:
-    told = "import os, time\nos.fork()\nprint(os.getpid(), flush=True)\ntime.sleep(1000)"
+    # Written at once: two prints could mix.
+    told = 'import os, time\nos.fork()\nos.write(1, b"%d\\n" % os.getpid())\ntime.sleep(1000)'
     command = [sys.executable, str(BENCH / "overhead_run.py"), "--", sys.executable, "-c", told]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
         assert run.stdout
         pids = [int(run.stdout.readline()) for _ in range(2)]
         run.terminate()
         taken = json.loads(run.stdout.read().splitlines()[-1])
+    finally:
+        run.terminate()
+        run.communicate()
     assert taken["killed"] == "the benchmark was ended"
     for pid in pids:  # both were waited for
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
 
 
-def test_exact_counts_are_told_of_the_loop_and_of_the_whole() -> None:
+def test_exact_counts_are_told_of_the_loop_the_start_and_a_usual_program() -> None:
     small, large = exact.SIZES["tiny_images"]
-    counts = {("plain", small): 1000 + small * 100, ("plain", large): 1000 + large * 100}
-    counts |= {("traced", small): 3000 + small * 101, ("traced", large): 3000 + large * 101}
+    counts = {("plain", n): 10_000_000.0 + n * 1000 for n in (small, large)}
+    counts |= {("traced", n): 10_500_000.0 + n * 1020 for n in (small, large)}
     said = exact.words("tiny_images", counts)
-    assert "the loop +1.00% (1 instructions more on 100 a sample; aim +1.5%)" in said
-    whole = counts["traced", large] / counts["plain", large] - 1
-    assert f"{whole:+.2%}" in said
+    assert "the loop +2.00% (20 instructions more on 1,000 a sample)" in said
+    assert "the start +500,000 on 10,000,000" in said
+    whole = (10_500_000 + 50_000 * 1020) / (10_000_000 + 50_000 * 1000) - 1
+    assert f"of 50,000 samples {whole:+.2%} (aim +1.5%)" in said

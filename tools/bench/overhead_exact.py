@@ -6,12 +6,13 @@ the hooks in them and without, on the instruction set that valgrind knows. Count
 lotus's own start and its final report stand apart, as they do not grow with the program. The load
 of the machine does not matter, only what the program does; the pairs differ by little.
 
-To leave out what starting costs (imports, of which lotus's hooks are a small part), each is counted
-at two sizes: the difference is the loop's, and what it gives per sample is exact.
+Each is counted at two sizes: what the larger has more is the loop's, exactly, and what the start
+costs (imports; of the hooks too) is known as well. `measure` counts in other ways for others.
 """
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,29 +29,69 @@ from lotus.workloads.catalogue import FOLDER, WORKLOADS
 
 ROOT = Path(__file__).parents[2]
 SIZES = {"image_classification": (32, 128), "tiny_images": (1280, 6400)}
+USUAL = {"image_classification": 512, "tiny_images": 50_000}  # of lotus demo, of CIFAR-10
 AIMS = {"image_classification": 0.005, "tiny_images": 0.015}
 
 
-def instructions(command: Sequence[str], given: Mapping[str, str]) -> int:
-    """Return the user instructions of a command and of all that it starts."""
-    # Start-up varies with the seed of hashes, and threads that spin count by chance.
+def pipelines(images: Path, scale: float, workers: int) -> dict[str, list[str]]:
+    """Commands by name; `scale` multiplies how much each does."""
+    return {
+        "image": [
+            *(sys.executable, str(FOLDER / "image_classification.py"), "--data", str(images)),
+            *("--workers", str(workers), "--threads", "1"),
+            *("--epochs", str(max(1, round(scale)))),
+        ],
+        "tiny": [
+            *(sys.executable, str(FOLDER / "tiny_images.py")),
+            *("--images", str(round(50_000 * scale)), "--workers", str(workers)),
+        ],
+    }
+
+
+def has_counters() -> bool:
+    perf = shutil.which("perf")
+    if perf is None:
+        return False
+    probe = ["perf", "stat", "-x,", "-e", "instructions:u", sys.executable, "-c", "1"]
+    result = subprocess.run(probe, capture_output=True, text=True)
+    return result.returncode == 0 and bool(re.search(r"^[1-9]\d*,", result.stderr, re.M))
+
+
+def measure(command: Sequence[str], given: Mapping[str, str], how: str) -> tuple[float, float]:
+    """(instructions or user CPU seconds of the command and all its children, wall seconds).
+
+    `how` is `perf`, `valgrind` or `cpu`.
+    """
+    # Start-up varies with the seed of hashes, and with modules that are compiled each time.
+    # Threads that spin while they wait count instructions by chance.
     environ = {**given, "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
     environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryDirectory() as folder:
-        words = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--trace-children=yes"]
-        words += ["--cachegrind-out-file=/dev/null", f"--log-file={folder}/log.%p"]
-        done = subprocess.run(
-            [*words, *command], env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-        )
-        if done.returncode:
-            last = (done.stderr.decode(errors="replace").strip().splitlines() or ["nothing"])[-1]
-            raise SystemExit(f"{' '.join(command)} failed: {last}")
-        logs = [path.read_text() for path in Path(folder).iterdir()]
-    refs = [found for log in logs for found in re.findall(r"I\s+refs:\s+([\d,]+)", log)]
-    return sum(int(number.replace(",", "")) for number in refs)
+        counts = Path(folder) / "counts"
+        words: list[str] = []
+        if how == "perf":
+            words = ["perf", "stat", "-x,", "-e", "instructions:u", "-o", str(counts), "--"]
+        elif how == "valgrind":
+            words = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--trace-children=yes"]
+            words += ["--cachegrind-out-file=/dev/null", f"--log-file={counts}.%p"]
+        started = time.perf_counter()
+        child = subprocess.Popen([*words, *command], env=environ, stdout=subprocess.DEVNULL)
+        _, status, used = os.wait4(child.pid, 0)
+        wall = time.perf_counter() - started
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode:
+            raise SystemExit(f"{' '.join(command)} failed")
+        if how == "perf":
+            found = re.search(r"^(\d+),", counts.read_text(), re.M)
+            return float(found.group(1)) if found else float("nan"), wall
+        if how == "valgrind":
+            logs = [path.read_text() for path in Path(folder).iterdir()]
+            refs = [found for log in logs for found in re.findall(r"I\s+refs:\s+([\d,]+)", log)]
+            return float(sum(int(number.replace(",", "")) for number in refs)), wall
+        return used.ru_utime, wall
 
 
-def measure(args: Namespace, path: Path) -> str:
+def compare(args: Namespace, path: Path) -> str:
     """Count, write what was found to `path`, and return it."""
     facts = host.facts()
     lines = [
@@ -58,7 +99,7 @@ def measure(args: Namespace, path: Path) -> str:
         f"{overhead_table.commit(ROOT)}, {time.strftime('%F')}; by valgrind, without workers"
     ]
     for name in [name for name in args.workload if name in SIZES]:
-        counts: dict[tuple[str, int], int] = {}
+        counts: dict[tuple[str, int], float] = {}
         for size in SIZES[name]:
             workload = WORKLOADS[name]
             data = args.data / workload.folder(size)
@@ -71,8 +112,8 @@ def measure(args: Namespace, path: Path) -> str:
                 run = Path(folder) / "run"
                 run.mkdir()
                 traced = launch.environment(os.environ, run, Settings())
-                counts["plain", size] = instructions(command, dict(os.environ))
-                counts["traced", size] = instructions(command, traced)
+                counts["plain", size] = measure(command, os.environ, "valgrind")[0]
+                counts["traced", size] = measure(command, traced, "valgrind")[0]
                 if not any((run / "events").iterdir()):
                     raise SystemExit(f"{name}: nothing was traced")
             print(
@@ -84,14 +125,18 @@ def measure(args: Namespace, path: Path) -> str:
     return text
 
 
-def words(name: str, counts: Mapping[tuple[str, int], int]) -> str:
-    """Say what counts of (kind, size) come to: of the whole program, and of the loop alone."""
+def words(name: str, counts: Mapping[tuple[str, int], float]) -> str:
+    """Say what counts of (kind, size) come to: of the loop alone, and of a usual program."""
     small, large = SIZES[name]
-    whole = counts["traced", large] / counts["plain", large] - 1
-    plain = (counts["plain", large] - counts["plain", small]) / (large - small)
-    traced = (counts["traced", large] - counts["traced", small]) / (large - small)
+    each, start = {}, {}
+    for kind in ("plain", "traced"):
+        each[kind] = (counts[kind, large] - counts[kind, small]) / (large - small)
+        start[kind] = counts[kind, small] - small * each[kind]
+    more = each["traced"] - each["plain"]
+    whole = {kind: start[kind] + USUAL[name] * each[kind] for kind in each}
     return (
-        f"{name}: the loop {traced / plain - 1:+.2%} ({traced - plain:,.0f} instructions more on "
-        f"{plain:,.0f} a sample; aim {AIMS[name]:+.1%}); the whole program of {large:,} samples "
-        f"{whole:+.2%} of {counts['plain', large]:,}"
+        f"{name}: the loop {more / each['plain']:+.2%} ({more:,.0f} instructions more on "
+        f"{each['plain']:,.0f} a sample), the start {start['traced'] - start['plain']:+,.0f} on "
+        f"{start['plain']:,.0f}; so of a whole program of {USUAL[name]:,} samples "
+        f"{whole['traced'] / whole['plain'] - 1:+.2%} (aim {AIMS[name]:+.1%})"
     )

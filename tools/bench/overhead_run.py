@@ -47,10 +47,10 @@ def below(root: int) -> list[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                stat = (entry / "stat").read_text()
+                stat = (entry / "stat").read_bytes()
             except OSError:
                 continue
-            parent = int(stat.rpartition(")")[2].split()[1])
+            parent = int(stat.rpartition(b")")[2].split()[1])
             children.setdefault(parent, []).append(int(entry.name))
     found: list[int] = []
     wave = [root]
@@ -105,23 +105,30 @@ def run(command: list[str], limit: float, memory: bool, stdout: str | None) -> T
     watcher.start()
     if memory:
         threading.Thread(target=look, daemon=True).start()
-    late: threading.Timer | None = None
+    late = threading.Timer(LATE_S, end, [f"processes of it went on for {LATE_S:.0f} s"])
+    late.daemon = True
     ended = started
-    while True:
-        try:
-            pid, status = os.wait()
-        except ChildProcessError:
-            break
-        if pid == child.pid:
-            ended = time.perf_counter()
-            taken.wall_s = ended - started
-            taken.status = child.returncode = os.waitstatus_to_exitcode(status)
-            watcher.cancel()
-            late = threading.Timer(LATE_S, end, [f"processes of it went on for {LATE_S:.0f} s"])
-            late.daemon = True
-            late.start()
-    if late:
-        late.cancel()
+
+    def wait() -> None:
+        nonlocal ended
+        while True:
+            try:
+                pid, status = os.wait()
+            except ChildProcessError:
+                return
+            if pid == child.pid:
+                ended = time.perf_counter()
+                taken.wall_s = ended - started
+                taken.status = child.returncode = os.waitstatus_to_exitcode(status)
+                watcher.cancel()
+                late.start()
+
+    # Not here: a signal that comes just before the call would not be seen until it returns.
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    while waiter.is_alive():
+        waiter.join(0.5)
+    late.cancel()
     taken.late_s = time.perf_counter() - ended
     over.set()
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
