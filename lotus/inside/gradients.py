@@ -239,4 +239,6 @@ def unmeasured(original: Callable[..., Any], gradients: Gradients, what: str) ->
         original(self, *args, **kwargs)
         edge(recorder, gradients.say, f"gradient synchronisation of {what} is not timed")
 
-    return hook(__init__)
+    made = hook(__init__)
+    made.__dict__["__wrapped__"] = original  # libraries ask for its signature
+    return made
