@@ -228,9 +228,9 @@ def losses(a: Assembly) -> list[Lost]:
             size: Any = event.get("bytes")
             what = f"recording stopped: {event['why']}"
             found.append(Lost(what, process.pid, 1, size if is_a(size, int) else 0))
-    made = np.flatnonzero(
-        ((a.batch["flags"] & (SENDS | FAILED | STOPPED)) == 0) & (a.batch["loader"] < 0)
-    )
+    # Of a loader that was not seen nobody knows how it sends.
+    sent = (a.batch["loader"] < 0) & (a.batch_loader >= 0)
+    made = np.flatnonzero(((a.batch["flags"] & (SENDS | FAILED | STOPPED)) == 0) & sent)
     _, send = a.sends
     owner, count = np.unique(a.batch_process[made[send[made] < 0]], return_counts=True)
     for number, missing in zip(owner.tolist(), count.tolist(), strict=True):

@@ -118,6 +118,8 @@ def advise(charge: Charge, around: Circumstances) -> str:
     if kind == kinds.STARTUP:
         return _against_startup(evidence, around)
     if kind == kinds.SHUTDOWN:
+        if around.persistent:
+            return "The workers are kept until the end, whose share is less in a longer run."
         return "Keep the workers: persistent_workers=True."
     if kind == kinds.SEND:
         return _against_sending(around)

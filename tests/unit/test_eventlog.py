@@ -301,7 +301,7 @@ def test_newer_schema(tmp_path):
     # GIVEN a log of a version to come
     data = pack_header(schema=layout.SCHEMA + 1)
     # WHEN it is read, THEN one line says so and what to do
-    with pytest.raises(LotusError, match=r"schema 2 .*upgrade") as raised:
+    with pytest.raises(LotusError, match=r"schema 2 .*with the lotus that recorded it") as raised:
         read(tmp_path / "a.ltr", data)
     assert raised.value.exit_code == 2
     assert "\n" not in str(raised.value)

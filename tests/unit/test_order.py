@@ -56,6 +56,18 @@ def test_a_send_of_the_epoch_before_is_not_this_batch(run):
     assert loaded.lost["count"].tolist() == [2]
 
 
+def test_a_loader_that_was_not_seen_loses_no_send_times(run):
+    # GIVEN what a worker fetched for a loader of another library's
+    run.process(100)
+    worker = run.process(201)
+    worker.worker(0)
+    made(worker, 0, 4_000)
+    # THEN nobody misses how it was sent
+    loaded = load(run.end())
+    assert loaded.batches["loader"].tolist() == [-1]
+    assert loaded.lost.empty
+
+
 def test_without_workers(run):
     # GIVEN a loader that makes its batches in the main process
     main = run.process(100)
