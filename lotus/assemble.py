@@ -47,6 +47,7 @@ _NEEDED: dict[str, dict[str, _Kind]] = {
     "clock": {
         "reference": str, "job": str, "time_ns": int, "offset_ns": int, "round_trip_ns": int
     },
+    "model": {"parameters": range(1 << 62), "shapes": str},
     "counters": {"tid": int, "events": list, "read_ns": int},
 }  # fmt: skip
 _OPERATION: dict[str, _Kind] = {
@@ -312,7 +313,9 @@ class Assembly:
     def recorded(self) -> list[dict[str, Any]]:
         """The manifest's `ranks`: one entry for each process that is nobody's worker."""
         return [
-            ranks.entry((p.rank, p.local_rank, p.world_size), p.host, p.pid)
+            ranks.entry(
+                (p.rank, p.local_rank, p.world_size), p.host, p.pid, ranks.cores_of(p.log.header)
+            )
             for p in self.processes
             if not p.is_worker
         ]

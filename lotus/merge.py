@@ -145,7 +145,7 @@ def clocks(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """The manifest's `hosts`: for each clock how it stands to that of the first run.
 
     Each is a dictionary with host, clock (its name in the logs), at_ns (on it), offset_ns (of the
-    first clock there), drift_ppb, error_ns (None: not known) and method.
+    first clock there), drift_ppb, error_ns (None: not known), method, cpu and memory_bytes.
     """
     found: dict[str, dict[str, Any]] = {}
     for run in runs:
@@ -219,6 +219,8 @@ def _entry(
         "drift_ppb": drift,
         "error_ns": error,
         "method": method,
+        "cpu": one["run"].manifest.get("cpu"),
+        "memory_bytes": one["run"].manifest.get("memory_bytes"),
     }
 
 

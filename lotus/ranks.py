@@ -55,8 +55,16 @@ def host_of(header: Mapping[str, Any]) -> str:
     return host if isinstance(host, str) else ""
 
 
-def entry(place: tuple[int, int, int], host: str, pid: int) -> dict[str, Any]:
-    """One of the manifest's `ranks`."""
+def cores_of(header: Mapping[str, Any]) -> int | None:
+    """On how many cores the process of a log might run when it began; None: not told."""
+    found = header.get("affinity")
+    return found if type(found) is int and found in _COUNT else None
+
+
+def entry(
+    place: tuple[int, int, int], host: str, pid: int, cores: int | None = None
+) -> dict[str, Any]:
+    """One of the manifest's `ranks`; `cores`: on how many the process might run."""
     rank, local_rank, world_size = place
     return {
         "rank": rank,
@@ -64,6 +72,7 @@ def entry(place: tuple[int, int, int], host: str, pid: int) -> dict[str, Any]:
         "world_size": world_size,
         "host": host,
         "pid": pid,
+        **({} if cores is None else {"cpu": {"affinity": cores}}),
     }
 
 
@@ -89,7 +98,8 @@ def recorded(directory: Path) -> list[dict[str, Any]]:
         if isinstance(pid, int) and isinstance(start, int):
             loaders = (event for event in events if event.get("event") == "loader")
             place = settled([told(header, loaders)])
-            found.append((place[0], start, pid, entry(place, host_of(header), pid)))
+            own = entry(place, host_of(header), pid, cores_of(header))
+            found.append((place[0], start, pid, own))
     return [one for *_, one in sorted(found, key=lambda item: item[:3])]
 
 

@@ -240,6 +240,15 @@ class Run:
         return tables.syncs(self._assembly)
 
     @cached_property
+    def models(self) -> pd.DataFrame:
+        """One row per model whose gradients a process averaged by DistributedDataParallel.
+
+        rank, local_rank, world_size, host, pid, parameters (how many numbers are trained), shapes
+        (SHA-256 over a line for each trained parameter: its name and sizes, sorted by name).
+        """
+        return tables.models(self._assembly)
+
+    @cached_property
     def workers(self) -> pd.DataFrame:
         """One row per worker process.
 

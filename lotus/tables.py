@@ -186,6 +186,18 @@ def syncs(a: Assembly) -> pd.DataFrame:
     return frame(columns)
 
 
+def models(a: Assembly) -> pd.DataFrame:
+    """One row per model that a process trained in DistributedDataParallel, in their order."""
+    found = [
+        (number, event["parameters"], event["shapes"])
+        for number, process in enumerate(a.processes)
+        for event in process.events["model"]
+    ]
+    rows = [row for _, *row in found]
+    table = pd.DataFrame(rows, columns=["parameters", "shapes"])
+    return _owned(a, [number for number, *_ in found], table, {"shapes": "object"})
+
+
 def operations(processes: Iterable[Process]) -> pd.DataFrame:
     """Every operation that was defined, once."""
     rows: dict[tuple[str, str, int, str], tuple[Any, ...]] = {}

@@ -177,8 +177,8 @@ def facts(run: RunLike, steps: RankSteps) -> Facts:
 def processor(manifest: Mapping[str, Any], rank: int, host: str) -> tuple[float, str]:
     """(cores that the rank may use at once, model of the CPU); NaN and "" where not told.
 
-    By affinity and quota: of the rank's process where its entry of `ranks` has a `cpu`, else of its
-    entry of `hosts`, else of the host that the run was begun on.
+    By affinity and quota, each of the first that tells it: the rank's entry of `ranks`, its host's
+    of `hosts`, the host that the run was begun on.
     """
     places = [
         one.get("cpu") for one in entries(manifest, "ranks")
@@ -187,17 +187,18 @@ def processor(manifest: Mapping[str, Any], rank: int, host: str) -> tuple[float,
     places += [one.get("cpu") for one in entries(manifest, "hosts") if one.get("host") == host]
     if not host or manifest.get("host") in (host, None):
         places.append(manifest.get("cpu"))
-    cores, model = math.nan, ""
-    for cpu in places:
-        if not isinstance(cpu, Mapping):
-            continue
-        limits = [cpu.get("affinity") or cpu.get("logical"), cpu.get("quota")]
-        known = [
-            float(one) for one in limits if isinstance(one, (int, float)) and 0 < one < 1 << 20
-        ]
-        cores = min(known) if known and math.isnan(cores) else cores
-        model = str(cpu["model"]) if not model and isinstance(cpu.get("model"), str) else model
-    return cores, model
+    told = [cpu for cpu in places if isinstance(cpu, Mapping)]
+    affinity = next(
+        filter(_sound, (cpu.get("affinity") or cpu.get("logical") for cpu in told)), None
+    )
+    quota = next(filter(_sound, (cpu.get("quota") for cpu in told)), None)
+    limits = [float(one) for one in (affinity, quota) if one is not None]
+    model = next((cpu["model"] for cpu in told if isinstance(cpu.get("model"), str)), "")
+    return min(limits, default=math.nan), model
+
+
+def _sound(cores: object) -> bool:
+    return isinstance(cores, (int, float)) and 0 < cores < 1 << 20
 
 
 def _ratio(part: float, whole: float) -> float:

@@ -90,6 +90,7 @@ class Balance:
             batch_sizes=self.batch_sizes,
             strategy=self.question.strategy,
             loader=self.job.loader,
+            model=self.job.model,
             predicted=_finite(told),
             notes=self.notes,
         )

@@ -17,7 +17,7 @@ import pandas as pd
 
 from lotus.analysis.columns import Bools, Floats, Ints, flag, integer, number, plain_value
 from lotus.analysis.scope import RunLike, iterated, table
-from lotus.balance.plan import MOST_RANKS
+from lotus.balance.plan import MOST_RANKS, Model
 from lotus.errors import LotusError
 from lotus.inside.layout import FAILED, STOPPED
 from lotus.settings import Target
@@ -60,6 +60,7 @@ class Job:
     collective_ns: float  # mean that a step takes after the last rank has arrived; NaN: not traced
     measured_ns: float  # mean from one batch to the next, as the ranks' `whole_ns`; NaN: not known
     notes: tuple[str, ...] = ()
+    model: Model | None = None  # that all ranks train; None: not told, or not the same
 
     @property
     def batch_sizes(self) -> tuple[int, ...]:
@@ -123,7 +124,20 @@ def _job(run: RunLike, loader: int | None) -> Job:
         collective_ns=collective,
         measured_ns=measured,
         notes=tuple(dict.fromkeys(notes)),
+        model=_model(table(run, "models"), world),
     )
+
+
+def _model(models: pd.DataFrame, world: int) -> Model | None:
+    """The model with most parameters, where every rank has it."""
+    if not len(models) or not {"parameters", "shapes"} <= set(models.columns):
+        return None
+    largest = models.sort_values("parameters", ascending=False).drop_duplicates("rank")
+    known = {(int(row[0]), str(row[1])) for row in largest[["parameters", "shapes"]].to_numpy()}
+    if len(known) != 1 or set(integer(largest, "rank").tolist()) != set(range(world)):
+        return None
+    parameters, shapes = known.pop()
+    return Model(parameters, shapes) if 0 < len(shapes) <= 200 else None
 
 
 def _world(run: RunLike, batches: pd.DataFrame) -> int:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lotus.run import Run
 SMALL = (
     "batches", "waits", "workers", "loaders", "epochs", "resources", "operations", "paths",
-    "processes", "lost", "syncs",
+    "processes", "lost", "syncs", "models",
 )  # fmt: skip
 RANK_STEPS = "rank_steps"  # of lotus.analysis.rank_steps.long_table, where there are several ranks
 MEASURED = ("counters", "functions", "python_functions")

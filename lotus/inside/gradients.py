@@ -15,7 +15,7 @@ from collections import deque
 from functools import partial
 from itertools import islice
 
-from . import clock, guard, log, recorder
+from . import clock, guard, log, models, recorder
 from .guard import ask, edge, hook
 
 TYPE_CHECKING = False
@@ -100,6 +100,9 @@ class Gradients:
             # No function of ours: in a callback the exception of a signal handler would be lost.
             forget: Callable[[object], object] = partial(self.models.pop, id(ddp))
             known = self.models[id(ddp)] = Model(weakref.ref(ddp, forget), self)
+            found = ask(models.fingerprint, ddp)
+            if found is not None:
+                self.recorder.event({"event": "model", **found})
         return known
 
     def reached(self, model: Model, _: object) -> None:

@@ -168,6 +168,7 @@ def header(level: str) -> bytes:
             "boot_id": boot_id(),
             "clock": clock_id(),
             "restart": os.environ.get("TORCHELASTIC_RESTART_COUNT"),
+            "affinity": cores(),
             "level": level,
         }
     ).encode()
@@ -189,6 +190,13 @@ def rank_of_process() -> tuple[int | None, int | None, int | None]:
         if distributed is not None and distributed.is_available() and distributed.is_initialized():
             found[0], found[2] = distributed.get_rank(), distributed.get_world_size()
     return found[0], found[1], found[2]
+
+
+def cores() -> int | None:
+    """On how many cores this process may run; None: not told."""
+    with quiet(OSError):
+        return len(os.sched_getaffinity(0))
+    return None
 
 
 def clock_id() -> str:

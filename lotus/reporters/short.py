@@ -4,7 +4,7 @@ import textwrap
 from typing import Any
 
 from lotus.analysis.summary import LoaderSummary, Summary, summarise
-from lotus.reporters import covering
+from lotus.reporters import covering, ranks
 from lotus.reporters.words import amount, duration, plain, plural, share, shorten
 
 _WIDTH, _MOST_CAUSES, _MOST_LOSSES = 78, 4, 3
@@ -28,6 +28,8 @@ def lines(summary: Summary) -> list[str]:
         more = len(summary.loaders[4:]) + summary.loaders_left_out
         if more:
             result.append(f"and {plural(more, 'smaller loader')} more")
+    if summary.ranks is not None and summary.ranks.stragglers:
+        result += _wrap(ranks.verdict(summary.ranks)[0])
     for line in covering.unseen(summary):
         result += _wrap(line)
     result = [*first, *result]

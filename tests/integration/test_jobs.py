@@ -39,6 +39,11 @@ def test_gradients_and_exceptions_are_those_of_the_program_alone(job, rank):
         kept = [[one[name] for name in ("digest", "error")] for one in without["passes"]]
         assert [[one[name] for name in ("digest", "error")] for one in with_us["passes"]] == kept
     assert len(watched["cases"]) == 13
+    # AND it is told which models they were: the same on both ranks
+    models = job.run.models
+    mine, other = (models[models["rank"] == one]["shapes"].tolist() for one in (rank, 1 - rank))
+    assert mine == other
+    assert {len(shapes) for shapes in mine} == {64}
 
 
 @pytest.mark.parametrize("rank", [0, 1])

@@ -8,6 +8,7 @@ import pytest
 
 from lotus.balance.fit import curve
 from lotus.balance.measured import WARM, measure
+from lotus.balance.plan import Model
 from lotus.errors import LotusError
 from lotus.settings import Target
 from tests.unit.many_ranks import MS, Costs, job
@@ -29,6 +30,18 @@ def test_waiting_for_the_others_is_no_own_time() -> None:
     )
     assert not any("tell them apart" in note for note in found.notes)
     assert len(found.ranks[0].step_ns) == 60 - WARM
+
+
+def test_the_model_is_the_largest_that_all_ranks_train() -> None:
+    run = job(TWO, noise=0.0)
+    assert measure(run).model is None
+    rows = [(rank, size, f"{size:064}") for rank in (0, 1) for size in (5, 83)]
+    run.models = pd.DataFrame(rows, columns=["rank", "parameters", "shapes"])
+    assert measure(run).model == Model(83, f"{83:064}")
+    run.models.loc[3, "shapes"] = "other"
+    assert measure(run).model is None
+    run.models = run.models[run.models["rank"] == 0]
+    assert measure(run).model is None
 
 
 def test_hosts_whose_clocks_differ_have_the_same_collective() -> None:

@@ -3,8 +3,9 @@
 import json
 
 import pytest
+from jsonschema import Draft202012Validator
 
-from lotus import merge, ranks
+from lotus import merge, ranks, schemas
 from lotus.cli import main
 from lotus.errors import LotusError
 from lotus.inside import layout
@@ -117,7 +118,12 @@ def test_a_merged_run_keeps_what_its_parts_told(hosts, tmp_path):
     # AND ranks are joined, each with a pid of its own
     assert [(one["rank"], one["host"]) for one in run.manifest["ranks"]] == [(0, "one"), (1, "two")]
     assert len(set(run.intervals["pid"])) == 4
-    assert json.loads((run.path / "run.json").read_text())["hosts"] == run.manifest["hosts"]
+    written = json.loads((run.path / "run.json").read_text())
+    assert written["hosts"] == run.manifest["hosts"]
+    # AND it is as its schema says, with the processor of each host
+    validator = Draft202012Validator(schemas.schema("run"))
+    assert [error.message for error in validator.iter_errors(written)] == []
+    assert [one["cpu"] for one in written["hosts"]] == [one["cpu"] for one in written["merged"]]
 
 
 def test_where_rank_0_is_not_on_the_first_host(hosts, tmp_path):

@@ -21,7 +21,7 @@ from lotus.analysis.rank_verdict import (
     rank_summary,
 )
 from lotus.analysis.rank_why import processor
-from lotus.reporters import rank_charts, ranks, tables
+from lotus.reporters import rank_charts, ranks, short, tables
 from lotus.reporters.page import Chart, Table
 from tests.unit.test_rank_steps import MS, Job
 
@@ -200,6 +200,12 @@ def test_a_rank_whose_input_is_slow() -> None:
     assert one.cost_ns == pytest.approx(float(np.mean(summary.steps.lead_second[1:])))
 
 
+def test_the_end_of_a_traced_job_names_it_too() -> None:
+    run = slow_input().run()
+    said = " ".join(" ".join(short.short_report(run)).split())
+    assert ranks.verdict(summary_of(slow_input()))[0] in said
+
+
 def test_an_operation_inside_another_is_not_the_one_to_name() -> None:
     run = slow_input().run()
     inner = run.ops[run.ops["operation"] == "Loader"].assign(operation="Read", nested=True)
@@ -356,6 +362,8 @@ def test_without_synchronisations_it_is_said_what_is_not_known() -> None:
         ({"hosts": [{"host": "h", "cpu": {"affinity": 2, "model": "y"}}]}, (2, "y")),
         ({"ranks": [{"rank": 1, "host": "h", "cpu": {"affinity": 3}}], "host": "h",
           "cpu": {"affinity": 9, "model": "z"}}, (3, "z")),
+        ({"ranks": [{"rank": 1, "host": "h", "cpu": {"affinity": 3}}],
+          "hosts": [{"host": "h", "cpu": {"affinity": 8, "quota": 2.5, "model": "w"}}]}, (2.5, "w")),
         ({"ranks": [{"rank": 1, "host": "h", "cpu": [1]}, 3], "hosts": ["x"]}, (math.nan, "")),
         ({"ranks": 7, "hosts": "text", "host": "h", "cpu": 3}, (math.nan, "")),
     ],

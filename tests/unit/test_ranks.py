@@ -149,6 +149,17 @@ def test_the_manifest_names_the_ranks_that_recorded(run):
     assert ranks.recorded(run.path) == wanted
 
 
+def test_on_how_many_cores_a_rank_may_run_is_told(run):
+    # GIVEN ranks that were bound to cores, and one that tells nonsense
+    for rank, cores in enumerate((4, 8, "many")):
+        run.process(100 + rank, rank=rank, world_size=3, affinity=cores)
+    run.end()
+    # THEN run.json says so, also by the tables' way
+    told = [one.get("cpu") for one in ranks.recorded(run.path)]
+    assert told == [{"affinity": 4}, {"affinity": 8}, None]
+    assert [one.get("cpu") for one in load(run.path).manifest["ranks"]] == told
+
+
 def test_a_traced_job_leaves_its_ranks_in_run_json(run, tmp_path):
     # GIVEN a program that leaves event logs
     wanted = job(run)

@@ -48,3 +48,17 @@ def test_a_run_without_such_passes_has_an_empty_table(tmp_path):
         "step", "start_ns", "ready_ns", "end_ns", "exposed_ns",
     ]  # fmt: skip
     assert not len(loaded.syncs)
+
+
+def test_models_are_told_apart_by_the_shapes_of_what_they_train(tmp_path):
+    # GIVEN a rank with two models, and a damaged event
+    run = RunBuilder(tmp_path / "run")
+    log = run.process(100, rank=1, local_rank=1, world_size=2)
+    for parameters, shapes in ((7, "a" * 64), (83, "b" * 64), (-1, "c"), (1 << 70, "d")):
+        log.event("model", parameters=parameters, shapes=shapes)
+    # WHEN they are asked for, THEN both are there, and the rest counts as lost
+    loaded = load(run.end())
+    assert loaded.models.columns.tolist() == [*WHOSE, "parameters", "shapes"]
+    assert loaded.models["parameters"].tolist() == [7, 83]
+    assert loaded.models["rank"].tolist() == [1, 1]
+    assert loaded.lost["count"].sum() == 2
