@@ -123,6 +123,9 @@ class Isolator(Tracer):
 
         self._replace(module.DataLoader, "_get_iterator", hook(_get_iterator))
 
+    def _hook_gradients(self, module: Any) -> None:
+        """It times no steps."""
+
     def choose(self, loader: Any, kind: type) -> Any:
         """The loader to isolate, now that `loader` is iterated; None: one still to come."""
         if self.settings.loader is None:
