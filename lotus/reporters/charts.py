@@ -55,6 +55,7 @@ def _room(values: Sequence[float]) -> list[float]:
 def causes(one: LoaderSummary) -> Chart:
     """What the loop's time is owed to, the verdict's causes, as shares of the loop."""
     found = sorted(one.verdict.causes, key=lambda cause: -cause.share)[:_MOST_CAUSES]
+    left = len(one.verdict.causes) - len(found)
     colours = {"consumer": STEP, "start-up": GREY, "shut-down": GREY}
     data: dict[str, Any] = {
         "type": "bar",
@@ -84,7 +85,8 @@ def causes(one: LoaderSummary) -> Chart:
         "What the loop's time is owed to",
         {"data": [data], "layout": layout},
         Table(columns, rows),
-        "Green is the consumer's own step, grey start-up and shut-down, red what it waits for.",
+        "Green is the consumer's own step, grey start-up and shut-down, red what it waits for."
+        + (f" {left} smaller ones are left out here." if left > 0 else ""),
     )
 
 

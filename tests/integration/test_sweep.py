@@ -74,7 +74,7 @@ if __name__ == "__main__":
             pass
         if mode == "slow":
             print("iterated", flush=True)
-            time.sleep(2)
+            time.sleep(0.5)
     except KeyboardInterrupt:
         print("saved a checkpoint")
 """
@@ -184,7 +184,7 @@ def test_a_sweep_of_real_runs_says_what_operations_cost(resumed):
     found = json.loads(json.dumps(reporter.document(summary), allow_nan=False))
     for setting in found["settings"]:
         assert setting["measures"]["samples"] == {"mean": 60, "low": 60, "high": 60, "repeats": 2}
-        assert setting["measures"]["elapsed_s"]["mean"] > 2
+        assert setting["measures"]["elapsed_s"]["mean"] > 0.5
         assert setting["measures"]["cpu_s"]["mean"] > setting["measures"]["fetch_cpu_s"]["mean"]
         slow = next(one for one in setting["operations"] if one["operation"] == "Slow")
         assert slow["measures"]["cpu_s"]["mean"] == pytest.approx(60 * 0.002, rel=0.2)
