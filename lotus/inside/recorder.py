@@ -20,6 +20,7 @@ from .config import LEVELS
 from .definitions import Definitions
 from .guard import ask, guarded, is_number, quiet
 from .log import Log, append_line, fault_is_known, identity
+from .rendezvous import Meetings
 from .timers import Timers
 
 TYPE_CHECKING = False
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from .config import Config
     from .counters import Counters
-    from .rendezvous import Meetings
 
 _BIG_ENDIAN = sys.byteorder == "big"
 _SLOWEST = 32  # samples whose path is kept, per process
@@ -79,7 +79,7 @@ class Recorder:
             from .counters import Counters
 
             self.counters = Counters(config.counters)
-        self.meetings: Meetings | None = None  # with the other hosts of the job
+        self.meetings = Meetings(self)  # with the other hosts of the job
         # What a fetch inside another one must give back as it was.
         self.buffers: list[list[Any]] = [self.samples, self.ops, self.ops_cpu]
         if self.counters is not None:
@@ -108,8 +108,7 @@ class Recorder:
         if self.counters is not None:
             self.counters.forked()
         self.settle: Callable[[], None] = _nothing  # waits for what the worker is still sending
-        if self.meetings is not None:
-            self.meetings.thread = None  # it stayed with the parent
+        self.meetings.thread = None  # it stayed with the parent
         self.iterations = 0  # iterators alive: the log stays open while there are any
         self._clear_fetch()
 
@@ -468,10 +467,6 @@ class Recorder:
 
     def look_around(self) -> None:
         """Once there is a job of several hosts, compare their clocks."""
-        if self.meetings is None:
-            from .rendezvous import Meetings
-
-            self.meetings = Meetings(self)
         self.meetings.look()
 
     @guarded
@@ -486,8 +481,7 @@ class Recorder:
     @guarded
     def finish(self) -> None:
         """Write what is left: at the end of a worker, of the program, of a `lotus.trace` block."""
-        if self.meetings is not None:
-            self.meetings.end()
+        self.meetings.end()
         self.flush_loose()
         self.flush_syncs()
         if self.sends:

@@ -32,7 +32,10 @@ def label(name: object, width: int = 32) -> str:
 
 def names_axis(names: Sequence[object], width: int = 32) -> dict[str, Any]:
     """An axis of rows 0, 1, ... from top to bottom, each with its name, of two lines at most."""
-    texts = [textwrap.wrap(shorten(plain(name), width), 24) for name in names]
+    texts = [
+        textwrap.wrap(shorten(plain(name), width), 24, max_lines=2, placeholder="…")
+        for name in names
+    ]
     return {
         "tickvals": list(range(len(names))),
         "ticktext": ["<br>".join(label(line) for line in lines) for lines in texts],

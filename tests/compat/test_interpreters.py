@@ -40,6 +40,12 @@ def interpreter(version: str) -> str | None:
     return None
 
 
+def said(err: bytes) -> list[str]:
+    """The lines of a program's stderr. Not the tracker's of Python: at times it warns of semaphores
+    that a process which just ends has removed, also without lotus."""
+    return [line for line in err.decode().splitlines() if "resource_tracker" not in line]
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_program_is_recorded_and_does_the_same(tmp_path: Path, version: str) -> None:
     # GIVEN a Python of this version
@@ -54,10 +60,10 @@ def test_a_program_is_recorded_and_does_the_same(tmp_path: Path, version: str) -
     traced = Traced(*vars(ended.end()).values(), path)
     # THEN it prints, warns and fails the same
     assert plain.code == 1
-    assert plain.err.endswith(b"ValueError: bad number\n")
+    assert said(plain.err)[-1] == "ValueError: bad number"
     assert plain.err.count(b"UserWarning: about") == 20
     assert (traced.code, traced.out.splitlines()) == (1, plain.out.splitlines())
-    assert traced.err.decode().splitlines() == plain.err.decode().splitlines()
+    assert said(traced.err) == said(plain.err)
     # AND all of it is recorded, with the times of sending that the queues of this Python give
     run = traced.run
     assert run.notes == []

@@ -56,7 +56,7 @@ def test_a_group_counts_this_thread():
     assert before[0] <= between[0] <= after[0]
     own, others = after[2][0] - between[2][0], between[2][0] - before[2][0]
     assert own >= 19_000_000
-    assert others <= (between[0] - before[0])
+    assert others <= (between[0] - before[0]) + 100_000  # two clocks
     assert after[0] - after[1] == before[0] - before[1]  # never without counters
 
 
