@@ -103,7 +103,7 @@ def test_a_loader_is_tuned_in_its_own_process(tmp_path: Path) -> None:
     assert result["watched"]["loader"]["dataset"] == "Waits"
     assert result["watched"]["batches"] == 500
     # The step was really called, while it was watched and in the trials.
-    assert said["called"] > 50
+    assert said["called"] > len(result["trials"])
     assert 0.0005 < sorted(result["watched"]["steps_s"])[4] < 0.5
     assert not any(trial["failed"] for trial in result["trials"])
     # The trials were traced: 17 ms a batch of waiting are no CPU time.
