@@ -5,6 +5,8 @@ import math
 import re
 from collections.abc import Callable
 
+_TIMES = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
+
 
 def whole(least: int, most: int = 1_000_000) -> Callable[[str], int]:
     """A type: whole numbers from `least` to `most`."""
@@ -44,3 +46,11 @@ def batches(text: str) -> str:
 def loader(text: str) -> int | str:
     """A loader's number, or what else names it."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else text
+
+
+def nanoseconds(text: str) -> float:
+    """A type: a time such as 20ms."""
+    found = re.fullmatch(r"([0-9.]+) ?(ns|us|µs|ms|s)", text)
+    if found is None:
+        raise ValueError(text)
+    return real(0)(found[1]) * _TIMES[found[2]]

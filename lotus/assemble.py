@@ -357,15 +357,11 @@ class Assembly:
             # Only a worker sends; and a record from before the batch was there is another's.
             # (Where clocks drift, times brought onto another one are that much less exact.)
             free = _DRIFTED if any(process.log.moved for process in self.processes) else 0
-            sound = sends["start_ns"].astype(np.int64)[row] + free >= signed_put(batch)
+            sound = sends["start_ns"].astype(np.int64)[row] + free >= batch["put_ns"].astype(
+                np.int64
+            )
             row = np.where((row >= 0) & sound & (batch["loader"] < 0), row, -1)
         return sends, row
-
-
-def signed_put(batch: Array) -> Ints:
-    """When batches were handed on."""
-    put: Ints = batch["put_ns"].astype(np.int64)
-    return put
 
 
 def match(left: Sequence[Array], right: Sequence[Array], last: bool = False) -> Ints:

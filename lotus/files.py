@@ -2,11 +2,12 @@
 
 import contextlib
 import errno
+import json
 import os
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from lotus.errors import LotusError
 
@@ -92,3 +93,13 @@ def replace(
 
 def _cannot(path: Path, why: str | None, option: str) -> LotusError:
     return LotusError(f"cannot write {path}: {why}; {option} names another file")
+
+
+def json_of(data: bytes, most: int) -> Any:
+    """What a document of at most `most` bytes holds. Raises ValueError, in words."""
+    if len(data) > most:
+        raise ValueError(f"it is larger than {most >> 20} MB")
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        raise ValueError("it is no JSON") from None

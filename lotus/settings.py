@@ -127,13 +127,7 @@ def read(path: Path) -> Tuned:
             f"cannot read {path}: {error.strerror}; --settings FILE names what `lotus tune` wrote"
         ) from None
     try:
-        if len(data) > _MOST:
-            raise ValueError(f"it is larger than {_MOST >> 20} MB")
-        try:
-            content = json.loads(data)
-        except (ValueError, RecursionError):
-            raise ValueError("it is no JSON") from None
-        return _tuned(content)
+        return _tuned(files.json_of(data, _MOST))
     except ValueError as error:
         raise LotusError(
             f"{path} holds no settings of lotus: {_plain(str(error))[:500]}; such a file is "

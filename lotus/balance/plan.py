@@ -111,13 +111,7 @@ def read(path: Path) -> Plan:
             f"lotus balance RUN -o {path.name}"
         ) from None
     try:
-        if len(data) > _MOST:
-            raise ValueError(f"it is larger than {_MOST >> 20} MB")
-        try:
-            content = json.loads(data)
-        except (ValueError, RecursionError):
-            raise ValueError("it is no JSON") from None
-        return parse(content)
+        return parse(files.json_of(data, _MOST))
     except ValueError as error:
         text = "".join(char if char.isprintable() else "?" for char in str(error))
         raise LotusError(

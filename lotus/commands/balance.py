@@ -8,7 +8,6 @@ from pathlib import Path
 
 from lotus import arguments
 from lotus.balance.plan import STRATEGIES
-from lotus.commands.whatif import nanoseconds
 
 NAME = "balance"
 HELP = "say how many samples of a batch each rank should take"
@@ -128,7 +127,7 @@ def _link(text: str) -> tuple[tuple[int, int], float]:
     found = re.fullmatch(r"(\d{1,9})-(\d{1,9})=(.+)", text, re.ASCII)
     if found is None:
         raise ValueError(text)
-    return (int(found[1]), int(found[2])), nanoseconds(found[3])
+    return (int(found[1]), int(found[2])), arguments.nanoseconds(found[3])
 
 
 _most.__name__, _link.__name__ = "limit (0=64)", "link (0-1=50us)"

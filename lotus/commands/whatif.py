@@ -93,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--latency",
-        type=nanoseconds,
+        type=arguments.nanoseconds,
         metavar="TIME",
         help="each sample waits so long, as 20ms (default: as recorded)",
     )
@@ -181,7 +181,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--link-latency",
-        type=nanoseconds,
+        type=arguments.nanoseconds,
         metavar="TIME",
         help="latency between ranks, as 20us (default: 0)",
     )
@@ -290,16 +290,7 @@ def _speedup(text: str) -> tuple[str, float]:
     return name, _positive(times)
 
 
-_TIMES = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
 _SIZES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30}
-
-
-def nanoseconds(text: str) -> float:
-    """A type: a time such as 20ms."""
-    found = re.fullmatch(r"([0-9.]+) ?(ns|us|µs|ms|s)", text)
-    if found is None:
-        raise ValueError(text)
-    return arguments.real(0)(found[1]) * _TIMES[found[2]]
 
 
 def _rate(text: str) -> float:
@@ -312,7 +303,7 @@ def _rate(text: str) -> float:
 for _kind, _name in (
     (_positive, "number"),
     (_speedup, "PART=TIMES"),
-    (nanoseconds, "time (20ms)"),
+    (arguments.nanoseconds, "time (20ms)"),
     (_rate, "rate (200MB/s)"),
 ):
     _kind.__name__ = _name

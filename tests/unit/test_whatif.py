@@ -177,7 +177,7 @@ def test_what_cannot_be_asked(run, words, capsys):
     [("20ms", 20e6), ("300us", 3e5), ("1.5 s", 1.5e9), ("7ns", 7.0)],
 )
 def test_times(text, expected):
-    from lotus.commands.whatif import nanoseconds
+    from lotus.arguments import nanoseconds
 
     assert math.isclose(nanoseconds(text), expected)
 
