@@ -30,6 +30,7 @@ _MOST_GIVEN = 100_000  # bytes: the kernel takes 128 KiB as one variable of an e
 # How long a rank waits for the others to say whether they can apply a plan: a first batch may come
 # minutes later where one rank prepares the data for all.
 WAIT_S = 120
+MODES = ("sync", "local", "hybrid", "async")
 
 
 @dataclass(frozen=True)
@@ -244,12 +245,25 @@ class Shares:
     plan: "Plan"
     summed: bool = False  # a rank's loss is the sum over its samples, not their mean
     wait_s: float = WAIT_S
+    rebalance_every: int = 0  # steps after which shares are chosen anew; 0: they stay
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How ranks come to one model: lotus/inside/modes.py says what each mode does."""
+
+    name: str  # of MODES
+    every: int = 8  # batches from one averaging of parameters to the next: local, hybrid
+    after: int = 0  # steps whose gradients are averaged over all ranks before that: local, hybrid
+    groups: tuple[tuple[int, ...], ...] = ()  # of ranks; none: those of one host. hybrid
+    staleness: int = 4  # steps that a rank may be ahead of what it has of the others: async
+    wait_s: float = WAIT_S
 
 
 def run(
-    command: Sequence[str], tuned: Tuned, shares: Shares | None = None
+    command: Sequence[str], tuned: Tuned, shares: Shares | None = None, mode: Mode | None = None
 ) -> tuple[Outcome, list[str]]:
-    """Run a command with settings put on its loaders, and its global batch shared out.
+    """Run a command with settings put on its loaders, its global batch shared out, in a mode.
 
     Returns how it ended, and in words what was not found. Raises CannotStart where the command
     cannot be started.
@@ -264,15 +278,17 @@ def run(
             said = Path(folder) / "said"
             with contextlib.suppress(OSError):
                 said.touch(0o600)
-        environ = launch.with_settings(os.environ, given(tuned, said, shares))
+        environ = launch.with_settings(os.environ, given(tuned, said, shares, mode))
         outcome = launch.run(words, environ)
-        return outcome, [] if said is None else not_found(tuned, said, shares)
+        return outcome, [] if said is None else not_found(tuned, said, shares, mode)
     finally:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def given(tuned: Tuned, said: Path | None, shares: Shares | None = None) -> str:
+def given(
+    tuned: Tuned, said: Path | None, shares: Shares | None = None, mode: Mode | None = None
+) -> str:
     """What lotus/inside/settings.py is told. Raises LotusError where it is too long."""
     loaders = [
         {
@@ -292,7 +308,10 @@ def given(tuned: Tuned, said: Path | None, shares: Shares | None = None) -> str:
             "model": None if plan.model is None else asdict(plan.model),
             "loss": "sum" if shares.summed else "mean",
             "wait_s": shares.wait_s,
+            "rebalance_every": shares.rebalance_every,
         }
+    if mode is not None:
+        facts["mode"] = asdict(mode)
     text = json.dumps(facts)
     if len(text) > _MOST_GIVEN:
         raise LotusError(
@@ -303,7 +322,9 @@ def given(tuned: Tuned, said: Path | None, shares: Shares | None = None) -> str:
     return text
 
 
-def not_found(tuned: Tuned, said: Path, shares: Shares | None = None) -> list[str]:
+def not_found(
+    tuned: Tuned, said: Path, shares: Shares | None = None, mode: Mode | None = None
+) -> list[str]:
     """Which settings met no loader of theirs, and what loaders were made instead, in words."""
     facts = []
     with contextlib.suppress(OSError):
@@ -325,6 +346,11 @@ def not_found(tuned: Tuned, said: Path, shares: Shares | None = None) -> list[st
         found.append(
             f"{what if target is None else target.words()} was not read from, so no shares were "
             f"applied; {_others(target or Target(dataset='-'), made)}"
+        )
+    if mode is not None and not any("mode" in fact for fact in facts):
+        found.append(
+            "no loader was read from while a model was in DistributedDataParallel, so --mode "
+            f"{mode.name} changed nothing"
         )
     return [_plain(text) for text in found]
 

@@ -1,12 +1,13 @@
 """`lotus run`: run a command with the settings of a tuned.json, the shares of a balance.json."""
 
 import argparse
+import re
 from pathlib import Path
 
-from lotus import launch, settings
+from lotus import arguments, launch, settings
 from lotus.balance import plan as plans
 from lotus.errors import LotusError
-from lotus.settings import Shares, Tuned
+from lotus.settings import Mode, Shares, Tuned
 from lotus.streams import say
 
 NAME = "run"
@@ -60,6 +61,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with balance.json: what a rank's loss is of its samples (default: mean)",
     )
     parser.add_argument(
+        "--rebalance-every",
+        type=arguments.whole(1),
+        metavar="K",
+        help="with balance.json: choose the shares anew after every K steps, by what they took",
+    )
+    parser.add_argument(
+        "--mode",
+        choices=settings.MODES,
+        help="how the ranks come to one model (default: as the program is written)",
+    )
+    mode = settings.Mode("sync")
+    parser.add_argument(
+        "--every",
+        type=arguments.whole(1),
+        metavar="H",
+        help=f"local, hybrid: average parameters after every H batches (default: {mode.every})",
+    )
+    parser.add_argument(
+        "--after",
+        type=arguments.whole(0),
+        metavar="K",
+        help="local, hybrid: go on as sync for the first K steps (default: 0)",
+    )
+    parser.add_argument(
+        "--groups",
+        type=_groups,
+        metavar="0,1/2,3",
+        help="hybrid: ranks that average gradients (default: those of one host)",
+    )
+    parser.add_argument(
+        "--staleness",
+        type=arguments.whole(0),
+        metavar="S",
+        help=f"async: steps until a rank waits for the others (default: {mode.staleness})",
+    )
+    parser.add_argument(
         "--print",
         action="store_true",
         dest="show",
@@ -76,7 +113,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
-    tuned, shares = _read(args.settings or [settings.DEFAULT], args.loss == "sum")
+    mode = _mode(args)
+    given = args.settings or ([] if mode is not None else [settings.DEFAULT])
+    tuned, shares = _read(given, args)
+    if mode is not None and mode.name != "sync" and shares is not None:
+        raise LotusError(
+            f"--mode {mode.name} goes without shares: a plan of lotus balance is for gradients "
+            "that are averaged in each step; leave out one of the two"
+        )
     if args.show or not command:
         for entry in tuned.loaders:
             if len(tuned.loaders) > 1:
@@ -88,13 +132,37 @@ def run(args: argparse.Namespace) -> int:
     if not args.quiet and tuned.loaders:
         for text in settings.differences(tuned, command):
             say(f"lotus: {text}")
-    outcome, missing = settings.run(command, tuned, shares)
+    outcome, missing = settings.run(command, tuned, shares, mode)
     for text in missing:
         say(f"lotus: {text}")
     return launch.end_as(outcome)
 
 
-def _read(paths: list[Path], summed: bool) -> tuple[Tuned, Shares | None]:
+def _mode(args: argparse.Namespace) -> Mode | None:
+    """What the options say. Raises LotusError where one is not for this mode."""
+    of: dict[str, tuple[str, ...]] = {"every": ("local", "hybrid"), "after": ("local", "hybrid")}
+    of |= {"groups": ("hybrid",), "staleness": ("async",)}
+    given = {name: getattr(args, name) for name in of if getattr(args, name) is not None}
+    for name in given:
+        if args.mode not in of[name]:
+            raise LotusError(f"--{name} is for --mode {' and --mode '.join(of[name])}")
+    return None if args.mode is None else Mode(args.mode, **given)
+
+
+def _groups(text: str) -> tuple[tuple[int, ...], ...]:
+    if not re.fullmatch(r"\d{1,6}([,/]\d{1,6})*", text, re.ASCII):
+        raise ValueError(text)
+    found = tuple(tuple(int(rank) for rank in group.split(",")) for group in text.split("/"))
+    ranks = [rank for group in found for rank in group]
+    if sorted(ranks) != list(range(len(ranks))):
+        raise ValueError(text)
+    return found
+
+
+_groups.__name__ = "list of groups with every rank once (0,1/2,3)"
+
+
+def _read(paths: list[Path], args: argparse.Namespace) -> tuple[Tuned, Shares | None]:
     """What the files hold: settings (none where there is a plan only), and the plan."""
     found = [path for path in paths if plans.is_plan(path)]
     rest = [path for path in paths if path not in found]
@@ -102,4 +170,9 @@ def _read(paths: list[Path], summed: bool) -> tuple[Tuned, Shares | None]:
         if len(kind) > 1:
             raise LotusError(f"{kind[0]} and {kind[1]} are of one kind; one of them can be applied")
     tuned = settings.read(rest[0]) if rest else Tuned(())
-    return tuned, Shares(plans.read(found[0]), summed) if found else None
+    if not found:
+        if args.rebalance_every:
+            raise LotusError("--rebalance-every needs a plan: --settings balance.json")
+        return tuned, None
+    plan, every = plans.read(found[0]), args.rebalance_every or 0
+    return tuned, Shares(plan, args.loss == "sum", rebalance_every=every)

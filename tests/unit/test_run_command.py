@@ -35,7 +35,8 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_program_is_told_of_shares_and_settings(files: Path) -> None:
-    ended = run("--settings", "tuned.json", "--settings", "balance.json", "--loss", "sum")
+    both = ("--settings", "tuned.json", "--settings", "balance.json")
+    ended = run(*both, "--loss", "sum", "--rebalance-every", "50")
     assert ended.returncode == 0, ended.stderr
     told = json.loads(ended.stdout)
     assert told["loaders"][0]["setting"]["num_workers"] == 3
@@ -45,6 +46,7 @@ def test_the_program_is_told_of_shares_and_settings(files: Path) -> None:
         "model": {"parameters": 7, "shapes": "ab"},
         "loss": "sum",
         "wait_s": settings.WAIT_S,
+        "rebalance_every": 50,
     }
     # AND it is said that neither met its loader
     said = [line for line in ended.stderr.splitlines() if "ImageFolder" in line]
@@ -112,3 +114,40 @@ def test_the_change_of_code_is_printed(files: Path, capfd: pytest.CaptureFixture
 def test_shares_that_no_environment_can_hold_are_refused() -> None:
     with pytest.raises(LotusError, match="shares of 50000 ranks are too many"):
         settings.given(Tuned(()), None, Shares(Plan((100,) * 50_000, "equal")))
+
+
+def test_a_mode_is_told_without_any_file(files: Path) -> None:
+    (files / "tuned.json").unlink()
+    ended = run("--mode", "hybrid", "--groups", "0,2/1", "--every", "4")
+    assert ended.returncode == 0, ended.stderr
+    told = json.loads(ended.stdout)
+    assert told["mode"] == {
+        "name": "hybrid",
+        "every": 4,
+        "after": 0,
+        "groups": [[0, 2], [1]],
+        "staleness": 4,
+        "wait_s": settings.WAIT_S,
+    }
+    assert "so --mode hybrid changed nothing" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--every", "4"], "--every is for --mode local and --mode hybrid"),
+        (["--mode", "sync", "--staleness", "1"], "--staleness is for --mode async"),
+        (["--mode", "local", "--groups", "0/1"], "--groups is for --mode hybrid"),
+        (["--mode", "hybrid", "--groups", "0,2"], "groups with every rank once (0,1/2,3)"),
+        (["--mode", "async", "--settings", "balance.json"], "--mode async goes without shares"),
+        (["--rebalance-every", "5", "--settings", "tuned.json"], "needs a plan"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused_before_the_start(
+    files: Path, words: list[str], said: str
+) -> None:
+    plans.write(files / "balance.json", Plan((3, 1), "equal"))
+    ended = run(*words)
+    assert ended.returncode == 2
+    assert said in ended.stderr
+    assert ended.stdout == ""
