@@ -12,6 +12,7 @@ from lotus.balance.caps import Cap, caps
 from lotus.balance.fit import Curve, Line, curve
 from lotus.balance.least import least
 from lotus.balance.measured import Job, measure
+from lotus.balance.modes import Modes, modes
 from lotus.balance.plan import MOST_SAMPLES, Plan
 from lotus.balance.predict import Predicted, predict
 from lotus.balance.tuned import Tuned, tuned
@@ -62,6 +63,7 @@ class Balance:
     after_tuned: Predicted | None  # a step, if these were tuned and then balanced; None: no gain
     quantities: Mapping[str, str]  # of bno: what each was taken from
     weights: tuple[Mapping[str, float], ...]  # of bno: K, MW and the sum of NCW of each rank
+    modes: Modes | None  # of training, what an epoch takes in each; None: waiting was not traced
     notes: tuple[str, ...]
 
     @property
@@ -185,6 +187,7 @@ def balance(run: RunLike, question: Question, also: Sequence[RunLike] = ()) -> B
         after_tuned=_after_tuned(job, told, limits, question.seed),
         quantities=quantities,
         weights=weights,
+        modes=modes(job, before, after, sizes, question.seed),
         notes=tuple(dict.fromkeys(notes)),
     )
 

@@ -1,5 +1,7 @@
 """How long a step of the whole job takes with given batch sizes, with its 95 % interval.
 
+Or whatever else follows from what the ranks take (`predict_each`).
+
 A step ends when its slowest rank does, so the mean over steps of the slowest counts, not the
 slowest mean: each recorded step is taken again, every rank's time scaled to its new batch by its
 fitted line. An input cannot be quicker than its workers make batches, on average (prefetching
@@ -9,13 +11,13 @@ where lines rest on an assumption, it reaches over all that the assumption's bou
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lotus.analysis.bootstrap import LEAST_BLOCKS, block_length, blocks, t_quantile
-from lotus.analysis.columns import Bools, Floats
+from lotus.analysis.columns import Bools, Floats, Ints
 from lotus.balance.fit import Curve, Line, curve, fit
 from lotus.balance.measured import Job, Rank
 
@@ -32,6 +34,10 @@ class Predicted:
     low: float
     high: float
 
+    def many(self, count: float) -> "Predicted":
+        """So many of them."""
+        return Predicted(self.seconds * count, self.low * count, self.high * count)
+
 
 @dataclass(frozen=True)
 class Steps:
@@ -41,8 +47,42 @@ class Steps:
     ns: Floats
 
 
-def aligned(job: Job) -> Steps:
-    """The steps that are recorded of every rank; in order, where keys have too few in common."""
+@dataclass(frozen=True)
+class Taken:
+    """What ranks take for batches of some sizes, as recorded or as drawn anew, ns."""
+
+    own: Floats  # a rank's own part of each step: (steps, ranks)
+    input: Floats  # its input for a batch, on average: (ranks,)
+    in_turn: Bools  # whether one follows the other: (ranks,)
+
+    def whole(self) -> Floats:
+        """Every step with its input: (steps, ranks)."""
+        return self._with_input(self.own, 1)
+
+    def mean(self) -> Floats:
+        """What a rank that waits for no other takes for a step: (ranks,)."""
+        return self._with_input(self.own.mean(axis=0), 1)
+
+    def in_a_row(self, count: int) -> Floats:
+        """What `count` steps in a row take without waiting for others: (rows of them, ranks)."""
+        return self._with_input(in_a_row(self.own, count), count)
+
+    def _with_input(self, own: Floats, steps: int) -> Floats:
+        made = steps * self.input
+        return np.where(self.in_turn, own + made, np.maximum(own, made))
+
+
+def in_a_row(values: Floats, count: int) -> Floats:
+    """Sums of `count` rows that follow each other, of (n, c): (n - count + 1, c)."""
+    running = np.concatenate((np.zeros((1, values.shape[1])), np.cumsum(values, axis=0)))
+    return np.asarray(running[count:] - running[:-count])
+
+
+def aligned(job: Job, stretch: int = 1) -> Steps:
+    """The steps that are recorded of every rank; in order, where keys have too few in common.
+
+    Of more than can be worked with only some are taken, evenly: `stretch` in a row.
+    """
     common = job.ranks[0].key
     for one in job.ranks[1:]:
         common = np.intersect1d(common, one.key)
@@ -54,8 +94,7 @@ def aligned(job: Job) -> Steps:
     least = min(len(one.key) for one in job.ranks)
     if len(common) < max(2, least // 2):
         rows = [np.arange(least) for _ in job.ranks]
-    # Evenly thinned: the bootstrap's blocks are of what is left.
-    kept = np.unique(np.linspace(0, len(rows[0]) - 1, min(len(rows[0]), _MOST_STEPS)).astype(int))
+    kept = _thinned(len(rows[0]), stretch)
     pairs = list(zip(job.ranks, rows, strict=True))
     return Steps(
         np.column_stack([one.sizes[place][kept] for one, place in pairs]),
@@ -63,26 +102,70 @@ def aligned(job: Job) -> Steps:
     )
 
 
+def _thinned(count: int, stretch: int) -> Ints:
+    """Which of so many rows are taken. The bootstrap's blocks are of what is left."""
+    if count <= _MOST_STEPS:
+        return np.arange(count)
+    first = np.linspace(0, count - stretch, _MOST_STEPS // stretch).astype(np.int64)
+    return np.unique(first[:, None] + np.arange(stretch))
+
+
 def predict(job: Job, sizes: Sequence[int], seed: int = 0) -> Predicted:
     """What a step takes with these batch sizes, one for each rank."""
-    curves = [curve(one) for one in job.ranks]
-    steps = aligned(job)
-    wanted = np.array(sizes, np.float64)
     collective = 0.0 if math.isnan(job.collective_ns) else job.collective_ns
-    value = mean_step(steps, curves, wanted) + collective
-    spread = _spread(job, steps, curves, wanted, seed)
-    ends = [value]
-    for bound in (Line.lowest, Line.highest):
-        bounded = [replace(one, step=bound(one.step), input=bound(one.input)) for one in curves]
-        ends.append(mean_step(steps, bounded, wanted) + collective)
-    low, high = max(min(ends) - spread, 0.0), max(ends) + spread
-    return Predicted(value / 1e9, low / 1e9, high / 1e9)
+
+    def step(taken: Taken) -> Floats:
+        return np.array([taken.whole().max(axis=1).mean() + collective])
+
+    (found,) = predict_each(job, sizes, step, seed)
+    return found
+
+
+def predict_each(
+    job: Job,
+    sizes: Sequence[int],
+    of: Callable[[Taken], Floats],
+    seed: int = 0,
+    stretch: int = 1,
+) -> list[Predicted]:
+    """Whatever follows from what the ranks take with these batch sizes, one for each rank.
+
+    `of` makes times (k,), ns, of it. `stretch`: as `aligned` has it.
+    """
+    curves = [curve(one) for one in job.ranks]
+    steps = aligned(job, stretch)
+    wanted = np.array(sizes, np.float64)
+
+    def value(curves: Sequence[Curve]) -> Floats:
+        made = _Arrays.of(curves, wanted)
+        return of(made.taken(steps, wanted, made.input))
+
+    values = value(curves)
+    spread = _spread(job, steps, curves, wanted, of, seed)
+    ends = np.array(
+        [values]
+        + [
+            value([replace(one, step=bound(one.step), input=bound(one.input)) for one in curves])
+            for bound in (Line.lowest, Line.highest)
+        ]
+    )
+    low, high = np.maximum(ends.min(axis=0) - spread, 0.0), ends.max(axis=0) + spread
+    return [
+        Predicted(*(float(one) / 1e9 for one in row)) for row in zip(values, low, high, strict=True)
+    ]
+
+
+def taken(job: Job, sizes: Sequence[int], stretch: int = 1) -> Taken:
+    """What the ranks take with these batch sizes, by the recorded steps."""
+    wanted = np.array(sizes, np.float64)
+    made = _Arrays.of([curve(one) for one in job.ranks], wanted)
+    return made.taken(aligned(job, stretch), wanted, made.input)
 
 
 def mean_step(steps: Steps, curves: Sequence[Curve], sizes: Floats) -> float:
     """Mean over the steps of the slowest rank's time, ns."""
     made = _Arrays.of(curves, sizes)
-    return made.mean_step(steps, sizes, made.input)
+    return float(made.taken(steps, sizes, made.input).whole().max(axis=1).mean())
 
 
 @dataclass(frozen=True)
@@ -103,17 +186,22 @@ class _Arrays:
             np.array([one.in_turn for one in curves], np.bool_),
         )
 
-    def mean_step(self, steps: Steps, sizes: Floats, made: Floats) -> float:
+    def taken(self, steps: Steps, sizes: Floats, made: Floats) -> Taken:
         was = self.fixed + self.slope * steps.size
         then = self.fixed + self.slope * sizes
         scale = np.divide(then, was, out=np.ones_like(was), where=was > 0)
-        own = steps.ns * scale
-        own = np.where(self.in_turn, own + made, np.maximum(own, made))
-        return float(own.max(axis=1).mean())
+        return Taken(steps.ns * scale, made, self.in_turn)
 
 
-def _spread(job: Job, steps: Steps, curves: Sequence[Curve], sizes: Floats, seed: int) -> float:
-    """Half of the 95 % interval, ns; NaN where it cannot be told."""
+def _spread(
+    job: Job,
+    steps: Steps,
+    curves: Sequence[Curve],
+    sizes: Floats,
+    of: Callable[[Taken], Floats],
+    seed: int,
+) -> float | Floats:
+    """Half of the 95 % intervals, ns; NaN where it cannot be told."""
     count = len(steps.ns)
     slowest = steps.ns.max(axis=1, keepdims=True)
     length = block_length(slowest - slowest.mean())
@@ -122,10 +210,14 @@ def _spread(job: Job, steps: Steps, curves: Sequence[Curve], sizes: Floats, seed
         return math.nan
     random = np.random.default_rng(seed)
     replicates = max(20, min(REPLICATES, _MOST_WORK // max(steps.ns.size, 1)))
-    refitted = [place for place, one in enumerate(curves) if one.step.how != "assumed"]
+    # A line says nothing of batches that stay as they were.
+    changed = (steps.size != sizes).any(axis=0)
+    refitted = [
+        place for place, one in enumerate(curves) if changed[place] and one.step.how != "assumed"
+    ]
     inputs = np.column_stack([_input_errors(one, random, replicates) for one in job.ranks])
     made = _Arrays.of(curves, sizes)
-    found = np.empty(replicates)
+    found = []
     for turn in range(replicates):
         start = random.integers(0, count, number)
         rows = ((start[:, None] + np.arange(length)).ravel() % count)[:count]
@@ -134,12 +226,12 @@ def _spread(job: Job, steps: Steps, curves: Sequence[Curve], sizes: Floats, seed
         for place in refitted:
             line = fit(drawn.size[:, place], drawn.ns[:, place])
             again.fixed[place], again.slope[place] = line.fixed, line.slope
-        found[turn] = again.mean_step(
-            drawn, sizes, made.input * np.maximum(1.0 + inputs[turn], 0.0)
+        found.append(
+            of(again.taken(drawn, sizes, made.input * np.maximum(1.0 + inputs[turn], 0.0)))
         )
     # Drawing from k blocks has (k - 1) / k of the variance that is sought.
-    error = float(found.std(ddof=1)) * math.sqrt(number / (number - 1))
-    return error * t_quantile(number - 1)
+    error = np.std(found, axis=0, ddof=1) * math.sqrt(number / (number - 1))
+    return np.asarray(error * t_quantile(number - 1))
 
 
 def _input_errors(rank: Rank, random: np.random.Generator, replicates: int) -> Floats:

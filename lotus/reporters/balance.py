@@ -10,13 +10,15 @@ from typing import IO, Any
 from lotus.analysis.columns import plain_value
 from lotus.balance import plan
 from lotus.balance.balancing import Balance, Share
+from lotus.balance.modes import WAITS, Mode, Modes
 from lotus.balance.predict import Predicted
 from lotus.balance.tuned import Tuned
 from lotus.reporters.console import LEFT, RIGHT, print_paragraph, print_table
-from lotus.reporters.words import MISSING, amount, duration, plain
+from lotus.reporters.words import MISSING, amount, duration, plain, plural, share
 
 SCHEMA = 1
 _MOST_ROWS = 16  # of ranks; those whose batch changes most are shown
+_MOST_GROUPS = 60  # characters of a list of groups
 
 
 def document(found: Balance) -> dict[str, Any]:
@@ -32,7 +34,36 @@ def document(found: Balance) -> dict[str, Any]:
         else None,
         "quantities": dict(found.quantities),
         "weights": [_known(dict(one)) for one in found.weights],
+        "modes": None if found.modes is None else _modes_document(found.modes),
     }
+
+
+def _modes_document(modes: Modes) -> dict[str, Any]:
+    return _known(
+        {
+            "batches": modes.batches,
+            "every": modes.every,
+            "staleness": modes.staleness,
+            "rows": [
+                _known(
+                    {
+                        "mode": one.name,
+                        "epoch_s": dataclasses.asdict(one.epoch),
+                        "times": one.times,
+                        "learns_the_same": one.learns_the_same,
+                        "groups": [list(group) for group in one.groups],
+                    }
+                )
+                for one in modes.rows
+            ],
+            "waiting_share": modes.waiting,
+            "persistent_share": modes.persistent,
+            "recommended": modes.recommended,
+            "option": modes.option,
+            "option_saves_share": modes.gain,
+            "notes": list(modes.notes),
+        }
+    )
 
 
 def _known(fields: dict[str, Any]) -> dict[str, Any]:
@@ -95,6 +126,7 @@ def write(
     print_paragraph(console, "then", then)
     for note in found.notes:
         print_paragraph(console, "note", plain(note))
+    _modes(console, found)
     if written is None:
         words = f"keep it: lotus balance {shlex.quote(str(run))} -o {plan.DEFAULT}"
     else:
@@ -123,6 +155,81 @@ def _weights(console: Any, found: Balance, rows: Sequence[Share]) -> None:
     console.print()
     for name, how in found.quantities.items():
         print_paragraph(console, name, plain(how))
+
+
+def _modes(console: Any, found: Balance) -> None:
+    """What an epoch takes in each mode of training, and which of them to take."""
+    modes = found.modes
+    if modes is None:
+        words = "not predicted: the synchronisation of gradients was not traced"
+        print_paragraph(console, "modes", words)
+        return
+    columns = [("mode", LEFT), ("an epoch", RIGHT), ("95 %", LEFT), ("of now", RIGHT)]
+    columns.append(("learns", LEFT))
+    cells = [
+        [
+            _named(one, found),
+            _seconds(one.epoch.seconds),
+            MISSING
+            if math.isnan(one.epoch.low)
+            else f"{_seconds(one.epoch.low)} to {_seconds(one.epoch.high)}",
+            share(one.times),
+            "as now" if one.learns_the_same else "otherwise",
+        ]
+        for one in modes.rows
+    ]
+    title = f"Modes: predicted for an epoch of {plural(modes.batches, 'batch')} a rank"
+    print_table(console, title, columns, cells)
+    console.print()
+    print_paragraph(console, "waits", _waits(modes))
+    print_paragraph(console, "mode", _recommended(modes, found))
+    for one in modes.rows:
+        if one.groups:
+            print_paragraph(console, one.name, f"is shown for {_groups(one.groups)}")
+    for note in modes.notes:
+        print_paragraph(console, "note", note)
+
+
+def _named(one: Mode, found: Balance) -> str:
+    if one.name == "split":
+        return f"sync, split by {found.question.strategy}"
+    return one.name
+
+
+def _waits(modes: Modes) -> str:
+    text = f"ranks wait for each other {share(modes.waiting)} of the time"
+    if modes.waiting < WAITS or math.isnan(modes.persistent):
+        return text
+    text += (
+        f": {share(modes.persistent)} of that for ranks that are always slow, "
+        f"{share(1 - modes.persistent)} for single slow steps"
+    )
+    if modes.persistent < 0.5:
+        text += ", which no split takes away; to meet less often (local, async) does"
+    return text
+
+
+def _recommended(modes: Modes, found: Balance) -> str:
+    best = modes.of(modes.recommended)
+    if best.name == "split":
+        text = f"{_named(best, found)}: saves {share(1 - best.times)} of an epoch, learns as now"
+    else:
+        text = "sync, as it is"
+    if any(one.why or one.times > 1.0 for one in found.tuned):
+        text = f"tune the input first, as said above, and trace again. Until then {text}"
+    if modes.option is None:
+        return f"{text}; no mode that learns otherwise is clearly quicker"
+    text += f". {modes.option} would save {share(modes.gain)} of that by its times"
+    if modes.option == "async":
+        text += ", if averaging in the background costs the steps nothing"
+    return f"{text}, but it learns otherwise: compare the loss (lotus run --mode {modes.option})"
+
+
+def _groups(groups: Sequence[Sequence[int]]) -> str:
+    text = "/".join(",".join(map(str, one)) for one in groups)
+    if len(text) > _MOST_GROUPS:
+        return f"{len(groups)} groups, which --json lists"
+    return f"--groups {text}"
 
 
 def _input(one: Tuned) -> str:
