@@ -1,0 +1,361 @@
+"""How quick training is with the shares of each strategy of `lotus balance`, on mixed clusters.
+
+    python tools/bench/balance_measured.py              the full run: about 35 minutes on two free
+                                                        cores; started again, it goes on
+    python tools/bench/balance_measured.py --quick      one small cell, in less than two minutes
+    python tools/bench/balance_measured.py --report     tables and picture of what there is so far
+
+A cell is a cluster made on this machine (balance_clusters.py: quotas of processor time, throttled
+storage, slow links) and a model (balance_models.py). For each the script balance_train.py, which
+knows nothing of lotus, is traced with equal batches, and with half of them; from these two runs
+each strategy makes its plan (random: another one in each round). The oracle is the best split that
+a search over real updates finds (balance_search.py), all in one process, beginning with equal
+shares, those of lotus and those of bno.
+Then, in each round, each strategy trains once in each cell, in random order, under `lotus run
+--settings PLAN`; the ranks say themselves which batches they had. Needs root. It judges nothing:
+it prints.
+"""
+
+import argparse
+import fcntl
+import json
+import os
+import platform
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import balance_clusters
+import balance_plot
+import balance_table
+from balance_clusters import CLUSTERS
+from balance_table import ORACLE, STRATEGIES, Row, scaled
+from overhead_table import commit
+
+from lotus import files, host
+from lotus.balance import plan as plans
+from lotus.balance.balancing import Question, balance
+from lotus.balance.measured import measure
+from lotus.balance.predict import predict
+from lotus.errors import LotusError
+from lotus.run import load
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+RESULTS = HERE / "results"
+SCRIPT = HERE / "balance_train.py"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A model on a cluster. `batch`: of a rank, as the script is written."""
+
+    cluster: str
+    model: str
+    batch: int
+    updates: int = 100
+    warm: int = 10
+    workers: int = 0
+    traced: int = 80  # updates in each of the two traces
+    block: int = 20  # updates of each split that the search tries
+    splits: int = 24  # that it tries at most
+
+    @property
+    def name(self) -> str:
+        return f"{self.cluster} {self.model}"
+
+    @property
+    def ranks(self) -> int:
+        return len(CLUSTERS[self.cluster])
+
+
+FULL = (
+    Cell("quota2", "cnn", 64),
+    Cell("quota2", "alexnet", 32),
+    Cell("quota2", "resnet", 24),
+    Cell("quota2", "vgg", 32),
+    Cell("quota3", "resnet", 24),
+    Cell("storage2", "cnn", 64, workers=2, block=30),
+    Cell("links3", "cnn", 64),
+)
+QUICK = (Cell("quota2", "cnn", 64, updates=40, traced=30, block=8, splits=6),)
+
+
+class Failed(Exception):
+    """A run of the script left no result."""
+
+
+class Bench:
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args = args
+        self.commit = commit(ROOT)
+        self.disk = balance_clusters.disk_of(args.work)
+
+    def start(self, cell: Cell, before: Sequence[str], *more: str) -> dict[str, Any]:
+        """Run the script on its cluster, under `before`; gives what rank 0 said. Raises Failed."""
+        given = ["--model", cell.model, "--workers", str(cell.workers), "--warm", str(cell.warm)]
+        if not {"--batch"} & set(more):
+            given += ["--batch", str(cell.batch)]
+        members = CLUSTERS[cell.cluster]
+        if any(member.reads_per_s for member in members):
+            given += ["--file", str(self.args.work / "pictures")]
+        with balance_clusters.made(members, self.args.work, self.disk) as places:
+            train = balance_clusters.command(places, len(members), SCRIPT, [*given, *more])
+            text, status = run([*before, *train], self.args.limit)
+        for line in text.splitlines():
+            if line.startswith("RESULT "):
+                found: dict[str, Any] = json.loads(line.removeprefix("RESULT "))
+                return found
+        said = [line.strip() for line in text.splitlines() if line.strip()]
+        raise Failed(f"exit code {status}; last line: {said[-1][:200] if said else 'none'}")
+
+    def prepare(self, cell: Cell) -> dict[str, Any]:
+        """Trace, plan and search: what is kept of a cell beside its rows."""
+        members = CLUSTERS[cell.cluster]
+        known: dict[str, Any] = {**asdict(cell), "words": balance_clusters.words(members)}
+        known["short"] = known["words"].replace(" cores", "").replace(" | ", "\n")
+        known["skipped"] = balance_clusters.missing(members)
+        if known["skipped"]:
+            return known
+        runs = [self.args.work / f"{cell.cluster}-{cell.model}-{n}" for n in ("whole", "half")]
+        known["traced_ms"] = []
+        for path, batch in zip(runs, (cell.batch, cell.batch // 2), strict=True):
+            trace = [*lotus("trace"), "-q", "-o", str(path), "--force", "--"]
+            found = self.start(cell, trace, "--batch", str(batch), "--updates", str(cell.traced))
+            known["traced_ms"].append(found["mean_s"] * 1e3)
+        run, also = load(runs[0]), [load(runs[1])]
+        known["plans"] = {}
+        for strategy in STRATEGIES[:-1]:
+            for seed in range(self.args.rounds) if strategy == "random" else (0,):
+                made = balance(run, Question(strategy=strategy, seed=seed), also).plan()
+                known["plans"][f"{strategy} {seed}"] = plans.document(made)
+        best = self.search(cell, known)
+        known["plans"][f"{ORACLE} 0"] = plans.document(
+            replace(
+                plans.parse(known["plans"]["lotus 0"]),
+                batch_sizes=best,
+                strategy="random",
+                predicted={"step_after_s": asdict(predict(measure(run, None, also), best))},
+                notes=("found by a search over real updates",),
+            )
+        )
+        return known
+
+    def search(self, cell: Cell, known: dict[str, Any]) -> tuple[int, ...]:
+        total = cell.batch * cell.ranks
+        bno = scaled(known["plans"]["bno 0"]["batch_sizes"], total)
+        known["bno_scaled"] = words(bno)
+        starts = [known["plans"][f"{one} 0"]["batch_sizes"] for one in ("equal", "lotus")]
+        splits = [words(one) for one in (*starts, bno)]
+        more = ["--block", str(cell.block), "--most", str(cell.splits)]
+        known["scan"] = self.start(cell, [], "--scan", *splits, *more)
+        return tuple(known["scan"]["best"])
+
+    def measured(self, cell: Cell, known: dict[str, Any], number: int, strategy: str) -> Row:
+        """One strategy in one cell, once."""
+        seed = number if strategy == "random" else 0
+        plan = known["plans"][f"{strategy} {seed}"]
+        row = Row(number, cell.name, strategy, words(plan["batch_sizes"]), commit=self.commit)
+        row.at = time.strftime("%F %T")
+        path = self.args.work / "plan.json"
+        files.replace(path, json.dumps(plan))
+        step = plan["predicted"].get("step_after_s") or {}
+        row.predicted_ms, row.low_ms, row.high_ms = (
+            None if step.get(key) is None else step[key] * 1e3 for key in ("seconds", "low", "high")
+        )
+        before = [*lotus("run"), "-q", "--settings", str(path), "--"]
+        try:
+            found = self.start(cell, before, "--updates", str(cell.updates))
+        except Failed as error:
+            row.failed = str(error)
+            return row
+        if found["batches"] != plan["batch_sizes"]:
+            row.failed = f"the ranks had batches of {words(found['batches'])}"
+        row.updates = found["updates"]
+        row.update_ms, row.median_ms, row.deviation_ms = (
+            found[key] * 1e3 for key in ("mean_s", "median_s", "deviation_s")
+        )
+        row.per_100_ms = " ".join(f"{one * 1e3:.2f}" for one in found["per_100_s"])
+        row.samples_per_s = found["samples_per_s"]
+        return row
+
+
+def lotus(verb: str) -> list[str]:
+    return [sys.executable, "-m", "lotus", verb]
+
+
+def words(sizes: Sequence[int]) -> str:
+    return "/".join(map(str, sizes))
+
+
+def environ() -> dict[str, str]:
+    leave = ("LOTUS_", "OMP_NUM_THREADS", "PYTHONDONTWRITEBYTECODE")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(leave)}
+    return {**kept, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+
+
+def run(command: Sequence[str], limit: float) -> tuple[str, int]:
+    """(all that a command printed, its exit code); killed with its session at the limit."""
+    with tempfile.TemporaryFile("w+", errors="replace") as out:
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environ(),
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            status = child.wait(limit)
+        except subprocess.TimeoutExpired:
+            status = -1
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+        out.seek(0)
+        text = out.read()
+    return text + (f"\nnot done after {limit:.0f} s" if status == -1 else ""), status
+
+
+def facts(args: argparse.Namespace, cells: Sequence[Cell]) -> dict[str, Any]:
+    """What the measurements are of: all that must be the same where they go on."""
+    import torch
+
+    machine = host.facts()
+    return {
+        "cpu": machine["cpu"]["model"],
+        "cpus": machine["cpu"]["affinity"],
+        "kernel": platform.release(),
+        "python": sys.version.split()[0],
+        "torch": torch.__version__,
+        "quick": args.quick,
+        "seed": args.seed,
+        "cells": [asdict(cell) for cell in cells],
+    }
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = [cell.name for cell in FULL]
+    add = parser.add_argument
+    add("--quick", action="store_true", help="one small cell, a round, two strategies")
+    add("--report", action="store_true", help="measure nothing, write the tables")
+    add("--fresh", action="store_true", help="throw away what was measured")
+    add("--cell", nargs="+", choices=names, help=f"only these of: {', '.join(names)}")
+    add("--rounds", type=int, default=3, help="(3)")
+    add("--minutes", type=float, default=1e9, help="begin no round that would end after so many")
+    add("--limit", type=float, default=240.0, help="seconds for one run (240)")
+    add("--seed", type=int, default=0, help="of the order (0)")
+    add("--work", type=Path, help="folder for traces, on a disk", default=None)
+    add("-o", "--output", type=Path, help="folder of the results")
+    args = parser.parse_args()
+    if args.quick:
+        args.rounds = 1
+    scratch = Path(tempfile.gettempdir())
+    args.work = args.work or scratch / "lotus-balance"
+    args.output = args.output or (scratch / "lotus-balance-quick" if args.quick else RESULTS)
+    return args
+
+
+def write(args: argparse.Namespace, known: dict[str, Any], rows: Sequence[Row]) -> None:
+    text = balance_table.text(known, rows)
+    files.replace(args.output / "balance_measured.txt", text)
+    files.replace(args.output / "balance_measured.md", balance_table.markdown(known, rows))
+    drawn = balance_plot.draw(known, rows, args.output)
+    print(text)
+    print(f"in {args.output}: balance_measured.csv, .json, .txt, .md", end="")
+    print(", .png, .svg" if drawn else "; no matplotlib")
+
+
+def main() -> None:
+    args = arguments()
+    for folder in (args.output, args.work):
+        folder.mkdir(parents=True, exist_ok=True)
+    path, about = args.output / "balance_measured.csv", args.output / "balance_measured.json"
+    if args.report:
+        write(args, json.loads(about.read_text()), balance_table.read(path))
+        return
+    lock = (Path(tempfile.gettempdir()) / "lotus-balance.lock").open("w")
+    fcntl.flock(lock, fcntl.LOCK_EX)  # the groups and namespaces have fixed names
+    began = time.monotonic()
+    cells = [one for one in (QUICK if args.quick else FULL)
+             if args.quick or not args.cell or one.name in args.cell]  # fmt: skip
+    here = facts(args, cells)
+    if args.fresh or args.quick:
+        path.unlink(missing_ok=True)
+        about.unlink(missing_ok=True)
+    known = json.loads(about.read_text()) if about.exists() else {"facts": here, "cells": {}}
+    if known["facts"] != here:
+        raise SystemExit(f"{path} was measured otherwise: --fresh throws it away, -o keeps it")
+    rows = balance_table.read(path)
+    bench = Bench(args)
+    try:
+        for cell in cells:
+            if cell.name not in known["cells"]:
+                since = time.monotonic()
+                try:
+                    known["cells"][cell.name] = bench.prepare(cell)
+                except (Failed, LotusError) as error:
+                    known["cells"][cell.name] = {
+                        **asdict(cell),
+                        "words": balance_clusters.words(CLUSTERS[cell.cluster]),
+                        "skipped": f"could not be prepared: {error}",
+                    }
+                files.replace(about, json.dumps(known, indent=1) + "\n")
+                print(f"{cell.name}: prepared in {time.monotonic() - since:.0f} s", end="; ")
+                print(known["cells"][cell.name]["skipped"] or planned(known["cells"][cell.name]))
+        rounds(args, bench, cells, known, rows, path, began)
+    except KeyboardInterrupt:
+        raise SystemExit("\nstopped; the same command goes on, --report shows it") from None
+    finally:
+        balance_clusters.clean()
+    write(args, known, rows)
+
+
+def planned(known: dict[str, Any]) -> str:
+    plan = {name.split()[0]: words(one["batch_sizes"]) for name, one in known["plans"].items()}
+    return ", ".join(f"{name} {sizes}" for name, sizes in plan.items())
+
+
+def rounds(
+    args: argparse.Namespace, bench: Bench, cells: Sequence[Cell], known: dict[str, Any],
+    rows: list[Row], path: Path, began: float,
+) -> None:  # fmt: skip
+    """Make the runs that are not there yet, and append each when it is made."""
+    shuffle = random.Random(args.seed)
+    done = {(row.round, row.cell, row.strategy) for row in rows}
+    files.replace(path, balance_table.table(rows))
+    sound = [cell for cell in cells if not known["cells"][cell.name]["skipped"]]
+    usual = 0.0
+    for number in range(args.rounds):
+        order = [(cell, strategy) for cell in sound
+                 for strategy in (("equal", "lotus") if args.quick else STRATEGIES)]  # fmt: skip
+        shuffle.shuffle(order)
+        left = [one for one in order if (number, one[0].name, one[1]) not in done]
+        since = time.monotonic()
+        if (since - began + usual * len(left)) / 60 > args.minutes:
+            print(f"no time for round {number + 1}", flush=True)
+            return
+        for place, (cell, strategy) in enumerate(left, 1):
+            row = bench.measured(cell, known["cells"][cell.name], number, strategy)
+            rows.append(row)
+            with path.open("a", newline="") as file:
+                file.write(balance_table.table([row]).split("\r\n", 1)[1])
+            usual = (time.monotonic() - since) / place
+            said = f"failed: {row.failed[:90]}" if row.failed else f"{row.update_ms:.1f} ms"
+            print(
+                f"[round {number + 1}, {place}/{len(left)}, {usual:.0f} s each] {cell.name} ",
+                end="",
+            )
+            print(f"{strategy} {row.sizes}: {said}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

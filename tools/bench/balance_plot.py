@@ -1,0 +1,63 @@
+"""The picture of tools/bench/balance_measured.py: each strategy in each cell, every run a dot."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from balance_table import ORACLE, STRATEGIES, Row, head, lines
+
+# Of Okabe and Ito, told apart by the colour-blind as well; shapes tell the same once more.
+LOOKS = {
+    "equal": ("#56b4e9", "s"),
+    "random": ("#8a8a8a", "v"),
+    "bno": ("#0072b2", "D"),
+    "lotus": ("#d55e00", "o"),
+    ORACLE: ("#000000", "*"),
+}
+
+
+def draw(known: Mapping[str, Any], rows: Sequence[Row], folder: Path) -> bool:
+    """Write balance_measured.png and .svg; False where matplotlib is not installed."""
+    try:
+        import matplotlib
+    except ImportError:
+        return False
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    cells = [name for name in known["cells"] if lines(rows, name)]
+    if not cells:
+        return True
+    with pyplot.rc_context({"svg.fonttype": "none", "font.size": 9, "svg.hashsalt": "lotus"}):
+        figure, grid = pyplot.subplots(
+            2, len(cells), figsize=(1.75 * len(cells) + 1.2, 4.6), squeeze=False, sharex=True,
+            layout="constrained",
+        )  # fmt: skip
+        for column, name in enumerate(cells):
+            upper, lower = grid[0][column], grid[1][column]
+            for place, strategy in enumerate(STRATEGIES):
+                colour, shape = LOOKS[strategy]
+                mine = [r for r in rows if (r.cell, r.strategy, r.failed) == (name, strategy, "")]
+                for axes, values in (
+                    (upper, [row.update_ms for row in mine if row.update_ms]),
+                    (lower, [row.samples_per_s for row in mine if row.samples_per_s]),
+                ):
+                    if values:
+                        middle = sorted(values)[len(values) // 2]
+                        axes.plot([place] * len(values), values, shape, color=colour, ms=4,
+                                  alpha=0.45, mew=0)  # fmt: skip
+                        axes.plot([place - 0.3, place + 0.3], [middle] * 2, color=colour, lw=2.5)
+            for axes in (upper, lower):
+                axes.set_ylim(bottom=0)
+                axes.grid(axis="y", lw=0.3)
+                axes.set_xlim(-0.6, len(STRATEGIES) - 0.4)
+                axes.set_xticks(range(len(STRATEGIES)), STRATEGIES, rotation=60, ha="right")
+            upper.set_title(f"{name}\n{known['cells'][name]['short']}", fontsize=8)
+        grid[0][0].set_ylabel("mean update, ms\n(less is better)")
+        grid[1][0].set_ylabel("samples per second\n(more is better)")
+        said = head(known, rows)
+        figure.suptitle(f"Sharing out a batch on mixed clusters. {said[0]}; {said[1]}", fontsize=8)
+        figure.savefig(folder / "balance_measured.png", dpi=150)
+        figure.savefig(folder / "balance_measured.svg", metadata={"Date": None})
+        pyplot.close(figure)
+    return True

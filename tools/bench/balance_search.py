@@ -1,0 +1,91 @@
+"""A search for the best split of a global batch by measuring splits: pure, standard library only.
+
+It begins with splits that are given, of which the best is changed by moving samples from some
+ranks to others: a seventh of the batch first, half as many each time that no move helps, as a
+golden-section search narrows down (with two ranks there is one line to search). The splits that
+look best at the end are measured again, in turns, as the best of many that vary looks better than
+it is.
+"""
+
+import statistics
+from collections.abc import Iterator, Sequence
+from itertools import combinations, permutations
+
+Split = tuple[int, ...]
+
+
+class Search:
+    """Ask for a split, tell the seconds of an update with it, until `ask` gives None."""
+
+    def __init__(
+        self, starts: Sequence[Split], most: int = 40, finest: float = 0.015, finalists: int = 3
+    ) -> None:
+        """`most`: measurements before the last ones; `finest`: the least move, of the batch."""
+        self.told: dict[Split, list[float]] = {}
+        self.most, self.finalists = most, finalists
+        total = sum(starts[0])
+        self.least = max(1, round(finest * total))
+        self.step = max(self.least, total // 7)
+        self._plan = self._splits([tuple(one) for one in starts])
+        self._asked: Split | None = None
+
+    def ask(self) -> Split | None:
+        self._asked = next(self._plan, None)
+        return self._asked
+
+    def tell(self, seconds: float) -> None:
+        """What an update took with the split that was asked for."""
+        assert self._asked is not None
+        self.told.setdefault(self._asked, []).append(seconds)
+
+    def best(self) -> Split:
+        """The split whose median is least, of those measured most often."""
+        often = max(len(values) for values in self.told.values())
+        return min(
+            (one for one, values in self.told.items() if len(values) == often),
+            key=lambda one: statistics.median(self.told[one]),
+        )
+
+    def _quickest(self) -> list[Split]:
+        return sorted(self.told, key=lambda one: statistics.median(self.told[one]))
+
+    def _splits(self, starts: Sequence[Split]) -> Iterator[Split]:
+        yield from dict.fromkeys(starts)
+        step = self.step
+        while len(self.told) < self.most:
+            best = self._quickest()[0]
+            fresh = [one for one in moves(best, step) if one not in self.told]
+            for one in fresh:
+                if len(self.told) < self.most:
+                    yield one
+                    if self._quickest()[0] == one:  # go on from here
+                        break
+            if self._quickest()[0] == best:
+                if step == self.least:
+                    break
+                step = max(step // 2, self.least)
+        for one in self._quickest()[: self.finalists] * 2:
+            yield one
+
+
+def moves(split: Split, step: int) -> list[Split]:
+    """All splits in which some ranks gave `step` samples to the others, or one gave them to one.
+
+    Every rank keeps at least one sample.
+    """
+    ranks = range(len(split))
+    sides = [
+        (givers, tuple(rank for rank in ranks if rank not in givers))
+        for many in range(1, len(split))
+        for givers in combinations(ranks, many)
+    ]
+    sides += [((giver,), (taker,)) for giver, taker in permutations(ranks, 2)]
+    found = []
+    for givers, takers in sides:
+        made = list(split)
+        for side, sign in ((givers, -1), (takers, 1)):
+            for turn in range(step):
+                made[side[turn % len(side)]] += sign
+        if min(made) > 0:
+            found.append(tuple(made))
+    return list(dict.fromkeys(found))

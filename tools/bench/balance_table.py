@@ -1,0 +1,311 @@
+"""The statistics of tools/bench/balance_measured.py and the tables of it: pure, rows in, text out.
+
+What a strategy gave is compared within a round with what the others gave in the same one. As `bno`
+does not keep the global batch, samples per second are what is compared; the time of an update
+stands beside them. Spreads are the least and the greatest of the rounds: they are few.
+"""
+
+import csv
+import io
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+ORACLE = "oracle"
+STRATEGIES = ("equal", "random", "bno", "lotus", ORACLE)
+NEAR = 0.05  # of the oracle: the aim
+
+
+@dataclass
+class Row:
+    """One run of the training script under `lotus run`: a line of balance_measured.csv."""
+
+    round: int
+    cell: str
+    strategy: str
+    sizes: str = ""  # of the ranks' batches, as 40/24
+    failed: str = ""
+    updates: int | None = None
+    update_ms: float | None = None  # mean
+    median_ms: float | None = None
+    deviation_ms: float | None = None
+    per_100_ms: str = ""  # mean of each 100 updates
+    samples_per_s: float | None = None
+    predicted_ms: float | None = None
+    low_ms: float | None = None
+    high_ms: float | None = None
+    commit: str = ""
+    at: str = ""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The middle, the least and the greatest of some values."""
+
+    median: float
+    low: float
+    high: float
+
+    @staticmethod
+    def of(values: Iterable[float]) -> "Spread | None":
+        found = sorted(values)
+        return Spread(statistics.median(found), found[0], found[-1]) if found else None
+
+
+@dataclass(frozen=True)
+class Line:
+    """What one strategy gave in one cell."""
+
+    cell: str
+    strategy: str
+    sizes: tuple[str, ...]
+    update_ms: Spread
+    samples_per_s: Spread
+    of_oracle: Spread | None  # samples per second by those of the oracle in the same round
+    of_equal: Spread | None
+    predicted_ms: Spread | None
+    error: Spread | None  # of the prediction: predicted by measured, less one
+    held: int  # runs whose mean update the predicted interval held
+    runs: int
+    failed: tuple[str, ...]
+
+
+def lines(rows: Sequence[Row], cell: str) -> list[Line]:
+    """Sum up a cell's rows by strategy."""
+    mine = [row for row in rows if row.cell == cell]
+    rates = {
+        (row.round, row.strategy): row.samples_per_s
+        for row in mine
+        if not row.failed and row.samples_per_s
+    }
+    found = []
+    for strategy in STRATEGIES:
+        every = [row for row in mine if row.strategy == strategy]
+        good = [row for row in every if not row.failed]
+        update = Spread.of(row.update_ms for row in good if row.update_ms)
+        rate = Spread.of(row.samples_per_s for row in good if row.samples_per_s)
+        if update is None or rate is None:
+            continue
+
+        def against(other: str, good: list[Row] = good) -> Spread | None:
+            pairs = [(row.samples_per_s, rates.get((row.round, other))) for row in good]
+            return Spread.of(mine / theirs for mine, theirs in pairs if mine and theirs)
+
+        told = [row for row in good if row.predicted_ms and row.update_ms]
+        found.append(
+            Line(
+                cell,
+                strategy,
+                tuple(dict.fromkeys(row.sizes for row in good)),
+                update,
+                rate,
+                against(ORACLE),
+                against("equal"),
+                Spread.of(row.predicted_ms for row in told if row.predicted_ms),
+                Spread.of((row.predicted_ms or 0) / (row.update_ms or 1) - 1 for row in told),
+                sum(
+                    (row.low_ms or 0) <= (row.update_ms or 0) <= (row.high_ms or 0) for row in told
+                ),
+                len(good),
+                tuple(row.failed for row in every if row.failed),
+            )
+        )
+    return found
+
+
+def scaled(sizes: Sequence[int], total: int) -> tuple[int, ...]:
+    """Shares in the same proportion of another global batch, one sample at least."""
+    whole = sum(sizes)
+    found = [max(1, size * total // whole) for size in sizes]
+    while sum(found) != total:
+        step = 1 if sum(found) < total else -1
+        gaps = [size * total / whole - has for size, has in zip(sizes, found, strict=True)]
+        fit = [rank for rank, has in enumerate(found) if has + step >= 1]
+        found[max(fit, key=lambda rank: (step * gaps[rank], -rank))] += step
+    return tuple(found)
+
+
+def verdict(found: Sequence[Line]) -> str:
+    """Which strategy was first in a cell, and how near lotus came to the oracle."""
+    by = {line.strategy: line for line in found}
+    paper = [line for line in found if line.strategy != ORACLE]
+    lotus = by.get("lotus")
+    if lotus is None or len(paper) < 2:
+        return ""
+    ranked = sorted(paper, key=lambda line: -line.samples_per_s.median)
+    first = ranked[0]
+    if first is lotus:
+        text = f"lotus first, {ranked[1].strategy} next"
+    else:
+        behind = 1 - lotus.samples_per_s.median / first.samples_per_s.median
+        text = f"{first.strategy} first, lotus {behind:.1%} behind"
+    if lotus.of_oracle is not None:
+        near = 1 - lotus.of_oracle.median <= NEAR
+        text += f"; lotus {'within' if near else 'NOT within'} {NEAR:.0%} of the oracle"
+        text += f" ({percents(lotus.of_oracle)})"
+    return text
+
+
+def percents(value: Spread | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value.median:.1%} ({value.low * 100:.1f} to {value.high * 100:.1f})"
+
+
+def signed(value: Spread | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value.median:+.0%} ({value.low * 100:+.0f} to {value.high * 100:+.0f})"
+
+
+def number(value: Spread | None) -> str:
+    if value is None:
+        return "-"
+    digits = 0 if value.median >= 200 else 1
+    return f"{value.median:.{digits}f} ({value.low:.{digits}f} to {value.high:.{digits}f})"
+
+
+def several(sizes: Sequence[str]) -> str:
+    return sizes[0] if len(sizes) == 1 else f"{', '.join(sizes)}"
+
+
+def head(known: Mapping[str, Any], rows: Sequence[Row]) -> list[str]:
+    """What was measured, where, when and how."""
+    facts = known["facts"]
+    days = sorted({row.at[:10] for row in rows if row.at})
+    commits = sorted({row.commit for row in rows if row.commit})
+    rounds = len({row.round for row in rows})
+    said = [
+        f"{facts['cpu']}, {facts['cpus']} CPUs, kernel {facts['kernel']}; Python "
+        f"{facts['python']}, torch {facts['torch']}, gloo",
+        f"commit {', '.join(commits)}; {' to '.join(dict.fromkeys((*days[:1], *days[-1:])))}",
+        f"{rounds} interleaved rounds in random order, {known.get('load', '')}".rstrip(", "),
+    ]
+    if facts.get("quick"):
+        said.append("QUICK: a cell or so, few updates: no measurement")
+    return said
+
+
+def text(known: Mapping[str, Any], rows: Sequence[Row]) -> str:
+    """The whole table, for a terminal."""
+    said = head(known, rows)
+    said += [
+        "Each run: lotus run --settings PLAN -- torchrun ... script. Update: mean time from the",
+        "end of one weight update to that of the next, reading of data and waiting included;",
+        "median of the rounds (least to greatest). samples/s: of all ranks; those of the oracle",
+        "and of equal are of the same round. bno does not keep the global batch: compare",
+        "samples/s. oracle: the best split that a search over real updates found, run as the",
+        "others. predicted: by lotus, from two traces with equal batches; error: predicted by",
+        "measured; held: how often the measured update was in the predicted 95 % interval.",
+    ]
+    for name, cell in known["cells"].items():
+        found = lines(rows, name)
+        said += ["", f"{name}: {cell['words']}"]
+        if cell.get("skipped"):
+            said.append(f"  not run: {cell['skipped']}")
+            continue
+        said += [
+            f"  {cell['batch']} samples a rank as written, {cell['workers']} workers; "
+            f"{cell['updates']} updates a run after {cell['warm']}",
+            f"  {'':8}{'batches':16}{'update, ms':>24}{'samples/s':>24}{'of the oracle':>24}"
+            f"{'of equal':>24}{'predicted, ms':>24}{'error':>16} held",
+        ]
+        for line in found:
+            sizes = "varied" if len(line.sizes) > 1 else line.sizes[0]
+            held = f"{line.held}/{line.runs}" if line.predicted_ms else "-"
+            said.append(
+                f"  {line.strategy:8}{sizes:16}{number(line.update_ms):>24}"
+                f"{number(line.samples_per_s):>24}{percents(line.of_oracle):>24}"
+                f"{percents(line.of_equal):>24}{number(line.predicted_ms):>24}"
+                f"{signed(line.error):>16} {held:>4}"
+            )
+            if len(line.sizes) > 1:
+                said.append(f"  {'':8}varied: {', '.join(line.sizes)}")
+            said += [f"    failed: {why}" for why in line.failed]
+        said += [f"  {one}" for one in (verdict(found), searched(cell)) if one]
+    return "\n".join([*said, ""])
+
+
+def searched(cell: Mapping[str, Any]) -> str:
+    """What the search for the oracle measured, by itself: its splits all in one process."""
+    scan = cell.get("scan")
+    if not scan:
+        return ""
+    middle = {split: statistics.median(took) * 1e3 for split, took in scan["seconds"].items()}
+    best = "/".join(map(str, scan["best"]))
+    said = f"search: {len(middle)} splits in blocks of {scan['block']} updates; {best} "
+    said += f"{middle[best]:.1f} ms"
+    bno = cell.get("bno_scaled")
+    if bno in middle:
+        said += f"; bno's shares of the same global batch, {bno}, {middle[bno]:.1f} ms"
+    return said
+
+
+def markdown(known: Mapping[str, Any], rows: Sequence[Row]) -> str:
+    """The table that the README shows: a line a cell."""
+    said = [
+        "| cluster, model | " + " | ".join(STRATEGIES) + " | lotus of the oracle | predicted |",
+        "|---|" + "---:|" * (len(STRATEGIES) + 2),
+    ]
+    for name, cell in known["cells"].items():
+        by = {line.strategy: line for line in lines(rows, name)}
+        if cell.get("skipped"):
+            said.append(f"| {name} |{' |' * (len(STRATEGIES) + 1)} not run: {cell['skipped']} |")
+            continue
+        if not by:
+            continue
+        best = max(line.samples_per_s.median for key, line in by.items() if key != ORACLE)
+        shown = []
+        for strategy in STRATEGIES:
+            one = by.get(strategy)
+            if one is None:
+                shown.append("failed")
+                continue
+            rate, update = f"{one.samples_per_s.median:,.0f}", f"{one.update_ms.median:.0f} ms"
+            if strategy != ORACLE and one.samples_per_s.median == best:
+                rate = f"**{rate}**"
+            shown.append(f"{rate} ({update})")
+        lotus = by.get("lotus")
+        shown.append(percents(lotus.of_oracle) if lotus else "-")
+        shown.append(signed(lotus.error) if lotus else "-")
+        said.append(f"| {name} ({cell['words']}) | {' | '.join(shown)} |")
+    said += [
+        "",
+        "Samples per second of all ranks (mean time of an update); the median of the rounds, in "
+        "brackets in the last two columns the least and the greatest; **bold**: the most, without "
+        "the oracle. `bno` does not keep the global batch, so its updates are of other sizes. "
+        "Predicted: lotus's step against the measured one. "
+        + " ".join(f"{line}." for line in head(known, rows)),
+    ]
+    return "\n".join(said) + "\n"
+
+
+def read(path: Path) -> list[Row]:
+    """Read a balance_measured.csv; a last line that was cut off is not one."""
+    if not path.exists():
+        return []
+    kinds = get_type_hints(Row)
+    found = []
+    with path.open(newline="") as file:
+        for line in csv.DictReader(line for line in file if line.endswith("\n")):
+            if None not in line.values() and None not in line:
+                found.append(Row(**{name: value(kinds[name], one) for name, one in line.items()}))
+    return found
+
+
+def value(kind: Any, word: str) -> Any:
+    """What a field of a table has, as the type that it is of."""
+    if kind is str:
+        return word
+    return (float if kind == float | None else int)(word) if word else None
+
+
+def table(rows: Sequence[Row]) -> str:
+    """A balance_measured.csv of rows."""
+    made = io.StringIO(newline="")
+    writer = csv.DictWriter(made, [field.name for field in fields(Row)])
+    writer.writeheader()
+    writer.writerows(asdict(row) for row in rows)
+    return made.getvalue()
