@@ -21,6 +21,15 @@ LOTUS = [
     "-c",
     f"import sys; sys.path.insert(0, {str(ROOT)!r}); from lotus.cli import main; sys.exit(main())",
 ]
+# The environment in which a program finds the stand-in for torch, which starts at once: where what
+# is looked at has nothing to do with torch.
+SMALL_TORCH = {"PYTHONPATH": str(ROOT / "tests" / "compat" / "programs" / "small_torch")}
+# What programs/meanwhile.py prints.
+UNDISTURBED = "".join(
+    f"{epoch} {number} {[3 * number + place + 3 for place in range(3)]}\n"
+    for epoch in range(2)
+    for number in range(16)
+)
 HANG = 300  # seconds after which a process counts as hanging; no test asserts a time
 
 

@@ -7,11 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-UNDISTURBED = "".join(
-    f"{epoch} {number} {[3 * number + place + 3 for place in range(3)]}\n"
-    for epoch in range(2)
-    for number in range(16)
-)
+from tests.faults.conftest import SMALL_TORCH, UNDISTURBED
 
 
 @pytest.fixture
@@ -23,9 +19,8 @@ def each(traced, tmp_path):
         def one(item):
             method, folder = item
             path = folder / "R"
-            return traced(
-                "meanwhile.py", method, command.format(run=path), path=path, prefix=prefix
-            )
+            words = method, command.format(run=path)
+            return traced("meanwhile.py", *words, path=path, prefix=prefix, env=SMALL_TORCH)
 
         with ThreadPoolExecutor(2) as pool:
             for method, ended in zip(folders, pool.map(one, folders.items()), strict=True):

@@ -5,15 +5,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import lotus
+from tests.faults.conftest import SMALL_TORCH
 
 
 def test_two_traces_at_once_are_two_runs(traced, tmp_path):
+    def one(name):
+        return traced("meanwhile.py", "fork", "true", path=tmp_path / name, env=SMALL_TORCH)
+
     with ThreadPoolExecutor(2) as pool:
-        ended = list(
-            pool.map(
-                lambda name: traced("meanwhile.py", "fork", "true", path=tmp_path / name), "ab"
-            )
-        )
+        ended = list(pool.map(one, "ab"))
     assert ended[0].out == ended[1].out
     runs = [one.run for one in ended]
     assert [len(run.samples) for run in runs] == [96, 96]
@@ -21,8 +21,7 @@ def test_two_traces_at_once_are_two_runs(traced, tmp_path):
 
 
 def test_a_trace_at_a_place_that_is_taken_starts_nothing(traced):
-    first = traced("meanwhile.py", "none", "true")
-    second = traced("meanwhile.py", "none", "true")
+    first, second = (traced("meanwhile.py", "none", "true", env=SMALL_TORCH) for _ in range(2))
     assert (second.code, second.out) == (2, "")
     assert second.err.startswith("lotus: ")
     assert len(first.run.samples) == 96

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from tests.faults.conftest import LOTUS, PROGRAMS, PYTHON, ROOT, execute
+from tests.faults.conftest import LOTUS, PROGRAMS, PYTHON, ROOT, SMALL_TORCH, execute
 
 FREE = ["sh", "-c", 'umask 0 && exec "$@"', "sh"]
 
@@ -33,7 +33,8 @@ def private(folder):
 def test_a_run_is_private(torch, tmp_path):
     path = tmp_path / "R"
     program = [PYTHON, PROGRAMS / "meanwhile.py", "fork", "true"]
-    ended = execute([*FREE, *LOTUS, "trace", "-q", "-o", path, "--", *program], tmp_path, path)
+    words = [*FREE, *LOTUS, "trace", "-q", "-o", path, "--", *program]
+    ended = execute(words, tmp_path, path, env=SMALL_TORCH)
     assert ended.code == 0
     assert {"run.json", "processes.jsonl", "events", "state"} <= private(path)
 
@@ -42,13 +43,13 @@ def test_a_default_directory_and_a_block_are_private(torch, tmp_path):
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r}); import lotus\n"
         "from torch.utils.data import DataLoader\n"
-        "with lotus.trace('B'): list(DataLoader([1, 2], collate_fn=list))\n"
+        "with lotus.trace('B'): list(DataLoader([1, 2], 1, collate_fn=list))\n"
     )
-    ended = execute([*FREE, PYTHON, "-c", code], tmp_path, tmp_path)
+    ended = execute([*FREE, PYTHON, "-c", code], tmp_path, tmp_path, env=SMALL_TORCH)
     assert ended.code == 0, ended.err
     private(tmp_path / "B")
     words = [*FREE, *LOTUS, "trace", "-q", "--", PYTHON, "-c", "import torch.utils.data"]
-    assert execute(words, tmp_path, tmp_path).code == 0
+    assert execute(words, tmp_path, tmp_path, env=SMALL_TORCH).code == 0
     (made,) = (tmp_path / "lotus-runs").iterdir()
     private(made)
 

@@ -27,6 +27,9 @@ LOTUS = [
     "-c",
     f"import sys; sys.path.insert(0, {str(ROOT)!r}); from lotus.cli import main; sys.exit(main())",
 ]
+# The environment in which a program finds the stand-in for torch, which starts at once: where what
+# is looked at has nothing to do with torch.
+SMALL_TORCH = {"PYTHONPATH": str(ROOT / "tests" / "compat" / "programs" / "small_torch")}
 SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"]  # what a program is sent
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from lotus import measuring
+from tests.integration.called import called
 from tests.integration.conftest import LOTUS, PROGRAMS, PYTHON, environment
 
 COUNTED = ("--counters", "task_clock,page_faults")
@@ -20,13 +21,18 @@ WORK = {"Squeeze": "bz2", "Pack": "libz|zlib", "Spell": "python"}
 
 
 def lotus_map(*words):
+    return called("map", *words)
+
+
+def process(*words):
+    """The same as a process of its own."""
     return subprocess.run(
         [*LOTUS, "map", *map(str, words)], capture_output=True, text=True, env=environment({})
     )
 
 
-def document(*words):
-    ended = lotus_map(*words, "--json")
+def document(*words, run=lotus_map):
+    ended = run(*words, "--json")
     assert (ended.returncode, ended.stderr) == (0, "")
     return json.loads(ended.stdout, parse_constant=pytest.fail)
 
@@ -92,7 +98,7 @@ def damaged(recorded, tmp_path):
 
 @pytest.fixture(scope="session")
 def found(recorded):
-    return document(recorded)
+    return document(recorded, run=process)
 
 
 def test_every_sample_is_in_the_books_and_in_the_functions(recorded, found):
@@ -239,9 +245,7 @@ def test_a_file_that_is_none(recorded, counting, damaged, name, tmp_path):
     assert all(name in ended.stdout for name in WORK)
     assert line.replace(str(file), "") == ended.stderr.strip().replace(str(run / "perf.data"), "")
     one_line(lotus_map("validate", run))
-    report = subprocess.run(
-        [*LOTUS, "report", str(run)], capture_output=True, text=True, env=environment({})
-    )
+    report = called("report", run)
     assert report.returncode == 0
     assert report.stderr == ended.stderr
 
@@ -311,7 +315,7 @@ def test_a_recording_on_another_clock_of_the_run_itself(torch, trace_command, pe
 def mapping(torch, perf, tmp_path_factory):
     path = tmp_path_factory.mktemp("mapping") / "mapping.json"
     program = [PYTHON, PROGRAMS / "counted_work.py", "0", "32"]
-    built = lotus_map(
+    built = process(
         "build", "--runs", 3, "--budget", 1.5, "--samples", 4, "-o", path, "--", *program
     )
     assert built.returncode == 0, built.stderr
@@ -408,7 +412,7 @@ def test_python_functions_by_py_spy(torch, pair):
 
     if shutil.which("py-spy", path=str(Path(LOTUS[0]).parent)) is None:
         pytest.skip("py-spy is not installed")
-    plain, got = pair("counted_work.py", "1", "256", options=("--py-spy",))
+    plain, got = pair("counted_work.py", "1", "160", options=("--py-spy",))
     assert (got.code, got.out) == (0, plain.out)
     told = got.run.manifest["recorders"]["py_spy"]
     if told["problem"]:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,14 @@ import pytest
 
 from lotus.live.view import Group, View
 from lotus.live.watching import Watch
-from tests.integration.conftest import LOTUS, PYTHON, ROOT, environment
+from tests.integration.called import called
+from tests.integration.conftest import LOTUS, PYTHON, ROOT, SMALL_TORCH, environment
 
 pytestmark = pytest.mark.usefixtures("torch")
 
-# argv: workers, sample that never ends, how, seconds a sample, a line a batch, batches
+# argv: workers, sample that never ends, how, seconds a sample, batches; a line a batch
 PROGRAM = """
-import signal, sys, threading, time, torch
+import signal, sys, threading, time
 from torch.utils.data import DataLoader, Dataset
 
 workers, bad, how, pace = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], float(sys.argv[4])
@@ -48,7 +49,7 @@ class Numbers(Dataset):
     def __len__(self):
         return 4 * most
     def __getitem__(self, index):
-        return torch.tensor(self.transform(index))
+        return self.transform(index)
 
 if __name__ == "__main__":
     batches = iter(DataLoader(Numbers(), batch_size=4, num_workers=workers))
@@ -85,6 +86,7 @@ class Started:
         pace: float = 0.002,
         most: int = 10**6,
         command: list[str] | None = None,
+        env: Mapping[str, str] = SMALL_TORCH,
     ) -> subprocess.Popen[bytes]:
         program = folder / "training.py"
         program.write_text(PROGRAM)
@@ -97,7 +99,7 @@ class Started:
                 stdout=out,
                 stderr=out,
                 cwd=folder,
-                env=environment({}),
+                env=environment(env),
                 start_new_session=True,
             )
         self.begun.append(process)
@@ -119,7 +121,9 @@ def program(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """start(workers, bad, how, pace, most): the program traced into R; gone after the test."""
+    """start(workers, bad, how, pace, most, env=SMALL_TORCH): the program traced into R; gone after
+    the test. It is torch's own loader that is looked at where env is {}.
+    """
     started = Started()
     yield functools.partial(started, tmp_path)
     started.end()
@@ -161,6 +165,11 @@ def until(
 
 
 def top(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return called("top", *arguments)
+
+
+def as_process(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """The same as a process of its own."""
     command = [*LOTUS, "top", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, env=environment({}), check=False)
 
@@ -187,9 +196,9 @@ def verdict_is(*kinds: str) -> Callable[[View], bool]:
 
 
 def test_a_running_program(start: Start, run: Path) -> None:
-    process = start(pace=0.01)
+    process = start(pace=0.01, env={})
     until(run, lambda view: taken(view, 20), process)
-    shown = top("--json", run)
+    shown = as_process("--json", run)
     assert shown.returncode == 0, shown.stderr
     document = json.loads(shown.stdout)
     assert document["schema"] == 1
@@ -209,7 +218,7 @@ def test_a_running_program(start: Start, run: Path) -> None:
     assert group["operations"][0]["name"] == "Slow"
     assert group["operations"][0]["share"] > 0.5
     assert 0 <= group["ready"] <= group["capacity"] == 4
-    text = top(run).stdout  # no terminal: one snapshot
+    text = as_process(run).stdout  # no terminal: one snapshot
     assert "samples/s" in text
     assert re.search(r"worker 1 .* (fetch|idle|send|collate)", text)
     # Nobody's business but the program's: it goes on, and ended well where it is left alone.
@@ -271,7 +280,7 @@ def test_a_stopped_program(start: Start, run: Path) -> None:
 
 
 def test_a_worker_that_was_killed(start: Start, run: Path) -> None:
-    process = start(2, how="pause")
+    process = start(2, how="pause", env={})
     view = until(run, lambda view: taken(view, 4) and group_of(view).ready == 4, process)
     worker = group_of(view).workers[1].pid
     os.kill(worker, signal.SIGKILL)
@@ -306,7 +315,7 @@ def test_two_ranks_are_two_groups(start: Start, run: Path, program: Path) -> Non
     words = f"{PYTHON} {program} 1 {{bad}} sleep 0.002 1000000"
     script = "; ".join(f"RANK={rank} WORLD_SIZE=2 {words.format(bad=17 if rank else -1)} &"
                        for rank in range(2)).replace("&;", "&") + " wait"  # fmt: skip
-    process = start(command=["bash", "-c", script])
+    process = start(command=["bash", "-c", script], env={})
     view = until(
         run,
         lambda view: (
@@ -350,7 +359,13 @@ def test_no_run_is_a_line(run: Path, tmp_path: Path) -> None:
 class Terminal:
     """A command on a terminal of its own; `seen` is all that it wrote there."""
 
-    def __init__(self, command: list[str], rows: int = 40, columns: int = 100) -> None:
+    def __init__(
+        self,
+        command: list[str],
+        rows: int = 40,
+        columns: int = 100,
+        env: Mapping[str, str] = SMALL_TORCH,
+    ) -> None:
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.modes = termios.tcgetattr(slave)
@@ -361,7 +376,7 @@ class Terminal:
             os.setsid()
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
-        variables = {"TERM": "xterm", "COLUMNS": str(columns), "LINES": str(rows)}
+        variables = {**env, "TERM": "xterm", "COLUMNS": str(columns), "LINES": str(rows)}
         self.process = subprocess.Popen(
             command, stdin=slave, stdout=slave, stderr=slave, env=environment(variables),
             preexec_fn=own,
@@ -469,7 +484,8 @@ def test_live_says_a_stop_once_and_passes_signals_on(run: Path, program: Path) -
 def test_live_into_a_file_says_where_to_look(run: Path, program: Path, tmp_path: Path) -> None:
     command = [*LOTUS, "trace", "--live", "-q", "-o", str(run), "--", PYTHON, str(program)]
     command += ["0", "-1", "", "0", "5"]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment({}), check=True)
+    own = environment(SMALL_TORCH)
+    done = subprocess.run(command, capture_output=True, text=True, env=own, check=True)
     assert done.stdout.split("\n")[:5] == [f"batch {number}" for number in range(5)]
     assert done.stderr in ("", f"lotus: recording into {run}; lotus top {run} shows more\n")
 

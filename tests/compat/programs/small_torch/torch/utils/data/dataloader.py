@@ -30,6 +30,17 @@ class _DatasetKind:
         return _MapDatasetFetcher(dataset, auto_collation, collate_fn, drop_last)
 
 
+class _BatchSampler:
+    def __init__(self, numbers, size):
+        self.numbers, self.size = numbers, size
+
+    def __iter__(self):
+        return (list(self.numbers[i : i + self.size]) for i in self.numbers[:: self.size])
+
+    def __len__(self):
+        return len(self.numbers[:: self.size])
+
+
 class DataLoader:
     _dataset_kind = _DatasetKind.Map
     pin_memory = persistent_workers = drop_last = False
@@ -43,8 +54,7 @@ class DataLoader:
         self.num_workers = num_workers
         self.multiprocessing_context = multiprocessing.get_context(multiprocessing_context)
         self.collate_fn = collate_fn
-        numbers = range(len(dataset))
-        self.batch_sampler = [list(numbers[i : i + batch_size]) for i in numbers[::batch_size]]
+        self.batch_sampler = _BatchSampler(range(len(dataset)), batch_size)
         self._index_sampler = self.batch_sampler
 
     def _get_iterator(self):
