@@ -3,17 +3,25 @@
 import errno
 import json
 import os
-import subprocess
 import sys
 
 import pytest
 
 from lotus import measuring
 from lotus.inside import perf_event
-from tests.faults.conftest import LOTUS, PROGRAMS, PYTHON, environment, execute
+from tests.faults.conftest import (
+    LOTUS,
+    PROGRAMS,
+    PYTHON,
+    SMALL_TORCH,
+    UNDISTURBED,
+    execute,
+)
+from tests.integration.called import called
 
 SPEC = "task_clock|1|0x1|0x0|uk,page_faults|1|0x2|0x0|uk"
 OPTIONS = ("-q", "--counters", "task_clock,page_faults")
+SCRIPT = [PYTHON, PROGRAMS / "meanwhile.py"]  # 96 samples of two operations each
 
 # Refuses perf_event_open from here on, as a container's seccomp profile does; see test_doctor.
 SECCOMP = """
@@ -37,12 +45,6 @@ def counting():
         pytest.skip(f"task_clock cannot be counted here: {'; '.join(plan.notes)}")
 
 
-def lotus_map(path, *words):
-    return subprocess.run(
-        [*LOTUS, "map", str(path), *words], capture_output=True, text=True, env=environment(None)
-    )
-
-
 def test_no_file_of_the_program_is_touched(pair, counting):
     """It closes all descriptors within an operation and between batches, and uses them anew."""
     plain, traced = pair("counted_descriptors.py", "close", options=OPTIONS)
@@ -59,7 +61,7 @@ def test_no_file_of_the_program_is_touched(pair, counting):
     assert task_clock[first & (ops["batch"] > 8)].notna().any()
     assert all(task_clock[other].notna().any() for other in others)
     assert (task_clock.dropna() > -50_000).all()
-    ended = lotus_map(traced.path, "--json")
+    ended = called("map", traced.path, "--json")
     assert (ended.returncode, ended.stderr) == (0, "")
     json.loads(ended.stdout, parse_constant=pytest.fail)
 
@@ -95,46 +97,44 @@ def test_a_killed_process_leaves_readable_counts(pair, counting, by, method):
 
 
 @pytest.mark.parametrize("code", [errno.EPERM, errno.EACCES, errno.ENOSYS])
-@pytest.mark.parametrize("workers", ["0", "1"])
-def test_a_kernel_that_refuses(torch, tmp_path, code, workers):
+@pytest.mark.parametrize("workers", ["none", "fork"])
+def test_a_kernel_that_refuses(tmp_path, code, workers):
     """By a seccomp filter, under the program alone, which lotus could not have known."""
     call = perf_event._CALLS.get(os.uname().machine, 241)
-    program = [PYTHON, PROGRAMS.parents[1] / "integration" / "programs" / "plain.py", workers]
     path = tmp_path / "R"
-    filtered = [sys.executable, "-c", SECCOMP, call, code, *program]
-    traced = execute([*LOTUS, "trace", "-o", path, *OPTIONS, "--", *filtered], tmp_path, path)
+    filtered = [sys.executable, "-c", SECCOMP, call, code, *SCRIPT, workers, "true"]
+    words = [*LOTUS, "trace", "-o", path, *OPTIONS, "--", *filtered]
+    traced = execute(words, tmp_path, path, env=SMALL_TORCH)
     if traced.code == 77:
         pytest.skip("this kernel takes no seccomp filter")
-    assert (traced.code, traced.out) == (0, "12288.0\n")
+    assert (traced.code, traced.out) == (0, UNDISTURBED)
     run = traced.run
     assert run.counters.empty
     if run.manifest["counters"] is None:
         pytest.skip("nothing can be counted here anyway")
     (why,) = (one["why"] for one in run.unseen if one["what"] == "counters")
     assert os.strerror(code) in why
-    assert len(run.ops) == 128
-    said = subprocess.run(
-        [*LOTUS, "report", str(path)], capture_output=True, text=True, env=environment(None)
-    )
+    assert len(run.ops) == 192
+    said = called("report", path)
     assert said.returncode == 0
     assert os.strerror(code) in said.stdout.replace("\n", " ").replace("  ", " ")
 
 
 @pytest.mark.parametrize("code", [errno.EPERM, errno.ENOSYS])
-def test_a_kernel_that_refuses_lotus_too(torch, tmp_path, code):
+def test_a_kernel_that_refuses_lotus_too(tmp_path, code):
     """The program runs; what is missing is said once, before it."""
     call = perf_event._CALLS.get(os.uname().machine, 241)
-    program = [PYTHON, PROGRAMS.parents[1] / "integration" / "programs" / "plain.py", "1"]
     path = tmp_path / "R"
     words = [sys.executable, "-c", SECCOMP, call, code, *LOTUS, "trace", "-o", path, "--counters"]
-    ended = execute([*words, "--perf", "--", *program], tmp_path, path)
+    words = [*words, "--perf", "--", *SCRIPT, "fork", "true"]
+    ended = execute(words, tmp_path, path, env=SMALL_TORCH)
     if ended.code == 77:
         pytest.skip("this kernel takes no seccomp filter")
-    assert (ended.code, ended.out) == (0, "12288.0\n")
+    assert (ended.code, ended.out) == (0, UNDISTURBED)
     assert ended.said
     assert "Traceback" not in ended.err
-    assert len(ended.run.ops) == 128
-    nothing = lotus_map(path)
+    assert len(ended.run.ops) == 192
+    nothing = called("map", path)
     assert nothing.returncode == 2
     assert len(nothing.stderr.splitlines()) == 1
 
@@ -151,33 +151,31 @@ BAD = [
 
 
 @pytest.mark.parametrize("spec", BAD)
-def test_a_bad_specification_is_not_the_programs_problem(torch, tmp_path, spec):
+def test_a_bad_specification_is_not_the_programs_problem(tmp_path, spec):
     """LOTUS_COUNTERS as another version of lotus, or a hand, may have set it."""
-    program = [PYTHON, PROGRAMS.parents[1] / "integration" / "programs" / "plain.py", "1"]
     path = tmp_path / "R"
-    set_spec = ["env", f"LOTUS_COUNTERS={spec}"]
-    traced = execute([*LOTUS, "trace", "-q", "-o", path, "--", *set_spec, *program], tmp_path, path)
-    assert (traced.code, traced.out) == (0, "12288.0\n")
+    words = [*LOTUS, "trace", "-q", "-o", path, "--", "env", f"LOTUS_COUNTERS={spec}"]
+    traced = execute([*words, *SCRIPT, "fork", "true"], tmp_path, path, env=SMALL_TORCH)
+    assert (traced.code, traced.out) == (0, UNDISTURBED)
     assert "Traceback" not in traced.err
     run = traced.run
     assert run.counters.empty
     # Either the counters are missing and the reason is there, or the fault was said.
     assert [one["what"] for one in run.unseen] == ["counters"] or traced.said
     if not traced.said:
-        assert len(run.ops) == 128
+        assert len(run.ops) == 192
 
 
-def test_more_events_than_counters(torch, tmp_path, counting):
+def test_more_events_than_counters(tmp_path, counting):
     """Software events always fit: none is shared, and all are whole."""
     names = "task_clock page_faults cpu_clock minor_faults major_faults context_switches".split()
     numbers = {"cpu_clock": 0, "task_clock": 1, "page_faults": 2, "context_switches": 3,
                "minor_faults": 5, "major_faults": 6}  # fmt: skip
     spec = ",".join(f"{name}|1|{numbers[name]:#x}|0x0|uk" for name in names)
-    program = [PYTHON, PROGRAMS.parents[1] / "integration" / "programs" / "plain.py", "0"]
     path = tmp_path / "R"
     words = [*LOTUS, "trace", "-q", "-o", path, "--", "env", f"LOTUS_COUNTERS={spec};{SPEC}"]
-    traced = execute([*words, *program], tmp_path, path)
-    assert (traced.code, traced.out, traced.err) == (0, "12288.0\n", "")
+    traced = execute([*words, *SCRIPT, "none", "true"], tmp_path, path, env=SMALL_TORCH)
+    assert (traced.code, traced.out, traced.err) == (0, UNDISTURBED, "")
     counters = traced.run.counters
     if counters.empty:
         pytest.skip(f"the kernel refuses them: {traced.run.unseen}")
