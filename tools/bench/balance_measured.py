@@ -113,6 +113,7 @@ class Bench:
         for line in text.splitlines():
             if line.startswith("RESULT "):
                 found: dict[str, Any] = json.loads(line.removeprefix("RESULT "))
+                found["said"] = [one for one in text.splitlines() if one.startswith("lotus: ")]
                 return found
         said = [line.strip() for line in text.splitlines() if line.strip()]
         raise Failed(f"exit code {status}; last line: {said[-1][:200] if said else 'none'}")

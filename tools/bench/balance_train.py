@@ -149,21 +149,29 @@ def epochs(train: Training) -> dict[str, Any]:
     loader = train.loader(data, args.batch, sampler)
     held = balance_models.pictures(train.shape, HELD_OUT, 1_000_000 + args.seed, args.strength)
     other = balance_models.Pictures(held, HELD_OUT, False)
-    found: list[dict[str, float]] = []
+    found: list[dict[str, Any]] = []
     for epoch in range(args.epochs):
         sampler.set_epoch(epoch)
         dist.barrier()
         began = time.perf_counter_ns()
-        mine, batches = 0, 0
+        sizes = []
         for pictures, labels in loader:
             train.update(pictures, labels)
-            mine, batches = mine + len(labels), batches + 1
+            sizes.append(len(labels))
         dist.barrier()
         seconds = (time.perf_counter_ns() - began) / 1e9
         loss, right = train.evaluate(other)
         each: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(each, (mine, batches))
-        found.append({"seconds": seconds, "loss": loss, "right": right, "each": each})  # type: ignore[dict-item]
+        dist.all_gather_object(each, (sizes[:1], sum(sizes)))
+        found.append(
+            {
+                "seconds": seconds,
+                "loss": loss,
+                "right": right,
+                "batches": [size for first, _ in each for size in first],
+                "samples": [samples for _, samples in each],
+            }
+        )
     return {"epochs": found}
 
 

@@ -1,0 +1,220 @@
+"""How quick training is in each mode of `lotus run --mode`, and what it learns, on a mixed cluster.
+
+    python tools/bench/modes_measured.py           the full run: about 12 minutes on two free cores;
+                                                   started again, it goes on
+    python tools/bench/modes_measured.py --quick   one round, few pictures
+    python tools/bench/modes_measured.py --report  tables and picture of what there is so far
+
+Three ranks, of which two have 0.7 cores and one has 0.4 (balance_clusters.py), train the small CNN
+of balance_models.py, from the same script without a change of code: as it is written; with the
+shares of `lotus balance`; with parameters averaged every 8 batches (local); the same between the
+group of the two like ranks and the slow one (hybrid); asynchronously. After each epoch, outside of
+the time that counts, the loss on pictures that are not trained on is computed, by each rank on its
+part with its own model. Each round has another seed: other pictures, parameters and order. What
+`lotus balance` says of the modes, from two traces, is held against it. Needs root.
+It judges nothing: it prints.
+"""
+
+import argparse
+import fcntl
+import json
+import math
+import random
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import balance_clusters
+import balance_measured
+import modes_plot
+import modes_table
+from balance_measured import Bench, Cell, Failed
+from modes_table import AS_WRITTEN, Row
+
+from lotus import files
+from lotus.balance import plan as plans
+from lotus.balance.balancing import Question, balance
+from lotus.run import load
+
+CELL = Cell("modes3", "cnn", 64)
+SPLIT = "sync, shares"
+MODES = {
+    AS_WRITTEN: "torchrun ... script",
+    SPLIT: "lotus run --mode sync --settings balance.json -- torchrun ... script",
+    "local": "lotus run --mode local --every 8 -- torchrun ... script",
+    "hybrid": "lotus run --mode hybrid --groups 0,1/2 --every 8 -- torchrun ... script",
+    "async": "lotus run --mode async --staleness 4 -- torchrun ... script",
+}
+
+
+def before(mode: str, plan: Path) -> list[str]:
+    """What stands before torchrun."""
+    if mode == AS_WRITTEN:
+        return []
+    given = MODES[mode].removeprefix("lotus run ").partition(" -- ")[0]
+    words = given.replace("balance.json", str(plan)).split()
+    return [*balance_measured.lotus("run"), "-q", *words, "--"]
+
+
+class Modes:
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args = args
+        self.bench = Bench(args)
+        self.plan = args.work / "balance.json"
+
+    def prepare(self) -> dict[str, Any]:
+        """Trace, and keep the plan and what lotus says of the modes."""
+        paths = [self.args.work / f"modes-{name}" for name in ("whole", "half")]
+        for path, batch in zip(paths, (CELL.batch, CELL.batch // 2), strict=True):
+            trace = [*balance_measured.lotus("trace"), "-q", "-o", str(path), "--force", "--"]
+            updates = self.args.pictures // CELL.batch // CELL.ranks
+            self.bench.start(
+                CELL, trace, "--batch", str(batch), "--updates", str(updates), "--warm", "0",
+            )  # fmt: skip
+        found = balance(load(paths[0]), Question(), [load(paths[1])])
+        told: dict[str, Any] = {}
+        if found.modes is not None:
+            names = {"sync": AS_WRITTEN, "split": SPLIT}
+            told["epoch_s"] = {
+                names.get(one.name, one.name): [
+                    None if math.isnan(part) else part
+                    for part in (one.epoch.seconds, one.epoch.low, one.epoch.high)
+                ]
+                for one in found.modes.rows
+            }
+            for key in ("recommended", "option"):
+                name = getattr(found.modes, key)
+                told[key] = names.get(name, name)
+        return {"plan": plans.document(found.plan()), "told": told}
+
+    def measured(self, known: dict[str, Any], number: int, mode: str) -> list[Row]:
+        """All epochs of one run."""
+        common: dict[str, Any] = {"commit": self.bench.commit, "at": time.strftime("%F %T")}
+        files.replace(self.plan, json.dumps(known["plan"]))
+        more = ["--epochs", str(self.args.epochs), "--pictures", str(self.args.pictures)]
+        more += ["--seed", str(number), "--rate", str(self.args.rate)]
+        more += ["--strength", str(self.args.strength)]
+        try:
+            found = self.bench.start(CELL, before(mode, self.plan), *more)
+        except Failed as error:
+            return [Row(number, mode, 0, str(error), **common)]
+        sizes = known["plan"]["batch_sizes"]
+        shares = found["epochs"][0]["batches"]
+        if shares != (sizes if mode == SPLIT else [CELL.batch] * CELL.ranks):
+            return [Row(number, mode, 0, f"the ranks had batches of {shares}", **common)]
+        if mode not in (AS_WRITTEN, SPLIT) and "learns otherwise" not in " ".join(found["said"]):
+            return [Row(number, mode, 0, "lotus did not put the mode on", **common)]
+        return [
+            Row(
+                number, mode, epoch, "", one["seconds"], one["loss"], one["right"],
+                balance_measured.words(one["samples"]), **common,
+            )
+            for epoch, one in enumerate(found["epochs"], 1)
+        ]  # fmt: skip
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--quick", action="store_true", help="one round, few pictures")
+    add("--report", action="store_true", help="measure nothing, write the tables")
+    add("--fresh", action="store_true", help="throw away what was measured")
+    add("--rounds", type=int, default=3, help="(3)")
+    add("--epochs", type=int, default=4, help="(4)")
+    add("--pictures", type=int, default=9600, help="(9600)")
+    add("--rate", type=float, default=0.01, help="of learning (0.01)")
+    add("--strength", type=float, default=10.0, help="of what tells classes apart (10)")
+    add("--minutes", type=float, default=1e9, help="begin no round that would end after so many")
+    add("--limit", type=float, default=240.0, help="seconds for one run (240)")
+    add("--work", type=Path, help="folder for traces")
+    add("-o", "--output", type=Path, help="folder of the results")
+    args = parser.parse_args()
+    if args.quick:
+        args.rounds, args.epochs, args.pictures = 1, 2, 1920
+    scratch = Path(tempfile.gettempdir())
+    args.work = args.work or scratch / "lotus-modes"
+    quick = scratch / "lotus-modes-quick"
+    args.output = args.output or (quick if args.quick else balance_measured.RESULTS)
+    return args
+
+
+def write(args: argparse.Namespace, known: dict[str, Any], rows: list[Row]) -> None:
+    text = modes_table.text(known, rows)
+    files.replace(args.output / "modes_measured.txt", text)
+    files.replace(args.output / "modes_measured.md", modes_table.markdown(known, rows))
+    drawn = modes_plot.draw(known, rows, args.output)
+    print(text)
+    print(f"in {args.output}: modes_measured.csv, .json, .txt, .md", end="")
+    print(", .png, .svg" if drawn else "; no matplotlib")
+
+
+def main() -> None:
+    args = arguments()
+    for folder in (args.output, args.work):
+        folder.mkdir(parents=True, exist_ok=True)
+    path, about = args.output / "modes_measured.csv", args.output / "modes_measured.json"
+    if args.report:
+        write(args, json.loads(about.read_text()), modes_table.read(path))
+        return
+    members = balance_clusters.CLUSTERS[CELL.cluster]
+    if why := balance_clusters.missing(members):
+        raise SystemExit(f"not run: {why}")
+    lock = (Path(tempfile.gettempdir()) / "lotus-balance.lock").open("w")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    began = time.monotonic()
+    args.seed = 0
+    here = balance_measured.facts(args, [CELL])
+    here |= {name: getattr(args, name) for name in ("epochs", "pictures", "rate", "strength")}
+    if args.fresh or args.quick:
+        path.unlink(missing_ok=True)
+        about.unlink(missing_ok=True)
+    try:
+        modes = Modes(args)
+        if about.exists():
+            known = json.loads(about.read_text())
+            if known["facts"] != here:
+                raise SystemExit(f"{path} was measured otherwise: --fresh throws it away")
+        else:
+            cell = {**asdict(CELL), "words": balance_clusters.words(members)}
+            known = {"facts": here, "cell": cell, "modes": MODES, **modes.prepare()}
+            files.replace(about, json.dumps(known, indent=1) + "\n")
+        rounds(args, modes, known, path, began)
+    except KeyboardInterrupt:
+        raise SystemExit("\nstopped; the same command goes on, --report shows it") from None
+    finally:
+        balance_clusters.clean()
+    write(args, known, modes_table.read(path))
+
+
+def rounds(
+    args: argparse.Namespace, modes: Modes, known: dict[str, Any], path: Path, began: float
+) -> None:
+    """Make the runs that are not there yet, and append each when it is made."""
+    rows = modes_table.read(path)
+    done = {(row.round, row.mode) for row in rows}
+    files.replace(path, modes_table.table(rows))
+    shuffle, usual = random.Random(0), 0.0
+    for number in range(args.rounds):
+        order = shuffle.sample(list(MODES), len(MODES))
+        left = [mode for mode in order if (number, mode) not in done]
+        since = time.monotonic()
+        if (since - began + usual * len(left)) / 60 > args.minutes:
+            print(f"no time for round {number + 1}", flush=True)
+            return
+        for place, mode in enumerate(left, 1):
+            found = modes.measured(known, number, mode)
+            with path.open("a", newline="") as file:
+                file.write(modes_table.table(found).split("\r\n", 1)[1])
+            usual = (time.monotonic() - since) / place
+            said = found[0].failed or ", ".join(
+                f"{row.seconds:.2f} s {row.loss:.3f}" for row in found
+            )
+            print(f"[round {number + 1}, {usual:.0f} s each] {mode}: {said}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

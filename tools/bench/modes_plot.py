@@ -1,0 +1,53 @@
+"""The picture of tools/bench/modes_measured.py: loss by epochs and by time of training."""
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from modes_table import Row, head, lines, runs
+
+# Of Okabe and Ito; markers and dashes tell the same once more.
+LOOKS = (("#000000", "o", "-"), ("#d55e00", "s", "-"), ("#0072b2", "^", "--"),
+         ("#009e73", "D", "-."), ("#cc79a7", "v", ":"))  # fmt: skip
+
+
+def draw(known: Mapping[str, Any], rows: Sequence[Row], folder: Path) -> bool:
+    """Write modes_measured.png and .svg; False where matplotlib is not installed."""
+    try:
+        import matplotlib
+    except ImportError:
+        return False
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    every, found = runs(rows), lines(rows, list(known["modes"]))
+    looks = dict(zip(known["modes"], LOOKS, strict=False))
+    with pyplot.rc_context({"svg.fonttype": "none", "font.size": 9, "svg.hashsalt": "lotus"}):
+        figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 4), sharey=True,
+                                                layout="constrained")  # fmt: skip
+        for line in found:
+            colour, marker, dash = looks[line.mode]
+            middle = [one.median for one in line.loss]
+            epochs = range(1, len(middle) + 1)
+            left.plot(epochs, middle, dash, marker=marker, ms=4, color=colour, label=line.mode)
+            low, high = [one.low for one in line.loss], [one.high for one in line.loss]
+            left.fill_between(epochs, low, high, color=colour, alpha=0.12, lw=0)
+            mine = [run for (_, mode), run in every.items() if mode == line.mode]
+            for place, run in enumerate(mine):
+                spent = list(accumulate(row.seconds or 0.0 for row in run))
+                right.plot(spent, [row.loss for row in run], dash, marker=marker, ms=4,
+                           color=colour, lw=1, label=line.mode if place == 0 else None)  # fmt: skip
+        left.set_xlabel("epochs (median of the rounds, least to greatest)")
+        left.set_ylabel("loss on pictures that are not trained on")
+        right.set_xlabel("seconds of training (each round)")
+        for axes in (left, right):
+            axes.grid(lw=0.3)
+        left.set_xticks(range(1, max((len(line.loss) for line in found), default=1) + 1))
+        left.legend(frameon=False)
+        said = head(known, rows)
+        figure.suptitle(f"Modes of training on a mixed cluster. {said[0]}\n{said[1]}", fontsize=8)
+        figure.savefig(folder / "modes_measured.png", dpi=150)
+        figure.savefig(folder / "modes_measured.svg", metadata={"Date": None})
+        pyplot.close(figure)
+    return True

@@ -1,0 +1,247 @@
+"""The statistics and tables of tools/bench/modes_measured.py: pure, rows in, text out.
+
+Modes are compared within a round: the same seed, so the same pictures, first parameters and order.
+"""
+
+import csv
+import io
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from balance_table import Spread, value
+
+AS_WRITTEN = "as written"
+
+
+@dataclass
+class Row:
+    """One epoch of one run: a line of modes_measured.csv. A run that failed has one, of epoch 0."""
+
+    round: int
+    mode: str
+    epoch: int  # from 1 on
+    failed: str = ""
+    seconds: float | None = None  # of training in this epoch
+    loss: float | None = None  # on pictures that are not trained on, after it
+    right: float | None = None  # share of them that is told rightly
+    samples: str = ""  # that each rank took, as 4096/4096/4096
+    commit: str = ""
+    at: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """What one mode gave."""
+
+    mode: str
+    epoch_s: Spread  # over rounds: mean of the epochs of one run
+    of_written: Spread | None  # that, by the same of the program as it is written
+    loss: tuple[Spread, ...]  # after each epoch
+    right: Spread  # after the last
+    more_loss: Spread | None  # after the last epoch, than as written in the same round
+    until_s: Spread | None  # training until the loss is as low as that as written at its end
+    reached: int  # rounds in which it came to that
+    runs: int
+    samples: str  # of the last run's last epoch
+
+    @property
+    def learns(self) -> str:
+        """How the loss at equal epochs compares: only what all rounds say is said."""
+        more = self.more_loss
+        if self.mode == AS_WRITTEN or more is None:
+            return ""
+        if more.low > 0 and self.runs > 1:
+            return "WORSE in every round"
+        if more.high < 0 and self.runs > 1:
+            return "better in every round"
+        return "not told apart"
+
+
+def runs(rows: Sequence[Row]) -> dict[tuple[int, str], list[Row]]:
+    """The epochs of each run that did not fail, by round and mode."""
+    found: dict[tuple[int, str], list[Row]] = {}
+    for row in sorted(rows, key=lambda one: one.epoch):
+        if not row.failed:
+            found.setdefault((row.round, row.mode), []).append(row)
+    return found
+
+
+def until(run: Sequence[Row], loss: float) -> float | None:
+    """Seconds of training after which the loss was this low, between epochs by a straight line."""
+    spent, before = 0.0, None
+    for row in run:
+        took, now = row.seconds or 0.0, row.loss or 0.0
+        if now <= loss:
+            if before is None or before <= now:
+                return spent + took
+            return spent + took * (before - loss) / (before - now)
+        spent, before = spent + took, now
+    return None
+
+
+def lines(rows: Sequence[Row], modes: Sequence[str]) -> list[Line]:
+    """Sum up rows by mode, in the order of `modes`."""
+    every = runs(rows)
+    found = []
+    for mode in modes:
+        mine = {number: run for (number, name), run in every.items() if name == mode}
+        if not mine:
+            continue
+        base = {number: every[number, AS_WRITTEN] for number in mine
+                if (number, AS_WRITTEN) in every}  # fmt: skip
+        last = min(len(run) for run in mine.values())
+        reached = [until(mine[number], base[number][-1].loss or 0.0) for number in base]
+        losses = [Spread.of(run[at].loss or 0.0 for run in mine.values()) for at in range(last)]
+        found.append(
+            Line(
+                mode,
+                _of(mean_s(run) for run in mine.values()),
+                Spread.of(mean_s(mine[number]) / mean_s(base[number]) for number in base),
+                tuple(one for one in losses if one is not None),
+                _of(run[-1].right or 0.0 for run in mine.values()),
+                Spread.of((mine[n][-1].loss or 0.0) - (base[n][-1].loss or 0.0) for n in base),
+                Spread.of(one for one in reached if one is not None),
+                sum(one is not None for one in reached),
+                len(mine),
+                list(mine.values())[-1][-1].samples,
+            )
+        )
+    return found
+
+
+def _of(values: Any) -> Spread:
+    found = Spread.of(values)
+    assert found is not None
+    return found
+
+
+def mean_s(run: Sequence[Row]) -> float:
+    return statistics.fmean(row.seconds or 0.0 for row in run)
+
+
+def span(one: Spread | None, digits: int = 2, times: float = 1.0, sign: str = "") -> str:
+    if one is None:
+        return "-"
+    low, high, middle = (
+        f"{part * times:{sign}.{digits}f}" for part in (one.low, one.high, one.median)
+    )
+    return f"{middle} ({low} to {high})"
+
+
+def head(known: Mapping[str, Any], rows: Sequence[Row]) -> list[str]:
+    facts, cell = known["facts"], known["cell"]
+    days = sorted({row.at[:10] for row in rows if row.at})
+    commits = sorted({row.commit for row in rows if row.commit})
+    said = [
+        f"{facts['cpu']}, {facts['cpus']} CPUs, kernel {facts['kernel']}; Python "
+        f"{facts['python']}, torch {facts['torch']}, gloo",
+        f"commit {', '.join(commits)}; {' to '.join(dict.fromkeys((*days[:1], *days[-1:])))}",
+        f"{len({row.round for row in rows})} interleaved rounds, each with another seed; ranks "
+        f"with {cell['words']}; {cell['model']}, {cell['batch']} samples a rank as written, "
+        f"{facts['pictures']} pictures, {facts['epochs']} epochs",
+    ]
+    if facts.get("quick"):
+        said.append("QUICK: one round, few pictures: no measurement")
+    return said
+
+
+def text(known: Mapping[str, Any], rows: Sequence[Row]) -> str:
+    """The whole table, for a terminal."""
+    found = lines(rows, list(known["modes"]))
+    epochs = max((len(line.loss) for line in found), default=0)
+    said = head(known, rows)
+    said += [
+        "Epoch: seconds of training, without the evaluation; median of the rounds (least to",
+        "greatest). Loss: on 2000 pictures that are not trained on. More loss: at the end, than as",
+        "written in the same round. Until: seconds of training to the loss that the program has as",
+        "written at its end. As written and sync with balance.json train on the same global",
+        "batches; all others learn otherwise, and their speed is worth what the loss says.",
+        "",
+        f"  {'':12}{'epoch, s':>22}{'of as written':>22}{'loss at the end':>25}"
+        f"{'right at the end, %':>25}{'more loss':>28}{'until, s':>24}  learns",
+    ]
+    for line in found:
+        reached = "" if line.reached == line.runs else f" in {line.reached} of {line.runs}"
+        said.append(
+            f"  {line.mode:12}{span(line.epoch_s):>22}{span(line.of_written):>22}"
+            f"{span(line.loss[-1], 3):>25}{span(line.right, 1, 100):>25}"
+            f"{span(line.more_loss, 3, sign='+'):>28}{span(line.until_s, 1) + reached:>24}  "
+            f"{line.learns}".rstrip()
+        )
+    said += ["", "  loss after each epoch"]
+    said += [
+        f"  {line.mode:12}" + "".join(f"{span(one, 3):>25}" for one in line.loss) for line in found
+    ]
+    said += ["", f"  samples of each rank in the last of {epochs} epochs"]
+    said += [f"  {line.mode:12}{line.samples}" for line in found]
+    said += ["", "  run as"]
+    said += [f"  {name:12}{how}" for name, how in known["modes"].items()]
+    said += ["", *(f"  {one}" for one in foretold(known, found))]
+    failed = [row for row in rows if row.failed]
+    said += [f"  failed: {row.mode}, round {row.round + 1}: {row.failed}" for row in failed]
+    return "\n".join([*said, ""])
+
+
+def foretold(known: Mapping[str, Any], found: Sequence[Line]) -> list[str]:
+    """What `lotus balance` said of the modes from its traces, against what they took."""
+    told = known.get("told")
+    if not told:
+        return ["lotus balance says nothing of modes here"]
+    by = {line.mode: line.epoch_s.median for line in found}
+    said = [
+        f"lotus balance recommends {told['recommended']}"
+        + (f", as an option that learns otherwise {told['option']}" if told["option"] else "")
+        + "; predicted seconds of an epoch, by measured:"
+    ]
+    for name, (seconds, low, high) in told["epoch_s"].items():
+        bounds = f" ({low:.2f} to {high:.2f})" if low is not None and high is not None else ""
+        took = f"{by[name]:.2f}, {seconds / by[name] - 1:+.0%}" if name in by else "-"
+        said.append(f"  {name:12}{seconds:.2f}{bounds}; measured {took}")
+    return said
+
+
+def markdown(known: Mapping[str, Any], rows: Sequence[Row]) -> str:
+    """The table that the README shows."""
+    said = [
+        "| mode | seconds an epoch | of as written | loss at the end | more loss | right | learns "
+        "|",
+        "|---|---:|---:|---:|---:|---:|---|",
+    ]
+    for line in lines(rows, list(known["modes"])):
+        said.append(
+            f"| {line.mode} | {span(line.epoch_s)} | {span(line.of_written)} | "
+            f"{span(line.loss[-1], 3)} | {span(line.more_loss, 3, sign='+')} | "
+            f"{line.right.median:.1%} | {line.learns} |"
+        )
+    said += [
+        "",
+        "Median of the rounds (least to greatest); loss and share of right answers on pictures "
+        "that were not trained on, after as many epochs for all modes. "
+        + " ".join(f"{line}." for line in head(known, rows)),
+    ]
+    return "\n".join(said) + "\n"
+
+
+def read(path: Path) -> list[Row]:
+    """Read a modes_measured.csv; a last line that was cut off is not one."""
+    if not path.exists():
+        return []
+    kinds = get_type_hints(Row)
+    found = []
+    with path.open(newline="") as file:
+        for line in csv.DictReader(line for line in file if line.endswith("\n")):
+            if None not in line.values() and None not in line:
+                found.append(Row(**{name: value(kinds[name], one) for name, one in line.items()}))
+    return found
+
+
+def table(rows: Sequence[Row]) -> str:
+    """A modes_measured.csv of rows."""
+    made = io.StringIO(newline="")
+    writer = csv.DictWriter(made, [field.name for field in fields(Row)])
+    writer.writeheader()
+    writer.writerows(asdict(row) for row in rows)
+    return made.getvalue()
