@@ -10,11 +10,11 @@ from lotus.analysis.scope import RunLike
 from lotus.balance import orchestrated, shares
 from lotus.balance.caps import Cap, caps
 from lotus.balance.fit import Curve, Line, curve
-from lotus.balance.least import least
+from lotus.balance.least import lasting, least
 from lotus.balance.measured import Job, measure
 from lotus.balance.modes import Modes, modes
 from lotus.balance.plan import MOST_SAMPLES, Plan
-from lotus.balance.predict import Predicted, predict
+from lotus.balance.predict import Predicted, collective, predict
 from lotus.balance.tuned import Tuned, tuned
 from lotus.errors import LotusError
 
@@ -150,6 +150,9 @@ def balance(run: RunLike, question: Question, also: Sequence[RunLike] = ()) -> B
             "what it gains is within what the steps of this run vary by: not worth a change, or "
             "record more steps"
         )
+    lasts = True
+    if question.strategy == "lotus" and after.seconds < before.low:
+        lasts = lasting(job, curves, [cap.samples for cap in limits]) > 0
     told = _tuned(run, job, curves, sizes, question.loader)
     unlimited = [
         one.rank
@@ -176,7 +179,7 @@ def balance(run: RunLike, question: Question, also: Sequence[RunLike] = ()) -> B
                 input_before_s=made.input.at(one.batch) / 1e9,
                 own_before_s=made.at(one.batch) / 1e9,
                 own_after_s=made.at(size) / 1e9,
-                input_binds=made.input_binds(one.batch),
+                input_binds=made.input_binds(one.batch, collective(job)),
                 cap=cap,
             )
             for one, size, made, cap in zip(job.ranks, sizes, curves, limits, strict=True)
@@ -187,7 +190,7 @@ def balance(run: RunLike, question: Question, also: Sequence[RunLike] = ()) -> B
         after_tuned=_after_tuned(job, told, limits, question.seed),
         quantities=quantities,
         weights=weights,
-        modes=modes(job, before, after, sizes, question.seed),
+        modes=modes(job, before, after, sizes, question.seed, lasts),
         notes=tuple(dict.fromkeys(notes)),
     )
 
@@ -262,7 +265,7 @@ def _tuned(
         pairs = list(zip(curves, split_so, strict=True))
         slowest = max(made.at(size) for made, size in pairs)
         for rank, (made, size) in enumerate(pairs):
-            if made.input_binds(size) and made.at(size) >= _MATTERS * slowest:
+            if made.input_binds(size, collective(job)) and made.at(size) >= _MATTERS * slowest:
                 bound[rank] = max(bound.get(rank, 0.0), made.at(size))
     found = []
     for rank in sorted(bound, key=lambda one: -bound[one])[:_MOST_TUNED]:

@@ -109,9 +109,9 @@ class Curve:
             return [(step.fixed + made.fixed, step.slope + made.slope)]
         return [(step.fixed, step.slope), (made.fixed, made.slope)]
 
-    def input_binds(self, size: float) -> bool:
-        """Whether the input, not the step, sets this rank's pace."""
-        return self.input.at(size) > self.step.at(size)
+    def input_binds(self, size: float, collective_ns: float = 0.0) -> bool:
+        """Whether the input, not the step and the collective after it, sets this rank's pace."""
+        return self.input.at(size) > self.step.at(size) + collective_ns
 
 
 def curve(rank: Rank) -> Curve:

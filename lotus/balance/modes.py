@@ -69,18 +69,24 @@ class Modes:
 
 
 def modes(
-    job: Job, before: Predicted, after: Predicted, sizes: Sequence[int], seed: int = 0
+    job: Job,
+    before: Predicted,
+    after: Predicted,
+    sizes: Sequence[int],
+    seed: int = 0,
+    lasts: bool = True,
 ) -> Modes | None:
     """What the modes take. None where synchronisation was not traced: waiting is in all times then.
 
-    `before`, `after`: a step of the job as it is, and with batches of `sizes`.
+    `before`, `after`: a step of the job as it is, and with batches of `sizes`; lasts: what that
+    gains, it gains in steps as well that it was not chosen by.
     """
     if not job.synchronised:
         return None
     asked = Asked("local")
-    step = taken(job, job.batch_sizes, _STRETCH).whole()
-    batches, groups = batches_of_epoch(job), groups_of(job, step)
-    found = _apart(job, step, groups, batches, asked, seed)
+    recorded = taken(job, job.batch_sizes, _STRETCH)
+    batches, groups = batches_of_epoch(job), groups_of(job, recorded.whole())
+    found = _apart(job, recorded.whole(), groups, batches, asked, seed)
     rows = [("sync", before.many(batches), True)]
     if tuple(sizes) != job.batch_sizes:
         steps = batches * job.global_batch / sum(sizes)
@@ -97,7 +103,7 @@ def modes(
         )
         for name, epoch, same in rows
     )
-    lasts = lasting(step) > 0
+    step = recorded.whole(job.collective_ns)
     recommended = _recommended(made, lasts)
     notes = []
     if _recommended(made, True) is not recommended:
@@ -115,7 +121,7 @@ def modes(
         every=asked.every,
         staleness=asked.staleness,
         rows=made,
-        waiting=(slowest - float(step.mean())) / max(slowest + job.collective_ns, 1.0),
+        waiting=1.0 - float(step.mean()) / max(slowest, 1.0),
         persistent=persistent(step),
         recommended=recommended.name,
         option=_option(made, recommended),
@@ -132,16 +138,18 @@ def _apart(
     seed: int,
 ) -> dict[str, Predicted]:
     """An epoch in each of the modes that learn otherwise, and that this job can be run in."""
-    rounds = math.ceil(batches / asked.every) * job.collective_ns
     waits = held_up(step, job.collective_ns, asked.staleness)
+    every = min(asked.every, batches)
+    # The last round of an epoch may be a short one.
+    averaging = job.collective_ns * math.ceil(batches / every) * every / batches
     depth = np.array([one.workers * one.prefetch for one in job.ranks], np.float64)
     dealt = depth if _dealt_out(job) else None
 
     def epochs(one: Taken) -> Floats:
         return np.array(
             [
-                batches * local(one, asked.every) + rounds,
-                batches * hybrid(one, groups, job.collective_ns, asked.every) + rounds,
+                batches * local(one, averaging, every),
+                batches * hybrid(one, groups, job.collective_ns, averaging, every),
                 asynchronous(one, waits, dealt, batches) + job.collective_ns,
             ]
         )
@@ -169,23 +177,29 @@ def batches_of_epoch(job: Job) -> int:
     return max(int(np.median(most)), 1)
 
 
-def local(one: Taken, every: int) -> float:
-    """A step, without the averaging, where ranks meet after so many, ns."""
+def local(one: Taken, averaging_ns: float, every: int) -> float:
+    """A step where ranks meet after so many for an averaging, ns."""
     count = min(every, len(one.own))
-    return float(one.in_a_row(count).max(axis=1).mean()) / count
+    return float(one.in_a_row(count, averaging_ns).max(axis=1).mean()) / count
 
 
-def hybrid(one: Taken, groups: Sequence[Sequence[int]], collective_ns: float, every: int) -> float:
+def hybrid(
+    one: Taken,
+    groups: Sequence[Sequence[int]],
+    collective_ns: float,
+    averaging_ns: float,
+    every: int,
+) -> float:
     """The same where each group's ranks average their gradients in each step; NaN: no groups."""
     if not groups:
         return math.nan
-    step, ranks = one.whole(), one.own.shape[1]
-    each = [
-        step[:, list(group)].max(axis=1) + collective_ns * _of_ring(len(group), ranks)
-        for group in groups
-    ]
-    count = min(every, len(step))
-    return float(in_a_row(np.column_stack(each), count).max(axis=1).mean()) / count
+    count, ranks = min(every, len(one.own)), one.own.shape[1]
+    after = np.empty(ranks)
+    for group in groups:
+        after[list(group)] = collective_ns * _of_ring(len(group), ranks) + averaging_ns / count
+    whole = one.whole(after)
+    each = np.column_stack([whole[:, list(group)].max(axis=1) for group in groups])
+    return float(in_a_row(each, count).max(axis=1).mean()) / count
 
 
 def _of_ring(ranks: int, all_ranks: int) -> float:
@@ -295,24 +309,6 @@ def persistent(step: Floats) -> float:
     return min(max(sum(leads) / 2 / waits, 0.0), 1.0)
 
 
-def lasting(step: Floats) -> float:
-    """The part of (steps, ranks) that shares by the ranks' means save, in steps not chosen by.
-
-    Means of one half of the steps make the shares, the other half is scaled by them. Where ranks
-    are alike it is not above 0, whatever a split by all steps seems to save.
-    """
-    half = len(step) // 2
-    if half < 1:
-        return 0.0
-    halves, saved = (step[:half], step[half:]), []
-    for one, other in (halves, halves[::-1]):
-        shares = 1.0 / np.maximum(one.mean(axis=0), 1.0)
-        now = float(other.max(axis=1).mean())
-        then = float((other * (shares / shares.mean())).max(axis=1).mean())
-        saved.append(1.0 - then / max(now, 1.0))
-    return sum(saved) / 2
-
-
 def _recommended(rows: Sequence[Mode], lasts: bool) -> Mode:
     """The split, where it learns the same and is quicker beyond doubt; else sync as it is."""
     first = rows[0]
@@ -326,6 +322,6 @@ def _option(rows: Sequence[Mode], recommended: Mode) -> str | None:
     """The quickest mode, if it is so by more than 5 % and than the intervals allow."""
     quickest = min(rows, key=lambda one: one.epoch.seconds)
     near = quickest.epoch.seconds >= _NEAR * recommended.epoch.seconds
-    # False where there is no interval: then the 5 % decide.
-    overlap = quickest.epoch.high >= recommended.epoch.low
-    return None if quickest.learns_the_same or near or overlap else quickest.name
+    # False where there are too few steps for an interval.
+    apart = quickest.epoch.high < recommended.epoch.low
+    return None if quickest.learns_the_same or near or not apart else quickest.name

@@ -4,10 +4,11 @@ Or whatever else follows from what the ranks take (`predict_each`).
 
 A step ends when its slowest rank does, so the mean over steps of the slowest counts, not the
 slowest mean: each recorded step is taken again, every rank's time scaled to its new batch by its
-fitted line. An input cannot be quicker than its workers make batches, on average (prefetching
-evens single ones out). The interval is that of the block bootstrap over steps (all ranks
-together, as what disturbs one often disturbs all) and over batches, lines fitted anew each time;
-where lines rest on an assumption, it reaches over all that the assumption's bounds allow.
+fitted line. An input cannot be quicker than its workers make batches, on average (prefetching evens
+single ones out); they go on while gradients are averaged. The interval is that of the block
+bootstrap over steps (all ranks together, as what disturbs one often disturbs all) and over batches,
+lines fitted anew each time; where lines rest on an assumption, it reaches over all that the
+assumption's bounds allow.
 """
 
 import math
@@ -55,17 +56,19 @@ class Taken:
     input: Floats  # its input for a batch, on average: (ranks,)
     in_turn: Bools  # whether one follows the other: (ranks,)
 
-    def whole(self) -> Floats:
-        """Every step with its input: (steps, ranks)."""
-        return self._with_input(self.own, 1)
+    def whole(self, collective_ns: float | Floats = 0.0) -> Floats:
+        """Every step with its input, and a collective, or each rank's, after its own part:
+        (steps, ranks)."""
+        return self._with_input(self.own + collective_ns, 1)
 
     def mean(self) -> Floats:
         """What a rank that waits for no other takes for a step: (ranks,)."""
         return self._with_input(self.own.mean(axis=0), 1)
 
-    def in_a_row(self, count: int) -> Floats:
-        """What `count` steps in a row take without waiting for others: (rows of them, ranks)."""
-        return self._with_input(in_a_row(self.own, count), count)
+    def in_a_row(self, count: int, collective_ns: float = 0.0) -> Floats:
+        """What `count` steps in a row take without waiting for others, and one collective after
+        the last of them: (rows of them, ranks)."""
+        return self._with_input(in_a_row(self.own, count) + collective_ns, count)
 
     def _with_input(self, own: Floats, steps: int) -> Floats:
         made = steps * self.input
@@ -112,10 +115,9 @@ def _thinned(count: int, stretch: int) -> Ints:
 
 def predict(job: Job, sizes: Sequence[int], seed: int = 0) -> Predicted:
     """What a step takes with these batch sizes, one for each rank."""
-    collective = 0.0 if math.isnan(job.collective_ns) else job.collective_ns
 
     def step(taken: Taken) -> Floats:
-        return np.array([taken.whole().max(axis=1).mean() + collective])
+        return np.array([taken.whole(collective(job)).max(axis=1).mean()])
 
     (found,) = predict_each(job, sizes, step, seed)
     return found
@@ -162,10 +164,17 @@ def taken(job: Job, sizes: Sequence[int], stretch: int = 1) -> Taken:
     return made.taken(aligned(job, stretch), wanted, made.input)
 
 
-def mean_step(steps: Steps, curves: Sequence[Curve], sizes: Floats) -> float:
+def collective(job: Job) -> float:
+    """What ranks take after the last has arrived, ns; 0 where that was not traced."""
+    return 0.0 if math.isnan(job.collective_ns) else job.collective_ns
+
+
+def mean_step(
+    steps: Steps, curves: Sequence[Curve], sizes: Floats, collective_ns: float = 0.0
+) -> float:
     """Mean over the steps of the slowest rank's time, ns."""
     made = _Arrays.of(curves, sizes)
-    return float(made.taken(steps, sizes, made.input).whole().max(axis=1).mean())
+    return float(made.taken(steps, sizes, made.input).whole(collective_ns).max(axis=1).mean())
 
 
 @dataclass(frozen=True)

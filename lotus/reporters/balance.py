@@ -212,14 +212,14 @@ def _waits(modes: Modes) -> str:
 def _recommended(modes: Modes, found: Balance) -> str:
     best = modes.of(modes.recommended)
     if best.name == "split":
-        text = f"{_named(best, found)}: saves {share(1 - best.times)} of an epoch, learns as now"
+        text = f"{_named(best, found)}: {share(1 - best.times)} less time than now, learns as now"
     else:
         text = "sync, as it is"
     if any(one.why or one.times > 1.0 for one in found.tuned):
         text = f"tune the input first, as said above, and trace again. Until then {text}"
     if modes.option is None:
         return f"{text}; no mode that learns otherwise is clearly quicker"
-    text += f". {modes.option} would save {share(modes.gain)} of that by its times"
+    text += f". {modes.option} would take {share(modes.gain)} less than that by its times"
     if modes.option == "async":
         text += ", if averaging in the background costs the steps nothing"
     return f"{text}, but it learns otherwise: compare the loss (lotus run --mode {modes.option})"
