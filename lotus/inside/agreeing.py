@@ -51,6 +51,14 @@ def agree(store: "Any", rank: int, world: int, answer: "dict[str, Any]", wait_s:
         raise Unknown(_first_line(error)) from None
 
 
+def answers(store: "Any", world: int) -> "list[dict[str, Any]]":
+    """What each rank left, by rank, after all agreed. Raises Unknown."""
+    try:
+        return [json.loads(bytes(store.get(f"answer{rank}"))) for rank in range(world)]
+    except Exception as error:
+        raise Unknown(_first_line(error)) from None
+
+
 def _wait(store: "Any", wanted: "dict[str, int]", wait_s: float) -> bool:
     """Whether one of these counters came to its number in time."""
     end, nap = time.monotonic() + wait_s, _NAP_S

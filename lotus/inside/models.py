@@ -4,7 +4,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
 # They average what each rank gives, as torch does without a hook.
@@ -35,6 +35,44 @@ def communication_hook(model: "Any") -> "str | None":
     """The name of the program's own communication hook, where it is not known to average."""
     name = str(model._get_ddp_logging_data().get("comm_hook") or "")
     return None if not name or name.startswith(_AVERAGING) else name
+
+
+def lonely(model: "Any", in_groups: bool, refused: "Callable[[str], Exception]") -> None:
+    """Raise `refused` for a model whose ranks cannot take steps of their own, with why.
+
+    `in_groups`: some ranks average gradients, by a communication hook.
+    """
+    kind = type(model.module).__name__
+    if in_groups and model._get_ddp_logging_data().get("comm_hook"):
+        raise refused(f"{kind} has a communication hook already; torch takes one")
+    options = {
+        "_use_python_reducer": "averages in a compiled backward pass",
+        "_delay_all_reduce_all_params": "averages at the time that the program chose",
+    }
+    if in_groups:
+        every = "of which all ranks tell each other in each step"
+        options["find_unused_parameters"] = f"looks for unused parameters, {every}"
+    for name, what in options.items():
+        if getattr(model, name, False):
+            raise refused(f"{kind} {what}")
+    batchnorm: Any = sys.modules["torch.nn.modules.batchnorm"]
+    for name, layer in model.module.named_modules():
+        if isinstance(layer, batchnorm.SyncBatchNorm):
+            raise refused(f"{name} is SyncBatchNorm, for which all ranks wait in each step")
+        if in_groups and getattr(layer, "sparse", False) is True:
+            raise refused(f"{name} has sparse gradients, which no communication hook takes")
+    if any(one.is_complex() for one in model.module.parameters()):
+        raise refused(f"{kind} has complex parameters, which are not averaged")
+    zero: Any = sys.modules.get("torch.distributed.optim.zero_redundancy_optimizer")
+    if zero is not None and _lives(zero.ZeroRedundancyOptimizer):
+        raise refused("a ZeroRedundancyOptimizer needs the same gradients on all ranks")
+
+
+def _lives(kind: type) -> bool:
+    """Whether there is an object of a class."""
+    import gc
+
+    return any(issubclass(type(one), kind) for one in gc.get_objects())
 
 
 def group_size(model: "Any") -> int:

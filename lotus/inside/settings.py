@@ -4,7 +4,7 @@ An acting hook, in force only where LOTUS_SETTINGS is: JSON with `loaders` (each
 one it is, a `setting` and `iterable_safe`), the `torch` it was found with and `said`, the path of
 a file that all processes share: what happened, for `lotus run`, and what a user was told already.
 For `lotus sweep` a `loader` may be {"every": true}, and `keep` says that what a setting does not
-name stays as the program has it. A `balance` is put on by balancing.py.
+name stays as the program has it. A `balance` is put on by balancing.py, a `mode` by modes.py.
 
 torch makes the loader as the program asks; then its attributes become those of the setting, all
 or none. So a mistake of the program stays torch's to tell, and a subclass, or Lightning when it
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from .balancing import Balance
     from .draws import Own
+    from .modes import Mode
 
 _DATALOADER = "torch.utils.data.dataloader"
 _DDP = "torch.nn.parallel.distributed"
@@ -61,6 +62,7 @@ class Applier:
         self.said: str | None = None
         self.told: set[str] = set()
         self.balance: Balance | None = None
+        self.mode: Mode | None = None
         self.pid, self.numbers = os.getpid(), 0  # loaders that were iterated in this process
         self.stderr: tuple[int, int] | None = None  # later it may be a file of the program
         with suppress(OSError):
@@ -130,13 +132,19 @@ class Applier:
 
             self.balance = Balance(self, given["balance"])
             self.balance.install(module)
+        if given.get("mode") is not None:
+            from .modes import Mode
+
+            self.mode = Mode(self, given["mode"])
+            self.mode.install(module)
         if given.get("torch") not in (None, torch):
             self.note(f"the settings were found with torch {given['torch']}, this is {torch}")
 
     def _hook_distributed(self, module: "ModuleType") -> None:
         # Of the two modules torch 2.2 finishes this one last, torch 2.14 first.
-        if self.balance is not None:
-            self.balance.hook_models(module)
+        for one in (self.balance, self.mode):
+            if one is not None:
+                one.hook_models(module)
 
     # What is said.
 

@@ -1,0 +1,294 @@
+"""Three ranks that train under `lotus run --mode`, and say what each of them saw.
+
+Started without a rank it starts all. The first case, `outside`, is what `lotus run` was told; the
+others put their own mode on, as `lotus run` would. For each case $TRUTH.RANK has what the tests
+ask for.
+"""
+
+import copy
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+if __name__ == "__main__" and "RANK" not in os.environ:
+    with tempfile.TemporaryDirectory() as folder:
+        ranks = [
+            subprocess.Popen(
+                [sys.executable, __file__],
+                env={**os.environ, "RANK": str(rank), "MEETING": f"file://{folder}/store"},
+            )
+            for rank in range(3)
+        ]
+        sys.exit(max(rank.wait() for rank in ranks))
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset
+
+RANK, WORLD = int(os.environ["RANK"]), 3
+MANY, SIZE, RATE = 203, 8, 0.05
+
+
+class Points(Dataset):
+    def __init__(self):
+        generator = torch.Generator().manual_seed(5)
+        self.x = torch.randn(MANY, 6, generator=generator, dtype=torch.float64)
+        self.y = torch.randint(0, 3, (MANY,), generator=generator)
+
+    def __len__(self):
+        return MANY
+
+    def __getitem__(self, index):
+        return self.x[index], self.y[index], index
+
+
+class Stream(IterableDataset):
+    """As many batches as the number of the rank and one: 1, 2, 3."""
+
+    def __iter__(self):
+        points = Points()
+        return iter([points[place] for place in range((RANK + 1) * SIZE)])
+
+
+class Net(nn.Module):
+    def __init__(self, options=()):
+        super().__init__()
+        torch.manual_seed(3)
+        kind = torch.float64
+        self.first, self.last = nn.Linear(6, 8, dtype=kind), nn.Linear(8, 3, dtype=kind)
+        self.norm = nn.BatchNorm1d(8, dtype=kind) if "norm" in options else None
+
+    def forward(self, x):
+        inner = torch.tanh(self.first(x))
+        return self.last(inner if self.norm is None else self.norm(inner))
+
+
+class Straight(nn.Module):
+    """A loss whose gradient is the same whatever the parameters are."""
+
+    def __init__(self):
+        super().__init__()
+        self.weights = nn.Parameter(torch.zeros(4, dtype=torch.float64))
+
+    def forward(self, x):
+        return (self.weights * torch.arange(4, dtype=torch.float64)).sum()
+
+
+def wrap(net, options=()):
+    model = DistributedDataParallel(
+        net, find_unused_parameters="unused" in options, static_graph="static" in options
+    )
+    if "hook" in options:
+        model.register_comm_hook(None, fp16_compress_hook)
+    if "sync_norm" in options:  # afterwards, as DDP refuses it on a CPU
+        net.idle = nn.SyncBatchNorm(8, affine=False, track_running_stats=False)
+    return model
+
+
+def loss_of(net, x, y):
+    made = net(x)
+    return made if made.dim() == 0 else nn.functional.cross_entropy(made, y)
+
+
+def parameters(net):
+    return torch.cat([one.detach().flatten() for one in net.parameters()])
+
+
+def trained(loader_of=None, net=None, options=(), epochs=2):
+    """Train as a user's script does; returns samples of each batch and parameters of all ranks."""
+    loader = distributed(options) if loader_of is None else loader_of()
+    net = Net(options) if net is None else net
+    model = wrap(net, options)
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+    seen, ends = [], []
+    for epoch in range(epochs):
+        if isinstance(loader.sampler, DistributedSampler):
+            loader.sampler.set_epoch(epoch)
+        model.train()
+        seen.append([])
+        for x, y, samples in loader:
+            seen[-1].append(samples.tolist())
+            optimizer.zero_grad()
+            loss_of(model, x, y).backward()
+            optimizer.step()
+        ends.append(parameters(net).clone())
+        model.eval()
+        with torch.no_grad():  # a loader that is not trained on, of other lengths
+            for x, y, _ in DataLoader(Points(), 50 + RANK):
+                loss_of(net, x, y)
+    every = [None] * WORLD
+    dist.all_gather_object(every, (seen, ends, [one.clone() for one in net.buffers()]))
+    return {
+        "seen": [one[0] for one in every],
+        "ends": [[end.tolist() for end in one[1]] for one in every],
+        "buffers": [[one.tolist() for one in rank[2]] for rank in every],
+    }
+
+
+def distributed(options=()):
+    points = Points()
+    return DataLoader(
+        points,
+        SIZE,
+        sampler=DistributedSampler(points, seed=7),
+        num_workers=2 if "workers" in options else 0,
+        persistent_workers="workers" in options,
+    )
+
+
+def stepped(net, batches):
+    """One step of plain SGD for each rank's batch, from the same start; None: no batch."""
+    points = Points()
+    made = []
+    for samples in batches:
+        one = copy.deepcopy(net)
+        if samples:
+            loss_of(one, points.x[samples], points.y[samples]).backward()
+            with torch.no_grad():
+                for parameter in one.parameters():
+                    parameter -= RATE * parameter.grad
+                    parameter.grad = None
+        made.append(one)
+    return made
+
+
+def mean(nets):
+    found = copy.deepcopy(nets[0])
+    with torch.no_grad():
+        for one, parts in zip(
+            found.parameters(), zip(*(net.parameters() for net in nets), strict=True), strict=True
+        ):
+            one.copy_(sum(parts) / len(parts))
+    return found
+
+
+def simulated(seen, every, after=0, groups=((0,), (1,), (2,))):
+    """What local and hybrid averaging comes to, in one process: parameters at each epoch's end."""
+    nets, ends, count, since = [Net() for _ in range(WORLD)], [], 0, 0
+    for epoch in range(len(seen[0])):
+        for batches in zip(*(rank[epoch] for rank in seen), strict=True):
+            together = [tuple(range(WORLD))] if count < after else groups
+            after_step = list(nets)
+            for group in together:
+                for rank in group:
+                    # The mean of gradients is the mean of steps that begin at one point.
+                    parts = [stepped(nets[rank], [batches[other]])[0] for other in group]
+                    after_step[rank] = mean(parts)
+            nets, count = after_step, count + 1
+            since += count > after
+            if since == every:
+                nets, since = [mean(nets)] * WORLD, 0
+        nets, since = [mean(nets)] * WORLD, 0
+        ends.append(parameters(nets[0]))
+    return ends
+
+
+def far(truth, ends):
+    return max(
+        float((torch.tensor(rank[epoch], dtype=torch.float64) - end).abs().max())
+        for rank in truth["ends"]
+        for epoch, end in enumerate(ends)
+    )
+
+
+def checked(every, after=0, groups=((0,), (1,), (2,)), options=()):
+    truth = trained(options=options)
+    truth["far"] = far(truth, simulated(truth["seen"], every, after, groups))
+    return truth
+
+
+def whole_batches():
+    """async where nobody is ahead: a round has a batch of each rank that has one left."""
+    truth = trained(options=("workers",))
+    net, ends = Net(), []
+    for epoch in range(2):
+        batches = [rank[epoch] for rank in truth["seen"]]
+        for turn in range(max(map(len, batches))):
+            net = mean(stepped(net, [one[turn] if turn < len(one) else [] for one in batches]))
+        ends.append(parameters(net))
+    truth["far"] = far(truth, ends)
+    return truth
+
+
+def uneven():
+    return trained(lambda: DataLoader(Stream(), SIZE))
+
+
+def two_models():
+    other = wrap(Net())
+    return {**trained(), "other": float(parameters(other)[0])}
+
+
+HYBRID = {"name": "hybrid", "groups": [[0, 2], [1]]}
+PAIR = ((0, 2), (1,))
+CASES = {
+    "local_1": ({"name": "local", "every": 1}, lambda: checked(1)),
+    "local_4": ({"name": "local", "every": 4}, lambda: checked(4)),
+    "local_after": ({"name": "local", "every": 3, "after": 5}, lambda: checked(3, 5)),
+    "local_static": (
+        {"name": "local", "every": 4, "after": 2},
+        lambda: checked(4, 2, options=["static"]),
+    ),
+    "local_norm": ({"name": "local", "every": 4}, lambda: trained(options=["norm"])),
+    "local_uneven": ({"name": "local", "every": 2}, uneven),
+    "hybrid_1": ({**HYBRID, "every": 1}, lambda: checked(1, groups=PAIR)),
+    "hybrid_3": ({**HYBRID, "every": 3}, lambda: checked(3, groups=PAIR)),
+    "async_0": ({"name": "async", "staleness": 0}, whole_batches),
+    "async_3": ({"name": "async", "staleness": 3}, lambda: trained(net=Straight())),
+    "async_uneven": (
+        {"name": "async", "staleness": 2},
+        lambda: trained(lambda: DataLoader(Stream(), SIZE), Straight()),
+    ),
+    "sync": ({"name": "sync"}, trained),
+    "sync_uneven": ({"name": "sync"}, uneven),
+    # Refused.
+    "hosts": ({"name": "hybrid"}, trained),
+    "groups": ({"name": "hybrid", "groups": [[0], [1]]}, trained),
+    "unused": (HYBRID, lambda: trained(options=["unused"])),
+    "hook": (HYBRID, lambda: trained(options=["hook"])),
+    "sync_norm": ({"name": "local"}, lambda: trained(options=["sync_norm"])),
+    "static": ({"name": "local"}, lambda: trained(options=["static"])),
+    "two_models": ({"name": "local"}, two_models),
+}
+
+
+def in_mode(settings, given, call):
+    """What a call returns in a mode, and what was said."""
+    usual = {"every": 8, "after": 0, "groups": [], "staleness": 4, "wait_s": 600}
+    text = json.dumps({"loaders": [], "mode": usual | given, "said": settings.said})
+    applier = settings.install({"LOTUS_SETTINGS": text})
+    found = call()
+    applier.uninstall()
+    dist.barrier()
+    return {**found, "said": sorted(applier.told)}
+
+
+def main():
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", os.environ["MEETING"], rank=RANK, world_size=WORLD)
+    truth = {"outside": checked(4)}
+    settings = sys.modules["_lotus_inside.settings"]
+    settings.said = settings.active.said  # where `lotus run` reads
+    settings.active.uninstall()
+    truth["plain"] = trained()
+    for name, (given, call) in CASES.items():
+        truth[name] = in_mode(settings, given, call)
+    # Last, as the ranks count their questions: rank 1 knows nothing of lotus.
+    if RANK == 1:
+        truth["without"] = trained()
+        dist.barrier()
+    else:
+        given = {"name": "local", "wait_s": 0.2}
+        truth["without"] = in_mode(settings, given, trained)
+    with open(f"{os.environ['TRUTH']}.{RANK}", "w") as file:
+        json.dump(truth, file)
+    os._exit(0)  # not by torch's own end: see balance_ranks.py
+
+
+if __name__ == "__main__":
+    main()

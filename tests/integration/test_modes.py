@@ -1,0 +1,145 @@
+"""`lotus run --mode`: how ranks come to one model, against one process that does the same."""
+
+import json
+
+import pytest
+
+from tests.integration.conftest import LOTUS, Ended, Start, command_of
+
+SCRIPT = "mode_ranks.py"
+RATE = 0.05  # of the program
+BATCHES = 26  # of 8 of its 203 samples
+REFUSED = {
+    "hosts": "all ranks are on one host; --groups says which are alike",
+    "groups": "--groups has 2 ranks, here are 3",
+    "unused": "Net looks for unused parameters, of which all ranks tell each other in each step",
+    "hook": "Net has a communication hook already; torch takes one",
+    "static": "a static graph must be averaged in its first steps; --after 2 does that",
+    "sync_norm": "idle is SyncBatchNorm, for which all ranks wait in each step",
+    "two_models": "2 models are in DistributedDataParallel",
+    "without": "rank 1 did not answer within 0.2 s",
+}
+
+
+class Job:
+    """The job that ran, and what each rank wrote of each case."""
+
+    def __init__(self, ended: Ended, ranks: list[dict]) -> None:
+        self.ended, self.ranks = ended, ranks
+
+    def case(self, name):
+        return self.ranks[0][name]
+
+
+@pytest.fixture(scope="module")
+def job(torch, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("modes")
+    mode = ["--mode", "local", "--every", "4"]
+    words = [*LOTUS, "run", *mode, "--", *command_of(SCRIPT, [])]
+    ended = Start(words, folder, "job", {}).end()
+    assert ended.code == 0, ended.err.decode()[-3000:]
+    truths = [ended.truth.with_name(f"{ended.truth.name}.{rank}") for rank in range(3)]
+    return Job(ended, [json.loads(truth.read_text()) for truth in truths])
+
+
+def apart(truth, other):
+    """How far the parameters of two cases are from each other at most."""
+    pairs = zip(truth["ends"], other["ends"], strict=True)
+    return max(
+        abs(a - b)
+        for mine, its in pairs
+        for end, its_end in zip(mine, its, strict=True)
+        for a, b in zip(end, its_end, strict=True)
+    )
+
+
+def test_the_command_line_alone_puts_a_mode_on(job):
+    assert job.case("outside")["far"] < 1e-12
+    lines = job.ended.err.decode().splitlines()
+    assert lines[:2] == [
+        "lotus: parameters are averaged over all ranks every 4 batches of the loader of Points "
+        "(203 samples, DistributedSampler) and at the end of an epoch",
+        "lotus: --mode local learns otherwise than the program as it is written: compare the "
+        "loss at equal epochs",
+    ]
+    assert len(lines) == len(set(lines))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["local_1", "local_4", "local_after", "local_static", "hybrid_1", "hybrid_3", "async_0"],
+)
+def test_parameters_are_those_of_one_process_that_averages_so(job, name):
+    truth = job.case(name)
+    assert truth["far"] < 1e-12
+    moved = [abs(end - begin) for begin, end in zip(*truth["ends"][0], strict=True)]
+    assert max(moved) > 0.001  # or nothing would be shown
+    assert all(rank["ends"] == truth["ends"] for rank in (one[name] for one in job.ranks))
+
+
+def test_averaging_after_each_step_is_what_the_program_does_as_it_is_written(job):
+    for name in ("local_1", "hybrid_1", "sync"):
+        assert apart(job.case(name), job.case("plain")) < 1e-12
+    # AND later averaging is not
+    assert apart(job.case("local_4"), job.case("plain")) > 1e-6
+
+
+@pytest.mark.parametrize(
+    "name", ["local_4", "local_uneven", "hybrid_3", "async_0", "async_3", "async_uneven"]
+)
+def test_all_ranks_have_one_model_when_their_loop_is_over(job, name):
+    ends = job.case(name)["ends"]
+    assert ends[0] == ends[1] == ends[2]
+
+
+def test_batch_norms_statistics_are_averaged_too(job):
+    means = [rank[0] for rank in job.case("local_norm")["buffers"]]
+    assert means[0] == means[1] == means[2]
+    assert max(map(abs, means[0])) > 0.01
+
+
+@pytest.mark.parametrize("name", ["async_0", "async_3"])
+def test_batches_go_to_who_asks_and_each_sample_is_taken_once_an_epoch(job, name):
+    orders = []
+    for epoch in (0, 1):
+        batches = [batch for rank in job.case(name)["seen"] for batch in rank[epoch]]
+        assert len(batches) == BATCHES
+        assert sorted(map(len, batches))[:2] == [203 % 8, 8]
+        assert sorted(sample for batch in batches for sample in batch) == list(range(203))
+        orders.append(sorted(batches))
+    assert orders[0] != orders[1]
+
+
+@pytest.mark.parametrize(("name", "batches"), [("async_3", BATCHES), ("async_uneven", 6)])
+def test_every_step_of_every_rank_counts_once(job, name, batches):
+    # Its gradient is 0, 1, 2, 3 wherever it is, so it does not matter who was ahead of whom.
+    for epoch, end in enumerate(job.case(name)["ends"][0], 1):
+        steps = epoch * batches / 3
+        assert end == pytest.approx([-RATE * steps * slope for slope in range(4)], abs=1e-12)
+
+
+def test_ranks_with_unequal_numbers_of_batches_come_to_an_end(job):
+    for name in ("sync_uneven", "local_uneven", "async_uneven"):
+        truth = job.case(name)
+        assert [[len(epoch) for epoch in rank] for rank in truth["seen"]] == [
+            [1] * 2,
+            [2] * 2,
+            [3] * 2,
+        ]
+    said = job.case("sync_uneven")["said"]
+    assert said == [
+        "gradients are averaged over all ranks in each step, as the program is written, within "
+        "torch's Join: how many batches each rank has is not known"
+    ]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_done_goes_on_as_written_in_all_ranks(job, name):
+    said = [rank[name]["said"] for rank in job.ranks if "said" in rank[name]]
+    assert all(one == said[0] for one in said)
+    assert len(said[0]) == 1
+    assert REFUSED[name] in said[0][0]
+    assert said[0][0].startswith("--mode ")
+    assert said[0][0].endswith("; the program goes on as it is written")
+    if name in ("hosts", "groups", "unused", "without"):
+        assert apart(job.case(name), job.case("plain")) < 1e-12
