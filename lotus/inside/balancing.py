@@ -10,7 +10,7 @@ import sys
 from functools import partial, wraps
 
 from . import agreeing, described, models
-from .shares import Shared, rest
+from .shares import Shared, let_change, rest, shown
 from .weights import Weights, backward, watch
 
 TYPE_CHECKING = False
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from types import FrameType, ModuleType
     from typing import Any
 
+    from .rebalancing import Rebalancing
     from .settings import Applier
 
 DDP = "torch.nn.parallel.distributed"
@@ -51,6 +52,8 @@ class Balance:
         self.models: list[Any] = []  # weak references
         self.numbers = 0  # loaders that were iterated
         self.weighted = False
+        self.every: int = plan.get("rebalance_every", 0)  # steps; 0: shares stay
+        self.rebalancing: Rebalancing | None = None
 
     # The hooks.
 
@@ -214,22 +217,66 @@ class Balance:
             facts = self._facts(loader)
         except Exception as error:
             refused, facts = f"{type(error).__name__}: {error}", {}
+        decision = self._ask({"of": words, "refused": refused, "facts": facts})
+        if decision:
+            self._refuse(decision)
+            return
+        self._apply(loader, candidate, words, found)
+        if self.every and not self.weighted:
+            self._rebalance(loader, found)
+        self.weighted = True
+        if self.rebalancing is not None:
+            let_change(loader.batch_sampler, self.rebalancing)
+
+    def _ask(self, answer: "dict[str, Any]") -> str:
+        """What all ranks come to, as `agreeing.agree` has it."""
+        distributed: Any = sys.modules["torch.distributed"]
+        rank, world = distributed.get_rank(), distributed.get_world_size()
         Balance.asked += 1
-        whole = distributed.distributed_c10d._get_default_store()
-        store = distributed.PrefixStore(f"lotus/balance/{Balance.asked}", whole)
-        answer = {"of": words, "refused": refused, "facts": facts}
+        store = self._store("balance")
         try:
-            decision = agreeing.agree(store, rank, world, answer, self.plan.get("wait_s", 120))
+            return agreeing.agree(store, rank, world, answer, self.plan.get("wait_s", 120))
         except agreeing.Silent as error:
-            decision = f"{words}: the job's store takes no answer ({error})"
+            return f"{answer['of']}: the job's store takes no answer ({error})"
         except agreeing.Unknown as error:
             self.applier.tell({"balance": "refused"})
             text = f"what the other ranks decided on balance.json cannot be known ({error})"
             raise SystemExit(f"lotus: {text}; rank {rank} stops before its first step") from None
-        if decision:
-            self._refuse(decision)
+
+    def _store(self, what: str) -> "Any":
+        """The job's store, for one thing alone."""
+        distributed: Any = sys.modules["torch.distributed"]
+        whole = distributed.distributed_c10d._get_default_store()
+        return distributed.PrefixStore(f"lotus/{what}/{Balance.asked}", whole)
+
+    def _rebalance(self, loader: "Any", found: "list[Any]") -> None:
+        """Have shares change while the job trains, where all ranks can tell what theirs take."""
+        from .rebalancing import Rebalancing, unfit
+
+        most = [2 * max(size, loader.batch_size) for size in self.sizes]
+        least = 2 if any(models.local_norms(model) for model in found) else 1
+        made = Rebalancing(
+            self.sizes,
+            loader.sampler.rank,
+            self.every,
+            self.weights,
+            self._store("rebalance"),
+            self.applier.note,
+            most,
+            least,
+        )
+        try:
+            why = unfit(found)
+            made.install(self._replace, self.applier.waiting)
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}"
+        refused = self._ask({"of": "shares stay as they are", "refused": why, "facts": {}})
+        if refused:
+            made.on = False
+            self.applier.note(refused)
         else:
-            self._apply(loader, candidate, words, found)
+            self.rebalancing = made
+            self.applier.note(f"shares may change after every {_many(self.every, 'step')}")
 
     def _against(self, loader: "Any", found: "list[Any]", rank: int, world: int) -> str:
         """Why this rank cannot; "" where it can."""
@@ -258,7 +305,7 @@ class Balance:
             )
         norms = [name for model in found for name in models.local_norms(model)]
         shared = self.candidates[id(loader)].shared
-        if norms and shared is not None and len(set(self.sizes)) > 1:
+        if norms and shared is not None:
             left = shared.counted()[1]
             shares = [*self.sizes, *(rest(self.sizes, left) if left else ())]
             if 1 in shares:
@@ -278,6 +325,7 @@ class Balance:
             "the program's batch size": loader.batch_size,
             "the loader's drop_last": loader.drop_last,
             "losses": self.plan.get("loss"),
+            "the number of steps to new shares": self.every,
             **{f"the sampler's {name}": getattr(sampler, name, None) for name in names},
         }
 
@@ -298,15 +346,14 @@ class Balance:
     def _apply(self, loader: "Any", candidate: _Candidate, words: str, found: "list[Any]") -> None:
         candidate.agreed = True
         if not self.weighted:
-            self.weighted = True
             autograd: Any = sys.modules["torch.autograd"]
             self._replace(autograd, "backward", backward(autograd.backward, self.weights))
-            _tell_of_memory(self, self.sizes[loader.sampler.rank], loader.batch_size)
+            _tell_of_memory(self, partial(self._share, loader.sampler.rank), loader.batch_size)
         self.applier.tell({"balance": "applied"})
         how = "sum: they are not weighted" if self.weights.summed else "mean over its samples"
         whole, own = sum(self.sizes), loader.batch_size
         self.applier.note(
-            f"each step's {whole:,} samples of {words} go to the ranks as {_sizes(self.sizes)}; "
+            f"each step's {whole:,} samples of {words} go to the ranks as {shown(self.sizes)}; "
             f"a rank's loss is taken for a {how}"
         )
         if own * len(self.sizes) != whole:
@@ -315,12 +362,16 @@ class Balance:
                 f"{len(self.sizes)} x {own} are {own * len(self.sizes):,}"
             )
         norms = [name for model in found for name in models.local_norms(model)]
-        if norms and len(set(self.sizes)) > 1:
+        if norms and (self.every or len(set(self.sizes)) > 1):
             self.applier.note(
                 f"batch norm ({models.some(norms)}) takes its statistics from each rank's own "
                 "share, so an update is not that of the whole batch; "
                 "torch.nn.SyncBatchNorm.convert_sync_batchnorm(model) makes it so"
             )
+
+    def _share(self, rank: int) -> int:
+        """What a rank takes of a full batch, now."""
+        return (self.rebalancing.changes[-1][1] if self.rebalancing else self.sizes)[rank]
 
 
 def _is_distributed(loader: "Any") -> bool:
@@ -333,31 +384,25 @@ def _many(number: int, what: str) -> str:
     return f"{number:,} {what}" + ("s" if number != 1 else "")
 
 
-def _sizes(sizes: "list[int]") -> str:
-    if len(sizes) <= 8:
-        return ", ".join(map(str, sizes))
-    return f"{', '.join(map(str, sizes[:6]))}, ... ({len(sizes)} of {min(sizes)} to {max(sizes)})"
-
-
-def _tell_of_memory(balance: Balance, share: int, own: int) -> None:
+def _tell_of_memory(balance: Balance, share_now: "Callable[[], int]", own: int) -> None:
     """Where the program ends for want of memory, say that its share is not its own batch size."""
-    shown = sys.excepthook
+    before = sys.excepthook
 
     def excepthook(kind: "Any", error: "Any", traceback: "Any") -> None:
-        words = str(error)
+        words, share = str(error), share_now()
         short = issubclass(kind, MemoryError) or kind.__name__ == "OutOfMemoryError"
         if share > own and (short or "can't allocate memory" in words):
             balance.applier.note(
                 f"a rank ran out of memory at its share of {share} samples, where the program "
                 f"itself gives it {own}: the plan needs a cap for it (lotus balance --help)"
             )
-        shown(kind, error, traceback)
+        before(kind, error, traceback)
 
     sys.excepthook = excepthook
 
     def undo() -> None:
         if sys.excepthook is excepthook:
-            sys.excepthook = shown
+            sys.excepthook = before
 
     balance.applier.undo.append(undo)
 

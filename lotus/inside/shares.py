@@ -11,7 +11,22 @@ weight is 0 then.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from typing import Any
+    from contextlib import AbstractContextManager
+    from typing import Any, Protocol
+
+    class Steering(Protocol):
+        """Who says what the shares are."""
+
+        @property
+        def lock(
+            self,
+        ) -> AbstractContextManager[Any]: ...  # while one reads how far was drawn, none is drawn
+
+        def begin(self, drawn: "Drawn") -> int:
+            """An iteration draws its first batch; returns its number."""
+
+        def sizes_at(self, number: int, step: int) -> Sequence[int]:
+            """The shares of a step, the same object until they change; may wait for them."""
 
 
 def places(sizes: "Sequence[int]", rank: int) -> list[int]:
@@ -60,7 +75,8 @@ class Shared:
         self.own = own
         self.sizes, self.rank, self.drop_last = tuple(sizes), rank, drop_last
         self.whole = sum(sizes)
-        self.full_places = places(sizes, rank)
+        self.steering: Steering | None = None  # who says what the sizes are, where they change
+        self._places: tuple[Sequence[int], list[int]] = ((), [])  # of the sizes used last
 
     def __getattr__(self, name: str) -> "Any":
         if name == "own":  # a copy that is being made
@@ -75,34 +91,106 @@ class Shared:
         full, left = divmod(many, self.whole)
         return full, 0 if self.drop_last else left
 
-    def taken(self, step: int) -> "Sequence[int]":
+    def steps(self) -> int:
+        """How many batches an epoch has."""
+        full, left = self.counted()
+        return full + (left > 0)
+
+    def taken(self, step: int, sizes: "Sequence[int] | None" = None) -> "Sequence[int]":
         """How many samples each rank takes in a step (0 where it is given one that counts for
         nothing)."""
         full, left = self.counted()
-        return rest(self.sizes, left) if left and step >= full else self.sizes
+        sizes = self.sizes if sizes is None else sizes
+        return rest(sizes, left) if left and step >= full else sizes
 
     def __len__(self) -> int:
         full, left = self.counted()
         size = self.sizes[self.rank]
         return full * size + (max(rest(self.sizes, left)[self.rank], 1) if left else 0)
 
-    def __iter__(self) -> "Iterator[Any]":
+    def order(self) -> "list[Any]":
+        """The epoch's order of all samples."""
         import copy
 
-        full, left = self.counted()
         # What torch's own code says of the whole epoch, whichever version it is.
         everything = copy.copy(self.own)
         many = len(everything.dataset)
         everything.num_replicas, everything.rank = 1, 0
         everything.num_samples = everything.total_size = many
-        order = list(everything)
-        for start in range(0, full * self.whole, self.whole):
-            for place in self.full_places:
-                yield order[start + place]
-        if left:
-            sizes, start = rest(self.sizes, left), full * self.whole
-            if sizes[self.rank]:
-                for place in places(sizes, self.rank):
-                    yield order[start + place]
-            else:
-                yield order[sizes[: self.rank].count(0) % many]
+        return list(everything)
+
+    def batch(self, order: "Sequence[Any]", step: int, sizes: "Sequence[int]") -> "list[Any]":
+        """What this rank takes in a step, where the ranks' shares are `sizes`."""
+        taken = self.taken(step, sizes)
+        if not taken[self.rank]:
+            return [order[taken[: self.rank].count(0) % len(order)]]
+        known, mine = self._places
+        if known is not taken:
+            mine = places(taken, self.rank)
+            self._places = taken, mine
+        start = step * self.whole
+        return [order[start + place] for place in mine]
+
+    def __iter__(self) -> "Iterator[Any]":
+        order = self.order()
+        for step in range(self.steps()):
+            yield from self.batch(order, step, self.sizes)
+
+
+class Drawn:
+    """The batches of one iteration, where shares change: what every rank takes in each step."""
+
+    def __init__(self, shared: Shared, steering: "Steering") -> None:
+        self.shared, self.steering, self.rank = shared, steering, shared.rank
+        self.number = -1  # of the iteration, counted in the order of their first batches
+        self.drawn = self.steps = 0  # batches: that were drawn, of the epoch
+        self.order: list[Any] = []
+        self.changes: list[tuple[int, Sequence[int]]] = []  # (first step, sizes from then on)
+
+    def __iter__(self) -> "Iterator[Any]":
+        return self
+
+    def __next__(self) -> "list[Any]":
+        with self.steering.lock:
+            if self.number < 0:
+                self.order, self.steps = self.shared.order(), self.shared.steps()
+                self.number = self.steering.begin(self)
+            step = self.drawn
+            if step >= self.steps:
+                self.order = []
+                raise StopIteration
+            sizes = self.steering.sizes_at(self.number, step)
+            if not self.changes or self.changes[-1][1] is not sizes:
+                self.changes.append((step, sizes))
+            self.drawn = step + 1
+        return self.shared.batch(self.order, step, sizes)
+
+    def sizes_at(self, step: int) -> "Sequence[int]":
+        """The shares of a step that was drawn."""
+        return next(sizes for first, sizes in reversed(self.changes) if first <= step)
+
+    def taken(self, step: int) -> "Sequence[int]":
+        """As that of `Shared`."""
+        return self.shared.taken(step, self.sizes_at(step))
+
+
+def shown(sizes: "Sequence[int]") -> str:
+    """As "11, 5", "1, 2, 3, 4, 5, 6, ... (64 of 1 to 9)"."""
+    if len(sizes) <= 8:
+        return ", ".join(map(str, sizes))
+    return f"{', '.join(map(str, sizes[:6]))}, ... ({len(sizes)} of {min(sizes)} to {max(sizes)})"
+
+
+def let_change(batches: "Any", steering: "Steering") -> None:
+    """Have a `BatchSampler` around a `Shared` make batches whose shares change.
+
+    By its class, as Python looks for `__iter__` nowhere else; torch asks it for lists of indices.
+    """
+    kind = type(batches)
+    if batches.sampler.steering is None:
+        names = ("__module__", "__qualname__", "__doc__")
+        members: dict[str, Any] = {name: getattr(kind, name) for name in names}
+        members["__iter__"] = lambda self: Drawn(self.sampler, self.sampler.steering)
+        members["__len__"] = lambda self: self.sampler.steps()
+        batches.__class__ = type(kind.__name__, (kind,), members)
+    batches.sampler.steering = steering

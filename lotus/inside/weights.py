@@ -7,6 +7,7 @@ linear, so it costs one number a step, leaves buckets and communication hooks al
 gradients that are accumulated over several passes. The loss that the program sees stays as it is.
 """
 
+import _thread
 import sys
 import weakref
 from functools import wraps
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .shares import Shared
+    from .shares import Drawn, Shared
 
 
 class Weights:
@@ -25,20 +26,34 @@ class Weights:
     def __init__(self, summed: bool) -> None:
         """`summed`: losses are sums over samples, which need no weight."""
         self.summed = summed
+        self.passes = 0  # that computed gradients for batches of a shared loader
         self.clear()
 
     def clear(self) -> None:
-        self.shared: Shared | None = None
+        self.shared: Shared | Drawn | None = None
         self.iterator: Any = None  # a weak reference
         self.index, self.stopped = 0, False
         self.ahead: int | None = None  # by how many batches the program reads ahead
+        self.unused = 0  # batches that were given since gradients were computed last
+        self.unclear = False  # several were, so that it may train on another one than it seems
+        self.thread = 0  # that was given the last one
+        self.left: tuple[Any, int | None, bool] = (None, None, False)  # another iterator, its facts
 
-    def delivered(self, shared: "Shared", reference: "Any", index: int) -> None:
+    def delivered(self, shared: "Shared | Drawn", reference: "Any", index: int) -> None:
         """The program was given a batch: the index-th of an iterator's epoch."""
-        if index == 0 or self.iterator is not reference:
-            self.ahead = None
+        if index == 0:
+            if self.iterator is not reference:  # it may go on with the one before
+                self.left = (self.iterator, self.ahead, self.unclear)
+            self.ahead, self.unused, self.unclear = None, 0, False
+        elif self.iterator is not reference:
+            known, ahead, unclear = self.left
+            self.ahead, self.unclear = (ahead, unclear) if known is reference else (None, False)
+            self.unused = 0
         self.shared, self.iterator = shared, reference
         self.index, self.stopped = index, False
+        self.unused += 1
+        self.unclear = self.unclear or (self.unused > 1 and index != 1)
+        self.thread = _thread.get_ident()
 
     def ended(self, reference: "Any") -> None:
         """The program was told that an epoch is over."""
@@ -56,26 +71,35 @@ class Weights:
         Programs that read one batch ahead have two when they first go backward.
         """
         if self.ahead is None:
-            self.ahead = int(self.index == 1)
+            self.ahead = int(self.index == 1 or (self.index == 0 and self.stopped))
         return self.index - self.ahead + int(self.stopped and self.ahead == 1)
+
+    def trained(self) -> "tuple[Any, int] | None":
+        """(whose batch, its step) gradients are computed for now; None for other loaders."""
+        if self.shared is None or self.iterator() is None:
+            return None
+        step = self.step()
+        return None if self.stopped and self.ahead == 0 else (self.shared, step)
 
     def weight(self) -> float:
         """What gradients that are computed now count."""
-        if self.shared is None or self.iterator() is None:
-            return 1.0  # nothing is read from the shared loader
-        step = self.step()
-        if self.stopped and self.ahead == 0:
+        trained = self.trained()
+        if trained is None:
             return 1.0
-        taken = self.shared.taken(step)
-        mine = taken[self.shared.rank]
+        self.unused = 0
+        self.passes += 1
+        shared, step = trained
+        taken = shared.taken(step)
+        mine = taken[shared.rank]
         if self.summed:
             return float(mine > 0)
-        return mine * len(taken) / sum(taken)
+        return float(mine * len(taken) / sum(taken))
 
 
 def watch(iterator: "Any", shared: "Shared", weights: Weights) -> None:
     """Have an iterator of the shared loader tell which batch it gives."""
     from .guard import hook
+    from .shares import Drawn
 
     kind = type(iterator)
 
@@ -88,7 +112,8 @@ def watch(iterator: "Any", shared: "Shared", weights: Weights) -> None:
         except StopIteration:
             weights.ended(reference)
             raise
-        weights.delivered(shared, reference, index)
+        drawn = this._sampler_iter
+        weights.delivered(drawn if type(drawn) is Drawn else shared, reference, index)
         return data
 
     reference = weakref.ref(iterator)

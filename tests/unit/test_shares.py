@@ -163,6 +163,26 @@ def test_a_program_that_reads_one_batch_ahead_has_the_weight_of_the_one_it_train
     assert found == [1.5, 1.5, 4 * 2 / 6]
 
 
+def test_a_program_that_reads_ahead_has_the_weight_of_an_epochs_only_batch() -> None:
+    weights = Weights(False)
+    reader = Reader(weights, Shared(Sampler(range(7), 2), [6, 2], 0, False))
+    reader.read(0)
+    reader.end()
+    assert weights.weight() == 5 * 2 / 7
+
+
+def test_a_look_into_the_loader_does_not_change_which_step_is_trained_on() -> None:
+    weights, shared = Weights(False), Shared(Sampler(range(11), 2), [6, 2], 0, False)
+    reader = Reader(weights, shared)
+    reader.read(0)
+    assert weights.weight() == 6 * 2 / 8
+    look = Reader(weights, shared)
+    look.read(0)
+    del look
+    reader.read(1)
+    assert weights.weight() == 2 * 2 / 3
+
+
 def test_a_program_that_skips_batches_after_a_restart_has_the_weight_of_the_next() -> None:
     weights = Weights(False)
     reader = Reader(weights, shared_out())
@@ -218,7 +238,7 @@ def test_want_of_memory_at_a_larger_share_is_told(
     monkeypatch.setattr(sys, "excepthook", lambda *error: shown.append(error))
     applier = Applier({"LOTUS_SETTINGS": "{}"})
     monkeypatch.setattr(applier, "note", lambda text: shown.append(text))
-    _tell_of_memory(Balance(applier, {"batch_sizes": [24, 8]}), share, 16)
+    _tell_of_memory(Balance(applier, {"batch_sizes": [24, 8]}), lambda: share, 16)
     sys.excepthook(type(error), error, None)
     assert shown[-1] == (type(error), error, None)
     assert len(shown) == 1 + is_said
