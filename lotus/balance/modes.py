@@ -164,7 +164,7 @@ def _apart(
 
 
 def _dealt_out(job: Job) -> bool:
-    """Whether batches can go to whichever rank asks next (lotus/inside/asked.py)."""
+    """Whether batches can go to whichever rank asks next (lotus/inside/dealt.py)."""
     return job.loader is not None and job.loader.sampler == "DistributedSampler"
 
 

@@ -19,6 +19,8 @@ examples:
   lotus run --settings balance.json -- torchrun --nproc-per-node 2 train.py
       each rank takes its share of every global batch
   lotus run --settings tuned.json --settings balance.json -- bash train.sh
+  lotus run --mode local --every 8 -- torchrun --nproc-per-node 4 train.py
+      each rank goes on alone, parameters are averaged every 8 batches
   lotus run --settings tuned.json -- lotus trace -- python train.py
   lotus run --settings tuned.json --print
       the line to change in the code: DataLoader(..., num_workers=4)
@@ -35,7 +37,19 @@ said why: a loader without torch's own DistributedSampler, a model that is not
 in DistributedDataParallel, a communication hook that may not average, other
 ranks or another model than the plan is for, a rank that does not answer before
 its first batch. Of batch norm that takes its statistics from each rank's own
-samples there is a warning.
+samples there is a warning. With --rebalance-every shares follow what the ranks
+take while the job runs.
+
+--mode says how ranks come to one model. sync averages gradients in each step,
+as DistributedDataParallel does, and bears unequal numbers of batches (Join).
+local averages parameters every H batches instead; hybrid averages gradients in
+groups of ranks, and parameters between them. In async each rank goes on, and
+changes are averaged in the background; batches go to the rank that asks next.
+All but sync learn otherwise than the program does: compare the loss. They are
+for the first loader that is read from while a model is in training, and average
+at the end of an epoch, so a program that leaves its loop before has ranks that
+differ. lotus balance RUN predicts what each mode takes. Where a rank cannot,
+all go on as the program is written.
 
 exit codes: the command's own; 126, 127 it cannot be started; 2 a file of
   settings cannot be read, and the command was not started

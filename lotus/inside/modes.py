@@ -8,7 +8,7 @@ hybrid  the same between groups of ranks; in a group gradients are averaged in e
         post_localSGD hook).
 async   each rank goes on alone; changes are averaged in the background, and a rank waits only when
         it is too far ahead of what it handed over (averaging.Apart). Batches go to who asks next
-        (asked.py).
+        (dealt.py).
 
 Before the first batch that is read while a model is in DistributedDataParallel, all ranks agree on
 it (agreeing.py): where one cannot, all go on as the program is written. Rounds of averaging are
@@ -21,8 +21,8 @@ import weakref
 from functools import partial, wraps
 
 from . import agreeing, described, models
-from .asked import Asked
 from .averaging import Apart, Rounds, Together
+from .dealt import Dealt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -108,8 +108,10 @@ class Mode:
         if agreed is not None and agreed.model() is not None:
             return agreed if agreed.loader() is loader else None
         found = [model for model in (one() for one in self.models) if model is not None]
-        grad = sys.modules["torch"].is_grad_enabled()
-        if not found or not grad or not any(model.training for model in found):
+        torch: Any = sys.modules["torch"]
+        if not torch.is_grad_enabled() or not any(model.module.training for model in found):
+            return None
+        if not torch.distributed.is_initialized():  # a group that is not of all ranks
             return None
         if self.tried is not None and self.tried() is found[0]:
             return None  # it was refused
@@ -165,6 +167,7 @@ class Mode:
         facts: dict[str, Any] = {
             "the mode": [self.name, self.every, self.after, self.staleness, self.groups],
             "the model": models.fingerprint(model),
+            "the data set": type(loader.dataset).__name__,
         }
         if self.name == "hybrid":
             facts["the number of batches"] = many
@@ -264,7 +267,7 @@ class Mode:
             or batches.sampler is not loader.sampler
         ):
             return False
-        batches.sampler = Asked(loader.sampler, loader.batch_size, loader.drop_last, store)
+        batches.sampler = Dealt(loader.sampler, loader.batch_size, loader.drop_last, store)
         return True
 
     # Batches.

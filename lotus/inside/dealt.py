@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class Asked:
+class Dealt:
     """Stands for a `DistributedSampler` inside a loader's `BatchSampler`.
 
     The program keeps its own sampler, whose epoch, seed, order and length are followed.
