@@ -9,6 +9,7 @@ import pytest
 
 from lotus import measuring
 from lotus.inside import perf_event
+from tests.integration.called import called
 from tests.integration.conftest import ROOT
 from tests.integration.shapes import IN_ORDER, forked
 
@@ -100,16 +101,25 @@ WAYS = [("0", "single"), ("2", "fork"), ("1", "spawn"), ("1", "forkserver"), ("2
         ("0", "iterable"), ("1", "iterable")]  # fmt: skip
 
 
-@pytest.fixture(params=WAYS, ids=lambda way: "-".join(way))
-def known(request, pair, torch, counted):
-    """(truth, run.counters with `sample`, run) of programs/counted.py."""
-    plain, traced = pair("counted.py", *request.param, options=COUNTERS)
+@pytest.fixture(scope="module")
+def every_way(pair, torch, counted):
+    """programs/counted.py with a loader for each of WAYS."""
+    plain, traced = pair("counted.py", *(word for way in WAYS for word in way), options=COUNTERS)
     assert (plain.code, plain.err) == (0, b"")
     assert (traced.code, traced.out, traced.err) == (0, plain.out, b"")
-    columns = ["epoch", "pid", "sample", "operation", "cpu_ns", "faults", "switches", "helped"]
-    truth = pd.DataFrame(json.loads(traced.truth.read_text()), columns=columns)
-    run = traced.run
-    counters = run.counters
+    return traced
+
+
+@pytest.fixture(params=range(len(WAYS)), ids=lambda number: "-".join(WAYS[number]))
+def known(request, every_way):
+    """(truth, run.counters with `sample`, run) of a loader of programs/counted.py."""
+    columns = ["loader", "epoch", "pid", "sample", "operation"]
+    columns += ["cpu_ns", "faults", "switches", "helped"]
+    truth = pd.DataFrame(json.loads(every_way.truth.read_text()), columns=columns)
+    truth = truth[truth["loader"] == request.param].drop(columns="loader")
+    run = every_way.run
+    assert len(run.loaders) == len(WAYS)
+    counters = run.counters[run.counters["loader"] == request.param]
     rows = counters[counters["kind"] == "operation"]
     # Operations of one name and one process in the order in which they ran, on either side.
     rows = rows.assign(operation=rows["operation"].astype(str))
@@ -218,11 +228,11 @@ def test_below_the_level_of_operations(pair, torch, counted, level):
     assert "operation" not in set(traced.run.counters["kind"])
 
 
-def test_both_levels_of_cpu_time_agree(pair, torch, counted):
+def test_both_levels_of_cpu_time_agree(traced, torch, counted):
     need(counted, "task_clock")
-    traced = pair("counted.py", "0", "single", options=(*COUNTERS, "--level", "op+cpu"))[1]
-    assert (traced.code, traced.err) == (0, b"")
-    run = traced.run
+    got = traced("counted.py", "0", "single", options=(*COUNTERS, "--level", "op+cpu"))
+    assert (got.code, got.err) == (0, b"")
+    run = got.run
     rows = run.counters[run.counters["kind"] == "operation"]
     assert (rows["page_faults"] >= 0).all() if "page_faults" in rows else True
     used = run.ops["cpu_ns"].to_numpy()[rows["row"]]
@@ -242,17 +252,9 @@ def test_spans(traced, torch, counted):
     assert "train step" not in set(ops["operation"].astype(str))
 
 
-def test_the_report_and_map_show_them(traced, torch, counted, trace_command):
-    import subprocess
-
-    from tests.integration.conftest import LOTUS, environment
-
-    run = traced("counted.py", "0", "single", options=COUNTERS)
-    assert run.code == 0
+def test_the_report_and_map_show_them(every_way, counted):
     for verb in ("report", "map"):
-        ended = subprocess.run(
-            [*LOTUS, verb, str(run.path)], capture_output=True, text=True, env=environment({})
-        )
+        ended = called(verb, every_way.path)
         assert (ended.returncode, ended.stderr) == (0, "")
         for name in ("Burn", "Touch", "Sleep", "Pool", "Fork"):
             assert name in ended.stdout

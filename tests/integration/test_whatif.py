@@ -1,15 +1,13 @@
 """A real run, replayed: the order of its settings must come out, whatever the machine."""
 
 import json
-import subprocess
 
-from tests.integration.conftest import LOTUS
+from tests.integration.called import called
 
 
 def whatif(path, *words):
-    done = subprocess.run(
-        [*LOTUS, "whatif", str(path), "--json", *words], capture_output=True, check=True
-    )
+    done = called("whatif", path, "--json", *words)
+    assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 

@@ -1,8 +1,8 @@
-"""Operations that know what they cost: argv is how many workers, and how they start.
+"""Operations that know what they cost: argv is, by loader, how many workers, and how they start.
 
 The batches, the errors and what is printed are the same every time; what each operation knows of
-itself goes to $TRUTH: its name, sample, thread CPU time (ns), page faults and context switches,
-and the CPU time of threads or children that it started.
+itself goes to $TRUTH: its loader, epoch, process, name, sample, thread CPU time (ns), page faults
+and context switches, and the CPU time of threads or children that it started.
 """
 
 import contextlib
@@ -130,8 +130,7 @@ class Stream(IterableDataset):
             yield self.data[index]
 
 
-def main():
-    workers, method = int(sys.argv[1]), sys.argv[2]
+def iterate(number, workers, method):
     data = Stream() if method == "iterable" else Data()
     options = {"batch_size": 2, "collate_fn": list, "num_workers": workers}
     if workers:
@@ -139,11 +138,16 @@ def main():
     if method in ("spawn", "forkserver"):
         options["multiprocessing_context"] = method
     loader = DataLoader(data, **options)
-    truth = []
     for epoch in range(1 + (method == "persistent")):
         for batch in loader:
             print(epoch, [(row[1], row[2], row[6] and "helped") for rows in batch for row in rows])
-            truth += [(epoch, *row) for rows in batch for row in rows]
+            yield from ((number, epoch, *row) for rows in batch for row in rows)
+
+
+def main():
+    truth = []
+    for number, (workers, method) in enumerate(zip(sys.argv[1::2], sys.argv[2::2], strict=True)):
+        truth += iterate(number, int(workers), method)
     with open(os.environ["TRUTH"], "w") as file:
         json.dump(truth, file)
 

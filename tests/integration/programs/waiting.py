@@ -3,7 +3,16 @@
 import time
 
 from torch.utils.data import DataLoader, Dataset
-from torchvision.transforms import Compose
+
+
+class Compose:
+    def __init__(self, transforms):
+        self.transforms = transforms
+
+    def __call__(self, value):
+        for transform in self.transforms:
+            value = transform(value)
+        return value
 
 
 class Remote:
