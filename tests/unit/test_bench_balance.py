@@ -208,3 +208,12 @@ def test_a_cluster_that_cannot_be_made_says_why(monkeypatch: pytest.MonkeyPatch)
     assert clusters.words(clusters.CLUSTERS["links3"]) == (
         "0.8 cores 100 Mbit/s | 0.6 cores | 0.4 cores"
     )
+
+
+def test_where_time_is_short_the_first_cells_go_on() -> None:
+    measured = importlib.import_module("balance_measured")
+    cells = list(measured.FULL[:3])
+    took = {cell.name: 60.0 for cell in cells}
+    assert measured.fitting(cells, {}, 1.0) == cells
+    assert measured.fitting(cells, took, 130.0) == cells[:2]
+    assert measured.fitting(cells, took, 10.0) == []

@@ -11,14 +11,16 @@ knows nothing of lotus, is traced with equal batches, and with half of them; fro
 each strategy makes its plan (random: another one in each round). The oracle is the best split that
 a search over real updates finds (balance_search.py), all in one process, beginning with equal
 shares, those of lotus and those of bno.
-Then, in each round, each strategy trains once in each cell, in random order, under `lotus run
---settings PLAN`; the ranks say themselves which batches they had. Needs root. It judges nothing:
-it prints.
+Then, in each round, cells come in random order, and in a cell each strategy trains once, in random
+order, under `lotus run --settings PLAN`; the ranks say themselves which batches they had. Where
+time is short (--minutes) the last rounds are of the first cells only. Needs root. It judges
+nothing: it prints.
 """
 
 import argparse
 import fcntl
 import json
+import math
 import os
 import platform
 import random
@@ -27,7 +29,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -64,9 +66,9 @@ class Cell:
     updates: int = 100
     warm: int = 10
     workers: int = 0
-    traced: int = 80  # updates in each of the two traces
-    block: int = 20  # updates of each split that the search tries
-    splits: int = 24  # that it tries at most
+    traced: int = 70  # updates in each of the two traces
+    block: int = 15  # updates of each split that the search tries
+    splits: int = 16  # that it tries at most
 
     @property
     def name(self) -> str:
@@ -82,9 +84,9 @@ FULL = (
     Cell("quota2", "alexnet", 32),
     Cell("quota2", "resnet", 24),
     Cell("quota2", "vgg", 32),
-    Cell("quota3", "resnet", 24),
+    Cell("quota3", "resnet", 24, splits=24),
     Cell("storage2", "cnn", 64, workers=2, block=30),
-    Cell("links3", "cnn", 64),
+    Cell("links3", "cnn", 64, splits=24),
 )
 QUICK = (Cell("quota2", "cnn", 64, updates=40, traced=30, block=8, splits=6),)
 
@@ -101,9 +103,8 @@ class Bench:
 
     def start(self, cell: Cell, before: Sequence[str], *more: str) -> dict[str, Any]:
         """Run the script on its cluster, under `before`; gives what rank 0 said. Raises Failed."""
-        given = ["--model", cell.model, "--workers", str(cell.workers), "--warm", str(cell.warm)]
-        if not {"--batch"} & set(more):
-            given += ["--batch", str(cell.batch)]
+        given = ["--model", cell.model, "--batch", str(cell.batch)]
+        given += ["--workers", str(cell.workers), "--warm", str(cell.warm)]
         members = CLUSTERS[cell.cluster]
         if any(member.reads_per_s for member in members):
             given += ["--file", str(self.args.work / "pictures")]
@@ -139,12 +140,14 @@ class Bench:
                 made = balance(run, Question(strategy=strategy, seed=seed), also).plan()
                 known["plans"][f"{strategy} {seed}"] = plans.document(made)
         best = self.search(cell, known)
+        step = asdict(predict(measure(run, None, also), best))
+        step = {key: None if math.isnan(value) else value for key, value in step.items()}
         known["plans"][f"{ORACLE} 0"] = plans.document(
             replace(
                 plans.parse(known["plans"]["lotus 0"]),
                 batch_sizes=best,
                 strategy="random",
-                predicted={"step_after_s": asdict(predict(measure(run, None, also), best))},
+                predicted={"step_after_s": step},
                 notes=("found by a search over real updates",),
             )
         )
@@ -251,7 +254,7 @@ def arguments() -> argparse.Namespace:
     add("--fresh", action="store_true", help="throw away what was measured")
     add("--cell", nargs="+", choices=names, help=f"only these of: {', '.join(names)}")
     add("--rounds", type=int, default=3, help="(3)")
-    add("--minutes", type=float, default=1e9, help="begin no round that would end after so many")
+    add("--minutes", type=float, default=1e9, help="leave out rounds that would end after so many")
     add("--limit", type=float, default=240.0, help="seconds for one run (240)")
     add("--seed", type=int, default=0, help="of the order (0)")
     add("--work", type=Path, help="folder for traces, on a disk", default=None)
@@ -333,29 +336,36 @@ def rounds(
     shuffle = random.Random(args.seed)
     done = {(row.round, row.cell, row.strategy) for row in rows}
     files.replace(path, balance_table.table(rows))
+    strategies = ("equal", "lotus") if args.quick else STRATEGIES
     sound = [cell for cell in cells if not known["cells"][cell.name]["skipped"]]
-    usual = 0.0
+    took: dict[str, float] = {}  # seconds, of a cell in a round
     for number in range(args.rounds):
-        order = [(cell, strategy) for cell in sound
-                 for strategy in (("equal", "lotus") if args.quick else STRATEGIES)]  # fmt: skip
-        shuffle.shuffle(order)
-        left = [one for one in order if (number, one[0].name, one[1]) not in done]
-        since = time.monotonic()
-        if (since - began + usual * len(left)) / 60 > args.minutes:
-            print(f"no time for round {number + 1}", flush=True)
-            return
-        for place, (cell, strategy) in enumerate(left, 1):
-            row = bench.measured(cell, known["cells"][cell.name], number, strategy)
-            rows.append(row)
-            with path.open("a", newline="") as file:
-                file.write(balance_table.table([row]).split("\r\n", 1)[1])
-            usual = (time.monotonic() - since) / place
-            said = f"failed: {row.failed[:90]}" if row.failed else f"{row.update_ms:.1f} ms"
-            print(
-                f"[round {number + 1}, {place}/{len(left)}, {usual:.0f} s each] {cell.name} ",
-                end="",
-            )
-            print(f"{strategy} {row.sizes}: {said}", flush=True)
+        spent = time.monotonic() - began
+        here = fitting(sound, took, args.minutes * 60 - spent)
+        for cell in sound:
+            if cell not in here:
+                print(f"no time for round {number + 1} of {cell.name}", flush=True)
+        for cell in shuffle.sample(here, len(here)):
+            since = time.monotonic()
+            order = shuffle.sample(strategies, len(strategies))
+            for strategy in (one for one in order if (number, cell.name, one) not in done):
+                row = bench.measured(cell, known["cells"][cell.name], number, strategy)
+                rows.append(row)
+                with path.open("a", newline="") as file:
+                    file.write(balance_table.table([row]).split("\r\n", 1)[1])
+                said = f"failed: {row.failed[:90]}" if row.failed else f"{row.update_ms:.1f} ms"
+                print(f"round {number + 1}: {cell.name} {strategy} {row.sizes}: {said}", flush=True)
+            took[cell.name] = max(time.monotonic() - since, took.get(cell.name, 0.0))
+
+
+def fitting(cells: Sequence[Cell], took: Mapping[str, float], left: float) -> list[Cell]:
+    """The first cells that have time for another round."""
+    found = []
+    for cell in cells:
+        left -= took.get(cell.name, 0.0)
+        if left > 0:
+            found.append(cell)
+    return found
 
 
 if __name__ == "__main__":

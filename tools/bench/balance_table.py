@@ -176,12 +176,14 @@ def head(known: Mapping[str, Any], rows: Sequence[Row]) -> list[str]:
     facts = known["facts"]
     days = sorted({row.at[:10] for row in rows if row.at})
     commits = sorted({row.commit for row in rows if row.commit})
-    rounds = len({row.round for row in rows})
+    counts = {name: len({row.round for row in rows if row.cell == name}) for name in known["cells"]}
+    made = sorted({count for count in counts.values() if count} or {0})
+    rounds = f"{made[0]}" if len(made) == 1 else f"{made[0]} to {made[-1]}"
     said = [
         f"{facts['cpu']}, {facts['cpus']} CPUs, kernel {facts['kernel']}; Python "
         f"{facts['python']}, torch {facts['torch']}, gloo",
         f"commit {', '.join(commits)}; {' to '.join(dict.fromkeys((*days[:1], *days[-1:])))}",
-        f"{rounds} interleaved rounds in random order, {known.get('load', '')}".rstrip(", "),
+        f"{rounds} interleaved rounds of each cell, in random order",
     ]
     if facts.get("quick"):
         said.append("QUICK: a cell or so, few updates: no measurement")
@@ -208,7 +210,8 @@ def text(known: Mapping[str, Any], rows: Sequence[Row]) -> str:
             continue
         said += [
             f"  {cell['batch']} samples a rank as written, {cell['workers']} workers; "
-            f"{cell['updates']} updates a run after {cell['warm']}",
+            f"{cell['updates']} updates a run after {cell['warm']}; "
+            f"{max((line.runs for line in found), default=0)} rounds",
             f"  {'':8}{'batches':16}{'update, ms':>24}{'samples/s':>24}{'of the oracle':>24}"
             f"{'of equal':>24}{'predicted, ms':>24}{'error':>16} held",
         ]

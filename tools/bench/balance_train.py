@@ -76,8 +76,7 @@ class Training:
 def measure(train: Training) -> dict[str, Any]:
     """The time of updates with the batch size that the loader has."""
     args, world = train.args, dist.get_world_size()
-    length = args.batch * world * (args.warm + args.updates)
-    data = train.data(length)
+    data = train.data(args.length)
     sampler: Any = DistributedSampler(data, seed=args.seed)
     loader = train.loader(data, args.batch, sampler)
     ends: list[int] = []
@@ -181,7 +180,8 @@ def arguments() -> argparse.Namespace:
     add("--model", choices=balance_models.MODELS, required=True)
     add("--batch", type=int, required=True, help="of a rank")
     add("--updates", type=int, default=100, help="that are timed")
-    add("--warm", type=int, default=10, help="updates before these")
+    add("--warm", type=int, default=10, help="updates before these, at least one")
+    add("--length", type=int, default=32768, help="of the data set: pictures, over and over")
     add("--workers", type=int, default=0)
     add("--pictures", type=int, default=2048, help="different ones")
     add("--strength", type=float, default=20.0, help="of what tells classes apart")

@@ -69,10 +69,9 @@ class Modes:
         paths = [self.args.work / f"modes-{name}" for name in ("whole", "half")]
         for path, batch in zip(paths, (CELL.batch, CELL.batch // 2), strict=True):
             trace = [*balance_measured.lotus("trace"), "-q", "-o", str(path), "--force", "--"]
-            updates = self.args.pictures // CELL.batch // CELL.ranks
-            self.bench.start(
-                CELL, trace, "--batch", str(batch), "--updates", str(updates), "--warm", "0",
-            )  # fmt: skip
+            epoch = self.args.pictures // CELL.batch // CELL.ranks
+            more = ["--batch", str(batch), "--updates", str(epoch - 1), "--warm", "1"]
+            self.bench.start(CELL, trace, *more, "--length", str(self.args.pictures))
         found = balance(load(paths[0]), Question(), [load(paths[1])])
         told: dict[str, Any] = {}
         if found.modes is not None:
@@ -126,7 +125,7 @@ def arguments() -> argparse.Namespace:
     add("--rounds", type=int, default=3, help="(3)")
     add("--epochs", type=int, default=4, help="(4)")
     add("--pictures", type=int, default=9600, help="(9600)")
-    add("--rate", type=float, default=0.01, help="of learning (0.01)")
+    add("--rate", type=float, default=0.02, help="of learning (0.02)")
     add("--strength", type=float, default=10.0, help="of what tells classes apart (10)")
     add("--minutes", type=float, default=1e9, help="begin no round that would end after so many")
     add("--limit", type=float, default=240.0, help="seconds for one run (240)")
