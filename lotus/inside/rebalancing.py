@@ -278,15 +278,11 @@ def _waiting(original: "Callable[..., Any]", rebalancing: Rebalancing) -> "Calla
 
 
 def unfit(models: "Sequence[Any]") -> str:
-    """Why what a rank's own part of a step takes cannot be told from waiting; "" where it can."""
-    batchnorm: Any = sys.modules["torch.nn.modules.batchnorm"]
+    """Why what a rank's own part of a step takes cannot be timed; "" where it can."""
     for model in models:
-        kind, why = type(model.module).__name__, _why_not(model)
+        why = _why_not(model)
         if why:
-            return f"the steps of {kind} cannot be timed: {why}"
-        for name, layer in model.module.named_modules():
-            if isinstance(layer, batchnorm.SyncBatchNorm):
-                return f"{kind} waits for other ranks inside itself ({name} is SyncBatchNorm)"
+            return f"the steps of {type(model.module).__name__} cannot be timed: {why}"
     return ""
 
 

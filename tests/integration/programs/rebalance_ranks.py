@@ -1,0 +1,237 @@
+"""Two ranks that train under `lotus run --rebalance-every`, one of them slow by its samples.
+
+Started without a rank it starts both. The first case, `outside`, is what `lotus run` was told, and
+rank 1 sleeps for each of its samples; the others put their own plan on, and are told made-up times.
+For each case $TRUTH.RANK has what the tests ask for.
+"""
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+if __name__ == "__main__" and "RANK" not in os.environ:
+    with tempfile.TemporaryDirectory() as folder:
+        ranks = [
+            subprocess.Popen(
+                [sys.executable, __file__],
+                env={**os.environ, "RANK": str(rank), "MEETING": f"file://{folder}/store"},
+            )
+            for rank in (0, 1)
+        ]
+        sys.exit(max(rank.wait() for rank in ranks))
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
+
+RANK, WORLD = int(os.environ["RANK"]), 2
+SIZE = 8
+SLEEP = (0, 0.01)[RANK]  # s a sample
+TAKES = (1_000_000, 20_000_000)[RANK]  # ns a sample, as made up
+
+
+class Points(Dataset):
+    def __init__(self, many):
+        generator = torch.Generator().manual_seed(5)
+        self.x = torch.randn(many, 6, generator=generator, dtype=torch.float64)
+        self.y = torch.randint(0, 3, (many,), generator=generator)
+
+    def __len__(self):
+        return len(self.y)
+
+    def __getitem__(self, index):
+        return self.x[index], self.y[index], index
+
+
+class Net(nn.Module):
+    def __init__(self, options):
+        super().__init__()
+        torch.manual_seed(3)
+        kind = torch.float64
+        self.first, self.last = nn.Linear(6, 8, dtype=kind), nn.Linear(8, 3, dtype=kind)
+        self.norm = nn.BatchNorm1d(8, dtype=kind) if "norm" in options else None
+        self.again = "checkpoint" in options
+        self.slow, self.samples = "slow" in options, 0
+
+    def forward(self, x):
+        self.samples += len(x)
+        if self.slow:
+            time.sleep(SLEEP * len(x))
+        inner = torch.tanh(self.first(x))
+        inner = self.norm(inner) if self.norm is not None else inner
+        if self.again:
+            inner = checkpoint(torch.sin, inner, use_reentrant=True)
+        return self.last(inner)
+
+
+def ahead(loader):
+    """One batch ahead, as prefetchers to an accelerator read."""
+    iterator = iter(loader)
+    batch = next(iterator, None)
+    while batch is not None:
+        after = next(iterator, None)
+        yield batch
+        batch = after
+
+
+def step_with(optimizer, net):
+    nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def optimizer_of(net):
+    return torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+
+
+def train(model, make, epochs, options):
+    """Returns the samples of each batch that it trained on, by epoch, and the loaders' lengths."""
+    optimizer, loader = optimizer_of(model), make()
+    seen, lengths = [], []
+    for epoch in range(epochs):
+        loader = make() if "again" in options else loader
+        loader.sampler.set_epoch(epoch)
+        lengths.append(len(loader))
+        seen.append([])
+        for x, y, samples in ahead(loader) if "ahead" in options else loader:
+            seen[-1].append(samples.tolist())
+            loss = nn.functional.cross_entropy(model(x), y)
+            if "accumulate" in options and len(seen[-1]) % 2:
+                with model.no_sync():
+                    loss.backward()
+                continue
+            loss.backward()
+            step_with(optimizer, model)
+            if "break" in options and len(seen[-1]) == 20:
+                break
+        if "look" in options and RANK == 0:
+            next(iter(loader))
+    return seen, lengths
+
+
+def alone(epochs, points, options):
+    """One process that trains on the same global batches."""
+    net = Net(options)
+    net.slow = False
+    optimizer = optimizer_of(net)
+    for batches in epochs:
+        for number, samples in enumerate(batches, 1):
+            nn.functional.cross_entropy(net(points.x[samples]), points.y[samples]).backward()
+            if "accumulate" not in options or number % 2 == 0:
+                step_with(optimizer, net)
+    return net
+
+
+def parameters(net):
+    return torch.cat([one.detach().flatten() for one in net.parameters()])
+
+
+def make_up_times(net):
+    """Have steps take what their samples say, whatever else the machine does."""
+    kind = importlib.import_module("_lotus_inside.rebalancing").Rebalancing
+    known = vars(kind).get("real", kind.averaged)
+    before = end = 0
+
+    def averaged(self, times):
+        nonlocal before, end
+        self.now = lambda: 0
+        ready, before = end + TAKES * (net.samples - before), net.samples
+        end = ready + 1000
+        known(self, times and (ready, ready, end))
+
+    kind.real, kind.averaged = known, averaged
+
+
+def trained(many=331, epochs=3, drop=False, options=(), workers=0, **more):
+    """Both ranks train, then one process does so on what they saw."""
+    points = Points(many)
+
+    def make():
+        sampler = DistributedSampler(points, seed=7)
+        return DataLoader(
+            points, SIZE, sampler=sampler, drop_last=drop, num_workers=workers, **more
+        )
+
+    model = DistributedDataParallel(Net(options))
+    if "slow" not in options:
+        make_up_times(model.module)
+    seen, lengths = train(model, make, epochs, options)
+    both = [None] * WORLD
+    dist.all_gather_object(both, (seen, parameters(model.module)))
+    whole = [
+        [[*mine, *other] for mine, other in zip(*parts, strict=True)]
+        for parts in zip(both[0][0], both[1][0], strict=True)
+    ]
+    order = []
+    for epoch in range(epochs):
+        everything = DistributedSampler(points, 1, 0, seed=7)
+        everything.set_epoch(epoch)
+        order.append(list(everything))
+    far = None
+    if "norm" not in options:
+        net = alone(whole, points, options)
+        far = float((parameters(net) - parameters(model.module)).abs().max())
+    return {
+        "far": far,
+        "ranks_far": float((both[0][1] - both[1][1]).abs().max()),
+        "moved": float((parameters(Net(options)) - parameters(model.module)).abs().max()),
+        "lengths": lengths,
+        "sizes": [[len(batch) for batch in epoch] for epoch in seen],
+        "whole": whole,
+        "order": order,
+    }
+
+
+KEPT = {"workers": 2, "persistent_workers": True}
+CASES = {
+    "plain": {},
+    "dropped": {"drop": True},
+    "workers": {"workers": 2, "drop": True, "prefetch_factor": 1 + RANK},
+    "persistent": KEPT,
+    "again": {"options": ["again"], "many": 171, "epochs": 6},
+    "ahead": {"options": ["ahead"]},
+    "accumulated": {"options": ["accumulate"], "many": 320, "epochs": 5},
+    "broken_off": {"options": ["break"], "workers": 2, "epochs": 4},
+    "norm": {"options": ["norm"]},
+    "look": {"options": ["look"]},
+    "checkpoint": {"options": ["checkpoint"]},
+}
+
+
+def with_plan(settings, every, call):
+    """What a call returns with a plan put on, and what was said."""
+    plan = {"batch_sizes": [SIZE] * WORLD, "loss": "mean", "wait_s": 600, "rebalance_every": every}
+    given = json.dumps({"loaders": [], "balance": plan, "said": settings.said})
+    applier = settings.install({"LOTUS_SETTINGS": given})
+    found = call()
+    applier.uninstall()
+    dist.barrier()
+    return {**found, "said": sorted(applier.told)}
+
+
+def main():
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", os.environ["MEETING"], rank=RANK, world_size=WORLD)
+    truth = {"outside": trained(171, options=["slow"])}
+    settings = sys.modules["_lotus_inside.settings"]
+    settings.said = settings.active.said  # where `lotus run` reads
+    settings.active.uninstall()
+    for name, names in CASES.items():
+        truth[name] = with_plan(settings, 12, lambda: trained(**names))  # noqa: B023
+    if RANK == 1:
+        sys.modules["_lotus_inside.rebalancing"].unfit = lambda models: "it is elsewhere"
+    truth["unfit"] = with_plan(settings, 12, lambda: trained(many=64))
+    with open(f"{os.environ['TRUTH']}.{RANK}", "w") as file:
+        json.dump(truth, file)
+    os._exit(0)  # both have passed the last barrier
+
+
+if __name__ == "__main__":
+    main()
