@@ -92,8 +92,10 @@ class EventLog:
         self.events: list[dict[str, Any]] = []
         with _open(directory, name) as fd:
             self._size = os.fstat(fd).st_size
-            self.header, self._types, start = _read_header(fd, self._size, name)
+            self.header, self._types, start, whole = _read_header(fd, self._size, name)
             self.pid = _integer(self.header, "pid", -1)
+            if not whole:
+                self._lose("description of a process, damaged", 1, start)
             self.start_ns = _integer(self.header, "start_ns", 0)
             self._read_frames(fd, start)
         known = self.header.get("clock") or self.header.get("boot_id")
@@ -275,8 +277,10 @@ def _integer(header: Mapping[str, Any], name: str, default: int) -> int:
     return value if good and value is not None else default
 
 
-def _read_header(fd: int, size: int, name: str) -> tuple[dict[str, Any], dict[int, FrameType], int]:
-    """(header, frame types by kind, offset of the first frame)."""
+def _read_header(
+    fd: int, size: int, name: str
+) -> tuple[dict[str, Any], dict[int, FrameType], int, bool]:
+    """(header, frame types by kind, offset of the first frame, whether the header is whole)."""
     prefix = layout.FILE_HEADER.size
     if size == 0:
         raise ForeignError("empty event log")
@@ -290,16 +294,19 @@ def _read_header(fd: int, size: int, name: str) -> tuple[dict[str, Any], dict[in
         raise ForeignError("event log whose header is damaged")
     if prefix + length > size:
         raise ForeignError("event log cut short in its header")
-    header = parse_json(read_exactly(fd, prefix, length))
+    text = read_exactly(fd, prefix, length)
+    header, whole = parse_json(text), layout.is_whole(text)
     if not isinstance(header, dict):
         raise ForeignError("event log whose header is damaged")
     schema = _integer(header, "schema", -1)
     if schema > layout.SCHEMA:
         raise LotusError(newer(f"the event log {name}", schema))
-    types = frame_types(header.get("frames"))
+    # A damaged description may still look like one.
+    own = not whole and schema == layout.SCHEMA
+    types = frame_types(layout.description() if own else header.get("frames"))
     if schema < 1 or types is None:
         raise ForeignError("event log whose header is damaged")
-    return header, types, prefix + length
+    return header, types, prefix + length, whole
 
 
 def newer(what: str, schema: int) -> str:

@@ -83,8 +83,7 @@ def pack_header(**fields: Any) -> bytes:
         "boot_id": "boot",
         "level": "op",
     } | fields
-    text = json.dumps(header).encode()
-    return layout.FILE_HEADER.pack(layout.FILE_MAGIC, len(text)) + text
+    return layout.file_header(header)
 
 
 class ProcessLog:

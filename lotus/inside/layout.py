@@ -3,7 +3,8 @@
 A log (``events/*.ltr``) is one file per process, append-only, little-endian:
 
 * file header: ``FILE_MAGIC``, u32 length of the JSON that follows, JSON (UTF-8).
-  The JSON repeats the frame descriptions below, so that a log can be read without this file.
+  The JSON repeats the frame descriptions below, so that a log can be read without this file;
+  its last member is ``CHECK``, of all that stands before it.
 * frames: ``FRAME_HEADER`` (magic, kind, flags, payload length, CRC-32 of those three fields
   and the payload), then the payload: the frame's fixed fields, then its arrays back to back.
   How many rows an array has stands in the fixed field ``n_<array>``.
@@ -11,6 +12,7 @@ A log (``events/*.ltr``) is one file per process, append-only, little-endian:
 Times are nanoseconds of CLOCK_MONOTONIC. Field codes are those of :mod:`struct`.
 """
 
+import json
 import struct
 import zlib
 
@@ -20,6 +22,9 @@ FILE_HEADER = struct.Struct("<4sI")
 FRAME_MAGIC = 0x5246544C  # "LTFR"
 FRAME_HEADER = struct.Struct("<IHHII")  # magic, kind, flags, payload length, crc
 _CHECKED = struct.Struct("<HHI")  # the header fields that the CRC covers
+
+CHECK = b', "crc": "%08x"}'
+_TAIL = len(CHECK % 0)
 
 # `frames` of the header and the reader are generated from this table.
 # kind: (name, fixed fields, arrays in order)
@@ -205,6 +210,22 @@ def description() -> list[dict[str, object]]:
         }
         for kind, (name, fixed, arrays) in FRAMES.items()
     ]
+
+
+def file_header(facts: "dict[str, object]") -> bytes:
+    """The bytes that a log begins with: what its process is."""
+    text = _checked(json.dumps(facts).encode())
+    return FILE_HEADER.pack(FILE_MAGIC, len(text)) + text
+
+
+def _checked(text: bytes) -> bytes:
+    return text[:-1] + CHECK % zlib.crc32(text[:-1])
+
+
+def is_whole(text: bytes) -> bool:
+    """Whether a header's JSON is as it was written; so is one that was written without a check."""
+    body, check = text[:-_TAIL], text[-_TAIL:]
+    return not check.startswith(CHECK[:8]) or text == _checked(body + b"}")
 
 
 def checksum(kind: int, flags: int, payload: bytes) -> int:

@@ -149,7 +149,7 @@ def header(level: str) -> bytes:
     """Bytes of the file header: what this process is."""
     rank, local_rank, world_size = rank_of_process()
     torch = sys.modules.get("torch")
-    text = json.dumps(
+    return layout.file_header(
         {
             "schema": layout.SCHEMA,
             "frames": layout.description(),
@@ -171,8 +171,7 @@ def header(level: str) -> bytes:
             "affinity": cores(),
             "level": level,
         }
-    ).encode()
-    return layout.FILE_HEADER.pack(layout.FILE_MAGIC, len(text)) + text
+    )
 
 
 def rank_of_process() -> tuple[int | None, int | None, int | None]:

@@ -35,7 +35,7 @@ def report(capfd):
 def damaged(path, rng):
     """Damage one file of a run in some way; return whether a record of a log was touched.
 
-    The header of a log has no checksum: a letter of a name that is another one there passes.
+    Of a log's header a damaged check alone is not told: what it checks is as it was.
     """
     file = rng.choice([one for one in sorted(path.rglob("*")) if one.is_file()])
     data = bytearray(file.read_bytes())

@@ -202,6 +202,7 @@ def parted(data: bytes) -> tuple[dict[str, Any], list[tuple[int, bytes]]]:
     _, length = layout.FILE_HEADER.unpack_from(data)
     at = layout.FILE_HEADER.size + length
     header = json.loads(data[layout.FILE_HEADER.size : at])
+    header.pop("crc", None)
     frames = []
     while at < len(data):
         _, kind, _, length, _ = layout.FRAME_HEADER.unpack_from(data, at)
@@ -269,8 +270,7 @@ def log_from(data: bytes, dice: random.Random) -> bytes:
         elif kind in layout.FRAMES and len(payload) >= layout.FIXED[kind].size:
             with contextlib.suppress(struct.error):
                 frames[place] = (kind, _fit(kind, payload, dice))
-    text = json.dumps(header).encode()
-    parts = [layout.FILE_HEADER.pack(layout.FILE_MAGIC, len(text)) + text]
+    parts = [layout.file_header(header)]
     for kind, payload in frames:
         whole = layout.frame(kind, payload, dice.choice([0, 0, 0, 1, 65535]))
         if dice.random() < 0.02:
