@@ -8,6 +8,7 @@ lotus recorded: the offsets with which every wait lies in its range are the boun
 """
 
 import gzip
+import io
 import json
 import math
 import zlib
@@ -29,6 +30,7 @@ _TRIED = 256  # ranges that must fit, spread over all
 _NEAR_NS = 2_000_000  # from the start of a range to the start of its wait
 _SLEW = 1e-3  # more than any daemon corrects a clock by
 _STEP_NS = 1_000_000_000  # and what it may do at once without our giving up
+_MOST = 1 << 30  # bytes of a trace, unpacked
 _MOST_US = 1 << 51  # a time from 1970 until 2041: sums of a few fit 64 bits as nanoseconds
 
 
@@ -59,15 +61,22 @@ class Alignment:
 def read(path: Path) -> Trace:
     """Raises LotusError where there is no trace in `path`; it may be compressed by gzip."""
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(_MOST + 1)
     except OSError as error:
         raise LotusError(
             f"cannot read {path}: {error.strerror or error}; --with takes what torch.profiler's "
             "export_chrome_trace wrote"
         ) from None
     try:
-        if content[:2] == b"\x1f\x8b":
-            content = gzip.decompress(content)
+        if content[:2] == b"\x1f\x8b" and len(content) <= _MOST:
+            with gzip.open(io.BytesIO(content)) as packed:
+                content = packed.read(_MOST + 1)
+        if len(content) > _MOST:
+            raise LotusError(
+                f"{path} has more than {_MOST >> 20:,} MiB, which would take ten times that of "
+                "memory: record fewer steps of the program, with torch.profiler.schedule(...)"
+            )
         # torch writes names of kernels and NaN as they are.
         found = json.loads(content.decode("utf-8", "replace"), strict=False)
     except (OSError, ValueError, RecursionError, EOFError, zlib.error):

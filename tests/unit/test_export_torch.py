@@ -215,3 +215,14 @@ def test_times_beyond_all_bounds_break_nothing(tmp_path):
                 torch_trace.align(run, trace)
             except LotusError as error:
                 assert "aligned" in str(error)  # noqa: PT017 - either is an answer
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+def test_a_trace_too_large_for_memory_is_refused_before_it_is_parsed(tmp_path, monkeypatch, name):
+    text = json.dumps({"traceEvents": [{"name": "x" * 5000}]}).encode()
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    assert len(torch_trace.read(path).events) == 1
+    monkeypatch.setattr(torch_trace, "_MOST", len(text) - 1)
+    with pytest.raises(LotusError, match=r"record fewer steps .* torch.profiler.schedule"):
+        torch_trace.read(path)
