@@ -1,6 +1,7 @@
 """`lotus compare` on recorded programs: what was made slower is found, and CI can tell."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from tests.integration.called import called
+from tests.integration.conftest import ROOT, SMALL_TORCH
 from tests.integration.launched import LOTUS
 
 pytestmark = pytest.mark.usefixtures("own_directory", "lotus_on_path")
-pytest.importorskip("torch")
 
 PROGRAM = """
 import sys, time
@@ -58,6 +60,10 @@ def record(name: str, seconds: float, workers: int = 0) -> None:
 
 
 def compared(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return called("compare", *arguments)
+
+
+def as_process(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*LOTUS, "compare", *arguments], capture_output=True, text=True)
 
 
@@ -77,7 +83,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
+        patch.setenv("PYTHONPATH", os.pathsep.join([*SMALL_TORCH.values(), str(ROOT)]))
         for turn in range(3):
             record(f"before-{turn}", 0.004)
             record(f"after-{turn}", 0.0052)
@@ -102,7 +108,7 @@ def test_exit_codes_tell_slower_from_broken(runs: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(runs)
     sides = ("before-0", "after-0")
     metric = ("--metric", slow_line(document(*sides))["id"])
-    slower = compared(*sides, "--fail-above", "1%", *metric)
+    slower = as_process(*sides, "--fail-above", "1%", *metric)
     assert slower.returncode == 1
     assert "Failed: operation:" in slower.stdout
     passed = compared(*sides, "--fail-above", "300%", *metric)

@@ -1,6 +1,6 @@
 """An operation that ends its process in some way, or changes the clock: argv says what, and where.
 
-Prints what came of it; the main process may end in it.
+Prints what came of it; the main process may end in it. Of several cases each has a child.
 """
 
 import os
@@ -73,4 +73,14 @@ def main():
 
 
 if __name__ == "__main__":
+    cases = list(zip(sys.argv[1::2], map(int, sys.argv[2::2]), strict=True))
+    for WHAT, WORKERS in cases if len(cases) > 1 else ():
+        print(f"== {WHAT} {WORKERS}", flush=True)
+        child = os.fork()
+        if not child:
+            break
+        print(f"ended {os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}", flush=True)
+    else:
+        if len(cases) > 1:
+            sys.exit()
     main()

@@ -1,4 +1,4 @@
-"""Planted: the consumer takes 400 ms a batch, the workers a few."""
+"""Planted: the consumer takes 200 ms a batch, the workers a few."""
 
 import time
 
@@ -16,4 +16,4 @@ class Data(Dataset):
 
 if __name__ == "__main__":
     for _ in DataLoader(Data(), batch_size=8, num_workers=2):
-        time.sleep(0.4)
+        time.sleep(0.2)
