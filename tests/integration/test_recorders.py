@@ -181,7 +181,7 @@ def batches_without(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 @needs_perf
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("method", ["fork", "forkserver"])  # its server is spawned
 def test_workers_are_in_the_file_and_batches_are_as_without(
     method: str, tmp_path: Path, batches_without: bytes
 ) -> None:
