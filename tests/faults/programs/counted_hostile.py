@@ -13,7 +13,7 @@ import struct
 import sys
 import threading
 
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import DataLoader, Dataset
 
 try:
     import lotus
@@ -159,15 +159,16 @@ def fork():
     print(batches(Numbers(Forks(), Work()), num_workers=1))
 
 
-class Spanned(IterableDataset):
-    def __iter__(self):
-        with lotus.span("all of it") if lotus else open(os.devnull):
-            for value in range(12):
-                yield Work()(value)
-
-
 def spans():
     """A span that begins in one fetch ends in another one."""
+    from torch.utils.data import IterableDataset  # the stand-in for torch has none
+
+    class Spanned(IterableDataset):
+        def __iter__(self):
+            with lotus.span("all of it") if lotus else open(os.devnull):
+                for value in range(12):
+                    yield Work()(value)
+
     print(batches(Spanned()))
 
 

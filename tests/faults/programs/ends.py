@@ -3,6 +3,7 @@
 Prints what came of it; the main process may end in it. Of several cases each has a child.
 """
 
+import gc
 import os
 import sys
 import time
@@ -73,6 +74,7 @@ def main():
 
 
 if __name__ == "__main__":
+    gc.freeze()  # else each child would look through all of torch at its end
     cases = list(zip(sys.argv[1::2], map(int, sys.argv[2::2]), strict=True))
     for WHAT, WORKERS in cases if len(cases) > 1 else ():
         print(f"== {WHAT} {WORKERS}", flush=True)
