@@ -1,0 +1,308 @@
+"""All other files that fuzz.py feeds to their readers: valid ones changed, and what reads them."""
+
+import contextlib
+import json
+import random
+import struct
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tools.bench.fuzz_changes import (
+    NUMBERS,
+    SCRATCH,
+    TRACES,
+    Passed,
+    as_json,
+    changed,
+    flipped,
+    words_changed,
+)
+
+
+def make_page(dice: random.Random) -> bytes:
+    from lotus.inside import state
+
+    words = [state.MAGIC, 100, 0, state.FETCH, 1000, 0, 0, 3, 7, 1500, 500, *[0] * 501]
+    words[state.OPERATIONS + 1] = 2000
+    for _ in range(dice.randint(1, 6)):
+        place = dice.randrange(24) if dice.random() < 0.9 else dice.randrange(512)
+        if place or dice.random() < 0.02:
+            value = dice.choice(NUMBERS)
+            words[place] = dice.choice([value, -value]) % (1 << 63)
+            words[place] = -words[place] if dice.random() < 0.2 else words[place]
+    data = struct.pack("<512q", *words)
+    return data if dice.random() < 0.95 else flipped(data, dice)
+
+
+def read_page(folder: Path, data: bytes, passed: Passed) -> None:
+    from lotus import state
+
+    (folder / "state").mkdir(exist_ok=True)
+    (folder / "state" / "one.state").write_bytes(data)
+    if state.read(folder):
+        passed()
+
+
+def make_perf(dice: random.Random) -> bytes:
+    """perf.data of a few hundred bytes, or one that perf wrote."""
+    from tests.unit import perf_files as made
+
+    if dice.random() < 0.03:
+        name = dice.choice(["two_events", "mixed", "raw_clock", "paired_monotonic"])
+        return flipped((TRACES / "perf" / f"{name}.data").read_bytes(), dice)
+    records = [made.mmap(5, 5, 0x1000, "/lib/x.so"), made.comm(6, 5, "python"), made.fork(7, 8, 5)]
+    records += [made.sample(10 + n, 0x1000 + n) for n in range(6)]
+    records += [made.record(2, struct.pack("<QQ", 1, 5) + made.trailer(20))]
+    for _ in range(dice.randint(1, 4)):
+        place = dice.randrange(len(records))
+        one = records[place]
+        how = dice.randrange(10)
+        if how == 0:
+            records.insert(place, records[dice.randrange(len(records))])
+        elif how == 1:
+            records[place] = made.record(dice.choice([*range(22), *range(64, 84), 999]), one[8:])
+        elif how == 2:
+            records[place] = (
+                one[:6] + struct.pack("<H", dice.choice([0, 7, 8, 16, 65535])) + one[8:]
+            )
+        elif how == 3:
+            body = one[8 : dice.randrange(9, len(one) + 1)]
+            kind, misc, _ = struct.unpack_from("<IHH", one)
+            records[place] = made.record(kind, body + bytes(-len(body) % 8), misc)
+        elif how == 4:
+            records[place] = one[:4] + struct.pack("<H", dice.randrange(65536)) + one[6:]
+        else:
+            records[place] = one[:8] + words_changed(one[8:], 0, dice)
+    body = b"".join(records)
+    size = None if dice.random() < 0.95 else dice.choice([0, 1, len(body) // 2, 2**40, 2**64 - 1])
+    attrs = [made.attr()] if dice.random() < 0.9 else [made.attr(), made.attr(1, period=9)]
+    if dice.random() < 0.08:
+        attrs[0] = words_changed(attrs[0], 8, dice)
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
+        data = made.write(Path(folder) / "f", body, attrs=attrs, size=size).read_bytes()
+    return flipped(data, dice) if dice.random() < 0.05 else data
+
+
+def read_perf(folder: Path, data: bytes, passed: Passed) -> None:
+    from native_map import perf_data
+
+    path = folder / "perf.data"
+    path.write_bytes(data)
+    recording = perf_data.read(path, perf="no-such-perf")
+    passed()
+    samples = recording.samples
+    if recording.counted.get("sample", 0) != len(samples) + recording.unreadable:
+        raise AssertionError("samples are neither there nor told")
+
+
+def make_stacks(dice: random.Random) -> bytes:
+    process, thread = 'process 5:"python"', "thread (5): MainThread"
+    steps = [("B", 10, (process, thread, "f", "g")), ("E", 20_030, ("g",)), ("B", 20_030, ("h",))]
+    steps += [("E", 50_000, ("h", "f", thread, process))]
+    events: list[Any] = []
+    for phase, at, names in steps:
+        for name in names:
+            args = {"filename": "a.py" if len(name) == 1 else "", "line": 3}
+            one = {"name": name, "ph": phase, "pid": 5, "tid": 7, "ts": at, "args": args}
+            events.append({**one, "cat": "py-spy"})
+    if dice.random() < 0.5:  # else nearly all would be refused for an order that cannot be
+        return as_json(changed(events, dice, frozenset({"ph", "pid", "tid"})), dice)
+    for one in dice.sample(events, dice.randint(1, 3)):
+        numbers = [dice.choice(NUMBERS), one["ts"] + dice.choice([-1, 1, 10_000, 10**9])]
+        one["ts"] = dice.choice([*numbers, *[one["ts"]] * 3])
+        one["pid"] = dice.choice([5, 6, *NUMBERS])
+        one["name"] = dice.choice([one["name"], "thread (5): x", "process 999999999:", "a\x1b[2J"])
+        one["args"] = dice.choice([one["args"], {}, {"line": -1}, {"filename": "\ud800"}])
+    return as_json(events, dice)
+
+
+def read_stacks(folder: Path, data: bytes, passed: Passed) -> None:
+    from native_map import py_spy
+
+    path = folder / "py-spy.json"
+    path.write_bytes(data)
+    with contextlib.suppress(ValueError, RecursionError):
+        if isinstance(json.loads(data), list):
+            passed()
+    py_spy.read(path, 0, 10**9, 10**10, 10**7, {5: 10**9})
+
+
+def make_csv(dice: random.Random) -> bytes:
+    from tests.unit.test_importers import HOTSPOTS, PROFILES, UARCH, UPROF
+
+    if not _FORMS:
+        _FORMS.extend([HOTSPOTS, UARCH, UPROF])
+        _FORMS.extend(path.read_text() for path in sorted(PROFILES.iterdir()))
+    text = dice.choice(_FORMS)
+    if dice.random() < 0.1:
+        return flipped(text.encode(), dice)
+    lines = text.splitlines()
+    cells = ["", "nan", "inf", "-3", "1,234,567", "1.234.567", "41.5%", "9" * 30, '"', "1e308"]
+    cells += ["f<int, float>", "\x1b[2J", "\u202e\u2028", "n" * 5000, "[Unknown]", "0", ";;;;"]
+    for _ in range(dice.randint(1, 4)):
+        # Mostly not in the first lines, by which a form is known.
+        at = max(dice.randrange(len(lines)), dice.randrange(len(lines)))
+        how = dice.randrange(6)
+        if how == 0:
+            lines.insert(at, lines[dice.randrange(len(lines))])
+        elif how == 1 and len(lines) > 1:
+            del lines[at]
+        elif how == 2:
+            lines[at] = lines[at][: dice.randrange(len(lines[at]) + 1)]
+        else:
+            mark = dice.choice([mark for mark in ",;\t " if mark in lines[at]] or [" "])
+            parts = lines[at].split(mark)
+            parts[dice.randrange(len(parts))] = dice.choice(cells)
+            lines[at] = mark.join(parts)
+    return "\n".join(lines).encode("utf-8", "surrogatepass")
+
+
+_FORMS: list[str] = []
+
+
+def read_csv(folder: Path, data: bytes, passed: Passed) -> None:
+    from native_map.importers import load, perf_report, uprof, vtune
+
+    path = folder / "profile.csv"
+    path.write_bytes(data)
+    text = data.decode("utf-8", "replace")
+    if any(one.detect(text) for one in (perf_report, uprof, vtune)):
+        passed()
+    profile = load(path)
+    if not len(profile.functions):
+        raise AssertionError("a profile without functions")
+
+
+def make_tuned(dice: random.Random) -> bytes:
+    setting = {"num_workers": 4, "prefetch_factor": 2, "pin_memory": False, "in_order": None}
+    setting |= {"persistent_workers": True, "start_method": "fork", "threads": 1}
+    target = {"number": 0, "call_site": "train.py:3", "dataset": "A", "dataset_length": 4}
+    entry = {"loader": target, "setting": setting, "before": setting, "iterable_safe": False}
+    whole = {"schema": 1, "loaders": [entry], "command": ["python", "train.py"], "host": "h"}
+    whole |= {"cores": 2, "torch": "2.14.1", "evidence": {"trials": [1, 2.5, "x"]}}
+    return as_json(changed(whole, dice, frozenset({"schema", "loaders"})), dice)
+
+
+def read_tuned(folder: Path, data: bytes, passed: Passed) -> None:
+    from lotus import settings
+
+    path = folder / "tuned.json"
+    path.write_bytes(data)
+    _passed_schema(data, passed)
+    found = settings.read(path)
+    settings.given(found, None)
+    for word in settings.differences(found, ["python", "train.py"]):
+        if not word.isprintable():
+            raise AssertionError(f"{word!r} would be printed")
+
+
+def _passed_schema(data: bytes, passed: Passed) -> None:
+    with contextlib.suppress(ValueError, RecursionError):
+        content = json.loads(data)
+        if isinstance(content, dict) and content.get("schema") == 1:
+            passed()
+
+
+def make_plan(dice: random.Random) -> bytes:
+    from lotus.balance import plan
+    from lotus.settings import Target
+
+    target = Target(call_site="train.py:12", dataset="Points", dataset_length=640)
+    made = plan.Plan((20, 12), "lotus", target, plan.Model(83, "ab"), {"times": 1.2}, ("a note",))
+    return as_json(changed(plan.document(made), dice, frozenset({"format", "version"})), dice)
+
+
+def read_plan(folder: Path, data: bytes, passed: Passed) -> None:
+    from lotus import settings
+    from lotus.balance import plan
+
+    path = folder / "balance.json"
+    path.write_bytes(data)
+    if plan.is_plan(path):
+        passed()
+    found = plan.read(path)
+    settings.given(settings.Tuned(()), None, settings.Shares(found))
+    for word in settings.shares_change(found):
+        if not word.isprintable():
+            raise AssertionError(f"{word!r} would be printed")
+
+
+def make_mapping(dice: random.Random) -> bytes:
+    if not _MAPPINGS:
+        from native_map.importers import loads
+        from native_map.mapping import build, rows_of, to_json
+        from tests.unit.test_importers import HOTSPOTS
+
+        text = to_json(build(rows_of(loads(HOTSPOTS), "Decode", 1), minimum_runs=1))
+        _MAPPINGS.append(json.loads(text))
+    return as_json(changed(_MAPPINGS[0], dice, frozenset({"format", "version"})), dice)
+
+
+_MAPPINGS: list[Any] = []
+
+
+def read_mapping(folder: Path, data: bytes, passed: Passed) -> None:
+    from native_map import mapping
+
+    text = data.decode("utf-8", "replace")
+    with contextlib.suppress(ValueError, RecursionError):
+        document = json.loads(text)
+        if isinstance(document, dict) and document.get("format") == mapping.FORMAT:
+            passed()
+    mapping.to_json(mapping.from_json(text))
+
+
+def make_sweep(dice: random.Random) -> bytes:
+    if not _SWEEPS:
+        content = json.loads((TRACES / "classification" / "sweep.json").read_bytes())
+        content["runs"], content["settings"] = content["runs"][:3], content["settings"][:]
+        _SWEEPS.append(content)
+    return as_json(changed(_SWEEPS[0], dice, frozenset({"schema", "runs", "settings"})), dice)
+
+
+_SWEEPS: list[Any] = []
+
+
+def read_sweep(folder: Path, data: bytes, passed: Passed) -> None:
+    from lotus import sweep
+
+    (folder / sweep.NAME).write_bytes(data)
+    _passed_schema(data, passed)
+    found = sweep.load(folder)
+    for setting in found.settings():
+        for path in found.directories(setting, "done"):
+            if not path.resolve().is_relative_to(folder.resolve()):
+                raise AssertionError(f"{path} is outside")
+
+
+def make_torch(dice: random.Random) -> bytes:
+    if not _TORCH:
+        told = json.loads((TRACES / "torch_profiler" / "torch-2.14.1.json").read_bytes())
+        trace = told["trace"]
+        trace["traceEvents"] = trace["traceEvents"][:12]
+        _TORCH.extend([trace, {**told["run"], "waits": told["run"]["waits"][:8]}])
+    return as_json(changed(_TORCH[0], dice, frozenset({"traceEvents", "ph", "pid"})), dice)
+
+
+_TORCH: list[Any] = []
+
+
+def read_torch(folder: Path, data: bytes, passed: Passed) -> None:
+    from types import SimpleNamespace
+
+    import pandas as pd
+
+    from lotus.export import torch_trace
+
+    path = folder / "trace.json"
+    path.write_bytes(data)
+    trace = torch_trace.read(path)
+    passed()
+    told = _TORCH[1]
+    rows = [(told["pid"], start, took) for start, took in told["waits"]]
+    waits = pd.DataFrame(rows, columns=["pid", "start_ns", "wait_ns"])
+    manifest = {**{name: told[name] for name in ("start_ns", "start_wall_ns", "end_ns")}}
+    run: Any = SimpleNamespace(waits=waits, manifest={**manifest, "ranks": []})
+    aligned = torch_trace.align(run, trace)
+    json.dumps(list(torch_trace.shifted(trace, aligned, {told["pid"]})))
