@@ -115,6 +115,7 @@ def test_costs_are_of_whole_steps_within_an_iteration() -> None:
             costs.add((iteration, step), 8, 6 * MS, 1 * MS)  # a second pass of it
         costs.add((iteration, 5), 0, 3 * MS, 0)  # what is left at the end
     costs.add(None, 0, None, 0)
+    assert list(costs.own) == [16 * MS] * 12
     assert costs.told() == {
         "share": 8,
         "cost": 16 * MS,
@@ -122,6 +123,13 @@ def test_costs_are_of_whole_steps_within_an_iteration() -> None:
         "slope": 2 * MS,
         "wait": 2 * MS,
     }
+
+
+def test_the_step_in_which_a_share_changes_is_left_out() -> None:
+    costs = Costs(10)
+    for step in range(30):
+        costs.add((0, step), 8 if step < 15 else 12, (step + 1) * MS, 0)
+    assert list(costs.own) == [(step + 1) * MS for step in range(16, 29)]
 
 
 def test_what_was_not_timed_is_left_out() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lotus.inside.rebalancing import Rebalancing
+from lotus.inside.rebalancing import Rebalancing, decide
 from lotus.inside.shares import Shared, let_change
 from lotus.inside.weights import Weights
 from tests.unit.test_shares import Breaking, Sampler, Store
@@ -41,6 +41,7 @@ class Program:
     own: int = 8  # its own batch size
     looks: tuple[int, int, int] = (0, 0, 0)  # rank that alone, after so many steps, reads so many
     slower: tuple[int, float] = (1 << 30, 1.0)  # from which step on rank 1 takes how often as long
+    held: float = 0.0  # ms that rank 0 waits for others before its gradients are computed
     timed: bool = True
     in_thread: bool = False  # batches are read by another thread
 
@@ -138,6 +139,9 @@ class Rank:
                 self.seen[-1].append((batch, self.weights.weight()))
                 passes += 1
                 self.time += self.cost(len(batch), passes)
+                if self.number == 0:
+                    self.time += int(program.held * MS)
+                    self.rebalancing.waited += int(program.held * MS)
                 if passes % program.accumulate == 0:
                     ready = self.time
                     self.time = meet(ready) + MS // 10
@@ -289,6 +293,46 @@ def test_a_rank_that_becomes_slow_gets_less_and_keeps_it() -> None:
 
 def asked(**more: Any) -> Program:
     return Program(**{"sizes": [16, 16], "every": 10, "slow": [1.0, 4.0], "many": 1290, **more})
+
+
+def test_waiting_for_others_is_no_part_of_what_a_rank_takes() -> None:
+    ranks = train(asked(slow=[1.0, 1.0], held=50.0))
+    assert sizes_of(ranks) == [(16, 16)]
+
+
+def test_the_last_steps_of_short_epochs_do_not_count() -> None:
+    # GIVEN epochs of a whole step or two and a short one, in which rank 1 has what rank 0 has
+    program = asked(slow=[1.0, 4.0], many=34, epochs=60)
+    ranks = train(program)
+    check(program, ranks)
+    # THEN there is nothing by which to judge: what comes first follows what is between epochs
+    assert sizes_of(ranks) == [(16, 16)]
+
+
+def answer(share: int, cost: float, **more: Any) -> dict[str, Any]:
+    costs = {"share": share, "cost": cost, "error": 0.0, "slope": cost / share, "wait": 0.0}
+    facts = {"at": [3, 9], "drawn": [3, 12], "why": "", "unclear": False, "costs": costs}
+    return {**facts, **more}
+
+
+def test_a_change_comes_after_what_any_rank_has_drawn() -> None:
+    found = decide([answer(16, 16), answer(16, 64, drawn=[3, 15])], [16, 16], [32, 32], 1)
+    assert (found["at"], found["sizes"]) == ([3, 17], [24, 8])
+
+
+@pytest.mark.parametrize(
+    ("answers", "sizes"),
+    [
+        ([answer(16, 16), answer(16, 64)], [24, 8]),  # these are in force only now
+        ([answer(16, 16), answer(16, 64, costs=None)], [16, 16]),  # not enough was measured
+        ([answer(16, 16, at=None), answer(16, 64, at=None)], [16, 16]),  # of another loader
+        ([answer(16, 16, drawn=[4, 2]), answer(16, 64, drawn=[4, 2])], [16, 16]),  # another began
+    ],
+)
+def test_shares_stay_until_there_is_more_to_go_by(
+    answers: list[dict[str, Any]], sizes: list[int]
+) -> None:
+    assert decide(answers, sizes, [32, 32], 1) == {}
 
 
 @pytest.mark.parametrize(
