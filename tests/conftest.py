@@ -3,6 +3,7 @@
 Hypothesis tries the same examples at every run; HYPOTHESIS_PROFILE=search looks for new ones.
 """
 
+import gc
 import os
 import signal
 from typing import Any
@@ -23,13 +24,32 @@ for _name in ("SIGINT", "SIGQUIT", "SIGHUP"):
 
 # Files whose tests look at runs of the same programs.
 _TOGETHER = {
-    f"tests/{folder}/test_{name}.py": folder
+    f"tests/{folder}/test_{name}.py": f"{folder} {names}"
     for folder, names in (
         ("integration", "counters operations parity records"),
+        ("integration", "export pins_and_ranks"),
         ("faults", "counters kills"),
     )
     for name in names.split()
 }
+
+
+def pytest_collection_finish() -> None:
+    """What was imported to find the tests stays: no collection of garbage looks at it again."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Any:
+    """A program that lotus starts in this process takes SIGCHLD, for which torch has set a handler:
+    once, for all its loaders. It is put back."""
+    before = signal.getsignal(signal.SIGCHLD)
+    try:
+        return (yield)
+    finally:
+        if callable(before):
+            signal.signal(signal.SIGCHLD, before)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -166,6 +166,13 @@ def traced(torch, trace_command) -> Callable[..., Traced]:
 
 
 @pytest.fixture(scope="session")
+def two_ranks(torch, trace_command) -> Traced:
+    """A job of two ranks, traced through its launcher."""
+    job = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    return trace_command(*job, PROGRAMS / "ranked.py", env={"OMP_NUM_THREADS": "1"})
+
+
+@pytest.fixture(scope="session")
 def pair(torch, tmp_path_factory) -> Callable[..., tuple[Ended, Traced]]:
     """pair(script, *args, env={}, options=()): the same script plain and traced, side by side.
 

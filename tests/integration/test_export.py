@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.conftest import LOTUS, PROGRAMS, PYTHON
+from tests.integration.called import called
+from tests.integration.conftest import LOTUS, PYTHON
 
 PROGRAM = '''
 import sys
@@ -108,12 +109,6 @@ def recorded(torch, trace_command, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def two_ranks(torch, trace_command):
-    job = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    return trace_command(*job, PROGRAMS / "ranked.py", env={"OMP_NUM_THREADS": "1"})
-
-
-@pytest.fixture(scope="module")
 def profiled(recorded, tmp_path_factory):
     """(a traced run, the trace that torch.profiler made of it at the same time)."""
     trace = tmp_path_factory.mktemp("profiled") / "torch.json"
@@ -122,8 +117,7 @@ def profiled(recorded, tmp_path_factory):
 
 def export(traced, format, folder, *options):
     output = folder / f"export.{format}"
-    words = [*LOTUS, "export", str(traced.path), "--format", format, "-o", str(output), *options]
-    done = subprocess.run(words, capture_output=True, text=True)
+    done = called("export", traced.path, "--format", format, "-o", output, *options)
     assert done.returncode == 0, done.stderr
     return output, done
 

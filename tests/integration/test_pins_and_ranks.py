@@ -2,8 +2,6 @@
 
 import socket
 
-from tests.integration.conftest import PROGRAMS, PYTHON
-
 
 def test_pinning_is_timed_and_a_batch_is_ready_when_pinned(pair, torch):
     # GIVEN a program with a (made-up) accelerator, so that the pin thread runs
@@ -21,10 +19,9 @@ def test_pinning_is_timed_and_a_batch_is_ready_when_pinned(pair, torch):
     assert (end <= batches["taken_ns"]).all()
 
 
-def test_two_ranks(trace_command, torch):
+def test_two_ranks(two_ranks):
     # WHEN a job of two ranks is traced through its launcher
-    job = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    got = trace_command(*job, PROGRAMS / "ranked.py", env={"OMP_NUM_THREADS": "1"})
+    got = two_ranks
     assert (got.code, got.out) == (0, b"496\n"), got.err
     # THEN rank, local rank, world size and host stand in every row
     run = got.run
