@@ -113,7 +113,7 @@ def test_costs_are_of_whole_steps_within_an_iteration() -> None:
         for step in range(1, 5):
             costs.add((iteration, step), 8, 10 * MS, 1 * MS)
             costs.add((iteration, step), 8, 6 * MS, 1 * MS)  # a second pass of it
-        costs.add((iteration, 5), 0, 3 * MS, 0)  # what is left at the end
+    costs.add((2, 5), 0, 3 * MS, 0)  # what is left at the end
     costs.add(None, 0, None, 0)
     assert list(costs.own) == [16 * MS] * 12
     assert costs.told() == {

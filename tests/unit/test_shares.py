@@ -267,6 +267,9 @@ class Store:
         with self.lock:
             return self.values[name]
 
+    def multi_get(self, names: list[str]) -> list[bytes]:
+        return [self.get(name) for name in names]
+
     def add(self, name: str, number: int) -> int:
         with self.lock:
             self.values[name] = str(int(self.values.get(name, b"0")) + number).encode()
