@@ -44,7 +44,7 @@ def draw(known: Mapping[str, Any], rows: Sequence[Row], folder: Path) -> bool:
                 ):
                     if values:
                         middle = sorted(values)[len(values) // 2]
-                        axes.plot([place] * len(values), values, shape, color=colour, ms=4,
+                        axes.plot([place] * len(values), values, shape, color=colour, ms=6,
                                   alpha=0.45, mew=0)  # fmt: skip
                         axes.plot([place - 0.3, place + 0.3], [middle] * 2, color=colour, lw=2.5)
             for axes in (upper, lower):
