@@ -2,10 +2,9 @@
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import lotus
-from tests.faults.conftest import SMALL_TORCH
+from tests.faults.conftest import ROOT, SMALL_TORCH
 
 
 def test_two_traces_at_once_are_two_runs(traced, tmp_path):
@@ -28,8 +27,8 @@ def test_a_trace_at_a_place_that_is_taken_starts_nothing(traced):
 
 
 def test_a_trace_inside_a_trace_records_its_own_part(traced, tmp_path):
-    source = str(Path(lotus.__file__).parents[1])  # for the program's own `import lotus`
-    env = {"PYTHONPATH": source}
+    places = [*SMALL_TORCH.values(), str(ROOT)]  # the last for the program's own `import lotus`
+    env = {"PYTHONPATH": os.pathsep.join(places)}
     ended = traced("nested.py", tmp_path / "within", tmp_path / "block", env=env)
     assert (ended.code, ended.err) == (0, "")
     assert ended.out == "[1, 2]\n[3, 4, 5]\n[6, 7]\n[8]\n"

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.conftest import PROGRAMS, PYTHON
+from tests.integration.conftest import PROGRAMS, PYTHON, SMALL_TORCH
 
 PLAIN = PROGRAMS / "plain.py"
+NUMBERS = PROGRAMS / "plain_numbers.py"  # for what has nothing to do with torch: see SMALL_TORCH
 
 
 def test_lotus_is_not_needed_in_the_traced_environment(tmp_path, trace_command, torch):
@@ -18,14 +19,14 @@ def test_lotus_is_not_needed_in_the_traced_environment(tmp_path, trace_command, 
     )
     python = tmp_path / "venv" / "bin" / "python"
     packages = subprocess.run(
-        [PYTHON, "-c", "import torch, os; print(os.path.dirname(os.path.dirname(torch.__file__)))"],
+        [PYTHON, "-c", "import importlib.util as i; print(i.find_spec('torch').origin)"],
         capture_output=True,
         text=True,
         check=True,
         cwd=tmp_path,
     ).stdout.strip()
     site = next((tmp_path / "venv" / "lib").glob("python*")) / "site-packages"
-    for entry in Path(packages).iterdir():
+    for entry in Path(packages).parents[1].iterdir():
         if "lotus" not in entry.name:
             (site / entry.name).symlink_to(entry)
     script = tmp_path / "script.py"
@@ -54,7 +55,7 @@ def test_a_package_called_lotus_of_the_users_own(tmp_path, trace_command, torch)
     assert got.run.ops.groupby("loader").size().tolist() == [128, 128]
 
 
-def test_the_sitecustomize_that_ours_hides_is_run(tmp_path, trace_command, torch):
+def test_the_sitecustomize_that_ours_hides_is_run(tmp_path, trace_command):
     # GIVEN a sitecustomize of the user's own on the path
     (tmp_path / "sitecustomize.py").write_text(
         "import builtins\nbuiltins.from_sitecustomize = __file__\n"
@@ -63,7 +64,8 @@ def test_the_sitecustomize_that_ours_hides_is_run(tmp_path, trace_command, torch
         "import torch.utils.data, sitecustomize; print(from_sitecustomize, sitecustomize.__file__)"
     )
     # WHEN a Python is traced
-    got = trace_command(PYTHON, "-c", code, env={"PYTHONPATH": str(tmp_path)})
+    places = os.pathsep.join([str(tmp_path), *SMALL_TORCH.values()])
+    got = trace_command(PYTHON, "-c", code, env={"PYTHONPATH": places})
     # THEN both ran
     expected = str(tmp_path / "sitecustomize.py")
     assert (got.code, got.out.decode().split(), got.err) == (0, [expected, expected], b"")
@@ -91,35 +93,35 @@ def test_python_without_torch(trace_command):
     assert b"never imported torch.utils.data" in got.err
 
 
-def test_torch_without_a_loader(trace_command, torch):
+def test_torch_without_a_loader(trace_command):
     code = "import torch.utils.data; torch.utils.data.DataLoader([1, 2])"
-    got = trace_command(PYTHON, "-c", code, options=())
+    got = trace_command(PYTHON, "-c", code, options=(), env=SMALL_TORCH)
     assert (got.code, got.out) == (0, b"")
     assert b"no DataLoader was iterated" in got.err
 
 
-def test_a_shell_script_that_starts_python(tmp_path, trace_command, torch):
+def test_a_shell_script_that_starts_python(tmp_path, trace_command):
     # GIVEN a script that sets the environment up and starts the training in the background
     script = tmp_path / "train.sh"
     script.write_text(
-        f'export PYTHONPATH=src:$PYTHONPATH\n"{PYTHON}" "{PLAIN}" 1 &\nwait $!\nexit 7\n'
+        f'export PYTHONPATH=src:$PYTHONPATH\n"{PYTHON}" "{NUMBERS}" &\nwait $!\nexit 7\n'
     )
-    got = trace_command("bash", script)
-    assert (got.code, got.out, got.err) == (7, b"12288.0\n", b"")
+    got = trace_command("bash", script, env=SMALL_TORCH)
+    assert (got.code, got.out, got.err) == (7, b"4096.0\n", b"")
     assert len(got.run.ops) == 128
 
 
-def test_module_and_code_directly_after_the_dashes(tmp_path, trace_command, torch):
-    (tmp_path / "train.py").write_text(PLAIN.read_text())
+def test_module_and_code_directly_after_the_dashes(tmp_path, trace_command):
+    (tmp_path / "train.py").write_text(NUMBERS.read_text())
     # The python on PATH is the one that runs them.
-    env = {"PATH": os.pathsep.join([os.path.dirname(PYTHON), os.environ["PATH"]])}
+    env = {**SMALL_TORCH, "PATH": os.pathsep.join([os.path.dirname(PYTHON), os.environ["PATH"]])}
     got = trace_command("-m", "train", env=env, cwd=tmp_path)
-    assert (got.code, got.out, got.err) == (0, b"12288.0\n", b"")
+    assert (got.code, got.out, got.err) == (0, b"4096.0\n", b"")
     assert len(got.run.ops) == 128
     assert trace_command("-c", "import sys; sys.exit(5)", env=env).code == 5
 
 
-def test_a_loader_with_its_own_worker_loop_is_named(tmp_path, trace_command, torch):
+def test_a_loader_with_its_own_worker_loop_is_named(tmp_path, trace_command):
     # GIVEN torchdata's stateful loader, which does not go through torch's
     package = tmp_path / "torchdata" / "stateful_dataloader"
     package.mkdir(parents=True)
@@ -136,7 +138,7 @@ def test_a_loader_with_its_own_worker_loop_is_named(tmp_path, trace_command, tor
         "from torchdata.stateful_dataloader.stateful_dataloader import StatefulDataLoader\n"
         "loader = StatefulDataLoader([1, 2])\nprint(list(loader), list(loader))\n"
     )
-    got = trace_command(PYTHON, script, options=())
+    got = trace_command(PYTHON, script, options=(), env=SMALL_TORCH)
     # THEN it is named as not seen, once
     assert (got.code, got.out) == (0, b"[1, 2] [1, 2]\n")
     what = "torchdata.stateful_dataloader.stateful_dataloader.StatefulDataLoader"

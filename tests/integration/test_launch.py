@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.integration.conftest import SMALL_TORCH
 from tests.integration.launched import LOTUS, manifest, python, said, trace
 
 pytestmark = pytest.mark.usefixtures("own_directory", "no_signal_is_ignored")
@@ -333,7 +334,9 @@ def test_a_program_that_fails_is_told_so_and_the_run_kept(tmp_path: Path) -> Non
 
 def test_a_loader_that_is_never_iterated_is_told_so(tmp_path: Path) -> None:
     code = "from torch.utils.data import DataLoader\nDataLoader([1, 2, 3])\n"
-    run = trace(*python(tmp_path, code))
+    places = [*SMALL_TORCH.values(), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
+    run = trace(*python(tmp_path, code), env=environ)
     assert run.returncode == 0, run.stderr
     (line,) = said(run)
     assert "no DataLoader was iterated" in line

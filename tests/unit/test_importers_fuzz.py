@@ -16,7 +16,7 @@ from native_map.mapping import Mapping, build, from_json, rows_of, to_json
 from tests.unit.test_importers import HOTSPOTS, PROFILES, UARCH, UPROF
 
 FORMS = [HOTSPOTS, UARCH, UPROF, *(path.read_text() for path in sorted(PROFILES.iterdir()))]
-CHECKED = settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+CHECKED = settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
 
 CELLS = st.one_of(
     st.sampled_from(

@@ -18,7 +18,7 @@ MOST_BYTES = 64 << 20
 
 relaxed = settings(
     deadline=None,
-    max_examples=150,
+    max_examples=100,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 names = st.sampled_from(sorted(WHOLE))

@@ -47,7 +47,7 @@ class DataLoader:
     timeout, prefetch_factor, sampler = 0, 2, None
 
     def __init__(
-        self, dataset, batch_size, num_workers=0, multiprocessing_context=None, collate_fn=list
+        self, dataset, batch_size=1, num_workers=0, multiprocessing_context=None, collate_fn=list
     ):
         self.dataset = dataset
         self.batch_size = batch_size
