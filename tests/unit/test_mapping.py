@@ -2,6 +2,7 @@
 
 import json
 import math
+from functools import cache
 
 import pandas as pd
 import pytest
@@ -170,9 +171,14 @@ def test_json_comes_back_the_same(tmp_path):
     assert loop["samples"] is None
 
 
+@cache
+def whole() -> str:
+    return to_json(build(runs()))
+
+
 def edited(**changes: object) -> str:
     """The mapping's JSON with some fields of its first kept function changed."""
-    document = json.loads(to_json(build(runs())))
+    document = json.loads(whole())
     row = next(row for row in document["functions"] if row["kept"])
     for name, value in changes.items():
         if name in document:
