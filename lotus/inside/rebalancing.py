@@ -104,16 +104,17 @@ class Rebalancing:
         if not self.on:
             return
         self.count += 1
-        at = None
+        at, costs, due = None, None, self.count % self.every == 0
         try:
             at = self._measure(times)
+            costs = self.costs.told() if due else None
         except Exception as error:
             if of_the_program(error):
                 raise
             self.fault(error)
-        if self.count % self.every == 0:
+        if due:
             begin = self.now()
-            self._tell(at)
+            self._tell(at, costs)
             self.waited += self.now() - begin
 
     def fault(self, error: Exception) -> None:
@@ -138,19 +139,19 @@ class Rebalancing:
 
     # What the ranks tell each other.
 
-    def _tell(self, at: "tuple[int, int] | None") -> None:
+    def _tell(self, at: "tuple[int, int] | None", costs: "dict[str, Any] | None") -> None:
         world = len(self.most)
         try:
-            self._hear()  # what was decided on the last time, where nothing needed it yet
-            if not self.on:
-                return
             with self.lock:
+                self._hear()  # what was decided on the last time, where nothing needed it yet
+                if not self.on:
+                    return
                 drawn = (0, 0) if self.latest is None else (self.latest.number, self.latest.drawn)
                 self.limit = (drawn[0], drawn[1] + _AHEAD)
                 self.rounds += 1
             if at is not None and _thread.get_ident() != self.weights.thread:
                 self.why = self.why or "batches are read in another thread than they are trained in"
-            answer: dict[str, Any] = {"at": at, "drawn": drawn, "costs": self.costs.told()}
+            answer: dict[str, Any] = {"at": at, "drawn": drawn, "costs": costs}
             answer |= {"why": self.why, "unclear": self.weights.unclear}
             self.store.set(f"answer{self.rank}", json.dumps(answer))
             if self.store.add("answered", 1) == world * self.rounds:

@@ -167,7 +167,8 @@ class Drawn:
 
     def sizes_at(self, step: int) -> "Sequence[int]":
         """The shares of a step that was drawn."""
-        return next(sizes for first, sizes in reversed(self.changes) if first <= step)
+        last = self.changes[-1]
+        return next((sizes for first, sizes in reversed(self.changes) if first <= step), last[1])
 
     def taken(self, step: int) -> "Sequence[int]":
         """As that of `Shared`."""
