@@ -26,6 +26,7 @@ HERE = Path(__file__).parent
 CPU, BLKIO = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup/blkio")
 NAME = "lotus-balance"
 PERIOD_US = 20_000
+SHARES = 1 << 18  # the most: what else runs on the machine is to take little from the ranks
 BRIDGE, NET = "lotus-br", "10.213.97"
 
 
@@ -153,6 +154,7 @@ def _place(rank: int, member: Member, disk: str | None) -> dict[str, object]:
     if member.cores:
         group = CPU / f"{NAME}-{rank}"
         group.mkdir()
+        (group / "cpu.shares").write_text(str(SHARES))
         (group / "cpu.cfs_period_us").write_text(str(PERIOD_US))
         (group / "cpu.cfs_quota_us").write_text(str(round(member.cores * PERIOD_US)))
         groups.append(str(group))
