@@ -1,6 +1,6 @@
 """What lotus and the tools that people use instead cost, side by side, on six training scripts.
 
-    python tools/bench/overhead.py              the full run: about an hour on two free cores;
+    python tools/bench/overhead.py              the full run: 80 minutes on two free cores;
                                                 started again, it goes on where it was stopped
     python tools/bench/overhead.py --quick      everything once, small, in ten minutes
     python tools/bench/overhead.py --report     the tables and pictures of what was measured so far

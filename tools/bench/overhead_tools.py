@@ -148,7 +148,7 @@ def _austin(python: str, script: str, arguments: Sequence[str], out: Path) -> li
 
 def _look_austin(out: Path, text: str) -> Seen:
     samples, workers, all_of = 0, set(), set()
-    with (out / "austin.txt").open() as lines:
+    with (out / "austin.txt").open(errors="replace") as lines:  # it may write names it read half
         for line in lines:
             if line.startswith("P"):
                 samples += 1
