@@ -6,10 +6,15 @@ every rank and nobody waits for one that is gone. Batch norm's running statistic
 the parameters; whole numbers are not.
 """
 
+import time
+from contextlib import suppress
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
+
+_LONGEST_NAP_S = 0.02
 
 
 class Flat:
@@ -18,10 +23,14 @@ class Flat:
     Half precision is averaged as float32. Each row ends with two numbers for the round itself.
     """
 
-    def __init__(self, torch: "Any", module: "Any") -> None:
+    def __init__(self, torch: "Any", model: "Any") -> None:
+        """`model`: a DistributedDataParallel; what it leaves to its rank is left here too."""
         self.torch = torch
         kinds: dict[Any, list[Any]] = {}
-        for one in (*module.parameters(), *module.buffers()):
+        named = (*model.module.named_parameters(), *model.module.named_buffers())
+        for name, one in named:
+            if name in model.parameters_to_ignore:
+                continue
             if one.is_floating_point() and one.numel():
                 kind = torch.float64 if one.dtype == torch.float64 else torch.float32
                 kinds.setdefault((str(one.device), kind), []).append(one)
@@ -50,9 +59,9 @@ class Flat:
 class Rounds:
     """What both ways of averaging share."""
 
-    def __init__(self, torch: "Any", module: "Any", group: "Any") -> None:
+    def __init__(self, torch: "Any", model: "Any", group: "Any") -> None:
         """`group`: of all ranks, for rounds alone."""
-        self.flat, self.group = Flat(torch, module), group
+        self.flat, self.group = Flat(torch, model), group
         self.distributed = torch.distributed
         self.world = int(self.distributed.get_world_size(group))
         self.steps = 0  # since its numbers were handed over
@@ -99,37 +108,79 @@ class Apart(Rounds):
 
     One round is under way at a time. `anchor` is what all ranks have in common, the mean of all
     changes handed over so far; a rank's own numbers are that and its changes since.
+
+    A rank may leave its loop before the end of an epoch and wait elsewhere for the others. Who
+    waits for it here goes on without it, and the round stays under way.
     """
 
-    def __init__(self, torch: "Any", module: "Any", group: "Any") -> None:
-        super().__init__(torch, module, group)
+    STEP_S, END_S = 30.0, 600.0  # the longest wait for a rank that is not known to have left
+
+    def __init__(self, torch: "Any", model: "Any", group: "Any", store: "Any") -> None:
+        """`store`: for this alone; its "away" counts the ranks that left their loop."""
+        super().__init__(torch, model, group)
+        self.store, self.away = store, False
+        self.longest_s = 0.0  # that a round took
         self.anchor = self.flat.rows()
         self.sent: list[Any] = []  # own changes in the round that is under way
         self.shared: list[Any] = []  # what becomes the sum of all ranks' changes
         self.works: list[Any] = []
 
+    def go_away(self) -> None:
+        """This rank left its loop."""
+        if not self.away:
+            self.away = True
+            with suppress(Exception):  # the job may be over
+                self.store.add("away", 1)
+
+    def come_back(self) -> None:
+        if self.away:
+            self.away = False
+            self.store.add("away", -1)
+
     def step(self, staleness: int) -> None:
         """A step was taken; waits where `staleness` were since this rank handed changes over."""
         self.steps += 1
-        if self.works and (self.steps > staleness or self._is_over()):
+        if self.works and (self._is_over() or (self.steps > staleness and self._wait(self.STEP_S))):
             self._take()
         if not self.works:
             self._hand_over(ended=False)
-            if not staleness:
+            if not staleness and self._wait(self.STEP_S):
                 self._take()
 
-    def finish(self) -> None:
-        """This rank has no more batches: take part until no rank has."""
-        over = False
+    def finish(self) -> bool:
+        """This rank has no more batches: take part until no rank has.
+
+        Returns whether all came to one model.
+        """
         if self.works:
+            if not self._wait(self.END_S):
+                return False
             self._take()
+        over = False
         while not over:
             self._hand_over(ended=True)
+            if not self._wait(self.END_S):
+                return False
             over = self._take()
         self.flat.put(self.anchor)  # all have handed over everything
+        return True
 
     def _is_over(self) -> bool:
         return all(work.is_completed() for work in self.works)
+
+    def _wait(self, most_s: float) -> bool:
+        """Whether the round under way came to its end before a rank was seen to be away."""
+        begin, nap = time.monotonic(), 0.0002
+        while not self._is_over():
+            waited = time.monotonic() - begin
+            if waited > max(most_s, 10 * self.longest_s):
+                return False
+            if nap == _LONGEST_NAP_S and self.store.add("away", 0):
+                return self._is_over()
+            time.sleep(nap)
+            nap = min(2 * nap, _LONGEST_NAP_S)
+        self.longest_s = max(self.longest_s, time.monotonic() - begin)
+        return True
 
     def _hand_over(self, ended: bool) -> None:
         now = self.flat.rows()
@@ -140,7 +191,7 @@ class Apart(Rounds):
         self.steps = 0
 
     def _take(self) -> bool:
-        """Wait for the round under way; returns whether all ranks had ended."""
+        """End the round under way; returns whether all ranks had ended."""
         for work in self.works:
             work.wait()
         over = float(self.shared[0][-1]) == self.world

@@ -2,8 +2,11 @@
 
 The order is that of the program's own `DistributedSampler`, cut into batches of the program's own
 size; the job's store counts how many were given away. Each sample is taken once; the numbers that
-torch adds so that all ranks have as many are not needed.
+torch adds so that all ranks have as many are not needed. Where the program's ranks meet in steps
+of its own (to average a loss, say), each takes as many batches, or one would wait for ever.
 """
+
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,27 +23,61 @@ class Dealt:
     def __init__(self, own: "Any", size: int, drop_last: bool, store: "Any") -> None:
         """`size`: of a batch; `store`: for this loader alone."""
         self.own, self.size, self.drop_last, self.store = own, size, drop_last, store
-        self.epoch = 0  # how often it was iterated: as often on every rank
+        self.passes = 0  # epochs that were trained on: as many on every rank
+        # Whether each rank must have as many batches; None: it is not known before a first step.
+        self.level: bool | None = None
+        self.key, self.drawn = "", list[int]()  # the epoch that is under way, and what was taken
 
     def __getattr__(self, name: str) -> "Any":
         if name == "own":  # a copy that is being made
             raise AttributeError(name)
         return getattr(self.own, name)
 
+    def __reduce__(self) -> "Any":
+        return _same, (self.own,)  # a copy of the loader is as the program made it
+
     def __len__(self) -> int:
         return len(self.own)
 
+    def used(self) -> None:
+        """The epoch under way is trained on: who begins again begins another one.
+
+        One rank alone may look at a first batch before.
+        """
+        self.passes, self.key = self.passes + 1, ""
+
     def __iter__(self) -> "Iterator[Any]":
-        self.epoch += 1
-        key, size = f"taken{self.epoch}", self.size
-        many = len(self.own.dataset)
+        torch: Any = sys.modules["torch"]
+        # Nothing is learnt from these, or ranks need as many: as the program is written.
+        if not torch.is_grad_enabled() or self.level:
+            yield from self.own
+            return
+        many, size, world = len(self.own.dataset), self.size, self.own.num_replicas
         if self.own.drop_last:
-            many -= many % self.own.num_replicas  # as torch does
+            many -= many % world  # as torch does
         if self.drop_last:
             many -= many % size
-        order = order_of(self.own)
-        while (start := (self.store.add(key, 1) - 1) * size) < many:
-            yield from order[start : min(start + size, many)]
+        batches = -(-many // size)
+        equal = batches // world if self.drop_last else -(-batches // world)
+        key = f"{self.passes}.{self.own.epoch}"
+        if key != self.key:
+            self.key, self.drawn = key, []
+        drawn, order, turn = self.drawn, order_of(self.own), 0
+        while self.level is False or turn < equal:
+            if turn == len(drawn):
+                drawn.append(self.store.add(key, 1) - 1)
+            batch = drawn[turn]
+            if batch >= batches:
+                if not self.level or not batches:
+                    drawn.pop()
+                    return
+                batch %= batches  # one that another rank has too, as torch does
+            turn += 1
+            yield from order[batch * size : min((batch + 1) * size, many)]
+
+
+def _same(own: "Any") -> "Any":
+    return own
 
 
 def order_of(own: "Any") -> "list[Any]":

@@ -13,16 +13,20 @@ async   each rank goes on alone; changes are averaged in the background, and a r
 Before the first batch that is read while a model is in DistributedDataParallel, all ranks agree on
 it (agreeing.py): where one cannot, all go on as the program is written. Rounds of averaging are
 where the program asks for its next batch, and at the end of an epoch, so it sees one model on all
-ranks when its loop is over.
+ranks when its loop is over. They follow the model: where it is trained on another loader later,
+rounds are where that one is asked (passes.py).
 """
 
+import gc
 import sys
+import threading
 import weakref
 from functools import partial, wraps
 
 from . import agreeing, described, models
 from .averaging import Apart, Rounds, Together
 from .dealt import Dealt
+from .passes import Pass, leads, meetings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
     from .settings import Applier
 
 _DDP = "torch.nn.parallel.distributed"
+_THREADS = "its batches are asked for in another thread than the model is made in"
 
 
 class _Refused(Exception):
@@ -40,14 +45,20 @@ class _Refused(Exception):
 
 
 class _Agreed:
-    """A model and the loader that it is trained on, after all ranks have agreed."""
+    """A model and the loader that it is trained on first, after all ranks have agreed."""
 
-    def __init__(self, model: "Any", loader: "Any", words: str) -> None:
+    def __init__(self, model: "Any", loader: "Any", words: str, made: int) -> None:
         self.model, self.loader = weakref.ref(model), weakref.ref(loader)
         self.words = words
+        self.made = made  # how many models there had been
         self.rounds: Rounds | None = None
+        self.dealt: Dealt | None = None
+        self.leader: Pass | None = None  # where it is asked, rounds are
         self.uneven = False  # sync: within Join
         self.joined: Any = None  # the Join that is open
+        self.grouped: Any = None  # hybrid: the state of torch's hook
+        self.buffers = True  # whether the program has them broadcast
+        self.lifted = False
 
 
 class Mode:
@@ -61,7 +72,9 @@ class Mode:
         self.staleness, self.wait_s = int(given["staleness"]), float(given["wait_s"])
         self.groups: list[list[int]] = [list(group) for group in given["groups"]]
         self.models: list[Any] = []  # weak references
-        self.tried: Any = None  # the model that was asked about last, weakly
+        self.made = 0  # models that were put in DistributedDataParallel
+        self.thread = 0  # in which the last was
+        self.refused = -1  # how many that were when it was refused
         self.agreed: _Agreed | None = None
         self.batches = 0  # of the agreed loader that were trained on
 
@@ -88,6 +101,8 @@ class Mode:
         def __init__(model: "Any", *args: "Any", **kwargs: "Any") -> None:
             original(model, *args, **kwargs)
             self.models.append(weakref.ref(model))
+            self.made += 1
+            self.thread = threading.get_ident()
 
         from .guard import hook
 
@@ -96,7 +111,7 @@ class Mode:
     # A loader is iterated.
 
     def iterated(self, loader: "Any") -> "_Agreed | None":
-        """What a loader that is iterated now was agreed for; None for all other loaders.
+        """What all ranks have agreed on by now, before this loader is read; None: nothing.
 
         Raises SystemExit where other ranks may do otherwise than this one.
         """
@@ -104,19 +119,24 @@ class Mode:
 
         if _is_worker():
             return None
-        agreed = self.agreed
-        if agreed is not None and agreed.model() is not None:
-            return agreed if agreed.loader() is loader else None
-        found = [model for model in (one() for one in self.models) if model is not None]
+        # By what all ranks have done alike: when garbage is collected is not.
+        if self.agreed is not None and self.agreed.made == self.made:
+            return self.agreed if self.agreed.model() is not None else None
         torch: Any = sys.modules["torch"]
-        if not torch.is_grad_enabled() or not any(model.module.training for model in found):
-            return None
+        if not self.made or self.refused == self.made or not torch.is_grad_enabled():
+            return self.agreed
+        if self.made > 1:
+            gc.collect()
+        found = [model for model in (one() for one in self.models) if model is not None]
+        if not any(model.module.training for model in found):
+            return self.agreed
         if not torch.distributed.is_initialized():  # a group that is not of all ranks
-            return None
-        if self.tried is not None and self.tried() is found[0]:
-            return None  # it was refused
-        self.tried = weakref.ref(found[0])
-        self.agreed = self._agree(loader, found)
+            return self.agreed
+        made = self._agree(loader, found)
+        if made is None:
+            self.refused = self.made
+        else:
+            self.agreed, self.batches = made, 0
         return self.agreed
 
     def _agree(self, loader: "Any", found: "list[Any]") -> "_Agreed | None":
@@ -130,6 +150,7 @@ class Mode:
             answer["refused"] = str(why)
         except Exception as error:
             answer["refused"] = f"{type(error).__name__}: {error}"
+        self._deal_no_more()  # to another model
         Mode.asked += 1
         whole = distributed.distributed_c10d._get_default_store()
         store = distributed.PrefixStore(f"lotus/mode/{Mode.asked}", whole)
@@ -143,7 +164,7 @@ class Mode:
             text = f"what the other ranks decided on --mode cannot be known ({error})"
             raise SystemExit(f"lotus: {text}; rank {rank} stops before its first step") from None
         if not decision:
-            agreed = _Agreed(found[0], loader, words)
+            agreed = _Agreed(found[0], loader, words, self.made)
             decision = self._apply(agreed, loader, found[0], answers, store)
         if decision:
             self.applier.tell({"mode": "refused"})
@@ -159,6 +180,8 @@ class Mode:
         """What this rank says of itself. Raises _Refused."""
         if len(found) > 1:
             raise _Refused(f"{len(found)} models are in DistributedDataParallel")
+        if threading.get_ident() != self.thread:
+            raise _Refused(_THREADS)
         model = found[0]
         kind = type(model.module).__name__
         if models.group_size(model) != world:
@@ -214,12 +237,19 @@ class Mode:
             group = next(handle for one, handle in made if rank in one)
             hooks: Any = _post_local()
             state = hooks.PostLocalSGDState(None, group, self.after)
+            agreed.grouped = state
             model.register_comm_hook(state, hooks.post_localSGD_hook)
+            if getattr(model, "_comm_hooks", None):  # a copy of the model cannot have groups
+                model._comm_hooks.pop()
         elif not self.after:
             model.require_backward_grad_sync = False
+        agreed.buffers = model.broadcast_buffers
         model.broadcast_buffers = False  # of rank 0 in each step: all would wait for it
-        kind = Apart if self.name == "async" else Together
-        agreed.rounds = kind(torch, model.module, torch.distributed.new_group())
+        group = torch.distributed.new_group()
+        if self.name == "async":
+            agreed.rounds = Apart(torch, model, group, store)
+        else:
+            agreed.rounds = Together(torch, model, group)
         self._say(agreed, loader, store, answers)
         return ""
 
@@ -229,10 +259,10 @@ class Mode:
         of = agreed.words
         first = f"gradients are averaged for {self.after} steps, then " if self.after else ""
         if self.name == "async":
-            dealt = self._deal(loader, store)
+            agreed.dealt = self._deal(loader, store)
             how = (
                 f"batches of {of} go to the rank that asks next"
-                if dealt
+                if agreed.dealt is not None
                 else f"each rank has its own batches of {of}, as its sampler cannot be shared"
             )
             self.applier.note(
@@ -255,8 +285,8 @@ class Mode:
             "loss at equal epochs"
         )
 
-    def _deal(self, loader: "Any", store: "Any") -> bool:
-        """Have batches go to the rank that asks next; returns whether that can be."""
+    def _deal(self, loader: "Any", store: "Any") -> "Dealt | None":
+        """Have batches go to the rank that asks next, where that can be."""
         utils: Any = sys.modules["torch.utils.data"]
         sampler: Any = sys.modules.get("torch.utils.data.distributed")
         batches = loader.batch_sampler
@@ -266,21 +296,53 @@ class Mode:
             or type(batches) is not utils.BatchSampler
             or batches.sampler is not loader.sampler
         ):
-            return False
-        batches.sampler = Dealt(loader.sampler, loader.batch_size, loader.drop_last, store)
-        return True
+            return None
+        dealt = Dealt(loader.sampler, loader.batch_size, loader.drop_last, store)
+        batches.sampler = dealt
+        return dealt
+
+    def _deal_no_more(self) -> None:
+        loader = None if self.agreed is None else self.agreed.loader()
+        if loader is not None and self.agreed is not None and self.agreed.dealt is not None:
+            loader.batch_sampler.sampler = loader.sampler
+            self.agreed.dealt = None
+
+    def _lift(self, agreed: _Agreed, model: "Any") -> None:
+        """Have the program go on as it is written: nothing was trained on so far."""
+        agreed.lifted, agreed.rounds, agreed.uneven = True, None, False
+        if agreed.dealt is not None:
+            agreed.dealt.level = True
+        if agreed.grouped is not None:
+            agreed.grouped.start_localSGD_iter = sys.maxsize
+        if self.name != "sync":
+            model.require_backward_grad_sync, model.broadcast_buffers = True, agreed.buffers
+        self.applier.note(
+            f"--mode {self.name} is taken back from {agreed.words}: {_THREADS}; the program goes "
+            "on as it is written"
+        )
 
     # Batches.
 
-    def asks(self, agreed: _Agreed, first: bool) -> None:
+    def asks(self, agreed: _Agreed, of: Pass) -> None:
         """The program asks for a batch: it has made a step with the one before."""
         model = agreed.model()
-        if model is None:
+        if model is None or of.over or not sys.modules["torch"].is_grad_enabled():
+            return  # a model that is only tried is the same on all ranks, or one's own
+        if agreed.lifted:
+            return
+        if agreed.leader is None and threading.get_ident() != self.thread:
+            self._lift(agreed, model)
+            return
+        first, of.begun = not of.begun, True
+        if not leads(agreed, of, model):
             return
         if first and agreed.uneven and agreed.joined is None and not model._join_config.enable:
             agreed.joined = model.join()
             agreed.joined.__enter__()
         rounds = agreed.rounds
+        if isinstance(rounds, Apart):
+            rounds.come_back()
+            self._look(agreed, of, first)
         if first or rounds is None:
             return
         self.batches += 1
@@ -288,11 +350,33 @@ class Mode:
             rounds.step(self.staleness)
         elif isinstance(rounds, Together) and self.batches > self.after:
             rounds.step(self.every)
-        if self.name == "local" and self.batches == self.after:
+        if self.name == "local" and self.batches >= self.after:
             model.require_backward_grad_sync = False
 
-    def ended(self, agreed: _Agreed) -> None:
+    def _look(self, agreed: _Agreed, of: Pass, first: bool) -> None:
+        """Whether ranks meet in their steps, so that each must have as many batches."""
+        dealt, rounds = agreed.dealt, agreed.rounds
+        if dealt is None or rounds is None or of.loader() is not agreed.loader():
+            return
+        met, of.met = of.met, meetings(rounds.group)
+        if first:
+            return
+        if not of.used:
+            of.used = True
+            dealt.used()
+        if met != of.met and not dealt.level:
+            dealt.level = True
+            self.applier.note(
+                "ranks meet in their steps, so each has as many batches, and none goes ahead"
+            )
+        elif dealt.level is None:
+            dealt.level = False
+
+    def ended(self, agreed: _Agreed, of: Pass) -> None:
         """The program was told that an epoch is over."""
+        if of.over or agreed.leader is not of or not sys.modules["torch"].is_grad_enabled():
+            return
+        of.over = True
         if agreed.joined is not None:
             joined, agreed.joined = agreed.joined, None
             joined.__exit__(None, None, None)
@@ -300,8 +384,16 @@ class Mode:
         if agreed.uneven and model is not None:  # torch leaves it on
             config = type(model._join_config)
             model._join_config = config.construct_disabled_join_config()
-        if isinstance(rounds, (Apart, Together)) and model is not None:
+        if model is None:
+            return
+        if isinstance(rounds, Together):
             rounds.finish()
+        elif isinstance(rounds, Apart):
+            if agreed.dealt is not None and not of.used and of.loader() is agreed.loader():
+                of.used = True
+                agreed.dealt.used()
+            if not rounds.finish():
+                self.applier.note("a rank left its loop before its epoch was over: ranks differ")
 
 
 def _known_groups(groups: "list[list[int]]", world: int) -> None:
@@ -340,27 +432,36 @@ def _get_iterator(original: "Callable[..., Any]", mode: Mode) -> "Callable[..., 
         agreed = mode.iterated(self)
         iterator = original(self)
         if agreed is not None:
-            _watch(iterator, agreed, mode)
+            _watch(iterator, self, agreed, mode)
         return iterator
 
     return wraps(original)(hook(_get_iterator))
 
 
-def _watch(iterator: "Any", agreed: _Agreed, mode: Mode) -> None:
-    """Have an iterator of the agreed loader tell when it is asked for a batch."""
+def _watch(iterator: "Any", loader: "Any", agreed: _Agreed, mode: Mode) -> None:
+    """Have an iterator tell when it is asked for a batch."""
     from .guard import hook
 
     kind = type(iterator)
+    of = Pass(loader)
 
     # Weakly: an iterator in a cycle would keep its workers until Python collects garbage.
     def _next_data() -> "Any":
         this: Any = reference()
-        mode.asks(agreed, this._num_yielded == 0)
+        if this._num_yielded == 0:
+            of.begin()
+        mode.asks(agreed, of)
         try:
             return kind._next_data(this)
         except StopIteration:
-            mode.ended(agreed)
+            mode.ended(agreed, of)
             raise
 
-    reference = weakref.ref(iterator)
+    def gone(_: object) -> None:
+        if agreed.leader is of and not of.over:
+            of.over = True
+            if isinstance(agreed.rounds, Apart):
+                agreed.rounds.go_away()
+
+    reference = weakref.ref(iterator, gone)
     iterator.__dict__["_next_data"] = hook(_next_data)

@@ -85,7 +85,12 @@ def test_averaging_after_each_step_is_what_the_program_does_as_it_is_written(job
 
 
 @pytest.mark.parametrize(
-    "name", ["local_4", "local_uneven", "hybrid_3", "async_0", "async_3", "async_uneven"]
+    "name",
+    [
+        *("local_4", "local_uneven", "local_anew", "local_folds", "local_look"),
+        *("hybrid_3", "hybrid_copy"),
+        *("async_0", "async_3", "async_uneven", "async_anew", "async_peek", "async_meet"),
+    ],
 )
 def test_all_ranks_have_one_model_when_their_loop_is_over(job, name):
     ends = job.case(name)["ends"]
@@ -98,7 +103,11 @@ def test_batch_norms_statistics_are_averaged_too(job):
     assert max(map(abs, means[0])) > 0.01
 
 
-@pytest.mark.parametrize("name", ["async_0", "async_3"])
+def test_what_the_program_leaves_to_each_rank_is_left_to_it(job):
+    assert [rank[0] for rank in job.case("local_own")["buffers"]] == [[0, 0], [1, 1], [2, 2]]
+
+
+@pytest.mark.parametrize("name", ["async_0", "async_3", "async_peek"])
 def test_batches_go_to_who_asks_and_each_sample_is_taken_once_an_epoch(job, name):
     orders = []
     for epoch in (0, 1):
@@ -131,6 +140,30 @@ def test_ranks_with_unequal_numbers_of_batches_come_to_an_end(job):
         "gradients are averaged over all ranks in each step, as the program is written, within "
         "torch's Join: how many batches each rank has is not known"
     ]
+
+
+def test_ranks_that_meet_in_their_steps_have_as_many_batches(job):
+    truth = job.case("async_meet")
+    assert [[len(epoch) for epoch in rank] for rank in truth["seen"]] == [[9] * 2] * 3
+    for epoch in (0, 1):
+        batches = [batch for rank in truth["seen"] for batch in rank[epoch]]
+        assert {sample for batch in batches for sample in batch} == set(range(203))
+
+
+@pytest.mark.parametrize("name", ["local_thread", "hybrid_thread", "async_thread"])
+def test_a_loader_that_another_thread_reads_takes_the_mode_back(job, name):
+    truth = job.case(name)
+    assert "batches are asked for in another thread" in "".join(truth["said"])
+    if name == "async_thread":  # who has which batch was settled before
+        assert truth["ends"][0] == truth["ends"][1] == truth["ends"][2]
+        assert {len(epoch) for rank in truth["seen"] for epoch in rank} == {9}
+    else:
+        assert apart(truth, job.case("plain")) < 1e-12
+
+
+def test_who_leaves_its_loop_holds_up_no_other_rank(job):
+    truth = job.case("async_leave")
+    assert [[len(epoch) for epoch in rank] for rank in truth["seen"]] == [[2] * 2] * 2 + [[12] * 2]
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -8,9 +8,12 @@ ask for.
 import copy
 import json
 import os
+import queue
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 
 if __name__ == "__main__" and "RANK" not in os.environ:
     with tempfile.TemporaryDirectory() as folder:
@@ -224,6 +227,99 @@ def two_models():
     return {**trained(), "other": float(parameters(other)[0])}
 
 
+def anew():
+    """Each epoch has a loader of its own, and one is read before that is not trained on."""
+    for _ in DataLoader(Points(), 40):
+        pass
+    net, truths = Net(), []
+    model, keep = wrap(net), []
+    for epoch in range(2):
+        keep.append(distributed())
+        truths.append(fitted(model, keep[-1], epoch))
+    return joined(truths)
+
+
+def folds():
+    """Two models, one after the other, each on a loader of its own."""
+    return joined([fitted(wrap(Net()), distributed(), epoch) for epoch in range(2)])
+
+
+def joined(truths):
+    return {
+        name: [[one for truth in truths for one in truth[name][rank]] for rank in range(WORLD)]
+        for name in ("seen", "ends", "buffers")
+    }
+
+
+def fitted(model, loader, epoch=0, options=()):
+    """One epoch, and what the options say that happens beside it; as `trained` returns it."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+    loader.sampler.set_epoch(epoch)
+    seen = []
+    if "peek" in options and RANK == 0:
+        next(iter(loader))
+    for x, y, samples in loader:
+        seen.append(samples.tolist())
+        optimizer.zero_grad()
+        loss = loss_of(model, x, y)
+        loss.backward()
+        optimizer.step()
+        if "meet" in options:
+            dist.all_reduce(loss.detach())
+        if "leave" in options and len(seen) == (12 if RANK == 2 else 2):
+            break
+        if "leave" in options and RANK == 2 and len(seen) == 1:
+            while dist.distributed_c10d._get_default_store().add("left", 0) < 2:
+                time.sleep(0.01)
+    if "leave" in options:
+        dist.distributed_c10d._get_default_store().add("left", 1)
+    if "look" in options and RANK == 0:  # what one rank does alone
+        with torch.no_grad():
+            sum(float(model.module(x).sum()) for x, _, _ in loader)
+    if "copy" in options:
+        copy.deepcopy(model), copy.deepcopy(loader)
+    every = [None] * WORLD
+    buffers = [one.clone() for one in model.module.buffers()]
+    dist.all_gather_object(every, (seen, parameters(model.module), buffers))
+    return {
+        "seen": [[one[0]] for one in every],
+        "ends": [[one[1].tolist()] for one in every],
+        "buffers": [[one.tolist() for one in rank[2]] for rank in every],
+    }
+
+
+def beside(*options):
+    """Two epochs with something beside them."""
+    model, loader = wrap(Net()), distributed(options)
+    return joined([fitted(model, loader, epoch, options) for epoch in range(2)])
+
+
+class Ahead:
+    """Reads a loader in a thread of its own."""
+
+    def __init__(self):
+        self.loader = distributed()
+        self.sampler = self.loader.sampler
+
+    def __iter__(self):
+        read, batches = queue.Queue(2), iter(self.loader)
+
+        def fill():
+            for batch in batches:
+                read.put(batch)
+            read.put(None)
+
+        threading.Thread(target=fill, daemon=True).start()
+        return iter(read.get, None)
+
+
+def own_buffer():
+    net = Net()
+    net.register_buffer("own", torch.full((2,), float(RANK)))
+    net._ddp_params_and_buffers_to_ignore = ["own"]
+    return trained(net=net)
+
+
 HYBRID = {"name": "hybrid", "groups": [[0, 2], [1]]}
 PAIR = ((0, 2), (1,))
 CASES = {
@@ -246,6 +342,19 @@ CASES = {
     ),
     "sync": ({"name": "sync"}, trained),
     "sync_uneven": ({"name": "sync"}, uneven),
+    # What programs do beside their epochs.
+    "local_anew": ({"name": "local", "every": 4}, anew),
+    "local_folds": ({"name": "local", "every": 4}, folds),
+    "local_look": ({"name": "local", "every": 4}, lambda: beside("look", "copy")),
+    "local_own": ({"name": "local", "every": 4}, own_buffer),
+    "hybrid_copy": ({**HYBRID, "every": 3}, lambda: beside("copy")),
+    "async_anew": ({"name": "async"}, anew),
+    "async_peek": ({"name": "async"}, lambda: beside("peek", "look", "workers")),
+    "async_meet": ({"name": "async"}, lambda: beside("meet", "copy")),
+    "local_thread": ({"name": "local", "every": 4}, lambda: trained(Ahead)),
+    "hybrid_thread": ({**HYBRID, "every": 3}, lambda: trained(Ahead)),
+    "async_thread": ({"name": "async"}, lambda: trained(Ahead)),
+    "async_leave": ({"name": "async", "staleness": 1}, lambda: beside("leave")),
     # Refused.
     "hosts": ({"name": "hybrid"}, trained),
     "groups": ({"name": "hybrid", "groups": [[0], [1]]}, trained),
