@@ -206,7 +206,7 @@ def test_a_cluster_that_cannot_be_made_says_why(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(clusters, "CPU", Path("/proc/none"))
     assert "no control group" in clusters.missing(clusters.CLUSTERS["quota2"])
     assert clusters.words(clusters.CLUSTERS["links3"]) == (
-        "0.8 cores 100 Mbit/s | 0.6 cores | 0.4 cores"
+        "0.6 cores 100 Mbit/s | 0.45 cores | 0.3 cores"
     )
 
 

@@ -52,13 +52,13 @@ class Member:
 Members = tuple[Member, ...]
 CLUSTERS: dict[str, Members] = {
     "quota2": (Member(0.8), Member(0.4)),
-    "quota3": (Member(0.8), Member(0.6), Member(0.4)),
-    "quota4": (Member(0.6), Member(0.6), Member(0.3), Member(0.3)),
+    "quota3": (Member(0.6), Member(0.45), Member(0.3)),
+    "quota4": (Member(0.45), Member(0.45), Member(0.25), Member(0.25)),
     "affinity3": (Member(cpus=(0,)), Member(cpus=(1,)), Member(cpus=(1,))),
     "storage2": (Member(0.8), Member(0.8, reads_per_s=500)),
-    "links3": (Member(0.8, link_mbit=100), Member(0.6), Member(0.4)),
-    "delay3": (Member(0.8, delay_ms=5), Member(0.6), Member(0.4)),
-    "modes3": (Member(0.7), Member(0.7), Member(0.4)),
+    "links3": (Member(0.6, link_mbit=100), Member(0.45), Member(0.3)),
+    "delay3": (Member(0.6, delay_ms=5), Member(0.45), Member(0.3)),
+    "modes3": (Member(0.6), Member(0.6), Member(0.3)),
 }
 
 

@@ -5,7 +5,7 @@
     python tools/bench/modes_measured.py --quick   one round, few pictures
     python tools/bench/modes_measured.py --report  tables and picture of what there is so far
 
-Three ranks, of which two have 0.7 cores and one has 0.4 (balance_clusters.py), train the small CNN
+Three ranks, of which two have 0.6 cores and one has 0.3 (balance_clusters.py), train the small CNN
 of balance_models.py, from the same script without a change of code: as it is written; with the
 shares of `lotus balance`; with parameters averaged every 8 batches (local); the same between the
 group of the two like ranks and the slow one (hybrid); asynchronously. After each epoch, outside of
