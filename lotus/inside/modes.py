@@ -26,7 +26,7 @@ from functools import partial, wraps
 from . import agreeing, described, models
 from .averaging import Apart, Rounds, Together
 from .dealt import Dealt
-from .passes import Pass, leads, meetings
+from .passes import Pass, leads, meetings, written
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ class _Agreed:
         self.grouped: Any = None  # hybrid: the state of torch's hook
         self.buffers = True  # whether the program has them broadcast
         self.lifted = False
+        self.written: int | None = None  # how often parameters were when an epoch had ended
 
 
 class Mode:
@@ -343,6 +344,11 @@ class Mode:
         if isinstance(rounds, Apart):
             rounds.come_back()
             self._look(agreed, of, first)
+        if first and agreed.written not in (None, written(model)):
+            self.applier.note(
+                "the model was trained after the last batch was asked for, as where a program "
+                "reads a batch ahead: at the end of an epoch ranks may differ by that step"
+            )
         if first or rounds is None:
             return
         self.batches += 1
@@ -394,6 +400,8 @@ class Mode:
                 agreed.dealt.used()
             if not rounds.finish():
                 self.applier.note("a rank left its loop before its epoch was over: ranks differ")
+        if rounds is not None:
+            agreed.written = written(model)
 
 
 def _known_groups(groups: "list[list[int]]", world: int) -> None:

@@ -56,9 +56,14 @@ def _state(model: "Any") -> "list[Any]":
     """What is other after a step: how often parameters were written, or where gradients are."""
     grads = [one.grad for one in model.module.parameters()]
     return [
-        sum(one._version for one in model.module.parameters()),
+        written(model),
         [None if one is None else (one._version, _place(one)) for one in grads],
     ]
+
+
+def written(model: "Any") -> int:
+    """How often its parameters were written."""
+    return sum(int(one._version) for one in model.module.parameters())
 
 
 def _place(grad: "Any") -> int:

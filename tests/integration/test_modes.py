@@ -161,6 +161,13 @@ def test_a_loader_that_another_thread_reads_takes_the_mode_back(job, name):
         assert apart(truth, job.case("plain")) < 1e-12
 
 
+def test_a_program_that_reads_a_batch_ahead_is_told_that_ranks_may_differ(job):
+    told = "ranks may differ by that step"
+    assert told in "".join(job.case("local_ahead")["said"])
+    for name in ("local_4", "async_0", "local_anew"):
+        assert told not in "".join(job.case(name)["said"])
+
+
 def test_who_leaves_its_loop_holds_up_no_other_rank(job):
     truth = job.case("async_leave")
     assert [[len(epoch) for epoch in rank] for rank in truth["seen"]] == [[2] * 2] * 2 + [[12] * 2]

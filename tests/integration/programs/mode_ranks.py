@@ -313,6 +313,21 @@ class Ahead:
         return iter(read.get, None)
 
 
+class OneAhead:
+    """Asks for the next batch before it gives one, as some libraries do."""
+
+    def __init__(self):
+        self.loader = distributed()
+        self.sampler = self.loader.sampler
+
+    def __iter__(self):
+        batches = iter(self.loader)
+        following = next(batches)
+        while following is not None:
+            batch, following = following, next(batches, None)
+            yield batch
+
+
 def own_buffer():
     net = Net()
     net.register_buffer("own", torch.full((2,), float(RANK)))
@@ -351,6 +366,7 @@ CASES = {
     "async_anew": ({"name": "async"}, anew),
     "async_peek": ({"name": "async"}, lambda: beside("peek", "look", "workers")),
     "async_meet": ({"name": "async"}, lambda: beside("meet", "copy")),
+    "local_ahead": ({"name": "local", "every": 4}, lambda: trained(OneAhead)),
     "local_thread": ({"name": "local", "every": 4}, lambda: trained(Ahead)),
     "hybrid_thread": ({**HYBRID, "every": 3}, lambda: trained(Ahead)),
     "async_thread": ({"name": "async"}, lambda: trained(Ahead)),
