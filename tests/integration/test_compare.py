@@ -20,8 +20,12 @@ import sys, time
 from torch.utils.data import DataLoader, Dataset
 
 class Slow:
+    took_ns = 0
+
     def __call__(self, x):
+        begin = time.monotonic_ns()
         time.sleep(float(sys.argv[1]))
+        Slow.took_ns += time.monotonic_ns() - begin
         return x
 
 class Same:
@@ -41,20 +45,22 @@ class Data(Dataset):
     def __init__(self):
         self.transform = Compose([Slow(), Same()])
     def __len__(self):
-        return 160
+        return 80
     def __getitem__(self, index):
         return self.transform(float(index))
 
 if __name__ == "__main__":
-    for batch in DataLoader(Data(), batch_size=4, num_workers=int(sys.argv[2])):
+    for batch in DataLoader(Data(), batch_size=4):
         pass
+    with open(sys.argv[2], "w") as file:
+        print(Slow.took_ns, file=file)
 """
 OPERATIONS = ("--op", "__main__:Slow.__call__", "--op", "__main__:Same.__call__")
 
 
-def record(name: str, seconds: float, workers: int = 0) -> None:
+def record(name: str, seconds: float) -> None:
     Path("program.py").write_text(PROGRAM)
-    command = [sys.executable, "program.py", str(seconds), str(workers)]
+    command = [sys.executable, "program.py", str(seconds), f"{name}.took"]
     options = ["-q", *OPERATIONS]
     subprocess.run([*LOTUS, "trace", "-o", name, *options, "--", *command], check=True)
 
@@ -85,8 +91,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.chdir(folder)
         patch.setenv("PYTHONPATH", os.pathsep.join([*SMALL_TORCH.values(), str(ROOT)]))
         for turn in range(3):
-            record(f"before-{turn}", 0.004)
-            record(f"after-{turn}", 0.0052)
+            record(f"before-{turn}", 0.002)
+            record(f"after-{turn}", 0.03)
         Path("none.py").write_text("import torch.utils.data\n")
         command = [sys.executable, "none.py"]
         subprocess.run([*LOTUS, "trace", "-q", "-o", "none", "--", *command], check=True)
@@ -95,10 +101,15 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_slower_operation_is_found(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(runs)
-    found = document("before-*", "after-*")
+    found = document(*(f"{side}-[0-9]" for side in ("before", "after")))
     assert [len(found[side]["runs"]) for side in "ab"] == [3, 3]
     line = slow_line(found)
-    assert 0.15 < line["difference"] < 0.45  # 30 %, and what sleeping costs beside
+    # Sleeping takes longer on a busy machine; the program has looked how long.
+    before, after = (
+        sum(int(path.read_text()) for path in Path().glob(f"{side}-*.took"))
+        for side in ("before", "after")
+    )
+    assert line["difference"] == pytest.approx(after / before - 1, rel=0.05)
     assert line["low"] < line["difference"] < line["high"]
     words = [fact["what"] for fact in found["facts"]]
     assert words == ["words"]  # the command line, and nothing else
@@ -111,7 +122,7 @@ def test_exit_codes_tell_slower_from_broken(runs: Path, monkeypatch: pytest.Monk
     slower = as_process(*sides, "--fail-above", "1%", *metric)
     assert slower.returncode == 1
     assert "Failed: operation:" in slower.stdout
-    passed = compared(*sides, "--fail-above", "300%", *metric)
+    passed = compared(*sides, "--fail-above", "9999%", *metric)
     assert passed.returncode == 0
     assert "Passed: " in passed.stdout
     for broken in (("before-0", "none"), ("before-0", "nowhere"), ("before-0", "program.py")):
