@@ -1,5 +1,6 @@
 """Iterates loaders of the shapes named on the command line."""
 
+import mmap
 import os
 import random
 import sys
@@ -35,16 +36,21 @@ def sample(index, first=0):
 
 
 class Numbers(Dataset):
-    def __init__(self, size=10, first=0, slow=None):
-        self.size, self.first, self.slow = size, first, slow
+    """Worker 0 makes nothing before worker 1 has made `behind` samples, on any machine."""
+
+    def __init__(self, size=10, first=0, behind=0):
+        self.size, self.first, self.behind = size, first, behind
+        self.made = mmap.mmap(-1, mmap.PAGESIZE) if behind else None  # shared with forked workers
 
     def __len__(self):
         return self.size
 
     def __getitem__(self, index):
-        info = get_worker_info()
-        if self.slow is not None and info is not None and info.id == self.slow:
-            time.sleep(0.05)
+        if self.behind:
+            if get_worker_info().id:
+                self.made[0] += 1
+            while not get_worker_info().id and self.made[0] < self.behind:
+                time.sleep(0.001)
         if not 0 <= index < self.size:
             raise IndexError(index)
         return sample(index, self.first)
@@ -171,12 +177,12 @@ def iterable():
     twice(DataLoader(Stream(), **workers(batch_size=2, drop_last=True)))
 
 
-def unordered():
-    watch.epoch(DataLoader(Numbers(12, slow=0), in_order=False, **workers(batch_size=2)))
+def unordered():  # worker 1 gets four batches, as there is always room for one more
+    watch.epoch(DataLoader(Numbers(12, behind=8), in_order=False, **workers(batch_size=2)))
 
 
-def ordered():
-    watch.epoch(DataLoader(Numbers(12, slow=0), **workers(batch_size=2)))
+def ordered():  # worker 1 gets two before any of worker 0 is taken
+    watch.epoch(DataLoader(Numbers(12, behind=4), **workers(batch_size=2)))
 
 
 def unbatched():
@@ -284,6 +290,7 @@ if __name__ == "__main__":
     for name in sys.argv[1:]:
         print("==", name)
         globals()[name]()
-        watch.settle()
+        if name != "kept":  # whose queues are open still
+            watch.settle()
         print("\n".join(watch.state()))
     watch.write_truth()

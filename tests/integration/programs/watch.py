@@ -44,9 +44,7 @@ def digest(thing):
 def settle():
     """Wait until the feeder threads of closed queues are gone: they end by themselves."""
     gc.collect()
-    for _ in range(200):
-        if not any(thread.name == "QueueFeederThread" for thread in threading.enumerate()):
-            break
+    while any(thread.name == "QueueFeederThread" for thread in threading.enumerate()):
         time.sleep(0.01)
 
 
