@@ -20,9 +20,12 @@ class Dealt:
     The program keeps its own sampler, whose epoch, seed, order and length are followed.
     """
 
-    def __init__(self, own: "Any", size: int, drop_last: bool, store: "Any") -> None:
-        """`size`: of a batch; `store`: for this loader alone."""
+    def __init__(
+        self, own: "Any", size: int, drop_last: bool, store: "Any", norms: bool = False
+    ) -> None:
+        """`size`: of a batch; `store`: for this loader alone; `norms`: one sample is no batch."""
         self.own, self.size, self.drop_last, self.store = own, size, drop_last, store
+        self.norms = norms
         self.passes = 0  # epochs that were trained on: as many on every rank
         # Whether each rank must have as many batches; None: it is not known before a first step.
         self.level: bool | None = None
@@ -73,7 +76,10 @@ class Dealt:
                     return
                 batch %= batches  # one that another rank has too, as torch does
             turn += 1
-            yield from order[batch * size : min((batch + 1) * size, many)]
+            begin, end = batch * size, min((batch + 1) * size, many)
+            if self.norms and end - begin == 1 < size:  # batch norm cannot train on it
+                begin = max(begin - 1, 0)
+            yield from order[begin:end]
 
 
 def _same(own: "Any") -> "Any":

@@ -141,6 +141,7 @@ class Mode:
         return self.agreed
 
     def _agree(self, loader: "Any", found: "list[Any]") -> "_Agreed | None":
+        self._deal_no_more()  # to another model
         words = described.words(loader, "")
         distributed: Any = sys.modules["torch.distributed"]
         rank, world = distributed.get_rank(), distributed.get_world_size()
@@ -151,7 +152,6 @@ class Mode:
             answer["refused"] = str(why)
         except Exception as error:
             answer["refused"] = f"{type(error).__name__}: {error}"
-        self._deal_no_more()  # to another model
         Mode.asked += 1
         whole = distributed.distributed_c10d._get_default_store()
         store = distributed.PrefixStore(f"lotus/mode/{Mode.asked}", whole)
@@ -260,7 +260,7 @@ class Mode:
         of = agreed.words
         first = f"gradients are averaged for {self.after} steps, then " if self.after else ""
         if self.name == "async":
-            agreed.dealt = self._deal(loader, store)
+            agreed.dealt = self._deal(loader, agreed.model(), store)
             how = (
                 f"batches of {of} go to the rank that asks next"
                 if agreed.dealt is not None
@@ -286,7 +286,7 @@ class Mode:
             "loss at equal epochs"
         )
 
-    def _deal(self, loader: "Any", store: "Any") -> "Dealt | None":
+    def _deal(self, loader: "Any", model: "Any", store: "Any") -> "Dealt | None":
         """Have batches go to the rank that asks next, where that can be."""
         utils: Any = sys.modules["torch.utils.data"]
         sampler: Any = sys.modules.get("torch.utils.data.distributed")
@@ -298,7 +298,8 @@ class Mode:
             or batches.sampler is not loader.sampler
         ):
             return None
-        dealt = Dealt(loader.sampler, loader.batch_size, loader.drop_last, store)
+        norms = bool(models.local_norms(model))
+        dealt = Dealt(loader.sampler, loader.batch_size, loader.drop_last, store, norms)
         batches.sampler = dealt
         return dealt
 

@@ -161,6 +161,13 @@ def test_a_loader_that_another_thread_reads_takes_the_mode_back(job, name):
         assert apart(truth, job.case("plain")) < 1e-12
 
 
+def test_batch_norm_is_given_no_batch_of_one_sample(job):
+    for epoch in (0, 1):
+        batches = [batch for rank in job.case("async_one")["seen"] for batch in rank[epoch]]
+        assert sorted(map(len, batches))[:2] == [2, 8]
+        assert {sample for batch in batches for sample in batch} == set(range(201))
+
+
 def test_a_program_that_reads_a_batch_ahead_is_told_that_ranks_may_differ(job):
     told = "ranks may differ by that step"
     assert told in "".join(job.case("local_ahead")["said"])

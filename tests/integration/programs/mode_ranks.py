@@ -31,7 +31,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, Subset
 
 RANK, WORLD = int(os.environ["RANK"]), 3
 MANY, SIZE, RATE = 203, 8, 0.05
@@ -313,6 +313,12 @@ class Ahead:
         return iter(read.get, None)
 
 
+def one_over():
+    """A last batch of one sample, on which batch norm cannot train; the ranks' own have three."""
+    points = Subset(Points(), range(201))
+    return DataLoader(points, SIZE, sampler=DistributedSampler(points))
+
+
 class OneAhead:
     """Asks for the next batch before it gives one, as some libraries do."""
 
@@ -365,6 +371,7 @@ CASES = {
     "hybrid_copy": ({**HYBRID, "every": 3}, lambda: beside("copy")),
     "async_anew": ({"name": "async"}, anew),
     "async_peek": ({"name": "async"}, lambda: beside("peek", "look", "workers")),
+    "async_one": ({"name": "async"}, lambda: trained(one_over, options=["norm"])),
     "async_meet": ({"name": "async"}, lambda: beside("meet", "copy")),
     "local_ahead": ({"name": "local", "every": 4}, lambda: trained(OneAhead)),
     "local_thread": ({"name": "local", "every": 4}, lambda: trained(Ahead)),
