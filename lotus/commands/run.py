@@ -45,11 +45,12 @@ as DistributedDataParallel does, and bears unequal numbers of batches (Join).
 local averages parameters every H batches instead; hybrid averages gradients in
 groups of ranks, and parameters between them. In async each rank goes on, and
 changes are averaged in the background; batches go to the rank that asks next.
-All but sync learn otherwise than the program does: compare the loss. They are
-for the first loader that is read from while a model is in training, and average
-at the end of an epoch, so a program that leaves its loop before has ranks that
-differ. lotus balance RUN predicts what each mode takes. Where a rank cannot,
-all go on as the program is written.
+All but sync learn otherwise than the program does: compare the loss. They
+follow the model from loader to loader; async deals out batches of the first,
+and gives each rank as many where ranks meet in each step. Ranks have one model
+at the end of an epoch: a program that leaves its loop before, or reads a batch
+ahead, has ranks that differ. lotus balance RUN predicts what each mode takes.
+Where a rank cannot, all go on as the program is written.
 
 exit codes: the command's own; 126, 127 it cannot be started; 2 a file of
   settings cannot be read, and the command was not started
