@@ -37,8 +37,8 @@ said why: a loader without torch's own DistributedSampler, a model that is not
 in DistributedDataParallel, a communication hook that may not average, other
 ranks or another model than the plan is for, a rank that does not answer before
 its first batch. Of batch norm that takes its statistics from each rank's own
-samples there is a warning. With --rebalance-every shares follow what the ranks
-take while the job runs.
+samples there is a warning. With --rebalance-every shares go on following what
+each rank's steps take: they move if that saves 5 % of a step and is no chance.
 
 --mode says how ranks come to one model. sync averages gradients in each step,
 as DistributedDataParallel does, and bears unequal numbers of batches (Join).
@@ -79,7 +79,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--rebalance-every",
         type=arguments.whole(1),
         metavar="K",
-        help="with balance.json: choose the shares anew after every K steps, by what they took",
+        help="with balance.json: let shares change after every K steps, by what each rank's steps "
+        "took (50 or more where steps vary)",
     )
     parser.add_argument(
         "--mode",
