@@ -10,19 +10,19 @@ import sys
 from functools import partial, wraps
 
 from . import agreeing, described, models
+from .acting import Acting
 from .shares import Shared, let_change, rest, shown
 from .weights import Weights, backward, watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FrameType, ModuleType
+    from types import FrameType
     from typing import Any
 
     from .rebalancing import Rebalancing
     from .settings import Applier
 
-DDP = "torch.nn.parallel.distributed"
 _FACTS = ("call_site", "dataset", "sampler", "dataset_length")
 
 
@@ -35,13 +35,14 @@ class _Candidate:
         self.agreed = False
 
 
-class Balance:
+class Balance(Acting):
     """The plan of this run in this process."""
 
     asked = 0  # questions to the other ranks: of the process, as the store stays
 
     def __init__(self, applier: "Applier", plan: "dict[str, Any]") -> None:
-        self.applier, self.plan = applier, plan
+        super().__init__(applier)
+        self.plan = plan
         self.on = True
         self.over = False  # it was refused: nothing is tried again
         self.sizes: list[int] = plan["batch_sizes"]
@@ -49,7 +50,6 @@ class Balance:
         self.weights = Weights(plan.get("loss") == "sum")
         self.candidates: dict[int, _Candidate] = {}  # by id(loader)
         self.seen: dict[int, Any] = {}  # loaders that were iterated, weakly, by id
-        self.models: list[Any] = []  # weak references
         self.numbers = 0  # loaders that were iterated
         self.weighted = False
         self.every: int = plan.get("rebalance_every", 0)  # steps; 0: shares stay
@@ -57,34 +57,9 @@ class Balance:
 
     # The hooks.
 
-    def install(self, module: "Any") -> None:
-        """Hook DataLoader, of its module, and DistributedDataParallel where it is there by now."""
-        loader = module.DataLoader
-        self._replace(loader, "__init__", _init(loader.__init__, self))
-        self._replace(loader, "_get_iterator", _get_iterator(loader._get_iterator, self))
-        distributed: Any = sys.modules.get(DDP)
-        if hasattr(distributed, "DistributedDataParallel"):
-            self.hook_models(distributed)
-
-    def _replace(self, owner: "Any", name: str, value: object) -> None:
-        before = vars(owner)[name]
-        setattr(owner, name, value)
-        self.applier.undo.append(partial(setattr, owner, name, before))
-
-    def hook_models(self, module: "ModuleType | Any") -> None:
-        import weakref
-
-        kind = module.DistributedDataParallel
-        original = kind.__init__
-
-        @wraps(original)
-        def __init__(model: "Any", *args: "Any", **kwargs: "Any") -> None:
-            original(model, *args, **kwargs)
-            self.models.append(weakref.ref(model))
-
-        from .guard import hook
-
-        self._replace(kind, "__init__", hook(__init__))
+    def hook_loaders(self, loader: "Any") -> None:
+        self.replace(loader, "__init__", _init(loader.__init__, self))
+        self.replace(loader, "_get_iterator", _get_iterator(loader._get_iterator, self))
 
     def fault(self, error: Exception) -> None:
         """A mistake of ours while nothing was agreed: this rank refuses."""
@@ -211,7 +186,7 @@ class Balance:
             self._refuse(f"{words}: there is no process group, so no other ranks")
             return
         rank, world = distributed.get_rank(), distributed.get_world_size()
-        found = [model for model in (one() for one in self.models) if model is not None]
+        found = self.models()
         try:
             refused = candidate.refused or self._against(loader, found, rank, world)
             facts = self._facts(loader)
@@ -267,7 +242,7 @@ class Balance:
         )
         try:
             why = unfit(found)
-            made.install(self._replace, self.applier.waiting)
+            made.install(self.replace, self.applier.waiting)
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
         refused = self._ask({"of": "shares stay as they are", "refused": why, "facts": {}})
@@ -347,7 +322,7 @@ class Balance:
         candidate.agreed = True
         if not self.weighted:
             autograd: Any = sys.modules["torch.autograd"]
-            self._replace(autograd, "backward", backward(autograd.backward, self.weights))
+            self.replace(autograd, "backward", backward(autograd.backward, self.weights))
             _tell_of_memory(self, partial(self._share, loader.sampler.rank), loader.batch_size)
         self.applier.tell({"balance": "applied"})
         how = "sum: they are not weighted" if self.weights.summed else "mean over its samples"

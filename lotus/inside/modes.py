@@ -21,9 +21,10 @@ import gc
 import sys
 import threading
 import weakref
-from functools import partial, wraps
+from functools import wraps
 
 from . import agreeing, described, models
+from .acting import Acting
 from .averaging import Apart, Rounds, Together
 from .dealt import Dealt
 from .passes import Pass, leads, meetings, written
@@ -31,12 +32,10 @@ from .passes import Pass, leads, meetings, written
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import ModuleType
     from typing import Any
 
     from .settings import Applier
 
-_DDP = "torch.nn.parallel.distributed"
 _THREADS = "its batches are asked for in another thread than the model is made in"
 
 
@@ -62,17 +61,17 @@ class _Agreed:
         self.written: int | None = None  # how often parameters were when an epoch had ended
 
 
-class Mode:
+class Mode(Acting):
     """The mode of this run in this process."""
 
     asked = 0  # questions to the other ranks: of the process, as the store stays
 
     def __init__(self, applier: "Applier", given: "dict[str, Any]") -> None:
-        self.applier, self.name = applier, str(given["name"])
+        super().__init__(applier)
+        self.name = str(given["name"])
         self.every, self.after = int(given["every"]), int(given["after"])
         self.staleness, self.wait_s = int(given["staleness"]), float(given["wait_s"])
         self.groups: list[list[int]] = [list(group) for group in given["groups"]]
-        self.models: list[Any] = []  # weak references
         self.made = 0  # models that were put in DistributedDataParallel
         self.thread = 0  # in which the last was
         self.refused = -1  # how many that were when it was refused
@@ -81,33 +80,13 @@ class Mode:
 
     # The hooks.
 
-    def install(self, module: "Any") -> None:
-        """Hook DataLoader, of its module, and DistributedDataParallel where it is there by now."""
-        loader = module.DataLoader
-        self._replace(loader, "_get_iterator", _get_iterator(loader._get_iterator, self))
-        distributed: Any = sys.modules.get(_DDP)
-        if hasattr(distributed, "DistributedDataParallel"):
-            self.hook_models(distributed)
+    def hook_loaders(self, loader: "Any") -> None:
+        self.replace(loader, "_get_iterator", _get_iterator(loader._get_iterator, self))
 
-    def _replace(self, owner: "Any", name: str, value: object) -> None:
-        before = vars(owner)[name]
-        setattr(owner, name, value)
-        self.applier.undo.append(partial(setattr, owner, name, before))
-
-    def hook_models(self, module: "ModuleType | Any") -> None:
-        kind = module.DistributedDataParallel
-        original = kind.__init__
-
-        @wraps(original)
-        def __init__(model: "Any", *args: "Any", **kwargs: "Any") -> None:
-            original(model, *args, **kwargs)
-            self.models.append(weakref.ref(model))
-            self.made += 1
-            self.thread = threading.get_ident()
-
-        from .guard import hook
-
-        self._replace(kind, "__init__", hook(__init__))
+    def wrapped(self, model: "Any") -> None:
+        super().wrapped(model)
+        self.made += 1
+        self.thread = threading.get_ident()
 
     # A loader is iterated.
 
@@ -128,7 +107,7 @@ class Mode:
             return self.agreed
         if self.made > 1:
             gc.collect()
-        found = [model for model in (one() for one in self.models) if model is not None]
+        found = self.models()
         if not any(model.module.training for model in found):
             return self.agreed
         if not torch.distributed.is_initialized():  # a group that is not of all ranks
