@@ -1,5 +1,6 @@
 """The picture of tools/bench/balance_measured.py: each strategy in each cell, every run a dot."""
 
+import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,12 +44,12 @@ def draw(known: Mapping[str, Any], rows: Sequence[Row], folder: Path) -> bool:
                     (lower, [row.samples_per_s for row in mine if row.samples_per_s]),
                 ):
                     if values:
-                        middle = sorted(values)[len(values) // 2]
+                        middle = statistics.median(values)
                         axes.plot([place] * len(values), values, shape, color=colour, ms=6,
                                   alpha=0.45, mew=0)  # fmt: skip
                         axes.plot([place - 0.3, place + 0.3], [middle] * 2, color=colour, lw=2.5)
             for axes in (upper, lower):
-                axes.set_ylim(bottom=0)
+                axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
                 axes.grid(axis="y", lw=0.3)
                 axes.set_xlim(-0.6, len(STRATEGIES) - 0.4)
                 axes.set_xticks(range(len(STRATEGIES)), STRATEGIES, rotation=60, ha="right")
