@@ -149,7 +149,7 @@ def test_a_failed_run_counts_for_nothing_and_is_told() -> None:
 
 def test_the_verdict_says_who_was_first_also_where_it_was_not_lotus() -> None:
     assert table.verdict(table.lines(ROWS, "quota2 cnn")) == (
-        "lotus first, bno next; lotus within 5% of the oracle (97.6% (96.2 to 99.0))"
+        "lotus first, bno next; lotus within 5% of the oracle in every round (97.6% (96.2 to 99.0))"
     )
     rows = [replace(one, samples_per_s=one.samples_per_s * (1.5 if one.strategy == "bno" else 1))
             for one in ROWS]  # fmt: skip
@@ -159,6 +159,11 @@ def test_the_verdict_says_who_was_first_also_where_it_was_not_lotus() -> None:
     rows = [replace(one, samples_per_s=one.samples_per_s * (2 if one.strategy == "oracle" else 1))
             for one in ROWS]  # fmt: skip
     assert "NOT within 5% of the oracle" in table.verdict(table.lines(rows, "quota2 cnn"))
+    rows = [replace(one, samples_per_s=one.samples_per_s * (1.1 if one.strategy == "oracle" else 1))
+            if one.round else one for one in ROWS]  # fmt: skip
+    assert "in some rounds only" in table.verdict(table.lines(rows, "quota2 cnn"))
+    same = [replace(one, sizes="43/21") for one in ROWS]
+    assert "whose split is the same" in table.verdict(table.lines(same, "quota2 cnn"))
 
 
 def test_the_tables_have_machine_commit_spread_and_what_was_not_run() -> None:
