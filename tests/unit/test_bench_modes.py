@@ -59,11 +59,11 @@ def test_a_mode_is_called_worse_only_where_every_round_says_so() -> None:
     assert by["local"].more_loss.high == pytest.approx(0.2)
     assert by["local"].learns == "WORSE in every round"
     # Better by 0.1 in one round and worse by 0.2 in the other.
-    assert by["async"].learns == "not told apart"
+    assert by["async"].learns == "worse in 1 of 2"
     better = [replace(one, loss=one.loss - 0.5) if one.mode == "async" else one for one in ROWS]
     assert table.lines(better, ["async"])[0].learns == "better in every round"
-    # One round alone says nothing.
-    assert table.lines(ROWS[:6], list(MODES))[1].learns == "not told apart"
+    # One round alone is no rule.
+    assert table.lines(ROWS[:6], list(MODES))[1].learns == "worse in 1 of 1"
 
 
 def test_speed_is_that_of_an_epoch_against_the_same_round() -> None:

@@ -42,6 +42,8 @@ class Line:
     loss: tuple[Spread, ...]  # after each epoch
     right: Spread  # after the last
     more_loss: Spread | None  # after the last epoch, than as written in the same round
+    compared: int  # rounds that have both
+    worse: int  # of these, with more loss at the end
     until_s: Spread | None  # training until the loss is as low as that as written at its end
     reached: int  # rounds in which it came to that
     runs: int
@@ -49,15 +51,14 @@ class Line:
 
     @property
     def learns(self) -> str:
-        """How the loss at equal epochs compares: only what all rounds say is said."""
-        more = self.more_loss
-        if self.mode == AS_WRITTEN or more is None:
+        """How the loss at equal epochs compares, by rounds; capitals where all say the same."""
+        if self.mode == AS_WRITTEN or not self.compared:
             return ""
-        if more.low > 0 and self.runs > 1:
+        if self.worse == self.compared > 1:
             return "WORSE in every round"
-        if more.high < 0 and self.runs > 1:
+        if not self.worse and self.compared > 1:
             return "better in every round"
-        return "not told apart"
+        return f"worse in {self.worse} of {self.compared}"
 
 
 def runs(rows: Sequence[Row]) -> dict[tuple[int, str], list[Row]]:
@@ -94,6 +95,7 @@ def lines(rows: Sequence[Row], modes: Sequence[str]) -> list[Line]:
                 if (number, AS_WRITTEN) in every}  # fmt: skip
         last = min(len(run) for run in mine.values())
         reached = [until(mine[number], base[number][-1].loss or 0.0) for number in base]
+        more = [(mine[n][-1].loss or 0.0) - (base[n][-1].loss or 0.0) for n in base]
         losses = [Spread.of(run[at].loss or 0.0 for run in mine.values()) for at in range(last)]
         found.append(
             Line(
@@ -102,7 +104,9 @@ def lines(rows: Sequence[Row], modes: Sequence[str]) -> list[Line]:
                 Spread.of(mean_s(mine[number]) / mean_s(base[number]) for number in base),
                 tuple(one for one in losses if one is not None),
                 _of(run[-1].right or 0.0 for run in mine.values()),
-                Spread.of((mine[n][-1].loss or 0.0) - (base[n][-1].loss or 0.0) for n in base),
+                Spread.of(more),
+                len(more),
+                sum(one > 0 for one in more),
                 Spread.of(one for one in reached if one is not None),
                 sum(one is not None for one in reached),
                 len(mine),
@@ -157,28 +161,29 @@ def text(known: Mapping[str, Any], rows: Sequence[Row]) -> str:
         "Epoch: seconds of training, without the evaluation; median of the rounds (least to",
         "greatest). Loss: on 2000 pictures that are not trained on. More loss: at the end, than as",
         "written in the same round. Until: seconds of training to the loss that the program has as",
-        "written at its end. As written and sync with balance.json train on the same global",
-        "batches; all others learn otherwise, and their speed is worth what the loss says.",
+        "written at its end. As written and sync with shares train on the same global batches, so",
+        "between them only crops and flips differ, which are drawn by rank: what their losses are",
+        "apart is chance. All others learn otherwise; their speed is worth what the loss says.",
         "",
-        f"  {'':12}{'epoch, s':>22}{'of as written':>22}{'loss at the end':>25}"
-        f"{'right at the end, %':>25}{'more loss':>28}{'until, s':>24}  learns",
+        f"  {'':14}{'epoch, s':>22}{'of as written':>22}{'loss at the end':>25}"
+        f"{'right at the end, %':>25}{'more loss':>28}{'until, s':>27}  learns",
     ]
     for line in found:
         reached = "" if line.reached == line.runs else f" in {line.reached} of {line.runs}"
         said.append(
-            f"  {line.mode:12}{span(line.epoch_s):>22}{span(line.of_written):>22}"
+            f"  {line.mode:14}{span(line.epoch_s):>22}{span(line.of_written):>22}"
             f"{span(line.loss[-1], 3):>25}{span(line.right, 1, 100):>25}"
-            f"{span(line.more_loss, 3, sign='+'):>28}{span(line.until_s, 1) + reached:>24}  "
+            f"{span(line.more_loss, 3, sign='+'):>28}{span(line.until_s, 1) + reached:>27}  "
             f"{line.learns}".rstrip()
         )
     said += ["", "  loss after each epoch"]
     said += [
-        f"  {line.mode:12}" + "".join(f"{span(one, 3):>25}" for one in line.loss) for line in found
+        f"  {line.mode:14}" + "".join(f"{span(one, 3):>25}" for one in line.loss) for line in found
     ]
     said += ["", f"  samples of each rank in the last of {epochs} epochs"]
-    said += [f"  {line.mode:12}{line.samples}" for line in found]
+    said += [f"  {line.mode:14}{line.samples}" for line in found]
     said += ["", "  run as"]
-    said += [f"  {name:12}{how}" for name, how in known["modes"].items()]
+    said += [f"  {name:14}{how}" for name, how in known["modes"].items()]
     said += ["", *(f"  {one}" for one in foretold(known, found))]
     failed = [row for row in rows if row.failed]
     said += [f"  failed: {row.mode}, round {row.round + 1}: {row.failed}" for row in failed]
@@ -199,7 +204,7 @@ def foretold(known: Mapping[str, Any], found: Sequence[Line]) -> list[str]:
     for name, (seconds, low, high) in told["epoch_s"].items():
         bounds = f" ({low:.2f} to {high:.2f})" if low is not None and high is not None else ""
         took = f"{by[name]:.2f}, {seconds / by[name] - 1:+.0%}" if name in by else "-"
-        said.append(f"  {name:12}{seconds:.2f}{bounds}; measured {took}")
+        said.append(f"  {name:14}{seconds:.2f}{bounds}; measured {took}")
     return said
 
 
