@@ -184,6 +184,8 @@ def test_the_tables_have_machine_commit_spread_and_what_was_not_run() -> None:
     assert "**1,125** (58 ms)" in line
     assert "| 1,155 (" in line
     assert "| delay3 cnn |" in made
+    assert line.startswith("| quota2 cnn (0.8 cores, 0.4 cores) | 900 (")
+    assert line.count("|") == made.splitlines()[0].count("|")
 
 
 def test_measurements_are_read_back_as_they_were_and_a_cut_line_is_left_out(

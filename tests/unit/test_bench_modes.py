@@ -98,7 +98,7 @@ def test_the_tables_hold_what_was_foretold_against_what_was_measured() -> None:
     text = table.text(KNOWN, ROWS)
     for part in (
         "commit abc1234; 2026-01-02",
-        "2 interleaved rounds, each with another seed; ranks with 0.7 cores | 0.4 cores; cnn",
+        "2 interleaved rounds, each with another seed; ranks with 0.7 cores, 0.4 cores; cnn",
         "recommends as written, as an option that learns otherwise local",
         "4.20 (4.00 to 4.40); measured 4.20, +0%",
         "3.00; measured 2.00, +50%",

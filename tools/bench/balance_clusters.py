@@ -95,6 +95,7 @@ def missing(members: Members) -> str:
 def made(members: Members, folder: Path, disk: str | None = None) -> Iterator[Path]:
     """Make a cluster; gives the file for balance_place.py. `disk`: major:minor of the data's."""
     folder.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # what is made is taken down
     path = folder / "places.json"
     clean()
     try:

@@ -194,6 +194,8 @@ def head(known: Mapping[str, Any], rows: Sequence[Row]) -> list[str]:
         f"commit {', '.join(commits)}; {' to '.join(dict.fromkeys((*days[:1], *days[-1:])))}",
         f"{rounds} interleaved rounds of each cell, in random order",
     ]
+    if known.get("note"):
+        said.append(known["note"])
     if facts.get("quick"):
         said.append("QUICK: a cell or so, few updates: no measurement")
     return said
@@ -282,7 +284,8 @@ def markdown(known: Mapping[str, Any], rows: Sequence[Row]) -> str:
         lotus = by.get("lotus")
         shown.append(percents(lotus.of_oracle) if lotus else "-")
         shown.append(signed(lotus.error) if lotus else "-")
-        said.append(f"| {name} ({cell['words']}) | {' | '.join(shown)} |")
+        words = cell["words"].replace(" | ", ", ")
+        said.append(f"| {name} ({words}) | {' | '.join(shown)} |")
     said += [
         "",
         "Samples per second of all ranks (mean time of an update); the median of the rounds, in "

@@ -144,9 +144,11 @@ def head(known: Mapping[str, Any], rows: Sequence[Row]) -> list[str]:
         f"{facts['python']}, torch {facts['torch']}, gloo",
         f"commit {', '.join(commits)}; {' to '.join(dict.fromkeys((*days[:1], *days[-1:])))}",
         f"{len({row.round for row in rows})} interleaved rounds, each with another seed; ranks "
-        f"with {cell['words']}; {cell['model']}, {cell['batch']} samples a rank as written, "
-        f"{facts['pictures']} pictures, {facts['epochs']} epochs",
+        f"with {cell['words'].replace(' | ', ', ')}; {cell['model']}, {cell['batch']} samples a "
+        f"rank as written, {facts['pictures']} pictures, {facts['epochs']} epochs",
     ]
+    if known.get("note"):
+        said.append(known["note"])
     if facts.get("quick"):
         said.append("QUICK: one round, few pictures: no measurement")
     return said
