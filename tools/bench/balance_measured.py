@@ -1,6 +1,6 @@
 """How quick training is with the shares of each strategy of `lotus balance`, on mixed clusters.
 
-    python tools/bench/balance_measured.py              the full run: about 35 minutes on two free
+    python tools/bench/balance_measured.py              the full run: about 45 minutes on two free
                                                         cores; started again, it goes on
     python tools/bench/balance_measured.py --quick      one small cell, in less than two minutes
     python tools/bench/balance_measured.py --report     tables and picture of what there is so far
