@@ -128,9 +128,19 @@ def left() -> dict[str, Any]:
 
 
 def settled() -> dict[str, Any]:
-    """The same before anything, when what earlier tests left to the collector is gone."""
+    """The same, when what was left to the collector is gone: a worker that dies is told by torch's
+    handler of SIGCHLD wherever the program is, and its exception may be part of a cycle."""
     gc.collect()
     return left()
+
+
+def comes_back(before: dict[str, Any]) -> bool:
+    """Whether all that there was before is all that there is: threads of torch may still close
+    what they have."""
+    end = time.monotonic() + 30
+    while (now := settled()) != before and time.monotonic() < end:
+        time.sleep(0.02)
+    return now == before
 
 
 def _target(fd: str) -> str:
@@ -167,7 +177,7 @@ def test_faults_are_said_and_leave_nothing(running: Any) -> None:
             assert fault == "hangs" or time.monotonic() - began < 60  # before torch's own limits
             with pytest.raises(Failed, match="not open"):
                 candidates.block(asked, seconds=0, least=1, step=False, limit_s=1)
-            assert left() == before, (fault, workers)
+            assert comes_back(before), (fault, workers)
             candidates.end()
 
 
@@ -188,7 +198,7 @@ def test_a_start_that_fails_leaves_nothing(running: Any) -> None:
         candidates.end()
         assert says in str(failed.value)
         del failed
-        assert left() == before, says
+        assert comes_back(before), says
 
 
 def test_other_candidates_live_on_where_one_is_killed(running: Any) -> None:
@@ -208,7 +218,7 @@ def test_other_candidates_live_on_where_one_is_killed(running: Any) -> None:
     candidates.close(many)
     candidates.close(few)
     candidates.end()
-    assert left() == before
+    assert comes_back(before)
 
 
 def test_the_death_of_the_programs_own_worker_is_told_to_the_program() -> None:
@@ -268,7 +278,7 @@ def test_what_handlers_raise_goes_on_up_and_everything_is_closed() -> None:
         with pytest.raises(KeyboardInterrupt if sign == signal.SIGINT else TimeUp):
             candidates.block(setting(workers), seconds=0, least=60, step=False, limit_s=60)
         timer.join()
-        assert left() == before  # already, without `end`
+        assert comes_back(before)  # already, without `end`
         candidates.end()
     signal.signal(signal.SIGALRM, shown)
 
