@@ -6,7 +6,7 @@ made it lists that pid; from it come the loader, the epoch and the rank of the w
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise, zip_longest
@@ -272,9 +272,16 @@ class Assembly:
     `hosts`) and pid of each process.
     """
 
-    def __init__(self, logs: Sequence[EventLog], merged: bool = False) -> None:
-        """`merged`: the logs are those of several runs, whose pids may be the same."""
+    def __init__(
+        self, logs: Sequence[EventLog], merged: bool = False, hosts: Mapping[str, str] | None = None
+    ) -> None:
+        """`merged`: the logs are those of several runs, whose pids may be the same.
+
+        `hosts`: which is whose clock, as `lotus.ranks.names` has it.
+        """
         self.processes = [Process(log) for log in logs]
+        for process in self.processes:
+            process.host = (hosts or {}).get(ranks.clock_of(process.log.header)) or process.host
         self.lost = _find_origins(self.processes)
         _number_loaders(self.processes)
         if merged:

@@ -40,6 +40,12 @@ def processes(directory: Path) -> list[dict[str, Any]]:
     return lines
 
 
+def notes(reports: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the remarks among the lines of processes.jsonl."""
+    texts = [report.get("text") for report in reports if report.get("event") == "note"]
+    return [text for text in texts if isinstance(text, str)]
+
+
 def ending(exit_code: int | None, signal: int | None) -> list[str]:
     """Return a line that says how the program ended, or none where all went well."""
     if signal is not None:
@@ -64,6 +70,7 @@ def missing(
     faults = [str(report.get("error")) for report in reports if report.get("event") == "fault"]
     if faults:
         return [*lines, f"recording was switched off: {faults[0]}"]
+    lines += notes(reports)
     if "torch" not in events:
         return lines or [_NO_TORCH]
     return lines or [_NO_ITERATION]

@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import json
 import re
+import socket
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -71,6 +72,7 @@ def _empty(path: Path, force: bool) -> None:
         raise LotusError(
             f"{path} is not empty and holds no lotus run; choose another directory with -o"
         )
+    _spare_running(path)
     if not force:
         raise LotusError(
             f"{path} holds an earlier run; -f overwrites it, -o chooses another directory"
@@ -90,6 +92,23 @@ def _empty(path: Path, force: bool) -> None:
         with contextlib.suppress(OSError):
             folder.rmdir()
     (path / manifest.NAME).unlink()
+
+
+_STILL = 60  # s after whose last record another host's run is taken for one that was killed
+
+
+def _spare_running(path: Path) -> None:
+    """Raise LotusError where another host is recording there: its run would lose its records."""
+    record = json.loads(files.read(path / manifest.NAME, _LARGEST))
+    host = record.get("host")
+    if record.get("state") != "running" or host in (None, socket.gethostname()):
+        return
+    written = max((log.stat().st_mtime for log in path.glob("*/*")), default=0.0)
+    if time.time() - max(written, (path / manifest.NAME).stat().st_mtime) < _STILL:
+        raise LotusError(
+            f"host {json.dumps(str(host))[1:-1]:.100} is recording in {path}; give each host of a "
+            f"job its own directory, as with -o {path}-$(hostname), and lotus merge makes one run"
+        )
 
 
 def is_run(path: Path) -> bool:

@@ -3,6 +3,7 @@
 A log is never trusted: what is damaged, foreign or contradicts itself is a counted loss.
 """
 
+import copy
 import json
 import os
 import re
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lotus import ranks
 from lotus.errors import LotusError
 from lotus.frames import (
     EXPECTED,
@@ -98,15 +100,24 @@ class EventLog:
                 self._lose("description of a process, damaged", 1, start)
             self.start_ns = _integer(self.header, "start_ns", 0)
             self._read_frames(fd, start)
-        known = self.header.get("clock") or self.header.get("boot_id")
+        known = ranks.clock_of(self.header)
         self._shifts: dict[str, npt.NDArray[np.int64]] = {}  # by frame, of each of its rows
-        if clocks and isinstance(known, str) and known in clocks:
+        if clocks and known in clocks:
             self._move(clocks[known])
 
     @property
     def moved(self) -> bool:
         """Whether its times were brought onto another clock."""
         return bool(self._shifts)
+
+    def part(self, rows: Mapping[str, Array]) -> "EventLog":
+        """The log as if of these kinds of frames it had only those at `rows`."""
+        result = copy.copy(self)
+        for name in ("fixed", "_places", "_shifts"):
+            per_frame = getattr(self, name)
+            chosen = {kind: per_frame[kind][rows[kind]] for kind in rows if kind in per_frame}
+            setattr(result, name, {**per_frame, **chosen})
+        return result
 
     def _move(self, shift: Shift) -> None:
         """Bring all times onto another clock.

@@ -10,6 +10,7 @@ from what it sends to lotus alone: the program gets it twice. What the terminal 
 
 import contextlib
 import errno
+import json
 import os
 import resource
 import shutil
@@ -93,6 +94,7 @@ def trace(
             f"cannot write {directory / manifest.NAME}: {error.strerror}; choose another directory "
             "with -o"
         ) from None
+    _tell_outer(directory.absolute())
     beside = Beside(siblings, directory, record) if siblings else None
     try:
         outcome = run(words, environ, beside, _ticker(directory) if live else None)
@@ -102,6 +104,18 @@ def trace(
     _settle(directory)
     _write_end(directory, record, outcome)
     return directory, outcome
+
+
+def _tell_outer(directory: Path) -> None:
+    """Leave a word in the run that this command is a part of, where there is one."""
+    if outer := os.environ.get("LOTUS_RUN"):
+        text = f"a part was recorded apart, in {directory}"
+        line = json.dumps({"event": "note", "pid": os.getpid(), "text": text})
+        flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        with contextlib.suppress(OSError):
+            fd = os.open(os.path.join(outer, "processes.jsonl"), flags)
+            with open(fd, "ab") as file:
+                file.write(f"{line}\n".encode())
 
 
 def _ticker(directory: Path) -> AbstractContextManager[object]:

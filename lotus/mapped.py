@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from lotus import clocks
+from lotus import clocks, ranks
 from lotus.errors import LotusError
 from native_map import estimate, join, perf_data, validate
 from native_map.errors import Unusable
@@ -92,7 +92,9 @@ def recorded(run: "Run") -> "perf_data.Recording":
 
 
 def problem_of(run: "Run") -> str:
-    """Why perf did not sample the run as it was asked to; else ""."""
+    """Why there are no samples of perf that were asked for; else ""."""
+    if paths := ranks.not_merged(run.manifest.get("merged") or ()).get(ranks.SAMPLES):
+        return f"they stayed in the hosts' runs: lotus map reads one of {', '.join(paths)}"
     told = (run.manifest.get("recorders") or {}).get("perf") or {}
     return str(told.get("problem") or "")
 

@@ -17,8 +17,8 @@ def merge(paths: Sequence[Path], output: Path, force: bool = False) -> Run:
     """Write the run directory `output` of the runs at `paths`, and return it.
 
     Logs are copied as they are; what brings their times onto the first host's clock stands in
-    run.json's `hosts`, the run.json of each in its `merged`. Raises LotusError where the runs are
-    not of one job, or cannot be read or written.
+    run.json's `hosts`, the run.json of each in its `merged`, with what of it is not copied. Raises
+    LotusError where the runs are not of one job, or cannot be read or written.
     """
     runs = [load(path) for path in paths]
     _refuse_others(runs)
@@ -26,7 +26,7 @@ def merge(paths: Sequence[Path], output: Path, force: bool = False) -> Run:
         raise LotusError(f"{output} is one of the runs to merge; choose another directory with -o")
     hosts = clocks(runs)
     directory.make(output, force)
-    (output / "events").mkdir()
+    (output / "events").mkdir(mode=0o700)
     ended = [run.manifest.get("end_ns") for run in runs]
     for number, run in enumerate(runs):
         _copy(run, output, number)
@@ -37,15 +37,30 @@ def merge(paths: Sequence[Path], output: Path, force: bool = False) -> Run:
         "end_ns": max((one for one in ended[:1] if isinstance(one, int)), default=None),
         "exit_code": _worst([run.manifest.get("exit_code") for run in runs]),
         "ranks": [],
+        "recorders": None,  # what they left is not here
         "hosts": hosts,
-        "merged": [{"path": run.path.name, **run.manifest} for run in runs],
+        "merged": [
+            {**run.manifest, "path": run.path.name, "not_merged": _left(run)} for run in runs
+        ],
     }
-    manifest.write(output, {**record, "ranks": ranks.recorded(output)})
+    manifest.write(output, {**record, "ranks": ranks.recorded(output, ranks.names(hosts))})
     return load(output)
 
 
 def _worst(codes: Sequence[Any]) -> Any:
     return next((code for code in codes if code), codes[0] if codes else None)
+
+
+_BESIDE = {
+    "perf.data": ranks.SAMPLES,
+    "py-spy/*.json": "py-spy's stacks",
+}
+
+
+def _left(run: Run) -> list[str]:
+    """What of a run is not in a merged one: it has pids and times of its own host."""
+    found = [what for name, what in _BESIDE.items() if any(run.path.glob(name))]
+    return found + ["the waits in which it ended"] * bool(len(run.open_waits))
 
 
 def _copy(run: Run, output: Path, number: int) -> None:
@@ -57,9 +72,11 @@ def _copy(run: Run, output: Path, number: int) -> None:
             target = output / "events" / log.name
             if target.exists():
                 target = target.with_name(f"{log.stem}-{number}.ltr")
+            target.touch(0o600)  # whatever the umask
             shutil.copyfile(log, target, follow_symlinks=False)
         lines = run.path / "processes.jsonl"
         if lines.is_file() and not lines.is_symlink():
+            (output / "processes.jsonl").touch(0o600)
             with open(output / "processes.jsonl", "ab") as file:
                 file.write(files.read(lines, 64 << 20))
     except OSError as error:
@@ -150,9 +167,7 @@ def clocks(runs: Sequence[Run]) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for run in runs:
         for process in run._assembly.processes:
-            name = process.log.header.get("clock") or process.log.header.get("boot_id")
-            if not isinstance(name, str):
-                name = process.host
+            name = ranks.clock_of(process.log.header) or process.host
             one = found.setdefault(
                 name, {"host": process.host, "begin": process.start_ns, "run": run, "events": []}
             )
@@ -166,10 +181,22 @@ def clocks(runs: Sequence[Run]) -> list[dict[str, Any]]:
     )
     to_common = {name: _estimate(name, one, common) for name, one in found.items()}
     first = next(iter(found))
+    _name_apart(found)
     return [
         _entry(name, one, to_common[name], first, found[first], to_common[first])
         for name, one in found.items()
     ]
+
+
+def _name_apart(found: dict[str, dict[str, Any]]) -> None:
+    """Number hosts of one name, of which each has a clock, an error and ranks of its own."""
+    taken: set[str] = set()
+    for one in found.values():
+        name, number = one["host"], 1
+        while one["host"] in taken:
+            number += 1
+            one["host"] = f"{name} ({number})"
+        taken.add(one["host"])
 
 
 def _estimate(name: str, one: dict[str, Any], common: str) -> offsets.Clock | None:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from lotus.inside import layout
 
 _NUMBER, _COUNT = range(1 << 31), range(1, 1 << 31)
+SAMPLES = "perf's samples"  # one of what `lotus merge` leaves
 _HEAD = 1 << 16  # bytes of a log: its header and the events of its first loader
 
 
@@ -55,6 +56,18 @@ def host_of(header: Mapping[str, Any]) -> str:
     return host if isinstance(host, str) else ""
 
 
+def clock_of(header: Mapping[str, Any]) -> str:
+    """The clock that the times of a log are of; "" where it does not tell."""
+    clock = header.get("clock") or header.get("boot_id")
+    return clock if isinstance(clock, str) else ""
+
+
+def names(hosts: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The host that each clock is of, by a manifest's `hosts`, which numbers those of one name."""
+    told = ((one.get("clock"), one.get("host")) for one in hosts)
+    return {str(clock): host for clock, host in told if isinstance(host, str)}
+
+
 def cores_of(header: Mapping[str, Any]) -> int | None:
     """On how many cores the process of a log might run when it began; None: not told."""
     found = header.get("affinity")
@@ -76,10 +89,11 @@ def entry(
     }
 
 
-def recorded(directory: Path) -> list[dict[str, Any]]:
+def recorded(directory: Path, hosts: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
     """The `ranks` of a run that has ended: one entry for each main process that left a log.
 
-    Reads the beginning of each log; what cannot be read is left out. Never raises OSError.
+    `hosts`: as `names` has them. Reads the beginning of each log; what cannot be read is left out.
+    Never raises OSError.
     """
     found = []
     try:
@@ -98,7 +112,8 @@ def recorded(directory: Path) -> list[dict[str, Any]]:
         if isinstance(pid, int) and isinstance(start, int):
             loaders = (event for event in events if event.get("event") == "loader")
             place = settled([told(header, loaders)])
-            own = entry(place, host_of(header), pid, cores_of(header))
+            host = (hosts or {}).get(clock_of(header)) or host_of(header)
+            own = entry(place, host, pid, cores_of(header))
             found.append((place[0], start, pid, own))
     return [one for *_, one in sorted(found, key=lambda item: item[:3])]
 
@@ -119,6 +134,16 @@ def missing(found: Iterable[Mapping[str, Any]]) -> list[str]:
         f"{lacking} of the job's {world} ranks are not in this run ({shown}): they left no log, or "
         "another host has them (lotus merge makes one run of several)"
     ]
+
+
+def not_merged(parts: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """What only the runs have that a run was merged of (`parts`, its `merged`): who has what."""
+    found: dict[str, list[str]] = {}
+    for part in parts:
+        told = part.get("not_merged")
+        for what in told if isinstance(told, list) else ():
+            found.setdefault(str(what), []).append(str(part.get("path")))
+    return found
 
 
 def _beginning(log: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:

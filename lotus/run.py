@@ -8,7 +8,18 @@ from typing import Any
 
 import pandas as pd
 
-from lotus import batches, counts, details, files, intervals, python_stacks, ranks, state, tables
+from lotus import (
+    batches,
+    counts,
+    details,
+    diagnosis,
+    files,
+    intervals,
+    python_stacks,
+    ranks,
+    state,
+    tables,
+)
 from lotus.assemble import Assembly, Ints, is_a
 from lotus.errors import LotusError
 from lotus.eventlog import EventLog, ForeignError, Lost, Shift, newer, parse_json
@@ -62,7 +73,8 @@ class Run:
                 f"{path} has no events yet: wait until its program has ended, "
                 "or record it again with: lotus trace -o DIRECTORY -- COMMAND"
             )
-        self._assembly = Assembly(logs, bool(self.manifest.get("merged")))
+        hosts = ranks.names(self.manifest.get("hosts") or ())
+        self._assembly = Assembly(logs, bool(self.manifest.get("merged")), hosts)
         self._lost += tables.losses(self._assembly)
         self.manifest["ranks"] = self._assembly.recorded()
         self.manifest.setdefault("hosts", [])
@@ -276,7 +288,7 @@ class Run:
 
         rank, local_rank, world_size, host, pid, loader, epoch, start_ns, startup_ns (`iter()` to
         the end of the first `next`), iter_ns (`iter()` itself), end_ns (NaN if killed), batches,
-        exhausted, shutdown_ns.
+        exhausted, shutdown_ns, peak_rss (bytes: the most that the process held until then).
         """
         return tables.epochs(self._assembly)
 
@@ -319,9 +331,14 @@ class Run:
 
     @cached_property
     def notes(self) -> list[str]:
-        """Remarks of the tracer, each once; first what ranks of the job are not in the run."""
+        """Remarks of the tracer, each once; first what of the job is not in the run."""
         told = [event["text"] for event in self._events("note")]
-        return list(dict.fromkeys([*ranks.missing(self.manifest["ranks"]), *told]))
+        lacking = ranks.missing(self.manifest["ranks"])
+        left = ranks.not_merged(self.manifest.get("merged") or ())
+        for what, names in left.items():
+            lacking.append(f"{what} stayed in the hosts' runs: {', '.join(names)}")
+        apart = diagnosis.notes(diagnosis.processes(self.path))
+        return list(dict.fromkeys([*lacking, *apart, *told]))
 
     @cached_property
     def open_waits(self) -> pd.DataFrame:
@@ -398,6 +415,10 @@ def _manifest(path: Path) -> dict[str, Any]:
     if "run.json" not in names:
         if {"events", "processes.jsonl"} & set(names):
             raise LotusError(f"{path} is half written: it has no run.json; {again}")
+        inside = [name for name in sorted(names) if (path / name / "run.json").is_file()]
+        if inside:
+            again = f"it has {len(inside)} in it, as {path / inside[0]}"
+            again += "; lotus merge makes one run of those of a job's hosts" * (len(inside) > 1)
         raise LotusError(f"{path} is not a run directory: it has no run.json; {again}")
     try:
         text = _read(path, "run.json")

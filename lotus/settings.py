@@ -125,7 +125,8 @@ def read(path: Path) -> Tuned:
             data = file.read(_MOST + 1)
     except OSError as error:
         raise LotusError(
-            f"cannot read {path}: {error.strerror}; --settings FILE names what `lotus tune` wrote"
+            f"cannot read {path}: {error.strerror}; --settings FILE names what "
+            "`lotus tune` or `lotus balance` wrote"
         ) from None
     try:
         return _tuned(files.json_of(data, _MOST))

@@ -16,7 +16,7 @@ def say(text: str, start: str = "") -> None:
     stream = sys.stderr
     if stream is None:
         return
-    text = "".join(one if one.isprintable() or one == "\n" else _escape(one) for one in text)
+    text = printable(text)
     data = (start + text if text.endswith("\n") else f"{start}{text}\n").encode(
         getattr(stream, "encoding", None) or "utf-8", "backslashreplace"
     )
@@ -30,6 +30,11 @@ def say(text: str, start: str = "") -> None:
                 data = data[os.write(descriptor, data) :]
             except BlockingIOError:  # the program left its terminal non-blocking
                 select.select([], [descriptor], [], 10)
+
+
+def printable(text: str) -> str:
+    """The text with an escape for what could steer a terminal; lines stay lines."""
+    return "".join(one if one.isprintable() or one == "\n" else _escape(one) for one in text)
 
 
 def _escape(character: str) -> str:

@@ -133,6 +133,7 @@ def epochs(a: Assembly) -> pd.DataFrame:
             entry = row(number, process.base + event["loader"], event["epoch"])
             entry["end_ns"], entry["batches"] = event["time_ns"], event["batches"]
             entry["exhausted"] = event["exhausted"]
+            entry["peak_rss"] = _sane(event.get("peak_rss") or None, "float64")
         for event in process.events["shutdown"]:
             entry = row(number, process.base + event["loader"], event["epoch"])
             entry["shutdown_ns"] = event["end_ns"] - event["start_ns"]
@@ -146,7 +147,8 @@ def epochs(a: Assembly) -> pd.DataFrame:
             entry.setdefault("batches", taken)
             if "start_ns" in entry:
                 entry["startup_ns"] = int(a.wait["end_ns"][at]) - entry["start_ns"]
-    names = ("start_ns", "startup_ns", "iter_ns", "end_ns", "batches", "exhausted", "shutdown_ns")
+    names = ("start_ns", "startup_ns", "iter_ns", "end_ns", "batches", "exhausted", "shutdown_ns",
+             "peak_rss")  # fmt: skip
     ordered = sorted(rows.items())
     table = pd.DataFrame(
         [

@@ -26,9 +26,9 @@ from lotus.launch import Outcome
 from lotus.manifest import Settings
 from lotus.settings import Tuned
 from lotus.streams import say
-from lotus.tune.asked import AskedProgram, watched_from
+from lotus.tune.asked import AskedProgram, tuples, watched_from
 from lotus.tune.space import Setting
-from lotus.tune.trying import Forbidden, TrialFailed, Watched
+from lotus.tune.trying import Forbidden, Stretch, TrialFailed, Watched
 
 _LONGEST = 64 << 20  # bytes of a tell
 _LOOK_S = 0.2  # how often it is seen whether the program still is there
@@ -214,6 +214,18 @@ class PipedProgram(AskedProgram):
         if self.interrupted or self.problem:
             return 0.0  # the agent closes all that is open
         return super().close(setting)
+
+    def train(self, setting: Setting, *, batches: int, discard: int, seconds: float) -> Stretch:
+        """Let the program itself train on with a setting, until so many batches are counted.
+
+        It ends after `seconds` too, or with the epoch. All candidates are closed before. Raises
+        TrialFailed where that cannot be, KeyboardInterrupt as all trials do.
+        """
+        limits = {"batches": batches, "discard": discard, "seconds": seconds}
+        # Only in this epoch, and for no other loader that the program makes meanwhile.
+        setting = dataclasses.replace(setting, persistent_workers=False)
+        told = self._do("train", setting, loader={}, iterable_safe=False, **limits)
+        return Stretch(**tuples(told))
 
     def _do(self, what: str, setting: Setting, **arguments: object) -> Any:
         try:

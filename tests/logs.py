@@ -173,9 +173,11 @@ class ProcessLog:
         batches: int = 0,
         exhausted: bool = True,
         last_next_ns: int = 0,
+        **more: Any,
     ) -> None:
         self.event(
             "epoch_end",
+            **more,
             loader=loader,
             epoch=epoch,
             time_ns=time_ns,

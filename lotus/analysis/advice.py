@@ -253,7 +253,7 @@ def _against_sending(around: Circumstances) -> str:
 
 def _against_slow_samples(evidence: dict[str, float], around: Circumstances) -> str:
     where = around.paths.get(int(evidence.get("slowest_sample", -1)))
-    text = f"Look at {where}. " if where else "Look at these samples' files. "
+    text = f"Look at {where}. " if where else "Look at these samples. "
     text += "Reduce or re-encode them ahead of time"
     if around.workers > 1 and around.in_order:
         text += (

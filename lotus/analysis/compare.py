@@ -6,8 +6,7 @@ Benjamini and Hochberg; the throughput of the loop, which the verdict is about, 
 stands for itself.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,8 +18,8 @@ from lotus.analysis.causes import account, core_shared
 from lotus.analysis.columns import integer, number
 from lotus.analysis.compare_facts import Fact, loader_facts, other_machine, run_facts
 from lotus.analysis.compare_lines import Line
-from lotus.analysis.compare_totals import Operation, Totals, Wanted, operation_times, totals
-from lotus.analysis.counters import counter_table, events_of
+from lotus.analysis.compare_pairs import Chosen, Known, as_texts, counter_rows, pairs_of
+from lotus.analysis.compare_totals import Totals, totals
 from lotus.analysis.functions import known_events
 from lotus.analysis.scope import RunLike, Scope, iterated, scopes, table
 
@@ -30,8 +29,6 @@ ONE_RUN = (
     "alternate three or more runs of each and compare them as: lotus compare A1,A2,A3 B1,B2,B3"
 )
 MOST_LOADERS = 8
-MOST_OPERATIONS = 200  # with intervals: those of most time; all others have their values
-_MOST_COUNTED = 60
 _POINTS = 200  # of throughput over batches
 _MOST_FOR_CAUSES = 2000  # operations: beyond them a table of batches times operations is too much
 
@@ -59,7 +56,7 @@ class LoaderComparison:
     """One loader on both sides.
 
     lines    what is compared, Line.id unique; `different` after the correction
-    others   operations beyond MOST_OPERATIONS: parent, operation, a, b (ns a sample), difference
+    others   operations without lines: parent, operation, a, b (ns a sample), difference
     added, removed   operations of one side only: parent, operation, ns (a sample)
     causes   what the loop's time is owed to: kind, name, a, b (shares of it), of the first runs
     paces    throughput over batches: side, run, batch, samples_per_s
@@ -126,7 +123,7 @@ def compare(a: Side, b: Side, setting: str = "", seed: int = 0) -> Comparison:
                     a, b, setting, Verdict("not comparable", why), facts, lines, [], [], notes
                 )
     same = _same(a, b)
-    pairs, unmatched = _pairs(loops[0], loops[1])
+    pairs, unmatched = pairs_of(loops[0], loops[1])
     loaders = [_loader(a, b, *pair, same, seed) for pair in pairs[:MOST_LOADERS]]
     if len(pairs) > MOST_LOADERS:
         notes.append(f"{len(pairs) - MOST_LOADERS} smaller loaders were left out")
@@ -176,67 +173,7 @@ def _same(a: Side, b: Side) -> bool:
     return marks(a) == marks(b) and all("boot_id" in run.manifest for run in a.runs)
 
 
-# ── loaders ──────────────────────────────────────────────────────────────────────────────────
-
-_Pair = tuple[list[Scope], list[Scope]]
-
-
-def _pairs(
-    a: Sequence[list[Scope]], b: Sequence[list[Scope]]
-) -> tuple[list[_Pair], list[tuple[str, str]]]:
-    """Each loader of the first run of a, with its likes in all other runs."""
-    matches = [_matched(a[0], loops) for loops in (*a, *b)]
-    pairs: list[_Pair] = []
-    unmatched: list[tuple[str, str]] = []
-    for place, loop in enumerate(a[0]):
-        found = [match.get(place) for match in matches]
-        if None in found:
-            unmatched.append(("a", loop.title))
-            continue
-        likes = [one for one in found if one is not None]
-        pairs.append((likes[: len(a)], likes[len(a) :]))
-    used = {id(one) for one in matches[len(a)].values()}
-    unmatched += [("b", loop.title) for loop in b[0] if id(loop) not in used]
-    return pairs, unmatched
-
-
-def _matched(known: Sequence[Scope], loops: Sequence[Scope]) -> dict[int, Scope]:
-    """Place in `known` -> the loop that is it: by data set, sampler and where it stands."""
-    found: dict[int, Scope] = {}
-    left = list(loops)
-    keys = (_standing, _file, _class, _data, _sampler)
-    if len(known) == len(loops) == 1:
-        return {0: loops[0]}
-    for key in keys:
-        for place, one in enumerate(known):
-            if place in found:
-                continue
-            like = next((loop for loop in left if key(loop) == key(one)), None)
-            if like is not None:
-                found[place] = like
-                left = [loop for loop in left if loop is not like]
-    return found
-
-
-def _standing(scope: Scope) -> tuple[Any, ...]:
-    return (*_class(scope), scope.settings.get("call_site"))
-
-
-def _file(scope: Scope) -> tuple[Any, ...]:
-    """Without the line: a program is changed between two runs."""
-    return (*_class(scope), str(scope.settings.get("call_site") or "").rpartition(":")[0])
-
-
-def _class(scope: Scope) -> tuple[Any, ...]:
-    return tuple(scope.settings.get(name) for name in ("dataset", "sampler"))
-
-
-def _data(scope: Scope) -> tuple[Any, ...]:
-    return (scope.settings.get("dataset"),)
-
-
-def _sampler(scope: Scope) -> tuple[Any, ...]:
-    return (scope.settings.get("call_site"), scope.settings.get("sampler"))
+# ── a loader ─────────────────────────────────────────────────────────────────────────────────
 
 
 def _loader(
@@ -254,9 +191,9 @@ def _loader(
         )
         mine, theirs = ([_limited(one, least) for one in side] for side in (mine, theirs))
     notes += _shared(a, mine) + _shared(b, theirs)
-    known = [_Known.of(side, runs.runs) for side, runs in ((mine, a), (theirs, b))]
-    chosen = _Chosen(known[0], known[1], (a.letter, b.letter), notes)
-    counters = [_counters(runs.runs, side) for runs, side in ((a, mine), (b, theirs))]
+    known = [Known.of(side, runs.runs) for side, runs in ((mine, a), (theirs, b))]
+    chosen = Chosen(known[0], known[1], (a.letter, b.letter), notes)
+    counters = [counter_rows(runs.runs, side) for runs, side in ((a, mine), (b, theirs))]
     sums: list[Totals] = []
     each: list[list[Totals]] = []
     for number_, (side, counted) in enumerate(zip((mine, theirs), counters, strict=True)):
@@ -322,139 +259,6 @@ def _cpu(run: RunLike) -> tuple[str, Any]:
     return name, known_events(run.manifest, name)
 
 
-def _counters(runs: Sequence[RunLike], loops: Sequence[Scope]) -> list[pd.DataFrame]:
-    found = []
-    for run, scope in zip(runs, loops, strict=True):
-        counters = table(run, "counters")
-        found.append(counters[integer(counters, "loader") == scope.loader])
-    return found
-
-
-# ── operations and counters that both have ───────────────────────────────────────────────────
-
-
-@dataclass(frozen=True)
-class _Known:
-    """What one side has: operations with their nanoseconds, counted intervals, events."""
-
-    operations: pd.Series
-    counted: list[tuple[str, str]]
-    events: list[str]
-
-    @staticmethod
-    def of(loops: Sequence[Scope], runs: Sequence[RunLike]) -> "_Known":
-        times = [operation_times(one) for one in loops]
-        operations = times[0]
-        for other in times[1:]:
-            operations = operations.add(other, fill_value=0.0)
-        counted: list[tuple[str, str]] = []
-        events: list[str] = []
-        for place, rows in enumerate(_counters(runs, loops)):
-            if not len(rows):
-                return _Known(operations, [], [])
-            sums = counter_table(rows, "generic")
-            mine = list(zip(sums["kind"].astype(str), sums["operation"].astype(str), strict=True))
-            counted = mine if place == 0 else [one for one in counted if one in mine]
-            names = events_of(rows)
-            events = names if place == 0 else [one for one in events if one in names]
-        return _Known(operations.sort_values(ascending=False), counted, events)
-
-
-class _Chosen:
-    """Operations paired: by parent and name, then by name where that is one on both sides."""
-
-    def __init__(self, a: _Known, b: _Known, letters: Sequence[str], notes: list[str]) -> None:
-        one, other = (_nanoseconds(side.operations) for side in (a, b))
-        pairs: list[tuple[Operation, Operation]] = [(key, key) for key in one if key in other]
-        left, right = (
-            [key for key in side if key not in against]
-            for side, against in ((one, other), (other, one))
-        )
-        pairs += self._by_name(left, right)
-        weight = [one[mine] + other[theirs] for mine, theirs in pairs]
-        order = np.argsort(-np.asarray(weight, np.float64), kind="stable")
-        self.pairs = [pairs[place] for place in order]
-        self.a, self.b = one, other
-        if bool(len(one)) != bool(len(other)):
-            letter = letters[1] if len(one) else letters[0]
-            notes.append(f"no operations were recorded in {letter}: see its --level")
-        events = [name for name in a.events if name in b.events]
-        counted = [name for name in a.counted if name in b.counted][:_MOST_COUNTED]
-        if bool(a.events) != bool(b.events):
-            letter = letters[0] if a.events else letters[1]
-            notes.append(f"only {letter} was recorded with --counters: they are not compared")
-        elif set(a.events) != set(b.events):
-            different = ", ".join(sorted(set(a.events) ^ set(b.events)))
-            notes.append(f"events that one side only counted are not compared: {different}")
-        counted = counted if events else []
-        top = self.pairs[:MOST_OPERATIONS]
-        self.wanted = [Wanted([pair[place] for pair in top], counted, events) for place in range(2)]
-        names = [mine[1] for mine, _ in top]
-        self.labels = compare_lines.Labels(
-            [name if names.count(name) == 1 else f"{parent}/{name}" for (parent, name), _ in top],
-            [name for _, name in counted],
-            events,
-        )
-
-    @staticmethod
-    def _by_name(
-        left: Sequence[Operation], right: Sequence[Operation]
-    ) -> list[tuple[Operation, Operation]]:
-        def unique(keys: Sequence[Operation]) -> dict[str, Operation]:
-            counts = Counter(name for _, name in keys)
-            return {name: (parent, name) for parent, name in keys if counts[name] == 1}
-
-        mine, theirs = unique(left), unique(right)
-        return [(key, theirs[name]) for name, key in mine.items() if name in theirs]
-
-    def tables(
-        self, per_sample: Sequence[float]
-    ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-        """others, added, removed: nanoseconds a sample."""
-        base, new = (max(one, 1.0) for one in per_sample)
-        rest = self.pairs[MOST_OPERATIONS:]
-        a = np.array([self.a[mine] for mine, _ in rest], np.float64) / base
-        b = np.array([self.b[theirs] for _, theirs in rest], np.float64) / new
-        others = pd.DataFrame(
-            {
-                "parent": _texts(parent for (parent, _), _ in rest),
-                "operation": _texts(name for (_, name), _ in rest),
-                "a": a,
-                "b": b,
-                "difference": b / np.where(a > 0, a, np.nan) - 1,
-            }
-        )
-        paired = [{pair[place] for pair in self.pairs} for place in range(2)]
-        removed, added = (
-            _only(side, known, per)
-            for side, known, per in ((self.a, paired[0], base), (self.b, paired[1], new))
-        )
-        return others, added, removed
-
-
-def _nanoseconds(operations: pd.Series) -> dict[Operation, float]:
-    keys = [(str(key[0]), str(key[1])) for key in operations.index.tolist()]
-    return dict(zip(keys, operations.astype(np.float64).tolist(), strict=True))
-
-
-def _only(
-    side: Mapping[Operation, float], known: Collection[Operation], per: float
-) -> pd.DataFrame:
-    rows = [(*key, value / per) for key, value in side.items() if key not in known]
-    return pd.DataFrame(
-        {
-            "parent": _texts(row[0] for row in rows),
-            "operation": _texts(row[1] for row in rows),
-            "ns": np.array([row[2] for row in rows], np.float64),
-        }
-    )
-
-
-def _texts(names: Iterable[str]) -> pd.Series:
-    """As objects: what pandas takes for text otherwise cannot hold every name."""
-    return pd.Series(list(names), dtype=object)
-
-
 # ── words and pictures ───────────────────────────────────────────────────────────────────────
 
 
@@ -502,7 +306,7 @@ def _verdict(lines: Sequence[Line], a: Side, b: Side, same: bool, notes: list[st
 
 
 def _causes(
-    a: RunLike, b: RunLike, mine: Scope, theirs: Scope, known: Sequence[_Known]
+    a: RunLike, b: RunLike, mine: Scope, theirs: Scope, known: Sequence[Known]
 ) -> pd.DataFrame:
     columns = ["kind", "name", "a", "b"]
     if max(len(one.operations) for one in known) > _MOST_FOR_CAUSES:
@@ -518,7 +322,7 @@ def _causes(
     keys = list(dict.fromkeys([*shares[0], *shares[1]]))
     keys.sort(key=lambda key: -max(side.get(key, 0.0) for side in shares))
     values = ([side.get(key, 0.0) for key in keys] for side in shares)
-    texts = (_texts(key[place] for key in keys) for place in range(2))
+    texts = (as_texts(key[place] for key in keys) for place in range(2))
     return pd.DataFrame(dict(zip(columns, (*texts, *values), strict=True)))
 
 

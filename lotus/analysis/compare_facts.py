@@ -93,11 +93,20 @@ def _of_run(run: RunLike) -> _Found:
         if not str(name).startswith(("RANK", "LOCAL_RANK", "GROUP_RANK", "SLURM_JOB", "LOTUS_")):
             found[COMMAND, str(name)] = value
     found[COMMAND, "ranks"] = max(len(manifest.get("ranks") or []), 1)
-    for name in ("level", "batches", "every", "max_log", "counters"):
+    for name in ("level", "batches", "every", "max_log"):
         found[RECORDING, name] = manifest.get(name)
+    found[RECORDING, "counters"] = _events(manifest.get("counters"))
     for name in _mapping(manifest.get("recorders")):
         found[RECORDING, str(name)] = "beside it"
     return {key: value for key, value in found.items() if value is not None}
+
+
+def _events(counters: Any) -> str | None:
+    """What was counted as perf writes it, name:modes, without the numbers the kernel takes."""
+    if not isinstance(counters, str) or not counters:
+        return None
+    parts = [event.split("|") for event in counters.replace(";", ",").split(",")]
+    return ", ".join(part[0] if len(part) == 1 else f"{part[0]}:{part[-1]}" for part in parts)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

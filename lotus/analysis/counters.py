@@ -9,7 +9,7 @@ from lotus.analysis.columns import Floats
 from native_map import pmu
 from native_map.events.model import Table
 
-REST = "(rest of the fetch)"
+REST = "(own code, rest of fetch)"
 COLLATE = "collate"
 BASE = ["kind", "operation", "nested", "intervals", "counted", "total_ns", "running_share"]
 NOT_EVENTS = frozenset(

@@ -16,7 +16,7 @@ from native_map import join
 
 # What a thread does, beside operations (which have their own names).
 OTHER_OPERATIONS = "other operations"
-REST = "rest of the fetch"
+REST = "own code, rest of fetch"
 KINDS = {
     "collate": "collate",
     "fetch": REST,

@@ -152,7 +152,7 @@ def _edges(knee: Knee, at: Mapping[str, float]) -> Limit:
 def _growing(knee: Knee, at: Mapping[str, float]) -> Limit:
     return Limit(
         GROWING,
-        f"Nothing up to here: throughput still grows at {_workers(knee.workers)}, the most that "
+        f"No limit seen: throughput still grows at {_workers(knee.workers)}, the most that "
         "were tried.",
         _evidence(at, "fetch_utilisation", "wait_share"),
     )

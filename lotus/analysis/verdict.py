@@ -124,7 +124,8 @@ def _summary(kind: str, degree: str, inputs: float, edges: float, step: float) -
             f"takes {step:.0%}."
         )
     limit = HIGH if degree == "highly" else MODERATE
+    part = f"{inputs:.0%}" if inputs >= 0.0995 else f"{inputs:.1%}"  # 5.3 %, not 5, is more than 5
     return (
-        f"The loop waits for data {inputs:.0%} of its time; more than {limit:.0%} is "
+        f"The loop waits for data {part} of its time; more than {limit:.0%} is "
         f"{degree} input-bound."
     )

@@ -77,6 +77,11 @@ class Balance:
         more = sum(self.batch_sizes) / self.job.global_batch
         return self.before.seconds / self.after.seconds * more if self.after.seconds else math.nan
 
+    @property
+    def pays(self) -> bool:
+        """Whether a step gains more than those of the run vary by."""
+        return self.after.seconds < self.before.low
+
     def plan(self) -> Plan:
         """What balance.json holds of it."""
         measured = self.job.measured_ns / 1e9

@@ -14,7 +14,7 @@ import numpy as np
 
 from lotus.analysis.columns import Floats
 from lotus.balance.fit import Curve, Line, curve
-from lotus.balance.measured import Job
+from lotus.balance.measured import RUN, Job
 from lotus.balance.minmax import split
 from lotus.balance.predict import aligned, collective, mean_step
 
@@ -66,7 +66,7 @@ def _half(job: Job, late: bool) -> Job:
     """The job with the early or the late half of each run's steps."""
     ranks = []
     for one in job.ranks:
-        run = one.key >> 62  # one of --also has a bit there
+        run = one.key >> RUN
         is_late = np.zeros(len(run), np.bool_)
         for number in np.unique(run):
             is_late |= (run == number) & (one.key > np.median(one.key[run == number]))

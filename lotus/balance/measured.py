@@ -27,6 +27,7 @@ WARM = 3  # of a rank's first steps that are left out, if it has five times as m
 _AGAIN = "record it again with: lotus trace -o RUN -- torchrun --nproc-per-node N train.py"
 _ACCUMULATED = 1.5  # batches for each synchronisation, from which on gradients are accumulated
 _NAMED = 8  # ranks that one message names
+EPOCH, RUN = 32, 52  # from which bit on a step's key tells its epoch, and which run it is of
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Rank:
     prefetch: int  # batches ahead that each worker may be
     sizes: Floats  # samples
     step_ns: Floats  # its own: without exposed synchronisation where that was traced
-    key: Ints  # what steps of different ranks that synchronised with each other have in common
+    key: Ints  # what steps of different ranks that synchronised have in common; RUN: of which run
     fetch_sizes: Floats
     fetch_ns: Floats  # of one worker, or of the main process where there are none; in their order
     whole_ns: float  # mean from one batch to the next, all waiting included; epochs' starts are not
@@ -80,8 +81,8 @@ def measure(run: RunLike, loader: int | None = None, also: Sequence[RunLike] = (
     what of a step grows with its batch. Raises LotusError where the run cannot be balanced.
     """
     job = _job(run, loader)
-    for other in also:
-        job = _joined(job, _job(other, loader))
+    for place, other in enumerate(also, 1):
+        job = _joined(job, _job(other, loader), place)
     return job
 
 
@@ -323,7 +324,8 @@ def _mean(values: Floats) -> float:
 
 def _keys(batches: pd.DataFrame) -> Ints:
     """One number for epoch and batch, which are the same on all ranks of a synchronous job."""
-    return integer(batches, "epoch") * (1 << 40) + integer(batches, "batch")
+    epoch, batch = integer(batches, "epoch"), integer(batches, "batch")
+    return ((epoch << EPOCH) + batch) & ((1 << RUN) - 1)
 
 
 def _warming(stepped: Bools) -> Bools:
@@ -384,11 +386,13 @@ def _after_arrival(syncs: pd.DataFrame, world: int) -> tuple[list[float], float]
 
 
 def _with_memory(run: RunLike, ranks: Sequence[Rank], notes: list[str]) -> list[Rank]:
-    """The same with what is known of their memory: that of workers, and of whom they forked."""
+    """The same with what is known of their memory: that of workers, and of who trains."""
     resources = table(run, "resources")
     resources = resources[integer(resources, "worker") >= 0]
     pss, rss = number(resources, "pss"), number(resources, "rss")
     of, pid = integer(resources, "rank"), integer(resources, "pid")
+    epochs = table(run, "epochs")
+    trains, peak = integer(epochs, "rank"), number(epochs, "peak_rss")
     local: dict[str, int] = {}
     for one in ranks:
         local[one.host] = local.get(one.host, 0) + 1
@@ -396,12 +400,16 @@ def _with_memory(run: RunLike, ranks: Sequence[Rank], notes: list[str]) -> list[
     for one in ranks:
         mine = of == one.rank
         used = limit = math.nan
+        main = 0.0  # of the process that forked them, before it trained
         if mine.any():
             largest = pd.Series(np.where(pss > 0, pss, rss)[mine]).groupby(pid[mine]).max()
             # Epochs may have workers of their own: as many as there are at once.
             largest = largest.sort_values(ascending=False).iloc[: max(one.workers, 1)]
             main = float(pd.Series(rss[mine]).groupby(pid[mine]).first().median())
             used = float(largest.sum()) + main
+        held = float(pd.Series(peak[trains == one.rank]).max())  # NaN: not told
+        if not math.isnan(held):
+            used = held if math.isnan(used) else used - main + max(main, held)
         memory = _memory_of(run.manifest, one.host)
         if memory is not None:
             limit = memory / local[one.host]
@@ -420,8 +428,8 @@ def _memory_of(manifest: Mapping[str, Any], host: str) -> float | None:
     return None
 
 
-def _joined(job: Job, other: Job) -> Job:
-    """`job` with the steps and batches of another run of it."""
+def _joined(job: Job, other: Job, place: int) -> Job:
+    """`job` with the steps and batches of another run of it; `place`: which one, from 1 on."""
     if len(other.ranks) != len(job.ranks):
         raise LotusError(
             f"--also: that run has {len(other.ranks)} ranks, this one {len(job.ranks)}: it must be "
@@ -439,7 +447,7 @@ def _joined(job: Job, other: Job) -> Job:
                 one,
                 sizes=np.concatenate((one.sizes, two.sizes)),
                 step_ns=np.concatenate((one.step_ns, two.step_ns)),
-                key=np.concatenate((one.key, two.key + (1 << 62))),
+                key=np.concatenate((one.key, two.key + (place << RUN))),
                 fetch_sizes=np.concatenate((one.fetch_sizes, two.fetch_sizes)),
                 fetch_ns=np.concatenate((one.fetch_ns, two.fetch_ns)),
             )

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lotus.analysis.columns import Floats
-from lotus.balance.measured import Job
+from lotus.balance.measured import EPOCH, RUN, Job
 from lotus.balance.predict import Predicted, Taken, in_a_row, predict_each, taken
 from lotus.settings import Mode as Asked
 
@@ -28,7 +28,6 @@ _NEAR = 0.95  # of what a mode takes that learns otherwise than now, below which
 _APART = 1.2  # how many times as slow the slower ranks are, to be called a group of their own
 _SURE = 4.0  # standard errors that the gap between them must be
 _STRETCH = 100  # steps in a row that are kept of long runs: some times as many as `every`
-_BATCH = (1 << 40) - 1  # of a key (measured.py): the batch; a run of --also has a bit far above
 
 
 @dataclass(frozen=True)
@@ -172,8 +171,8 @@ def batches_of_epoch(job: Job) -> int:
     """How many batches a rank took in an epoch, the most of all; of the ranks, those in between."""
     most = []
     for one in job.ranks:
-        own = one.key[one.key < 1 << 62]
-        most.append(int((own & _BATCH).max()) + 1 if len(own) else 1)
+        own = one.key[one.key >> RUN == 0]
+        most.append(int((own & ((1 << EPOCH) - 1)).max()) + 1 if len(own) else 1)
     return max(int(np.median(most)), 1)
 
 

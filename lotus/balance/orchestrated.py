@@ -39,7 +39,7 @@ def quantities(
     how["MU"] = "memory of the rank's processes, the most that was seen"
     if np.isnan(memory).any():
         memory = np.ones(len(job.ranks))
-        how["MU"] = "not measured (memory is read of workers only): taken as equal on all ranks"
+        how["MU"] = "not measured (no rank's epoch came to its end): taken as equal on all ranks"
     latency, how["NL"] = _latency(job, latencies or {})
     if base is None:
         base = job.global_batch / len(job.ranks)

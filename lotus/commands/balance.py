@@ -93,9 +93,20 @@ def run(args: argparse.Namespace) -> int:
     from lotus import files
     from lotus.balance import plan
     from lotus.balance.balancing import Question, balance
+    from lotus.errors import LotusError
     from lotus.reporters import balance as reporter
     from lotus.run import load
 
+    for name, given, strategy in (
+        ("--link", args.link, "bno"),
+        ("--base-batch", args.base_batch, "bno"),
+        ("--seed", args.seed, "random"),
+    ):
+        if given and args.strategy != strategy:
+            raise LotusError(
+                f"{name} is for {strategy}, this is {args.strategy}; leave it out, or add "
+                f"--strategy {strategy}"
+            )
     if args.output is not None:
         files.writable(args.output)
     question = Question(

@@ -120,7 +120,8 @@ def run(args: argparse.Namespace) -> int:
     command += ["--threads", str(threads)]
     say(f"lotus trace -- {shlex.join(command)}")
     directory, outcome = launch.trace(command, args.output, Settings(), args.force)
-    print(closing.text(directory, outcome, f"lotus report {shlex.quote(str(directory))}", True))
+    page = f"lotus report {shlex.quote(str(directory))} --html report.html"  # the text is said here
+    print(closing.text(directory, outcome, page, full=True))
     print(f"data set: {data}\nrun:      {directory.absolute()}", flush=True)
     return launch.end_as(outcome)
 

@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     # pandas is slow to import: not for `lotus --help`.
     from lotus.export import formats
     from lotus.run import load
-    from lotus.streams import progress, say
+    from lotus.streams import printable, progress, say
 
     asked = formats.Asked(args.format, args.output, args.torch_trace, args.weight, args.force)
     formats.check(asked, args.run_directory)
@@ -81,5 +81,5 @@ def run(args: argparse.Namespace) -> int:
     for note in done.notes:
         say(f"lotus: {note}")
     if done.path is not None:
-        print(f"{done.path}\n{done.next}", flush=True)
+        print(printable(f"{done.path}\n{done.next}"), flush=True)
     return 0

@@ -8,7 +8,7 @@ from lotus import arguments, launch, settings
 from lotus.balance import plan as plans
 from lotus.errors import LotusError
 from lotus.settings import Mode, Shares, Tuned
-from lotus.streams import say
+from lotus.streams import printable, say
 
 NAME = "run"
 HELP = "run a command with settings that were found, its code unchanged"
@@ -140,7 +140,7 @@ def run(args: argparse.Namespace) -> int:
     if args.show or not command:
         for entry in tuned.loaders:
             if len(tuned.loaders) > 1:
-                print(f"# {entry.loader.words()}")
+                print(printable(f"# {entry.loader.words()}"))
             print("\n".join(settings.code_change(entry.setting)))
         if shares is not None:
             print("\n".join(settings.shares_change(shares.plan)))

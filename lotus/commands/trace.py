@@ -25,6 +25,8 @@ examples:
       the program's own output, a verdict in a few lines, and what to type next
   lotus trace -o my-run --level op+cpu -- torchrun --nproc-per-node 2 train.py
       CPU time and storage of each operation too, of both ranks
+  lotus trace -o job-$(hostname) -- torchrun --nnodes 2 ... train.py
+      on each host of a job; then `lotus merge job-* -o whole`
   lotus trace --counters --perf -o my-run -- python train.py
       then `lotus map my-run` shows counters and C/C++ functions
   lotus trace --op mypackage.data:decode -- python -m mypackage.train

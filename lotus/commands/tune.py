@@ -29,9 +29,10 @@ examples:
 
 The program starts as usual. When it has iterated its loader for some batches,
 settings are tried in its place, on its own data set, sampler and collate
-function; batch_size stays. Then it is ended at once: no `finally` and no atexit
-function of it runs, the processes that it has started get SIGTERM. With --apply
-it goes on where it was instead.
+function; batch_size stays. What is found is held against the program's own
+steps: it trains on for some batches, with that and its own setting in turn.
+Then it is ended at once: no `finally` and no atexit function of it runs, the
+processes that it has started get SIGTERM. With --apply it goes on instead.
 
 writes: the settings (-o)
 
@@ -58,6 +59,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=60.0,
         metavar="TIME",
         help="time for all trials, as 90s or 2m (default: 60s)",
+    )
+    add(
+        "--check",
+        type=_some_seconds,
+        metavar="TIME",
+        help="then the program trains on this long with what was found and with its own in turn, "
+        "as trials do not run its step; 0s: not at all (default: a third of --budget)",
     )
     add(
         "--objective", choices=("train", "throughput"), default="train",
@@ -118,6 +126,7 @@ def run(args: argparse.Namespace) -> int:
     def tried(program: tuning.PipedProgram) -> Any:
         # pandas, for which the program has not to wait before it starts
         from lotus.reporters.tuning import Live
+        from lotus.tune import checking
         from lotus.tune.search import search
 
         live = Live(sys.stderr.isatty())
@@ -134,9 +143,11 @@ def run(args: argparse.Namespace) -> int:
                 vary=args.vary,
                 on_progress=None if args.quiet else live,
             )
-            return recorded.with_operations(found, program.run, program.workers)
         finally:
             live.clear()
+        found = recorded.with_operations(found, program.run, program.workers)
+        seconds = args.budget / 3 if args.check is None else args.check
+        return checking.check(found, program, seconds, None if args.quiet else live.trains)
 
     def report(result: Any, written: Path | None) -> None:
         from lotus.reporters import tuning as reporter
@@ -177,11 +188,18 @@ def run(args: argparse.Namespace) -> int:
     return launch.end_as(done.outcome)
 
 
-def _seconds(text: str) -> float:
+def _some_seconds(text: str) -> float:
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?(s|m|min|)", text)
-    if found is None or not 0 < float(found[1]) < 1e6:
+    if found is None or not 0 <= float(found[1]) < 1e6:
         raise ValueError(text)
     return float(found[1]) * (60 if found[2].startswith("m") else 1)
+
+
+def _seconds(text: str) -> float:
+    found = _some_seconds(text)
+    if not found:
+        raise ValueError(text)
+    return found
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -193,6 +211,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 for _kind, _name in (
     (_seconds, "time (60s)"),
+    (_some_seconds, "time (20s)"),
     (_names, "NAMES"),
 ):
     _kind.__name__ = _name

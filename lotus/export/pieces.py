@@ -117,15 +117,11 @@ def _part(a: Assembly, number: int, frames: Array, loose: bool) -> Assembly:
     `loose`: and all of its operations outside of batches, which else are left out.
     """
     process, own = a.processes[number], a.slices[number]
-    part, mine, log = copy.copy(a), copy.copy(process), copy.copy(process.log)
-    log.fixed, log._places = dict(log.fixed), dict(log._places)
+    part, mine = copy.copy(a), copy.copy(process)
     keep = {"batch": frames}
     if not loose:
         keep |= {name: np.empty(0, np.int64) for name in ("wait", "loose")}
-    for name, chosen in keep.items():
-        log.fixed[name] = log.fixed[name][chosen]
-        log._places[name] = log._places[name][chosen]
-    mine.log = log
+    mine.log = process.log.part(keep)
     part.processes = [mine]
     part.slices = [slice(0, len(frames))]
     part.batch = a.batch[own][frames]

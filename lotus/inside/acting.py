@@ -2,10 +2,12 @@
 
 import sys
 import weakref
+from abc import ABC, abstractmethod
 from functools import partial, wraps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
     from typing import Any
 
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 DDP = "torch.nn.parallel.distributed"
 
 
-class Acting:
+class Acting(ABC):
     """Hooks of an applier, which takes them back, and the models that live."""
 
     def __init__(self, applier: "Applier") -> None:
@@ -28,9 +30,9 @@ class Acting:
         if hasattr(distributed, "DistributedDataParallel"):
             self.hook_models(distributed)
 
+    @abstractmethod
     def hook_loaders(self, loader: "Any") -> None:
         """Hook the class DataLoader."""
-        raise NotImplementedError
 
     def hook_models(self, module: "ModuleType | Any") -> None:
         """Hook DistributedDataParallel, of its module."""
@@ -51,6 +53,22 @@ class Acting:
         before = vars(owner)[name]
         setattr(owner, name, value)
         self.applier.undo.append(partial(setattr, owner, name, before))
+
+    def before_its_end(self, call: "Callable[[Any, Any], object]") -> None:
+        """Have `call(kind, error)` go before where an exception that ends the program is shown."""
+        before = sys.excepthook
+
+        def excepthook(kind: "Any", error: "Any", traceback: "Any") -> None:
+            call(kind, error)
+            before(kind, error, traceback)
+
+        sys.excepthook = excepthook
+
+        def undo() -> None:
+            if sys.excepthook is excepthook:
+                sys.excepthook = before
+
+        self.applier.undo.append(undo)
 
     def wrapped(self, model: "Any") -> None:
         """The program has put a model in DistributedDataParallel."""

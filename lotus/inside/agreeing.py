@@ -6,10 +6,15 @@ the decision, and it holds for all: nobody goes by an answer that came too late.
 """
 
 import json
+import sys
 import time
+from functools import partial
+
+from .starting import Alone, Start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 _NAP_S, _LONGEST_NAP_S = 0.002, 0.1
@@ -23,12 +28,19 @@ class Silent(Exception):
     """The store takes no answer: the others will wait for this rank, and go without it."""
 
 
-def agree(store: "Any", rank: int, world: int, answer: "dict[str, Any]", wait_s: float) -> str:
+def agree(
+    store: "Any",
+    rank: int,
+    world: int,
+    answer: "dict[str, Any]",
+    wait_s: float,
+    meanwhile: "Callable[[], object]" = lambda: None,
+) -> str:
     """What is refused and why, in the same words for all ranks; "" where all agree.
 
     `store` is for this question alone. An answer has `of`, what it is about in words, `refused`,
     why this rank cannot ("" where it can), and `facts`, by name, which must be the same on all.
-    Raises Silent and Unknown.
+    `meanwhile` is called again and again. Raises Silent and Unknown.
     """
     try:
         store.set(f"answer{rank}", json.dumps(answer))
@@ -38,7 +50,7 @@ def agree(store: "Any", rank: int, world: int, answer: "dict[str, Any]", wait_s:
         store.add(f"answered{rank}", 1)
         store.add("answered", 1)
         # A decision that was taken already is all that one who is late waits for.
-        all_in = _wait(store, {"answered": world, "said": 1}, wait_s)
+        all_in = _wait(store, {"answered": world, "said": 1}, wait_s, meanwhile)
         if store.add("decided", 1) == 1:
             store.set("decision", _decide(store, world, wait_s, all_in, str(answer["of"])))
             store.add("said", 1)
@@ -51,6 +63,28 @@ def agree(store: "Any", rank: int, world: int, answer: "dict[str, Any]", wait_s:
         raise Unknown(_first_line(error)) from None
 
 
+_start = Start()  # of the process
+
+
+def ask(name: str, answer: "dict[str, Any]", wait_s: float) -> "tuple[str, Any]":
+    """(what is refused, as `agree` has it; the part of the job's store for this question alone).
+
+    Raises Silent and Unknown.
+    """
+    distributed: Any = sys.modules["torch.distributed"]
+    rank, world = distributed.get_rank(), distributed.get_world_size()
+    whole = distributed.PrefixStore("lotus", distributed.distributed_c10d._get_default_store())
+    try:
+        start = _start.named(whole, rank, wait_s)
+    except Alone:
+        return f"{answer['of']}: {missing([0], wait_s)}", whole
+    except Exception as error:
+        raise Silent(_first_line(error)) from None
+    meanwhile = partial(_start.let_in, whole) if rank == 0 else lambda: None
+    store = distributed.PrefixStore(f"{start}/{name}", whole)
+    return agree(store, rank, world, answer, wait_s, meanwhile), store
+
+
 def answers(store: "Any", world: int) -> "list[dict[str, Any]]":
     """What each rank left, by rank, after all agreed. Raises Unknown."""
     try:
@@ -59,11 +93,17 @@ def answers(store: "Any", world: int) -> "list[dict[str, Any]]":
         raise Unknown(_first_line(error)) from None
 
 
-def _wait(store: "Any", wanted: "dict[str, int]", wait_s: float) -> bool:
+def _wait(
+    store: "Any",
+    wanted: "dict[str, int]",
+    wait_s: float,
+    meanwhile: "Callable[[], object]" = lambda: None,
+) -> bool:
     """Whether one of these counters came to its number in time."""
     end, nap = time.monotonic() + wait_s, _NAP_S
     # By counters, as torch 2.2 has no `check` of a store with a prefix.
     while all(store.add(name, 0) < many for name, many in wanted.items()):
+        meanwhile()
         if time.monotonic() > end:
             return False
         time.sleep(nap)
@@ -75,10 +115,7 @@ def _decide(store: "Any", world: int, wait_s: float, all_in: bool, of: str) -> s
     if not all_in:
         silent = [rank for rank in range(world) if store.add(f"answered{rank}", 0) == 0]
         if silent:
-            return (
-                f"{of}: {ranks(silent)} did not answer within {wait_s:g} s; "
-                "all must be started by lotus run with the same settings"
-            )
+            return f"{of}: {missing(silent, wait_s)}"
     answers = [json.loads(bytes(store.get(f"answer{rank}"))) for rank in range(world)]
     return decide(answers)
 
@@ -101,6 +138,14 @@ def decide(answers: "list[dict[str, Any]]") -> str:
                     f"and {other!r:.80} on rank {rank}"
                 )
     return ""
+
+
+def missing(silent: "list[int]", wait_s: float) -> str:
+    """What is said of ranks that did not answer."""
+    return (
+        f"{ranks(silent)} did not answer within {wait_s:g} s; "
+        "all must be started by lotus run with the same settings"
+    )
 
 
 def ranks(found: "list[int]") -> str:

@@ -110,15 +110,18 @@ class Apart(Rounds):
     changes handed over so far; a rank's own numbers are that and its changes since.
 
     A rank may leave its loop before the end of an epoch and wait elsewhere for the others. Who
-    waits for it here goes on without it, and the round stays under way.
+    waits for it here goes on without it, and the round stays under way. If it ends, the round
+    fails, and is the last. Where a rank ends that did not leave its loop, the others fail with it.
     """
 
     STEP_S, END_S = 30.0, 600.0  # the longest wait for a rank that is not known to have left
+    GRACE_S = 2.0  # an exception on its way out of a loop looks as if its rank had left that
 
     def __init__(self, torch: "Any", model: "Any", group: "Any", store: "Any") -> None:
         """`store`: for this alone; its "away" counts the ranks that left their loop."""
         super().__init__(torch, model, group)
         self.store, self.away = store, False
+        self.alone = False  # a round failed after a rank had left
         self.longest_s = 0.0  # that a round took
         self.anchor = self.flat.rows()
         self.sent: list[Any] = []  # own changes in the round that is under way
@@ -137,8 +140,22 @@ class Apart(Rounds):
             self.away = False
             self.store.add("away", -1)
 
+    def fail(self) -> None:
+        """An exception ends this rank, which is no leaving of a loop: the others shall fail too."""
+        with suppress(Exception):  # the job may be over
+            self.come_back()
+        self.away = True  # and nothing tells so
+
     def step(self, staleness: int) -> None:
         """A step was taken; waits where `staleness` were since this rank handed changes over."""
+        try:
+            if not self.alone:
+                self._step(staleness)
+        except RuntimeError:
+            if not self._goes_on():
+                raise
+
+    def _step(self, staleness: int) -> None:
         self.steps += 1
         if self.works and (self._is_over() or (self.steps > staleness and self._wait(self.STEP_S))):
             self._take()
@@ -152,31 +169,48 @@ class Apart(Rounds):
 
         Returns whether all came to one model.
         """
+        try:
+            return not self.alone and self._finish()
+        except RuntimeError:
+            if not self._goes_on():
+                raise
+            return False
+
+    def _finish(self) -> bool:
         if self.works:
-            if not self._wait(self.END_S):
+            if not self._wait(self.END_S, self.GRACE_S):
                 return False
             self._take()
         over = False
         while not over:
             self._hand_over(ended=True)
-            if not self._wait(self.END_S):
+            if not self._wait(self.END_S, self.GRACE_S):
                 return False
             over = self._take()
         self.flat.put(self.anchor)  # all have handed over everything
         return True
 
+    def _goes_on(self) -> bool:
+        """Whether this rank goes on without the others, as a round failed."""
+        with suppress(Exception):  # the store may be gone too
+            self.alone = self.store.add("away", 0) > 0
+        return self.alone
+
     def _is_over(self) -> bool:
         return all(work.is_completed() for work in self.works)
 
-    def _wait(self, most_s: float) -> bool:
-        """Whether the round under way came to its end before a rank was seen to be away."""
+    def _wait(self, most_s: float, grace_s: float = 0.0) -> bool:
+        """Whether the round under way came to its end before a rank was seen to be away so long."""
         begin, nap = time.monotonic(), 0.0002
+        away: float | None = None  # since when
         while not self._is_over():
-            waited = time.monotonic() - begin
-            if waited > max(most_s, 10 * self.longest_s):
+            now = time.monotonic()
+            if now - begin > max(most_s, 10 * self.longest_s):
                 return False
-            if nap == _LONGEST_NAP_S and self.store.add("away", 0):
-                return self._is_over()
+            if nap == _LONGEST_NAP_S:
+                away = (now if away is None else away) if self.store.add("away", 0) else None
+                if away is not None and now - away >= grace_s:
+                    return self._is_over()
             time.sleep(nap)
             nap = min(2 * nap, _LONGEST_NAP_S)
         self.longest_s = max(self.longest_s, time.monotonic() - begin)

@@ -54,6 +54,7 @@ class Balance(Acting):
         self.weighted = False
         self.every: int = plan.get("rebalance_every", 0)  # steps; 0: shares stay
         self.rebalancing: Rebalancing | None = None
+        self.store: Any = None  # for what was asked last alone
 
     # The hooks.
 
@@ -205,29 +206,24 @@ class Balance(Acting):
 
     def _ask(self, answer: "dict[str, Any]") -> str:
         """What all ranks come to, as `agreeing.agree` has it."""
-        distributed: Any = sys.modules["torch.distributed"]
-        rank, world = distributed.get_rank(), distributed.get_world_size()
         Balance.asked += 1
-        store = self._store("balance")
+        wait_s = self.plan.get("wait_s", 120)
         try:
-            return agreeing.agree(store, rank, world, answer, self.plan.get("wait_s", 120))
+            refused, self.store = agreeing.ask(f"balance/{Balance.asked}", answer, wait_s)
+            return refused
         except agreeing.Silent as error:
             return f"{answer['of']}: the job's store takes no answer ({error})"
         except agreeing.Unknown as error:
             self.applier.tell({"balance": "refused"})
             text = f"what the other ranks decided on balance.json cannot be known ({error})"
+            rank = sys.modules["torch.distributed"].get_rank()
             raise SystemExit(f"lotus: {text}; rank {rank} stops before its first step") from None
-
-    def _store(self, what: str) -> "Any":
-        """The job's store, for one thing alone."""
-        distributed: Any = sys.modules["torch.distributed"]
-        whole = distributed.distributed_c10d._get_default_store()
-        return distributed.PrefixStore(f"lotus/{what}/{Balance.asked}", whole)
 
     def _rebalance(self, loader: "Any", found: "list[Any]") -> None:
         """Have shares change while the job trains, where all ranks can tell what theirs take."""
         from .rebalancing import Rebalancing, unfit
 
+        distributed: Any = sys.modules["torch.distributed"]
         most = [2 * max(size, loader.batch_size) for size in self.sizes]
         least = 2 if any(models.local_norms(model) for model in found) else 1
         made = Rebalancing(
@@ -235,7 +231,7 @@ class Balance(Acting):
             loader.sampler.rank,
             self.every,
             self.weights,
-            self._store("rebalance"),
+            distributed.PrefixStore("rebalance", self.store),
             self.applier.note,
             most,
             least,
@@ -361,9 +357,8 @@ def _many(number: int, what: str) -> str:
 
 def _tell_of_memory(balance: Balance, share_now: "Callable[[], int]", own: int) -> None:
     """Where the program ends for want of memory, say that its share is not its own batch size."""
-    before = sys.excepthook
 
-    def excepthook(kind: "Any", error: "Any", traceback: "Any") -> None:
+    def ends(kind: "Any", error: "Any") -> None:
         words, share = str(error), share_now()
         short = issubclass(kind, MemoryError) or kind.__name__ == "OutOfMemoryError"
         if share > own and (short or "can't allocate memory" in words):
@@ -371,15 +366,8 @@ def _tell_of_memory(balance: Balance, share_now: "Callable[[], int]", own: int) 
                 f"a rank ran out of memory at its share of {share} samples, where the program "
                 f"itself gives it {own}: the plan needs a cap for it (lotus balance --help)"
             )
-        before(kind, error, traceback)
 
-    sys.excepthook = excepthook
-
-    def undo() -> None:
-        if sys.excepthook is excepthook:
-            sys.excepthook = before
-
-    balance.applier.undo.append(undo)
+    balance.before_its_end(ends)
 
 
 def _init(original: "Callable[..., Any]", balance: "Any") -> "Callable[..., Any]":

@@ -18,6 +18,7 @@ _OURS = "_lotus_keeps"
 
 _allowed = False
 _kept_back = 0
+_between_waits = False
 _waiting: "BaseException | None" = None
 
 
@@ -68,22 +69,41 @@ class kept_back:
             _come()
 
 
+class only_waits(kept_back):
+    """Meanwhile it comes inside `let_come` only; what a Watch raises too."""
+
+    def __enter__(self) -> None:
+        global _between_waits
+        super().__enter__()
+        self._before, _between_waits = _between_waits, True
+
+    def __exit__(self, kind: object, *others: object) -> None:
+        global _between_waits
+        _between_waits = self._before
+        super().__exit__(kind, *others)
+
+
 class let_come:
     """It may come meanwhile, though it is kept back around this."""
 
     def __enter__(self) -> None:
-        global _kept_back
-        self._before, _kept_back = _kept_back, 0
+        global _between_waits, _kept_back
+        self._before = _kept_back, _between_waits
+        _kept_back, _between_waits = 0, False
         try:
             if _allowed:
                 _come()
         except BaseException:
-            _kept_back = self._before
+            self.__exit__()
             raise
 
     def __exit__(self, *_: object) -> None:
-        global _kept_back
-        _kept_back = self._before
+        global _between_waits, _kept_back
+        _kept_back, _between_waits = self._before
+
+
+def between_waits() -> bool:
+    return _between_waits
 
 
 def stop(error: BaseException) -> None:

@@ -85,7 +85,9 @@ class Candidates:
         """Set it while no candidate is open: how fast this thread works is measured."""
         self._step = step
         if isinstance(step, Step):
-            self._consumer = StandIn(step, bool(self.loader.pin_memory))
+            own = self.loader
+            shares = bool(own.num_workers) and not own.pin_memory
+            self._consumer = StandIn(step, bool(own.pin_memory), shares)
         else:
             self._consumer = step
 

@@ -30,6 +30,8 @@ class Rest:
         self.indices: Iterator[Any] = iterator._sampler_iter
         self.seed = (iterator._base_seed + 1_000_003 + iterator._num_yielded) % 2**63
         self.successor: Any = None
+        self.before: Any = None  # a successor of which batches are in flight
+        self.refused = ""  # why it could not be made with the setting that it was to have
         self.over = False
         iterator.__dict__[KEY] = self
         iterator._sampler_iter = iter(())
@@ -49,7 +51,17 @@ class Rest:
                 except Exception as error:
                     self._give_back(error)
                     self.successor = self._made()
+                self.before = None
         return self.successor
+
+    def change(self) -> None:
+        """The loader has another setting: after what is in flight it goes on with that."""
+        successor, self.refused = self.successor, ""
+        if successor is not None:
+            self.before, self.successor = successor, None
+            self.seed = (self.seed + 1_000_003 + successor._num_yielded) % 2**63
+            self.indices, successor._sampler_iter = successor._sampler_iter, iter(())
+            _end_with_epoch(successor)
 
     def _made(self) -> "Any":
         loader, known = self.loader, self.applier._find(self.loader)
@@ -80,6 +92,7 @@ class Rest:
             raise error
         assigning.assign(self.loader, known.before)
         what = f"{type(error).__name__}: {error}".partition("\n")[0][:300]
+        self.refused = what
         self.applier.note(f"the loader goes on with its own settings: {what}")
         known.entry, known.own, known.before = None, None, {}
 
@@ -90,11 +103,48 @@ def sampler_of(loader: "Any") -> "tuple[str, Any]":
     return name, loader.__dict__.get(name)
 
 
+def as_it_is(loader: "Any") -> "dict[str, Any]":
+    """An entry that puts on this loader what it has; for no other one."""
+    setting = assigning.attributes(loader)
+    del setting["multiprocessing_context"]  # its own one stays
+    return {"loader": {}, "setting": setting, "iterable_safe": False}
+
+
+def why_not(loader: "Any", iterator: "Any", entry: "dict[str, Any]") -> str:
+    """Why the rest of this epoch cannot come with the setting of `entry`; "" where it can."""
+    if not _possible(loader, iterator):
+        return "the setting of such a loader cannot change in the midst of an epoch"
+    try:
+        assigning.wanted(entry, loader, assigning.attributes(loader))
+    except assigning.Refused as reason:
+        return str(reason)
+    return ""
+
+
+def _possible(loader: "Any", iterator: "Any") -> bool:
+    module: Any = sys.modules["torch.utils.data.dataloader"]
+    plain = (module._SingleProcessDataLoaderIter, module._MultiProcessingDataLoaderIter)
+    named = sampler_of(loader)[1]
+    return (
+        type(iterator) in plain
+        and iterator._dataset_kind == 0
+        and named is not None
+        and named is loader._index_sampler
+        and "MapDataPipe" not in type(loader.dataset).__name__
+    )
+
+
 def change(
-    applier: "Applier", loader: "Any", iterator: "Any", entry: "dict[str, Any]", epochs: int
+    applier: "Applier",
+    loader: "Any",
+    iterator: "Any",
+    entry: "dict[str, Any]",
+    epochs: int,
+    quiet: bool = False,
 ) -> bool:
     """Put a setting on a loader of which `iterator` is under way, in the epoch of this number from
-    1 on. Whether it was; where not, a line has said why.
+    1 on; None: none is. Whether it was; where not, a line has said why. `quiet`: nothing else is
+    said of it.
     """
     if not applier.on:
         return False
@@ -102,26 +152,27 @@ def change(
     before = known.own
     applier.entries.append(entry)
     index = len(applier.entries) - 1
-    applier.put(loader, known, index, known if known.before else None)
+    applier.put(loader, known, index, known if known.before else None, quiet)
     own = known.own
     if known.entry != index or own is None:
         return False
     if before is not None and before.epoch >= 0:
         own.epoch, own.first_seed = before.epoch, before.first_seed
     else:
-        own.epoch, own.first_seed = epochs - 1, iterator._base_seed
+        own.epoch, own.first_seed = epochs - 1, getattr(iterator, "_base_seed", 0)
     loader._iterator = None  # what stayed from epoch to epoch has the old setting
-    if iterator._num_workers and iterator._persistent_workers:
-        iterator._persistent_workers = False  # so it ends its workers with this epoch
-    module: Any = sys.modules["torch.utils.data.dataloader"]
-    plain = (module._SingleProcessDataLoaderIter, module._MultiProcessingDataLoaderIter)
-    named = sampler_of(loader)[1]
-    if (
-        type(iterator) in plain
-        and iterator._dataset_kind == 0
-        and named is not None
-        and named is loader._index_sampler
-        and "MapDataPipe" not in type(loader.dataset).__name__
-    ):
+    if iterator is None:
+        return True
+    _end_with_epoch(iterator)
+    rest = iterator.__dict__.get(KEY)
+    if rest is not None:
+        rest.change()
+    elif _possible(loader, iterator):
         Rest(applier, loader, iterator)
     return True
+
+
+def _end_with_epoch(iterator: "Any") -> None:
+    """Have its workers end with this epoch, also where they were to stay."""
+    if iterator._num_workers and iterator._persistent_workers:
+        iterator._persistent_workers = False

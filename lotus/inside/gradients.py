@@ -15,7 +15,7 @@ from collections import deque
 from functools import partial
 from itertools import islice
 
-from . import clock, guard, log, models, recorder
+from . import clock, guard, log, models, recorder, writer
 from .guard import ask, edge, hook
 
 TYPE_CHECKING = False
@@ -207,7 +207,7 @@ def keep_from_compiler(torch: Any) -> None:
         return
     found: list[Any] = [
         value
-        for module in (sys.modules[__name__], guard, recorder, log)
+        for module in (sys.modules[__name__], guard, recorder, writer, log)
         for value in vars(module).values()
         if getattr(value, "__module__", "") == module.__name__
     ]

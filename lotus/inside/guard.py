@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from typing import Any, Concatenate, ParamSpec, TypeVar
 
     from .recorder import Recorder
+    from .writer import Writer
 
     _Function = TypeVar("_Function", bound=Callable[..., Any])
     _Arguments = ParamSpec("_Arguments")
     _Result = TypeVar("_Result")
+    _Writer = TypeVar("_Writer", bound=Writer)
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _MARK = "_lotus_passes"
@@ -119,13 +121,13 @@ def ask(function: Callable[..., Any], *args: Any, default: Any = None) -> Any:
 
 
 def guarded(
-    method: Callable[Concatenate[Recorder, _Arguments], _Result],
-) -> Callable[Concatenate[Recorder, _Arguments], _Result | None]:
+    method: Callable[Concatenate[_Writer, _Arguments], _Result],
+) -> Callable[Concatenate[_Writer, _Arguments], _Result | None]:
     """A method of the recorder that the hooks call: does nothing once recording is off."""
 
     @wraps(method)
     def call(
-        self: Recorder, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs
+        self: _Writer, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs
     ) -> _Result | None:
         if not self.on:
             return None

@@ -12,6 +12,7 @@ from . import clock
 from .guard import ask, edge, ours
 from .log import rank_of_process
 from .operations import attributes
+from .usage import peak
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -155,6 +156,7 @@ class Loaders:
                 "batches": iteration.taken - iteration.failed,
                 "exhausted": exhausted,
                 "last_next_ns": iteration.last_next if exhausted else 0,
+                "peak_rss": peak(),
             }
         )
         recorder.iteration_ended()

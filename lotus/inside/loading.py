@@ -270,7 +270,7 @@ class Loading:
         if alone:
             self._own.begin()
         cpu, before = time.thread_time(), time.perf_counter()
-        with breaks.kept_back() if not alone else nullcontext():
+        with breaks.only_waits() if not alone else nullcontext():
             batch = next(self._iterator)
         after, cpu_after = time.perf_counter(), time.thread_time()
         if alone:

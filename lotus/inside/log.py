@@ -139,10 +139,13 @@ def append_line(run: str, item: dict[str, object]) -> None:
         os.close(fd)
 
 
-def fault_is_known(run: str) -> bool:
-    """Whether a process of the run has told of a fault there. Raises OSError."""
+def first_fault(run: str) -> int | None:
+    """The process of the run that was the first to tell of a fault there. Raises OSError."""
     with open(os.path.join(run, "processes.jsonl"), "rb") as file:
-        return b'"event": "fault"' in file.read(1 << 20)
+        for line in file.read(1 << 20).splitlines():
+            if b'"event": "fault"' in line:
+                return int(json.loads(line)["pid"])
+    return None
 
 
 def header(level: str) -> bytes:

@@ -25,9 +25,9 @@ from functools import wraps
 
 from . import agreeing, described, models
 from .acting import Acting
-from .averaging import Apart, Rounds, Together
-from .dealt import Dealt
-from .passes import Pass, leads, meetings, written
+from .agreed import Agreed
+from .averaging import Apart, Together
+from .passes import Pass, leads, written
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,24 +41,6 @@ _THREADS = "its batches are asked for in another thread than the model is made i
 
 class _Refused(Exception):
     """Why this rank cannot."""
-
-
-class _Agreed:
-    """A model and the loader that it is trained on first, after all ranks have agreed."""
-
-    def __init__(self, model: "Any", loader: "Any", words: str, made: int) -> None:
-        self.model, self.loader = weakref.ref(model), weakref.ref(loader)
-        self.words = words
-        self.made = made  # how many models there had been
-        self.rounds: Rounds | None = None
-        self.dealt: Dealt | None = None
-        self.leader: Pass | None = None  # where it is asked, rounds are
-        self.uneven = False  # sync: within Join
-        self.joined: Any = None  # the Join that is open
-        self.grouped: Any = None  # hybrid: the state of torch's hook
-        self.buffers = True  # whether the program has them broadcast
-        self.lifted = False
-        self.written: int | None = None  # how often parameters were when an epoch had ended
 
 
 class Mode(Acting):
@@ -75,7 +57,7 @@ class Mode(Acting):
         self.made = 0  # models that were put in DistributedDataParallel
         self.thread = 0  # in which the last was
         self.refused = -1  # how many that were when it was refused
-        self.agreed: _Agreed | None = None
+        self.agreed: Agreed | None = None
         self.batches = 0  # of the agreed loader that were trained on
 
     # The hooks.
@@ -90,7 +72,7 @@ class Mode(Acting):
 
     # A loader is iterated.
 
-    def iterated(self, loader: "Any") -> "_Agreed | None":
+    def iterated(self, loader: "Any") -> "Agreed | None":
         """What all ranks have agreed on by now, before this loader is read; None: nothing.
 
         Raises SystemExit where other ranks may do otherwise than this one.
@@ -119,8 +101,9 @@ class Mode(Acting):
             self.agreed, self.batches = made, 0
         return self.agreed
 
-    def _agree(self, loader: "Any", found: "list[Any]") -> "_Agreed | None":
-        self._deal_no_more()  # to another model
+    def _agree(self, loader: "Any", found: "list[Any]") -> "Agreed | None":
+        if self.agreed is not None:
+            self.agreed.deal_no_more()  # to another model
         words = described.words(loader, "")
         distributed: Any = sys.modules["torch.distributed"]
         rank, world = distributed.get_rank(), distributed.get_world_size()
@@ -132,10 +115,9 @@ class Mode(Acting):
         except Exception as error:
             answer["refused"] = f"{type(error).__name__}: {error}"
         Mode.asked += 1
-        whole = distributed.distributed_c10d._get_default_store()
-        store = distributed.PrefixStore(f"lotus/mode/{Mode.asked}", whole)
+        store: Any = None
         try:
-            decision = agreeing.agree(store, rank, world, answer, self.wait_s)
+            decision, store = agreeing.ask(f"mode/{Mode.asked}", answer, self.wait_s)
             answers = [] if decision else agreeing.answers(store, world)
         except agreeing.Silent as error:
             decision = f"{words}: the job's store takes no answer ({error})"
@@ -144,7 +126,7 @@ class Mode(Acting):
             text = f"what the other ranks decided on --mode cannot be known ({error})"
             raise SystemExit(f"lotus: {text}; rank {rank} stops before its first step") from None
         if not decision:
-            agreed = _Agreed(found[0], loader, words, self.made)
+            agreed = Agreed(found[0], loader, words, self.made)
             decision = self._apply(agreed, loader, found[0], answers, store)
         if decision:
             self.applier.tell({"mode": "refused"})
@@ -185,11 +167,15 @@ class Mode(Acting):
                 raise _Refused(f"a static graph must be averaged in its first steps{more}")
         import socket
 
-        return {"facts": facts, "batches": many, "host": socket.gethostname()}
+        from .log import boot_id
+
+        # Machines may have one name.
+        host = [socket.gethostname(), boot_id()]
+        return {"facts": facts, "batches": many, "host": host}
 
     def _apply(
         self,
-        agreed: _Agreed,
+        agreed: Agreed,
         loader: "Any",
         model: "Any",
         answers: "list[dict[str, Any]]",
@@ -228,18 +214,25 @@ class Mode(Acting):
         group = torch.distributed.new_group()
         if self.name == "async":
             agreed.rounds = Apart(torch, model, group, store)
+            if self.agreed is None:
+                self.before_its_end(self._fails)
         else:
             agreed.rounds = Together(torch, model, group)
         self._say(agreed, loader, store, answers)
         return ""
 
+    def _fails(self, kind: "Any", error: "Any") -> None:
+        """An exception ends the program."""
+        if self.agreed is not None and isinstance(self.agreed.rounds, Apart):
+            self.agreed.rounds.fail()
+
     def _say(
-        self, agreed: _Agreed, loader: "Any", store: "Any", answers: "list[dict[str, Any]]"
+        self, agreed: Agreed, loader: "Any", store: "Any", answers: "list[dict[str, Any]]"
     ) -> None:
         of = agreed.words
         first = f"gradients are averaged for {self.after} steps, then " if self.after else ""
         if self.name == "async":
-            agreed.dealt = self._deal(loader, agreed.model(), store)
+            agreed.deal(loader, store)
             how = (
                 f"batches of {of} go to the rank that asks next"
                 if agreed.dealt is not None
@@ -265,46 +258,9 @@ class Mode(Acting):
             "loss at equal epochs"
         )
 
-    def _deal(self, loader: "Any", model: "Any", store: "Any") -> "Dealt | None":
-        """Have batches go to the rank that asks next, where that can be."""
-        utils: Any = sys.modules["torch.utils.data"]
-        sampler: Any = sys.modules.get("torch.utils.data.distributed")
-        batches = loader.batch_sampler
-        if (
-            sampler is None
-            or type(loader.sampler) is not sampler.DistributedSampler
-            or type(batches) is not utils.BatchSampler
-            or batches.sampler is not loader.sampler
-        ):
-            return None
-        norms = bool(models.local_norms(model))
-        dealt = Dealt(loader.sampler, loader.batch_size, loader.drop_last, store, norms)
-        batches.sampler = dealt
-        return dealt
-
-    def _deal_no_more(self) -> None:
-        loader = None if self.agreed is None else self.agreed.loader()
-        if loader is not None and self.agreed is not None and self.agreed.dealt is not None:
-            loader.batch_sampler.sampler = loader.sampler
-            self.agreed.dealt = None
-
-    def _lift(self, agreed: _Agreed, model: "Any") -> None:
-        """Have the program go on as it is written: nothing was trained on so far."""
-        agreed.lifted, agreed.rounds, agreed.uneven = True, None, False
-        if agreed.dealt is not None:
-            agreed.dealt.level = True
-        if agreed.grouped is not None:
-            agreed.grouped.start_localSGD_iter = sys.maxsize
-        if self.name != "sync":
-            model.require_backward_grad_sync, model.broadcast_buffers = True, agreed.buffers
-        self.applier.note(
-            f"--mode {self.name} is taken back from {agreed.words}: {_THREADS}; the program goes "
-            "on as it is written"
-        )
-
     # Batches.
 
-    def asks(self, agreed: _Agreed, of: Pass) -> None:
+    def asks(self, agreed: Agreed, of: Pass) -> None:
         """The program asks for a batch: it has made a step with the one before."""
         model = agreed.model()
         if model is None or of.over or not sys.modules["torch"].is_grad_enabled():
@@ -312,7 +268,11 @@ class Mode(Acting):
         if agreed.lifted:
             return
         if agreed.leader is None and threading.get_ident() != self.thread:
-            self._lift(agreed, model)
+            agreed.lift(model, alone=self.name != "sync")
+            self.applier.note(
+                f"--mode {self.name} is taken back from {agreed.words}: {_THREADS}; the program "
+                "goes on as it is written"
+            )
             return
         first, of.begun = not of.begun, True
         if not leads(agreed, of, model):
@@ -323,7 +283,10 @@ class Mode(Acting):
         rounds = agreed.rounds
         if isinstance(rounds, Apart):
             rounds.come_back()
-            self._look(agreed, of, first)
+            if agreed.levels(of, first):
+                self.applier.note(
+                    "ranks meet in their steps, so each has as many batches, and none goes ahead"
+                )
         if first and agreed.written not in (None, written(model)):
             self.applier.note(
                 "the model was trained after the last batch was asked for, as where a program "
@@ -339,26 +302,7 @@ class Mode(Acting):
         if self.name == "local" and self.batches >= self.after:
             model.require_backward_grad_sync = False
 
-    def _look(self, agreed: _Agreed, of: Pass, first: bool) -> None:
-        """Whether ranks meet in their steps, so that each must have as many batches."""
-        dealt, rounds = agreed.dealt, agreed.rounds
-        if dealt is None or rounds is None or of.loader() is not agreed.loader():
-            return
-        met, of.met = of.met, meetings(rounds.group)
-        if first:
-            return
-        if not of.used:
-            of.used = True
-            dealt.used()
-        if met != of.met and not dealt.level:
-            dealt.level = True
-            self.applier.note(
-                "ranks meet in their steps, so each has as many batches, and none goes ahead"
-            )
-        elif dealt.level is None:
-            dealt.level = False
-
-    def ended(self, agreed: _Agreed, of: Pass) -> None:
+    def ended(self, agreed: Agreed, of: Pass) -> None:
         """The program was told that an epoch is over."""
         if of.over or agreed.leader is not of or not sys.modules["torch"].is_grad_enabled():
             return
@@ -426,7 +370,7 @@ def _get_iterator(original: "Callable[..., Any]", mode: Mode) -> "Callable[..., 
     return wraps(original)(hook(_get_iterator))
 
 
-def _watch(iterator: "Any", loader: "Any", agreed: _Agreed, mode: Mode) -> None:
+def _watch(iterator: "Any", loader: "Any", agreed: Agreed, mode: Mode) -> None:
     """Have an iterator tell when it is asked for a batch."""
     from .guard import hook
 

@@ -53,27 +53,31 @@ def next_batch(original: Callable[..., Any], agent: Any) -> Callable[..., Any]:
     def more(self: Any, rest: Any) -> Any:
         if rest.successor is None:
             with suppress(StopIteration):
-                return original(self)
+                return taken(self, self if rest.before is None else rest.before)
             if rest.begin() is None:
                 raise StopIteration
-        self._num_yielded += 1
-        return original(rest.successor)
+        return taken(self, rest.successor)
+
+    def taken(self: Any, maker: Any) -> Any:
+        batch = original(maker)
+        if maker is not self:
+            self._num_yielded += 1
+        return batch
 
     def __next__(self: Any) -> Any:
         watch = self.__dict__.get(KEY)
         try:
             if watch is not None:
                 edge(agent, agent.asked, self, watch)
+                watch = self.__dict__.get(KEY)  # there may be another now, or none
             rest = self.__dict__.get(going_on.KEY)
-            if rest is not None:
-                return more(self, rest)
             if watch is None:
-                return original(self)
+                return original(self) if rest is None else more(self, rest)
             edge(agent, agent.fetches, watch)
             start = clock()
             try:
                 watch.asking = threading.get_ident()
-                batch = original(self)
+                batch = original(self) if rest is None else more(self, rest)
                 now = clock()
             except StopIteration:
                 edge(agent, agent.exhausted, self, watch)
@@ -89,6 +93,7 @@ def next_batch(original: Callable[..., Any], agent: Any) -> Callable[..., Any]:
             raise
 
     hook(more)
+    hook(taken)
     return hook(__next__)
 
 

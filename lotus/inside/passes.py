@@ -7,7 +7,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .modes import _Agreed
+    from .agreed import Agreed
 
 _PASSED_OVER = 8  # asks of another loader, after which the one that led was left
 
@@ -27,7 +27,7 @@ class Pass:
         self.passed_over = 0
 
 
-def leads(agreed: "_Agreed", of: Pass, model: "Any") -> bool:
+def leads(agreed: "Agreed", of: Pass, model: "Any") -> bool:
     """Whether this is the one that the model is trained on; asked once for each batch.
 
     The agreed loader is. So is another one once the model has changed while it was read, which it

@@ -7,6 +7,7 @@ import time
 from contextlib import suppress
 
 from . import breaks
+from .guard import of_the_program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +36,9 @@ def wait_until_idle(iterator: Any) -> list[str]:
                 return []
             with breaks.breakable():
                 time.sleep(0.005)
-    except (AttributeError, NotImplementedError, ValueError, OSError):
+    except (AttributeError, NotImplementedError, ValueError, OSError) as error:
+        if of_the_program(error):  # as TimeoutError, which is an OSError
+            raise
         time.sleep(0.5)
     return ["the program's own workers were not idle when the trials began"]
 

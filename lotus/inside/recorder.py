@@ -1,31 +1,26 @@
-"""The recorder: one a process, the only room inside the program that writes.
+"""The recorder: one a process, the only room inside the program that writes (writer.py).
 
 It holds what the hooks append, packs it once a batch and writes it in one system call. It never
 raises into the program: the hooks call it through `guarded`, which on a fault of ours switches
-recording off with one line.
+recording off.
 """
 
 from __future__ import annotations
 
-import json
-import mmap
-import os
 import struct
 import sys
 import threading
 from array import array
 
 from . import clock, layout, state, usage
-from .config import LEVELS
-from .definitions import Definitions
 from .guard import ask, guarded, is_number, quiet
-from .log import Log, append_line, fault_is_known, identity
 from .rendezvous import Meetings
 from .timers import Timers
+from .writer import Writer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
     from .config import Config
@@ -46,26 +41,16 @@ def pack(code: str, values: Iterable[int]) -> bytes:
     return packed.tobytes()
 
 
-def _text(thing: object) -> Any:
-    return ask(str, thing)
-
-
 def _nothing() -> None:
     pass
 
 
-class Recorder:
-    """Buffers and log of this process. `on` is False before `start` and after a fault."""
+class Recorder(Writer):
+    """Buffers of this process, and its log."""
 
     def __init__(self, config: Config, stderr: tuple[int, int] | None) -> None:
-        """`stderr` is the (device, inode) of descriptor 2 when the process started, or None."""
-        self.config = config
-        self.on = True
+        super().__init__(config, stderr)
         self.detail = True  # this batch is recorded
-        self.page = state.Page()
-        self.definitions = Definitions()
-        self._stderr = stderr
-        self._said = mmap.mmap(-1, 1)  # shared with all that is forked: the line is written once
         # The hooks hold these lists: they are emptied, never replaced.
         self.samples: list[int] = []
         self.ops: list[int] = []
@@ -85,38 +70,37 @@ class Recorder:
         if self.counters is not None:
             self.buffers += [self.counters.readings, self.counters.edges, self.counters.marks]
         self.timers = Timers(self)
-        self._new_process()
+        self._clear()
 
-    def _new_process(self) -> None:
-        """Start empty: at the start, and in a forked child, which must not touch our file."""
-        self.pid = os.getpid()
-        self.log = Log(self.config.run, LEVELS[self.config.level])
-        self.definitions.forget_written()
-        self._checked_ns = 0
-        self._pss_due_ns = 0
+    def _clear(self) -> None:
+        """Start empty: at the start, and in a forked child."""
         self._slowest: list[int] = []
-        self.worker = -1
         self.worker_epoch = 0
-        self.has_page = False
         self.depth = 0  # fetches in hand: one inside the other with nested loaders
         self.fetcher = 0  # the thread of these fetches
         self.owner = 0  # the same while a fetch is recorded in detail, else 0
         self.missed = 0  # fetches beside another thread's
-        self.broken = 0  # calls that a signal handler of the program left by an exception
         del self.samples[:], self.ops[:], self.ops_cpu[:]
         del self.loose[:], self.loose_cpu[:], self.sends[:], self.syncs[:]
         if self.counters is not None:
             self.counters.forked()
         self.settle: Callable[[], None] = _nothing  # waits for what the worker is still sending
         self.meetings.thread = None  # it stayed with the parent
-        self.iterations = 0  # iterators alive: the log stays open while there are any
         self._clear_fetch()
 
     def after_fork(self) -> None:
-        self.log.leave()
-        self.page.detach()
+        super().after_fork()
         self.timers.reset()
-        self._new_process()
+        self._clear()
+
+    def fault(self, error: BaseException) -> None:
+        self.owner = 0
+        super().fault(error)
+
+    def interrupted(self) -> None:
+        super().interrupted()
+        if self.counters is not None:
+            self.counters.interrupted()
 
     def _clear_fetch(self) -> None:
         self.pending: tuple[list[int], list[int], bytes] | None = None
@@ -128,92 +112,6 @@ class Recorder:
         self.fetched = 0
         self.idle_start = self.idle_ns = 0
         self.collate_start = self.collate_ns = 0
-
-    # -- the log ---------------------------------------------------------------------------
-
-    def fault(self, error: BaseException) -> None:
-        """Switch recording off for good, and say so once."""
-        if not self.on:
-            return
-        self.on = False
-        self.owner = 0
-        text = f"{type(error).__name__}: {error}".replace("\n", " ")[:300]
-        # One line is enough: what multiprocessing spawned keeps quiet where another process of the
-        # run spoke, or where nothing can be written, which its parent will find as well.
-        told = spawned = any("multiprocessing" in arg for arg in sys.orig_argv)
-        with quiet(Exception):
-            known = fault_is_known(self.config.run)
-            append_line(self.config.run, {"event": "fault", "error": text})
-            told = spawned and known
-        with quiet(Exception):
-            self.log.close()
-        with quiet(Exception):
-            self.page.settle()
-        with quiet(Exception):
-            # Only if descriptor 2 still is what it was: it may be a file of the program by now.
-            if not (told or self._said[0]) and self._stderr and identity(2) == self._stderr:
-                self._said[0] = 1
-                line = f"lotus: tracing of process {os.getpid()} stopped: {text}\n"
-                os.write(2, line.encode("ascii", "backslashreplace"))
-
-    def interrupted(self) -> None:
-        """What was to be written may not be: count it, and define all operations anew."""
-        self.definitions.forget_written()
-        self.broken += 1
-        if self.counters is not None:
-            self.counters.interrupted()
-
-    def _write(self, data: bytes) -> None:
-        self.log.write(data)
-        now = clock()
-        if now - self._checked_ns > 1_000_000_000:
-            self._checked_ns = now
-            self._once_a_second()
-        if self.iterations == 0 and self.worker < 0:
-            self.log.close()  # leave no descriptor open in the program
-
-    def _once_a_second(self) -> None:
-        config = self.config
-        if config.max_log:
-            size = self.log.size_of_run()
-            if size >= config.max_log:
-                stopped = {"event": "stopped", "why": "max-log", "bytes": size}
-                self.log.write(self._event_frame(stopped))
-                self.on = False
-                self.log.close()
-                return
-        if self.worker >= 0:
-            # The kernel walks all pages for the PSS: 12 ms for a small torch process. So it is
-            # read once a second where that is cheap, and never for more than 0.1 % of the time.
-            pss = 0
-            if clock() >= self._pss_due_ns:
-                pss, cost = usage.pss_and_cost()
-                self._pss_due_ns = clock() + 1000 * cost
-            self.log.write(layout.frame(layout.RESOURCES, usage.resources(self.worker, pss)))
-
-    def _event_frame(self, event: Mapping[str, object]) -> bytes:
-        text = json.dumps(event, default=_text).encode()
-        fixed = layout.FIXED[layout.EVENT].pack(clock(), len(text))
-        return layout.frame(layout.EVENT, fixed + text)
-
-    def _definitions(self) -> bytes:
-        """Frame of operations not yet in the log, or b""."""
-        fresh = self.definitions.unwritten()
-        if not fresh:
-            return b""
-        return self._event_frame({"event": "operations", "operations": fresh})
-
-    @guarded
-    def define_now(self) -> None:
-        """Write the operations that were found, so that a hang in the first batch has a name."""
-        frame = self._definitions()
-        if frame:
-            self._write(frame)
-
-    @guarded
-    def event(self, event: Mapping[str, object]) -> None:
-        """Write one EVENT frame."""
-        self._write(self._event_frame(event))
 
     # -- what hooks add --------------------------------------------------------------------
 
@@ -443,22 +341,6 @@ class Recorder:
         self._write(data + layout.frame(layout.WAIT, fixed + pinned + rows))
 
     # -- life ------------------------------------------------------------------------------
-
-    @guarded
-    def open_page(self, worker: int) -> None:
-        """Give this process its state page; it goes on without one where that fails."""
-        if self.has_page:
-            return
-        self.has_page = True
-        with quiet(OSError, AttributeError):
-            self.page.attach(self.log.file("state", "state"))
-        page = self.page.words
-        page[state.W_PID] = os.getpid()
-        page[state.W_WORKER] = worker
-        page[state.W_START] = clock()
-        page[state.W_LOADER] = page[state.W_EPOCH] = page[state.W_BATCH] = -1
-        page[state.W_SAMPLE] = -1
-        page[state.W_MAGIC] = state.MAGIC
 
     @guarded
     def iteration_started(self) -> None:

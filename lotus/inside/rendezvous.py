@@ -141,8 +141,9 @@ class Exchange:
 
         self.recorder, self.store, self.stop = recorder, store, stop
         self.id = clock_id()
-        # A restarted job may find the same store again.
-        self.prefix = f"lotus/{os.environ.get('TORCHELASTIC_RESTART_COUNT') or 0}"
+        # A restarted job may find the same store again, and hosts that count restarts differently:
+        # all but the reference stands under the name that rank 0 drew (`job`).
+        self.prefix = "lotus/clocks"
         self.patience = timedelta(seconds=10)
 
     def count(self, name: str, more: int = 0) -> int:
@@ -156,6 +157,10 @@ class Exchange:
             if self.stop.wait(pause) or clock() > end:
                 return False
         return True
+
+    def enter(self, job: str) -> None:
+        """From now on use what is of this start of the job."""
+        self.prefix = f"lotus/clocks/{job}"
 
     def there(self) -> bool:
         """Whether the store still takes connections: torch would say on stderr that it does not."""
@@ -186,6 +191,7 @@ class Exchange:
         job = os.urandom(8).hex()
         self.store.set(f"{self.prefix}/reference", f"{job} {self.id}")
         self.count("told", 1)
+        self.enter(job)
         self.tell(self.id, job, clock(), 0, 0)
         hosts: list[_Host] = []
         known, closing = 0, clock() + _PATIENCE
@@ -228,28 +234,50 @@ class Exchange:
         """Measure this host's clock against rank 0's, again and again."""
         if not self.until("told", _PATIENCE, 0.05):
             return
-        job, _, reference = self.store.get(f"{self.prefix}/reference").decode().partition(" ")
+        met = self._first()
+        if met is None:
+            return
+        number, job, reference = met
         if reference == self.id:
             self.tell(reference, job, clock(), 0, 0)
             return
-        number, meeting, missed = self.count("hosts", 1), 0, 0
+        meeting, missed = 0, 0
         due = clock()
         while missed < _MISSES:
             here = f"{number}/{meeting}"
-            self.count(f"{here}/came", 1)
-            patience = _PATIENCE if meeting == 0 else _LATER
-            if self.until(f"{here}/go", patience, 0.01):
+            if meeting:
+                self.count(f"{here}/came", 1)
+            if self.until(f"{here}/go", _LATER, 0.01):
                 missed = 0
                 best, due = self._trips(here)
                 self.tell(reference, job, *best)
-            elif meeting == 0:
-                return
             else:
                 missed += 1
             meeting += 1
             due += interval(meeting)
             if self.stop.wait(max(due - clock(), 0) / 1e9) or not self.there():
                 return
+
+    def _first(self) -> tuple[int, str, str] | None:
+        """(own number, job, its reference) once rank 0 answers; None where it does not.
+
+        What stands there may be of an earlier start of the job, where nobody answers any more.
+        """
+        end, whole, number, found = clock() + _PATIENCE, self.prefix, 0, ""
+        while True:
+            now = self.store.get(f"{whole}/reference").decode()
+            job, _, reference = now.partition(" ")
+            if now != found:
+                found = now
+                self.enter(job)
+                if reference == self.id:
+                    return 0, job, reference
+                number = self.count("hosts", 1)
+                self.count(f"{number}/0/came", 1)
+            if self.count(f"{number}/0/go"):
+                return number, job, reference
+            if self.stop.wait(0.01) or clock() > end:
+                return None
 
     def _trips(self, here: str) -> tuple[tuple[int, int, int], int]:
         """((own clock, reference less own, round trip) of the shortest trip, when it ended)."""

@@ -50,15 +50,9 @@ class Here:
         """lotus.tune.trying.Block, as a dict."""
         watch = Watch(limit_s, BATCH)
         self._loading.limit(watch)
-        crew = None
         if isinstance(step, StandIn):
-            crew = step.begin()
-            step = partial(step.run, crew)
-        try:
-            return watch.run(partial(blocks.measure, self._loading, watch, step=step, **asked))
-        finally:
-            if crew is not None:
-                crew.end()
+            step = step.run
+        return watch.run(partial(blocks.measure, self._loading, watch, step=step, **asked))
 
     def take(self, limit_s: float) -> tuple[float, int, float, float]:
         """One batch: seconds in `next`, samples, CPU seconds, seconds without a core."""

@@ -291,12 +291,22 @@ class Applier:
 
     # What is done.
 
-    def put(self, loader: "Any", known: _Known, index: int, again: _Known | None) -> None:
-        """Put a setting on a loader, or say why not; `again`: as on this one, its forerunner."""
+    def put(
+        self,
+        loader: "Any",
+        known: _Known,
+        index: int,
+        again: _Known | None,
+        quiet: bool = False,
+    ) -> None:
+        """Put a setting on a loader, or say why not; `again`: as on this one, its forerunner.
+
+        `quiet`: nothing is said of what changes with it.
+        """
         entry = self.entries[index]
         try:
-            before = assigning.attributes(loader)
-            after = assigning.wanted(entry, loader, before)
+            own = (again.before if again is not None else None) or assigning.attributes(loader)
+            after = assigning.wanted(entry, loader, own)
         except assigning.Refused as reason:
             self.tell({"refused": index})
             self.note(f"{described.words(loader, known.site)} keeps its own settings: {reason}")
@@ -304,10 +314,11 @@ class Applier:
         from .draws import Own
 
         where = f"at {known.site}" if known.site else f"of {described.words(loader, '')}"
-        own = again.before if again is not None and again.before else before
         assigning.assign(loader, after)
         known.entry, known.before = index, own
         known.own = Own(own["num_workers"], own["persistent_workers"])
+        if quiet:
+            return
         self.tell({"applied": index})
         if own["num_workers"] != after["num_workers"]:
             self.note(

@@ -1,15 +1,17 @@
 """What stands in for the program's step between two batches: as much work, and as long.
 
 The work is fixed, not its time: workers that take its cores make it longer, as they would the
-program's step. It is one kernel of torch without Python's lock, on as many threads as the step
-needs, each with a piece too small for torch to share it out among threads of its own; not one of
-those that MKL has, which it shares out by itself.
+program's step. What the step does on several threads at once is done as torch does it, by its own
+threads, which wait for each other after every few dozen microseconds. Where one of them has no core
+all others wait for it: beside workers that keep all cores busy a step of a small network takes five
+times as long and more, where the same work without such waits would take twice as long.
 """
 
 from __future__ import annotations
 
+import mmap
+import os
 import sys
-import threading
 import time
 from dataclasses import dataclass
 
@@ -17,118 +19,112 @@ from .contents import leaves
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
-_ELEMENTS = 1 << 13  # torch shares out from 32,768 on
+# Kernels of torch that give Python's lock away, and that MKL does not share out by itself. In a
+# forked process sigmoid of torch 2.2 takes 30 times as long as else.
+_ALONE, _SHARED = "digamma", "sigmoid"
+_ELEMENTS = 1 << 13  # too few to be shared out; 0.1 ms of digamma
+_PER_THREAD = 3 << 15  # shared out from 1 << 15 on; 30 us of sigmoid
 _ROUNDS, _CALLS = 7, 40
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step of the program: its seconds, its CPU seconds, and on how many threads these ran."""
+    """A step of the program: its seconds, its CPU seconds, and torch's number of threads."""
 
     seconds: float
     cpu_seconds: float
     threads: int = 1
 
-    def threads_used(self) -> int:
-        """No more than its CPU time needs: threads that a library has are not always at work."""
-        if self.seconds <= 0 or self.cpu_seconds <= 0:
-            return 1
-        needed = -int(-self.cpu_seconds // self.seconds)
-        return max(1, min(self.threads, needed))
+    def shared_s(self) -> float:
+        """Of its seconds those in which all threads work, if else one does."""
+        if self.threads < 2:
+            return 0.0
+        others_s = max(self.cpu_seconds - self.seconds, 0.0)
+        return min(others_s / (self.threads - 1), self.seconds)
+
+    def alone_s(self) -> float:
+        """Of its seconds those in which one thread works."""
+        return min(self.cpu_seconds, self.seconds) - self.shared_s()
 
 
 class StandIn:
     """Does a step's work. Make one while nothing else runs: it measures how fast it works."""
 
-    def __init__(self, step: Step, own_pins: bool) -> None:
-        self._own_pins = own_pins
-        self._cost_s = _cost() if step.cpu_seconds > 0 else 1.0
-        self._count = step.threads_used()
-        self._calls = round(step.cpu_seconds / self._count / self._cost_s)
-        alone_s = self._calls * self._cost_s
-        self._asleep_s = max(step.seconds - alone_s, 0.0)  # an accelerator works meanwhile
+    def __init__(self, step: Step, own_pins: bool, own_shares: bool = False) -> None:
+        """`own_pins`, `own_shares`: the program's own batches come pinned, in shared memory."""
+        self._own_pins, self._own_shares = own_pins, own_shares
+        self._pid = os.getpid()
+        alone_s, shared_s = step.alone_s(), step.shared_s()
+        self._asleep_s = max(step.seconds - alone_s - shared_s, 0.0)  # an accelerator works
+        self._elements = _PER_THREAD * step.threads
+        self._calls = self._shared_calls = self._instead = 0
+        if step.cpu_seconds > 0:
+            cost_s = _cost(_ALONE, _ELEMENTS, time.thread_time)
+            self._calls, self._instead = round(alone_s / cost_s), round(shared_s / cost_s)
+        if shared_s > 0:
+            cost_s = _cost(_SHARED, self._elements, time.perf_counter)
+            self._shared_calls = round(shared_s / cost_s)
         self._copy_s: float | None = None
 
-    def begin(self) -> Crew:
-        """Its threads, to be ended."""
-        return Crew(self._count if self._calls else 1, self._calls)
-
-    def run(self, crew: Crew, batch: Any) -> None:
+    def run(self, batch: Any) -> None:
         """One step on one batch, which goes to the accelerator where the program uses one."""
         device = device_in_use()
         rest_s = self._asleep_s
+        tensors = [one for one in leaves(batch) if _is_cpu_tensor(one)]
         if device is not None:
-            tensors = [one for one in leaves(batch) if _is_cpu_tensor(one)]
             if self._copy_s is None:
                 self._copy_s = _copy_time(tensors, device, self._own_pins)
             rest_s = max(rest_s - self._copy_s, 0.0)
             _copy(tensors, device)
-        crew.work()
+        elif not self._own_shares:
+            _touch(tensors)
+        if self._pid == os.getpid():
+            _call(_SHARED, self._elements, self._shared_calls)
+            _call(_ALONE, _ELEMENTS, self._calls)
+        else:  # forked: torch's threads are not there, nor are workers that take their cores
+            _call(_ALONE, _ELEMENTS, self._calls + self._instead)
         if rest_s > 0:
             time.sleep(rest_s)
 
 
-class Crew:
-    """Threads that do a number of calls each when told to, the calling one among them."""
-
-    def __init__(self, count: int, calls: int) -> None:
-        self._calls = calls
-        self._end = False
-        self._begin = threading.Barrier(count)
-        self._done = threading.Barrier(count)
-        self._threads = [
-            threading.Thread(target=self._run, name="lotus-step", daemon=True)
-            for _ in range(count - 1)
-        ]
-        self._piece = _piece()
-        for one in self._threads:
-            one.start()
-
-    def work(self) -> None:
-        self._begin.wait()
-        _calls(self._piece, self._calls)
-        self._done.wait()
-
-    def _run(self) -> None:
-        piece = _piece()
-        while True:
-            try:
-                self._begin.wait()
-                _calls(piece, self._calls)
-                self._done.wait()
-            except threading.BrokenBarrierError:
-                return
-
-    def end(self) -> None:
-        self._begin.abort()
-        self._done.abort()
-        for one in self._threads:
-            one.join()
-
-
-def _piece() -> tuple[Any, Any]:
+def _touch(tensors: list[Any]) -> None:
+    """Read a byte of each page that a worker has shared: a page costs its first reader a fault, in
+    VMs up to some microseconds. A step that was watched without workers had none of them.
+    """
     torch: Any = sys.modules["torch"]
-    values = torch.arange(1, _ELEMENTS + 1, dtype=torch.float32, device="cpu")
-    return values, torch.empty_like(values)
+    for one in tensors:
+        if one.layout == torch.strided and one.is_shared():
+            whole = torch.empty(0, dtype=torch.uint8, device="cpu").set_(one.untyped_storage())
+            whole[:: mmap.PAGESIZE].sum()
 
 
-def _calls(piece: tuple[Any, Any], count: int) -> None:
-    values, out = piece
-    digamma = sys.modules["torch"].digamma
+def _call(kernel: str, elements: int, count: int) -> None:
+    if count:
+        _work(kernel, _values(elements), count)
+
+
+def _values(elements: int) -> Any:
+    torch: Any = sys.modules["torch"]
+    return torch.ones(elements, dtype=torch.float32, device="cpu")
+
+
+def _work(kernel: str, values: Any, count: int) -> None:
+    torch: Any = sys.modules["torch"]
+    function, out = getattr(torch, kernel), torch.empty_like(values)
     for _ in range(count):
-        digamma(values, out=out)
+        function(values, out=out)
 
 
-def _cost() -> float:
-    """CPU seconds of a call: the least of some rounds, as others only make it more."""
-    piece = _piece()
-    best = float("inf")
+def _cost(kernel: str, elements: int, clock: Callable[[], float]) -> float:
+    """Seconds of a call: the least of some rounds, as others only make it more."""
+    values, best = _values(elements), float("inf")
     for _ in range(_ROUNDS):
-        before = time.thread_time()
-        _calls(piece, _CALLS)
-        best = min(best, (time.thread_time() - before) / _CALLS)
+        before = clock()
+        _work(kernel, values, _CALLS)
+        best = min(best, (clock() - before) / _CALLS)
     return best
 
 

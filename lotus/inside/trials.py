@@ -19,10 +19,11 @@ import weakref
 from contextlib import contextmanager, suppress
 from functools import partial
 
-from . import breaks, described, exchange, going_on, nexts, positions, settings
+from . import asking, breaks, described, exchange, going_on, nexts, positions, settings
 from .ending import end
 from .guard import ask, edge, mark
 from .pausing import number_in, take_share, wait_until_idle
+from .stretch import Stretch
 from .watching import KEY, Watch, clock
 
 TYPE_CHECKING = False
@@ -35,11 +36,11 @@ if TYPE_CHECKING:
 
 _DATALOADER = "torch.utils.data.dataloader"
 _BATCHES, _SECONDS, _LEAST = 12, 10.0, 4  # watched: at most, at most, but at least
+_LEAST_ALONE = 2  # steps beside which no worker works
 _LEAST_AT_END = 2  # batches, where the loader is exhausted
 _UNCLAIMED_S = 60.0  # that other ranks wait for the one that is tuned
 _RANKS = ("LOCAL_RANK", "RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 _WORLDS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
-_LAST = ("end", "apply", "leave")  # to be done when the trials are over
 
 active: Agent | None = None
 
@@ -61,7 +62,9 @@ class Agent:
         self.iterated: dict[int, tuple[weakref.ref[Any], int]] = {}  # by id: loader, number
         self.epochs: list[int] = []  # of each, by number
         self.lengths: dict[int, tuple[weakref.ref[Any], float]] = {}
-        self.watch: Watch | None = None
+        self.watch: Watch | Stretch | None = None
+        self.own: dict[str, Any] = {}  # as an entry: the setting before all trials
+        self.link: exchange.Link | None = None  # to lotus, while the program trains on for it
         self.said: set[str] = set()  # which loaders were, in words
         self.matched = False  # the loader that was asked for has been iterated
         self.undo: list[Callable[[], object]] = []
@@ -100,7 +103,9 @@ class Agent:
 
     def leave(self, hooks: bool = True) -> None:
         """Do nothing more; `hooks`: nor what keeps an epoch going."""
-        self.on, self.watch = False, None
+        self.on, watch, self.watch = False, self.watch, None
+        if watch is not None:
+            watch.workers_go_on()
         while hooks and self.undo:
             self.undo.pop()()
 
@@ -123,9 +128,14 @@ class Agent:
         if self.pid != os.getpid():  # forked, and a program of its own
             self.pid, self.watch = os.getpid(), None
             self.iterated, self.epochs = {}, []
+        watch = self.watch
+        if isinstance(watch, Stretch):
+            watch.begins(loader, iterator)
+            return
         number = self._number(loader)
         self.epochs[number] += 1
-        watch = self.watch
+        if watch is not None and watch.loader is loader:
+            watch.workers_go_on(iterator)  # also where another loader has become the chosen one
         # Not one that the data set of the watched loader iterates.
         inner = watch is not None and watch.asking == threading.get_ident()
         chosen = not inner and self._is_chosen(loader, number)
@@ -141,10 +151,12 @@ class Agent:
                 exchange.mention(self.exchange, {"event": "unmatched"})
             return
         self.matched = True
-        if self.watch is None or self.watch.loader is not loader:
-            self.watch = Watch(loader)
-        self.watch.begin(start)
-        iterator.__dict__[KEY] = self.watch
+        if watch is None or watch.loader is not loader:
+            if watch is not None:
+                watch.workers_go_on()
+            self.watch = watch = Watch(loader)
+        watch.begin(start)
+        iterator.__dict__[KEY] = watch
 
     def _number(self, loader: Any) -> int:
         reference, number = self.iterated.get(id(loader), (None, 0))
@@ -181,34 +193,44 @@ class Agent:
 
     # What its program does with it.
 
-    def asked(self, iterator: Any, watch: Watch) -> None:
+    def asked(self, iterator: Any, watch: Watch | Stretch) -> None:
         """The program calls `next`: take over when enough was watched."""
         if watch is not self.watch:
             return
         watch.asked()
+        if isinstance(watch, Stretch):
+            if watch.enough():
+                self.take_over(watch.iterator(), watch, watch.over)
+            return
         steps = len(watch.steps)
         if self.batches is not None or self._ranks() > 1:
             enough = steps >= (self.batches or _BATCHES)
         else:
             enough = steps >= _BATCHES or (steps >= _LEAST and clock() - watch.first >= _SECONDS)
         if enough and self.on:
-            self.take_over(iterator, watch, False)
+            # Ranks have to stop at the same step.
+            if self._ranks() > 1 or not watch.quieter(iterator):
+                self.take_over(iterator, watch, False)
         elif self.on and steps:
             exchange.mention(self.exchange, {"event": "watched", "batches": steps})
 
-    def fetches(self, watch: Watch) -> None:
+    def fetches(self, watch: Watch | Stretch) -> None:
         if watch is self.watch and self.on:
             watch.fetches()
 
-    def took(self, watch: Watch, batch: Any, start: float, now: float) -> None:
+    def took(self, watch: Watch | Stretch, batch: Any, start: float, now: float) -> None:
         if watch is self.watch:
             watch.took(start, now, batch)
 
-    def exhausted(self, iterator: Any, watch: Watch) -> None:
+    def exhausted(self, iterator: Any, watch: Watch | Stretch) -> None:
         """The program's call of `next` finds no more batches."""
         if watch is not self.watch or not self.on:
             return
-        if len(watch.steps) >= _LEAST_AT_END:
+        if isinstance(watch, Stretch):
+            watch.over = True
+            if watch.enough():
+                self.take_over(iterator, watch, True)
+        elif len(watch.steps) >= _LEAST_AT_END:
             self.take_over(iterator, watch, True)
         else:
             fact = {"event": "exhausted", "batches": len(watch.steps)}
@@ -227,11 +249,14 @@ class Agent:
 
     # Instead of the program.
 
-    def take_over(self, iterator: Any, watch: Watch, exhausted: bool) -> None:
+    def take_over(self, iterator: Any, watch: Watch | Stretch, exhausted: bool) -> None:
         """Let lotus try settings in place of the program, then do what it says."""
         self.on = False  # the candidates are no loaders of the program
         loader, epochs = watch.loader, self.epochs[self._number(watch.loader)]
-        del iterator.__dict__[KEY]
+        if iterator is not None:
+            iterator.__dict__.pop(KEY, None)
+        if isinstance(watch, Watch):
+            self.own = going_on.as_it_is(loader)
         applying, self.applier.on = self.applier.on, False
         self.raised, taken = None, self._take_signals()
         try:
@@ -250,12 +275,16 @@ class Agent:
                     signal.signal(number, theirs)
         if answer["do"] == "end":
             end(answer.get("code", 0))
-        if answer["do"] == "apply":
+        entry, do = self.own, answer["do"]
+        if do != "leave":
             entry = {name: answer[name] for name in ("loader", "setting", "iterable_safe")}
-            self.leave(hooks=False)
-            going_on.change(self.applier, loader, iterator, entry, epochs)
-        if going_on.KEY not in iterator.__dict__:
-            self.leave()
+        self.leave(hooks=False)
+        if do != "leave" or entry != going_on.as_it_is(loader):
+            going_on.change(self.applier, loader, iterator, entry, epochs, quiet=do != "apply")
+        if do == "train":
+            self.watch, self.on = Stretch(loader, iterator, answer), True
+        if isinstance(watch, Watch) and going_on.KEY not in iterator.__dict__:
+            self.leave()  # nothing goes on by our hooks
         if self.raised is None:
             return
         _, shown = taken.get(signal.SIGINT, (None, signal.default_int_handler))
@@ -328,31 +357,65 @@ class Agent:
                 if value is not None:
                     os.environ[name] = value
 
-    def _answer(self, iterator: Any, watch: Watch, exhausted: bool) -> dict[str, Any]:
-        """What is to be done after all trials."""
+    def _answer(self, iterator: Any, watch: Watch | Stretch, exhausted: bool) -> dict[str, Any]:
+        """What is to be done after all trials, or after a stretch of training."""
+        link, self.link = self.link, None
         try:
-            link = exchange.Link(self.exchange)
+            if link is None:
+                link = exchange.Link(self.exchange)
         except exchange.Gone:
             return self._alone()
         try:
-            answer = link.answer()
+            answer = None
+            if isinstance(watch, Stretch):
+                link.tell({"did": watch.told()})
+                answer = self._heard(link, link.ask)
+            else:
+                answer = link.answer()
             if answer is None and (self._rank() or not link.claim()):
                 answer = link.wait(_UNCLAIMED_S, clock)
                 if answer is None:
                     link.tell({"event": "fault", "error": "no process of rank 0 was there to tune"})
                     return self._alone()
             if answer is None:
+                assert isinstance(watch, Watch)
                 answer = self._tuned(link, iterator, watch, exhausted)
+            while answer["do"] == "train":
+                why = "the epoch was over"
+                if not exhausted:
+                    why = going_on.why_not(watch.loader, iterator, answer)
+                if self._ranks() > 1:
+                    why = "the job has several ranks"
+                if not why:
+                    self.link = link
+                    break
+                link.tell({"failed": why})
+                answer = self._heard(link, link.ask)
             return answer
         except exchange.Gone:
             shutil.rmtree(self.exchange, ignore_errors=True)  # lotus was killed
             return self._alone()
         finally:
-            link.close()
+            if link is not self.link:
+                link.close()
 
     def _alone(self) -> dict[str, Any]:
         """What is to be done where lotus has gone, or failed."""
         return {"do": "leave"} if self.apply else {"do": "end", "code": 1}
+
+    def _heard(self, link: exchange.Link, ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What lotus says, also after an interrupt: what the program is to do then."""
+        try:
+            return ask()
+        except BaseException as error:
+            breaks.forget()
+            if error is not self.raised:
+                raise
+            link.tell({"interrupted": True})
+            asked = link.ask()
+            while asked["do"] not in asking.LAST:  # asked before lotus knew
+                asked = link.ask()
+            return asked
 
     def _tuned(
         self, link: exchange.Link, iterator: Any, watch: Watch, exhausted: bool
@@ -366,17 +429,12 @@ class Agent:
             candidates = Candidates(watch.loader, folder=self.exchange)
             link.tell({"watched": self._watched(candidates, watch, notes)})
             with self._recorded():
-                return Tuning(link, candidates, lambda: self.raised).run()
+                trials = asking.Asking(link, candidates, lambda: self.raised)
+                return self._heard(link, trials.run)
         except exchange.Gone:
             raise
         except BaseException as error:
             breaks.forget()
-            if error is self.raised:
-                link.tell({"interrupted": True})
-                asked = link.ask()
-                while asked["do"] not in _LAST:  # asked before lotus knew
-                    asked = link.ask()
-                return asked
             # A fault of ours.
             link.tell({"event": "fault", "error": f"{type(error).__name__}: {error}"[:1000]})
             return self._alone()
@@ -394,11 +452,14 @@ class Agent:
 
         loader, count = watch.loader, len(watch.steps)
         told = dict(candidates.describe())
-        steady = range(1, count) if count > 2 else range(count)
-        if steady:
-            seconds = _median([watch.steps[i] for i in steady])
-            cpu = _median([watch.cpu[i] for i in steady])
-            candidates.step = Step(seconds, cpu, told["threads"])
+        steady = slice(1 if count > 2 else 0, count)
+        steps, cpu = watch.steps[steady], watch.cpu[steady]
+        alone = watch.quiet
+        if alone is not None and len(alone.steps) >= _LEAST_ALONE:
+            told["alone_s"], told["alone_cpu_s"] = steps, cpu = alone.steps, alone.cpu
+        if steps:
+            threads = min(told["threads"], len(os.sched_getaffinity(0)))  # that run at once
+            candidates.step = Step(_median(steps), _median(cpu), threads)
         if threading.current_thread() is not threading.main_thread():
             notes.append("the loader is iterated in a thread, so a step may be a part of one only")
         known = self.applier._find(loader)
@@ -422,43 +483,6 @@ class Agent:
             if shared:
                 told["forbidden"] = candidates.forbid(positions.words(shared))
         return told
-
-
-class Tuning:
-    """Trials, as lotus asks for them."""
-
-    def __init__(
-        self, link: exchange.Link, candidates: Any, raised: Callable[[], BaseException | None]
-    ) -> None:
-        self.link, self.candidates, self.raised = link, candidates, raised
-
-    def run(self) -> dict[str, Any]:
-        """Do what is asked until that is to end."""
-        from .candidate import Failed, Forbidden
-
-        while True:
-            asked = self.link.ask()
-            if asked["do"] in _LAST:
-                return asked
-            arguments = {name: value for name, value in asked.items() if name != "do"}
-            try:
-                did = self._methods()[asked["do"]](**arguments)
-                told = {"did": did}
-            except Failed as error:
-                told = {"failed": str(error), "final": isinstance(error, Forbidden)}
-            raised = self.raised()
-            if raised is not None:
-                raise raised
-            self.link.tell(told)
-
-    def _methods(self) -> dict[str, Callable[..., Any]]:
-        some = self.candidates
-        return {
-            "open": some.open,
-            "block": some.block,
-            "close": some.close,
-            "same_samples": some.same_samples,
-        }
 
 
 def _median(values: list[float]) -> float:

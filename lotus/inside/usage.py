@@ -33,6 +33,11 @@ def batch_since(
     )
 
 
+def peak() -> int:
+    """The most memory (bytes) that this process held at once; who started it may have held that."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
 def pss_and_cost() -> tuple[int, int]:
     """(proportional set size in bytes or 0, what reading it cost in ns)."""
     start = clock()

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     _Result = TypeVar("_Result")
 
 _AGAIN_S = 0.5  # code of the program may have caught what was raised
+_FORCE_S = 5.0  # later torch is stuck, as where a stopped worker is to hand over a descriptor
 _TRIES, _PAUSE_S = 500, 0.002
 
 
@@ -46,7 +47,7 @@ class Watch:
         self.limit_s, self.what = limit_s, what
         self._breakable, self._before = breakable, False  # by other signals: see breaks.py
         self.deadline = time.monotonic() + limit_s
-        self.reason = ""
+        self.reason, self._since = "", 0.0
         self._armed = self._done = False
         self._workers: dict[int, int] = {}  # by sentinel: process numbers
         self._iterable = False
@@ -125,8 +126,11 @@ class Watch:
                 os.close(fd)
 
     def _raise(self, number: int, frame: FrameType | None) -> None:
-        if self._armed and breaks.allowed() == self._breakable:
-            raise Stopped
+        if not self._armed or breaks.allowed() != self._breakable:
+            return
+        if breaks.between_waits() and time.monotonic() - self._since < _FORCE_S:
+            return  # it would leave what torch has half made; `_watch` sends again
+        raise Stopped
 
     def _watch(self) -> None:
         while not self._done:
@@ -141,6 +145,7 @@ class Watch:
                     self.reason = self.reason or how_ended(pid, self._iterable)
             if not self.reason and self.left_s <= 0:
                 self.reason = f"{self.what} took longer than {self.limit_s:g} s"
+            self._since = time.monotonic()
             while self.reason and not self._done:
                 if self._armed:
                     signal.pthread_kill(threading.main_thread().ident or 0, self._number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from . import contents, positions
+from .quiet import Quiet
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Watch:
         self.began = 0.0  # `iter()`, of this epoch
         self.first = 0.0  # when the first batch of all came
         self.returned: tuple[float, float] | None = None  # the last batch: clock, CPU time
+        self.quiet: Quiet | None = None  # under way, or over
         # What fetches do to this process, where they are made in it.
         self.fetching = positions.Fetching() if not loader.num_workers else None
 
@@ -42,9 +44,22 @@ class Watch:
         """The program calls `next`."""
         if self.returned is not None:
             now, cpu = clock(), time.process_time()
-            self.steps.append(now - self.returned[0])
-            self.cpu.append(cpu - self.returned[1])
+            to = self.quiet if self.quiet is not None and self.quiet.on else self
+            to.steps.append(now - self.returned[0])
+            to.cpu.append(cpu - self.returned[1])
             self.returned = None
+
+    def quieter(self, iterator: Any) -> bool:
+        """Whether the next step is one of those that are taken while no worker works."""
+        if self.quiet is None:
+            self.quiet = Quiet(iterator)
+            return self.quiet.on
+        return self.quiet.goes_on()
+
+    def workers_go_on(self, begins: Any = None) -> None:
+        """Nothing is kept back from them; `begins`: the iterator whose next epoch that is."""
+        if self.quiet is not None:
+            self.quiet.end(begins)
 
     def fetches(self) -> None:
         """The program's call of `next` begins to do its work."""
@@ -56,6 +71,9 @@ class Watch:
         if not self.first:
             self.first = now
             self.startup_s = now - self.began
+        if self.quiet is not None and self.quiet.on:
+            self.returned = (clock(), time.process_time())
+            return
         self.waits.append(now - start)
         self.sizes.append(samples_in(batch, self.loader))
         if self.fetching is not None:

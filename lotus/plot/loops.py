@@ -10,7 +10,7 @@ from lotus.analysis import distributions
 from lotus.analysis.columns import number
 from lotus.analysis.operations import IDLE
 from lotus.plot import canvas, choosing
-from lotus.reporters.charts import BLUE, GREY, IDLE_GREY, ORANGE, RED, SKY, STEP, WAIT
+from lotus.reporters.charts import BLUE, GREY, IDLE_GREY, ORANGE, RED, SKY, STEP, WAIT, brief
 from lotus.reporters.console import rows_of
 from lotus.reporters.words import share
 
@@ -33,7 +33,7 @@ def causes(run: Any, ax: "Axes | None" = None, loader: int | None = None, most: 
         return canvas.say(ax, title, judged.summary)
     values = [100 * cause.share for cause in found]
     colours = [_COLOURS.get(cause.kind, WAIT) for cause in found]
-    _bars(ax, [cause.title for cause in found], values, colours, 60)
+    _bars(ax, [brief(cause.title, 46) for cause in found], values, colours, 60)
     canvas.dress(ax, title, "% of the loop's time")
     return ax
 

@@ -127,6 +127,8 @@ def write(
     for note in found.notes:
         print_paragraph(console, "note", plain(note))
     _modes(console, found)
+    if found.question.strategy == "lotus" and not found.pays:
+        return  # nothing that was said is a reason to put it on
     if written is None:
         words = f"keep it: lotus balance {shlex.quote(str(run))} -o {plan.DEFAULT}"
     else:

@@ -1,5 +1,6 @@
 """Charts of one loader: where its time went, over time, by operation, by worker, by rank."""
 
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -55,6 +56,11 @@ def _room(values: Sequence[float]) -> list[float]:
     return [0.0, 1.2 * max([*values, 1e-9])]
 
 
+def brief(title: str, width: int) -> str:
+    """A title without what stands in brackets, where it is too wide: a point shows it whole."""
+    return title if len(title) <= width else re.sub(r" \([^()]*\)", "", title)
+
+
 def causes(one: LoaderSummary) -> Chart:
     """What the loop's time is owed to, the verdict's causes, as shares of the loop."""
     found = sorted(one.verdict.causes, key=lambda cause: -cause.share)[:_MOST_CAUSES]
@@ -75,7 +81,7 @@ def causes(one: LoaderSummary) -> Chart:
     layout = {
         "height": bars_height(len(found), 140),
         "xaxis": {"title": {"text": "% of the loop's time"}, "range": _room(data["x"])},
-        "yaxis": names_axis([cause.title for cause in found], 46),
+        "yaxis": names_axis([brief(cause.title, 46) for cause in found], 46),
         "showlegend": False,
     }
     columns = [("", LEFT), ("of loop", RIGHT), ("of waits", RIGHT), ("time", RIGHT)]

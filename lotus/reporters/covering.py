@@ -3,11 +3,21 @@
 import shlex
 from collections.abc import Iterator
 
+from lotus import redact
 from lotus.analysis.causes import core_shared
 from lotus.analysis.columns import integer, records
 from lotus.analysis.summary import LoaderSummary, Summary
-from lotus.analysis.verdict import Verdict
-from lotus.reporters.words import amount, command, duration, plain, plural, share, shorten, size
+from lotus.analysis.verdict import Cause, Verdict
+from lotus.reporters.words import (
+    amount,
+    brief_command,
+    command,
+    duration,
+    plain,
+    plural,
+    share,
+    size,
+)
 
 
 def heading(summary: Summary) -> Iterator[str]:
@@ -15,7 +25,7 @@ def heading(summary: Summary) -> Iterator[str]:
     manifest = summary.manifest
     start, end = manifest.get("start_ns"), manifest.get("end_ns")
     words = manifest.get("command") or []
-    parts = [shorten(command(words), 60)] if words else []
+    parts = [brief_command(words, 60)] if words else []
     if start and end:
         parts.append(duration(end - start))
     parts.append(_ending(summary))
@@ -80,12 +90,35 @@ def loader_lines(one: LoaderSummary) -> Iterator[str]:
         yield f"{amount(whole)} of {plural(taken, 'batch')} are recorded in detail."
     shared = core_shared(scope)
     if shared > 0:
+        whose, own = ("workers'", "their") if scope.num_workers else ("main process's", "its")
         yield (
-            f"The cores were shared: {share(shared)} of the workers' time off a core was not their "
+            f"The cores were shared: {share(shared)} of the {whose} time off a core was not {own} "
             "own waiting; the verdict is less certain."
         )
     if one.coverage["made_never_taken"] and made:
         yield f"{plural(one.coverage['made_never_taken'], 'batch')} made were never taken."
+
+
+def second_cause(judged: Verdict) -> Cause | None:
+    """The cause to look at after the first, where there is other advice for it."""
+    told = {cause.advice for cause in judged.causes[:1]}
+    return next((cause for cause in judged.causes[1:2] if cause.advice not in told), None)
+
+
+def next_command(summary: Summary) -> str:
+    """What to type next; "" where no setting of a loader is to be looked for.
+
+    A command of which something was hidden cannot be typed again, nor one that was not recorded.
+    """
+    if not summary.loaders or summary.loaders[0].verdict.kind != "input-bound":
+        return ""
+    manifest = summary.manifest
+    ends = (manifest.get(name) for name in ("exit_code", "signal"))
+    if manifest.get("state") == "ended" and all(end is None for end in ends):
+        return "lotus.tune(loader)"  # lotus.trace recorded it, in a notebook for one
+    words = [str(word) for word in manifest.get("command") or []]
+    whole = bool(words) and not any(redact.HIDDEN in word for word in words)
+    return f"lotus tune -- {command(words) if whole else 'COMMAND'}"
 
 
 def open_waits(summary: Summary) -> Iterator[str]:

@@ -22,7 +22,7 @@ from lotus.reporters import (
 )
 from lotus.reporters.console import LEFT, RIGHT, rows_of, tight
 from lotus.reporters.page import Chart, Section, Table
-from lotus.reporters.words import amount, command, duration, plain, share, shorten
+from lotus.reporters.words import amount, brief_command, duration, plain, share
 from lotus.run import Run
 
 _MOST_RANKS = 8  # as many as there are colours
@@ -38,7 +38,7 @@ def write(
     """
     heading, sections = contents(run, summary, measured, loader)
     words = summary.manifest.get("command") or []
-    title = f"lotus: {shorten(command(words), 60) if words else summary.path}"
+    title = f"lotus: {brief_command(words, 60) if words else summary.path}"
     page.write(path, title, heading, sections, tables.document(summary, measured))
 
 
@@ -54,6 +54,9 @@ def contents(
     if chosen is None:
         heading = Section("No DataLoader was iterated in what was recorded", [*stopped, *lines])
         return heading, [_footer(summary)]
+    following = covering.next_command(summary)
+    if following:
+        lines.append(f"next: {following}")
     heading = Section(covering.verdict_words(chosen.verdict), [*stopped, *_verdict(chosen), *lines])
     sections = []
     if chosen.coverage["batches_taken"] or chosen.coverage["batches_made"]:
@@ -77,7 +80,9 @@ def _verdict(one: LoaderSummary) -> list[str | Table | Chart]:
         reason = reasons.reason(first)
         parts.append(f"{text} {reason}" if reason else text)
         parts.append(f"Next step: {first.advice}")
-        parts += [f"Then, for {cause.title}: {cause.advice}" for cause in judged.causes[1:2]]
+        second = covering.second_cause(judged)
+        if second is not None:
+            parts.append(f"Then, for {second.title}: {second.advice}")
     parts += list(covering.loader_lines(one))
     parts.append(
         f"{amount(times['samples_per_s'])} samples/s, "
@@ -148,6 +153,8 @@ def _slowest(one: LoaderSummary) -> list[str | Table | Chart]:
         ]
         for row in rows_of(one.slowest)
     ]
+    if not any(row[-1] for row in rows):  # of a data set whose samples are not files
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
     return [Table(columns, rows)]
 
 

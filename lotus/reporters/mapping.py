@@ -25,7 +25,7 @@ from lotus.reporters.console import (
 from lotus.reporters.words import (
     amount,
     big,
-    command,
+    brief_command,
     library,
     plain,
     plural,
@@ -57,7 +57,7 @@ def write(summary: MapSummary, file: IO[str], top: int = 5) -> None:
 
     console = Console(file=file, highlight=False, markup=False, emoji=False)
     words = summary.manifest.get("command") or []
-    heading = shorten(command(words), 60) if words else plain(summary.path)
+    heading = brief_command(words, 60) if words else plain(summary.path)
     console.print(f"lotus map: {heading}", style="dim", soft_wrap=True)
     width = max(min(console.width, WIDEST) - 1, 40)
     for line in _measured(summary):

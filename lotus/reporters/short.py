@@ -49,11 +49,11 @@ def _loader(one: LoaderSummary) -> list[str]:
     if judged.causes:
         result += _wrap(f"next step: {plain(judged.causes[0].advice)}")
     loop = times["loop_ns"] / max(len(one.scope.ranks), 1)
-    result += _wrap(
-        f"loop {duration(loop)}, {amount(times['samples_per_s'])} samples/s, start-up "
-        f"{duration(times['startup_mean_ns'])}, workers idle {share(times['workers_idle_share'])}"
-    )
-    return result
+    text = f"loop {duration(loop)}, {amount(times['samples_per_s'])} samples/s, start-up "
+    text += duration(times["startup_mean_ns"])
+    if one.scope.num_workers:
+        text += f", workers idle {share(times['workers_idle_share'])}"
+    return result + _wrap(text)
 
 
 def _wrap(text: str) -> list[str]:

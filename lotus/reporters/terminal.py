@@ -149,8 +149,9 @@ def _causes(console: "Console", one: LoaderSummary) -> None:
     if len(rows) > 1:
         columns = [("of loop", RIGHT), ("of waits", RIGHT), ("", LEFT)]
         print_table(console, "What the loop's time is owed to", columns, rows)
-        for cause in causes[1:2]:
-            print_paragraph(console, "Then", f"for {plain(cause.title)}: {plain(cause.advice)}")
+        second = covering.second_cause(one.verdict)
+        if second is not None:
+            print_paragraph(console, "Then", f"for {plain(second.title)}: {plain(second.advice)}")
 
 
 def _operations(console: "Console", one: LoaderSummary) -> None:
@@ -263,3 +264,6 @@ def _footer(console: "Console", summary: Summary) -> None:
         console.print("\nLost or not seen", style="bold")
         for line in lines:
             print_paragraph(console, "", line)
+    following = covering.next_command(summary)
+    if following:
+        console.print(f"\nnext: {following}", soft_wrap=True)

@@ -30,7 +30,7 @@ from lotus.reporters.words import amount, duration, size
 DELAY = ORANGE
 _KIND_COLOURS = {
     "collate": "#882255",
-    lane_kinds.REST: "#44AA99",
+    lane_kinds.REST: "#999933",
     "idle": IDLE_GREY,
     "start-up": GREY,
     "wait": WAIT,

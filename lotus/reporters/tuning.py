@@ -53,6 +53,12 @@ class Live:
         elif progress.doing == "checking samples":
             say(f"lotus: {used}: checking that {what} give the same samples")
 
+    def trains(self, setting: Setting) -> None:
+        """The program itself goes on for a while, with this setting."""
+        from lotus.tune import notes
+
+        say(f"lotus: the program trains on with {notes.setting(setting)}, for a comparison")
+
     def _show(self, text: str) -> None:
         with contextlib.suppress(OSError):
             columns = os.get_terminal_size(2).columns or 80
@@ -136,7 +142,8 @@ def write(
             console.print(f"  {line}", soft_wrap=True)
         if output is None:
             return
-        console.print("or without a change of it:", style="bold")
+        where = f"or without a change of it (the settings are in {plain(output)}):"
+        console.print(where, style="bold", soft_wrap=True)
         file_words = [] if output == settings.DEFAULT else ["--settings", output]
         next_command = command(["lotus", "run", *file_words, "--", *words])
         console.print(f"  {next_command}", soft_wrap=True)
@@ -157,7 +164,12 @@ def _verdict(result: Result) -> list[tuple[str, str]]:
             return [("verdict", f"nothing was found: keep {own}")]
         return [("verdict", f"{best} worked; {own}, the program's own, was not measured")]
     if result.benefit:
-        said = [("verdict", f"{best} instead of {own}: {notes.speedup(result.speedup)}")]
+        shown = notes.speedup(result.speedup)
+        said = [("verdict", f"{best} instead of {own}: {shown}")]
+        if result.checked is not None:
+            steps = notes.checked(result.checked, result.best)
+            said = [("verdict", f"{best} instead of {own}: {steps}")]
+            said.append(("trials", f"{shown}, with something that stands in for its step"))
         if result.predicted is not None:
             said.append(("predicted", f"{result.predicted:.3g} times as fast"))
         return said

@@ -4,7 +4,8 @@ import math
 import re
 import shlex
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 MISSING = "-"
 _TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
@@ -89,6 +90,15 @@ def shorten(text: str, width: int) -> str:
 def command(words: Iterable[object]) -> str:
     """A command line on one line."""
     return plain(shlex.join(str(word) for word in words))
+
+
+def brief_command(words: Sequence[object], width: int) -> str:
+    """The same in so many characters; where it is longer, absolute paths become names."""
+    text = command(words)
+    if len(text) > width:
+        names = [str(word) for word in words]
+        text = command(Path(word).name if word.startswith("/") else word for word in names)
+    return shorten(text, width)
 
 
 def plural(count: float, noun: str) -> str:

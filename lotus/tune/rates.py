@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lotus.tune.space import Observed
+from lotus.tune.space import Observed, Setting
 from lotus.tune.trying import Block, Opened
 
 LEAST_PARTS = 4  # sub-blocks, fewer only of a block that has not as many batches
@@ -66,7 +66,15 @@ def whole(count: int, workers: int) -> int:
 
 
 def _spread(times: Sequence[float], sizes: Sequence[int], workers: int) -> float:
-    """Half the interval's width, from means of parts of about equal numbers of batches."""
+    """Half the interval's width, from means of parts."""
+    means = means_of_parts(times, sizes, workers)
+    if len(means) < 2:
+        return math.inf
+    return t95(len(means) - 1) * statistics.stdev(means) / math.sqrt(len(means))
+
+
+def means_of_parts(times: Sequence[float], sizes: Sequence[int], workers: int) -> list[float]:
+    """Seconds a sample in parts of about equal numbers of batches, of whole bursts if possible."""
     burst = workers if workers > 1 and len(times) >= LEAST_PARTS * workers else 1
     units = len(times) // burst
     parts = min(_MOST_PARTS, units)
@@ -77,9 +85,7 @@ def _spread(times: Sequence[float], sizes: Sequence[int], workers: int) -> float
         samples = sum(sizes[start:end])
         if samples:
             means.append(sum(times[start:end]) / samples)
-    if len(means) < 2:
-        return math.inf
-    return t95(len(means) - 1) * statistics.stdev(means) / math.sqrt(len(means))
+    return means
 
 
 def needed(variation: float, batch_s: float, block_s: float) -> int:
@@ -130,6 +136,16 @@ class Speedup:
     def precision(self) -> float:
         """Half the interval's width, as a part of the mean."""
         return (self.high - self.low) / 2 / self.mean
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What the program's own training showed, some batches with a setting and some with its own."""
+
+    setting: Setting
+    speedup: Speedup  # of the setting over the own one, over an epoch
+    batches: int  # that were counted with the setting
+    own_batches: int  # with the own one
 
 
 def compared(pairs: Sequence[tuple[float, float]]) -> Speedup:

@@ -14,8 +14,9 @@ from lotus.errors import LotusError
 from lotus.reporters.words import amount, duration, plural, share
 from lotus.settings import Entry, Tuned
 from lotus.tune import evidence, notes
-from lotus.tune.rates import Speedup
+from lotus.tune.rates import Checked, Speedup
 from lotus.tune.space import PARAMETERS, Measurement, Setting
+from lotus.tune.spaces import step_of
 from lotus.tune.trials import Row, RuledOut
 from lotus.tune.trying import Watched
 
@@ -60,6 +61,7 @@ class Result:
     untried: str = ""  # why nothing but the own setting could be tried
     failure: str = ""  # why not even that could
     iterable_safe: bool = False  # an iterable data set was shown to keep its samples
+    checked: Checked | None = None  # None: nothing was, or could be
     # Of operations in the workers of each setting, as `lotus.tune.evidence.operation_costs`
     # makes it; None: not recorded.
     operations: pd.DataFrame | None = field(default=None, repr=False, compare=False)
@@ -113,6 +115,9 @@ class Result:
         data["notes"] = list(self.notes)
         data["best"], data["own"] = self.best.as_json(), self.own.as_json()
         data["speedup"] = None if self.speedup is None else dataclasses.asdict(self.speedup)
+        if self.checked is not None:
+            setting = self.checked.setting.as_json()
+            data["checked"] = {**dataclasses.asdict(self.checked), "setting": setting}
         data["trials"] = [self._row(row) for row in self.measured]
         data["ruled_out"] = [
             {"setting": one.setting.as_json(), "why": one.why} for one in self.ruled_out
@@ -154,7 +159,7 @@ class Result:
         watched = self.watched
         if not watched.steps_s or not watched.sizes:
             return ""
-        step = statistics.median(watched.steps_s)
+        step = step_of(watched)[0]
         samples = statistics.mean(watched.sizes)
         if step <= 0 or samples <= 0:
             return ""
@@ -185,6 +190,9 @@ class Result:
                 return [f"nothing found: the program keeps its own setting, {own}"]
             return [f"{best} worked; the program's own setting, {own}, was not measured"]
         shown = notes.speedup(self.speedup)
+        if self.benefit and self.checked is not None:
+            steps = notes.checked(self.checked, self.best)
+            return [f"{best} instead of {own}: {steps}; in trials {self.speedup.mean:.3g} times"]
         if self.benefit:
             return [f"{best} instead of {own}: {shown}"]
         if self.best == self.own and self.interrupted:

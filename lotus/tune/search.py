@@ -383,6 +383,18 @@ class _Search:
                 Progress(doing, setting, why, measurement, speedup, spent, self.budget_s)
             )
 
+    def _slowed_step(self) -> str:
+        """Of the chosen setting; where that has no workers, of the quickest that has some."""
+        worked = [row.measurement for row in self.trials.rows if not row.measurement.failed]
+        worked = [one for one in worked if one.setting.num_workers]
+        found = self.chosen
+        if not found.num_workers:
+            if not worked:
+                return ""
+            found = max(worked, key=lambda one: one.samples_per_s).setting
+        beside_s, cores = self.trials.step_beside(found), self.trials.safety.start.cores
+        return notes.slowed_step(self.watched, found, beside_s, cores)
+
     def _result(self, objective: str, interrupted: bool) -> Result:
         trials, watched, own = self.trials, self.watched, self.own
         if interrupted:
@@ -391,6 +403,7 @@ class _Search:
         ruled_out = trials.all_ruled_out(self.space.settings() if self.space else ())
         said = [
             apart,
+            self._slowed_step(),
             notes.page_cache(trials.reads),
             self._first_epoch(),
             notes.grown(watched),

@@ -27,10 +27,13 @@ def plain(setting: Setting, vary: Collection[str] = ()) -> Setting:
 def step_of(watched: Watched) -> tuple[float, float]:
     """The median of the program's own step in seconds, and how many cores that keeps busy.
 
-    Its first step, which often does more, is left out where there are others.
+    Of those beside which no worker worked, if there are some. Its first step, which often does
+    more, is left out where there are others.
     """
-    steps = watched.steps_s[1:] if len(watched.steps_s) > 2 else watched.steps_s
-    cpu = watched.step_cpu_s[1:] if len(watched.step_cpu_s) > 2 else watched.step_cpu_s
+    steps, cpu = watched.alone_s, watched.alone_cpu_s
+    if not steps:
+        steps = watched.steps_s[1:] if len(watched.steps_s) > 2 else watched.steps_s
+        cpu = watched.step_cpu_s[1:] if len(watched.step_cpu_s) > 2 else watched.step_cpu_s
     seconds = statistics.median(steps) if steps else 0.0
     if not seconds > 0 or not cpu:
         return max(seconds, 0.0), 1.0

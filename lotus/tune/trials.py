@@ -85,6 +85,7 @@ class Trials:
         self._starts: dict[Setting, list[float]] = {}  # times to the first batch
         self._ends: list[tuple[int, float]] = []  # workers and how long their end took
         self._rates: dict[Setting, list[Rate]] = {}  # of each block of a loader
+        self._steps: dict[Setting, list[float]] = {}  # of each block with them, their mean seconds
         self._seen: dict[Setting, Observed] = {}  # of each loader, when it was first opened
         self.failed: dict[Setting, str] = {}
         self._first: dict[Setting, Measurement] = {}  # of each loader that worked
@@ -203,6 +204,8 @@ class Trials:
         except ValueError as error:
             raise TrialFailed(str(error)) from None
         self._rates.setdefault(loader_of(setting), []).append(found)
+        if self.train:
+            self._steps.setdefault(loader_of(setting), []).append(statistics.mean(block.steps_s))
         workers = setting.num_workers * block.worker_bytes
         return Measurement(
             setting,
@@ -245,6 +248,14 @@ class Trials:
         """Samples a second without the set-up, by all blocks of its loader."""
         rates = self._rates.get(loader_of(setting))
         return 1 / statistics.mean(one.sample_s for one in rates) if rates else None
+
+    def step_beside(self, setting: Setting) -> float | None:
+        """Seconds that a step takes beside the workers of a setting, by all blocks of its loader.
+
+        Of the median block: a step is slowed by other work on the machine too.
+        """
+        steps = self._steps.get(loader_of(setting))
+        return statistics.median(steps) if steps else None
 
     def _epoch(self, setting: Setting, sample_s: float, samples: float) -> float:
         loader, workers = loader_of(setting), setting.num_workers

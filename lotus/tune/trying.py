@@ -27,7 +27,8 @@ class Watched:
 
     `waits_s`, `steps_s` and `step_cpu_s` have an element for each batch that was watched: how long
     the program waited for it, how long it took until it asked for the next one, and the CPU time
-    of the program's process (not of its workers) meanwhile.
+    of the program's process (not of its workers) meanwhile. `alone_s` and `alone_cpu_s` are those
+    of some later steps beside which its workers had nothing to do; none where it has no workers.
     """
 
     loader: Target
@@ -40,6 +41,8 @@ class Watched:
     waits_s: tuple[float, ...] = ()
     steps_s: tuple[float, ...] = ()
     step_cpu_s: tuple[float, ...] = ()
+    alone_s: tuple[float, ...] = ()
+    alone_cpu_s: tuple[float, ...] = ()
     sizes: tuple[int, ...] = ()  # samples of each batch
     startup_s: float | None = None  # from `iter()` to the first batch, of its first iteration
     accelerator: str | None = None  # "cuda", ...; None: there is none to pin for
@@ -86,6 +89,22 @@ class Block:
     def samples_per_s(self) -> float:
         """Samples a second over the block; 0 where it took no time."""
         return sum(self.sizes) / self.seconds if self.seconds > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Batches that the program itself has trained on with a setting, an element each in the tuples.
+
+    Those that were in flight before are not counted, nor is the first one after these.
+    """
+
+    waits_s: tuple[float, ...]  # in `next`
+    steps_s: tuple[float, ...]  # of the program
+    sizes: tuple[int, ...]  # samples
+    startup_s: float | None  # the wait for the first batch, the start of its workers in it
+    passed: int  # batches that the program took meanwhile, counted or not
+    over: bool  # the epoch has come to its end
+    refused: str = ""  # why the setting could not be put on after all
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import LOTUS, Start, Traced, environment
+from tests.printed import without_tracker
 
 PROGRAM = Path(__file__).resolve().parent / "programs" / "interpreted.py"
 METHODS = ["fork", "spawn", "forkserver"]
@@ -41,9 +42,7 @@ def interpreter(version: str) -> str | None:
 
 
 def said(err: bytes) -> list[str]:
-    """The lines of a program's stderr. Not the tracker's of Python: at times it warns of semaphores
-    that a process which just ends has removed, also without lotus."""
-    return [line for line in err.decode().splitlines() if "resource_tracker" not in line]
+    return without_tracker(err.decode())
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.faults.conftest import SMALL_TORCH, UNDISTURBED
+from tests.printed import without_tracker
 
 
 @pytest.fixture
@@ -35,7 +36,8 @@ def test_a_run_directory_that_is_removed_costs_one_line(each, tmp_path):
     for method, ended in each("rm -r {run}", **folders):
         assert len(ended.said) == 1, method
         assert "stopped: OSError: the run directory was removed" in ended.said[0]
-        assert ended.err == ended.said[0] + "\n"
+        # Python's tracker of semaphores speaks in spite of all in 1 of 20 plain runs, too.
+        assert without_tracker(ended.err) == ended.said
         assert not ended.path.exists()
 
 

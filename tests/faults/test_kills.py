@@ -84,9 +84,13 @@ def test_a_hang_has_a_name_while_it_lasts_and_after_a_kill(
     ]
     process = subprocess.Popen(words, start_new_session=True, stderr=subprocess.DEVNULL)
     try:
-        while not (found := [one for one in state.read(path) if one.operation == "Decode"]):
+        found, waits = [], False
+        while not (found and waits):
             assert process.poll() is None
             time.sleep(0.05)
+            states = state.read(path)
+            found = [one for one in states if one.operation == "Decode"]
+            waits = any((one.worker, one.phase, one.batch) == (-1, "wait", 1) for one in states)
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(1)
         assert found[0] in state.read(path)

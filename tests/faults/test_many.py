@@ -4,7 +4,15 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 import lotus
-from tests.faults.conftest import ROOT, SMALL_TORCH
+from tests.faults.conftest import (
+    LOTUS,
+    PROGRAMS,
+    PYTHON,
+    ROOT,
+    SMALL_TORCH,
+    UNDISTURBED,
+    execute,
+)
 
 
 def test_two_traces_at_once_are_two_runs(traced, tmp_path):
@@ -36,7 +44,18 @@ def test_a_trace_inside_a_trace_records_its_own_part(traced, tmp_path):
     sizes = [len(lotus.load(path).samples) for path in (tmp_path / "within", tmp_path / "block")]
     assert sizes == [3, 2]
     assert len(ended.run.samples) == 2 + 1
-    assert ended.run.notes == [f"a part was recorded apart, in {tmp_path / 'block'}"]
+    apart = [f"a part was recorded apart, in {tmp_path / name}" for name in ("within", "block")]
+    assert ended.run.notes == apart
+
+
+def test_a_trace_of_a_trace_says_where_all_of_it_is(torch, tmp_path):
+    outer, inner = tmp_path / "outer", tmp_path / "inner"
+    program = [PYTHON, PROGRAMS / "meanwhile.py", "none", "true"]
+    words = [*LOTUS, "trace", "-o", outer, "--", *LOTUS, "trace", "-q", "-o", inner, "--", *program]
+    ended = execute(words, tmp_path, outer, env=SMALL_TORCH)
+    assert (ended.code, ended.out) == (0, UNDISTURBED)
+    assert ended.said == [f"lotus: a part was recorded apart, in {inner}"]
+    assert len(lotus.load(inner).samples) == 96
 
 
 def test_many_workers_for_a_short_epoch(pair):

@@ -17,7 +17,7 @@ import pytest
 
 import lotus
 from lotus.errors import LotusError
-from tests.faults.conftest import LOTUS, PROGRAMS, PYTHON, environment
+from tests.faults.conftest import HANG, LOTUS, PROGRAMS, PYTHON, environment
 
 SEEDS = int(os.environ.get("LOTUS_SEEDS", "3"))
 SIGNALS = {0: signal.SIGINT, 1: signal.SIGTERM}
@@ -87,9 +87,10 @@ def moment(seed, took, path):
                 with contextlib.suppress(ProcessLookupError):  # it has just ended
                     os.kill(target, number)
         process.wait()
-        for _ in range(160):  # torch's workers look for their parent every five seconds
-            if not (left := members(process.pid)):
-                break
+        # torch's workers look for their parent every five seconds; after SIGTERM some never end.
+        patience = 8 if process.returncode == -signal.SIGTERM else HANG
+        until = time.monotonic() + patience
+        while (left := members(process.pid)) and time.monotonic() < until:
             time.sleep(0.05)
         said = told.read_text(errors="replace")
         return number, process.returncode, printed.read_bytes(), said, left

@@ -1,4 +1,4 @@
-"""What lotus writes is for its user alone, whatever the umask."""
+"""What lotus records is for its user alone, whatever the umask; pages and exports follow it."""
 
 import os
 import subprocess

@@ -31,6 +31,7 @@ class Broken:
     def __getattr__(self, name):
         return lambda *words: 1 / 0 if name == BREAKS else {}
     def watch(self):
+        open("watched", "w").close()
         return 1 / 0 if BREAKS == "watch" else None
 BREAKS = perf.partition("=")[2]
 siblings = [Broken()] if BREAKS else siblings

@@ -18,7 +18,7 @@ from tests.integration.conftest import SMALL_TORCH
 SCRIPTS = Path(__file__).parent / "causes"
 
 # Of their time nothing is torch's: its stand-in starts at once.
-PLAIN = {"slow_operation", "slow_sample", "slow_consumer"}
+PLAIN = {"slow_operation", "slow_sample", "slow_consumer", "slow_worker", "big_send"}
 
 Reported = tuple[dict[str, Any], str, str]
 Report = Callable[..., Reported]

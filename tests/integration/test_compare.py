@@ -24,7 +24,8 @@ class Slow:
 
     def __call__(self, x):
         begin = time.monotonic_ns()
-        time.sleep(float(sys.argv[1]))
+        for _ in range(int(sys.argv[1])):
+            time.sleep(0.002)
         Slow.took_ns += time.monotonic_ns() - begin
         return x
 
@@ -58,9 +59,9 @@ if __name__ == "__main__":
 OPERATIONS = ("--op", "__main__:Slow.__call__", "--op", "__main__:Same.__call__")
 
 
-def record(name: str, seconds: float) -> None:
+def record(name: str, waits: int) -> None:
     Path("program.py").write_text(PROGRAM)
-    command = [sys.executable, "program.py", str(seconds), f"{name}.took"]
+    command = [sys.executable, "program.py", str(waits), f"{name}.took"]
     options = ["-q", *OPERATIONS]
     subprocess.run([*LOTUS, "trace", "-o", name, *options, "--", *command], check=True)
 
@@ -91,8 +92,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.chdir(folder)
         patch.setenv("PYTHONPATH", os.pathsep.join([*SMALL_TORCH.values(), str(ROOT)]))
         for turn in range(3):
-            record(f"before-{turn}", 0.002)
-            record(f"after-{turn}", 0.03)
+            # As often as this it waits, however long each time.
+            record(f"before-{turn}", 1)
+            record(f"after-{turn}", 15)
         Path("none.py").write_text("import torch.utils.data\n")
         command = [sys.executable, "none.py"]
         subprocess.run([*LOTUS, "trace", "-q", "-o", "none", "--", *command], check=True)

@@ -113,6 +113,7 @@ def test_a_shell_script_that_starts_python(tmp_path, trace_command):
 
 def test_module_and_code_directly_after_the_dashes(tmp_path, trace_command):
     (tmp_path / "train.py").write_text(NUMBERS.read_text())
+    (tmp_path / PLAIN.name).write_text(PLAIN.read_text())  # which it imports
     # The python on PATH is the one that runs them.
     env = {**SMALL_TORCH, "PATH": os.pathsep.join([os.path.dirname(PYTHON), os.environ["PATH"]])}
     got = trace_command("-m", "train", env=env, cwd=tmp_path)

@@ -124,7 +124,8 @@ def test_a_shell_that_passes_a_hangup_on_does_not_double_it(tmp_path: Path) -> N
 
 
 def test_the_program_outlives_lotus_killed(tmp_path: Path) -> None:
-    script = "echo ready; sleep 0.5; echo still here > got; echo and writing"
+    held = "while ! test -e killed; do sleep 0.01; done"
+    script = f"echo ready; {held}; echo still here > got; echo and writing"
     process = subprocess.Popen(
         [*LOTUS, "trace", "-o", "run", "--", "sh", "-c", script], stdout=subprocess.PIPE
     )
@@ -132,6 +133,7 @@ def test_the_program_outlives_lotus_killed(tmp_path: Path) -> None:
     assert process.stdout.readline() == b"ready\n"
     process.kill()
     assert process.wait() == -signal.SIGKILL
+    Path("killed").touch()
     assert process.stdout.read() == b"and writing\n"
     process.stdout.close()
     assert (tmp_path / "got").read_text() == "still here\n"

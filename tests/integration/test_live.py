@@ -90,10 +90,14 @@ def sampled(program: Path, beside: list[str] | None = None) -> tuple[Live, pd.Da
     process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     recorder = None
     if beside:
-        recorder = subprocess.Popen([word.replace("{pid}", str(process.pid)) for word in beside])
-        while not any("[perf_event]" in line for line in maps(recorder.pid)):
-            time.sleep(0.01)
-        time.sleep(0.2)
+        # It says itself when it samples.
+        (asked, ask), (told, tell) = os.pipe(), os.pipe()
+        command = [word.replace("{pid}", str(process.pid)) for word in beside]
+        command += ["--delay=-1", f"--control=fd:{asked},{tell}"]
+        recorder = subprocess.Popen(command, pass_fds=(asked, tell))
+        os.close(tell)
+        os.write(ask, b"enable\n")
+        assert os.read(told, 16).startswith(b"ack\n")
     parts = []
     with Live(process.pid, frequency=997) as sampler:
         assert process.stdin is not None
@@ -106,14 +110,12 @@ def sampled(program: Path, beside: list[str] | None = None) -> tuple[Live, pd.Da
     if recorder is not None:
         recorder.send_signal(signal.SIGINT)
         recorder.wait()
+        for descriptor in (asked, ask, told):
+            os.close(descriptor)
     assert process.stdout is not None
     times = [int(word) for word in process.stdout.read().split()]
     process.stdout.close()
     return sampler, pd.concat(parts, ignore_index=True), times
-
-
-def maps(pid: int) -> list[str]:
-    return Path(f"/proc/{pid}/maps").read_text().splitlines()
 
 
 @needs_binding

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import lotus
 from lotus import measuring
 from tests.integration.called import called
 from tests.integration.conftest import LOTUS, PROGRAMS, PYTHON, environment
@@ -69,12 +70,23 @@ def counting():
 
 @pytest.fixture(scope="session")
 def recorded(pair, torch, perf):
-    """A run with samples, and with counts where they can be made."""
-    plain, run = pair("counted_work.py", "1", SIZE, options=(*COUNTED, *perf))
-    assert (plain.code, plain.err) == (0, b"")
-    assert (run.code, run.out, run.err) == (0, plain.out, b"")
-    assert run.run.manifest["recorders"]["perf"]["problem"] is None
+    """A run with samples, and with counts where they can be made.
+
+    With more work where the first had too few samples for what is asked of them: the kernel lowers
+    perf's rate where its interrupts take long.
+    """
+    for size in (SIZE, str(8 * int(SIZE))):
+        plain, run = pair("counted_work.py", "1", size, options=(*COUNTED, *perf))
+        assert (plain.code, plain.err) == (0, b"")
+        assert (run.code, run.out, run.err) == (0, plain.out, b"")
+        assert run.run.manifest["recorders"]["perf"]["problem"] is None
+        if min(_samples_of(document(run.path, run=process), name) for name in WORK) >= 10:
+            break
     return run.path
+
+
+def _samples_of(found, operation):
+    return sum(row["samples"] for row in found["functions"] if row["operation"] == operation)
 
 
 @pytest.fixture(scope="session")
@@ -117,10 +129,8 @@ def test_every_sample_is_in_the_books_and_in_the_functions(recorded, found):
 @pytest.mark.parametrize("operation", WORK)
 def test_each_operation_has_the_functions_of_its_library(found, operation):
     mine = [row for row in found["functions"] if row["operation"] == operation]
-    samples = sum(row["samples"] for row in mine)
-    assert samples
-    if samples < 10:  # of 200: the kernel lowers perf's rate where its interrupts take long
-        pytest.skip(f"perf took {samples} samples of it here, too few to tell libraries apart")
+    samples = _samples_of(found, operation)
+    assert samples >= 10
     of = {
         name: sum(row["samples"] for row in mine if re.search(known, row["library"]))
         for name, known in WORK.items()
@@ -135,12 +145,13 @@ def test_each_operation_has_the_functions_of_its_library(found, operation):
     assert all(row["low"] <= row["count"] <= row["high"] for row in mine)
 
 
-def test_operations_have_their_times_and_what_was_counted(found, counting):
+def test_operations_have_their_times_and_what_was_counted(recorded, found, counting):
     rows = {row["operation"]: row for row in found["operations"]}
+    size = int(lotus.load(recorded).manifest["command"][-1])
     for name in WORK:
         assert rows[name]["source"] == "exact"
-        assert rows[name]["counted"] == rows[name]["intervals"] == int(SIZE)
-        assert 0 < rows[name]["task_clock"] <= 1.03 * rows[name]["total_ns"] + 20_000 * int(SIZE)
+        assert rows[name]["counted"] == rows[name]["intervals"] == size
+        assert 0 < rows[name]["task_clock"] <= 1.03 * rows[name]["total_ns"] + 20_000 * size
     assert found["counted"][0]["name"] == "task_clock"
 
 

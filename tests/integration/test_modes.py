@@ -67,7 +67,10 @@ def test_the_command_line_alone_puts_a_mode_on(job):
 
 @pytest.mark.parametrize(
     "name",
-    ["local_1", "local_4", "local_after", "local_static", "hybrid_1", "hybrid_3", "async_0"],
+    [
+        *("local_1", "local_4", "local_after", "local_static"),
+        *("hybrid_1", "hybrid_3", "hybrid_hosts", "async_0"),
+    ],
 )
 def test_parameters_are_those_of_one_process_that_averages_so(job, name):
     truth = job.case(name)
@@ -190,3 +193,18 @@ def test_what_cannot_be_done_goes_on_as_written_in_all_ranks(job, name):
     assert said[0][0].endswith("; the program goes on as it is written")
     if name in ("hosts", "groups", "unused", "without"):
         assert apart(job.case(name), job.case("plain")) < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("how", "codes"), [("leaves", b"0 0\n"), ("raises", b"1 1\n")], ids=["leaves", "raises"]
+)
+def test_a_rank_that_ends_before_its_epoch_does(torch, tmp_path, how, codes):
+    # GIVEN a rank that leaves its loop and ends, or is ended by an exception, WHEN the other one
+    # has batches left, or waits for it at the end of its epoch
+    mode = ["--mode", "async", "--staleness", "99"]
+    words = [*LOTUS, "run", *mode, "--", *command_of("mode_ends.py", [how])]
+    ended = Start(words, tmp_path, "job", {}).end()
+    # THEN that one goes on alone, or fails too, as it would as the program is written
+    assert (ended.code, ended.out) == (0, codes), ended.err.decode()[-3000:]
+    left = "lotus: a rank left its loop before its epoch was over: ranks differ"
+    assert (left in ended.err.decode().splitlines()) == (how == "leaves")

@@ -5,15 +5,18 @@ exceptions with where they were raised, exit codes of workers, and the random st
 `test_parity.py` has the shapes of loops, `test_failures.py` what a failing program prints.
 """
 
+import inspect
 import json
 import re
 
 import pytest
 
+from tests.integration.conftest import PROGRAMS
+
 RESULTS = (
-    "batching samplers batch_samplers distributed_sampler generators collating pinning prefetching "
-    "persistent starting a_workers_world contexts streams lengths data_sets pipes in_order leaving "
-    "as_an_object subclasses freeing"
+    "batching samplers batch_samplers distributed_sampler generators collating pinning sharing "
+    "prefetching persistent starting a_workers_world contexts streams lengths data_sets pipes "
+    "in_order leaving as_an_object subclasses freeing"
 ).split()
 ERRORS = "in_the_data_set going_on elsewhere ending refused nested".split()
 # What a worker is told does not depend on how it started; that costs seconds, where not forked.
@@ -49,6 +52,14 @@ def test_a_feature_gives_the_same(both, torch, feature):
     # AND the feature was used: it went on to its end, and left no process behind
     assert not any(row[0] == "the feature raised" for row in plain["seen"])
     assert plain["after"]["children"] == 0
+
+
+def test_every_argument_of_a_loader_is_used(torch):
+    """One that a later torch has needs a feature of its own here."""
+    data = pytest.importorskip("torch.utils.data")
+    text = "".join(path.read_text() for path in PROGRAMS.glob("paired_*.py"))
+    names = [*inspect.signature(data.DataLoader).parameters][1:]  # the data set is the first
+    assert [name for name in names if not re.search(rf"\b{name}\b", text)] == []
 
 
 def test_what_is_printed_is_the_same(both):

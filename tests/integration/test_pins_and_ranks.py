@@ -32,6 +32,9 @@ def test_two_ranks(two_ranks):
             assert (table["local_rank"] == table["rank"]).all()
             assert set(table["world_size"]) == {2}
             assert set(table["host"].astype(str)) == {host}
+    # AND what memory each came to hold, in which torch alone takes this much
+    assert set(run.epochs["rank"]) == {0, 1}
+    assert (run.epochs["peak_rss"] > 50 << 20).all()
     # AND in the manifest, with each rank's own share of the samples
     assert [rank["rank"] for rank in run.manifest["ranks"]] == [0, 1]
     for rank in (0, 1):

@@ -29,8 +29,9 @@ def processes_named(text: str) -> list[int]:
 
 @pytest.mark.parametrize("method", ["start", "watch", "stop", "note"])
 def test_a_recorder_with_a_mistake_in_it_costs_no_run(method: str) -> None:
-    # Long enough that it is watched at all.
-    run = trace("sh", "-c", "echo ran; sleep 1; exit 3", perf=f"broken={method}")
+    # A program that goes on until it is watched; after another mistake it may never be.
+    waits = "until [ -e watched ]; do sleep 0.01; done; " if method == "watch" else ""
+    run = trace("sh", "-c", f"echo ran; {waits}exit 3", perf=f"broken={method}")
     assert (run.returncode, run.stdout, run.stderr) == (3, b"ran\n", b"")
     assert manifest()["exit_code"] == 3
     assert note("broken")["problem"] == "ZeroDivisionError: division by zero"

@@ -81,7 +81,9 @@ def test_python_stacks_are_recorded_with_their_times(tmp_path: Path) -> None:
 
 @needs_py_spy
 def test_python_that_a_shell_starts_late_is_found(tmp_path: Path) -> None:
-    program = python(tmp_path, BUSY.format(seconds=1))
+    # py-spy is started again after ever longer pauses: it goes on until a slice is written.
+    code = "import glob, time\nwhile not glob.glob('run/py-spy/*.json'): time.sleep(0.01)\n"
+    program = python(tmp_path, code)
     run = trace("sh", "-c", f"sleep 2; {' '.join(program)}; exit 3", perf="", spy="py-spy")
     assert (run.returncode, said(run)) == (3, [])
     assert note("py_spy")["slices"]

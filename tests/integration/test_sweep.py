@@ -76,7 +76,12 @@ if __name__ == "__main__":
             pass
         if mode == "slow":
             print("iterated", flush=True)
-            time.sleep(0.5)
+            with open(os.environ["TRUTH"]) as file:
+                number = file.read().count("started")
+            time.sleep(1000 if str(number) == os.environ.get("HOLDS") else 0.5)
+        if mode == "held":
+            while not os.path.exists("go"):
+                time.sleep(0.05)
     except KeyboardInterrupt:
         print("saved a checkpoint")
 """
@@ -89,9 +94,10 @@ def program(tmp_path_factory, torch):
     return path
 
 
-def begin(folder, program, *options, mode="plain", name="sweep", extra=()):
+def begin(folder, program, *options, mode="plain", name="sweep", extra=(), holds=""):
+    """`holds`: the number of the run that lasts until it is interrupted."""
     words = [*LOTUS, "sweep", *options, "--", PYTHON, str(program), mode, *extra]
-    return Start(words, folder, name, {})
+    return Start(words, folder, name, {"HOLDS": holds})
 
 
 def started(process):
@@ -112,7 +118,7 @@ def resumed(program, tmp_path_factory, no_signal_is_ignored):
     """A sweep that was broken by SIGINT in its third run, and went on."""
     folder = tmp_path_factory.mktemp("resumed")
     options = ("--workers", "0,2", "--repeat", "2", "--seed", "5", "-o", "S")
-    first = begin(folder, program, *options, mode="slow")
+    first = begin(folder, program, *options, mode="slow", holds="3")
     wait_until(lambda: started(first) == 3)
     wait_until(lambda: any("iterated" in text for text in logs(folder)[2:]))
     first.process.send_signal(signal.SIGINT)
@@ -360,10 +366,11 @@ def hung_up(program, tmp_path_factory):
     folder = tmp_path_factory.mktemp("hung_up")
     options = ("--workers", "0,1", "--repeat", "1", "-o", "S", "--counters", "none")
     nohup = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh", *LOTUS, "sweep", *options, "--"]
-    first = Start([*nohup, PYTHON, str(program), "slow"], folder, "sweep", {})
+    first = Start([*nohup, PYTHON, str(program), "held"], folder, "sweep", {})
     wait_until(lambda: started(first) == 1)
-    second = begin(folder, program, *options, mode="slow", name="second").end()
+    second = begin(folder, program, *options, mode="held", name="second").end()
     first.process.send_signal(signal.SIGHUP)
+    (folder / "go").touch()
     return folder, first.end(), second
 
 

@@ -2,118 +2,24 @@
 
 import json
 import os
-import re
 import sys
 import time
-from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
 from lotus import settings
 from lotus.settings import Target
-from tests.integration.conftest import LOTUS, PROGRAMS, ROOT, Start, command_of
-
-SCRIPT = "tune_train.py"
-SOURCE = (PROGRAMS / SCRIPT).read_text().splitlines()
-TRAIN = f"{SCRIPT}:{next(n for n, text in enumerate(SOURCE, 1) if 'train = DataLoader' in text)}"
-# `lotus.tuning` with a search that does what the test says; what it learns goes to TRUTH.
-DRIVER = f"""
-import json, os, signal, sys, time
-sys.path.insert(0, {str(ROOT)!r})
-from pathlib import Path
-from lotus import tuning
-from lotus.errors import LotusError
-from lotus.settings import Entry, Tuned
-from lotus.tune.space import Setting
-from lotus.tune.trying import TrialFailed
-
-asked = json.loads(sys.argv[1])
-truth = {{}}
-
-class Found:
-    speedup, iterable_safe, failure = 1.0, False, ""
-    interrupted = False
-
-    def __init__(self, program):
-        self.best = Setting.from_json(asked["best"])
-        self.target = program.watched.loader
-
-    def tuned(self, command):
-        return Tuned((Entry(self.target, self.best),), tuple(command))
-
-def search(program):
-    watched, found = program.watched, Found(program)
-    truth["watched"] = {{name: len(getattr(watched, name)) for name in
-                        ("waits_s", "steps_s", "step_cpu_s", "sizes")}}
-    truth["samples"], truth["batches"] = sum(watched.sizes), watched.batches
-    truth["target"] = [watched.loader.dataset, watched.loader.call_site, watched.loader.number]
-    truth["own"], truth["startup_s"] = watched.setting.as_json(), watched.startup_s
-    truth["cores"] = len(os.sched_getaffinity(watched.pid))
-    try:
-        exec(asked["do"])
-    except KeyboardInterrupt:
-        found.interrupted = True
-    return found
-
-done = None
-try:
-    done = tuning.tune(sys.argv[2:], search, output=Path("tuned.json"), **asked["options"])
-    truth["problem"], truth["applied"] = done.problem, done.applied
-    truth["ended_by_us"], truth["found"] = done.ended_by_us, done.found is not None
-    if done.found is not None:
-        truth["interrupted"] = done.found.interrupted
-except LotusError as error:
-    truth["error"] = str(error)
-finally:
-    Path(os.environ["TRUTH"]).write_text(json.dumps(truth))
-if done is not None:
-    sys.exit(done.outcome.exit_code if done.outcome.signal is None else -done.outcome.signal)
-"""
-TRY = """
-opened = program.open(found.best, 30)
-truth["workers"] = len(opened.workers)
-block = program.block(found.best, seconds=0.1, least=8, step=True, limit_s=30)
-truth["block"] = [len(block.waits_s), sum(block.sizes)]
-truth["closed"] = program.close(found.best) >= 0
-"""
-
-
-def tuned(folder, name, script_args, do=TRY, best=None, env=None, words=None, **options):
-    """Start the driver on the program; `.end()` gives how it ended."""
-    asked = {"do": do, "best": best or {"num_workers": 1}, "options": options}
-    command = words or command_of(SCRIPT, script_args)
-    home = folder / name
-    home.mkdir()
-    return Start(
-        [sys.executable, "-c", DRIVER, json.dumps(asked), *command], home, "driver", env or {}
-    )
-
-
-def truth_of(ended):
-    return json.loads(ended.truth.read_text())
-
-
-def trained(out):
-    """{rank: what it trained on} and {rank: "with ..."}."""
-    on = dict(re.findall(r"^rank (\d) trained on (.*)$", out.decode(), flags=re.MULTILINE))
-    shown = dict(re.findall(r"^rank (\d) with (.*)$", out.decode(), flags=re.MULTILINE))
-    return on, shown
-
-
-RANKS = """
-import os, subprocess, sys
-ranks = []
-for rank in "01":
-    env = {**os.environ, "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2",
-           "LOCAL_WORLD_SIZE": "2"}
-    ranks.append(subprocess.Popen(sys.argv[1:], env=env))
-sys.exit(max(rank.wait() for rank in ranks))
-"""
-
-
-def ranks(*args):
-    return [sys.executable, "-c", RANKS, *command_of(SCRIPT, args)]
+from tests.integration.conftest import LOTUS, ROOT, Start, command_of
+from tests.integration.tuned import (
+    SCRIPT,
+    TRAIN,
+    processes_of,
+    ranks,
+    same_as,
+    trained,
+    truth_of,
+    tuned,
+)
 
 
 @pytest.fixture(scope="module")
@@ -121,17 +27,17 @@ def runs(torch, tmp_path_factory):
     """All programs that do not disturb each other, a few at a time."""
     folder = tmp_path_factory.mktemp("tune")
     kill = "os.kill(os.getpid(), signal.SIGKILL)"
-    interrupt = "os.kill(program.watched.pid, signal.SIGINT)\nprogram.open(found.best, 30)"
+    interrupt = "os.kill(program.watched.pid, signal.SIGINT)\nprogram.open(found.best, 3600)"
     starting = (
         "import threading\n"
         "threading.Timer(0.03, os.kill, (program.watched.pid, signal.SIGINT)).start()\n"
-        "program.open(found.best, 60)\n"
-        "while True: program.block(found.best, seconds=0.1, least=8, step=False, limit_s=60)"
+        "program.open(found.best, 3600)\n"
+        "while True: program.block(found.best, seconds=0.1, least=8, step=False, limit_s=3600)"
     )
     # A handler of the program raises, when the files that it shares with lotus have gone.
     stop = (
         "import shutil; shutil.rmtree(program._pipe._exchange)\n"
-        "os.kill(program.watched.pid, signal.SIGUSR1)\nprogram.open(found.best, 30)"
+        "os.kill(program.watched.pid, signal.SIGUSR1)\nprogram.open(found.best, 3600)"
     )
     nonsense = "program._do('nonsense', program.watched.setting)"
     more = {"num_workers": 2, "prefetch_factor": 3, "persistent_workers": True}
@@ -196,26 +102,21 @@ def test_the_file_is_written_for_the_loader(runs):
 
 
 @pytest.mark.parametrize(
-    ("name", "plain", "workers"),
+    ("name", "plain", "workers", "batches"),
     [
-        ("applied", "plain", "2"),
-        ("applied_from_workers", "plain_persistent", "0"),
-        ("short", "plain_short", "1"),
+        ("applied", "plain", "2", 34),
+        ("applied_from_workers", "plain_persistent", "0", 34),
+        ("short", "plain_short", "1", 8),
     ],
 )
-def test_training_goes_on_with_the_same_samples(runs, name, plain, workers):
+def test_training_goes_on_with_the_same_samples(runs, name, plain, workers, batches):
     ended = runs[name]
     assert ended.code == 0, ended.err.decode()
     assert truth_of(ended)["applied"]
-    assert same_as(ended.out, runs[plain])
+    assert same_as(ended.out, runs[plain], batches)
+    # Of steps beside which no worker works: what two workers had made ahead.
+    assert truth_of(ended)["alone"] == ([4, 4] if name == "applied_from_workers" else [0, 0])
     assert trained(ended.out)[1]["0"].startswith(f"{workers} workers")
-
-
-def same_as(out, plain):
-    """Whether a program trained on the same as this one, and drew the same random numbers."""
-    done, whole = (json.loads(trained(one)[0]["0"]) for one in (out, plain.out))
-    assert len(done) in (8, 34)  # batches and a random number of each epoch
-    return done == whole
 
 
 def test_a_loader_can_be_chosen(runs):
@@ -244,14 +145,14 @@ def test_a_program_that_cannot_be_tuned_keeps_its_exit_code(runs, name, words):
 def test_lotus_killed_ends_a_program_that_was_only_tuned(runs):
     killed = runs["killed"]
     assert killed.code == -9
-    while _processes_of(killed):
+    while processes_of(killed):
         time.sleep(0.05)
     assert (killed.truth.parent / "driver.out").read_bytes() == b""
 
 
 def test_lotus_killed_lets_a_program_that_goes_on_go_on(runs):
     killed = runs["killed_applying"]
-    while _processes_of(killed):
+    while processes_of(killed):
         time.sleep(0.05)
     out = (killed.truth.parent / "driver.out").read_bytes()
     assert same_as(out, runs["plain"])
@@ -273,7 +174,7 @@ def test_an_interrupt_while_workers_start_is_not_told_by_any_of_them(runs):
     assert truth_of(ended)["interrupted"]
     assert b"Traceback" not in ended.err
     assert b"ignored" not in ended.err
-    assert not _processes_of(ended)
+    assert not processes_of(ended)
 
 
 def test_what_a_handler_of_the_program_raises_is_raised_in_it(runs):
@@ -300,17 +201,6 @@ def test_all_ranks_get_the_answer_and_their_cores_back(runs):
     assert shown == dict.fromkeys("01", "1 workers, cores changed by 0")
     assert truth_of(ended)["cores"] == max(len(os.sched_getaffinity(0)) // 2, 1)
     assert set(truth_of(ended)["watched"].values()) == {12}
-
-
-def _processes_of(ended):
-    """The processes of a driver's program that are there, by their TRUTH."""
-    wanted = f"TRUTH={ended.truth}".encode()
-    found = []
-    for name in os.listdir("/proc"):
-        with suppress(OSError):
-            if name.isdecimal() and wanted in Path(f"/proc/{name}/environ").read_bytes():
-                found.append(name)
-    return found
 
 
 def lotus_tune(folder, *words):

@@ -1,5 +1,6 @@
 """Tables as `Run` has them of a job whose ranks' costs are known: a barrier after every step."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -31,6 +32,7 @@ class Costs:
     workers: int = 1
     host: str = "a"
     memory: float = 0.0  # bytes of its worker
+    peak: float = math.nan  # bytes that its main process held
 
 
 def job(
@@ -119,6 +121,7 @@ def job(
         batches=pd.DataFrame(batches),
         syncs=pd.DataFrame(syncs if synced else syncs[:0]),
         resources=pd.DataFrame(memory),
+        epochs=pd.DataFrame({"rank": range(len(ranks)), "peak_rss": [one.peak for one in ranks]}),
     )
 
 

@@ -104,6 +104,11 @@ def test_a_rank_takes_no_more_than_it_can_hold() -> None:
     assert _noted(full, "--most RANK=SAMPLES (larger for: 0)")
     assert not _noted(found, "GPU")
     assert full.shares[0].cap.samples == 9
+    # A main process that came to hold 19 GiB in training, with that worker, and one without any.
+    ranks = [Costs(1.0, memory=13 * GIB, peak=19 * GIB), Costs(3.0, memory=GIB, peak=GIB / 2)]
+    assert [one.cap.samples for one in balance(job(ranks), Question()).shares] == [8, 128]
+    ranks = [Costs(1.0, peak=26 * GIB), Costs(3.0)]
+    assert [one.cap.samples for one in balance(job(ranks), Question()).shares] == [9, None]
 
 
 def test_equal_and_random_keep_the_global_batch() -> None:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from lotus.balance.fit import curve
-from lotus.balance.measured import WARM, measure
+from lotus.balance.measured import RUN, WARM, measure
 from lotus.balance.plan import Model
 from lotus.errors import LotusError
 from lotus.settings import Target
@@ -66,6 +66,18 @@ def test_two_batch_sizes_tell_what_is_fixed() -> None:
     assert [one.how for one in lines] == ["fitted"] * 2
     assert [one.fixed / MS for one in lines] == pytest.approx([5, 9], rel=0.1)
     assert [one.slope / MS for one in lines] == pytest.approx([1, 2], rel=0.1)
+
+
+def test_steps_of_each_run_are_told_apart() -> None:
+    # GIVEN three runs of a job, WHEN they are joined
+    runs = [job([Costs(batch=size), Costs(2.0, batch=size)], epochs=2) for size in (8, 4, 2)]
+    found = measure(runs[0], also=runs[1:])
+    # THEN a step of any of them is met by the same step of the other rank, and by no other
+    for one in found.ranks:
+        assert len(set(one.key.tolist())) == len(one.key) == len(one.sizes)
+        assert set((one.key >> RUN).tolist()) == {0, 1, 2}
+    steps = [dict(zip(one.key.tolist(), one.sizes, strict=True)) for one in found.ranks]
+    assert steps[0] == steps[1]
 
 
 def test_one_batch_size_leaves_it_open_within_bounds() -> None:

@@ -272,6 +272,14 @@ def _said(found: Balance) -> str:
     return " ".join(file.getvalue().split())
 
 
+def test_a_plan_is_put_on_where_it_pays() -> None:
+    command = "lotus balance R -o balance.json"
+    assert command in _said(balance(job([Costs(1.0)] * 3 + [Costs(3.0)]), Question()))
+    alike = job([Costs(1.0), Costs(1.0)])
+    assert command not in _said(balance(alike, Question()))
+    assert command in _said(balance(alike, Question(strategy="equal")))  # asked for by name
+
+
 def test_the_split_is_recommended_as_it_learns_as_now() -> None:
     found = balance(job([Costs(1.0)] * 3 + [Costs(3.0)]), Question())
     assert found.modes is not None

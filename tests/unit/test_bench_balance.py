@@ -1,18 +1,17 @@
 """tools/bench/balance_measured.py: the search finds the best split, tables say what runs gave."""
 
-import importlib
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-BENCH = Path(__file__).parents[2] / "tools" / "bench"
-sys.path.insert(0, str(BENCH))
-clusters = importlib.import_module("balance_clusters")
-plot = importlib.import_module("balance_plot")
-search = importlib.import_module("balance_search")
-table = importlib.import_module("balance_table")
+from tests.unit.benches import FACTS, bench
+
+clusters = bench("balance_clusters")
+plot = bench("balance_plot")
+measurements = bench("measurements")
+search = bench("balance_search")
+table = bench("balance_table")
 
 
 def found(starts: list, cost, **more: object):
@@ -95,14 +94,7 @@ ROWS = [
     row(1, "oracle", 1300.0, sizes="42/22", predicted_ms=None, low_ms=None, high_ms=None),
 ]
 KNOWN = {
-    "facts": {
-        "cpu": "a CPU",
-        "cpus": 2,
-        "kernel": "6",
-        "python": "3.11",
-        "torch": "2",
-        "quick": False,
-    },
+    "facts": {**FACTS, "quick": False},
     "cells": {
         "quota2 cnn": {
             "words": "0.8 cores | 0.4 cores",
@@ -191,12 +183,12 @@ def test_the_tables_have_machine_commit_spread_and_what_was_not_run() -> None:
 def test_measurements_are_read_back_as_they_were_and_a_cut_line_is_left_out(
     tmp_path: Path,
 ) -> None:
-    path = tmp_path / "balance_measured.csv"
-    path.write_bytes(table.table(ROWS).encode())
-    assert table.read(path) == ROWS
-    path.write_bytes(table.table(ROWS).encode()[:-9])
-    assert table.read(path) == ROWS[:-1]
-    assert table.read(tmp_path / "none.csv") == []
+    kept = measurements.Measurements(tmp_path, "balance_measured", table.Row)
+    assert kept.read() == []
+    kept.write(ROWS)
+    assert kept.read() == ROWS
+    kept.csv.write_bytes(kept.csv.read_bytes()[:-9])
+    assert kept.read() == ROWS[:-1]
 
 
 def test_the_picture_has_every_strategy_and_cell(tmp_path: Path) -> None:
@@ -218,7 +210,7 @@ def test_a_cluster_that_cannot_be_made_says_why(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_where_time_is_short_the_first_cells_go_on() -> None:
-    measured = importlib.import_module("balance_measured")
+    measured = bench("balance_measured")
     cells = list(measured.FULL[:3])
     took = {cell.name: 60.0 for cell in cells}
     assert measured.fitting(cells, {}, 1.0) == cells

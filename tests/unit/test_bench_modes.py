@@ -1,16 +1,15 @@
 """tools/bench/modes_measured.py: speed that costs accuracy is told as such, within a round."""
 
-import importlib
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-BENCH = Path(__file__).parents[2] / "tools" / "bench"
-sys.path.insert(0, str(BENCH))
-plot = importlib.import_module("modes_plot")
-table = importlib.import_module("modes_table")
+from tests.unit.benches import FACTS, bench
+
+measurements = bench("measurements")
+plot = bench("modes_plot")
+table = bench("modes_table")
 
 MODES = {"as written": "torchrun", "local": "lotus run --mode local", "async": "--mode async"}
 
@@ -33,15 +32,7 @@ ROWS = [
     *run(1, "async", 1.1, 1.4, 0.7),
 ]
 KNOWN = {
-    "facts": {
-        "cpu": "a CPU",
-        "cpus": 2,
-        "kernel": "6",
-        "python": "3.11",
-        "torch": "2",
-        "pictures": 128,
-        "epochs": 2,
-    },
+    "facts": {**FACTS, "pictures": 128, "epochs": 2},
     "cell": {"words": "0.7 cores | 0.4 cores", "model": "cnn", "batch": 64},
     "modes": MODES,
     "told": {
@@ -111,11 +102,11 @@ def test_the_tables_hold_what_was_foretold_against_what_was_measured() -> None:
 
 
 def test_measurements_are_read_back_as_they_were(tmp_path: Path) -> None:
-    path = tmp_path / "modes_measured.csv"
-    path.write_bytes(table.table(ROWS).encode())
-    assert table.read(path) == ROWS
-    path.write_bytes(table.table(ROWS).encode()[:-4])
-    assert table.read(path) == ROWS[:-1]
+    kept = measurements.Measurements(tmp_path, "modes_measured", table.Row)
+    kept.write(ROWS)
+    assert kept.read() == ROWS
+    kept.csv.write_bytes(kept.csv.read_bytes()[:-4])
+    assert kept.read() == ROWS[:-1]
 
 
 def test_the_picture_has_every_mode(tmp_path: Path) -> None:

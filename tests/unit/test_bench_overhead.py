@@ -1,6 +1,5 @@
 """tools/bench/overhead.py: what it says of a tool is what its runs did, and failures are told."""
 
-import importlib
 import json
 import os
 import subprocess
@@ -10,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from lotus.workloads.catalogue import WORKLOADS
+from tests.unit.benches import BENCH, bench
 
-BENCH = Path(__file__).parents[2] / "tools" / "bench"
-sys.path.insert(0, str(BENCH))
-overhead = importlib.import_module("overhead")
-answers = importlib.import_module("overhead_answers")
-exact = importlib.import_module("overhead_exact")
-table = importlib.import_module("overhead_table")
-tools = importlib.import_module("overhead_tools")
-traceml = importlib.import_module("overhead_traceml")
+measurements = bench("measurements")
+overhead = bench("overhead")
+answers = bench("overhead_answers")
+exact = bench("overhead_exact")
+table = bench("overhead_table")
+tools = bench("overhead_tools")
+traceml = bench("overhead_traceml")
 
 
 def row(number: int, tool: str, wall: float = 2.0, **more: object) -> object:
@@ -143,15 +142,15 @@ def test_instructions_are_taken_only_where_they_were_counted_all_the_time() -> N
 def test_measurements_are_read_as_written_and_one_that_was_cut_off_is_not_one(
     tmp_path: Path,
 ) -> None:
-    path = tmp_path / "overhead.csv"
-    assert overhead.read(path) == []
+    kept = measurements.Measurements(tmp_path, "overhead", overhead.Row)
+    assert kept.read() == []
     rows = [row(1, "lotus", 2.5, note='a "b", c', workers=2), row(1, "py-spy", None, failed="x\ny")]
-    overhead.write(path, rows)
-    assert overhead.read(path) == rows
-    whole = path.read_text()
+    kept.write(rows)
+    assert kept.read() == rows
+    whole = kept.csv.read_text()
     for cut in ("2,text,lotus,,1.5", whole.splitlines()[1][:-1]):
-        path.write_text(whole + cut)
-        assert overhead.read(path) == rows
+        kept.csv.write_text(whole + cut)
+        assert kept.read() == rows
 
 
 def test_the_order_is_the_same_each_time_and_every_round_has_every_pair() -> None:
@@ -189,19 +188,19 @@ def test_a_run_that_was_stopped_goes_on_and_what_fails_is_tried_twice(
 
     monkeypatch.setattr(overhead, "data_of", lambda *_: tmp_path / "none")
     some = [tools.BY_NAME[name] for name in ("nothing", "lotus", "cProfile")]
-    path = tmp_path / "overhead.csv"
+    kept = measurements.Measurements(tmp_path, "overhead", overhead.Row)
     first = Bench(Args(), False)
     first.made = []
     with pytest.raises(KeyboardInterrupt):
-        first.run(some, path)
-    rows = overhead.read(path)
+        first.run(some, kept)
+    rows = kept.read()
     assert [(one.round, one.tool) for one in rows if not one.failed] == [
         one for one in first.made if one[1] != "cProfile"
     ]
     second = Bench(Args(), False)
     second.made = []
-    second.run(some, path)
-    rows = overhead.read(path)
+    second.run(some, kept)
+    rows = kept.read()
     assert [(one.round, one.tool) for one in rows] == [
         (number, tool.name) for number, _, tool in first.plan(some)
     ]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lotus.inside import breaks, reaping
-from lotus.inside.watch import held
+from lotus.inside.watch import Failed, Watch, held
 
 
 @pytest.fixture
@@ -47,6 +47,30 @@ def test_it_is_kept_back_where_workers_start(ours: None) -> None:
         with breaks.let_come():
             reached.append("not here")
     assert reached == ["started", "on the way"]
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_watch_raises_where_it_is_waited(waits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lotus.inside.watch._FORCE_S", 60.0 if waits else 0.2)
+    monkeypatch.setattr("lotus.inside.watch._AGAIN_S", 0.01)
+    watch = Watch(0.05, "this")
+    reached = []
+
+    def wait() -> None:
+        with breaks.only_waits():
+            while not watch.reason or (waits and len(reached) < 20):  # sent more than once
+                time.sleep(0.01)
+                reached.append("between")
+            if waits:
+                reached.append("wait")
+                with breaks.let_come():
+                    time.sleep(60)
+            time.sleep(60)  # stuck outside of any wait
+
+    with pytest.raises(Failed, match=r"this took longer than 0\.05 s"):
+        watch.run(wait)
+    assert ("wait" in reached) == waits
+    assert not breaks.between_waits()
 
 
 def test_a_second_ctrl_c_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:

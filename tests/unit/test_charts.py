@@ -17,7 +17,7 @@ from lotus.analysis.functions import MapSummary, summarise_map
 from lotus.analysis.summary import summarise
 from lotus.intervals import KINDS
 from lotus.reporters import charts, html, map_charts, tables, time_charts
-from lotus.reporters.page import Chart, Section
+from lotus.reporters.page import Chart, Section, Table
 from tests.logs import RunBuilder
 from tests.unit.simulated import Plan
 from tests.unit.test_mapped import batch, every_ms, recording
@@ -81,6 +81,24 @@ def test_charts_of_all_kinds_of_runs(plan: Plan) -> None:
     assert {"causes", "batches", "throughput", "shares", "workers"} <= set(found)
     for chart in found.values():
         assert "<script" not in str(chart.figure)
+
+
+def test_a_long_cause_is_named_without_its_brackets_and_whole_at_its_bar() -> None:
+    heading, _ = contents(of(Plan(own=20.0)))
+    figure = charts_in([heading])["causes"].figure
+    names = figure["layout"]["yaxis"]["ticktext"]
+    assert names[0] == "the data set's own code"
+    assert figure["data"][0]["customdata"][0].endswith("(__getitem__, outside its operations)")
+
+
+def test_slow_samples_have_paths_where_they_have_any() -> None:
+    run = of(Plan())
+    every = run.samples.assign(path="/data/one.jpg")
+    for paths, last in ((every.iloc[:0], "epoch/batch"), (every, "path")):
+        run.paths = paths
+        table = next(one for one in contents(run)[1] if one.title == "Slowest samples").parts[0]
+        assert isinstance(table, Table)
+        assert table.columns[-1][0] == last
 
 
 def test_a_run_without_a_loader_has_a_page() -> None:

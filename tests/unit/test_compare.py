@@ -1,54 +1,20 @@
 """Two sides held against each other: what is found, what is not claimed, and bad input."""
 
-import io
 import json
 import re
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from lotus import cli, comparing, sweep
 from lotus.analysis import compare_gate
-from lotus.analysis.compare import Comparison, Side, compare
+from lotus.analysis.compare import Comparison
+from lotus.analysis.compare_facts import run_facts
 from lotus.analysis.summary import summarise
 from lotus.errors import LotusError
 from lotus.reporters import compare as reporter
-from lotus.reporters import compare_page
-from lotus.tune.space import Setting
-from tests.unit.simulated import Plan
-
-HOSTILE = "\x1b[31mred\x1b]0;title\x07\n\r\u202e[bold]<script>"
-MACHINE = {"host": "one", "boot_id": "x", "memory_bytes": 8 << 30, "kernel": "6.1"}
-_made = iter(range(10**6))
-
-
-def recorded(seed: int, scale: float = 1.0, **changed: Any) -> SimpleNamespace:
-    """A run whose Loader takes `scale` times 2 ms, with noise of its own."""
-    generator = np.random.default_rng(seed)
-    operations = {
-        "Loader": lambda sample, worker: scale * generator.normal(2, 0.3),
-        "Normalize": lambda sample, worker: generator.normal(0.5, 0.05),
-    }
-    settings = {"operations": operations, "batches": 60, "epochs": 2, **changed}
-    run = Plan(**settings).run()
-    run.manifest |= {**MACHINE, "start_wall_ns": next(_made)}
-    run.path = f"run-{seed}"
-    return run
-
-
-def held(a: Any, b: Any) -> Comparison:
-    sides = [one if isinstance(one, list) else [one] for one in (a, b)]
-    return compare(Side("before", sides[0], "A"), Side("after", sides[1], "B"))
-
-
-def shown(*found: Comparison) -> str:
-    file = io.StringIO()
-    reporter.write(found, file)
-    return file.getvalue()
+from tests.unit.sides import held, recorded, shown
 
 
 def test_a_slower_operation_is_found_with_the_truth_in_its_interval() -> None:
@@ -245,6 +211,13 @@ def counted(seed: int, ipc: float) -> SimpleNamespace:
     return run
 
 
+def test_what_was_counted_is_named_as_perf_names_it() -> None:
+    one, other = recorded(1), recorded(1)
+    one.manifest["counters"] = "task_clock|1|0x1|0x0|u;context_switches|1|0x3|0x0|uk"
+    (fact,) = [fact for fact in run_facts([one], [other]) if fact.what == "counters"]
+    assert (fact.a, fact.b) == (["task_clock:u, context_switches:uk"], [None])
+
+
 def test_counters_and_their_metrics_have_intervals() -> None:
     found = held(counted(1, 2.0), counted(2, 1.5))
     ipc = found.line("counter:Loader:ipc")
@@ -255,7 +228,7 @@ def test_counters_and_their_metrics_have_intervals() -> None:
     cycles = found.line("counter:Loader:cycles")
     assert cycles is not None
     assert cycles.a == pytest.approx(6e6, rel=0.05)
-    rest = found.line("counter:(rest of the fetch):cycles")
+    rest = found.line("counter:(own code, rest of fetch):cycles")
     assert rest is not None
     assert rest.a == pytest.approx(1000 / 4)
     only = held(counted(1, 2.0), recorded(2))
@@ -344,169 +317,3 @@ def test_ranks_are_added_up_and_the_slowest_sets_the_pace() -> None:
     assert line is not None
     assert line.a == pytest.approx(summarise(a).loaders[0].times["samples_per_s"])
     assert line.difference.known
-
-
-# ── what is shown ────────────────────────────────────────────────────────────────────────────
-
-
-def hostile() -> Comparison:
-    runs = []
-    for seed in (1, 2):
-        run = recorded(seed, operations={HOSTILE: 2.0}, batches=20)
-        run.manifest |= {"command": ["python", HOSTILE, str(seed)], "host": HOSTILE + str(seed)}
-        run.loaders["dataset"] = HOSTILE
-        run.loaders["call_site"] = HOSTILE
-        runs.append(run)
-    return compare(Side(HOSTILE, runs[:1], "A"), Side("after", runs[1:], "B"))
-
-
-def test_names_of_a_trace_cannot_steer_the_terminal() -> None:
-    for text in (shown(hostile()), reporter.text([hostile()])):
-        assert not set(text) & set("\x1b\x07\r\u202e")
-        text.encode()
-
-
-def test_eighty_columns_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    found = held([recorded(1), recorded(2)], [recorded(3, 1.3), recorded(4, 1.3)])
-    lines = shown(found).splitlines()
-    assert max(map(len, lines)) <= 80
-
-
-def test_the_document_has_what_is_shown() -> None:
-    found = held(recorded(1), recorded(2, 1.3))
-    document = json.loads(reporter.text([found]), parse_constant=pytest.fail)
-    assert document["schema"] == 1
-    first = document["comparisons"][0]
-    assert first["verdict"]["text"] in shown(found)
-    lines = {line["id"]: line for line in first["loaders"][0]["lines"]}
-    line = found.line("operation:Loader")
-    assert line is not None
-    assert lines["operation:Loader"]["low"] == line.difference.low
-    assert lines["operation:Loader"]["different"] is True
-    assert len(lines) == len(found.loaders[0].lines)
-
-
-def test_the_page_has_intervals_and_throughput(tmp_path: Path) -> None:
-    graph_objects = pytest.importorskip("plotly.graph_objects")
-    found = held(recorded(1), recorded(2, 1.3))
-    compare_page.write(tmp_path / "c.html", [found, hostile()])
-    text = (tmp_path / "c.html").read_text()
-    match = re.search(r'id="figures">(.*?)</script>', text, re.DOTALL)
-    assert match is not None
-    figures = json.loads(match[1])
-    assert set(figures) >= {"differences-0-0", "throughput-0-0", "differences-1-0"}
-    for figure in figures.values():
-        graph_objects.Figure(figure)
-    points = {
-        label: (x, low, high)
-        for trace in figures["differences-0-0"]["data"]
-        for label, x, low, high in zip(
-            trace["y"], trace["x"], trace["error_x"]["arrayminus"], trace["error_x"]["array"],
-            strict=True,
-        )
-    }  # fmt: skip
-    line = found.line("operation:Loader")
-    assert line is not None
-    label = next(label for label in points if "Loader (operations)" in label)
-    x, low, high = points[label]
-    assert x == pytest.approx(100 * line.difference.difference, rel=1e-5)
-    assert x - low == pytest.approx(100 * line.difference.low, rel=1e-4)
-    assert x + high == pytest.approx(100 * line.difference.high, rel=1e-4)
-    paces = {trace["name"]: trace for trace in figures["throughput-0-0"]["data"]}
-    assert set(paces) == {"A", "B"}
-    assert len(paces["A"]["x"]) == 30
-    assert "<script>title" not in text.replace("\\u003c", "")
-    assert found.verdict.text in text
-
-
-# ── the gate and the command line ────────────────────────────────────────────────────────────
-
-
-def test_the_gate_fails_only_where_all_of_the_interval_is_above() -> None:
-    slower = held(recorded(1), recorded(2, 1.3))
-    line = slower.line("throughput")
-    assert line is not None
-    worse, low, high = line.slowdown
-    assert low < worse < high
-    assert worse == pytest.approx(1 - line.b / line.a)
-    for above, failed in ((low - 0.01, True), (low + 0.001, False), (high + 0.1, False)):
-        gate = compare_gate.judge([slower], "throughput", above)
-        assert gate.failed == failed
-        assert ("Failed" in gate.texts[0]) == failed
-    faster = held(recorded(2, 1.3), recorded(1))
-    assert not compare_gate.judge([faster], "throughput", 0.0).failed
-    assert compare_gate.judge([faster, slower], "throughput", 0.05).failed
-    assert compare_gate.judge([slower], "operation:Loader", 0.2).failed
-    assert not compare_gate.judge([slower], "operation:Normalize", 0.05).failed
-    with pytest.raises(LotusError, match="operation:Loader"):
-        compare_gate.judge([slower], "operation:Lodaer", 0.2)
-
-
-def test_two_sides_are_needed(capfd: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["compare", "A"]) == 2
-    assert cli.main(["compare", "A", "B", "--metric", "wait"]) == 2
-    assert "add: --fail-above" in capfd.readouterr().err
-    for wrong in ("5", "-1%", "x", "nan%"):
-        with pytest.raises(SystemExit) as ended:
-            cli.main(["compare", "A", "B", "--fail-above", wrong])
-        assert ended.value.code == 2
-
-
-def test_what_a_side_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in ("a-1", "a-2", "folder/x", "folder/y", "odd,name"):
-        Path(name).mkdir(parents=True)
-        manifest = {"schema": 1, "state": "ended", "command": []}
-        Path(name, "run.json").write_text(json.dumps(manifest))
-
-    def paths(text: str) -> list[str]:
-        return [str(run.path) for run in comparing.given(text).runs]
-
-    assert paths("a-1") == ["a-1"]
-    assert paths("a-2,a-1,a-2") == ["a-2", "a-1"]
-    assert paths("a-*") == ["a-1", "a-2"]
-    assert paths("folder") == ["folder/x", "folder/y"]
-    assert paths("odd,name") == ["odd,name"]
-    for wrong in ("b-*", "nothing", "a-1,nothing"):
-        with pytest.raises(LotusError):
-            paths(wrong)
-
-
-def test_sweeps_are_compared_setting_by_setting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def swept(name: str, workers: tuple[int, ...]) -> str:
-        runs = [
-            {"setting": place, "repeat": repeat, "directory": f"{count}-{repeat}",
-             "state": "done", "exit_code": 0, "elapsed_ns": 1}
-            for place, count in enumerate(workers) for repeat in range(2)
-        ]  # fmt: skip
-        settings = [Setting(count, 2 if count else None).as_json() for count in workers]
-        (tmp_path / name).mkdir()
-        manifest = {"settings": settings, "varied": ["num_workers"], "runs": runs}
-        sweep.write(tmp_path / name, manifest)
-        return str(tmp_path / name)
-
-    def loaded(self: sweep.Sweep, setting: Setting) -> list[Any]:
-        scale = 1.4 if self.path.name == "after" else 1.0
-        seed = 10 * len(self.path.name) + setting.num_workers
-        return [recorded(seed + k, scale, workers=setting.num_workers) for k in (100, 200)]
-
-    monkeypatch.setattr(sweep.Sweep, "loaded", loaded)
-    a, b = swept("before", (0, 1, 2)), swept("after", (1, 2, 4))
-    found = list(comparing.comparisons([a, b]))
-    assert [one.setting for one in found] == ["workers1", "workers2"]
-    for one in found:
-        line = one.line("operation:Loader")
-        assert line is not None
-        assert line.difference.difference == pytest.approx(0.4, abs=0.05)
-        assert len(one.a.runs) == 2
-    assert "Setting: workers2" in shown(*found)
-    assert len(compare_gate.judge(found, "operation:Loader", 5.0).texts) == 2
-    with pytest.raises(LotusError, match="no setting in common"):
-        list(comparing.comparisons([a, swept("other", (8,))]))
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "run.json").write_text('{"schema": 1, "state": "ended"}')
-    with pytest.raises(LotusError, match="is a sweep and another side is not"):
-        list(comparing.comparisons([a, str(tmp_path / "run")]))

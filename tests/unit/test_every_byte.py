@@ -96,7 +96,7 @@ def test_a_log_cut_anywhere_has_all_frames_before(log):
 
 
 def test_whatever_byte_of_a_run_is_damaged_its_tables_are_made(tmp_path):
-    """Each byte of the other files, and some of the log, through all that is read of a run."""
+    """Each byte of the files that are no log, through all that is read of a run."""
     path = simulate(tmp_path / "run", workers=1, batches=1, batch_size=1)
     for file in (path / "run.json", path / "processes.jsonl"):
         data = file.read_bytes()

@@ -50,6 +50,14 @@ def test_it_is_named_after_the_run_and_the_next_step_is_told(here, capfd, format
     assert sorted(one.name for one in here.iterdir()) == ["some run", path]
 
 
+def test_a_run_whose_name_would_steer_a_terminal_does_not(here, capfd):
+    (here / "some run").rename(here / "a\x1b[31m\x9brun")
+    code, out, _ = lotus(capfd, "a\x1b[31m\x9brun", "--format", "folded")
+    assert code == 0
+    assert out.splitlines()[0] == r"a\x1b[31m\x9brun.folded.txt"
+    assert out.replace("\n", "").isprintable()
+
+
 @pytest.mark.parametrize("output", ["-", "/dev/stdout"])
 def test_standard_output_has_the_file_and_nothing_else(here, output):
     words = [sys.executable, "-m", "lotus", "export", "some run", "--format", "chrome"]

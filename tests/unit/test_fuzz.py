@@ -1,6 +1,9 @@
 """A short run of tools/bench/fuzz.py: no input makes a reader fail, and most are really read."""
 
+import random
+
 from tools.bench import fuzz
+from tools.bench.fuzz_changes import changed
 
 
 def test_no_input_makes_a_reader_fail(capsys):
@@ -36,3 +39,12 @@ def test_a_reader_that_fails_hangs_or_is_greedy_is_found(monkeypatch, tmp_path):
     assert all(word in fault for word, (_, fault) in zip(words, found.faults, strict=True))
     assert len(list((tmp_path / "kept").iterdir())) == 4
     assert (found.inputs, found.passed, found.refused) == (5, 5, 1)
+
+
+def test_all_that_json_can_be_is_changed():
+    seen = set()
+    for seed in range(300):
+        for value in ({"a": [1, {"b": "c"}]}, [], {}, "text", 3, None):
+            seen.add(repr(changed(value, random.Random(seed))))
+    assert {"[]", "{}", "'text'", "3", "None"} < seen  # have no parts
+    assert len(seen) > 150

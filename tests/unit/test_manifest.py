@@ -10,6 +10,8 @@ import pytest
 from lotus import directory, host, manifest
 from lotus.errors import LotusError
 from lotus.manifest import Settings
+from lotus.run import load
+from tests.logs import RunBuilder
 
 
 def _begin(environ: dict[str, str], *command: str) -> dict[str, object]:
@@ -181,3 +183,34 @@ def test_this_machine_is_described() -> None:
     assert facts["cpu"]["affinity"] == len(os.sched_getaffinity(0))
     assert facts["memory_bytes"] > 2**28
     assert facts["boot_id"]
+
+
+def test_a_run_that_another_host_records_is_spared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # GIVEN a folder that two hosts share, in which one of them is recording
+    run = RunBuilder(tmp_path / "job", host="alpha")
+    run.process(100)
+    run.save()
+    monkeypatch.setattr(directory.socket, "gethostname", lambda: "beta")
+    # WHEN the other one would record there too, THEN it is told what to do, and nothing is lost
+    for force in (False, True):
+        with pytest.raises(LotusError, match=r"host alpha is recording in .*job-\$\(hostname\)"):
+            directory.make(run.path, force)
+    assert list(run.path.glob("events/*.ltr"))
+    # AND a run whose host has written nothing for a while can be overwritten, as can an own one
+    monkeypatch.setattr(directory.socket, "gethostname", lambda: "alpha")
+    with pytest.raises(LotusError, match="-f overwrites it"):
+        directory.make(run.path)
+    monkeypatch.setattr(directory.socket, "gethostname", lambda: "beta")
+    for path in (run.path / "run.json", *run.path.glob("*/*")):
+        os.utime(path, (0, 0))
+    directory.make(run.path, force=True)
+    assert not list(run.path.glob("events/*.ltr"))
+
+
+def test_a_folder_of_runs_says_which_are_in_it(tmp_path: Path) -> None:
+    for name in ("alpha", "beta"):
+        RunBuilder(tmp_path / name).end()
+    with pytest.raises(LotusError, match=r"it has 2 in it, as .*alpha; lotus merge makes one run"):
+        load(tmp_path)

@@ -1,13 +1,17 @@
 """One run of the runs of several hosts: times on one clock, refusals, what is missing."""
 
 import json
+import os
 
+import pandas as pd
 import pytest
 from jsonschema import Draft202012Validator
 
 from lotus import merge, ranks, schemas
+from lotus.analysis.rank_steps import UNDECIDED, rank_steps
 from lotus.cli import main
 from lotus.errors import LotusError
+from lotus.export import formats, pieces
 from lotus.inside import layout
 from lotus.run import load
 from tests.logs import MS, START_NS, RunBuilder, Sample, pack_frame
@@ -79,6 +83,19 @@ TABLES = {
 }
 
 
+def test_what_is_merged_is_for_its_user_alone(hosts, tmp_path):
+    # GIVEN any umask, WHEN runs are merged, THEN the files are private, as those of a run are
+    before = os.umask(0)
+    try:
+        assert main(["merge", *map(str, hosts), "-o", str(tmp_path / "R")]) == 0
+    finally:
+        os.umask(before)
+    found = [tmp_path / "R", *(tmp_path / "R").rglob("*")]
+    assert {"events", "processes.jsonl", "run.json"} < {path.name for path in found}
+    for path in found:
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
+
+
 def test_all_times_are_on_the_first_hosts_clock(hosts, tmp_path, capfd):
     # WHEN the runs are merged
     assert main(["merge", *map(str, hosts), "-o", str(tmp_path / "R")]) == 0
@@ -106,6 +123,26 @@ def test_all_times_are_on_the_first_hosts_clock(hosts, tmp_path, capfd):
     assert "lotus report" in err
 
 
+def test_pieces_of_a_merged_run_are_its_tables(hosts, tmp_path, monkeypatch):
+    # GIVEN a merged run, WHEN it is read in pieces, as by an export, of a few batches each
+    monkeypatch.setattr(pieces, "ROWS", 1)
+    run = merge.merge(hosts, tmp_path / "R")
+    found = [piece for number in range(4) for piece in pieces.of_process(run, number)]
+    loose = [pieces.loose_of(run, number) for number in range(4)]
+    assert len(found) > 10
+    # THEN all times are on the run's clock, as in its tables
+    for table, parts in (
+        ("samples", [one.samples for one in found]),
+        ("ops", [*(one.ops for one in found), *loose]),
+    ):
+        joined = pd.concat([one for one in parts if len(one)])
+        assert sorted(joined["start_ns"]) == sorted(getattr(run, table)["start_ns"]), table
+    # AND it can be exported
+    formats.export(run, formats.Asked("chrome", tmp_path / "R.json"), lambda *_: None)
+    events = json.loads((tmp_path / "R.json").read_text())["traceEvents"]
+    assert {one["cat"] for one in events if "cat" in one} >= {"operation", "sample", "sync"}
+
+
 def test_a_merged_run_keeps_what_its_parts_told(hosts, tmp_path):
     # WHEN runs are merged, in which both hosts gave the same pids
     run = merge.merge(hosts, tmp_path / "R")
@@ -126,6 +163,32 @@ def test_a_merged_run_keeps_what_its_parts_told(hosts, tmp_path):
     assert [one["cpu"] for one in written["hosts"]] == [one["cpu"] for one in written["merged"]]
 
 
+def test_what_is_not_merged_is_named(hosts, tmp_path, capfd):
+    # GIVEN runs beside which perf and py-spy recorded, of which neither was killed
+    for path, name in zip(
+        (*hosts, hosts[1]), ("perf.data", "py-spy/0.json", "state/x.state"), strict=True
+    ):
+        (path / name).parent.mkdir(exist_ok=True)
+        (path / name).write_bytes(b"")
+    manifest = json.loads((hosts[0] / "run.json").read_text())
+    manifest["recorders"] = {"perf": {}, "py_spy": {"slices": [{"file": "0.json"}]}}
+    (hosts[0] / "run.json").write_text(json.dumps(manifest))
+    # WHEN they are merged
+    run = merge.merge(hosts, tmp_path / "R")
+    # THEN the run says what it does not have, and where that is
+    assert run.notes[:-2] == [
+        "perf's samples stayed in the hosts' runs: A",
+        "py-spy's stacks stayed in the hosts' runs: B",
+    ]
+    # AND nothing takes it for recorded here
+    assert not len(run.python_functions)
+    assert main(["map", str(run.path)]) == 2
+    assert "they stayed in the hosts' runs: lotus map reads one of A" in capfd.readouterr().err
+    validator = Draft202012Validator(schemas.schema("run"))
+    written = json.loads((run.path / "run.json").read_text())
+    assert [error.message for error in validator.iter_errors(written)] == []
+
+
 def test_where_rank_0_is_not_on_the_first_host(hosts, tmp_path):
     # WHEN the host of rank 0 is given last
     run = merge.merge(hosts[::-1], tmp_path / "R")
@@ -136,6 +199,27 @@ def test_where_rank_0_is_not_on_the_first_host(hosts, tmp_path):
     truth = [of_other(int(time)) for time in load(hosts[0]).syncs["ready_ns"]]
     apart = abs(syncs["ready_ns"].to_numpy() - truth)
     assert apart.max() <= other["error_ns"] + MS * DRIFT + 5
+
+
+def test_hosts_of_one_name_are_numbered(tmp_path):
+    # GIVEN two hosts of one name, whose clocks are apart
+    one = part(tmp_path / "A", 0, "node", "one").end(end_ns=START_NS + HOUR)
+    other = part(tmp_path / "B", 1, "node", "two", of_other).end(end_ns=of_other(START_NS + HOUR))
+    # WHEN their runs are merged, THEN each host has its ranks and its error
+    run = merge.merge([one, other], tmp_path / "R")
+    hosts = [(entry["host"], entry["clock"]) for entry in run.manifest["hosts"]]
+    assert hosts == [("node", "one"), ("node (2)", "two")]
+    for table in (run.syncs, run.batches, run.waits):
+        for rank, host in enumerate(("node", "node (2)")):
+            assert set(table[table["rank"] == rank]["host"].astype(str)) == {host}
+    written = json.loads((run.path / "run.json").read_text())
+    for manifest in (written, run.manifest):
+        assert [rank["host"] for rank in manifest["ranks"]] == ["node", "node (2)"]
+    assert merge.sentences(run)[1].startswith("host node (2): ranks 1; clock by 5 meetings")
+    # AND who was last is told within the error of two clocks, not as if they were one
+    steps = rank_steps(run)
+    assert steps.clock_error_ns.tolist() == [0, run.manifest["hosts"][1]["error_ns"]]
+    assert set(steps.last) == {UNDECIDED}
 
 
 def test_clocks_that_nobody_compared(tmp_path):

@@ -161,6 +161,16 @@ def test_the_loaders_own_processes_are_not_taken_for_others():
     assert one.others < 0.1
 
 
+@pytest.mark.parametrize("step", [8.0, 0.5], ids=["the batch is there", "the loop waits"])
+def test_taking_a_batch_is_not_waiting_for_a_core(step):
+    run = Plan(step=step).run()
+    assert profile(run).fixed["get_ns"] == pytest.approx(0.1 * MS, abs=0.11 * MS)
+    # Of three batches two were taken late, as others had the core of the main process.
+    late = run.batches["batch"] % 3 > 0
+    run.batches.loc[late, "arrival_ns"] += 30 * int(MS)
+    assert profile(run).fixed["get_ns"] == pytest.approx(0.1 * MS, abs=0.11 * MS)
+
+
 def test_steps_are_freed_of_what_the_workers_took_from_them():
     run = with_cpu(
         Plan(workers=2, cores=1, step=9.0).run(), {"Loader": 0.5, "Normalize": 0.5}, 0, 20

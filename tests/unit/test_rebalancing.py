@@ -3,7 +3,7 @@
 import random
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,13 +47,10 @@ class Program:
 
 
 class BatchSampler:
-    """As torch's, as far as it is used."""
+    """As torch's, as far as it is used: it makes batches only once shares may change."""
 
     def __init__(self, sampler: Any, size: int) -> None:
         self.sampler, self.batch_size = sampler, size
-
-    def __iter__(self) -> Iterator[Any]:
-        raise NotImplementedError
 
 
 class Reader:

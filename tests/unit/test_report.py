@@ -99,6 +99,34 @@ def test_the_short_form_is_short() -> None:
     assert any("next step" in line for line in lines)
 
 
+def test_of_workers_nothing_is_said_where_there_are_none() -> None:
+    alone, two = (short.short_report(Plan(workers=count).run())[-1] for count in (0, 2))
+    assert "workers idle" in two
+    assert alone.startswith("loop ")
+    assert "workers" not in alone
+
+
+def test_the_end_says_what_to_type_next() -> None:
+    run = Plan(operations={"Slow": 20.0}).run()
+    run.manifest["command"] = ["python", "my train.py"]
+    assert shown(run).endswith("\nnext: lotus tune -- python 'my train.py'\n")
+    run.manifest["command"] = ["python", "train.py", "--token", "***"]  # hidden: no one can type it
+    assert shown(run).endswith("\nnext: lotus tune -- COMMAND\n")
+    run.manifest |= {"state": "ended", "exit_code": None, "signal": None}  # of lotus.trace
+    assert shown(run).endswith("\nnext: lotus.tune(loader)\n")
+    keeps_up = Plan(operations={"Quick": 0.1}, step=50.0, batches=100).run()
+    assert shown(keeps_up).splitlines()[2] == "CONSUMER-BOUND"
+    assert "lotus tune" not in shown(keeps_up)
+
+
+def test_one_advice_for_two_causes_is_given_once() -> None:
+    run = Plan(workers=0, operations={"One": 5.0, "Two": 4.0}).run()
+    one, two = summarise(run).loaders[0].verdict.causes[:2]
+    assert one.advice == two.advice
+    assert "Then" not in shown(run)
+    assert "".join(shown(run).split()).count("".join(one.advice.split())) == 1
+
+
 def test_what_was_lost_is_told_in_every_form() -> None:
     run = Plan().run()
     run.lost = pd.DataFrame(
@@ -183,6 +211,9 @@ def test_shares_sizes_and_counts_read_well() -> None:
     assert words.plural(2000, "batch") == "2,000 batches"
     assert words.plural(2, "epoch") == "2 epochs"
     assert words.shorten("a" * 50 + "b" * 50, 10) == "aaa…bbbbbb"
+    line = ["/opt/env/bin/python", "/home/me/train.py", "--data", "/mnt/d"]
+    assert words.brief_command(line, 60) == " ".join(line)
+    assert words.brief_command(line, 40) == "python train.py --data d"
 
 
 class TestCommand:

@@ -33,7 +33,7 @@ COLUMNS = {
     "batch_size num_workers prefetch_factor pin_memory persistent_workers start_method drop_last "
     "in_order sampler batch_sampler collate_fn timeout",
     "epochs": WHOSE + "loader epoch start_ns startup_ns iter_ns end_ns batches exhausted "
-    "shutdown_ns",
+    "shutdown_ns peak_rss",
     "resources": WHOSE + "worker time_ns pss rss descriptors shm",
     "operations": "operation parent index kind file first last",
     "paths": WHOSE + "worker sample path duration_ns",
@@ -325,7 +325,7 @@ def test_epochs(tmp_path):
     main.loader(0)
     main.iterator(0, 0, 1_000, 1_100)
     main.wait(0, 0, 0, start_ns=1_200, end_ns=1_500)
-    main.epoch_end(0, 0, 2_000, batches=1, exhausted=True, last_next_ns=1_900)
+    main.epoch_end(0, 0, 2_000, batches=1, exhausted=True, last_next_ns=1_900, peak_rss=4096)
     main.shutdown(0, 0, 2_000, 2_050)
     main.iterator(0, 1, 3_000, 3_100)
     main.wait(0, 1, 0, start_ns=3_200, end_ns=3_300)
@@ -336,7 +336,8 @@ def test_epochs(tmp_path):
     assert (first["startup_ns"], first["iter_ns"], first["shutdown_ns"]) == (500, 100, 50)
     assert (first["end_ns"], first["batches"], first["exhausted"]) == (2_000, 1, True)
     assert (second["batches"], second["exhausted"]) == (2, False)
-    assert np.isnan([second["end_ns"], second["shutdown_ns"]]).all()
+    assert first["peak_rss"] == 4096
+    assert np.isnan([second["end_ns"], second["shutdown_ns"], second["peak_rss"]]).all()
 
 
 def test_loaders_of_strange_programs(tmp_path):

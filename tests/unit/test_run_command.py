@@ -104,6 +104,19 @@ def test_two_plans_are_one_too_many(files: Path, capfd: pytest.CaptureFixture[st
     assert "balance.json and other.json are of one kind" in capfd.readouterr().err
 
 
+def test_a_name_in_a_file_steers_no_terminal(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    loaders = [
+        Entry(Target(number, "a\x1b[2J", "\x9b", 9, "\u202e"), Setting(3)) for number in (0, 1)
+    ]
+    settings.write(tmp_path / "odd.json", Tuned(tuple(loaders)))
+    assert cli.main(["run", "--settings", str(tmp_path / "odd.json"), "--print"]) == 0
+    out = capfd.readouterr().out
+    assert r"\x1b[2J" in out
+    assert out.replace("\n", "").isprintable()
+
+
 def test_the_change_of_code_is_printed(files: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["run", "--settings", "balance.json", "--print"]) == 0
     lines = capfd.readouterr().out.splitlines()

@@ -35,13 +35,14 @@ from lotus.reporters import (
 )
 from lotus.reporters import balance as balancing
 from lotus.tune.evidence import operation_costs
+from lotus.tune.rates import Checked, Speedup
 from lotus.tune.space import Setting
 from native_map import mapping as maps
 from tests.logs import MS, RunBuilder
 from tests.unit import (
     machines,
+    sides,
     test_balance_clusters,
-    test_compare,
     test_rank_verdict,
     test_report,
     test_sweep_reports,
@@ -113,7 +114,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
             validation.document(mappings.judge(joined, a_mapping("work", "Decode"))),
         ],
         "tune": [tuning.document(tuned(), None), tuning.document(tuned(), Path("tuned.json"))],
-        "compare": [compared(), compare.document([test_compare.hostile()])],
+        "compare": [compared(), compare.document([sides.hostile()])],
         "report-sweep": [
             sweep.document(test_sweep_reports.summary_of(made_in(folder / name), **options))
             for name, options in (
@@ -177,11 +178,12 @@ def job() -> Any:
 def tuned() -> Any:
     costs = operation_costs(test_tune_evidence.run(), test_tune_evidence.WORKERS)
     found = find(Fake(own=Setting(0)), Setting(2), Setting(4))
-    return dataclasses.replace(found, operations=costs)
+    shown = Checked(found.best, Speedup(2.0, 1.9, 2.1, 0), 30, 20)
+    return dataclasses.replace(found, operations=costs, checked=shown)
 
 
 def compared() -> dict[str, Any]:
-    found = test_compare.held(test_compare.recorded(1), test_compare.recorded(2, 1.3))
+    found = sides.held(sides.recorded(1), sides.recorded(2, 1.3))
     return compare.document([found], compare_gate.judge([found], "throughput", 0.05))
 
 

@@ -17,6 +17,7 @@ from lotus.inside import agreeing
 from lotus.inside.balancing import Balance, _tell_of_memory
 from lotus.inside.settings import Applier
 from lotus.inside.shares import Shared, places, rest
+from lotus.inside.starting import Alone, Start
 from lotus.inside.weights import Weights
 
 SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=6)
@@ -303,6 +304,31 @@ def ask(stores: list[Any], answers: list[Any]) -> list[Any]:
     for thread in threads:
         thread.join()
     return heard
+
+
+def test_a_start_of_the_job_is_told_from_the_one_before_in_the_same_store() -> None:
+    # GIVEN a store in which an earlier start of the job has left all that it said
+    store, names = Store(), [list[str](), list[str]()]
+    for found in names:
+        first, met = Start(), threading.Event()
+
+        def rank_1(found: list[str] = found, met: threading.Event = met) -> None:
+            found.append(Start().named(store, 1, 600))
+            met.set()
+
+        # WHEN the second rank looks there before the first one has come again
+        thread = threading.Thread(target=rank_1)
+        thread.start()
+        assert not met.wait(0.05)
+        found.append(first.named(store, 0, 600))
+        while not met.is_set():
+            first.let_in(store)
+        thread.join()
+    # THEN both ranks know the new start by one name, and not by the old one
+    assert names[0][0] == names[0][1] != names[1][0] == names[1][1]
+    # AND nobody lets in who comes where rank 0 does not
+    with pytest.raises(Alone):
+        Start().named(store, 1, 0)
 
 
 def yes(**facts: object) -> dict[str, Any]:

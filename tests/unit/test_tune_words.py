@@ -12,7 +12,7 @@ import pytest
 
 from lotus.reporters import tuning as reporter
 from lotus.tune import notes
-from lotus.tune.rates import Speedup
+from lotus.tune.rates import Checked, Speedup
 from lotus.tune.result import Result
 from lotus.tune.safety import limits_of
 from lotus.tune.space import Setting, Space
@@ -55,11 +55,56 @@ def test_where_no_worker_fits_the_verdict_says_so_and_what_to_do() -> None:
     assert result.best == result.own
 
 
+def test_the_verdict_is_what_the_programs_own_steps_showed() -> None:
+    result = find(Fake(own=Setting(0)), Setting(4))
+    assert result.speedup is not None
+    own_steps = Checked(result.best, Speedup(2.0, 1.9, 2.1, 0), 30, 20)
+    told = " ".join(shown(dataclasses.replace(result, checked=own_steps)).split())
+    verdict = (
+        f"4 workers x prefetch 2 instead of no workers: {notes.checked(own_steps, result.best)}"
+    )
+    assert f"verdict {verdict} trials {notes.speedup(result.speedup)}, with something" in told
+    assert "2 times as fast in its own steps (95 % interval 1.9 to 2.1, 30 batches against" in told
+
+
 def test_where_all_others_failed_the_verdict_says_why() -> None:
     why = "a worker was killed by SIGKILL"
     program = Fake(own=Setting(0), fails={2: why, 4: why})
     result = find(program, Setting(2), Setting(4))
     assert f"no other setting could be tried: keep no workers\n  why         {why}" in shown(result)
+
+
+@pytest.mark.parametrize(
+    ("own", "slower", "threads", "cpu_s", "said"),
+    [
+        (0, 9.0, 4, 0.004, "a step takes 9.00 ms beside 2 workers, 1.00 ms alone: its 4 threads"),
+        (2, 9.0, 4, 0.004, "a step takes 9.00 ms beside 2 workers, 1.00 ms alone: its 4 threads"),
+        (0, 40.0, 4, 0.004, "a step takes 40.0 ms beside 2 workers"),  # and no benefit
+        (0, 1.5, 4, 0.004, ""),
+        (0, 9.0, 1, 0.004, ""),
+        (0, 9.0, 2, 0.004, ""),  # four cores: one for each thread and each worker
+        (0, 9.0, 4, 0.001, ""),  # it works on one
+    ],
+)
+def test_a_step_that_workers_take_cores_from(
+    own: int, slower: float, threads: int, cpu_s: float, said: str
+) -> None:
+    program = Fake(own=Setting(own), slower_step=slower)
+    steps = (0.001 * slower if own else 0.001,) * 40
+    program.watched = dataclasses.replace(
+        program.watched,
+        threads=threads,
+        steps_s=steps,
+        step_cpu_s=(cpu_s,) * 40,
+        alone_s=(0.001,) * 4 if own else (),
+        alone_cpu_s=(cpu_s,) * 4 if own else (),
+    )
+    result = find(program, Setting(2), objective="train")
+    noted = [note for note in result.notes if "beside" in note]
+    assert len(noted) == bool(said)
+    assert said in "".join(noted)
+    if said:
+        assert "torch.set_num_threads(2) in the program" in noted[0]
 
 
 def test_one_that_was_slower_is_no_reason_to_say_so() -> None:

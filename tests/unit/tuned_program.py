@@ -26,6 +26,7 @@ class Fake:
     cpu_s: float = 0.020  # of a worker, a batch
     wait_s: float = 0.0
     step_s: float = 0.001
+    slower_step: float = 1.0  # times as long beside workers
     start_s: float = 0.05  # of each worker
     noise: float = 0.01
     batches: int | None = 1000
@@ -70,11 +71,15 @@ class Fake:
         )
 
     def batch_s(self, setting: Setting, step: bool) -> float:
-        taken = self.step_s if step else 0.0
+        taken = self.taken_s(setting, step)
         if setting.num_workers == 0:
             return self.cpu_s + self.wait_s + taken
         made = max((self.cpu_s + self.wait_s) / setting.num_workers, self.cpu_s / self.cores)
         return max(made, taken + 0.0001)
+
+    def taken_s(self, setting: Setting, step: bool) -> float:
+        slower = self.slower_step if setting.num_workers else 1.0
+        return self.step_s * slower if step else 0.0
 
     def first_s(self, setting: Setting) -> float:
         return self.start_s * setting.num_workers + self.cpu_s + self.wait_s
@@ -115,7 +120,7 @@ class Fake:
         self.limits_s.append((self.now, limit_s))
         batch_s = self.batch_s(setting, step)
         count = max(least, int(seconds / batch_s))
-        taken = self.step_s if step else 0.0
+        taken = self.taken_s(setting, step)
         waits = [
             max(batch_s * self.chance.gauss(1.0, self.noise) - taken, 0.0) for _ in range(count)
         ]

@@ -11,11 +11,13 @@
 What is made is taken down at the end, and at the next start where that was not reached.
 """
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -89,6 +91,17 @@ def missing(members: Members) -> str:
         said = getattr(error, "stderr", "") or str(error)
         return f"no such link can be made: {said.strip().splitlines()[-1]}"
     return ""
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """One measurement at a time, as groups and namespaces have fixed names; none is left behind."""
+    with (Path(tempfile.gettempdir()) / "lotus-balance.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            clean()
 
 
 @contextmanager

@@ -18,11 +18,9 @@ nothing: it prints.
 """
 
 import argparse
-import fcntl
 import json
 import math
 import os
-import platform
 import random
 import signal
 import subprocess
@@ -33,16 +31,18 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import balance_clusters
 import balance_plot
 import balance_table
+import provenance
 from balance_clusters import CLUSTERS
 from balance_table import ORACLE, STRATEGIES, Row, scaled
-from overhead_table import commit
+from measurements import Measurements, stoppable
 
-from lotus import files, host
+from lotus import files
 from lotus.balance import plan as plans
 from lotus.balance.balancing import Question, balance
 from lotus.balance.measured import measure
@@ -98,7 +98,7 @@ class Failed(Exception):
 class Bench:
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
-        self.commit = commit(ROOT)
+        self.commit = provenance.commit()
         self.disk = balance_clusters.disk_of(args.work)
 
     def start(self, cell: Cell, before: Sequence[str], *more: str) -> dict[str, Any]:
@@ -230,11 +230,8 @@ def facts(args: argparse.Namespace, cells: Sequence[Cell]) -> dict[str, Any]:
     """What the measurements are of: all that must be the same where they go on."""
     import torch
 
-    machine = host.facts()
     return {
-        "cpu": machine["cpu"]["model"],
-        "cpus": machine["cpu"]["affinity"],
-        "kernel": platform.release(),
+        **provenance.machine(),
         "python": sys.version.split()[0],
         "torch": torch.__version__,
         "quick": args.quick,
@@ -268,59 +265,50 @@ def arguments() -> argparse.Namespace:
     return args
 
 
-def write(args: argparse.Namespace, known: dict[str, Any], rows: Sequence[Row]) -> None:
-    text = balance_table.text(known, rows)
-    files.replace(args.output / "balance_measured.txt", text)
-    files.replace(args.output / "balance_measured.md", balance_table.markdown(known, rows))
-    drawn = balance_plot.draw(known, rows, args.output)
-    print(text)
-    print(f"in {args.output}: balance_measured.csv, .json, .txt, .md", end="")
-    print(", .png, .svg" if drawn else "; no matplotlib")
+def show(kept: Measurements[Any], table: ModuleType, plot: ModuleType) -> None:
+    """Write and print the tables and the picture that these modules make of what there is."""
+    known, rows = kept.known(), kept.read()
+    drawn = plot.draw(known, rows, kept.folder)
+    kept.show(table.text(known, rows), table.markdown(known, rows), drawn)
 
 
 def main() -> None:
     args = arguments()
     for folder in (args.output, args.work):
         folder.mkdir(parents=True, exist_ok=True)
-    path, about = args.output / "balance_measured.csv", args.output / "balance_measured.json"
-    if args.report:
-        write(args, json.loads(about.read_text()), balance_table.read(path))
-        return
-    lock = (Path(tempfile.gettempdir()) / "lotus-balance.lock").open("w")
-    fcntl.flock(lock, fcntl.LOCK_EX)  # the groups and namespaces have fixed names
+    kept = Measurements(args.output, "balance_measured", Row)
+    if not args.report:
+        with balance_clusters.alone(), stoppable():
+            measure_cells(args, kept)
+    show(kept, balance_table, balance_plot)
+
+
+def measure_cells(args: argparse.Namespace, kept: Measurements[Row]) -> None:
+    """Prepare the cells that are not yet, and make their rounds."""
     began = time.monotonic()
     every = QUICK if args.quick else FULL
     cells = [one for one in every if args.quick or not args.cell or one.name in args.cell]
     here = facts(args, every)
     if args.fresh or args.quick:
-        path.unlink(missing_ok=True)
-        about.unlink(missing_ok=True)
-    known = json.loads(about.read_text()) if about.exists() else {"facts": here, "cells": {}}
-    if known["facts"] != here:
-        raise SystemExit(f"{path} was measured otherwise: --fresh throws it away, -o keeps it")
-    rows = balance_table.read(path)
+        kept.throw_away()
+    known = kept.known() if kept.json.exists() else {"facts": here, "cells": {}}
+    kept.must_be_of(known["facts"], here)
     bench = Bench(args)
-    try:
-        for cell in cells:
-            if cell.name not in known["cells"]:
-                since = time.monotonic()
-                try:
-                    known["cells"][cell.name] = bench.prepare(cell)
-                except (Failed, LotusError) as error:
-                    known["cells"][cell.name] = {
-                        **asdict(cell),
-                        "words": balance_clusters.words(CLUSTERS[cell.cluster]),
-                        "skipped": f"could not be prepared: {error}",
-                    }
-                files.replace(about, json.dumps(known, indent=1) + "\n")
-                print(f"{cell.name}: prepared in {time.monotonic() - since:.0f} s", end="; ")
-                print(known["cells"][cell.name]["skipped"] or planned(known["cells"][cell.name]))
-        rounds(args, bench, cells, known, rows, path, began)
-    except KeyboardInterrupt:
-        raise SystemExit("\nstopped; the same command goes on, --report shows it") from None
-    finally:
-        balance_clusters.clean()
-    write(args, known, rows)
+    for cell in cells:
+        if cell.name not in known["cells"]:
+            since = time.monotonic()
+            try:
+                known["cells"][cell.name] = bench.prepare(cell)
+            except (Failed, LotusError) as error:
+                known["cells"][cell.name] = {
+                    **asdict(cell),
+                    "words": balance_clusters.words(CLUSTERS[cell.cluster]),
+                    "skipped": f"could not be prepared: {error}",
+                }
+            kept.know(known)
+            print(f"{cell.name}: prepared in {time.monotonic() - since:.0f} s", end="; ")
+            print(known["cells"][cell.name]["skipped"] or planned(known["cells"][cell.name]))
+    rounds(args, bench, cells, known, kept, began)
 
 
 def planned(known: dict[str, Any]) -> str:
@@ -330,12 +318,13 @@ def planned(known: dict[str, Any]) -> str:
 
 def rounds(
     args: argparse.Namespace, bench: Bench, cells: Sequence[Cell], known: dict[str, Any],
-    rows: list[Row], path: Path, began: float,
+    kept: Measurements[Row], began: float,
 ) -> None:  # fmt: skip
     """Make the runs that are not there yet, and append each when it is made."""
     shuffle = random.Random(args.seed)
+    rows = kept.read()
     done = {(row.round, row.cell, row.strategy) for row in rows}
-    files.replace(path, balance_table.table(rows))
+    kept.write(rows)
     strategies = ("equal", "lotus") if args.quick else STRATEGIES
     sound = [cell for cell in cells if not known["cells"][cell.name]["skipped"]]
     took: dict[str, float] = {}  # seconds, of a cell in a round
@@ -350,9 +339,7 @@ def rounds(
             order = shuffle.sample(strategies, len(strategies))
             for strategy in (one for one in order if (number, cell.name, one) not in done):
                 row = bench.measured(cell, known["cells"][cell.name], number, strategy)
-                rows.append(row)
-                with path.open("a", newline="") as file:
-                    file.write(balance_table.table([row]).split("\r\n", 1)[1])
+                kept.append(row)
                 said = f"failed: {row.failed[:90]}" if row.failed else f"{row.update_ms:.1f} ms"
                 print(f"round {number + 1}: {cell.name} {strategy} {row.sizes}: {said}", flush=True)
             if any((number, cell.name, strategy) not in done for strategy in order):

@@ -43,7 +43,7 @@ def alexnet() -> nn.Module:
     )  # fmt: skip
 
 
-class Block(nn.Module):
+class Block(nn.Module):  # type: ignore[misc]
     """Two convolutions beside a shortcut."""
 
     def __init__(self, before: int, width: int, stride: int) -> None:
@@ -137,7 +137,7 @@ class Normalise:
         return torch.from_numpy((picture.astype(np.float32) - 128.0) / 54.0)
 
 
-class Pictures(Dataset[tuple[torch.Tensor, int]]):
+class Pictures(Dataset[tuple[torch.Tensor, int]]):  # type: ignore[misc]
     """`length` pictures with their labels: those that were made, over and over.
 
     `path`: read each from that file when it is asked for, from the disk and not from the page

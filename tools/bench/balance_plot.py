@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import plotting
 from balance_table import ORACLE, STRATEGIES, Row, head, lines
 
 # Of Okabe and Ito, told apart by the colour-blind as well; shapes tell the same once more.
@@ -19,17 +20,13 @@ LOOKS = {
 
 def draw(known: Mapping[str, Any], rows: Sequence[Row], folder: Path) -> bool:
     """Write balance_measured.png and .svg; False where matplotlib is not installed."""
-    try:
-        import matplotlib
-    except ImportError:
+    pyplot = plotting.pyplot()
+    if pyplot is None:
         return False
-    matplotlib.use("agg")
-    from matplotlib import pyplot
-
     cells = [name for name in known["cells"] if lines(rows, name)]
     if not cells:
         return True
-    with pyplot.rc_context({"svg.fonttype": "none", "font.size": 9, "svg.hashsalt": "lotus"}):
+    with pyplot.rc_context(plotting.STYLE):
         figure, grid = pyplot.subplots(
             2, len(cells), figsize=(1.75 * len(cells) + 1.2, 4.6), squeeze=False, sharex=True,
             layout="constrained",
@@ -58,7 +55,5 @@ def draw(known: Mapping[str, Any], rows: Sequence[Row], folder: Path) -> bool:
         grid[1][0].set_ylabel("samples per second\n(more is better)")
         said = head(known, rows)
         figure.suptitle(f"Sharing out a batch on mixed clusters. {said[0]}; {said[1]}", fontsize=8)
-        figure.savefig(folder / "balance_measured.png", dpi=150)
-        figure.savefig(folder / "balance_measured.svg", metadata={"Date": None})
-        pyplot.close(figure)
+        plotting.save(figure, folder, "balance_measured")
     return True

@@ -13,15 +13,13 @@ batch, what is compared is samples per second; 100 % is the oracle. It judges no
 
 import argparse
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import provenance
 
-from lotus import host
 from lotus.analysis.columns import Floats
 from lotus.balance import orchestrated, shares
 from lotus.balance.fit import curve
@@ -179,13 +177,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=400, help="simulated")
     parser.add_argument("--tries", type=int, default=60, help="of the oracle's local search")
     args = parser.parse_args()
-    machine = host.facts()
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True
-    ).stdout.strip()
-    print(f"machine  {machine['cpu']['model']}, {machine['cpu']['logical']} CPUs, kernel", end=" ")
-    print(f"{machine['kernel']}; Python {sys.version.split()[0]}, numpy {np.__version__}")
-    print(f"commit   {commit or 'unknown'}, {time.strftime('%Y-%m-%d')}")
+    print(provenance.header(np))
     print(
         f"traces   of {args.traced} steps, batches of {args.batch} a rank; {args.repeat} jobs each;"
         f" {args.steps} steps simulated; the oracle tried {args.tries} moves"

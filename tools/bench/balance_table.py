@@ -5,13 +5,12 @@ does not keep the global batch, samples per second are what is compared; the tim
 stands beside them. Spreads are the least and the greatest of the rounds: they are few.
 """
 
-import csv
-import io
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from pathlib import Path
-from typing import Any, get_type_hints
+from dataclasses import dataclass
+from typing import Any
+
+from measurements import commits_and_days
 
 ORACLE = "oracle"
 STRATEGIES = ("equal", "random", "bno", "lotus", ORACLE)
@@ -182,22 +181,26 @@ def several(sizes: Sequence[str]) -> str:
 
 def head(known: Mapping[str, Any], rows: Sequence[Row]) -> list[str]:
     """What was measured, where, when and how."""
-    facts = known["facts"]
-    days = sorted({row.at[:10] for row in rows if row.at})
-    commits = sorted({row.commit for row in rows if row.commit})
     counts = {name: len({row.round for row in rows if row.cell == name}) for name in known["cells"]}
     made = sorted({count for count in counts.values() if count} or {0})
     rounds = f"{made[0]}" if len(made) == 1 else f"{made[0]} to {made[-1]}"
+    how = f"{rounds} interleaved rounds of each cell, in random order"
+    return heading(known, rows, how, "a cell or so, few updates")
+
+
+def heading(known: Mapping[str, Any], rows: Sequence[Any], how: str, quick: str) -> list[str]:
+    """The lines above the tables of rows, of any kind; `quick`: what was measured if little was."""
+    facts = known["facts"]
     said = [
         f"{facts['cpu']}, {facts['cpus']} CPUs, kernel {facts['kernel']}; Python "
         f"{facts['python']}, torch {facts['torch']}, gloo",
-        f"commit {', '.join(commits)}; {' to '.join(dict.fromkeys((*days[:1], *days[-1:])))}",
-        f"{rounds} interleaved rounds of each cell, in random order",
+        commits_and_days(rows),
+        how,
     ]
     if known.get("note"):
         said.append(known["note"])
     if facts.get("quick"):
-        said.append("QUICK: a cell or so, few updates: no measurement")
+        said.append(f"QUICK: {quick}: no measurement")
     return said
 
 
@@ -295,32 +298,3 @@ def markdown(known: Mapping[str, Any], rows: Sequence[Row]) -> str:
         + " ".join(f"{line}." for line in head(known, rows)),
     ]
     return "\n".join(said) + "\n"
-
-
-def read(path: Path) -> list[Row]:
-    """Read a balance_measured.csv; a last line that was cut off is not one."""
-    if not path.exists():
-        return []
-    kinds = get_type_hints(Row)
-    found = []
-    with path.open(newline="") as file:
-        for line in csv.DictReader(line for line in file if line.endswith("\n")):
-            if None not in line.values() and None not in line:
-                found.append(Row(**{name: value(kinds[name], one) for name, one in line.items()}))
-    return found
-
-
-def value(kind: Any, word: str) -> Any:
-    """What a field of a table has, as the type that it is of."""
-    if kind is str:
-        return word
-    return (float if kind == float | None else int)(word) if word else None
-
-
-def table(rows: Sequence[Row]) -> str:
-    """A balance_measured.csv of rows."""
-    made = io.StringIO(newline="")
-    writer = csv.DictWriter(made, [field.name for field in fields(Row)])
-    writer.writeheader()
-    writer.writerows(asdict(row) for row in rows)
-    return made.getvalue()

@@ -18,10 +18,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import provenance
 from hooks import BATCH, counter, run_one
 from overhead import has_counters, measure, pipelines
 
-from lotus import host, launch, measuring
+from lotus import launch, measuring
 from lotus.inside import perf_event
 from lotus.manifest import Settings
 from lotus.run import Run, load
@@ -80,11 +81,7 @@ def main() -> None:
     if plan.counters is None:
         raise SystemExit("nothing can be counted here")
     groups = perf_event.parse_groups(plan.counters)
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True
-    ).stdout.strip()
-    facts = host.facts()
-    print(f"{facts['cpu']['model']}, {facts['cpu']['affinity']} CPUs, commit {commit}")
+    print(f"{provenance.cpus()}, commit {provenance.commit()}")
     names = "; ".join(", ".join(event.name for event in group) for group in groups)
     print(f"Python {sys.version.split()[0]}, counting {names}")
     more = float("nan")

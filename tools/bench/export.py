@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from lotus import host
 from lotus.export.formats import FORMATS, Asked
+from tools.bench import provenance
 from tools.bench.reading import write_run
 
 
@@ -70,13 +70,7 @@ def main() -> None:
     if args.export:
         export(*args.export)
         return
-    machine = host.facts()
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True
-    ).stdout.strip()
-    print(f"machine  {machine['cpu']['model']}, {machine['cpu']['logical']} CPUs, kernel", end=" ")
-    print(f"{machine['kernel']}; Python {sys.version.split()[0]}, numpy {np.__version__}")
-    print(f"commit   {commit or 'unknown'}, {time.strftime('%Y-%m-%d')}; batches of {args.batch}")
+    print(provenance.header(np, f"; batches of {args.batch}"))
     print(
         f"{'format':>10} {'events':>11} {'median':>8} {'min':>8} {'max':>8} {'peak':>8} {'size':>9}"
     )

@@ -21,7 +21,6 @@ import multiprocessing
 import random
 import resource
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -31,9 +30,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lotus import host
 from lotus.errors import LotusError
 from native_map.errors import Unusable
+from tools.bench import provenance
 from tools.bench.fuzz_changes import SCRATCH, Passed, Reader, as_json, changed
 from tools.bench.fuzz_files import (
     make_csv,
@@ -306,12 +305,8 @@ def main() -> int:
             data = input_of(reader, args.seed, int(number))
             reader.read(Path(folder), data, lambda: print("past the header"))
         return 0
-    asked = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
-    commit = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
-    facts = host.facts()
-    machine = f"{facts['cpu']['model']}, {facts['cpu']['affinity']} cores"
-    print(f"{machine}; Python {sys.version.split()[0]}")
-    print(f"commit {commit or 'unknown'}; {time.strftime('%Y-%m-%d')}; seed {args.seed}")
+    print(f"{provenance.cpus()}; Python {sys.version.split()[0]}")
+    print(f"commit {provenance.commit()}; {time.strftime('%Y-%m-%d')}; seed {args.seed}")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     began = time.monotonic()

@@ -62,6 +62,8 @@ def _nodes(value: Any) -> Iterator[tuple[Any, Any]]:
 def changed(value: Any, dice: random.Random, keep: frozenset[str] = frozenset()) -> Any:
     """A JSON value with one to four of its parts changed; what `keep` names mostly stays."""
     value = copy.deepcopy(value)
+    if not isinstance(value, (dict, list)):  # an earlier change made it one without parts
+        return value
     for _ in range(dice.choice([1, 1, 2, 4])):
         places = [one for one in _nodes(value) if one[1] not in keep or dice.random() < 0.02]
         if not places:

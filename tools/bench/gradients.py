@@ -10,7 +10,6 @@ after each step), which we could have used instead.
 
 import argparse
 import importlib
-import os
 import statistics
 import sys
 import tempfile
@@ -27,12 +26,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=400)
     parser.add_argument("--layers", type=int, default=20)
     args = parser.parse_args()
+    import provenance
     import torch
     import torch.distributed as dist
     from torch import nn
     from torch.nn.parallel import DistributedDataParallel
-
-    from lotus.host import facts
 
     torch.set_num_threads(1)
     folder = tempfile.mkdtemp()
@@ -64,8 +62,7 @@ def main() -> None:
         found["DDP's own clock"].append(block(True))
         model.reducer._set_ddp_runtime_logging_sample_rate(100)
     dist.destroy_process_group()
-    commit = os.popen(f"git -C {ROOT} rev-parse --short HEAD").read().strip()
-    print(f"{facts()['cpu']['model']}, torch {torch.__version__}, commit {commit}")
+    print(f"{provenance.cpus()}, torch {torch.__version__}, commit {provenance.commit()}")
     print(f"{args.rounds} blocks of {args.steps} steps, {args.layers} layers, us of CPU a step")
     for name, values in found.items():
         more = [value - base for value, base in zip(values, found["without"], strict=True)]

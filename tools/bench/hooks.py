@@ -80,10 +80,11 @@ def work(level: str, batches: int, run: str) -> float:
         assert spec.loader is not None
         sys.modules["_lotus_inside"] = module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        inside = importlib.import_module("_lotus_inside.recorder")
+        recording = importlib.import_module("_lotus_inside.recorder")
+        inside = importlib.import_module("_lotus_inside.config")
         counters = os.environ.get("LOTUS_COUNTERS", "")  # see counters.py
         config = inside.Config({"LOTUS_RUN": run, "LOTUS_LEVEL": level, "LOTUS_COUNTERS": counters})
-        recorder = inside.Recorder(config, None)
+        recorder = recording.Recorder(config, None)
         recorder.iteration_started()
         inside = importlib.import_module("_lotus_inside.fetch")
         fetcher = inside.instrument(fetcher, dataset, recorder, [])
@@ -132,13 +133,11 @@ def main() -> None:
     if args.work:
         print(work(args.work, args.batches, os.environ["LOTUS_BENCH_RUN"]))
         return
-    from lotus import host
+    import provenance
 
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
-    ).stdout.strip()
     words = counter()
-    print(f"{host.facts()['cpu']['model']}, commit {commit}, Python {sys.version.split()[0]}")
+    said = f"{provenance.cpus()}, commit {provenance.commit()}"
+    print(f"{said}, Python {sys.version.split()[0]}")
     print(
         f"instructions counted by {words[0] if words else 'nothing: no perf counter, no valgrind'}"
     )

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import provenance
 
-from lotus import host
 from native_map import estimate, join
 
 THREADS, OPERATIONS = 16, ("Loader", "Crop", "Flip", "ToTensor", "Normalize")
@@ -113,13 +113,7 @@ def main() -> None:
     if args.one:
         print(json.dumps(measure(args.samples, args.one)))
         return
-    machine = host.facts()
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True
-    ).stdout.strip()
-    print(f"machine  {machine['cpu']['model']}, {machine['cpu']['logical']} CPUs, kernel", end=" ")
-    print(f"{machine['kernel']}; Python {sys.version.split()[0]}, numpy {np.__version__}")
-    print(f"commit   {commit or 'unknown'}, {time.strftime('%Y-%m-%d')}")
+    print(provenance.header(np))
     for intervals in args.intervals:
         results = []
         for _ in range(args.repeat):

@@ -22,8 +22,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import provenance
 
-from lotus import host
 from native_map import estimate, join, perf_data
 
 EVENT = "cpu-clock"
@@ -164,13 +164,7 @@ def main() -> None:
     if args.parent:
         parent(args.parent, args.seconds, args.seed, args.shape)
         return
-    machine = host.facts()
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True
-    ).stdout.strip()
-    print(f"machine  {machine['cpu']['model']}, {machine['cpu']['logical']} CPUs, kernel", end=" ")
-    print(f"{machine['kernel']}; Python {sys.version.split()[0]}, numpy {np.__version__}")
-    print(f"commit   {commit or 'unknown'}, {time.strftime('%Y-%m-%d')}")
+    print(provenance.header(np))
     parts = []
     for run in range(args.runs):
         with tempfile.TemporaryDirectory() as folder:

@@ -27,7 +27,7 @@ import threading
 import time
 from pathlib import Path
 
-from lotus import host
+import provenance
 
 PYTHON = sys.executable
 LOTUS = [PYTHON, "-m", "lotus"]
@@ -141,11 +141,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20, help="that each run takes, about")
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
-    )
-    print(f"{host.facts()['cpu']}, Python {platform.python_version()}, commit", end=" ")
-    print(commit.stdout.strip() or "unknown")
+    print(f"{provenance.cpus()}, Python {platform.python_version()}, commit", end=" ")
+    print(provenance.commit())
     perf = counts_instructions()
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "program.py"

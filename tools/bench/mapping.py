@@ -20,9 +20,9 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import provenance
 from perf_data import peak_bytes, record
 
-from lotus import host
 from native_map import estimate, join, perf_data
 from native_map.symbols import Symbols
 
@@ -117,13 +117,9 @@ def main() -> None:
     if args.once:
         once(args.once)
         return
-    machine = host.facts()
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True
-    ).stdout.strip()
-    print(f"machine  {machine['cpu']['model']}, {machine['cpu']['logical']} CPUs, load", end=" ")
-    print(f"{os.getloadavg()[0]:.1f}; Python {sys.version.split()[0]}, pandas {pd.__version__}")
-    print(f"commit   {commit or 'unknown'}, {time.strftime('%Y-%m-%d')}")
+    print(f"machine  {provenance.cpus()}, load {os.getloadavg()[0]:.1f};", end=" ")
+    print(f"Python {sys.version.split()[0]}, pandas {pd.__version__}")
+    print(f"commit   {provenance.commit()}, {time.strftime('%Y-%m-%d')}")
     with tempfile.TemporaryDirectory() as name:
         path = args.file or record(Path(name), args.samples)
         command = [sys.executable, os.path.abspath(__file__), "--once", str(path)]

@@ -16,7 +16,6 @@ It judges nothing: it prints.
 """
 
 import argparse
-import fcntl
 import json
 import math
 import random
@@ -30,7 +29,9 @@ import balance_clusters
 import balance_measured
 import modes_plot
 import modes_table
+from balance_clusters import CLUSTERS
 from balance_measured import Bench, Cell, Failed
+from measurements import Measurements, stoppable
 from modes_table import AS_WRITTEN, Row
 
 from lotus import files
@@ -141,61 +142,46 @@ def arguments() -> argparse.Namespace:
     return args
 
 
-def write(args: argparse.Namespace, known: dict[str, Any], rows: list[Row]) -> None:
-    text = modes_table.text(known, rows)
-    files.replace(args.output / "modes_measured.txt", text)
-    files.replace(args.output / "modes_measured.md", modes_table.markdown(known, rows))
-    drawn = modes_plot.draw(known, rows, args.output)
-    print(text)
-    print(f"in {args.output}: modes_measured.csv, .json, .txt, .md", end="")
-    print(", .png, .svg" if drawn else "; no matplotlib")
-
-
 def main() -> None:
     args = arguments()
     for folder in (args.output, args.work):
         folder.mkdir(parents=True, exist_ok=True)
-    path, about = args.output / "modes_measured.csv", args.output / "modes_measured.json"
-    if args.report:
-        write(args, json.loads(about.read_text()), modes_table.read(path))
-        return
-    members = balance_clusters.CLUSTERS[CELL.cluster]
-    if why := balance_clusters.missing(members):
-        raise SystemExit(f"not run: {why}")
-    lock = (Path(tempfile.gettempdir()) / "lotus-balance.lock").open("w")
-    fcntl.flock(lock, fcntl.LOCK_EX)
+    kept = Measurements(args.output, "modes_measured", Row)
+    if not args.report:
+        if why := balance_clusters.missing(CLUSTERS[CELL.cluster]):
+            raise SystemExit(f"not run: {why}")
+        with balance_clusters.alone(), stoppable():
+            measure_modes(args, kept)
+    balance_measured.show(kept, modes_table, modes_plot)
+
+
+def measure_modes(args: argparse.Namespace, kept: Measurements[Row]) -> None:
+    """Trace and plan where that was not done yet, and make the rounds."""
     began = time.monotonic()
     args.seed = 0
     here = balance_measured.facts(args, [CELL])
     here |= {name: getattr(args, name) for name in ("epochs", "pictures", "rate", "strength")}
     if args.fresh or args.quick:
-        path.unlink(missing_ok=True)
-        about.unlink(missing_ok=True)
-    try:
-        modes = Modes(args)
-        if about.exists():
-            known = json.loads(about.read_text())
-            if known["facts"] != here:
-                raise SystemExit(f"{path} was measured otherwise: --fresh throws it away")
-        else:
-            cell = {**asdict(CELL), "words": balance_clusters.words(members)}
-            known = {"facts": here, "cell": cell, "modes": MODES, **modes.prepare()}
-            files.replace(about, json.dumps(known, indent=1) + "\n")
-        rounds(args, modes, known, path, began)
-    except KeyboardInterrupt:
-        raise SystemExit("\nstopped; the same command goes on, --report shows it") from None
-    finally:
-        balance_clusters.clean()
-    write(args, known, modes_table.read(path))
+        kept.throw_away()
+    modes = Modes(args)
+    if kept.json.exists():
+        known = kept.known()
+        kept.must_be_of(known["facts"], here)
+    else:
+        cell = {**asdict(CELL), "words": balance_clusters.words(CLUSTERS[CELL.cluster])}
+        known = {"facts": here, "cell": cell, "modes": MODES, **modes.prepare()}
+        kept.know(known)
+    rounds(args, modes, known, kept, began)
 
 
 def rounds(
-    args: argparse.Namespace, modes: Modes, known: dict[str, Any], path: Path, began: float
-) -> None:
+    args: argparse.Namespace, modes: Modes, known: dict[str, Any], kept: Measurements[Row],
+    began: float,
+) -> None:  # fmt: skip
     """Make the runs that are not there yet, and append each when it is made."""
-    rows = modes_table.read(path)
+    rows = kept.read()
     done = {(row.round, row.mode) for row in rows}
-    files.replace(path, modes_table.table(rows))
+    kept.write(rows)
     shuffle, usual = random.Random(0), 0.0
     for number in range(args.rounds):
         order = shuffle.sample(list(MODES), len(MODES))
@@ -206,8 +192,7 @@ def rounds(
             return
         for place, mode in enumerate(left, 1):
             found = modes.measured(known, number, mode)
-            with path.open("a", newline="") as file:
-                file.write(modes_table.table(found).split("\r\n", 1)[1])
+            kept.append(*found)
             usual = (time.monotonic() - since) / place
             said = found[0].failed or ", ".join(
                 f"{row.seconds:.2f} s {row.loss:.3f}" for row in found

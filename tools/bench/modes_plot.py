@@ -5,6 +5,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import plotting
 from modes_table import Row, head, lines, runs
 
 # Of Okabe and Ito; markers and dashes tell the same once more.
@@ -14,16 +15,12 @@ LOOKS = (("#000000", "o", "-"), ("#d55e00", "s", "-"), ("#0072b2", "^", "--"),
 
 def draw(known: Mapping[str, Any], rows: Sequence[Row], folder: Path) -> bool:
     """Write modes_measured.png and .svg; False where matplotlib is not installed."""
-    try:
-        import matplotlib
-    except ImportError:
+    pyplot = plotting.pyplot()
+    if pyplot is None:
         return False
-    matplotlib.use("agg")
-    from matplotlib import pyplot
-
     every, found = runs(rows), lines(rows, list(known["modes"]))
     looks = dict(zip(known["modes"], LOOKS, strict=False))
-    with pyplot.rc_context({"svg.fonttype": "none", "font.size": 9, "svg.hashsalt": "lotus"}):
+    with pyplot.rc_context(plotting.STYLE):
         figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 4), sharey=True,
                                                 layout="constrained")  # fmt: skip
         for line in found:
@@ -47,7 +44,5 @@ def draw(known: Mapping[str, Any], rows: Sequence[Row], folder: Path) -> bool:
         left.legend(frameon=False)
         said = head(known, rows)
         figure.suptitle(f"Modes of training on a mixed cluster. {said[0]}\n{said[1]}", fontsize=8)
-        figure.savefig(folder / "modes_measured.png", dpi=150)
-        figure.savefig(folder / "modes_measured.svg", metadata={"Date": None})
-        pyplot.close(figure)
+        plotting.save(figure, folder, "modes_measured")
     return True

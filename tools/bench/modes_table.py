@@ -3,15 +3,12 @@
 Modes are compared within a round: the same seed, so the same pictures, first parameters and order.
 """
 
-import csv
-import io
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from pathlib import Path
-from typing import Any, get_type_hints
+from dataclasses import dataclass
+from typing import Any
 
-from balance_table import Spread, value
+from balance_table import Spread, heading
 
 AS_WRITTEN = "as written"
 
@@ -137,21 +134,12 @@ def span(one: Spread | None, digits: int = 2, times: float = 1.0, sign: str = ""
 
 def head(known: Mapping[str, Any], rows: Sequence[Row]) -> list[str]:
     facts, cell = known["facts"], known["cell"]
-    days = sorted({row.at[:10] for row in rows if row.at})
-    commits = sorted({row.commit for row in rows if row.commit})
-    said = [
-        f"{facts['cpu']}, {facts['cpus']} CPUs, kernel {facts['kernel']}; Python "
-        f"{facts['python']}, torch {facts['torch']}, gloo",
-        f"commit {', '.join(commits)}; {' to '.join(dict.fromkeys((*days[:1], *days[-1:])))}",
+    how = (
         f"{len({row.round for row in rows})} interleaved rounds, each with another seed; ranks "
         f"with {cell['words'].replace(' | ', ', ')}; {cell['model']}, {cell['batch']} samples a "
-        f"rank as written, {facts['pictures']} pictures, {facts['epochs']} epochs",
-    ]
-    if known.get("note"):
-        said.append(known["note"])
-    if facts.get("quick"):
-        said.append("QUICK: one round, few pictures: no measurement")
-    return said
+        f"rank as written, {facts['pictures']} pictures, {facts['epochs']} epochs"
+    )
+    return heading(known, rows, how, "one round, few pictures")
 
 
 def text(known: Mapping[str, Any], rows: Sequence[Row]) -> str:
@@ -230,25 +218,3 @@ def markdown(known: Mapping[str, Any], rows: Sequence[Row]) -> str:
         + " ".join(f"{line}." for line in head(known, rows)),
     ]
     return "\n".join(said) + "\n"
-
-
-def read(path: Path) -> list[Row]:
-    """Read a modes_measured.csv; a last line that was cut off is not one."""
-    if not path.exists():
-        return []
-    kinds = get_type_hints(Row)
-    found = []
-    with path.open(newline="") as file:
-        for line in csv.DictReader(line for line in file if line.endswith("\n")):
-            if None not in line.values() and None not in line:
-                found.append(Row(**{name: value(kinds[name], one) for name, one in line.items()}))
-    return found
-
-
-def table(rows: Sequence[Row]) -> str:
-    """A modes_measured.csv of rows."""
-    made = io.StringIO(newline="")
-    writer = csv.DictWriter(made, [field.name for field in fields(Row)])
-    writer.writeheader()
-    writer.writerows(asdict(row) for row in rows)
-    return made.getvalue()

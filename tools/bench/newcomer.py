@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from lotus import host
+import provenance
 
 ROOT = Path(__file__).resolve().parents[2]
 SECTION = "## Five minutes"
@@ -90,8 +90,7 @@ def follow(folder: Path) -> None:
     home, clone, programs = folder / "home", folder / "lotus", folder / "env"
     home.mkdir(parents=True)
     environ = environment(home, programs / "bin")
-    git = ["git", "-C", str(ROOT)]
-    commit = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    commit = provenance.commit()
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
     pip = [str(programs / "bin" / "python"), "-m", "pip", "install", "--quiet"]
     torch = ["--constraint", "constraints.txt", "torch", "torchvision"]
@@ -102,9 +101,8 @@ def follow(folder: Path) -> None:
     for command in steps((clone / "README.md").read_text()):
         print(f"\n$ {command}", flush=True)
         took[command] = take(["bash", "-c", command], clone, environ)
-    facts = host.facts()
-    print(f"\n{facts['cpu']['model']}, {facts['cpu']['affinity']} CPUs, Linux {facts['kernel']}")
-    print(f"commit {commit.stdout.strip() or 'unknown'}")
+    print(f"\n{provenance.cpus()}, Linux {provenance.machine()['kernel']}")
+    print(f"commit {commit}")
     for command, seconds in took.items():
         print(f"{seconds:8.1f} s  {command}")
 

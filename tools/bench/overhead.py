@@ -27,11 +27,8 @@ left nothing of the run has failed. It judges nothing: it prints.
 """
 
 import argparse
-import csv
-import io
 import json
 import os
-import platform
 import random
 import re
 import shutil
@@ -39,23 +36,23 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import overhead_exact
 import overhead_plot
 import overhead_table
 import overhead_tools
+import provenance
+from measurements import Measurements, stoppable
 from overhead_exact import has_counters, measure, pipelines  # noqa: F401  (for counters.py)
 from overhead_tools import BASE, TOOLS, Tool
 
-from lotus import files, host
+from lotus import host
 from lotus.workloads.catalogue import FOLDER, WORKLOADS
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
 RESULTS = HERE / "results"
 # Samples of each workload, for a loop of about two seconds on two cores.
 FULL = {
@@ -154,7 +151,7 @@ class Bench:
         self.sizes = {
             name: size * args.scale for name, size in (QUICK if args.quick else FULL).items()
         }
-        self.commit = overhead_table.commit(ROOT)
+        self.commit = provenance.commit()
 
     def arguments(self, name: str) -> list[str]:
         data = data_of(name, self.sizes[name], self.args.data)
@@ -210,9 +207,9 @@ class Bench:
                 plan += [(number, name, tool) for tool in shuffle.sample(tools, len(tools))]
         return plan
 
-    def run(self, tools: list[Tool], path: Path) -> None:
-        """Make the measurements that `path` does not have, and append each when it is made."""
-        rows = read(path)
+    def run(self, tools: list[Tool], kept: Measurements[Row]) -> None:
+        """Make the measurements that are not there yet, and append each when it is made."""
+        rows = kept.read()
         done = {(row.round, row.workload, row.tool) for row in rows}
         plan = self.plan(tools)
         left = [one for one in plan if (one[0], one[1], one[2].name) not in done]
@@ -221,31 +218,28 @@ class Bench:
         took: dict[tuple[str, str], list[float]] = {}
         failures = {(row.workload, row.tool): row.failed for row in rows if row.failed}
         warmed = None
-        write(path, rows)
-        with path.open("a", newline="") as file:
-            writer = csv.DictWriter(file, [field.name for field in fields(Row)])
-            for place, (number, name, tool) in enumerate(left, 1):
-                if warmed != (number, name):
-                    warm(data_of(name, self.sizes[name], self.args.data))
-                    warmed = (number, name)
-                began = time.perf_counter()
-                before = failures.get((name, tool.name))
-                if before and number > 1:  # it has failed twice, or is not worth its time limit
-                    row = Row(number, name, tool.name, before, commit=self.commit)
-                else:
-                    row = self.measure(number, name, tool, memory=number == 0 or self.args.quick)
-                if row.failed:
-                    failures[name, tool.name] = row.failed
-                writer.writerow(asdict(row))
-                file.flush()
-                took.setdefault((name, tool.name), []).append(time.perf_counter() - began)
-                rest = estimate(took, [(one[1], one[2].name) for one in left[place:]])
-                said = f"failed: {row.failed[:90]}" if row.failed else f"{row.wall_s:.2f} s"
-                print(
-                    f"[{place}/{len(left)}, {rest / 60:.0f} min left] round {number} {name} "
-                    f"under {tool.name}: {said}",
-                    flush=True,
-                )
+        kept.write(rows)
+        for place, (number, name, tool) in enumerate(left, 1):
+            if warmed != (number, name):
+                warm(data_of(name, self.sizes[name], self.args.data))
+                warmed = (number, name)
+            began = time.perf_counter()
+            before = failures.get((name, tool.name))
+            if before and number > 1:  # it has failed twice, or is not worth its time limit
+                row = Row(number, name, tool.name, before, commit=self.commit)
+            else:
+                row = self.measure(number, name, tool, memory=number == 0 or self.args.quick)
+            if row.failed:
+                failures[name, tool.name] = row.failed
+            kept.append(row)
+            took.setdefault((name, tool.name), []).append(time.perf_counter() - began)
+            rest = estimate(took, [(one[1], one[2].name) for one in left[place:]])
+            said = f"failed: {row.failed[:90]}" if row.failed else f"{row.wall_s:.2f} s"
+            print(
+                f"[{place}/{len(left)}, {rest / 60:.0f} min left] round {number} {name} "
+                f"under {tool.name}: {said}",
+                flush=True,
+            )
 
 
 def failure(taken: dict[str, Any], text: str) -> str:
@@ -265,47 +259,12 @@ def estimate(took: dict[tuple[str, str], list[float]], left: list[tuple[str, str
     return sum(means.get(key, usual) for key in left)
 
 
-def read(path: Path) -> list[Row]:
-    """Read the measurements of an overhead.csv; a last line that was cut off is not one."""
-    if not path.exists():
-        return []
-    kinds = get_type_hints(Row)
-    rows = []
-    with path.open(newline="") as file:
-        for line in csv.DictReader(line for line in file if line.endswith("\n")):
-            if None not in line.values() and None not in line:
-                rows.append(Row(**{name: value(kinds[name], word) for name, word in line.items()}))
-    return rows
-
-
-def write(path: Path, rows: Sequence[Row]) -> None:
-    """Write an overhead.csv anew: a line that was cut off must not be gone on with."""
-    lines = io.StringIO(newline="")
-    writer = csv.DictWriter(lines, [field.name for field in fields(Row)])
-    writer.writeheader()
-    writer.writerows(asdict(row) for row in rows)
-    files.replace(path, lines.getvalue())
-
-
-def value(kind: Any, word: str) -> Any:
-    """Return what a field of a table has, as the type that it is of."""
-    if kind is str:
-        return word
-    return (float if kind == float | None else int)(word) if word else None
-
-
 def facts(bench: Bench, tools: list[Tool], absent: dict[str, str]) -> dict[str, Any]:
     """What the measurements are of: all that must be the same where they go on."""
-    machine = host.facts()
     import torch
 
     return {
-        "machine": {
-            "cpu": machine["cpu"]["model"],
-            "cpus": machine["cpu"]["affinity"],
-            "memory_bytes": machine.get("memory_bytes"),
-            "kernel": platform.release(),
-        },
+        "machine": {**provenance.machine(), "memory_bytes": host.facts()["memory_bytes"]},
         "python": sys.version.split()[0],
         "torch": torch.__version__,
         "sizes": bench.sizes,
@@ -348,7 +307,7 @@ def main() -> None:
     if args.exact:
         print(overhead_exact.compare(args, args.output / "overhead_exact.txt"))
         return
-    path, about = args.output / "overhead.csv", args.output / "overhead.json"
+    kept = Measurements(args.output, "overhead", Row)
     if not args.report:
         wanted = [tool for tool in TOOLS if not args.tool or tool.name in (*args.tool, BASE)]
         reasons = {tool.name: overhead_tools.missing(tool) for tool in wanted}
@@ -359,27 +318,17 @@ def main() -> None:
         bench = Bench(args, overhead_tools.counts() and shutil.which("perf") is not None)
         here = facts(bench, tools, absent)
         if args.fresh or args.quick:
-            path.unlink(missing_ok=True)
-        elif path.exists() and json.loads(about.read_text()) != here:
-            raise SystemExit(
-                f"{path} was measured otherwise (see {about}): --fresh throws it away, "
-                "-o FOLDER keeps it, --report only shows it"
-            )
-        about.write_text(json.dumps(here, indent=1) + "\n")
-        try:
-            bench.run(tools, path)
-        except KeyboardInterrupt:
-            raise SystemExit(
-                "\nstopped; the same command goes on, --report shows it so far"
-            ) from None
-    known, rows = json.loads(about.read_text()), read(path)
+            kept.throw_away()
+        elif kept.csv.exists():
+            kept.must_be_of(kept.known(), here)
+        kept.know(here)
+        with stoppable():
+            bench.run(tools, kept)
+    known, rows = kept.known(), kept.read()
     cells = overhead_table.cells(rows)
     text = overhead_table.text(known, rows, cells)
-    (args.output / "overhead.txt").write_text(text)
-    (args.output / "overhead.md").write_text(overhead_table.markdown(known, rows, cells))
-    print(text)
-    print(f"in {args.output}: overhead.csv, .json, .txt, .md", end="")
-    print(", .png, .svg" if overhead_plot.draw(known, cells, args.output) else "; no matplotlib")
+    drawn = overhead_plot.draw(known, cells, args.output)
+    kept.show(text, overhead_table.markdown(known, rows, cells), drawn)
 
 
 if __name__ == "__main__":

@@ -21,13 +21,12 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import overhead_table
+import provenance
 
-from lotus import host, launch
+from lotus import launch
 from lotus.manifest import Settings
 from lotus.workloads.catalogue import FOLDER, WORKLOADS
 
-ROOT = Path(__file__).parents[2]
 SIZES = {"image_classification": (32, 128), "tiny_images": (1280, 6400)}
 USUAL = {"image_classification": 512, "tiny_images": 50_000}  # of lotus demo, of CIFAR-10
 AIMS = {"image_classification": 0.005, "tiny_images": 0.015}
@@ -93,10 +92,9 @@ def measure(command: Sequence[str], given: Mapping[str, str], how: str) -> tuple
 
 def compare(args: Namespace, path: Path) -> str:
     """Count, write what was found to `path`, and return it."""
-    facts = host.facts()
     lines = [
-        f"{facts['cpu']['model']}, Python {sys.version.split()[0]}, commit "
-        f"{overhead_table.commit(ROOT)}, {time.strftime('%F')}; by valgrind, without workers"
+        f"{provenance.cpus()}, Python {sys.version.split()[0]}, commit "
+        f"{provenance.commit()}, {time.strftime('%F')}; by valgrind, without workers"
     ]
     for name in [name for name in args.workload if name in SIZES]:
         counts: dict[tuple[str, int], float] = {}

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import plotting
 from overhead_table import BASE, NOISE, Cell, head
 
 PANELS = (("wall_s", "whole process"), ("loop_s", "the loop alone"))
@@ -12,17 +13,13 @@ LOTUS, PEER, GREY = "#c2185b", "#37618e", "#8a8a8a"
 
 def draw(known: Mapping[str, Any], cells: Sequence[Cell], folder: Path) -> bool:
     """Write overhead.png and overhead.svg; False where matplotlib is not installed."""
-    try:
-        import matplotlib
-    except ImportError:
+    pyplot = plotting.pyplot()
+    if pyplot is None:
         return False
-    matplotlib.use("agg")
-    from matplotlib import pyplot
-
     names = [name for name in known["sizes"] if any(cell.workload == name for cell in cells)]
     tools = [tool for tool in known["tools"] if tool != BASE]
     by = {(cell.workload, cell.tool): cell for cell in cells}
-    with pyplot.rc_context({"svg.fonttype": "none", "font.size": 9, "svg.hashsalt": "lotus"}):
+    with pyplot.rc_context(plotting.STYLE):
         figure, grid = pyplot.subplots(
             len(PANELS), len(names), figsize=(2.3 * len(names) + 1.5, 2.4 * len(PANELS) + 1.2),
             sharey=True, sharex=True, squeeze=False, layout="constrained",
@@ -51,7 +48,5 @@ def draw(known: Mapping[str, Any], cells: Sequence[Cell], folder: Path) -> bool:
         figure.supxlabel("more time than under nothing, % (dot: median of pairs; bar: 95 %)")
         first = head(known, [])[0]
         figure.suptitle(f"What tracing costs. {first}", fontsize=9)
-        figure.savefig(folder / "overhead.png", dpi=150)
-        figure.savefig(folder / "overhead.svg", metadata={"Date": None})
-        pyplot.close(figure)
+        plotting.save(figure, folder, "overhead")
     return True

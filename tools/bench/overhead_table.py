@@ -8,13 +8,12 @@ whatever their distribution (with seven pairs: the least and the greatest, 98.4 
 
 import math
 import statistics
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import overhead_answers
+from measurements import commits_and_days
 
 BASE, NOISE = "nothing", "nothing again"
 MEASURES = ("wall_s", "loop_s", "cpu_s", "instructions", "peak_bytes")
@@ -139,18 +138,6 @@ def median_of(values: Any) -> float | None:
     return float(statistics.median(listed)) if listed else None
 
 
-def commit(root: Path) -> str:
-    """Return the commit, with -dirty where lotus or these scripts are not as it has them."""
-
-    def git(*words: str) -> str:
-        done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True)
-        return done.stdout.strip()
-
-    # Not the results: those change while they are measured.
-    changed = git("status", "--porcelain", "-uno", "lotus", "native_map", "tools/bench/*.py")
-    return (git("rev-parse", "--short", "HEAD") or "unknown") + "-dirty" * bool(changed)
-
-
 def percent(value: Spread | None, interval: bool = True) -> str:
     """Write a cost: with ~ where it is not told from nothing, with its interval in brackets."""
     if value is None:
@@ -190,14 +177,12 @@ def told(cell: Cell, workers: int) -> str:
 def head(known: Mapping[str, Any], rows: Sequence[Any]) -> list[str]:
     """Return the lines that say what was measured, where, when and how."""
     machine = known["machine"]
-    days = sorted({row.at[:10] for row in rows if row.at})
-    commits = sorted({row.commit for row in rows if row.commit})
     rounds = len({row.round for row in rows if row.round > 0})
     memory = f", {machine['memory_bytes'] / 2**30:.0f} GiB" if machine.get("memory_bytes") else ""
     lines = [
         f"{machine['cpu']}, {machine['cpus']} CPUs{memory}, kernel {machine['kernel']}; Python "
         f"{known['python']}, torch {known['torch']}",
-        f"commit {', '.join(commits)}; {' to '.join(dict.fromkeys((*days[:1], *days[-1:])))}",
+        commits_and_days(rows),
         f"{rounds} interleaved rounds in random order; {known['workers']} workers, one thread for "
         "the model, page cache warm",
     ]

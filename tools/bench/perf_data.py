@@ -22,8 +22,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-
-from lotus import host
+import provenance
 
 PROGRAM = """
 #include <dlfcn.h>
@@ -181,13 +180,7 @@ def main() -> None:
     if args.ours or args.chunks:
         ours(args.ours) if args.ours else in_chunks(args.chunks)
         return
-    machine = host.facts()
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True
-    ).stdout.strip()
-    print(f"machine  {machine['cpu']['model']}, {machine['cpu']['logical']} CPUs, kernel", end=" ")
-    print(f"{machine['kernel']}; Python {sys.version.split()[0]}, numpy {np.__version__}")
-    print(f"commit   {commit or 'unknown'}, {time.strftime('%Y-%m-%d')}")
+    print(provenance.header(np))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         path = args.file or record(folder, args.samples)

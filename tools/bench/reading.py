@@ -20,10 +20,10 @@ from pathlib import Path
 
 import numpy as np
 
-from lotus import host
 from lotus.frames import dtype_of
 from lotus.inside import layout
 from tests.logs import MS, START_NS, RunBuilder, pack_event
+from tools.bench import provenance
 
 OPERATIONS = ("Loader", "RandomResizedCrop", "RandomHorizontalFlip", "ToTensor", "Normalize")
 WORKERS = 4
@@ -156,13 +156,7 @@ def main() -> None:
     if args.read:
         read(args.read)
         return
-    machine = host.facts()
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True
-    ).stdout.strip()
-    print(f"machine  {machine['cpu']['model']}, {machine['cpu']['logical']} CPUs, kernel", end=" ")
-    print(f"{machine['kernel']}; Python {sys.version.split()[0]}, numpy {np.__version__}")
-    print(f"commit   {commit or 'unknown'}, {time.strftime('%Y-%m-%d')}")
+    print(provenance.header(np))
     print(f"{'batch':>5} {'events':>11} {'log':>8} {'median':>8} {'min':>8} {'max':>8} {'peak':>8}")
     for size in args.batch:
         with tempfile.TemporaryDirectory() as folder:

@@ -17,11 +17,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from lotus import host, launch
+import provenance
+
+from lotus import launch
 from lotus.manifest import Settings
 from lotus.siblings import Perf, PySpy, Sibling
 from native_map.record import Sampling
@@ -137,13 +138,7 @@ def main() -> None:
     if args.one is not None:
         one(args.one, args.event, args.processes[0], args.rounds, args.folder)
         return
-    machine = host.facts()
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True
-    ).stdout.strip()
-    print(f"machine  {machine['cpu']['model']}, {machine['cpu']['logical']} CPUs, kernel", end=" ")
-    print(f"{machine['kernel']}; Python {sys.version.split()[0]}")
-    print(f"commit   {commit or 'unknown'}, {time.strftime('%Y-%m-%d')}; event {args.event}")
+    print(provenance.header(more=f"; event {args.event}"))
     if not has_counters():
         print("this machine counts no instructions: processor time instead")
     for processes in args.processes:

@@ -24,8 +24,9 @@ import time
 from datetime import date
 from pathlib import Path
 
+import provenance
+
 import lotus
-from lotus import host
 from lotus.errors import LotusError
 from lotus.tune.profile import contention, profile
 from lotus.tune.simulate import simulate
@@ -247,11 +248,7 @@ def main():
         lines.append(line)
         print(line, flush=True)
 
-    facts = host.facts()["cpu"]
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True
-    ).stdout.strip()
-    say(f"{facts['model']}, {facts['affinity']} CPUs, commit {commit}, {date.today()}")
+    say(f"{provenance.cpus()}, commit {provenance.commit()}, {date.today()}")
     say(f"load before: {os.getloadavg()[0]:.1f}; {options.repeat} runs each, medians; spread:")
     say("(largest - smallest) / median of the real runs; fitted on 1 and 2 workers only\n")
     asked = {

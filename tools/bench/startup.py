@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from lotus import host
+import provenance
 
 PYTHON = sys.executable
 LOTUS = [PYTHON, "-m", "lotus"]
@@ -59,12 +59,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--repeat", type=int, default=20)
     args = parser.parse_args()
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True
-    ).stdout.strip()
-    facts = host.facts()
-    print(f"{facts['cpu']['model']}, {facts['cpu']['affinity']} CPUs, Linux {facts['kernel']}")
-    print(f"commit {commit or 'unknown'}, Python {platform.python_version()}, {args.repeat} runs")
+    print(f"{provenance.cpus()}, Linux {provenance.machine()['kernel']}")
+    said = f"commit {provenance.commit()}, Python {platform.python_version()}"
+    print(f"{said}, {args.repeat} runs")
     with tempfile.TemporaryDirectory() as folder:
         lines = commands(Path(folder))
         times: dict[str, list[float]] = {name: [] for name in lines}

@@ -22,8 +22,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import provenance
 
-from lotus import host
 from native_map.elf import Elf
 from native_map.symbols import Symbols
 
@@ -135,12 +135,7 @@ def main() -> None:
     if args.once:
         once(every, args.samples, args.processes, args.even)
         return
-    machine = host.facts()
-    describe = ["git", "describe", "--always", "--dirty"]
-    commit = subprocess.run(describe, capture_output=True, text=True).stdout.strip()
-    print(f"machine  {machine['cpu']['model']}, {machine['cpu']['logical']} CPUs, kernel", end=" ")
-    print(f"{machine['kernel']}; Python {sys.version.split()[0]}, numpy {np.__version__}")
-    print(f"commit   {commit or 'unknown'}, {time.strftime('%Y-%m-%d')}")
+    print(provenance.header(np))
     print(f"samples  {args.samples:,} in {args.processes} processes; {args.repeat} runs each")
     groups = [[path] for path in every] + ([every] if len(every) > 1 else [])
     for even in [True] if args.even else [False, True]:

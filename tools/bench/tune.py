@@ -26,19 +26,18 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 import pandas as pd
+import provenance
 import tune_record
 import tune_rules
 import tune_score
 import tune_tables
 
-from lotus import host
 from lotus.tune import strategies
 from lotus.tune.replay import replay
 from lotus.tune.space import Setting
@@ -53,17 +52,9 @@ WITHOUT_LOTUS = 60.0  # seconds for those where lotus found nothing
 
 def about():
     """What results are of: the machine, the commit, the day."""
-    facts = host.facts()
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"],
-        cwd=tune_record.ROOT,
-        capture_output=True,
-        text=True,
-    ).stdout.strip()
     return {
-        "machine": f"{facts['cpu']['model']}, {facts['cpu']['affinity']} CPUs, "
-        f"kernel {facts['kernel']}",
-        "commit": commit or "unknown",
+        "machine": f"{provenance.cpus()}, kernel {provenance.machine()['kernel']}",
+        "commit": provenance.commit(),
         "date": time.strftime("%Y-%m-%d"),
         "load": round(os.getloadavg()[0], 1),
         "python": sys.version.split()[0],

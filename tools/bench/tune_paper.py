@@ -19,14 +19,11 @@ import argparse
 import math
 import random
 import statistics
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 
 import pandas as pd
+import provenance
 
-from lotus import host
 from lotus.tune.replay import Timings, replay
 from lotus.tune.space import paper_space
 from lotus.tune.strategies.adapt import Adapt, Tree
@@ -208,13 +205,7 @@ def main() -> None:
     parser.add_argument("--surfaces", type=int, default=300)
     parser.add_argument("--published", help="the paper's Table 1 as CSV")
     args = parser.parse_args()
-    machine = host.facts()
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True
-    ).stdout.strip()
-    print(f"machine  {machine['cpu']['model']}, {machine['cpu']['logical']} CPUs, kernel", end=" ")
-    print(f"{machine['kernel']}; Python {sys.version.split()[0]}, pandas {pd.__version__}")
-    print(f"commit   {commit or 'unknown'}, {time.strftime('%Y-%m-%d')}")
+    print(provenance.header(pd))
     for tree in Adapt(SPACE).trees:
         if len(tree.values) > 1:
             print(f"tree     {tree.parameter}: {len(tree.values)} values,", end=" ")

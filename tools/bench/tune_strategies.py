@@ -20,14 +20,13 @@ import argparse
 import math
 import random
 import statistics
-import subprocess
 import time
 from dataclasses import dataclass, replace
 from datetime import date
 
 import numpy as np
+import provenance
 
-from lotus import host
 from lotus.tune import epochs
 from lotus.tune.rates import needed, rate
 from lotus.tune.simulate import Machine, Work, simulate
@@ -314,11 +313,7 @@ def main():
     parser.add_argument("--strategies", nargs="*", default=("lotus", "random", "adapt"))
     parser.add_argument("--worst", type=int, default=0, help="show so many of lotus's worst")
     options = parser.parse_args()
-    facts = host.facts()["cpu"]
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
-    ).stdout.strip()
-    print(f"{facts['model']}, {facts['affinity']} CPUs, commit {commit}, {date.today()}")
+    print(f"{provenance.cpus()}, commit {provenance.commit()}, {date.today()}")
     found = {}
     for kind in options.kinds:
         for cores in options.cores:

@@ -55,17 +55,21 @@ class Numbers(Dataset):
 
 
 def main():
-    patience = {"timeout": 3} if WHAT == "stop" else {}
+    patience = {"timeout": 300} if WHAT == "stop" else {}
     loader = DataLoader(Numbers(), batch_size=2, collate_fn=list, num_workers=WORKERS, **patience)
     for _ in range(2):
         taken = []
         try:
-            for batch in loader:
+            iterator = iter(loader)
+            for batch in iterator:
                 taken.append(batch)
+                if WHAT == "stop":  # the worker has started; it may stop before it has sent all
+                    iterator._timeout = 3
         except (RuntimeError, ValueError) as error:
             print(type(error).__name__, str(error).count("no picture"), len(taken) <= 4, flush=True)
         else:
             print(taken, flush=True)
+        iterator = None  # gone before the next one begins
     if WHAT == "stop":  # torch waits for the stopped one for ever where it ends by itself
         import multiprocessing
 

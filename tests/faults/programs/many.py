@@ -2,7 +2,10 @@
 
 import sys
 
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, _utils
+
+# A busy machine may be slow to end so many: torch kills those that it has waited for.
+_utils.MP_STATUS_CHECK_INTERVAL = 60.0
 
 
 class Numbers(Dataset):

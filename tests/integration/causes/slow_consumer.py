@@ -1,4 +1,4 @@
-"""Planted: the consumer takes 200 ms a batch, the workers a few."""
+"""Planted: the consumer waits 100 times a batch, a worker eight times, however long each time."""
 
 import time
 
@@ -16,4 +16,5 @@ class Data(Dataset):
 
 if __name__ == "__main__":
     for _ in DataLoader(Data(), batch_size=8, num_workers=2):
-        time.sleep(0.2)
+        for _ in range(100):
+            time.sleep(0.002)

@@ -1,4 +1,4 @@
-"""Planted: three of 600 samples take half a second, the others a millisecond."""
+"""Planted: three of 600 samples wait 500 times, the others five times, however long each time."""
 
 import time
 
@@ -12,10 +12,12 @@ class Data(Dataset):
         return 600
 
     def __getitem__(self, index):
-        time.sleep(0.5 if index in SLOW else 0.001)
+        for _ in range(500 if index in SLOW else 5):
+            time.sleep(0.001)
         return index
 
 
 if __name__ == "__main__":
     for _ in DataLoader(Data(), batch_size=10, num_workers=3):
-        time.sleep(0.008)
+        for _ in range(25):
+            time.sleep(0.001)

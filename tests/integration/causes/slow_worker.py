@@ -1,4 +1,4 @@
-"""Planted: worker 2 of 4 takes four times as long for the same samples."""
+"""Planted: worker 2 of 4 waits four times as often for the same samples, however long each time."""
 
 import time
 
@@ -10,7 +10,8 @@ class Data(Dataset):
         return 1600
 
     def __getitem__(self, index):
-        time.sleep(0.012 if get_worker_info().id == 2 else 0.003)
+        for _ in range(4 if get_worker_info().id == 2 else 1):
+            time.sleep(0.003)
         return index
 
 

@@ -1,4 +1,4 @@
-"""Planted: each worker opens its data for two seconds before the first of a few batches."""
+"""Planted: each worker waits 250 times to open its data, 32 times for its few batches."""
 
 import time
 
@@ -6,7 +6,8 @@ from torch.utils.data import DataLoader, Dataset
 
 
 def open_data(worker):
-    time.sleep(2)
+    for _ in range(250):
+        time.sleep(0.008)
 
 
 class Data(Dataset):

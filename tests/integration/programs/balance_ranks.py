@@ -6,25 +6,16 @@ ask for, or the error.
 """
 
 import copy
-import json
 import os
-import subprocess
-import sys
-import tempfile
 
-if __name__ == "__main__" and "RANK" not in os.environ:
-    with tempfile.TemporaryDirectory() as folder:
-        ranks = [
-            subprocess.Popen(
-                [sys.executable, __file__],
-                env={**os.environ, "RANK": str(rank), "MEETING": f"file://{folder}/store"},
-            )
-            for rank in (0, 1)
-        ]
-        sys.exit(max(rank.wait() for rank in ranks))
+import rank_job
+
+if __name__ == "__main__":
+    rank_job.start_all(__file__, 2)
 
 import torch
 import torch.distributed as dist
+from rank_training import Points, ahead, momentum, orders, parameters
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
@@ -32,26 +23,12 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
-    Dataset,
     DistributedSampler,
     IterableDataset,
     RandomSampler,
 )
 
 RANK, WORLD = int(os.environ["RANK"]), 2
-
-
-class Points(Dataset):
-    def __init__(self, many, kind):
-        generator = torch.Generator().manual_seed(5)
-        self.x = torch.randn(many, 6, generator=generator, dtype=kind)
-        self.y = torch.randint(0, 3, (many,), generator=generator)
-
-    def __len__(self):
-        return len(self.y)
-
-    def __getitem__(self, index):
-        return self.x[index], self.y[index], index
 
 
 class Stream(IterableDataset):
@@ -81,16 +58,6 @@ class OwnSampler(DistributedSampler):
     pass
 
 
-def ahead(loader):
-    """One batch ahead, as prefetchers to an accelerator read."""
-    iterator = iter(loader)
-    batch = next(iterator, None)
-    while batch is not None:
-        after = next(iterator, None)
-        yield batch
-        batch = after
-
-
 def loss_of(net, x, y, options):
     made = net(x)
     how = "sum" if "sum" in options else "mean"
@@ -100,13 +67,9 @@ def loss_of(net, x, y, options):
     return loss
 
 
-def optimizer_of(net):
-    return torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
-
-
 def train(model, loader, epochs, options):
     """Returns the samples of each batch that it trained on."""
-    optimizer = optimizer_of(model)
+    optimizer = momentum(model)
     seen = []
     for epoch in range(epochs):
         if isinstance(loader.sampler, DistributedSampler):
@@ -129,7 +92,7 @@ def train(model, loader, epochs, options):
 def alone(batches, points, kind, options):
     """One process that trains on the same global batches."""
     net = Net(kind, options)
-    optimizer = optimizer_of(net)
+    optimizer = momentum(net)
     for number, samples in enumerate(batches, 1):
         loss = loss_of(net, points.x[samples], points.y[samples], options)
         (loss / WORLD if "sum" in options else loss).backward()  # DDP averages sums
@@ -157,10 +120,6 @@ def own_hook(state, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tenso
     return work.get_future().then(lambda done: done.value()[0])
 
 
-def parameters(net):
-    return torch.cat([one.detach().double().flatten() for one in net.parameters()])
-
-
 def trained(name, many=203, size=8, kind=torch.float64, options=(), epochs=2, drop=False):
     """Both ranks train, then one process does so on what they saw."""
     points = Points(many, kind)
@@ -176,11 +135,6 @@ def trained(name, many=203, size=8, kind=torch.float64, options=(), epochs=2, dr
     whole = [[*first, *second] for first, second in zip(both[0][0], both[1][0], strict=True)]
     if "padded" in options:  # the last step's only sample, which the other rank does not count
         whole = [samples if len(samples) > 2 else samples[:1] for samples in whole]
-    order = []
-    for epoch in range(epochs):
-        everything = DistributedSampler(points, 1, 0, seed=7)
-        everything.set_epoch(epoch)
-        order.append(list(everything))
     far = (parameters(alone(whole, points, kind, options)) - parameters(net)).abs().max()
     return {
         "far": float(far),
@@ -190,7 +144,7 @@ def trained(name, many=203, size=8, kind=torch.float64, options=(), epochs=2, dr
         "batch_size": loader.batch_size,
         "mine": seen,
         "whole": whole,
-        "order": order,
+        "order": orders(points, epochs),
     }
 
 
@@ -284,44 +238,28 @@ REFUSED = {
 }
 
 
-def with_plan(settings, sizes, more, call):
-    """What a call returns with a plan put on, and what was said."""
-    plan = {"batch_sizes": sizes, "loss": "mean", "wait_s": 600, **more}
-    given = json.dumps({"loaders": [], "balance": plan, "said": settings.said})
-    applier = settings.install({"LOTUS_SETTINGS": given})
-    found = call()
-    applier.uninstall()
-    dist.barrier()
-    return {**found, "said": sorted(applier.told)}
+def plan(sizes, more):
+    return {"balance": {"batch_sizes": sizes, "loss": "mean", "wait_s": 600, **more}}
 
 
 def main():
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", os.environ["MEETING"], rank=RANK, world_size=WORLD)
+    rank_job.meet(RANK, WORLD)
     truth = {"outside": trained("outside")}
-    settings = sys.modules["_lotus_inside.settings"]
-    settings.said = settings.active.said  # where `lotus run` reads
-    settings.active.uninstall()
+    lotus = rank_job.Lotus()
     for name, (sizes, more, names) in EQUAL.items():
-        call = lambda: trained(name, **names)  # noqa: E731, B023
-        truth[name] = with_plan(settings, sizes, more, call)
+        truth[name] = lotus.on(plan(sizes, more), lambda: trained(name, **names))  # noqa: B023
     for name, (sizes, more, loader, names) in REFUSED.items():
         call = lambda: as_written(loader, **names)  # noqa: E731, B023
-        truth[name] = with_plan(settings, sizes, more, call)
-    norm = lambda: as_written(distributed, ["norm"])  # noqa: E731
-    truth["norm"] = with_plan(settings, [10, 6], {}, norm)
+        truth[name] = lotus.on(plan(sizes, more), call)
+    truth["norm"] = lotus.on(plan([10, 6], {}), lambda: as_written(distributed, ["norm"]))
     # Last, as the ranks count their questions: rank 1 knows nothing of lotus.
     if RANK == 0:
-        plan = {"wait_s": 0.2}
-        truth["without"] = with_plan(settings, [11, 5], plan, lambda: as_written(distributed))
+        given = plan([11, 5], {"wait_s": 0.2})
+        truth["without"] = lotus.on(given, lambda: as_written(distributed))
     else:
         truth["without"] = as_written(distributed)
         dist.barrier()
-    with open(f"{os.environ['TRUTH']}.{RANK}", "w") as file:
-        json.dump(truth, file)
-    # Both have passed the last barrier. Not by torch's own end, to which a job with torch 2.2.2
-    # did not come once in eight runs, when all was written.
-    os._exit(0)
+    rank_job.leave(RANK, truth)
 
 
 if __name__ == "__main__":

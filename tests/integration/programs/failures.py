@@ -5,6 +5,7 @@ Arguments: the cases, as `op.0` (in the main process) or `op.1` (in a worker). A
 """
 
 import gc
+import multiprocessing
 import os
 import sys
 import threading
@@ -116,17 +117,27 @@ class Stream(IterableDataset):
             raise EOFError("the shard is cut short")
 
 
+TAKEN = None  # an event of this case: the batch before that of index 4 was
+
+
 class Leaves(Numbers):
-    """Ends its process in the middle of a sample."""
+    """Ends its process in the middle of a sample, while the main process waits for it."""
 
     def __init__(self, leave):
         self.leave = leave
 
     def __getitem__(self, index):
         if index == 4:
-            time.sleep(1)  # until the main process waits
+            TAKEN.wait()
+            while get_worker_info() and not sleeps(os.getppid()):
+                time.sleep(0.001)
             self.leave()
         return index
+
+
+def sleeps(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0] == "S"
 
 
 class Slow(Numbers):
@@ -174,6 +185,8 @@ def loop(data, **kwargs):
     number = -1
     for number, batch in enumerate(DataLoader(data, batch_size=2, **kwargs)):
         print(number, batch)
+        if number == 1:
+            TAKEN.set()
     print("not reached" if number < 0 else "end")
 
 
@@ -284,6 +297,8 @@ CASES = {
 
 
 def run(case):
+    global TAKEN
+    TAKEN = multiprocessing.get_context("fork").Event()
     name, _, workers = case.partition(".")
     CASES[name](num_workers=int(workers))
 

@@ -6,55 +6,35 @@ ask for.
 """
 
 import copy
-import json
+import importlib
 import os
 import queue
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 
-if __name__ == "__main__" and "RANK" not in os.environ:
-    with tempfile.TemporaryDirectory() as folder:
-        ranks = [
-            subprocess.Popen(
-                [sys.executable, __file__],
-                env={**os.environ, "RANK": str(rank), "MEETING": f"file://{folder}/store"},
-            )
-            for rank in range(3)
-        ]
-        sys.exit(max(rank.wait() for rank in ranks))
+import rank_job
+
+if __name__ == "__main__":
+    rank_job.start_all(__file__, 3)
 
 import torch
 import torch.distributed as dist
+from rank_training import Points, ahead, parameters
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, Subset
+from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, Subset
 
 RANK, WORLD = int(os.environ["RANK"]), 3
 MANY, SIZE, RATE = 203, 8, 0.05
-
-
-class Points(Dataset):
-    def __init__(self):
-        generator = torch.Generator().manual_seed(5)
-        self.x = torch.randn(MANY, 6, generator=generator, dtype=torch.float64)
-        self.y = torch.randint(0, 3, (MANY,), generator=generator)
-
-    def __len__(self):
-        return MANY
-
-    def __getitem__(self, index):
-        return self.x[index], self.y[index], index
 
 
 class Stream(IterableDataset):
     """As many batches as the number of the rank and one: 1, 2, 3."""
 
     def __iter__(self):
-        points = Points()
+        points = Points(MANY)
         return iter([points[place] for place in range((RANK + 1) * SIZE)])
 
 
@@ -98,10 +78,6 @@ def loss_of(net, x, y):
     return made if made.dim() == 0 else nn.functional.cross_entropy(made, y)
 
 
-def parameters(net):
-    return torch.cat([one.detach().flatten() for one in net.parameters()])
-
-
 def trained(loader_of=None, net=None, options=(), epochs=2):
     """Train as a user's script does; returns samples of each batch and parameters of all ranks."""
     loader = distributed(options) if loader_of is None else loader_of()
@@ -122,7 +98,7 @@ def trained(loader_of=None, net=None, options=(), epochs=2):
         ends.append(parameters(net).clone())
         model.eval()
         with torch.no_grad():  # a loader that is not trained on, of other lengths
-            for x, y, _ in DataLoader(Points(), 50 + RANK):
+            for x, y, _ in DataLoader(Points(MANY), 50 + RANK):
                 loss_of(net, x, y)
     every = [None] * WORLD
     dist.all_gather_object(every, (seen, ends, [one.clone() for one in net.buffers()]))
@@ -134,7 +110,7 @@ def trained(loader_of=None, net=None, options=(), epochs=2):
 
 
 def distributed(options=()):
-    points = Points()
+    points = Points(MANY)
     return DataLoader(
         points,
         SIZE,
@@ -146,7 +122,7 @@ def distributed(options=()):
 
 def stepped(net, batches):
     """One step of plain SGD for each rank's batch, from the same start; None: no batch."""
-    points = Points()
+    points = Points(MANY)
     made = []
     for samples in batches:
         one = copy.deepcopy(net)
@@ -229,7 +205,7 @@ def two_models():
 
 def anew():
     """Each epoch has a loader of its own, and one is read before that is not trained on."""
-    for _ in DataLoader(Points(), 40):
+    for _ in DataLoader(Points(MANY), 40):
         pass
     net, truths = Net(), []
     model, keep = wrap(net), []
@@ -315,7 +291,7 @@ class Ahead:
 
 def one_over():
     """A last batch of one sample, on which batch norm cannot train; the ranks' own have three."""
-    points = Subset(Points(), range(201))
+    points = Subset(Points(MANY), range(201))
     return DataLoader(points, SIZE, sampler=DistributedSampler(points))
 
 
@@ -327,11 +303,16 @@ class OneAhead:
         self.sampler = self.loader.sampler
 
     def __iter__(self):
-        batches = iter(self.loader)
-        following = next(batches)
-        while following is not None:
-            batch, following = following, next(batches, None)
-            yield batch
+        return ahead(self.loader)
+
+
+def hosts_of_one_name():
+    """Ranks 0 and 2 on one, rank 1 on another."""
+    log = importlib.import_module("_lotus_inside.log")
+    known, log.boot_id = log.boot_id, lambda: f"boot {RANK % 2}"
+    truth = checked(3, groups=PAIR)
+    log.boot_id = known
+    return truth
 
 
 def own_buffer():
@@ -355,6 +336,7 @@ CASES = {
     "local_uneven": ({"name": "local", "every": 2}, uneven),
     "hybrid_1": ({**HYBRID, "every": 1}, lambda: checked(1, groups=PAIR)),
     "hybrid_3": ({**HYBRID, "every": 3}, lambda: checked(3, groups=PAIR)),
+    "hybrid_hosts": ({"name": "hybrid", "every": 3}, hosts_of_one_name),
     "async_0": ({"name": "async", "staleness": 0}, whole_batches),
     "async_3": ({"name": "async", "staleness": 3}, lambda: trained(net=Straight())),
     "async_uneven": (
@@ -389,37 +371,39 @@ CASES = {
 }
 
 
-def in_mode(settings, given, call):
-    """What a call returns in a mode, and what was said."""
+def mode(given):
     usual = {"every": 8, "after": 0, "groups": [], "staleness": 4, "wait_s": 600}
-    text = json.dumps({"loaders": [], "mode": usual | given, "said": settings.said})
-    applier = settings.install({"LOTUS_SETTINGS": text})
-    found = call()
-    applier.uninstall()
-    dist.barrier()
-    return {**found, "said": sorted(applier.told)}
+    return {"mode": usual | given}
+
+
+def wait_for_the_others():
+    """Have none that answers be too late, however slow the machine is."""
+    agreeing = sys.modules["_lotus_inside.agreeing"]
+    known = agreeing._wait
+
+    def wait(store, wanted, wait_s, *more):
+        while "answered" in wanted and store.add("answered", 0) < WORLD - 1:
+            time.sleep(0.01)
+        return known(store, wanted, wait_s if "answered" in wanted else 600, *more)
+
+    agreeing._wait = wait
 
 
 def main():
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", os.environ["MEETING"], rank=RANK, world_size=WORLD)
+    rank_job.meet(RANK, WORLD)
     truth = {"outside": checked(4)}
-    settings = sys.modules["_lotus_inside.settings"]
-    settings.said = settings.active.said  # where `lotus run` reads
-    settings.active.uninstall()
+    lotus = rank_job.Lotus()
     truth["plain"] = trained()
     for name, (given, call) in CASES.items():
-        truth[name] = in_mode(settings, given, call)
+        truth[name] = lotus.on(mode(given), call)
     # Last, as the ranks count their questions: rank 1 knows nothing of lotus.
     if RANK == 1:
         truth["without"] = trained()
         dist.barrier()
     else:
-        given = {"name": "local", "wait_s": 0.2}
-        truth["without"] = in_mode(settings, given, trained)
-    with open(f"{os.environ['TRUTH']}.{RANK}", "w") as file:
-        json.dump(truth, file)
-    os._exit(0)  # not by torch's own end: see balance_ranks.py
+        wait_for_the_others()
+        truth["without"] = lotus.on(mode({"name": "local", "wait_s": 0.2}), trained)
+    rank_job.leave(RANK, truth)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import sys
 import time
 
 import torch
+from plain import Compose
 from torch.utils.data import DataLoader, Dataset
 
 HOSTILE = "<script>document.title='run'</script>"
@@ -16,16 +17,6 @@ class Plain:
 
 
 Named = type(HOSTILE, (), {"__call__": lambda self, values: values + 1})
-
-
-class Compose:
-    def __init__(self, transforms):
-        self.transforms = transforms
-
-    def __call__(self, values):
-        for transform in self.transforms:
-            values = transform(values)
-        return values
 
 
 class Noise(Dataset):

@@ -129,6 +129,21 @@ def pinning(see):
         see(name, [batch.was_pinned for batch in loader])
     for name, loader in loaders(Nested(4), batch_size=2, pin_memory=True):
         see.loop(name, loader)
+    # Without workers: torch 2.2 lets them live on where their pinning cannot begin.
+    loader = DataLoader(Numbers(4), pin_memory=True, pin_memory_device="cpu")
+    see.loop("device", loader)
+    see("given", loader.pin_memory_device)
+
+
+def sharing(see):
+    """Tensors of workers by the names of files instead of descriptors."""
+    strategy = torch.multiprocessing.get_sharing_strategy()
+    torch.multiprocessing.set_sharing_strategy("file_system")
+    try:
+        for name, loader in loaders(Nested(4), batch_size=2):
+            see.loop(name, loader)
+    finally:
+        torch.multiprocessing.set_sharing_strategy(strategy)
 
 
 def prefetching(see):

@@ -6,48 +6,27 @@ For each case $TRUTH.RANK has what the tests ask for.
 """
 
 import importlib
-import json
 import os
-import subprocess
 import sys
-import tempfile
 import time
 
-if __name__ == "__main__" and "RANK" not in os.environ:
-    with tempfile.TemporaryDirectory() as folder:
-        ranks = [
-            subprocess.Popen(
-                [sys.executable, __file__],
-                env={**os.environ, "RANK": str(rank), "MEETING": f"file://{folder}/store"},
-            )
-            for rank in (0, 1)
-        ]
-        sys.exit(max(rank.wait() for rank in ranks))
+import rank_job
+
+if __name__ == "__main__":
+    rank_job.start_all(__file__, 2)
 
 import torch
 import torch.distributed as dist
+from rank_training import Points, ahead, momentum, orders, parameters
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
-from torch.utils.data import DataLoader, Dataset, DistributedSampler
+from torch.utils.data import DataLoader, DistributedSampler
 
 RANK, WORLD = int(os.environ["RANK"]), 2
 SIZE = 8
-SLEEP = (0, 0.01)[RANK]  # s a sample
+SLEEP = (0, 0.03)[RANK]  # s a sample: far more than a busy machine adds to a step of rank 0
 TAKES = (1_000_000, 20_000_000)[RANK]  # ns a sample, as made up
-
-
-class Points(Dataset):
-    def __init__(self, many):
-        generator = torch.Generator().manual_seed(5)
-        self.x = torch.randn(many, 6, generator=generator, dtype=torch.float64)
-        self.y = torch.randint(0, 3, (many,), generator=generator)
-
-    def __len__(self):
-        return len(self.y)
-
-    def __getitem__(self, index):
-        return self.x[index], self.y[index], index
 
 
 class Net(nn.Module):
@@ -71,29 +50,15 @@ class Net(nn.Module):
         return self.last(inner)
 
 
-def ahead(loader):
-    """One batch ahead, as prefetchers to an accelerator read."""
-    iterator = iter(loader)
-    batch = next(iterator, None)
-    while batch is not None:
-        after = next(iterator, None)
-        yield batch
-        batch = after
-
-
 def step_with(optimizer, net):
     nn.utils.clip_grad_norm_(net.parameters(), 1.0)
     optimizer.step()
     optimizer.zero_grad()
 
 
-def optimizer_of(net):
-    return torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
-
-
 def train(model, make, epochs, options):
     """Returns the samples of each batch that it trained on, by epoch, and the loaders' lengths."""
-    optimizer, loader = optimizer_of(model), make()
+    optimizer, loader = momentum(model), make()
     seen, lengths = [], []
     for epoch in range(epochs):
         loader = make() if "again" in options else loader
@@ -120,17 +85,13 @@ def alone(epochs, points, options):
     """One process that trains on the same global batches."""
     net = Net(options)
     net.slow = False
-    optimizer = optimizer_of(net)
+    optimizer = momentum(net)
     for batches in epochs:
         for number, samples in enumerate(batches, 1):
             nn.functional.cross_entropy(net(points.x[samples]), points.y[samples]).backward()
             if "accumulate" not in options or number % 2 == 0:
                 step_with(optimizer, net)
     return net
-
-
-def parameters(net):
-    return torch.cat([one.detach().flatten() for one in net.parameters()])
 
 
 def make_up_times(net):
@@ -184,11 +145,6 @@ def trained(many=331, epochs=3, drop=False, options=(), workers=0, **more):
         [[*mine, *other] for mine, other in zip(*parts, strict=True)]
         for parts in zip(both[0][0], both[1][0], strict=True)
     ]
-    order = []
-    for epoch in range(epochs):
-        everything = DistributedSampler(points, 1, 0, seed=7)
-        everything.set_epoch(epoch)
-        order.append(list(everything))
     far = None
     if "norm" not in options:
         net = alone(whole, points, options)
@@ -201,10 +157,18 @@ def trained(many=331, epochs=3, drop=False, options=(), workers=0, **more):
         "lengths": lengths,
         "sizes": [[len(batch) for batch in epoch] for epoch in seen],
         "whole": whole,
-        "order": order,
+        "order": orders(points, epochs),
     }
 
 
+PLAN = {
+    "balance": {
+        "batch_sizes": [SIZE] * WORLD,
+        "loss": "mean",
+        "wait_s": 600,
+        "rebalance_every": 12,
+    }
+}
 KEPT = {"workers": 2, "persistent_workers": True}
 CASES = {
     "plain": {},
@@ -221,32 +185,16 @@ CASES = {
 }
 
 
-def with_plan(settings, every, call):
-    """What a call returns with a plan put on, and what was said."""
-    plan = {"batch_sizes": [SIZE] * WORLD, "loss": "mean", "wait_s": 600, "rebalance_every": every}
-    given = json.dumps({"loaders": [], "balance": plan, "said": settings.said})
-    applier = settings.install({"LOTUS_SETTINGS": given})
-    found = call()
-    applier.uninstall()
-    dist.barrier()
-    return {**found, "said": sorted(applier.told)}
-
-
 def main():
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", os.environ["MEETING"], rank=RANK, world_size=WORLD)
+    rank_job.meet(RANK, WORLD)
     truth = {"outside": trained(171, options=["slow"])}
-    settings = sys.modules["_lotus_inside.settings"]
-    settings.said = settings.active.said  # where `lotus run` reads
-    settings.active.uninstall()
+    lotus = rank_job.Lotus()
     for name, names in CASES.items():
-        truth[name] = with_plan(settings, 12, lambda: trained(**names))  # noqa: B023
+        truth[name] = lotus.on(PLAN, lambda: trained(**names))  # noqa: B023
     if RANK == 1:
         sys.modules["_lotus_inside.rebalancing"].unfit = lambda models: "it is elsewhere"
-    truth["unfit"] = with_plan(settings, 12, lambda: trained(many=64))
-    with open(f"{os.environ['TRUTH']}.{RANK}", "w") as file:
-        json.dump(truth, file)
-    os._exit(0)  # both have passed the last barrier
+    truth["unfit"] = lotus.on(PLAN, lambda: trained(many=64))
+    rank_job.leave(RANK, truth)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from torch.utils.data import (
     SequentialSampler,
     Subset,
     WeightedRandomSampler,
+    default_collate,
     get_worker_info,
 )
 
@@ -36,24 +37,47 @@ def sample(index, first=0):
 
 
 class Numbers(Dataset):
-    """Worker 0 makes nothing before worker 1 has made `behind` samples, on any machine."""
-
-    def __init__(self, size=10, first=0, behind=0):
-        self.size, self.first, self.behind = size, first, behind
-        self.made = mmap.mmap(-1, mmap.PAGESIZE) if behind else None  # shared with forked workers
+    def __init__(self, size=10, first=0):
+        self.size, self.first = size, first
 
     def __len__(self):
         return self.size
 
     def __getitem__(self, index):
-        if self.behind:
-            if get_worker_info().id:
-                self.made[0] += 1
-            while not get_worker_info().id and self.made[0] < self.behind:
-                time.sleep(0.001)
         if not 0 <= index < self.size:
             raise IndexError(index)
         return sample(index, self.first)
+
+
+class Behind(Numbers):
+    """Worker 0 makes nothing before `ahead` batches of worker 1 are there, on any machine."""
+
+    arrived = mmap.mmap(-1, mmap.PAGESIZE)  # how many; shared with forked workers
+
+    def __init__(self, ahead):
+        super().__init__(12)
+        self.ahead, self.arrived[0] = ahead, 0
+
+    def __getitem__(self, index):
+        while not get_worker_info().id and self.arrived[0] < self.ahead:
+            time.sleep(0.001)
+        return super().__getitem__(index)
+
+
+class Telling(dict):
+    """A batch that says so when the main process unpickles it."""
+
+    def __reduce__(self):
+        return arrive, (dict(self),)
+
+
+def arrive(batch):
+    Behind.arrived[0] += 1
+    return batch
+
+
+def telling(samples):
+    return Telling(default_collate(samples))
 
 
 class Quiet(Numbers):
@@ -178,11 +202,12 @@ def iterable():
 
 
 def unordered():  # worker 1 gets four batches, as there is always room for one more
-    watch.epoch(DataLoader(Numbers(12, behind=8), in_order=False, **workers(batch_size=2)))
+    late = {"collate_fn": telling, **workers(batch_size=2)}
+    watch.epoch(DataLoader(Behind(4), in_order=False, **late))
 
 
 def ordered():  # worker 1 gets two before any of worker 0 is taken
-    watch.epoch(DataLoader(Numbers(12, behind=4), **workers(batch_size=2)))
+    watch.epoch(DataLoader(Behind(2), collate_fn=telling, **workers(batch_size=2)))
 
 
 def unbatched():

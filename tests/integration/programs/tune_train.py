@@ -2,7 +2,10 @@
 
 Arguments: `workers=N`, `epochs=N`, `batches=N` of an epoch, `persistent`, `nothing` (iterate no
 loader), `exit=CODE`, `wait=SECONDS` a sample, `finally` (say so where the end runs it), `handler`
-(raise an exception at SIGUSR1, and exit with 9), `nested` (iterate a loader for each sample).
+(raise an exception at SIGUSR1, and exit with 9), `nested` (iterate a loader for each sample),
+`leave=N` (leave an epoch after so many batches), `step=SECONDS` a batch, `new` (make the loader
+for each epoch), `peek=N` (begin another epoch after so many batches, for one), `fork=N` (a child
+goes on with the epoch too).
 """
 
 import os
@@ -61,22 +64,37 @@ def main():
     data = Far(4 * RANKS * int(words.get("batches", 16)))
     sampler = DistributedSampler(data, RANKS, RANK) if RANKS > 1 else None
     check = DataLoader(Check(), batch_size=1)
-    train = DataLoader(
-        data,
-        batch_size=4,
-        shuffle=sampler is None,
-        sampler=sampler,
-        num_workers=workers,
-        persistent_workers="persistent" in words,
-    )
+
+    def loader():
+        train = DataLoader(
+            data,
+            batch_size=4,
+            shuffle=sampler is None,
+            sampler=sampler,
+            num_workers=workers,
+            persistent_workers="persistent" in words,
+        )
+        return train
+
+    train = loader()
     for _ in check:
         pass
     cores = len(os.sched_getaffinity(0))
-    seen = []
+    seen, forked = [], None
     for _ in range(0 if "nothing" in words else int(words.get("epochs", 2))):
         for batch in train:
             seen.append(batch[:, 0].tolist())
+            time.sleep(float(words.get("step", 0)))
+            if len(seen) == int(words.get("peek", -1)):
+                seen.append(next(iter(train))[:, 0].tolist())
+            if len(seen) == int(words.get("fork", -1)):
+                forked = os.fork()
+            if len(seen) == int(words.get("leave", -1)):
+                break
+        if forked == 0:
+            os._exit(0)
         seen.append(round(torch.rand(1).item(), 6))
+        train = loader() if "new" in words else train
         for _ in check:
             pass
     print(f"rank {RANK} trained on {seen}")

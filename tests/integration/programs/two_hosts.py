@@ -45,7 +45,11 @@ if __name__ == "__main__":
         met[0] += 2 * (time.monotonic() > end)  # the test sees that they did not meet
         dist.all_reduce(met)
     dist.barrier()
-    if rank == 0:
-        time.sleep(0.2)  # its store goes with it
-    dist.destroy_process_group()
+    if rank:
+        dist.destroy_process_group()
+        Path(f"{port}.left").touch()
+    else:  # its store goes with it
+        while not os.path.exists(f"{port}.left") and time.monotonic() < end:
+            time.sleep(0.02)
+        dist.destroy_process_group()
     sys.exit()

@@ -1,6 +1,14 @@
 """As torch.utils.data._utils.worker."""
 
+from types import SimpleNamespace
+
 from torch._utils import ExceptionWrapper
+
+_worker_info = None
+
+
+def get_worker_info():
+    return _worker_info
 
 
 def _worker_loop(
@@ -15,8 +23,10 @@ def _worker_loop(
     worker_id,
     num_workers,
 ):
+    global _worker_info
     from torch.utils.data.dataloader import _DatasetKind
 
+    _worker_info = SimpleNamespace(id=worker_id, num_workers=num_workers)
     fetcher = _DatasetKind.create_fetcher(
         dataset_kind, dataset, auto_collation, collate_fn, drop_last
     )

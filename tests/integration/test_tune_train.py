@@ -1,0 +1,189 @@
+"""`lotus tune` lets the program itself train on with one setting and another: the same samples."""
+
+import pytest
+
+from lotus.inside.settings import Applier
+from tests.integration.conftest import Start, command_of
+from tests.integration.tuned import SCRIPT, processes_of, ranks, same_as, trained, truth_of, tuned
+
+MORE = {"num_workers": 2, "prefetch_factor": 3, "persistent_workers": True}
+IN_TURN = """
+train(program, found.best, 6)
+train(program, watched.setting, 5)
+train(program, found.best, 6, discard=2)
+train(program, Setting(1, prefetch_factor=1), 3)
+"""
+TO_THE_END = "train(program, found.best, 10_000)"
+BACK = """
+train(program, found.best, 6)
+found.best = watched.setting
+"""
+BACK_AT_THE_END = f"{TO_THE_END}\nfound.best = watched.setting"
+FORKED = """
+train(program, watched.setting, 30)
+train(program, watched.setting, 5)
+"""
+STOPPED = """
+import threading
+threading.Timer(2, os.kill, (%s, signal.%s)).start()
+train(program, found.best, 1_000_000)
+"""
+LOTUS_KILLED = STOPPED % ("os.getpid()", "SIGKILL")
+INTERRUPTED = STOPPED % ("watched.pid", "SIGINT")
+LONG = ["batches=200"]
+PLAIN = {
+    "plain": LONG,
+    "plain_persistent": ["workers=2", "persistent", *LONG],
+    "plain_left": ["leave=60", *LONG],
+    "plain_peeked": ["peek=60", *LONG],
+}
+SLOW = ["batches=200", "epochs=1", "step=0.05", "finally"]
+
+
+@pytest.fixture(scope="module")
+def runs(torch, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trains")
+    persistent, left = PLAIN["plain_persistent"], ["leave=60", *LONG]
+    plan = {
+        "ended": ([*LONG, "finally"], {"do": IN_TURN, "best": MORE}),
+        "applied": (LONG, {"do": IN_TURN, "best": MORE, "apply": True}),
+        "from_workers": (persistent, {"do": IN_TURN, "best": {"num_workers": 0}, "apply": True}),
+        "to_the_end": (["finally"], {"do": TO_THE_END}),
+        "left": (["leave=14", "finally"], {"do": TO_THE_END, "best": MORE}),
+        "back": (LONG, {"do": BACK, "best": MORE, "apply": True}),
+        "back_new": (["new", *LONG], {"do": BACK, "best": MORE, "apply": True}),
+        "left_applied": (left, {"do": TO_THE_END, "best": MORE, "apply": True}),
+        "left_new": (["new", "finally", *left], {"do": TO_THE_END, "best": MORE}),
+        "peeked": (PLAIN["plain_peeked"], {"do": BACK_AT_THE_END, "best": MORE, "apply": True}),
+        "forked": (["fork=30", *LONG], {"do": FORKED, "apply": True}),
+        "killed": (SLOW, {"do": LOTUS_KILLED}),
+        "killed_applying": (SLOW, {"do": LOTUS_KILLED, "apply": True}),
+        "interrupted": (SLOW, {"do": INTERRUPTED}),
+    }
+    ended = {name: tuned(folder, name, args, **more).end() for name, (args, more) in plan.items()}
+    words = ranks("epochs=2")
+    ended["ranks"] = tuned(folder, "ranks", [], TO_THE_END, words=words, apply=True).end()
+    for name, args in {**PLAIN, "plain_slow": SLOW}.items():
+        ended[name] = Start(command_of(SCRIPT, args), folder, name, {}).end()
+    return ended
+
+
+def test_the_batches_of_each_setting_are_counted_and_then_the_program_is_ended(runs):
+    ended = runs["ended"]
+    truth = truth_of(ended)
+    assert (ended.code, ended.out) == (0, b""), ended.err.decode()
+    assert (truth["problem"], truth["ended_by_us"]) == ("", True)
+    # Passed: what was in flight, 2 x 3 of the workers, the first one, what is discarded.
+    assert truth["counts"] == [
+        [6, 6, 6, 24, 7, False],
+        [5, 5, 5, 20, 12, False],
+        [6, 6, 6, 24, 9, False],
+        [3, 3, 3, 12, 10, False],
+    ]
+    assert all(startup > 0 for startup in truth["startups"])
+    assert b"random augmentations" not in ended.err  # nothing is applied yet
+    assert not processes_of(ended)
+
+
+@pytest.mark.parametrize(
+    ("name", "plain", "workers"), [("applied", "plain", 2), ("from_workers", "plain_persistent", 0)]
+)
+def test_it_trains_on_the_same_samples_in_the_same_order(runs, name, plain, workers):
+    ended = runs[name]
+    assert ended.code == 0, ended.err.decode()
+    assert truth_of(ended)["applied"]
+    assert len(truth_of(ended)["counts"]) == 4
+    assert same_as(ended.out, runs[plain], 402)
+    assert trained(ended.out)[1]["0"].startswith(f"{workers} workers")
+
+
+def test_the_end_of_the_epoch_ends_it(runs):
+    truth = truth_of(runs["to_the_end"])
+    assert truth["counts"] == [[3, 3, 3, 12, 4, True]]
+    assert (runs["to_the_end"].code, runs["to_the_end"].out) == (0, b"")
+
+
+def test_an_epoch_that_the_program_leaves_ends_it(runs):
+    """It would else train for as long as it likes, and never ask for a batch of this one again."""
+    truth = truth_of(runs["left"])
+    assert truth["counts"] == [[0, 0, 0, 0, 2, True]]
+    assert (runs["left"].code, runs["left"].out) == (0, b""), runs["left"].err.decode()
+
+
+@pytest.mark.parametrize("name", ["back", "back_new"])
+def test_what_did_not_keep_its_promise_is_not_left_on_any_loader(runs, name):
+    ended = runs[name]
+    assert not truth_of(ended)["applied"]
+    assert same_as(ended.out, runs["plain"], 402)
+    assert trained(ended.out)[1]["0"].startswith("0 workers")
+    assert b"num_workers" not in ended.err
+
+
+@pytest.mark.parametrize(
+    ("name", "plain", "batches"),
+    [("left_applied", "plain_left", 262), ("peeked", "plain_peeked", 403)],
+)
+def test_an_epoch_that_is_left_or_not_alone_keeps_its_samples(runs, name, plain, batches):
+    ended = runs[name]
+    assert ended.code == 0, ended.err.decode()
+    assert truth_of(ended)["counts"][0][-1] is True
+    assert same_as(ended.out, runs[plain], batches)
+
+
+def test_an_epoch_that_is_left_for_one_of_another_loader_ends_it(runs):
+    ended = runs["left_new"]
+    assert truth_of(ended)["counts"][0][-1] is True
+    assert (ended.code, ended.out) == (0, b""), ended.err.decode()
+
+
+def test_a_forked_child_that_trains_on_too_says_nothing_of_it(runs):
+    assert [count[0] for count in truth_of(runs["forked"])["counts"]] == [30, 5]
+    assert same_as(runs["forked"].out, runs["plain"], 402)
+
+
+def test_the_next_setting_has_nothing_of_the_one_before(torch):
+    from torch.utils.data import DataLoader
+
+    loader = DataLoader(range(8), num_workers=1)
+    applier = Applier({"LOTUS_SETTINGS": "{}"})
+    known = applier._know(loader, "", False)
+    for index, more in enumerate(({"start_method": "spawn"}, {})):
+        setting = {"num_workers": 1, **more}
+        applier.entries.append({"loader": {}, "setting": setting, "iterable_safe": False})
+        applier.put(loader, known, index, known if known.before else None, quiet=True)
+        assert (loader.multiprocessing_context is None) == (not more)
+
+
+def test_lotus_killed_ends_a_program_that_trains_for_it(runs):
+    assert runs["killed"].code == -9
+    assert b"trained on" not in runs["killed"].out + after(runs["killed"])
+
+
+def test_lotus_killed_lets_a_program_that_goes_on_train_to_its_end(runs):
+    assert runs["killed_applying"].code == -9
+    assert same_as(after(runs["killed_applying"]), runs["plain_slow"], 201)
+
+
+def after(ended):
+    """What the program of a driver that was killed has printed when it has ended."""
+    while processes_of(ended):
+        pass
+    return (ended.truth.parent / "driver.out").read_bytes()
+
+
+def test_an_interrupt_is_the_programs(runs):
+    """It was training: it ends as it does by itself, and what was found is kept."""
+    ended = runs["interrupted"]
+    truth = truth_of(ended)
+    assert ended.code == 256 - 2  # the driver says by which signal
+    assert ended.out == b"finally\n"
+    assert ended.err.count(b"KeyboardInterrupt") == 1
+    assert "the program ended" in truth["problem"]
+    assert not truth["ended_by_us"]
+    assert (ended.truth.parent / "tuned.json").exists()
+
+
+def test_of_several_ranks_none_trains_with_another_setting(runs):
+    ended = runs["ranks"]
+    assert "the job has several ranks" in truth_of(ended)["refused"]
+    assert trained(ended.out)[1] == dict.fromkeys("01", "1 workers, cores changed by 0")

@@ -1,0 +1,138 @@
+"""`lotus.tuning` on tune_train.py, with a search that does what a test says."""
+
+import json
+import os
+import re
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from tests.integration.conftest import PROGRAMS, ROOT, Start, command_of
+
+SCRIPT = "tune_train.py"
+SOURCE = (PROGRAMS / SCRIPT).read_text().splitlines()
+TRAIN = f"{SCRIPT}:{next(n for n, text in enumerate(SOURCE, 1) if 'train = DataLoader' in text)}"
+# What it learns goes to TRUTH.
+DRIVER = f"""
+import json, os, signal, sys, time
+sys.path.insert(0, {str(ROOT)!r})
+from pathlib import Path
+from lotus import tuning
+from lotus.errors import LotusError
+from lotus.settings import Entry, Tuned
+from lotus.tune.space import Setting
+from lotus.tune.trying import TrialFailed
+
+asked = json.loads(sys.argv[1])
+truth = {{}}
+
+class Found:
+    speedup, iterable_safe, failure = 1.0, False, ""
+    interrupted = False
+
+    def __init__(self, program):
+        self.best = Setting.from_json(asked["best"])
+        self.target = program.watched.loader
+
+    def tuned(self, command):
+        return Tuned((Entry(self.target, self.best),), tuple(command))
+
+def train(program, setting, batches, discard=0):
+    seen = program.train(setting, batches=batches, discard=discard, seconds=600)
+    counts = [len(one) for one in (seen.waits_s, seen.steps_s, seen.sizes)]
+    truth.setdefault("counts", []).append([*counts, sum(seen.sizes), seen.passed, seen.over])
+    truth.setdefault("startups", []).append(seen.startup_s)
+
+def search(program):
+    watched, found = program.watched, Found(program)
+    truth["watched"] = {{name: len(getattr(watched, name)) for name in
+                        ("waits_s", "steps_s", "step_cpu_s", "sizes")}}
+    truth["alone"] = [len(watched.alone_s), len(watched.alone_cpu_s)]
+    truth["samples"], truth["batches"] = sum(watched.sizes), watched.batches
+    truth["target"] = [watched.loader.dataset, watched.loader.call_site, watched.loader.number]
+    truth["own"], truth["startup_s"] = watched.setting.as_json(), watched.startup_s
+    truth["cores"] = len(os.sched_getaffinity(watched.pid))
+    try:
+        exec(asked["do"])
+    except KeyboardInterrupt:
+        found.interrupted = True
+    except TrialFailed as error:
+        truth["refused"] = str(error)
+    return found
+
+done = None
+try:
+    done = tuning.tune(sys.argv[2:], search, output=Path("tuned.json"), **asked["options"])
+    truth["problem"], truth["applied"] = done.problem, done.applied
+    truth["ended_by_us"], truth["found"] = done.ended_by_us, done.found is not None
+    if done.found is not None:
+        truth["interrupted"] = done.found.interrupted
+except LotusError as error:
+    truth["error"] = str(error)
+finally:
+    Path(os.environ["TRUTH"]).write_text(json.dumps(truth))
+if done is not None:
+    sys.exit(done.outcome.exit_code if done.outcome.signal is None else -done.outcome.signal)
+"""
+TRY = """
+opened = program.open(found.best, 3600)
+truth["workers"] = len(opened.workers)
+block = program.block(found.best, seconds=0.1, least=8, step=True, limit_s=3600)
+truth["block"] = [len(block.waits_s), sum(block.sizes)]
+truth["closed"] = program.close(found.best) >= 0
+"""
+
+
+def tuned(folder, name, script_args, do=TRY, best=None, env=None, words=None, **options):
+    """Start the driver on the program; `.end()` gives how it ended."""
+    asked = {"do": do, "best": best or {"num_workers": 1}, "options": options}
+    command = words or command_of(SCRIPT, script_args)
+    home = folder / name
+    home.mkdir()
+    return Start(
+        [sys.executable, "-c", DRIVER, json.dumps(asked), *command], home, "driver", env or {}
+    )
+
+
+def truth_of(ended):
+    return json.loads(ended.truth.read_text())
+
+
+def trained(out):
+    """{rank: what it trained on} and {rank: "with ..."}."""
+    on = dict(re.findall(r"^rank (\d) trained on (.*)$", out.decode(), flags=re.MULTILINE))
+    shown = dict(re.findall(r"^rank (\d) with (.*)$", out.decode(), flags=re.MULTILINE))
+    return on, shown
+
+
+RANKS = """
+import os, subprocess, sys
+ranks = []
+for rank in "01":
+    env = {**os.environ, "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2",
+           "LOCAL_WORLD_SIZE": "2"}
+    ranks.append(subprocess.Popen(sys.argv[1:], env=env))
+sys.exit(max(rank.wait() for rank in ranks))
+"""
+
+
+def ranks(*args):
+    return [sys.executable, "-c", RANKS, *command_of(SCRIPT, args)]
+
+
+def same_as(out, plain, batches=34):
+    """Whether a program trained on the same as this one, and drew the same random numbers."""
+    done, whole = (json.loads(trained(one)[0]["0"]) for one in (out, plain.out))
+    assert len(done) == batches  # and a random number of each epoch
+    return done == whole
+
+
+def processes_of(ended):
+    """The processes of a driver's program that are there, by their TRUTH."""
+    wanted = f"TRUTH={ended.truth}".encode()
+    found = []
+    for name in os.listdir("/proc"):
+        with suppress(OSError):
+            if name.isdecimal() and wanted in Path(f"/proc/{name}/environ").read_bytes():
+                found.append(name)
+    return found

@@ -1,0 +1,108 @@
+"""The files of a measurement that takes long: started again, it goes on where it was stopped.
+
+NAME.csv has its rows, each appended when it is made; NAME.json what they are of. NAME.txt and .md
+are made of these two, as often as is asked for.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_type_hints
+
+from lotus import files
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+R = TypeVar("R", bound="DataclassInstance")
+
+
+class Measurements(Generic[R]):
+    """`kind`: of the rows, a dataclass whose fields are text or numbers, or None."""
+
+    def __init__(self, folder: Path, name: str, kind: type[R]) -> None:
+        self.folder, self.name, self.kind = folder, name, kind
+        self.csv, self.json = folder / f"{name}.csv", folder / f"{name}.json"
+
+    def read(self) -> list[R]:
+        """Read the rows; a last line that was cut off is not one."""
+        if not self.csv.exists():
+            return []
+        kinds = get_type_hints(self.kind)
+        found = []
+        with self.csv.open(newline="") as file:
+            for line in csv.DictReader(line for line in file if line.endswith("\n")):
+                if None not in line.values() and None not in line:
+                    given = {name: value(kinds[name], word) for name, word in line.items()}
+                    found.append(self.kind(**given))
+        return found
+
+    def write(self, rows: Sequence[R]) -> None:
+        """Write all rows anew: a line that was cut off must not be gone on with."""
+        files.replace(self.csv, self._lines(rows, header=True))
+
+    def append(self, *rows: R) -> None:
+        with self.csv.open("a", newline="") as file:
+            file.write(self._lines(rows))
+
+    def _lines(self, rows: Sequence[R], header: bool = False) -> str:
+        made = io.StringIO(newline="")
+        writer = csv.DictWriter(made, [field.name for field in fields(self.kind)])
+        if header:
+            writer.writeheader()
+        writer.writerows(asdict(row) for row in rows)
+        return made.getvalue()
+
+    def known(self) -> Any:
+        """What NAME.json says."""
+        return json.loads(self.json.read_text())
+
+    def know(self, known: Any) -> None:
+        files.replace(self.json, json.dumps(known, indent=1) + "\n")
+
+    def throw_away(self) -> None:
+        self.csv.unlink(missing_ok=True)
+        self.json.unlink(missing_ok=True)
+
+    def must_be_of(self, was: Any, here: Any) -> None:
+        """End where the rows that are there were not measured as they would be now."""
+        if was != here:
+            raise SystemExit(
+                f"{self.csv} was measured otherwise (see {self.json}): --fresh throws it away, "
+                "-o FOLDER keeps it, --report only shows it"
+            )
+
+    def show(self, text: str, markdown: str, drawn: bool) -> None:
+        """Write and print the tables; `drawn`: whether there is a picture as well."""
+        files.replace(self.folder / f"{self.name}.txt", text)
+        files.replace(self.folder / f"{self.name}.md", markdown)
+        print(text)
+        print(f"in {self.folder}: {self.name}.csv, .json, .txt, .md", end="")
+        print(", .png, .svg" if drawn else "; no matplotlib")
+
+
+def value(kind: Any, word: str) -> Any:
+    """What a field has, as the type that it is of."""
+    if kind is str:
+        return word
+    return (float if kind == float | None else int)(word) if word else None
+
+
+def commits_and_days(rows: Sequence[Any]) -> str:
+    """Of which commits rows are, and from which day to which."""
+    days = sorted({row.at[:10] for row in rows if row.at})
+    commits = sorted({row.commit for row in rows if row.commit})
+    return f"commit {', '.join(commits)}; {' to '.join(dict.fromkeys((*days[:1], *days[-1:])))}"
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Ctrl-C ends what is measured here in one line."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise SystemExit("\nstopped; the same command goes on, --report shows it so far") from None

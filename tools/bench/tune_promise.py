@@ -1,0 +1,184 @@
+"""What `lotus tune` promises, and what training with its settings then gains: on real scripts.
+
+    PYTHONPATH=. python tools/bench/tune_promise.py --data FOLDER [--rounds 3] [--only NAME ...]
+        [--lotus CHECKOUT] [-o FILE]
+
+The scripts of `lotus demo` and the newcomer's (newcomer.py), each as someone writes it at first:
+without workers, torch's own number of threads; and some with one thread of torch, which leaves the
+other cores to workers, or with one long epoch, most of which is left when trials are over. Each is
+tuned once. Then it trains whole epochs, in turn with its own setting, with the tuned one and with a
+worker a core ("cores"), seconds of the loops as the scripts print them. What is said is what the
+program's own steps showed, or else, with "in trials" behind it, what the trials did; it holds where
+its interval meets the range of the rounds. `--lotus`: another checkout to tune with, to compare the
+two. It judges nothing: it prints. About 30 minutes on two free cores.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import provenance
+import torch
+from newcomer import TRAIN
+from overhead import data_of, loop_of
+
+from lotus import settings
+from lotus.tune.space import Setting
+from lotus.workloads.catalogue import WORKLOADS
+
+SAMPLES = {
+    "image_classification": 320,
+    "segmentation": 24,
+    "detection": 128,
+    "audio": 128,
+    "text": 2500,
+    "tiny_images": 8000,
+}
+EPOCHS = 3
+NEWCOMER = "newcomer"
+ONE = ", 1 thread"
+CASES = [NEWCOMER, *SAMPLES]
+CASES += [name + ONE for name in (NEWCOMER, "image_classification", "audio")]
+LONG = ", 3,000 pictures"  # an epoch of 188 batches, not 38
+CASES += [NEWCOMER + LONG, NEWCOMER + ONE + LONG]
+
+
+def newcomer(folder: Path, threads: str, epochs: int) -> list[str]:
+    """The newcomer's script, printing its epochs as the others do; its command.
+
+    With one epoch, that has five times as many pictures.
+    """
+    text = TRAIN if epochs > 1 else TRAIN.replace("size=600,", "size=3000,")
+    before, _, after = text.partition("for images")
+    loop = "for images" + after.partition("\nprint")[0]
+    lines = [
+        "import time",
+        before,
+        threads,
+        f"for epoch in range({epochs}):",
+        "    begun = time.time()",
+    ]
+    lines += ["    " + line for line in loop.splitlines()]
+    lines += ["    took = time.time() - begun"]
+    lines += ["    print(f'epoch {epoch}: loss {loss.item():.3f}, {len(data)} images '"]
+    lines += ["          f'in {took:.1f} s, {len(data) / took:.1f} images/s')"]
+    script = folder / "newcomer_train.py"
+    script.write_text("\n".join(lines) + "\n")
+    return [sys.executable, str(script)]
+
+
+def command(name: str, folder: Path, data: Path) -> list[str]:
+    epochs = 1 if name.endswith(LONG) else EPOCHS
+    name, _, one = name.removesuffix(LONG).partition(", ")
+    if name == NEWCOMER:
+        return newcomer(folder, "torch.set_num_threads(1)" if one else "", epochs)
+    made = data_of(name, SAMPLES[name], data)
+    script = str(WORKLOADS[name].script)
+    return [
+        sys.executable, script, "--data", str(made), "--workers", "0", "--epochs", str(EPOCHS),
+        *(["--threads", "1"] if one else []),
+    ]  # fmt: skip
+
+
+def lotus(checkout: Path, *words: str) -> list[str]:
+    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from lotus.cli import main; main()"
+    return [sys.executable, "-c", code, str(checkout), *words]
+
+
+def output(words: list[str]) -> str:
+    environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(words, capture_output=True, text=True, env=environment)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(words)}: exit code {done.returncode}\n{done.stderr[-2000:]}")
+    return done.stdout
+
+
+def per_core(tuned: Path) -> Path:
+    """The same file with a worker a core instead."""
+    plan = settings.read(tuned)
+    setting = Setting(len(os.sched_getaffinity(0)), persistent_workers=True)
+    entries = tuple(dataclasses.replace(one, setting=setting) for one in plan.loaders)
+    path = tuned.with_name("cores.json")
+    settings.write(path, dataclasses.replace(plan, loaders=entries))
+    return path
+
+
+def words_of(setting: dict) -> str:
+    if not setting["num_workers"]:
+        return "no workers"
+    return f"{setting['num_workers']} x {setting['prefetch_factor'] or 2}"
+
+
+def one(name: str, folder: Path, options: argparse.Namespace) -> str:
+    """Tune a script, train with each setting; a line of the table."""
+    program = command(name, folder, options.data)
+    tuned = folder / "tuned.json"
+    words = lotus(options.lotus, "tune", "--json", "-o", str(tuned), "--", *program)
+    found = json.loads(output(words))
+    ways = {"own": program}
+    if found["benefit"]:
+        ways["tuned"] = lotus(options.lotus, "run", "-q", "--settings", str(tuned), "--", *program)
+    cores = per_core(tuned)
+    ways["cores"] = lotus(options.lotus, "run", "-q", "--settings", str(cores), "--", *program)
+    took: dict[str, list[float]] = {way: [] for way in ways}
+    chance = random.Random(name)
+    for _ in range(options.rounds):
+        for way in chance.sample(list(ways), len(ways)):
+            took[way].append(loop_of(output(ways[way]))[0])
+    line = f"{name:37} {words_of(found['best']):12}"
+    checked = found["checked"]
+    speedup = found["speedup"] if checked is None else checked["speedup"]
+    if found["benefit"] or checked is not None:
+        line += f" {speedup['mean']:5.2f} ({speedup['low']:.2f} to {speedup['high']:.2f})"
+        line += "" if checked is not None else " in trials"
+    line = f"{line:83} "
+    if found["benefit"]:
+        gains = [own / mine for own, mine in zip(took["own"], took["tuned"], strict=True)]
+        meets = speedup["low"] <= max(gains) and speedup["high"] >= min(gains)
+        line += f"{shown(gains):22} {'held' if meets else 'MISSED'}"
+    else:
+        line += f"{'-':22} {'-'}"
+    gains = [own / mine for own, mine in zip(took["own"], took["cores"], strict=True)]
+    line = f"{line:113} {shown(gains):22} {statistics.median(took['own']):5.1f} s"
+    begins = ("a step takes", "not held against")
+    slowed = [note for note in found["notes"] if note.startswith(begins) or " in trials, " in note]
+    return "\n".join([line, *(f"    {note}" for note in slowed)])
+
+
+def shown(gains: list[float]) -> str:
+    return f"{statistics.median(gains):5.2f} ({min(gains):.2f} to {max(gains):.2f})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True, help="folder for the made data")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", nargs="+", choices=CASES, metavar="NAME")
+    parser.add_argument("--lotus", type=Path, default=provenance.ROOT, help="checkout to tune with")
+    parser.add_argument("-o", "--output", type=Path, help="file to write as well")
+    options = parser.parse_args()
+    lines = [
+        *provenance.header(torch).splitlines(),
+        f"each script tuned in 60 s, then {options.rounds} rounds of {EPOCHS} epochs each, in turn",
+        "",
+        f"{'script':37} {'best':12} {'said, times as fast':32} {'measured':22} {'':6} "
+        f"{'a worker a core':22} as written",
+    ]
+    print("\n".join(lines), flush=True)
+    for name in options.only or CASES:
+        with tempfile.TemporaryDirectory(prefix="lotus-bench-") as folder:
+            lines.append(one(name, Path(folder), options))
+            print(lines[-1], flush=True)
+    if options.output:
+        options.output.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
