@@ -12,6 +12,8 @@ PIP_INSTALL := -m pip install --disable-pip-version-check $(shell [ -t 2 ] || ec
 # Two at a time: tests wait a lot. `make test JOBS=0` runs them in one process, one after the other.
 JOBS := 2
 PYTEST := -m pytest -n $(JOBS)
+# Tests start Python thousands of times: each would compile all of lotus again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test test-compat test-extras lint format bench clean
 

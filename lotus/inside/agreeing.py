@@ -10,6 +10,7 @@ import sys
 import time
 from functools import partial
 
+from .patience import Patient
 from .starting import Alone, Start
 
 TYPE_CHECKING = False
@@ -74,15 +75,16 @@ def ask(name: str, answer: "dict[str, Any]", wait_s: float) -> "tuple[str, Any]"
     distributed: Any = sys.modules["torch.distributed"]
     rank, world = distributed.get_rank(), distributed.get_world_size()
     whole = distributed.PrefixStore("lotus", distributed.distributed_c10d._get_default_store())
+    patient = Patient(whole, wait_s)
     try:
-        start = _start.named(whole, rank, wait_s)
+        start = _start.named(patient, rank, wait_s)
     except Alone:
         return f"{answer['of']}: {missing([0], wait_s)}", whole
     except Exception as error:
         raise Silent(_first_line(error)) from None
-    meanwhile = partial(_start.let_in, whole) if rank == 0 else lambda: None
+    meanwhile = partial(_start.let_in, patient) if rank == 0 else lambda: None
     store = distributed.PrefixStore(f"{start}/{name}", whole)
-    return agree(store, rank, world, answer, wait_s, meanwhile), store
+    return agree(Patient(store, wait_s), rank, world, answer, wait_s, meanwhile), store
 
 
 def answers(store: "Any", world: int) -> "list[dict[str, Any]]":

@@ -11,6 +11,7 @@ from functools import partial, wraps
 
 from . import agreeing, described, models
 from .acting import Acting
+from .patience import Patient
 from .shares import Shared, let_change, rest, shown
 from .weights import Weights, backward, watch
 
@@ -207,9 +208,9 @@ class Balance(Acting):
     def _ask(self, answer: "dict[str, Any]") -> str:
         """What all ranks come to, as `agreeing.agree` has it."""
         Balance.asked += 1
-        wait_s = self.plan.get("wait_s", 120)
         try:
-            refused, self.store = agreeing.ask(f"balance/{Balance.asked}", answer, wait_s)
+            name = f"balance/{Balance.asked}"
+            refused, self.store = agreeing.ask(name, answer, self._wait_s())
             return refused
         except agreeing.Silent as error:
             return f"{answer['of']}: the job's store takes no answer ({error})"
@@ -218,6 +219,9 @@ class Balance(Acting):
             text = f"what the other ranks decided on balance.json cannot be known ({error})"
             rank = sys.modules["torch.distributed"].get_rank()
             raise SystemExit(f"lotus: {text}; rank {rank} stops before its first step") from None
+
+    def _wait_s(self) -> float:
+        return float(self.plan.get("wait_s", 120))
 
     def _rebalance(self, loader: "Any", found: "list[Any]") -> None:
         """Have shares change while the job trains, where all ranks can tell what theirs take."""
@@ -231,7 +235,7 @@ class Balance(Acting):
             loader.sampler.rank,
             self.every,
             self.weights,
-            distributed.PrefixStore("rebalance", self.store),
+            Patient(distributed.PrefixStore("rebalance", self.store), self._wait_s()),
             self.applier.note,
             most,
             least,

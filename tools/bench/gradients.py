@@ -4,8 +4,10 @@
 
 One process, a group of one rank on the CPU: DDP does all that it does, and waits for nobody. Blocks
 of steps with and without our hook take turns; of each kind the CPU time of a step is shown, with
-its quartiles, and the same for DDP's own clock (`_set_ddp_runtime_logging_sample_rate(1)`, read
-after each step), which we could have used instead.
+its quartiles, and the same for what we could have used instead: DDP's own clock
+(`_set_ddp_runtime_logging_sample_rate(1)`, read after each step) and torch.profiler's events, here
+without what starting it, stopping it and reading them costs. `gradients_profiler.py` compares the
+times themselves.
 """
 
 import argparse
@@ -31,6 +33,7 @@ def main() -> None:
     import torch.distributed as dist
     from torch import nn
     from torch.nn.parallel import DistributedDataParallel
+    from torch.profiler import ProfilerActivity, profile
 
     torch.set_num_threads(1)
     folder = tempfile.mkdtemp()
@@ -52,7 +55,12 @@ def main() -> None:
         return (time.thread_time_ns() - start) / args.steps / 1000
 
     block(False)
-    found: dict[str, list[float]] = {"without": [], "lotus": [], "DDP's own clock": []}
+    found: dict[str, list[float]] = {
+        "without": [],
+        "lotus": [],
+        "DDP's own clock": [],
+        "torch.profiler": [],
+    }
     for _ in range(args.rounds):
         found["without"].append(block(False))
         tracer = install.install({"LOTUS_RUN": folder})
@@ -61,6 +69,8 @@ def main() -> None:
         model.reducer._set_ddp_runtime_logging_sample_rate(1)
         found["DDP's own clock"].append(block(True))
         model.reducer._set_ddp_runtime_logging_sample_rate(100)
+        with profile(activities=[ProfilerActivity.CPU]):
+            found["torch.profiler"].append(block(False))
     dist.destroy_process_group()
     print(f"{provenance.cpus()}, torch {torch.__version__}, commit {provenance.commit()}")
     print(f"{args.rounds} blocks of {args.steps} steps, {args.layers} layers, us of CPU a step")
