@@ -1,4 +1,4 @@
-"""Two ranks under `lotus run`, whose store is stopped when they have met; they train on all the same.
+"""Two ranks under `lotus run`, whose store is stopped when they have met; they train all the same.
 
 The store is a process of its own. Started without a rank it starts all three; each rank writes to
 $TRUTH.RANK which samples it trained on, and what was said.
