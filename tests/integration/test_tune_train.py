@@ -30,10 +30,16 @@ train(program, found.best, 1_000_000)
 """
 LOTUS_KILLED = STOPPED % ("os.getpid()", "SIGKILL")
 INTERRUPTED = STOPPED % ("watched.pid", "SIGINT")
+HANDLED = STOPPED % ("watched.pid", "SIGUSR1")
+OTHER_METHOD = """
+train(program, found.best, 6)
+train(program, watched.setting, 5)
+"""
 LONG = ["batches=200"]
 PLAIN = {
     "plain": LONG,
     "plain_persistent": ["workers=2", "persistent", *LONG],
+    "plain_workers": ["workers=1", *LONG],
     "plain_left": ["leave=60", *LONG],
     "plain_peeked": ["peek=60", *LONG],
 }
@@ -59,6 +65,15 @@ def runs(torch, tmp_path_factory):
         "killed": (SLOW, {"do": LOTUS_KILLED}),
         "killed_applying": (SLOW, {"do": LOTUS_KILLED, "apply": True}),
         "interrupted": (SLOW, {"do": INTERRUPTED}),
+        "handled": (["handler", *SLOW], {"do": HANDLED}),
+        "forkserver": (
+            ["workers=1", "method=forkserver", *LONG],
+            {
+                "do": OTHER_METHOD,
+                "best": {"num_workers": 2, "start_method": "forkserver"},
+                "apply": True,
+            },
+        ),
     }
     ended = {name: tuned(folder, name, args, **more).end() for name, (args, more) in plan.items()}
     words = ranks("epochs=2")
@@ -86,13 +101,18 @@ def test_the_batches_of_each_setting_are_counted_and_then_the_program_is_ended(r
 
 
 @pytest.mark.parametrize(
-    ("name", "plain", "workers"), [("applied", "plain", 2), ("from_workers", "plain_persistent", 0)]
+    ("name", "plain", "workers"),
+    [
+        ("applied", "plain", 2),
+        ("from_workers", "plain_persistent", 0),
+        ("forkserver", "plain_workers", 2),
+    ],
 )
 def test_it_trains_on_the_same_samples_in_the_same_order(runs, name, plain, workers):
     ended = runs[name]
     assert ended.code == 0, ended.err.decode()
     assert truth_of(ended)["applied"]
-    assert len(truth_of(ended)["counts"]) == 4
+    assert len(truth_of(ended)["counts"]) == (2 if name == "forkserver" else 4)
     assert same_as(ended.out, runs[plain], 402)
     assert trained(ended.out)[1]["0"].startswith(f"{workers} workers")
 
@@ -181,6 +201,13 @@ def test_an_interrupt_is_the_programs(runs):
     assert "the program ended" in truth["problem"]
     assert not truth["ended_by_us"]
     assert (ended.truth.parent / "tuned.json").exists()
+
+
+def test_a_signal_that_the_program_handles_is_the_programs(runs):
+    ended = runs["handled"]
+    assert (ended.code, ended.out) == (9, b"handled\nfinally\n"), ended.err.decode()
+    assert "the program ended" in truth_of(ended)["problem"]
+    assert not truth_of(ended)["ended_by_us"]
 
 
 def test_of_several_ranks_none_trains_with_another_setting(runs):

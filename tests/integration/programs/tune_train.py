@@ -5,7 +5,7 @@ loader), `exit=CODE`, `wait=SECONDS` a sample, `finally` (say so where the end r
 (raise an exception at SIGUSR1, and exit with 9), `nested` (iterate a loader for each sample),
 `leave=N` (leave an epoch after so many batches), `step=SECONDS` a batch, `new` (make the loader
 for each epoch), `peek=N` (begin another epoch after so many batches, for one), `fork=N` (a child
-goes on with the epoch too).
+goes on with the epoch too), `method=NAME` (of starting workers).
 """
 
 import os
@@ -73,6 +73,7 @@ def main():
             sampler=sampler,
             num_workers=workers,
             persistent_workers="persistent" in words,
+            multiprocessing_context=words.get("method"),
         )
         return train
 
