@@ -127,7 +127,11 @@ class Tracer:
         try:
             function(module)
         except Exception as error:
+            from .guard import of_the_program
+
             self.fault(error)
+            if of_the_program(error):
+                raise
 
     def _replace(self, owner: object, name: str, value: object) -> None:
         before = vars(owner)[name]

@@ -11,7 +11,7 @@ import threading
 import types
 
 from . import clock, state, usage
-from .guard import hook, is_number
+from .guard import hook, is_number, of_the_program
 from .layout import UNCOUNTED
 
 TYPE_CHECKING = False
@@ -139,7 +139,9 @@ class Timers:
                     return self.data[index]
                 try:
                     page[W_SAMPLE] = index if type(index) is int or is_number(type(index)) else -1
-                except Exception:  # too large, or an array
+                except Exception as error:  # too large, or an array
+                    if of_the_program(error):
+                        raise
                     page[W_SAMPLE] = -1
                 outer = live
                 page[W_SINCE] = start = clock()

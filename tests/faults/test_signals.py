@@ -131,3 +131,8 @@ def test_an_exception_of_a_handler_reaches_the_program_from_the_midst_of_a_hook(
     assert len(run.samples[run.samples["loader"] == last]) == 8
     ops = run.ops[run.ops["loader"] == last]
     assert ops["operation"].value_counts().to_dict() == {"Add[0]": 8, "Add[1]": 8}
+
+
+def test_an_exception_of_a_handler_is_not_taken_for_one_of_an_index(traced):
+    ended = traced("index_alarm.py", options=("-q",))
+    assert (ended.code, ended.out, ended.err) == (0, "mine\n", "")
