@@ -2,7 +2,7 @@
 
     python tools/bench/overhead.py              the full run: 80 minutes on two free cores;
                                                 started again, it goes on where it was stopped
-    python tools/bench/overhead.py --quick      everything once, small, in ten minutes
+    python tools/bench/overhead.py --quick      everything once, small, in 10 to 16 minutes
     python tools/bench/overhead.py --report     the tables and pictures of what was measured so far
     python tools/bench/overhead.py --exact      user instructions of lotus alone, by valgrind
 
@@ -281,7 +281,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="all once, small, in ten minutes")
+    parser.add_argument("--quick", action="store_true", help="all once, small, in 10 to 16 minutes")
     parser.add_argument("--report", action="store_true", help="measure nothing, write the tables")
     parser.add_argument("--exact", action="store_true", help="count instructions by valgrind")
     parser.add_argument("--fresh", action="store_true", help="throw away what was measured")
