@@ -87,12 +87,18 @@ def ask(name: str, answer: "dict[str, Any]", wait_s: float) -> "tuple[str, Any]"
     return agree(Patient(store, wait_s), rank, world, answer, wait_s, meanwhile), store
 
 
-def answers(store: "Any", world: int) -> "list[dict[str, Any]]":
+def answers(store: "Any", world: int, wait_s: float) -> "list[dict[str, Any]]":
     """What each rank left, by rank, after all agreed. Raises Unknown."""
     try:
-        return [json.loads(bytes(store.get(f"answer{rank}"))) for rank in range(world)]
+        return _left(Patient(store, wait_s), world)
     except Exception as error:
         raise Unknown(_first_line(error)) from None
+
+
+def _left(store: "Any", world: int) -> "list[dict[str, Any]]":
+    """What each rank left, by rank, in one request. Raises what the store raises."""
+    left = store.multi_get([f"answer{rank}" for rank in range(world)])
+    return [json.loads(bytes(one)) for one in left]
 
 
 def _wait(
@@ -118,8 +124,7 @@ def _decide(store: "Any", world: int, wait_s: float, all_in: bool, of: str) -> s
         silent = [rank for rank in range(world) if store.add(f"answered{rank}", 0) == 0]
         if silent:
             return f"{of}: {missing(silent, wait_s)}"
-    answers = [json.loads(bytes(store.get(f"answer{rank}"))) for rank in range(world)]
-    return decide(answers)
+    return decide(_left(store, world))
 
 
 def decide(answers: "list[dict[str, Any]]") -> str:

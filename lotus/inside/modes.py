@@ -118,7 +118,7 @@ class Mode(Acting):
         store: Any = None
         try:
             decision, store = agreeing.ask(f"mode/{Mode.asked}", answer, self.wait_s)
-            answers = [] if decision else agreeing.answers(store, world)
+            answers = [] if decision else agreeing.answers(store, world, self.wait_s)
         except agreeing.Silent as error:
             decision = f"{words}: the job's store takes no answer ({error})"
         except agreeing.Unknown as error:
