@@ -1,4 +1,4 @@
-"""Calls of a job's store that end after a time, whatever becomes of the store.
+"""Asking a job's store for a time and no longer, whatever becomes of the store.
 
 torch's own limit holds where a value is waited for. A store whose process is stopped, or whose
 host is gone without a word, keeps every other call for ever: the program, which has no need of the
@@ -6,11 +6,25 @@ store once its ranks have met, would hang in a question of ours.
 """
 
 import threading
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
+
+_NAP_S, _LONGEST_NAP_S = 0.002, 0.1
+
+
+def looks(wait_s: float) -> "Iterator[None]":
+    """One a look, with ever longer naps between them, until the time is over; one at least."""
+    end, nap = time.monotonic() + wait_s, _NAP_S
+    while True:
+        yield
+        if time.monotonic() > end:
+            return
+        time.sleep(nap)
+        nap = min(2 * nap, _LONGEST_NAP_S)
 
 
 class Patient:

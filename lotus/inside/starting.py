@@ -7,13 +7,12 @@ is let in by nobody, and looks again.
 """
 
 import os
-import time
+
+from .patience import looks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-_NAP_S, _LONGEST_NAP_S = 0.002, 0.1
 
 
 class Alone(Exception):
@@ -48,16 +47,12 @@ class Start:
 
 
 def _told(store: "Any", wait_s: float) -> str:
-    end, nap = time.monotonic() + wait_s, _NAP_S
     name, number = "", 0
-    while True:
+    for _ in looks(wait_s):
         if store.add("started", 0):
             now = bytes(store.get("start")).decode()
             if now != name:
                 name, number = now, store.add(f"{now}/came", 1)
             if store.add(f"{name}/in{number}", 0):
                 return name
-        if time.monotonic() > end:
-            raise Alone(f"rank 0 did not answer within {wait_s:g} s")
-        time.sleep(nap)
-        nap = min(2 * nap, _LONGEST_NAP_S)
+    raise Alone(f"rank 0 did not answer within {wait_s:g} s")
