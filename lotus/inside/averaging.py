@@ -7,7 +7,8 @@ the parameters; whole numbers are not.
 """
 
 import time
-from contextlib import suppress
+
+from .guard import quiet
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ class Apart(Rounds):
         """This rank left its loop."""
         if not self.away:
             self.away = True
-            with suppress(Exception):  # the job may be over
+            with quiet(Exception):  # the job may be over
                 self.store.add("away", 1)
 
     def come_back(self) -> None:
@@ -142,7 +143,7 @@ class Apart(Rounds):
 
     def fail(self) -> None:
         """An exception ends this rank, which is no leaving of a loop: the others shall fail too."""
-        with suppress(Exception):  # the job may be over
+        with quiet(Exception):  # the job may be over
             self.come_back()
         self.away = True  # and nothing tells so
 
@@ -192,9 +193,14 @@ class Apart(Rounds):
 
     def _goes_on(self) -> bool:
         """Whether this rank goes on without the others, as a round failed."""
-        with suppress(Exception):  # the store may be gone too
-            self.alone = self.store.add("away", 0) > 0
+        self.alone = self._left()
         return self.alone
+
+    def _left(self) -> bool:
+        """Whether a rank is known to have left its loop."""
+        with quiet(Exception):  # the store may be gone, which is none of a round's business
+            return bool(self.store.add("away", 0))
+        return False
 
     def _is_over(self) -> bool:
         return all(work.is_completed() for work in self.works)
@@ -208,7 +214,7 @@ class Apart(Rounds):
             if now - begin > max(most_s, 10 * self.longest_s):
                 return False
             if nap == _LONGEST_NAP_S:
-                away = (now if away is None else away) if self.store.add("away", 0) else None
+                away = (now if away is None else away) if self._left() else None
                 if away is not None and now - away >= grace_s:
                     return self._is_over()
             time.sleep(nap)

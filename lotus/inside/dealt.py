@@ -8,6 +8,8 @@ of its own (to average a loss, say), each takes as many batches, or one would wa
 
 import sys
 
+from .guard import of_the_program
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,7 +70,7 @@ class Dealt:
         drawn, order, turn = self.drawn, order_of(self.own), 0
         while self.level is False or turn < equal:
             if turn == len(drawn):
-                drawn.append(self.store.add(key, 1) - 1)
+                drawn.append(self._next(key))
             batch = drawn[turn]
             if batch >= batches:
                 if not self.level or not batches:
@@ -80,6 +82,19 @@ class Dealt:
             if self.norms and end - begin == 1 < size:  # batch norm cannot train on it
                 begin = max(begin - 1, 0)
             yield from order[begin:end]
+
+    def _next(self, key: str) -> int:
+        """The number of the epoch's next batch; raises SystemExit where the store does not say."""
+        try:
+            return int(self.store.add(key, 1)) - 1
+        except Exception as error:
+            if of_the_program(error):
+                raise
+            why = f"{type(error).__name__}: {error}".partition("\n")[0][:200]
+            raise SystemExit(
+                "lotus: which batch comes next cannot be known, as the job's store does not "
+                f"answer ({why}); rank {self.own.rank} stops before it"
+            ) from None
 
 
 def _same(own: "Any") -> "Any":

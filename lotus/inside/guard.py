@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _MARK = "_lotus_passes"
+_CALLED = ("builtins", "torch", "numpy")  # what our own calls raise without a frame of theirs
 _STDLIB = os.path.dirname(os.__file__)
 # Code objects of hooks carry this file name. It holds the two words by which CPython's
 # warnings module knows frames to leave out when it counts `stacklevel`, so that a warning
@@ -76,7 +77,7 @@ def of_the_program(error: BaseException) -> bool:
         passed.append(frame)
         traceback = traceback.tb_next
     module = str(type(error).__module__).partition(".")[0]
-    return alone and module != "builtins" and module not in sys.stdlib_module_names
+    return alone and module not in _CALLED and module not in sys.stdlib_module_names
 
 
 def mark(error: BaseException) -> None:

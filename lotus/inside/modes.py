@@ -28,6 +28,7 @@ from .acting import Acting
 from .agreed import Agreed
 from .averaging import Apart, Together
 from .passes import Pass, leads, written
+from .patience import Patient
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -213,6 +214,7 @@ class Mode(Acting):
         model.broadcast_buffers = False  # of rank 0 in each step: all would wait for it
         group = torch.distributed.new_group()
         if self.name == "async":
+            store = Patient(store, self.wait_s)
             agreed.rounds = Apart(torch, model, group, store)
             if self.agreed is None:
                 self.before_its_end(self._fails)

@@ -1,4 +1,4 @@
-"""Two ranks under `lotus run`, whose store is stopped when they have met; they train all the same.
+"""Two ranks under `lotus run`, whose store stops or dies when they have met or while they train.
 
 The store is a process of its own. Started without a rank it starts all three; each rank writes to
 $TRUTH.RANK which samples it trained on, and what was said.
@@ -15,18 +15,15 @@ import rank_job
 
 PATIENCE = timedelta(seconds=300)
 WAIT_S = 0.5
-GIVEN = {
-    "balance": {"balance": {"batch_sizes": [6, 2], "loss": "mean", "wait_s": WAIT_S}},
-    "mode": {
-        "mode": {
-            "name": "local",
-            "every": 2,
-            "after": 0,
-            "groups": [],
-            "staleness": 4,
-            "wait_s": WAIT_S,
-        }
-    },
+BALANCE = {"batch_sizes": [6, 2], "loss": "mean", "wait_s": WAIT_S}
+MODE = {"every": 2, "after": 0, "groups": [], "staleness": 4, "wait_s": WAIT_S}
+# What `lotus run` is told; before which step the store ends (0: before lotus asks), by what signal.
+CASES = {
+    "balance": ({"balance": BALANCE}, 0, signal.SIGSTOP),
+    "mode": ({"mode": {**MODE, "name": "local"}}, 0, signal.SIGSTOP),
+    "rebalance_dies": ({"balance": {**BALANCE, "rebalance_every": 3}}, 2, signal.SIGKILL),
+    "async_stops": ({"mode": {**MODE, "name": "async"}}, 2, signal.SIGSTOP),
+    "async_dies": ({"mode": {**MODE, "name": "async"}}, 2, signal.SIGKILL),
 }
 
 
@@ -61,33 +58,51 @@ def main(what, rank):
     from torch.nn.parallel import DistributedDataParallel
     from torch.utils.data import DataLoader, DistributedSampler
 
+    given, before, number = CASES[what]
     lotus = rank_job.Lotus()
     port = int(os.environ["PORT"])
     store = dist.TCPStore("127.0.0.1", port, None, False, PATIENCE, wait_for_workers=False)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
+    truth = {"seen": [], "stopped": ""}
 
     def train():
         torch.manual_seed(0)
         model = DistributedDataParallel(nn.Linear(6, 3).double())
         optimizer = momentum(model)
-        points = Points(32)
+        points = Points(32 if not before else 320)
         loader = DataLoader(points, 4, sampler=DistributedSampler(points))
+        truth["own"] = list(DistributedSampler(points))
         dist.barrier()
-        if rank == 0:
-            os.kill(int(os.environ["STORE"]), signal.SIGSTOP)
-            while state(os.environ["STORE"]) != "T":
-                time.sleep(0.01)
-        dist.barrier()
-        seen = []
-        for x, y, samples in loader:
+        if not before:
+            end_store(rank, number)
+        for step, (x, y, samples) in enumerate(loader, 1):
+            if step == before:
+                end_store(rank, number)
             optimizer.zero_grad()
             nn.functional.cross_entropy(model(x), y).backward()
             optimizer.step()
-            seen += samples.tolist()
-        own = list(DistributedSampler(points))
-        return {"seen": seen, "own": own, "parameters": parameters(model).tolist()}
+            truth["seen"] += samples.tolist()
+        truth["parameters"] = parameters(model).tolist()
+        return truth
 
-    rank_job.leave(rank, lotus.on(GIVEN[what], train))
+    try:
+        rank_job.leave(rank, lotus.on(given, train))
+    except SystemExit as error:
+        rank_job.leave(rank, {**truth, "stopped": str(error)})
+
+
+def end_store(rank, number):
+    """Once both ranks are here; without collectives, by which modes see that ranks meet."""
+    place = os.environ["TRUTH"]
+    with open(f"{place}.there.{rank}", "w"):
+        pass
+    while not all(os.path.exists(f"{place}.there.{one}") for one in (0, 1)):
+        time.sleep(0.01)
+    store = os.environ["STORE"]
+    if rank == 0:
+        os.kill(int(store), number)
+    while state(store) not in "TZ":
+        time.sleep(0.01)
 
 
 def state(pid):
