@@ -158,13 +158,15 @@ def test_faults_are_said_and_leave_nothing(running: Any) -> None:
         for workers in (0, 2):
             candidates = Candidates(DataLoader(Faulty(fault), batch_size=4))
             asked = setting(workers)
-            began = time.monotonic()
             candidates.open(asked, 60)
+            began = time.monotonic()
+            # Who comes to its end by itself has all the time that a slow machine takes to it.
+            limit_s = 1 if fault == "hangs" else 600
             with pytest.raises(Failed) as failed:
-                candidates.block(asked, seconds=0, least=30, step=False, limit_s=1)
+                candidates.block(asked, seconds=0, least=30, step=False, limit_s=limit_s)
             assert says in str(failed.value)
             assert "\n" not in str(failed.value)
-            assert fault == "hangs" or time.monotonic() - began < 60  # before torch's own limits
+            assert fault == "hangs" or time.monotonic() - began < 300  # not at the limit
             with pytest.raises(Failed, match="not open"):
                 candidates.block(asked, seconds=0, least=1, step=False, limit_s=1)
             assert left() == before, (fault, workers)
@@ -178,13 +180,13 @@ def test_a_start_that_fails_leaves_nothing(running: Any) -> None:
         ({"collate_fn": bad_collate}, Faulty(), setting(2), "KeyError: 'mask'"),
         ({"collate_fn": bad_collate}, Faulty(), setting(0), "KeyError: 'mask'"),
         ({}, Unpicklable(), spawn, "pickle"),
-        ({}, NeverArrives(), spawn, "took longer than 3 s"),
+        ({}, NeverArrives(), spawn, "took longer than 3 s"),  # the only one that the limit ends
     ]
     before = settled()
     for arguments, data, asked, says in cases:
         candidates = Candidates(DataLoader(data, batch_size=4, **arguments))
         with pytest.raises(Failed) as failed:
-            candidates.open(asked, 3)
+            candidates.open(asked, 3 if isinstance(data, NeverArrives) else 600)
         candidates.end()
         assert says in str(failed.value)
         del failed
@@ -264,9 +266,9 @@ def test_what_handlers_raise_goes_on_up_and_everything_is_closed() -> None:
         candidates = Candidates(DataLoader(Faulty("hangs"), batch_size=4))
         candidates.open(setting(workers), 60)
         timer = threading.Timer(0.5, os.kill, (os.getpid(), sign))
-        timer.start()
-        with pytest.raises(KeyboardInterrupt if sign == signal.SIGINT else TimeUp):
-            candidates.block(setting(workers), seconds=0, least=60, step=False, limit_s=60)
+        with pytest.raises(KeyboardInterrupt if sign == signal.SIGINT else TimeUp):  # noqa: PT012
+            timer.start()
+            candidates.block(setting(workers), seconds=0, least=60, step=False, limit_s=600)
         timer.join()
         assert left() == before  # already, without `end`
         candidates.end()

@@ -9,6 +9,7 @@ import pytest
 from tests.integration.called import called
 from tests.integration.conftest import LOTUS, PROGRAMS, PYTHON, ROOT, environment
 
+SLOWEST_MS = 600_000  # of one thing that a browser does, on a busy machine
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 DRAWN = "[...document.querySelectorAll('[data-chart]')].map(one => !!one.querySelector('svg'))"
 
@@ -42,7 +43,9 @@ def browser():
         pytest.skip("there is no Chromium: apt-get install chromium")
     with sync_api.sync_playwright() as playwright:
         # As root, or in a container, Chromium's own sandbox cannot be made.
-        started = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        started = playwright.chromium.launch(
+            executable_path=path, args=["--no-sandbox"], timeout=SLOWEST_MS
+        )
         yield started
         started.close()
 
@@ -54,6 +57,7 @@ def opened(browser, folder):
 
     def open_page(file=None, **options):
         page = browser.new_page(**{"viewport": {"width": 1200, "height": 900}, **options})
+        page.set_default_timeout(SLOWEST_MS)
         pages.append(page)
         page.on("console", lambda message: wrong.append(message.text))
         page.on("pageerror", lambda error: wrong.append(str(error)))

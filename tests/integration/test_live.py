@@ -136,7 +136,10 @@ def test_samples_are_of_the_functions_that_ran_when_they_ran(program: Path) -> N
         inside = samples["time_ns"].between(begin + slack, end - slack)
         assert inside.sum() > 50
         assert (names[inside] == name).mean() > 0.98
-    assert not samples["time_ns"].gt(third + slack).any()
+    # Nor do they run later: what is sampled then is the end of the process, whenever that comes.
+    late = samples["time_ns"].gt(third + slack)
+    assert set(names[late]) <= {"other"}
+    assert late.mean() < 0.02
     # The child, forked after the attaching.
     children = samples[names == "child_work"]
     assert len(children) > 50

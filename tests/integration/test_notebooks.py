@@ -61,7 +61,8 @@ def test_it_runs_from_clean(path: Path, tmp_path: Path, monkeypatch: pytest.Monk
     book = nbformat.read(path, as_version=4)
     nbformat.validate(book)
     client = nbclient.NotebookClient(
-        book, timeout=SLOWEST_S, kernel_name="python3",
+        book, timeout=SLOWEST_S, startup_timeout=SLOWEST_S, iopub_timeout=SLOWEST_S,
+        kernel_name="python3",
         resources={"metadata": {"path": str(path.parent)}},
     )  # fmt: skip
     client.execute()

@@ -19,7 +19,7 @@ needs_py_spy = pytest.mark.skipif(PY_SPY is None, reason="py-spy is not installe
 
 # Changes functions, notes when, and does the same in a forked worker.
 ALTERNATING = """
-import os, time
+import glob, os, time
 def first(until):
     while time.monotonic_ns() < until:
         for number in range(1000): pass
@@ -29,9 +29,11 @@ def second(until):
 def run():
     start = time.monotonic_ns()
     with open(f"changes.{os.getpid()}", "w") as file:
-        for number in range(10):
+        number = 0  # for as long as it takes py-spy to write two slices
+        while number < 5 or (number < 300 and len(glob.glob("run/py-spy/*.json")) < 2):
             print(time.monotonic_ns(), "second" if number % 2 else "first", file=file)
-            (second if number % 2 else first)(start + (number + 1) * 400_000_000)
+            (second if number % 2 else first)(start + (number + 1) * 1_000_000_000)
+            number += 1
         print(time.monotonic_ns(), "end", file=file)
 if __name__ == "__main__":
     time.sleep(1)
@@ -92,7 +94,9 @@ def test_python_that_a_shell_starts_late_is_found(tmp_path: Path) -> None:
 @needs_perf
 @needs_py_spy
 def test_perf_and_py_spy_record_side_by_side(tmp_path: Path) -> None:
-    run = trace(*python(tmp_path, BUSY.format(seconds=2) + "raise SystemExit(3)"), spy="py-spy")
+    # It goes on until py-spy, which may be late, has written a slice.
+    code = BUSY.format(seconds=2) + "import glob\nwhile not glob.glob('run/py-spy/*.json'): pass\n"
+    run = trace(*python(tmp_path, code + "raise SystemExit(3)"), spy="py-spy")
     assert (run.returncode, said(run)) == (3, [])
     assert samples().total() > 100
     assert note("py_spy")["slices"]

@@ -211,10 +211,16 @@ def test_the_command_finds_what_a_program_that_waits_needs(torch, tmp_path):
     """Workers wait side by side, so more of them are faster on any machine that has the time."""
     command = command_of(SCRIPT, ["wait=0.01", "batches=300", "epochs=0", "finally"])
     tuned_one = [*command, "epochs=1"]
-    ended = lotus_tune(tmp_path, "--budget", "8s", "--", *tuned_one)
-    said = ended.err.decode()
-    assert (ended.code, ended.out) == (0, b""), said
-    entry = settings.read(tmp_path / "tuned.json").loaders[0]
+    few = ("a larger budget shows more", "the budget ended", "its start, with the first batch")
+    for turn in range(3):  # a machine that stood still for a while may have hidden what is faster
+        folder = tmp_path / str(turn)
+        folder.mkdir()
+        ended = lotus_tune(folder, "--budget", "8s", "--", *tuned_one)
+        said = ended.err.decode()
+        assert (ended.code, ended.out) == (0, b""), said
+        entry = settings.read(folder / "tuned.json").loaders[0]
+        if entry.setting.num_workers or any(words in said for words in few):
+            break
     assert entry.before.num_workers == 0
     assert "Trials: " in said
     if entry.setting.num_workers:
@@ -223,9 +229,8 @@ def test_the_command_finds_what_a_program_that_waits_needs(torch, tmp_path):
             assert words in said
         assert "lotus run -- " in said
     else:  # starting workers took all the time that there was
-        few = ("a larger budget shows more", "the budget ended", "its start, with the first batch")
         assert any(words in said for words in few), said
-    run = Start([*LOTUS, "run", "--", *command], tmp_path, "run", {}).end()
+    run = Start([*LOTUS, "run", "--", *command], folder, "run", {}).end()
     assert run.code == 0
     assert trained(run.out)[1]["0"].startswith(f"{entry.setting.num_workers} workers")
 

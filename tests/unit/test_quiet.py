@@ -282,8 +282,8 @@ def test_what_a_signal_raises_while_workers_come_to_rest() -> None:
     iterator: Any = iter(DataLoader(data, batch_size=2, num_workers=2))
     before = signal.signal(signal.SIGALRM, handler)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.05)
-        with pytest.raises(TimeoutError, match="of the program"):
+        with pytest.raises(TimeoutError, match="of the program"):  # noqa: PT012
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
             Quiet(iterator)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -254,6 +254,7 @@ def main():
     truth["norm"] = lotus.on(plan([10, 6], {}), lambda: as_written(distributed, ["norm"]))
     # Last, as the ranks count their questions: rank 1 knows nothing of lotus.
     if RANK == 0:
+        rank_job.store_has_time()
         given = plan([11, 5], {"wait_s": 0.2})
         truth["without"] = lotus.on(given, lambda: as_written(distributed))
     else:

@@ -53,7 +53,7 @@ def watch(workers, prefetch, tensors, size, floats):
     pids = [os.getpid(), *(child.pid for child in multiprocessing.active_children())]
     # Until all is made that was asked for: as many files, and none of them grows any more.
     wanted, before = (full + 1) * tensors, None
-    for _ in range(6000):
+    for _ in range(30_000):
         files, most = held(pids)
         if len(files) >= wanted and files == before:
             break

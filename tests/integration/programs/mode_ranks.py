@@ -401,6 +401,7 @@ def main():
         truth["without"] = trained()
         dist.barrier()
     else:
+        rank_job.store_has_time()
         wait_for_the_others()
         truth["without"] = lotus.on(mode({"name": "local", "wait_s": 0.2}), trained)
     rank_job.leave(RANK, truth)

@@ -31,6 +31,13 @@ def meet(rank, world):
     dist.init_process_group("gloo", os.environ["MEETING"], rank=rank, world_size=world)
 
 
+def store_has_time():
+    """Have the store be never too late, however slow the machine is: only ranks are to be."""
+    agreeing = sys.modules["_lotus_inside.agreeing"]
+    known = agreeing.Patient
+    agreeing.Patient = lambda store, wait_s: known(store, 600)
+
+
 class Lotus:
     """What `lotus run` put into this process, taken off; `on` puts it on as a case wants it."""
 
