@@ -98,6 +98,8 @@ def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., A
         try:
             data = original(self)
         except StopIteration as end_of_loop:
+            page[state.W_PHASE] = state.STEP  # or a kill after the loop passes for a wait
+            page[state.W_SINCE] = clock()
             try:
                 edge(recorder, stopped, recorder, loaders, iteration)
             except BaseException as error:  # of a signal handler, and not about the loop's end
@@ -106,6 +108,8 @@ def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., A
             raise
         except BaseException as error:
             iteration.last_next = 0
+            page[state.W_PHASE] = state.STEP
+            page[state.W_SINCE] = clock()
             # Not where it waited in vain: then the batch is still the one to come.
             awaited = getattr(self, "_rcvd_idx", None) == received
             edge(recorder, record, recorder, iteration, self, start, clock(), FAILED, awaited)
