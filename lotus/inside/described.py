@@ -56,6 +56,27 @@ def length(loader: "Any") -> "Any":
     return None if is_iterable(loader) else ask(len, loader.dataset)
 
 
+def length_of(sampler: "Any") -> "Any":
+    """How many it says that it chooses; None where a class of the program would say it.
+
+    Such a `__len__` may draw the batches to count them: then the loop would draw others.
+    """
+    from .guard import ask
+
+    return ask(len, sampler) if _is_plain(sampler) else None
+
+
+def _is_plain(sampler: "Any", depth: int = 4) -> bool:
+    from .operations import attributes
+
+    method = getattr(type(sampler), "__len__", None)
+    method = getattr(method, "__objclass__", method)  # of what is written in C
+    module = str(getattr(method, "__module__", "")).partition(".")[0]
+    inner = attributes(sampler).get("sampler")  # of a BatchSampler, which asks it in turn
+    plain = depth > 0 and module in ("torch", "builtins", "numpy")
+    return plain and (inner is None or _is_plain(inner, depth - 1))
+
+
 def words(loader: "Any", site: str) -> str:
     """What a person is told that it is."""
     many = length(loader)

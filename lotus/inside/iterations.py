@@ -9,6 +9,7 @@ import types
 import weakref
 
 from . import clock
+from .described import length_of
 from .guard import ask, edge, ours
 from .log import rank_of_process
 from .operations import attributes
@@ -180,10 +181,6 @@ def call_site() -> str:
     return f"{os.path.basename(first.f_code.co_filename)}:{first.f_lineno}"
 
 
-def _length(thing: Any) -> Any:
-    return ask(len, thing)  # code of the user: __len__ may raise what it likes
-
-
 def describe(loader: Any) -> dict[str, object]:
     """The parameters of a DataLoader, as JSON-able values."""
 
@@ -211,8 +208,8 @@ def describe(loader: Any) -> dict[str, object]:
         "dataset": type(dataset).__name__,
         "dataset_kind": "iterable" if iterable else "map",
         # `len` of an iterable data set or its loader is remembered by torch and may warn later.
-        "dataset_length": None if iterable else _length(dataset),
-        "length": None if iterable else _length(get("_index_sampler")),
+        "dataset_length": None if iterable else ask(len, dataset),
+        "length": None if iterable else length_of(get("_index_sampler")),
         "batch_size": get("batch_size") or attributes(get("batch_sampler")).get("batch_size"),
         "num_workers": workers,
         "prefetch_factor": get("prefetch_factor"),

@@ -184,7 +184,7 @@ class Agent:
         """Of an epoch; a stream that does not tell is endless."""
         reference, length = self.lengths.get(id(loader), (None, 0.0))
         if reference is None or reference() is not loader:
-            found = ask(len, loader.sampler)
+            found = described.length_of(loader.sampler)
             if type(found) is not int:
                 found = ask(len, loader.dataset)
             length = float(found) if type(found) is int else float("inf")

@@ -1,6 +1,7 @@
 """What is recorded of a run is what the program itself knows of it."""
 
 import json
+import subprocess
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.integration.conftest import PYTHON
 from tests.integration.shapes import STARTED, forked
 
 
@@ -343,3 +345,49 @@ def test_threads(shapes):
         assert told == [
             f"{missing} batches that one thread fetched beside another are not recorded"
         ]
+
+
+def test_a_sampler_that_draws_to_count_its_batches_draws_the_same(tmp_path, torch, trace_command):
+    script = tmp_path / "draws.py"
+    script.write_text(
+        "import torch\n"
+        "from torch.utils.data import DataLoader, RandomSampler, Sampler\n"
+        "class Uneven(Sampler):\n"
+        "    def __iter__(self):\n"
+        "        left = list(RandomSampler(range(20)))\n"
+        "        while left:\n"
+        "            size = int(torch.randint(1, 5, ()))\n"
+        "            yield left[:size]\n"
+        "            del left[:size]\n"
+        "    def __len__(self):\n"
+        "        return sum(1 for _ in self)\n"
+        "torch.manual_seed(0)\n"
+        "for loader in (DataLoader(range(20), batch_sampler=Uneven()), DataLoader(range(5))):\n"
+        "    print([batch.tolist() for batch in loader])\n"
+    )
+    alone = subprocess.run([PYTHON, script], capture_output=True, check=True)
+    got = trace_command(PYTHON, script)
+    assert (got.code, got.out) == (0, alone.stdout)
+    lengths = got.run.loaders["length"]
+    assert lengths.isna().tolist() == [True, False]
+    assert lengths[1] == 5
+
+
+def test_a_kill_after_the_loop_is_no_wait(torch, trace_command):
+    code = (
+        "import os, signal\n"
+        "from torch.utils.data import DataLoader\n"
+        "class Bad:\n"
+        "    def __len__(self): return 2\n"
+        "    def __getitem__(self, index): raise ValueError\n"
+        "for data in ([1, 2], Bad()):\n"
+        "    if os.fork() == 0:\n"
+        "        try:\n"
+        "            for _ in DataLoader(data): pass\n"
+        "        except ValueError: pass\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    os.wait()\n"
+    )
+    got = trace_command(PYTHON, "-c", code)
+    assert (got.code, len(got.run.epochs)) == (0, 2)
+    assert not len(got.run.open_waits)
