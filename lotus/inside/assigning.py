@@ -6,6 +6,7 @@ from .described import is_iterable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 _SIMPLE = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "in_order")
@@ -68,6 +69,23 @@ def assign(loader: "Any", attributes: "dict[str, Any]") -> None:
             loader.__dict__["_DataLoader__multiprocessing_context"] = None
         else:
             object.__setattr__(loader, name, value)
+
+
+def unwarned(make: "Callable[[Any], Any]") -> "Callable[[Any], Any]":
+    """A function that makes a loader's iterator without torch's warning of more workers than cores.
+
+    The program did not ask for them, and may have made errors of warnings.
+    """
+    from .guard import hook
+
+    def call(loader: "Any") -> "Any":
+        vars(loader)["check_worker_number_rationality"] = bool
+        try:
+            return make(loader)
+        finally:
+            del vars(loader)["check_worker_number_rationality"]
+
+    return hook(call)
 
 
 def start_method(loader: "Any") -> str:

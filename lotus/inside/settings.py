@@ -406,14 +406,17 @@ def _get_iterator(original: "Callable[..., Any]", applier: "Any") -> "Callable[.
     """Hook for `DataLoader._get_iterator`."""
     from .guard import edge, hide_our_frames, hook
 
+    unwarned = assigning.unwarned(original)
+
     def start(self: "Any", known: _Known) -> "Any":
+        make = original if known.before["num_workers"] == self.num_workers else unwarned
         threads = edge(applier, applier.threads, self, known)
         if threads is None:
-            return original(self)
+            return make(self)
         function = self.worker_init_fn
         self.worker_init_fn = WorkerInit(threads, function)
         try:
-            return original(self)
+            return make(self)
         finally:
             self.worker_init_fn = function  # the program never sees ours
 

@@ -335,3 +335,22 @@ def test_the_environment_and_argument_list_are_the_programs(lotus_run):
     code = "import os, sys; print(sys.argv[1:], os.environ['TRUTH'])"
     ended = lotus_run(code, Entry(Target(dataset="X"), Setting(1)), env={"TRUTH": "t"})
     assert ended.out == b"[] t\n"
+
+
+def test_more_workers_than_cores_are_no_warning_of_the_programs(lotus_run):
+    """Which `-W error` would make an exception; where it asked for them itself, it is told."""
+    code = """
+import os, warnings
+from torch.utils.data import DataLoader
+os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+warnings.simplefilter("error")
+loader = DataLoader([0, 1])
+print([batch.item() for batch in loader], loader.num_workers, "check" in str(vars(loader)))
+try:
+    DataLoader([0, 1], None, num_workers=2)
+except UserWarning as warning:
+    print(str(warning)[:39])
+"""
+    ended = lotus_run(code, Entry(Target(number=0), Setting(2)))
+    assert ended.out == b"[0, 1] 2 False\nThis DataLoader will create 2 worker pr\n"
+    assert ended.code == 0
