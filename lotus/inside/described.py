@@ -7,6 +7,9 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
+# Packages whose samplers know how many they choose, without drawing them.
+_COUNT = ("torch", "builtins", "numpy", "accelerate", "timm")
+
 
 def made_at(loader: "Any", frame: "FrameType | None") -> "tuple[str, bool]":
     """(`file:line` that makes a loader, whether it does so itself), from its `__init__`'s caller.
@@ -63,18 +66,20 @@ def length_of(sampler: "Any") -> "Any":
     """
     from .guard import ask
 
-    return ask(len, sampler) if _is_plain(sampler) else None
+    return ask(len, sampler) if _only_counts(sampler) else None
 
 
-def _is_plain(sampler: "Any", depth: int = 4) -> bool:
+def _only_counts(sampler: "Any", depth: int = 4) -> bool:
     from .operations import attributes
 
     method = getattr(type(sampler), "__len__", None)
     method = getattr(method, "__objclass__", method)  # of what is written in C
     module = str(getattr(method, "__module__", "")).partition(".")[0]
-    inner = attributes(sampler).get("sampler")  # of a BatchSampler, which asks it in turn
-    plain = depth > 0 and module in ("torch", "builtins", "numpy")
-    return plain and (inner is None or _is_plain(inner, depth - 1))
+    if not depth or module not in _COUNT:
+        return False
+    held = attributes(sampler)  # others that it asks in turn
+    inner = [held[name] for name in ("sampler", "batch_sampler") if held.get(name) is not None]
+    return all(_only_counts(one, depth - 1) for one in inner)
 
 
 def words(loader: "Any", site: str) -> str:

@@ -95,7 +95,8 @@ def test_python_that_a_shell_starts_late_is_found(tmp_path: Path) -> None:
 @needs_py_spy
 def test_perf_and_py_spy_record_side_by_side(tmp_path: Path) -> None:
     # It goes on until py-spy, which may be late, has written a slice.
-    code = BUSY.format(seconds=2) + "import glob\nwhile not glob.glob('run/py-spy/*.json'): pass\n"
+    code = BUSY.format(seconds=2) + "import glob\n"
+    code += "while time.process_time() < 300 and not glob.glob('run/py-spy/*.json'): pass\n"
     run = trace(*python(tmp_path, code + "raise SystemExit(3)"), spy="py-spy")
     assert (run.returncode, said(run)) == (3, [])
     assert samples().total() > 100
