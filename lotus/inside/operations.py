@@ -36,6 +36,8 @@ _NOT_FORWARDED = frozenset(
     "__weakref__ __dir__ __sizeof__ __get__ __set__ __delete__ __set_name__ __abstractmethods__ "
     "__class_getitem__ __copy__ __deepcopy__ __firstlineno__ __static_attributes__".split()
 )
+# Neither called: `dataclasses` looks at the type of what it is to make a dictionary of.
+_OF_DATACLASSES = ("__dataclass_fields__", "__dataclass_params__")
 
 
 class StandIn:
@@ -105,6 +107,8 @@ def stand_in(
     }
     if getattr(kind, "__hash__", None) is None:
         members["__hash__"] = None
+    for base in reversed(kind.__mro__):
+        members.update({name: vars(base)[name] for name in _OF_DATACLASSES if name in vars(base)})
     members["__slots__"] = ()
     members["__class__"] = property(lambda self: original_of(self).__class__)
     members["__doc__"] = ask(getattr, original, "__doc__", None)

@@ -4,7 +4,7 @@ import collections
 
 import pytest
 
-from tests.integration.conftest import ROOT
+from tests.integration.conftest import PYTHON, ROOT
 
 # loader -> operation -> (how often for 4 samples, parent)
 EXPECTED = [
@@ -132,3 +132,31 @@ def test_spans(traced, torch):
 def test_spans_outside_a_trace_do_nothing(pair, torch):
     plain, traced = pair("labels.py", str(ROOT))
     assert (plain.code, plain.out, plain.err) == (0, traced.out, b"")
+
+
+def test_a_dataclass_stays_one_while_it_is_traced(torch, tmp_path, trace_command):
+    script = tmp_path / "fields.py"
+    script.write_text(
+        "import dataclasses\n"
+        "from torch.utils.data import DataLoader\n"
+        "@dataclasses.dataclass(frozen=True)\n"
+        "class Times:\n"
+        "    by: int\n"
+        "    def __call__(self, number): return number * self.by\n"
+        "@dataclasses.dataclass\n"
+        "class Data:\n"
+        "    transform: Times\n"
+        "    def __len__(self): return 2\n"
+        "    def __getitem__(self, index): return self.transform(index)\n"
+        "data = Data(Times(3))\n"
+        "print([batch.tolist() for batch in DataLoader(data, 2)])\n"
+        "print(dataclasses.asdict(data), dataclasses.fields(data.transform)[0].name)\n"
+        "print(dataclasses.astuple(data.transform), dataclasses.replace(data.transform, by=4))\n"
+    )
+    got = trace_command(PYTHON, script)
+    assert got.out.decode().splitlines() == [
+        "[[0, 3]]",
+        "{'transform': {'by': 3}} by",
+        "(3,) Times(by=4)",
+    ]
+    assert (got.code, len(got.run.ops)) == (0, 2)
