@@ -289,7 +289,9 @@ class Mode(Acting):
                 self.applier.note(
                     "ranks meet in their steps, so each has as many batches, and none goes ahead"
                 )
-        if first and agreed.written not in (None, written(model)):
+        # Where the program's own Join ends it writes one rank's parameters to all: no step.
+        joins = agreed.joined is None and model._join_config.enable
+        if first and not joins and agreed.written not in (None, written(model)):
             self.applier.note(
                 "the model was trained after the last batch was asked for, as where a program "
                 "reads a batch ahead: at the end of an epoch ranks may differ by that step"

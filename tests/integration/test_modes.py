@@ -174,7 +174,7 @@ def test_batch_norm_is_given_no_batch_of_one_sample(job):
 def test_a_program_that_reads_a_batch_ahead_is_told_that_ranks_may_differ(job):
     told = "ranks may differ by that step"
     assert told in "".join(job.case("local_ahead")["said"])
-    for name in ("local_4", "async_0", "local_anew"):
+    for name in ("local_4", "async_0", "local_anew", "local_join"):
         assert told not in "".join(job.case(name)["said"])
 
 

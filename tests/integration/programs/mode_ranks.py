@@ -227,6 +227,15 @@ def joined(truths):
     }
 
 
+def within_join():
+    """Each epoch is in torch's Join, which ends by writing one rank's parameters to all."""
+    model, loader, truths = wrap(Net()), distributed(), []
+    for epoch in range(2):
+        with model.join():
+            truths.append(fitted(model, loader, epoch))
+    return joined(truths)
+
+
 def fitted(model, loader, epoch=0, options=()):
     """One epoch, and what the options say that happens beside it; as `trained` returns it."""
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
@@ -356,6 +365,7 @@ CASES = {
     "async_one": ({"name": "async"}, lambda: trained(one_over, options=["norm"])),
     "async_meet": ({"name": "async"}, lambda: beside("meet", "copy")),
     "local_ahead": ({"name": "local", "every": 4}, lambda: trained(OneAhead)),
+    "local_join": ({"name": "local", "every": 4}, within_join),
     "local_thread": ({"name": "local", "every": 4}, lambda: trained(Ahead)),
     "hybrid_thread": ({**HYBRID, "every": 3}, lambda: trained(Ahead)),
     "async_thread": ({"name": "async"}, lambda: trained(Ahead)),
