@@ -7,7 +7,7 @@ import numpy as np
 
 from lotus.analysis import causes as kinds
 from lotus.analysis.causes import Charge
-from lotus.analysis.columns import integer, median, number, ratio, total
+from lotus.analysis.columns import flag, integer, median, number, ratio, total
 from lotus.analysis.components import core_taken
 from lotus.analysis.scope import Scope
 
@@ -21,6 +21,7 @@ class Circumstances:
     workers: int
     cores: float  # NaN: not known
     needed: float  # workers that would keep up with the consumer's step; NaN: not known
+    batches: float  # of the longest epoch: more workers have nothing to do; inf: not known
     idle_share: float  # of the workers' time
     prefetch: int
     pinned: bool
@@ -48,6 +49,7 @@ def circumstances(scope: Scope) -> Circumstances:
         workers=scope.num_workers,
         cores=scope.cores,
         needed=ratio(mean, step_ns),
+        batches=_most_batches(scope),
         idle_share=ratio(idle, idle + total(fetch)),
         prefetch=int(settings.get("prefetch_factor") or 2),
         pinned=bool(settings.get("pin_memory")),
@@ -66,6 +68,12 @@ def circumstances(scope: Scope) -> Circumstances:
             )
         ),
     )
+
+
+def _most_batches(scope: Scope) -> float:
+    """Of an epoch that came to its end, on one rank."""
+    found = number(scope.epochs, "batches")[flag(scope.epochs, "exhausted")]
+    return float(np.nanmax(found, initial=0.0)) or math.inf
 
 
 def title(charge: Charge, around: Circumstances) -> str:
@@ -172,7 +180,7 @@ def _against_work(charge: Charge, around: Circumstances) -> str:
 
 def _more_workers(around: Circumstances, waits: bool = False) -> str:
     cores = math.inf if waits or math.isnan(around.cores) else int(around.cores)
-    wanted = around.needed * 1.1 if around.needed > 0 else math.nan
+    wanted = min(around.needed * 1.1, around.batches) if around.needed > 0 else math.nan
     number_of = f"about {math.ceil(wanted)}" if wanted < 1000 else "as many as there are cores"
     if around.workers == 0:
         count = min(math.ceil(wanted) if wanted < 1000 else cores, cores)

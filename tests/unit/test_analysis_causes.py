@@ -235,6 +235,14 @@ def test_more_workers_are_advised_only_where_there_are_cores() -> None:
     assert "will not help" in judged(few.run()).causes[0].advice
 
 
+def test_no_more_workers_are_advised_than_an_epoch_has_batches() -> None:
+    plan = Plan(workers=0, batches=20, operations={"Slow": 100.0}, step=1.0, cpu=0.0)
+    run = plan.run()
+    assert "num_workers=20 " in judged(run).causes[0].advice
+    run.epochs["exhausted"] = False  # it was left: more may have followed
+    assert "num_workers=4" in judged(run).causes[0].advice
+
+
 def test_too_many_workers_are_told() -> None:
     found = judged(Plan(workers=8, batches=100, step=30).run())
     assert found.kind == "consumer-bound"
