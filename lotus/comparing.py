@@ -1,6 +1,7 @@
 """From the arguments of `lotus compare` to what is held against what."""
 
 import glob
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,7 +71,7 @@ def _settings(a: Given, b: Given) -> Iterator[Comparison]:
     if not done:
         raise LotusError(
             f"{a.text} and {b.text} have no setting in common whose runs are done; see: "
-            f"lotus report {a.text}"
+            f"lotus report {shlex.quote(a.text)}"
         )
     for setting in done:
         yield compare(

@@ -13,6 +13,7 @@ import fcntl
 import itertools
 import json
 import os
+import shlex
 import signal
 import sys
 import tempfile
@@ -101,12 +102,14 @@ def run(
         found = sweep.load(path)
         here, there = os.getcwd(), found.manifest.get("cwd")
         if there is not None and here != there:
-            raise LotusError(f"the sweep began in another working directory; first: cd {there}")
+            raise LotusError(
+                f"the sweep began in another working directory; first: cd {shlex.quote(str(there))}"
+            )
         manifest: dict[str, Any] = {**found.manifest, "state": "running"}
         if not _can_go_on(manifest):
             raise LotusError(
                 f"{path / sweep.NAME} is damaged: it does not say how to go on; "
-                f"what was done can be read: lotus report {path}"
+                f"what was done can be read: lotus report {shlex.quote(str(path))}"
             )
         runs = manifest["runs"]
         for one in runs:

@@ -406,10 +406,9 @@ def _get_iterator(original: "Callable[..., Any]", applier: "Any") -> "Callable[.
     """Hook for `DataLoader._get_iterator`."""
     from .guard import edge, hide_our_frames, hook
 
-    unwarned = assigning.unwarned(original)
-
     def start(self: "Any", known: _Known) -> "Any":
-        make = original if known.before["num_workers"] == self.num_workers else unwarned
+        own = known.before["num_workers"] == self.num_workers
+        make = original if own else assigning.unwarned(original)
         threads = edge(applier, applier.threads, self, known)
         if threads is None:
             return make(self)

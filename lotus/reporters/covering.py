@@ -96,7 +96,7 @@ def loader_lines(one: LoaderSummary) -> Iterator[str]:
             "own waiting; the verdict is less certain."
         )
     if one.coverage["made_never_taken"] and made:
-        yield f"{plural(one.coverage['made_never_taken'], 'batch')} made were never taken."
+        yield f"{plural(one.coverage['made_never_taken'], 'batch')} made were not taken."
 
 
 def second_cause(judged: Verdict) -> Cause | None:
