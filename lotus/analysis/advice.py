@@ -29,6 +29,7 @@ class Circumstances:
     in_order: bool
     spawned: bool
     level: str
+    partial: bool  # not every batch was to be recorded
     batch_bytes: float
     pipe_bytes: float
     iterable: bool
@@ -57,6 +58,7 @@ def circumstances(scope: Scope) -> Circumstances:
         in_order=settings.get("in_order") is not False,
         spawned=settings.get("start_method") in ("spawn", "forkserver"),
         level=scope.level,
+        partial=scope.partial,
         batch_bytes=median(number(batches, "bytes")),
         pipe_bytes=median(number(batches, "send_bytes")),
         iterable=settings.get("dataset_kind") == "iterable",
@@ -153,7 +155,14 @@ def advise(charge: Charge, around: Circumstances) -> str:
         )
     if kind == kinds.MAIN:
         return "Look for a slow sampler or batch sampler: it runs in the main process."
-    return "Record every batch (no --batches, --every or --max-log) to see what they waited for."
+    if around.partial:
+        return (
+            "Record every batch (no --batches, --every or --max-log) to see what they waited for."
+        )
+    return (
+        "The run or a worker ended while it made them, or their log was lost: `lotus top RUN` "
+        "shows at what each process was."
+    )
 
 
 def _waits(charge: Charge) -> bool:

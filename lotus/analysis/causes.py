@@ -216,7 +216,9 @@ def _charges(scope: Scope, loop: pd.DataFrame, phases: pd.DataFrame, parts: _Par
     if scope.partial and unseen > 0:
         result = _extrapolated(result, unseen)
     elif unseen >= 1:
-        result.append(Charge(UNSEEN, "waits without a record of their batch", unseen))
+        broken = total(number(scope.waits, "wait_ns")[flag(scope.waits, "failed")])
+        evidence = {"broken_off_ns": min(broken, unseen)}
+        result.append(Charge(UNSEEN, "waits without a record of their batch", unseen, evidence))
     return [one for one in result if one.ns >= 1]
 
 

@@ -84,8 +84,10 @@ def _kind(inputs: float, edges: float) -> tuple[str, str]:
 def _ranked(charges: list[Charge], kind: str) -> list[Charge]:
     """Largest first; the consumer's step first where it sets the pace and last where it does not.
 
-    What was not seen explains nothing and comes last.
+    What was not seen explains nothing and comes last, unless most of the waiting was broken off:
+    then nothing else is the cause.
     """
+    waited = sum(charge.ns for charge in charges if charge.kind != CONSUMER)
 
     def place(charge: Charge) -> tuple[int, float]:
         group = 1
@@ -93,7 +95,9 @@ def _ranked(charges: list[Charge], kind: str) -> list[Charge]:
             group = 0 if charge.kind in (STARTUP, SHUTDOWN) else 1
         if charge.kind == CONSUMER:
             group = 0 if kind == "consumer-bound" else 2
-        return (3 if charge.kind == UNSEEN else group, -charge.ns)
+        if charge.kind == UNSEEN and charge.evidence.get("broken_off_ns", 0.0) <= waited / 2:
+            group = 3
+        return (group, -charge.ns)
 
     return sorted(charges, key=place)
 

@@ -48,6 +48,9 @@ def reason(cause: Cause) -> str:
             f"{amount(evidence['major_faults'])} major faults; the fetches were on a CPU "
             f"{share(on_cpu)} of their time."
         )
+    if cause.kind == kinds.UNSEEN and evidence["broken_off_ns"] > 0:
+        waited = duration(evidence["broken_off_ns"])
+        return f"{waited} of waiting ended before the batch was there, by an error or a signal."
     return ""
 
 

@@ -301,6 +301,25 @@ def test_a_worker_whose_log_is_lost_leaves_a_remainder() -> None:
     assert verdict(scopes(run)[0]).causes[-1].kind == "unseen"
 
 
+def test_a_wait_that_was_broken_off_is_the_cause_where_it_is_most_of_the_waiting() -> None:
+    run = Plan(operations={"Slow": 2.0}, step=1.0).run()
+    assert judged(run).causes[0].kind == "operation"
+    last = run.waits.index[-1]
+    batch = run.waits.loc[last, "batch"]
+    hung = 10 * int(run.waits["wait_ns"].sum())
+    run.waits.loc[last, "wait_ns"] += hung
+    run.waits["failed"] = run.waits.index == last
+    run.epochs["end_ns"] += hung
+    run.batches["fetch_start_ns"] = run.batches["fetch_start_ns"].astype("float64")
+    run.batches["fetch_ns"] = run.batches["fetch_ns"].astype("float64")
+    run.batches.loc[run.batches["batch"] == batch, ["fetch_start_ns", "fetch_ns"]] = np.nan
+    found = judged(run)
+    assert found.causes[0].kind == "unseen"
+    assert found.causes[0].share > 0.8
+    assert "lotus top RUN" in found.causes[0].advice
+    assert found.causes[1].kind == "operation"
+
+
 def test_a_loader_of_which_no_batch_was_taken_has_no_verdict() -> None:
     run = Plan().run()
     for name in ("ops", "samples", "batches", "waits"):
