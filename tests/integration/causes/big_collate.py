@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 class Data(Dataset):
     def __len__(self):
-        return 240
+        return 960  # for seconds, as workers of torch 2.2 may take one to start
 
     def __getitem__(self, index):
         return index
