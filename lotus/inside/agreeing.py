@@ -9,6 +9,7 @@ import json
 import sys
 from functools import partial
 
+from .guard import first_line
 from .patience import Patient, looks
 from .starting import Alone, Start
 
@@ -43,7 +44,7 @@ def agree(
     try:
         store.set(f"answer{rank}", json.dumps(answer))
     except Exception as error:
-        raise Silent(_first_line(error)) from None
+        raise Silent(first_line(error)) from None
     try:
         store.add(f"answered{rank}", 1)
         store.add("answered", 1)
@@ -58,7 +59,7 @@ def agree(
     except Unknown:
         raise
     except Exception as error:
-        raise Unknown(_first_line(error)) from None
+        raise Unknown(first_line(error)) from None
 
 
 _start = Start()  # of the process
@@ -78,7 +79,7 @@ def ask(name: str, answer: "dict[str, Any]", wait_s: float) -> "tuple[str, Any]"
     except Alone:
         return f"{answer['of']}: {missing([0], wait_s)}", whole
     except Exception as error:
-        raise Silent(_first_line(error)) from None
+        raise Silent(first_line(error)) from None
     meanwhile = partial(_start.let_in, patient) if rank == 0 else lambda: None
     store = distributed.PrefixStore(f"{start}/{name}", whole)
     return agree(Patient(store, wait_s), rank, world, answer, wait_s, meanwhile), store
@@ -89,7 +90,7 @@ def answers(store: "Any", world: int, wait_s: float) -> "list[dict[str, Any]]":
     try:
         return left(Patient(store, wait_s), world)
     except Exception as error:
-        raise Unknown(_first_line(error)) from None
+        raise Unknown(first_line(error)) from None
 
 
 def left(store: "Any", world: int) -> "list[dict[str, Any]]":
@@ -157,7 +158,3 @@ def ranks(found: "list[int]") -> str:
     if len(found) > 4:
         return f"ranks {', '.join(map(str, found[:3]))} and {len(found) - 3} more"
     return f"ranks {', '.join(map(str, found[:-1]))} and {found[-1]}"
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".partition("\n")[0][:200]

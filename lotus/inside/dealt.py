@@ -8,7 +8,7 @@ of its own (to average a loss, say), each takes as many batches, or one would wa
 
 import sys
 
-from .guard import of_the_program
+from .guard import first_line, of_the_program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Dealt:
         except Exception as error:
             if of_the_program(error):
                 raise
-            why = f"{type(error).__name__}: {error}".partition("\n")[0][:200]
+            why = first_line(error)
             raise SystemExit(
                 "lotus: which batch comes next cannot be known, as the job's store does not "
                 f"answer ({why}); rank {self.own.rank} stops before it"

@@ -95,6 +95,11 @@ def _flat(values: Iterable[Any]) -> Iterator[Any]:
         yield from value if type(value) is tuple else (value,)
 
 
+def first_line(error: BaseException) -> str:
+    """An error in one line: its kind and what it says first, at most 200 characters."""
+    return f"{type(error).__name__}: {error}".partition("\n")[0][:200]
+
+
 class quiet:
     """`contextlib.suppress` that lets through what is `of_the_program`."""
 

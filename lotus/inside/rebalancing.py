@@ -17,7 +17,7 @@ from functools import wraps
 
 from . import agreeing, clock
 from .gradients import Gradients, _why_not, checkpoint_backward, post_forward
-from .guard import hook, of_the_program
+from .guard import first_line, hook, of_the_program
 from .levelling import Costs, level
 from .shares import Drawn, shown
 
@@ -161,7 +161,7 @@ class Rebalancing:
         except Exception as error:
             if of_the_program(error):
                 raise
-            self.broken = f"{type(error).__name__}: {error}".partition("\n")[0][:200]
+            self.broken = first_line(error)
 
     def _decide(self, world: int) -> None:
         answers = agreeing.left(self.store, world)
@@ -187,7 +187,7 @@ class Rebalancing:
         except agreeing.Unknown:
             raise
         except Exception as error:
-            raise agreeing.Unknown(agreeing._first_line(error)) from None
+            raise agreeing.Unknown(first_line(error)) from None
         self.limit = None
         if found.get("over"):
             self.on = False
