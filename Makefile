@@ -15,14 +15,15 @@ PYTEST := -m pytest -n $(JOBS)
 # Tests start Python thousands of times: each would compile all of lotus again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-compat test-extras lint format bench clean
+.PHONY: help demo test test-fast test-compat test-extras lint format bench clean
 
 help:
 	@echo 'make demo         trace a small training run on a made data set and print the report'
 	@echo 'make test         every test'
-	@echo 'make test-compat  the integration tests on the oldest supported torch (2.2.2)'
+	@echo 'make test-fast    unit tests in a minute or so, without torch'
+	@echo 'make test-compat  what depends on torch on its oldest supported version (2.2.2)'
 	@echo 'make test-extras  the loaders of lightning, accelerate, timm, datasets and torchdata'
-	@echo 'make lint         ruff format, ruff check, mypy --strict'
+	@echo 'make lint         ruff format, ruff check, import-linter, mypy --strict'
 	@echo 'make bench        what lotus costs at its own start'
 	@echo 'make clean        remove the environments made here'
 
@@ -32,8 +33,11 @@ demo: $(VENV)/demo.stamp
 test: $(VENV)/dev.stamp
 	$(VENV)/bin/python $(PYTEST)
 
+test-fast: $(VENV)/dev.stamp
+	$(VENV)/bin/python $(PYTEST) -q --fast tests/unit
+
 test-compat: $(VENV_COMPAT)/compat.stamp
-	$(VENV_COMPAT)/bin/python $(PYTEST) tests/integration
+	$(VENV_COMPAT)/bin/python $(PYTEST) --of-torch tests/integration
 
 test-extras: $(VENV_EXTRAS)/extras.stamp
 	$(VENV_EXTRAS)/bin/python $(PYTEST) tests/compat
@@ -43,6 +47,7 @@ test-extras: $(VENV_EXTRAS)/extras.stamp
 lint: $(VENV)/dev.stamp
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
+	$(VENV)/bin/lint-imports --no-cache
 	$(VENV)/bin/mypy --strict
 	$(VENV)/bin/mypy --strict --python-version 3.10 --no-warn-return-any --no-warn-unused-ignores
 	$(VENV)/bin/mypy --strict --python-version 3.13

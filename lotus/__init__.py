@@ -5,30 +5,30 @@
 ``lotus.trace(path)``  record from inside a script or notebook, as a context manager
 ``lotus.span(name)``   label a region of a data set's code, as a context manager or decorator
 ``lotus.plot``         every figure of a run or sweep, on matplotlib's Axes
-``lotus.tune(loader)`` search a DataLoader's settings: a `lotus.tune.result.Result`
+``lotus.tune(loader)`` search a DataLoader's settings: a `lotus.tune.Result`
 """
 
 import importlib
 
+from lotus.common.version import __version__
+
 TYPE_CHECKING = False  # as in `typing`, whose import would cost more than all of this
 if TYPE_CHECKING:
     from lotus import plot
-    from lotus.recordings import load
-    from lotus.run import Run
-    from lotus.session import trace
-    from lotus.spans import span
+    from lotus.api import Run, load
+    from lotus.recording.session import trace
+    from lotus.recording.span import span
     from lotus.tune import Package
 
     tune: Package  # a package that can be called, which a type checker does not see of a module
 
-__version__ = "0.1.0"
 __all__ = ["Run", "__version__", "load", "plot", "span", "trace", "tune"]
 
 _LAZY = {
-    "Run": "lotus.run",
-    "load": "lotus.recordings",
-    "span": "lotus.spans",
-    "trace": "lotus.session",
+    "Run": "lotus.api",
+    "load": "lotus.api",
+    "span": "lotus.recording.span",
+    "trace": "lotus.recording.session",
 }
 
 _PACKAGES = ("plot", "tune")

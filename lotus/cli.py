@@ -1,4 +1,4 @@
-"""The command line: finds the verb's file in lotus/commands/ and hands the arguments over."""
+"""The command line: finds the verb's file in lotus/commands/ and calls it."""
 
 import argparse
 import errno
@@ -8,19 +8,20 @@ import pkgutil
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import cast
 
-import lotus
 import lotus.commands
-from lotus.errors import LotusError
-from lotus.streams import open_missing, say
+from lotus.commands.common.protocol import Command
+from lotus.common.errors import LotusError
+from lotus.common.stderr import open_missing, say
+from lotus.common.version import __version__
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _EPILOG = """\
 examples:
   lotus trace -- python train.py     record a training run
   lotus report lotus-runs/train-...  explain a recorded run
-  lotus demo                         see both on a small made data set
+  lotus demo                         see both on a small generated data set
 
 `lotus COMMAND --help` explains a command.
 """
@@ -33,15 +34,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     names = _names()
     if "_".join(arguments[:2]) in names:  # a verb of two words
         arguments[:2] = [" ".join(arguments[:2])]
-    # Only the verb that was asked for is imported; all of them for `--help` and for a wrong one.
+    # Only the verb of the command line is imported; all of them for `--help` and a wrong verb.
     wanted = [name for name in names if arguments[:1] == [name.replace("_", " ")]] or names
-    args = parser(wanted).parse_args(arguments)
+    args, unknown = (whole := parser(wanted)).parse_known_args(arguments)
     try:
+        if unknown:
+            _refuse(whole, args, arguments, unknown)
         code = int(args.run(args))
-        sys.stdout.flush()  # here, where it can be said that it failed
+        sys.stdout.flush()  # here, where a failure can still be reported
         return code
     except LotusError as error:
-        # One line, whatever names are in it.
+        # One line, even if a name in it has line breaks.
         say("lotus: " + str(error).replace("\n", "\\n"))
         return error.exit_code
     except BrokenPipeError:
@@ -49,9 +52,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except OSError as error:
-        if error.errno not in _FULL:
+        if error.errno not in _DISK_FULL:
             raise
-        # Of files of ours it is said where they are written: this is stdout.
+        # Errors of our own files are reported where they are written: this is stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         say(f"lotus: cannot write to the standard output: {error.strerror}")
         return 1
@@ -59,23 +62,38 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGINT
 
 
+def _refuse(
+    whole: argparse.ArgumentParser,
+    args: argparse.Namespace,
+    arguments: Sequence[str],
+    unknown: Sequence[str],
+) -> None:
+    """End with exit code 2 and an error that says what is wrong with the command line."""
+    if not hasattr(args, "command"):
+        whole.error(f"unrecognized arguments: {' '.join(unknown)}")
+    from lotus.commands.common import misplaced_options
+
+    raise LotusError(misplaced_options.message(arguments[0], args.verb, arguments[1:], unknown))
+
+
 def _names() -> list[str]:
-    return [module.name for module in pkgutil.iter_modules(lotus.commands.__path__)]
+    modules = pkgutil.iter_modules(lotus.commands.__path__)
+    return [module.name for module in modules if not module.ispkg]
 
 
 def parser(names: Sequence[str] | None = None) -> argparse.ArgumentParser:
-    """The parser of these files of lotus/commands/; of all by default."""
+    """The parser of these files of lotus/commands/ (default: of all)."""
     wanted = _names() if names is None else names
-    commands: list[Any] = [importlib.import_module(f"lotus.commands.{name}") for name in wanted]
-    parser = argparse.ArgumentParser(
+    commands = [cast(Command, importlib.import_module(f"lotus.commands.{name}")) for name in wanted]
+    whole = argparse.ArgumentParser(
         prog="lotus",
         description="Shows where a PyTorch training's data loading spends its time.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"lotus {lotus.__version__}")
-    verbs = parser.add_subparsers(metavar="COMMAND", required=True)
+    whole.add_argument("--version", action="version", version=f"lotus {__version__}")
+    verbs = whole.add_subparsers(metavar="COMMAND", required=True)
     for command in commands:
         verb = verbs.add_parser(
             command.NAME,
@@ -86,5 +104,5 @@ def parser(names: Sequence[str] | None = None) -> argparse.ArgumentParser:
             allow_abbrev=False,
         )
         command.add_arguments(verb)
-        verb.set_defaults(run=command.run)
-    return parser
+        verb.set_defaults(run=command.run, verb=verb, every_verb=parser)
+    return whole

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from native_map.symbols import Symbols
+from native_map.symbols.symbolizer import Symbols
 
 needs_gcc = pytest.mark.skipif(
     not all(map(shutil.which, ("gcc", "g++", "nm", "objcopy", "strip", "readelf"))),

@@ -6,10 +6,14 @@ Hypothesis tries the same examples at every run; HYPOTHESIS_PROFILE=search looks
 import gc
 import os
 import signal
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
+
+from tests import warm
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("search", deadline=None, print_blob=True)
@@ -34,10 +38,96 @@ _TOGETHER = {
 }
 
 
+# Of tests/integration: what looks at nothing that another torch does in another way, which is what
+# `make test-compat` is for. A file that is not named here runs there: with its own torch's hooks,
+# iterators, workers, DistributedDataParallel, modes, settings and trials.
+_ON_ANY_TORCH = {
+    f"tests/integration/test_{name}.py": why
+    for why, names in (
+        ("what is written and drawn of a run, whatever recorded it", "causes compare export html"),
+        (
+            "how programs and recorders start and end",
+            "environments launch launch_signals recorders",
+        ),
+        ("the same", "recorders_failing recorders_py_spy"),
+        ("perf's samples of a process", "map"),
+        ("what is seen from outside, in lotus's own files", "live top top_screen"),
+        ("runs of `lotus run`, whose settings test_settings.py looks at", "sweep"),
+        ("this machine; models of a loader", "doctor whatif"),
+        ("they need what is not installed there", "notebooks"),
+    )
+    for name in names.split()
+}
+# `export --with` merges what torch.profiler writes, in each torch with a clock of its own.
+_OF_ITS_PROFILER = "test_chrome_is_merged_with_a_trace_of_the_profiler"
+
+# Of tests/unit: what `make test-fast` leaves out, as it needs torch or takes seconds by itself.
+_SLOW = {
+    f"tests/unit/{folder}/test_{name}.py"
+    for folder, names in {
+        "compare": "comparison",
+        "format": "run_claim",
+        "inside/common": "signal_handlers",
+        "inside/tune": "quiet_steps trials",
+        "native_map/estimate": "count_estimates",
+        "native_map/paper": "importers_fuzz",
+        "native_map/recording": "perf_data_damage perf_data_fuzz",
+        "native_map/symbols": "elf_fuzz",
+        "native_map": "hostile_files",
+        "plot": "plot",
+        "reading": "counter_damage damaged_runs every_byte hostile_runs",
+        "reporters": "closing",
+        "tools": "bench_overhead fuzz",
+        "workloads": "audio detection segmentation text tiny_images",
+    }.items()
+    for name in names.split()
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="unit tests of seconds, without torch")
+    parser.addoption("--of-torch", action="store_true", help="what depends on torch's version")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--fast"):
+        sys.modules["torch"] = None  # type: ignore[assignment]  # who imports it all the same fails
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With --fast the slow files are not even imported: they may import torch."""
+    if config.getoption("--fast") and collection_path.name.endswith(".py"):
+        return str(collection_path.relative_to(config.rootpath)) in _SLOW or None
+    return None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With --of-torch: only the tests that belong to it."""
+    kept = list(items)
+    if config.getoption("--of-torch"):
+        kept = [
+            item
+            for item in kept
+            if _file(item) not in _ON_ANY_TORCH or item.name.startswith(_OF_ITS_PROFILER)
+        ]
+    left_out = set(items) - set(kept)
+    if left_out:
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = kept
+
+
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
+
+
 def pytest_collection_finish() -> None:
     """What was imported to find the tests stays: no collection of garbage looks at it again."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # libraries print what they miss in their end
 
 
 @pytest.hookimpl(wrapper=True)
@@ -50,6 +140,53 @@ def pytest_runtest_protocol() -> Any:
     finally:
         if callable(before):
             signal.signal(signal.SIGCHLD, before)
+
+
+def _processor_s() -> float:
+    """Processor time of this process, the children that it has waited for, and warm programs."""
+    return sum(os.times()[:4]) + warm.processor_s()
+
+
+_counted_s = [0.0]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Any:
+    """Notes in each report the processor time since the report before it."""
+    report = yield
+    now = _processor_s()
+    report.processor_s, _counted_s[0] = now - _counted_s[0], now
+    return report
+
+
+def pytest_runtest_logstart() -> None:
+    """What collecting took, and other tests' ends, is no test's time."""
+    _counted_s[0] = _processor_s()
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print the ten files that took longest."""
+    wall_s: dict[str, float] = {}
+    processor_s: dict[str, float] = {}
+    tests: dict[str, int] = {}
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                file = report.nodeid.partition("::")[0]
+                wall_s[file] = wall_s.get(file, 0.0) + report.duration
+                processor_s[file] = processor_s.get(file, 0.0) + getattr(report, "processor_s", 0.0)
+                tests[file] = tests.get(file, 0) + (report.when == "call")
+    slowest = sorted(wall_s, key=wall_s.__getitem__, reverse=True)[:10]
+    if sum(tests.values()) < 2:
+        return
+    terminalreporter.write_sep("=", "ten slowest files")
+    terminalreporter.write_line("   wall   processor   tests")
+    for file in slowest:
+        terminalreporter.write_line(
+            f"{wall_s[file]:6.1f} s  {processor_s[file]:7.1f} s  {tests[file]:6}  {file}"
+        )
+    total_s = sum(processor_s.values())
+    terminalreporter.write_line(f"{total_s:.0f} s of processor time in {len(tests)} files")
 
 
 @pytest.hookimpl(optionalhook=True)

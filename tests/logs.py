@@ -23,7 +23,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lotus.inside import layout
+from lotus.format import run_claim
+from lotus.inside.trace import log_format
 
 MS = 1_000_000
 START_NS = 1_000_000_000  # default start of a run, on the monotonic clock
@@ -41,12 +42,21 @@ class Sample(NamedTuple):
     ops: Sequence[tuple[Any, ...]] = ()
 
 
+def as_recorded_here(path: Path) -> Path:
+    """A run directory that a test has copied, as if it had been recorded there."""
+    (path / run_claim.NAME).unlink(missing_ok=True)
+    run_claim.take(path)
+    told = json.loads((path / "run.json").read_text())
+    (path / "run.json").write_text(json.dumps({**told, "made": run_claim.identity(path)}))
+    return path
+
+
 def pack_frame(
     kind: int, fixed: Mapping[str, int], arrays: Mapping[str, Sequence[Sequence[int]]] | None = None
 ) -> bytes:
     """Bytes of one frame from field names; what is not named is 0, counts are filled in."""
     arrays = arrays or {}
-    _, fields, described = layout.FRAMES[kind]
+    _, fields, described = log_format.FRAMES[kind]
     values = {name: 0 for name, _ in fields} | dict(fixed)
     payload = b""
     for name, columns in described:
@@ -54,20 +64,20 @@ def pack_frame(
         values[f"n_{name}"] = len(rows)
         row = struct.Struct("<" + "".join(code for _, code in columns))
         payload += b"".join(row.pack(*entry) for entry in rows)
-    return layout.frame(kind, layout.FIXED[kind].pack(*values.values()) + payload)
+    return log_format.frame(kind, log_format.FIXED[kind].pack(*values.values()) + payload)
 
 
 def pack_event(event: Mapping[str, Any], time_ns: int = 0) -> bytes:
     text = json.dumps(event).encode()
-    fixed = layout.FIXED[layout.EVENT].pack(time_ns, len(text))
-    return layout.frame(layout.EVENT, fixed + text)
+    fixed = log_format.FIXED[log_format.EVENT].pack(time_ns, len(text))
+    return log_format.frame(log_format.EVENT, fixed + text)
 
 
 def pack_header(**fields: Any) -> bytes:
     """Bytes of a file header; the given fields replace or add to those of a plain process."""
     header = {
-        "schema": layout.SCHEMA,
-        "frames": layout.description(),
+        "schema": log_format.SCHEMA,
+        "frames": log_format.description(),
         "pid": 100,
         "ppid": 1,
         "host": "host",
@@ -83,7 +93,7 @@ def pack_header(**fields: Any) -> bytes:
         "boot_id": "boot",
         "level": "op",
     } | fields
-    return layout.file_header(header)
+    return log_format.file_header(header)
 
 
 class ProcessLog:
@@ -216,7 +226,7 @@ class ProcessLog:
             "arrival_ns": arrival_ns,
         }
         arrays = {"pins": pins, "loose": self.loose_rows(loose), "loose_cpu": loose_cpu}
-        self.data += pack_frame(layout.WAIT, fixed, arrays)
+        self.data += pack_frame(log_format.WAIT, fixed, arrays)
 
     # -- the worker's side -----------------------------------------------------------------
 
@@ -304,7 +314,7 @@ class ProcessLog:
             "loose_cpu": loose_cpu,
             "sends": [self.send_row(send) for send in sends],
         }
-        self.data += pack_frame(layout.BATCH, values | fixed, arrays)
+        self.data += pack_frame(log_format.BATCH, values | fixed, arrays)
 
     def counters(self, *groups: Mapping[str, float], tid: int | None = None) -> None:
         """Open groups of counters: of each event its name and what a reading adds to it."""
@@ -333,13 +343,13 @@ class ProcessLog:
         }
         words = [(word,) for reading in readings for word in reading]
         arrays = {"readings": words, "edges": edges}
-        self.data += pack_frame(layout.COUNTS, values | fixed, arrays)
+        self.data += pack_frame(log_format.COUNTS, values | fixed, arrays)
 
     def sends(self, *sends: tuple[int, ...]) -> None:
         """The last send times of a worker: a batch frame without a batch."""
-        fixed = {"loader": -1, "worker": self.number, "tid": self.pid, "flags": layout.SENDS}
+        fixed = {"loader": -1, "worker": self.number, "tid": self.pid, "flags": log_format.SENDS}
         rows = [self.send_row(send) for send in sends]
-        self.data += pack_frame(layout.BATCH, fixed, {"sends": rows})
+        self.data += pack_frame(log_format.BATCH, fixed, {"sends": rows})
 
     def send_row(self, send: tuple[int, ...]) -> tuple[int, ...]:
         """(epoch, batch, start, pickle, lock, write[, bytes[, tid]]) with defaults filled in."""
@@ -361,11 +371,11 @@ class ProcessLog:
 
     def loose(self, *rows: tuple[Any, ...]) -> None:
         """A frame of operations outside any batch."""
-        self.data += pack_frame(layout.LOOSE, {}, {"loose": self.loose_rows(rows)})
+        self.data += pack_frame(log_format.LOOSE, {}, {"loose": self.loose_rows(rows)})
 
     def resources(self, time_ns: int, **fields: int) -> None:
         fixed = {"time_ns": time_ns, "worker": self.number} | fields
-        self.data += pack_frame(layout.RESOURCES, fixed)
+        self.data += pack_frame(log_format.RESOURCES, fixed)
 
 
 def made(log: ProcessLog, batch: int, start_ns: int, **fields: Any) -> None:
@@ -381,9 +391,10 @@ class RunBuilder:
         self.path = path
         (path / "events").mkdir(parents=True)
         (path / "state").mkdir()
+        run_claim.take(path)  # the tests' own
         self.logs: list[ProcessLog] = []
         self.manifest: dict[str, Any] = {
-            "schema": layout.SCHEMA,
+            "schema": log_format.SCHEMA,
             "lotus": "0.1.0",
             "state": "running",
             "command": ["python", "train.py"],
@@ -412,6 +423,7 @@ class RunBuilder:
         self.write_manifest()
 
     def write_manifest(self) -> None:
+        self.manifest["made"] = run_claim.identity(self.path)
         (self.path / "run.json").write_text(json.dumps(self.manifest, indent=2))
 
     def process(self, pid: int = 100, *, ppid: int = 1, **header: Any) -> ProcessLog:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import matplotlib
 
-from lotus import plot, sweep
+from lotus import plot
+from lotus.sweep import sweep_record
 
 matplotlib.use("Agg")
 
@@ -18,7 +19,7 @@ INCHES = 6.0  # twice the width of a column, as figures are made
 def main() -> None:
     from matplotlib import pyplot
 
-    swept = sweep.load(ROOT / "traces" / "classification")
+    swept = sweep_record.load(ROOT / "traces" / "classification")
     two = next(one for one in swept.settings() if one.num_workers == 2)
     run = swept.loaded(two)[0]
     folder = ROOT / "notebooks" / "img"

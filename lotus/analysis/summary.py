@@ -7,17 +7,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lotus.analysis import batches as batch_times
-from lotus.analysis.advice import circumstances
-from lotus.analysis.causes import Account, account
-from lotus.analysis.columns import number, total
-from lotus.analysis.operations import books, operation_table, worker_time_table
-from lotus.analysis.rank_verdict import RankSummary, rank_summary
-from lotus.analysis.samples import slowest_samples
-from lotus.analysis.scope import RunLike, Scope, iterated, scopes, table
-from lotus.analysis.verdict import Verdict, judge
-from lotus.analysis.waits import PHASES
-from lotus.analysis.workers import idle_share, rank_table, worker_table
+from lotus.analysis.batches import batch_times
+from lotus.analysis.batches.epoch_coverage import Passes, passes_of
+from lotus.analysis.batches.operation_statistics import books, operation_table, worker_time_table
+from lotus.analysis.batches.slow_batches import slow_batches
+from lotus.analysis.batches.slow_samples import slowest_samples
+from lotus.analysis.batches.waits import PHASES
+from lotus.analysis.common.columns import number, total
+from lotus.analysis.common.scope import RunLike, Scope, iterated, scopes, table
+from lotus.analysis.ranks.rank_verdict import RankSummary, rank_summary
+from lotus.analysis.verdict.account import Account, account
+from lotus.analysis.verdict.causes.circumstances import circumstances
+from lotus.analysis.verdict.verdict import Verdict, judge
+from lotus.analysis.verdict.worker_balance import idle_share, rank_table, worker_table
 
 # A data set that makes loaders of its own may make thousands.
 MOST_LOADERS = 32
@@ -37,12 +39,20 @@ class LoaderSummary:
     other_time: pd.DataFrame
     books: pd.DataFrame
     slowest: pd.DataFrame
+    slow_batches: pd.DataFrame
     batches: pd.DataFrame
     order: dict[str, float]
     workers: pd.DataFrame
     ranks: pd.DataFrame
     epochs: pd.DataFrame
+    passes: Passes
     coverage: dict[str, float]
+
+    @property
+    def longest_epoch_s(self) -> float | None:
+        """Seconds of the longest epoch; None where none came to its end, as each may be longer."""
+        whole = self.epochs[self.epochs["exhausted"].astype(bool)]
+        return float(whole["loop_ns"].max()) / 1e9 if len(whole) else None
 
 
 @dataclass(frozen=True)
@@ -69,7 +79,8 @@ def summarise(
 ) -> Summary:
     """Compute all that is shown. `threshold_ns`: batches above it are counted.
 
-    `slowest`: how many samples to list. `loader`: one to have among the first MOST_LOADERS.
+    `slowest`: how many samples, and how many slow batches, to list. `loader`: one to have among the
+    first MOST_LOADERS.
     """
     loaders = iterated(run)
     if loader in loaders[MOST_LOADERS:]:
@@ -90,8 +101,8 @@ def summarise(
 
 
 def _open_waits(run: RunLike) -> pd.DataFrame:
-    found = table(run, "open_waits")
-    return found[number(found, "wait_ns") >= _LONG_NS].reset_index(drop=True)
+    waits = table(run, "open_waits")
+    return waits[number(waits, "wait_ns") >= _LONG_NS].reset_index(drop=True)
 
 
 def _loader(scope: Scope, threshold_ns: float, slowest: int) -> LoaderSummary:
@@ -106,11 +117,13 @@ def _loader(scope: Scope, threshold_ns: float, slowest: int) -> LoaderSummary:
         other_time=worker_time_table(scope),
         books=books(scope),
         slowest=slowest_samples(scope, slowest),
+        slow_batches=slow_batches(scope, slowest),
         batches=batch_times.batch_table(scope, threshold_ns),
         order=batch_times.order(scope),
         workers=worker_table(scope, ledger),
         ranks=ranks,
         epochs=_epochs(ledger),
+        passes=passes_of(scope),
         coverage=batch_times.coverage(scope),
     )
 

@@ -1,22 +1,19 @@
 """`lotus balance`: split the global batch of a traced job among its ranks."""
 
 import argparse
-import json
-import re
-import sys
 from pathlib import Path
 
-from lotus import arguments
-from lotus.balance.plan import STRATEGIES
+from lotus.commands.common import arguments, options, output
+from lotus.settings.share_plan import STRATEGIES
 
 NAME = "balance"
-HELP = "say how many samples of a batch each rank should take"
+HELP = "compute how many samples of a global batch each rank should take"
 EPILOG = """\
-In a data-parallel job every step takes as long as its slowest rank. RUN tells
-what each rank's steps and its input take; lotus, the default strategy, keeps
-the global batch and makes the slowest rank as quick as it can be. The other
-strategies are there to be compared with it: bno is BalanceNet Orchestrator's
-formula, equal the same for all, random any split.
+In a data-parallel job every step takes as long as its slowest rank. RUN, a
+trace of the job, shows how long each rank's steps and its input take. The
+default strategy, lotus, keeps the global batch and makes the slowest rank as
+fast as possible. The other strategies are for comparison: bno is the formula of
+BalanceNet Orchestrator, equal gives every rank the same, random any split.
 
 examples:
   lotus trace -o R -- torchrun --nproc-per-node 4 train.py
@@ -32,7 +29,7 @@ examples:
 
 It writes nothing but the plan of -o.
 
-exit codes: 0 said (also where nothing is to be gained), 2 the run cannot be
+exit codes: 0 computed (also if nothing is to be gained), 2 the run cannot be
   balanced: one rank, missing ranks, samples that cannot be shared out
 
 see also: lotus trace, lotus run, lotus whatif --ranks, lotus tune
@@ -40,75 +37,86 @@ see also: lotus trace, lotus run, lotus whatif --ranks, lotus tune
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_directory", type=Path, metavar="RUN", help="run directory of a job")
+    options.add_run(parser, "run directory of a job of several ranks")
     add = parser.add_argument
-    add("--strategy", choices=STRATEGIES, default="lotus", help="how to split (default: lotus)")
-    add("-o", "--output", type=Path, metavar="FILE", help="write the plan for `lotus run`")
+    add(
+        "--strategy",
+        choices=STRATEGIES,
+        default="lotus",
+        help="how to split the global batch (default: lotus)",
+    )
+    options.add_output(
+        parser, "write the plan for `lotus run` to this file (default: write none)", "FILE"
+    )
     add(
         "--also",
         type=Path,
         action="append",
         default=[],
         metavar="RUN",
-        help="the same job with another batch size: tells what of a step is fixed (repeatable)",
+        help="a run of the same job with another batch size, which shows what part of a step does "
+        "not depend on the batch size (repeatable)",
     )
-    add("--loader", type=arguments.whole(0, 4096), metavar="N", help="this loader, not the largest")
+    add(
+        "--loader",
+        type=arguments.whole(0, 4096),
+        metavar="N",
+        help="number of the loader to balance (default: the one with the most samples)",
+    )
     add(
         "--most",
-        type=_most,
+        type=arguments.rank_limit,
         action="append",
         default=[],
         metavar="RANK=SAMPLES",
-        help="a rank can hold no more (repeatable)",
+        help="largest batch that a rank can hold, in samples (repeatable; default: no limit)",
     )
     add(
         "--seed",
         type=arguments.whole(0),
         default=0,
         metavar="N",
-        help="of the strategy random (default: 0)",
+        help="seed of the strategy random (default: 0)",
     )
     add(
         "--link",
-        type=_link,
+        type=arguments.link_latency,
         action="append",
         default=[],
         metavar="I-J=TIME",
-        help="bno: latency between two ranks, such as 0-1=50us (repeatable)",
+        help="latency between two ranks for the strategy bno, such as 0-1=50us (repeatable; "
+        "default: 0)",
     )
     add(
         "--base-batch",
         type=arguments.whole(1),
         metavar="B",
-        help="bno: its baseline batch size (a rank's traced batch, on average)",
+        help="baseline batch size for the strategy bno, in samples (default: the mean traced "
+        "batch of a rank)",
     )
-    add(
-        "--json",
-        action="store_true",
-        help="print a document for programs; fields: lotus schema balance-report",
-    )
+    options.add_json(parser, "balance-report")
 
 
 def run(args: argparse.Namespace) -> int:
-    from lotus import files
-    from lotus.balance import plan
-    from lotus.balance.balancing import Question, balance
-    from lotus.errors import LotusError
-    from lotus.reporters import balance as reporter
-    from lotus.run import load
+    from lotus.balance.split import Question, balance
+    from lotus.common.errors import LotusError
+    from lotus.reading.run import load
+    from lotus.reporters.base import console
+    from lotus.reporters.ranks import balance_report
+    from lotus.settings import share_plan
 
-    for name, given, strategy in (
+    for name, value, strategy in (
         ("--link", args.link, "bno"),
         ("--base-batch", args.base_batch, "bno"),
         ("--seed", args.seed, "random"),
     ):
-        if given and args.strategy != strategy:
+        if value and args.strategy != strategy:
             raise LotusError(
                 f"{name} is for {strategy}, this is {args.strategy}; leave it out, or add "
                 f"--strategy {strategy}"
             )
     if args.output is not None:
-        files.writable(args.output)
+        output.destination(args.output, overwrite=True)
     question = Question(
         strategy=args.strategy,
         seed=args.seed,
@@ -117,28 +125,13 @@ def run(args: argparse.Namespace) -> int:
         links=dict(args.link),
         base=args.base_batch,
     )
-    found = balance(load(args.run_directory), question, [load(one) for one in args.also])
+    balanced = balance(load(args.run_directory), question, [load(path) for path in args.also])
     if args.output is not None:
-        plan.write(args.output, found.plan())
+        share_plan.write(args.output, balanced.plan())
     if args.json:
-        print(json.dumps(reporter.document(found), indent=2, allow_nan=False))
+        output.print_document(balance_report.document(balanced))
     else:
-        reporter.write(found, sys.stdout, args.run_directory, args.output)
+        balance_report.write(
+            console.plain_console(), balanced, run=args.run_directory, written=args.output
+        )
     return 0
-
-
-def _most(text: str) -> tuple[int, int]:
-    found = re.fullmatch(r"(\d{1,9})=(\d{1,9})", text, re.ASCII)
-    if found is None or not int(found[2]):
-        raise ValueError(text)
-    return int(found[1]), int(found[2])
-
-
-def _link(text: str) -> tuple[tuple[int, int], float]:
-    found = re.fullmatch(r"(\d{1,9})-(\d{1,9})=(.+)", text, re.ASCII)
-    if found is None:
-        raise ValueError(text)
-    return (int(found[1]), int(found[2])), arguments.nanoseconds(found[3])
-
-
-_most.__name__, _link.__name__ = "limit (0=64)", "link (0-1=50us)"

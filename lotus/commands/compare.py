@@ -1,25 +1,27 @@
-"""`lotus compare`: hold runs or sweeps against each other."""
+"""`lotus compare`: compare runs or sweeps."""
 
 import argparse
-import math
-import sys
 from pathlib import Path
 
+from lotus.commands.common import arguments, options, output
+
 NAME = "compare"
-HELP = "hold runs or sweeps against each other: what differs, and how sure that is"
+HELP = "compare runs or sweeps: what differs, and how sure that is"
 EPILOG = """\
-A is the baseline; each other side is held against it. A side is a run, runs
+A is the baseline; every other side is compared with it. A side is a run, runs
 joined by commas, a pattern in quotes, or a folder of runs: repeats of one
-program. Record three or more of each, in turns: one run cannot tell how much
-runs differ from each other. Sweeps are compared setting by setting.
+program. Record three or more of each, in turns: a single run does not show how
+much runs vary. Sweeps are compared setting by setting.
 
 examples:
+  lotus compare
+      the two newest runs of one program in lotus-runs, B is the newer one
   lotus compare before after
       faster or slower, by how much with its 95 % interval, then which part
   lotus compare before-1,before-2,before-3 after-1,after-2,after-3
   lotus compare 'runs/before-*' 'runs/after-*' --html compare.html
   lotus compare 'main-*' 'branch-*' --fail-above 5%
-      exit code 1 where it is slower by more than 5 %, surely
+      exit code 1 if it is slower by more than 5 %, with its whole interval
   lotus compare 'main-*' 'branch-*' --fail-above 10% --metric operation:Decode
   lotus compare A B --json | jq '.comparisons[0].verdict.text'
 
@@ -34,77 +36,68 @@ see also: lotus trace, lotus report, lotus sweep
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "sides", nargs="+", metavar="A B", help="two sides or more, the first is the baseline"
-    )
+        "sides", nargs="*", metavar="A B",
+        help="two sides or more, the first is the baseline (default: the two newest runs of one "
+        "program in lotus-runs, the older first)",
+    )  # fmt: skip
     parser.add_argument(
         "--html",
         type=Path,
         metavar="FILE",
-        help="write a page with charts too, to open in a browser",
+        help="also write a page with charts, for a browser (default: write none)",
+    )
+    options.add_json(parser, "compare")
+    parser.add_argument(
+        "--fail-above",
+        type=arguments.share,
+        metavar="X%",
+        help="exit with code 1 if a side is slower than the baseline by more than X %%, with its "
+        "whole 95 %% interval (default: exit with 0)",
     )
     parser.add_argument(
-        "--json",
-        action="store_true",
-        help="print a document for programs; fields: lotus schema compare",
+        "--metric",
+        metavar="ID",
+        help="what --fail-above judges: the id of a line in --json, such as operation:NAME "
+        "(default: throughput)",
     )
-    parser.add_argument(
-        "--fail-above", type=_share, metavar="X%",
-        help="exit with 1 if a side is slower than the baseline by more than X %%, with all of its "
-        "95 %% interval",
-    )  # fmt: skip
-    parser.add_argument(
-        "--metric", metavar="ID",
-        help="what --fail-above judges: the id of a line in --json, as operation:NAME (default: "
-        "throughput)",
-    )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
     # pandas and rich are slow to import: not for `lotus --help`.
-    from lotus import comparing
-    from lotus.analysis import compare_gate
-    from lotus.errors import LotusError
-    from lotus.files import writable
-    from lotus.reporters import compare
+    from lotus.common.errors import LotusError
+    from lotus.common.stderr import say
+    from lotus.compare import gate as compare_gate
+    from lotus.compare import sides
+    from lotus.reporters.base import console
+    from lotus.reporters.compare import comparison_report
 
+    if not args.sides:
+        from lotus.reading import recent_runs
+
+        args.sides = [str(path) for path in recent_runs.two_newest()]
+        say(f"lotus: the two newest runs of one program: A {args.sides[0]}, B {args.sides[1]}")
     if len(args.sides) < 2:
-        raise LotusError("there is one side only; type: lotus compare A B")
+        raise LotusError("there is only one side; type: lotus compare A B")
     if args.metric is not None and args.fail_above is None:
         raise LotusError("--metric says what --fail-above judges; add: --fail-above 5%")
     if args.html is not None:
-        writable(args.html, "--html")
-    found = list(comparing.comparisons(args.sides))
+        output.destination(args.html, overwrite=True, option="--html")
+    comparisons = list(sides.comparisons(args.sides))
     gate = trouble = None
     if args.fail_above is not None:
         try:
-            gate = compare_gate.judge(found, args.metric or "throughput", args.fail_above)
-        except LotusError as error:  # what was found is shown all the same
+            gate = compare_gate.judge(comparisons, args.metric or "throughput", args.fail_above)
+        except LotusError as error:  # the comparison is shown all the same
             trouble = error
     if args.html is not None:
-        from lotus.reporters import compare_page
+        from lotus.reporters.compare import comparison_page
 
-        compare_page.write(args.html, found, gate)
+        comparison_page.save(args.html, comparisons, gate)
     if args.json:
-        print(compare.text(found, gate))
+        output.print_document(comparison_report.document(comparisons, gate=gate))
     else:
-        reconfigure = getattr(sys.stdout, "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(errors="replace")  # a terminal that has no µ shows a question mark
-        compare.write(found, sys.stdout, gate)
+        output.replace_unprintable()
+        comparison_report.write(console.plain_console(), comparisons, gate=gate)
     if trouble is not None:
         raise trouble
     return int(gate is not None and gate.failed)
-
-
-def _share(text: str) -> float:
-    """5% or 0.05 as 0.05."""
-    number = text.strip()
-    value = float(number[:-1]) / 100 if number.endswith("%") else float(number)
-    if not number.endswith("%") and value >= 1:
-        raise ValueError(text)  # 5 of what?
-    if not 0 <= value < math.inf:
-        raise ValueError(text)
-    return value
-
-
-_share.__name__ = "share (as 5%)"

@@ -1,9 +1,9 @@
-"""`lotus completion`: what a shell needs to complete the command line of lotus."""
+"""`lotus completion`: a script for a shell that completes the command line of lotus."""
 
 import argparse
 
 NAME = "completion"
-HELP = "print a script by which a shell completes verbs and options of lotus"
+HELP = "print a script that lets a shell complete the verbs and options of lotus"
 EPILOG = """\
 examples:
   lotus completion bash > ~/.local/share/bash-completion/completions/lotus
@@ -21,12 +21,11 @@ SHELLS = ("bash", "zsh", "tcsh")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=SHELLS, help="for which shell")
+    parser.add_argument("shell", choices=SHELLS, help="the shell that the script is for")
 
 
 def run(args: argparse.Namespace) -> int:
-    from lotus import cli
-    from lotus.errors import LotusError
+    from lotus.common.errors import LotusError
 
     try:
         import shtab
@@ -34,5 +33,5 @@ def run(args: argparse.Namespace) -> int:
         raise LotusError(
             "completion needs shtab, which is not installed; type: pip install shtab"
         ) from None
-    print(shtab.complete(cli.parser(), args.shell))
+    print(shtab.complete(args.every_verb(), args.shell))
     return 0

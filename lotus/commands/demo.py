@@ -1,4 +1,4 @@
-"""`lotus demo`: a small training run on made data, traced and explained."""
+"""`lotus demo`: a small training run on generated data, traced and explained."""
 
 import argparse
 import importlib.util
@@ -9,14 +9,16 @@ import sys
 import textwrap
 from pathlib import Path
 
-from lotus import arguments, closing, launch
-from lotus.errors import LotusError
-from lotus.manifest import Settings
-from lotus.streams import say
+from lotus.commands.common import arguments, options
+from lotus.common.errors import LotusError
+from lotus.common.stderr import say
+from lotus.format.manifest import Settings
+from lotus.recording import launcher
+from lotus.reporters.run import closing
 from lotus.workloads.catalogue import DEFAULT, FOLDER, WORKLOADS, Workload
 
 NAME = "demo"
-HELP = "train a small model on a made data set, traced, and print the report"
+HELP = "trace the training of a small model on generated data, and print the report"
 
 
 def _line(workload: Workload) -> str:
@@ -39,8 +41,8 @@ examples:
   lotus demo --samples 1000 --workers 4 -o demo-run
 
 Needs torch and torchvision: pip install torch torchvision pillow. Each workload
-is a plain training script, without lotus in it: run it, or change it, as your
-own.
+is a plain training script that does not use lotus: run it, or change it, like
+your own.
 
 writes: a run directory, as lotus trace; the data, once, in ~/.cache/lotus
 
@@ -56,43 +58,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=WORKLOADS,
         default=DEFAULT,
         metavar="NAME",
-        help=f"what to train, see below (default: {DEFAULT})",
+        help=f"the workload, see below (default: {DEFAULT})",
     )
-    parser.add_argument("--list", action="store_true", help="list the workloads, run nothing")
+    parser.add_argument("--list", action="store_true", help="list the workloads and run nothing")
     parser.add_argument(
         *("--samples", "--images"),
         type=arguments.whole(1),
         metavar="N",
-        help="samples of data to make (default: as --list says)",
+        help="how many samples of data to generate (default: as --list shows)",
     )
     parser.add_argument(
         "--scale",
         type=arguments.whole(1),
         default=1,
         metavar="N",
-        help="N times as much data (default: 1)",
+        help="generate N times as much data (default: 1)",
     )
     parser.add_argument(
         "--workers",
         type=arguments.whole(0),
         default=2,
         metavar="N",
-        help="worker processes (default: 2)",
+        help="number of worker processes (default: 2)",
     )
     parser.add_argument(
         "--batch-size",
         type=arguments.whole(1),
         metavar="N",
-        help="samples of a batch (default: as --list says)",
+        help="samples in a batch (default: as --list shows)",
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="DIR",
-        help="run directory to make (default: lotus-runs/SCRIPT-TIME)",
-    )
-    parser.add_argument("-f", "--force", action="store_true", help="overwrite an earlier run in it")
+    options.add_output(parser, "run directory to make (default: lotus-runs/SCRIPT-TIME)")
+    options.add_force(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -112,18 +108,19 @@ def run(args: argparse.Namespace) -> int:
     # In a process of its own: numpy's threads would take the signals that lotus waits for.
     if subprocess.run([*make, "--count", str(count)]).returncode:
         raise LotusError(f"the {workload.noun} could not be made in {data}; see above")
-    # On few cores the model's threads and the workers would stand in each other's way.
+    # On few cores the model's threads would compete with the workers.
     threads = max(1, len(os.sched_getaffinity(0)) - args.workers)
     command = [sys.executable, str(workload.script), "--data", str(data)]
     command += ["--workers", str(args.workers)]
     command += ["--batch-size", str(args.batch_size or workload.batch_size)]
     command += ["--threads", str(threads)]
     say(f"lotus trace -- {shlex.join(command)}")
-    directory, outcome = launch.trace(command, args.output, Settings(), args.force)
-    page = f"lotus report {shlex.quote(str(directory))} --html report.html"  # the text is said here
+    directory, outcome = launcher.trace(command, args.output, Settings(), args.force)
+    # The text of the report is printed here, so the next command makes the page.
+    page = f"lotus report {shlex.quote(str(directory))} --html report.html"
     print(closing.text(directory, outcome, page, full=True))
     print(f"data set: {data}\nrun:      {directory.absolute()}", flush=True)
-    return launch.end_as(outcome)
+    return launcher.end_as(outcome)
 
 
 def listing() -> str:

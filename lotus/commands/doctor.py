@@ -1,17 +1,17 @@
 """`lotus doctor`: what this machine can measure, and how to enable the rest."""
 
 import argparse
-import json
-import sys
+
+from lotus.commands.common import options, output
 
 NAME = "doctor"
-HELP = "say what this machine can measure, and how to enable the rest"
+HELP = "show what this machine can measure, and how to enable the rest"
 EPILOG = """\
 examples:
   lotus doctor
       what works: counting, sampling, top-down; and a command for each gap
   lotus doctor --all
-      all that was looked at
+      every check, also those that passed
   lotus doctor --json | jq .summary
       the same for programs
 
@@ -24,24 +24,19 @@ see also: lotus trace --counters, lotus trace --perf, lotus map
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--all", action="store_true", help="show what is as it should be, too")
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        help="print a document for programs; fields: lotus schema doctor",
-    )
+    parser.add_argument("--all", action="store_true", help="also show the checks that passed")
+    options.add_json(parser, "doctor")
 
 
 def run(args: argparse.Namespace) -> int:
-    from lotus import doctor
-    from lotus.reporters import doctor as reporter
+    from lotus.doctor import examination
+    from lotus.reporters import doctor_report
+    from lotus.reporters.base import console
 
-    found = doctor.examine()
+    examined = examination.examine()
     if args.json:
-        print(json.dumps(found.document(), indent=2))
+        output.print_document(examined.document())
         return 0
-    reconfigure = getattr(sys.stdout, "reconfigure", None)
-    if reconfigure is not None:
-        reconfigure(errors="replace")  # a terminal that has no µ shows a question mark
-    reporter.write(found, sys.stdout, everything=args.all)
+    output.replace_unprintable()
+    doctor_report.write(console.plain_console(), examined, everything=args.all)
     return 0

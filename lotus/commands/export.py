@@ -1,85 +1,97 @@
 """`lotus export`: a recorded run for other viewers and programs."""
 
 import argparse
+import textwrap
 from pathlib import Path
+
+from lotus.commands.common import options, output
+from lotus.export.export_request import Format
+from lotus.export.formats import FORMATS
 
 NAME = "export"
 HELP = "write a recorded run for another viewer: timeline, flame graph, tables"
-EPILOG = """\
+
+
+def _line(format: Format) -> str:
+    """A format of the help, within 80 columns."""
+    text = f"{format.name:12} {format.about}"
+    return textwrap.fill(text, 80, initial_indent="  ", subsequent_indent=" " * 15)
+
+
+EPILOG = f"""\
 formats:
-  perfetto     timeline, to open at https://ui.perfetto.dev
-  chrome       timeline as JSON, for older viewers; --with adds a trace of
-               torch.profiler
-  speedscope   flame graphs per rank and worker, for https://www.speedscope.app
-  folded       stacks for flamegraph.pl and inferno: operation;library;function
-  pprof        profile for `go tool pprof`, every event as a sample type
-  parquet      all tables of the run, for pandas, polars, duckdb (needs pyarrow)
-  csv          all tables of the run
+{chr(10).join(map(_line, FORMATS.values()))}
 
 examples:
   lotus export RUN --format perfetto
-      the file that was written, and where to open it
+      prints the path of the file, and where to open it
   lotus export RUN --format chrome --with trace.json -o both.json
   lotus export RUN --format folded --weight instructions -o - | flamegraph.pl
   lotus export RUN --format csv -o tables
 
 It writes that file, or directory, and nothing else.
 
-exit codes: 0 written, 2 it was not, or there is no run that can be read
+exit codes: 0 written, 2 not written, or there is no run that can be read
 
 see also: lotus trace, lotus report --html
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from lotus.export.formats import FORMATS
-
-    parser.add_argument(
-        "run_directory", type=Path, metavar="RUN", help="run directory, as lotus trace made it"
-    )
+    options.add_run(parser, optional=True)
     parser.add_argument(
         "--format",
         required=True,
-        choices=tuple(FORMATS),
+        choices=FORMATS,
         metavar="FORMAT",
-        help=f"{', '.join(FORMATS)}; see below",
+        help=f"{', '.join(FORMATS)}; see below (required)",
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="FILE",
-        help="file to write, or directory of tables; -: standard output (default: RUN's name and "
-        "an ending, in this directory)",
+    options.add_output(
+        parser,
+        "file to write, or directory of tables; - is the standard output (default: the name of RUN "
+        "with an ending, in this directory)",
+        "FILE",
     )
     parser.add_argument(
         "--with",
         dest="torch_trace",
         type=Path,
         metavar="TRACE",
-        help="chrome: merge this trace of torch.profiler (.json or .json.gz) into the timeline",
+        help="chrome: merge this trace of torch.profiler (.json or .json.gz) into the timeline "
+        "(default: none)",
     )
     parser.add_argument(
         "--weight",
         metavar="EVENT",
-        help="folded, speedscope: time, or a counted or sampled event (default: the sampled event, "
-        "else time)",
+        help="folded, speedscope: the width of stacks, which is time or a counted or sampled event "
+        "(default: the sampled event, or time)",
     )
-    parser.add_argument("-f", "--force", action="store_true", help="overwrite an earlier export")
+    options.add_force(parser, "overwrite an earlier export")
+    options.add_trust(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     # pandas is slow to import: not for `lotus --help`.
+    from lotus.common.stderr import printable, progress, say
     from lotus.export import formats
-    from lotus.run import load
-    from lotus.streams import printable, progress, say
+    from lotus.export.export_request import Request
+    from lotus.reading.run import load
 
-    asked = formats.Asked(args.format, args.output, args.torch_trace, args.weight, args.force)
-    formats.check(asked, args.run_directory)
-    with progress("exporting") as told:
-        done = formats.export(load(args.run_directory), asked, told)
-    for note in done.notes:
+    if args.run_directory is None:
+        args.run_directory = options.newest_run(NAME)
+    format = FORMATS[args.format]
+    path = output.destination(
+        args.output or formats.default_path(format, args.run_directory),
+        overwrite=args.force,
+        directory=not format.ending,
+        stdout=True,
+    )
+    request = Request(args.format, path, args.torch_trace, args.weight, args.force)
+    formats.check(request)
+    with progress("exporting") as advance:
+        written = formats.export(load(args.run_directory, args.trust), request, advance)
+    for note in written.notes:
         say(f"lotus: {note}")
-    if done.path is not None:
-        print(printable(f"{done.path}\n{done.next}"), flush=True)
+    if written.path is not None:
+        print(printable(f"{written.path}\n{written.next}"), flush=True)
     return 0

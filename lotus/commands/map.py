@@ -2,8 +2,9 @@
 
 import argparse
 import shlex
-import sys
 from pathlib import Path
+
+from lotus.commands.common import arguments, options, output
 
 NAME = "map"
 _VERBS = ("apply", "build", "validate")
@@ -29,78 +30,83 @@ see also: lotus trace, lotus map validate, lotus map build, lotus map apply
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    options.add_run(parser, optional=True)
     parser.add_argument(
-        "run_directory", type=Path, metavar="RUN", help="run directory, as lotus trace made it"
+        "--perf-data",
+        type=Path,
+        metavar="FILE",
+        help="file with the samples of perf to join (default: RUN/perf.data)",
     )
     parser.add_argument(
-        "--perf-data", type=Path, metavar="FILE", help="samples to join (default: RUN/perf.data)"
-    )
-    parser.add_argument(
-        "--kernel", action="store_true", help="name the kernel's functions, where it tells them"
+        "--kernel",
+        action="store_true",
+        help="name functions of the kernel, if it allows reading its symbols",
     )
     parser.add_argument(
         "--top",
-        type=int,
+        type=arguments.whole(0),
         default=5,
         metavar="N",
-        help="functions to show of an operation (default: 5)",
+        help="how many functions to show of each operation (default: 5)",
     )
+    options.add_trust(parser)
     shape = parser.add_mutually_exclusive_group()
+    options.add_json(shape, "map")
     shape.add_argument(
-        "--json",
-        action="store_true",
-        help="print a document for programs; fields: lotus schema map",
+        "--csv", choices=("operations", "functions"), help="print only this table, as CSV"
     )
-    shape.add_argument("--csv", choices=("operations", "functions"), help="print this table as CSV")
-    parser.add_argument("second", nargs="?", help=argparse.SUPPRESS)  # told of in `run`
+    parser.add_argument("second", nargs="?", help=argparse.SUPPRESS)  # an error in `run`
 
 
 def run(args: argparse.Namespace) -> int:
     # pandas is slow to import: not for `lotus --help`.
-    from lotus import mapped
-    from lotus.analysis.functions import summarise_map
-    from lotus.errors import LotusError
-    from lotus.reporters import map_tables, mapping
-    from lotus.run import load
-    from lotus.streams import progress, say
+    from lotus.analysis.counters.function_profile import summarise_map
+    from lotus.common.errors import LotusError
+    from lotus.common.stderr import progress, say
+    from lotus.joining import sample_join
+    from lotus.reading.run import load
+    from lotus.reporters.base import console
+    from lotus.reporters.map import map_report, map_tables
 
+    if args.run_directory is None:
+        args.run_directory = options.newest_run(NAME)
     if args.second is not None:
         raise LotusError(_one_word(str(args.run_directory), args.second))
-    loaded = load(args.run_directory)
-    path = args.perf_data or args.run_directory / mapped.PERF_DATA
-    found = None
+    loaded = load(args.run_directory, args.trust)
+    path = args.perf_data or args.run_directory / sample_join.PERF_DATA
+    joined = None
     if args.perf_data is not None or path.exists():
         try:
-            with progress("joining samples") as told:
-                given = mapped.read(args.perf_data) if args.perf_data else None
-                found = mapped.map_run(loaded, given, args.kernel, told)
+            with progress("joining samples") as advance:
+                samples = (
+                    sample_join.read(args.perf_data, loaded.trusted) if args.perf_data else None
+                )
+                joined = sample_join.map_run(loaded, samples, args.kernel, advance)
         except LotusError as error:
             if args.perf_data is not None or not len(loaded.counters):
                 raise
-            say(f"lotus: {error}")  # what was counted is there all the same
+            say(f"lotus: {error}")  # the counters are shown all the same
     elif not len(loaded.counters) and not len(loaded.python_functions):
-        problem = mapped.problem_of(loaded)
+        problem = sample_join.problem_of(loaded)
         raise LotusError(
             f"{args.run_directory} has neither samples nor counters"
             + (f" ({problem})" if problem else "")
             + "; record them with: lotus trace --counters --perf -o DIRECTORY -- COMMAND "
             "(lotus report needs neither)"
         )
-    summary = summarise_map(loaded, found)
+    summary = summarise_map(loaded, joined)
     if args.json:
-        print(map_tables.text(summary))
+        output.print_document(map_tables.document(summary))
     elif args.csv:
-        print(map_tables.csv(summary, args.csv), end="")
+        print(map_tables.csv(summary, table=args.csv), end="")
     else:
-        reconfigure = getattr(sys.stdout, "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(errors="replace")  # a terminal that has no µ shows a question mark
-        mapping.write(summary, sys.stdout, args.top)
+        output.replace_unprintable()
+        map_report.write(console.plain_console(), summary, top=args.top)
     return 0
 
 
 def _one_word(first: str, second: str) -> str:
-    """What is wrong with two words where a run is wanted."""
+    """The error for two words in place of one run."""
     for verb, other in ((second, first), (first, second)):
         if verb in _VERBS:
             return f"did you mean: {shlex.join(['lotus', 'map', verb, other])}"

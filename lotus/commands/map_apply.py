@@ -1,13 +1,13 @@
 """`lotus map apply`: counters per operation from another profiler's per-function profile."""
 
 import argparse
-import json
 import shlex
-import sys
 from pathlib import Path
 
+from lotus.commands.common import options, output
+
 NAME = "map apply"
-HELP = "give a profile of VTune, uProf or perf report to operations, by a mapping"
+HELP = "split a profile of VTune, uProf or perf report by operation, with a mapping"
 EPILOG = """\
 examples:
   lotus map apply mapping.json hotspots.csv
@@ -21,9 +21,9 @@ examples:
   lotus map apply mapping.json hotspots.csv --run R
       functions of several operations are split by R's times
 
-A profile without times cannot tell which operation ran a function that several
-use: it is split by the time it had in each one's isolated runs. It writes
-nothing.
+A profile without times does not show which operation ran a function that
+several use: the function is split by its time in the isolated runs of each. It
+writes nothing.
 
 exit codes: 0 shown, 2 mapping or profile cannot be read
 
@@ -42,34 +42,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="profile, as VTune, uProf or perf report exported it",
     )
     parser.add_argument(
-        "--run", type=Path, metavar="RUN", dest="traced",
-        help="a traced run of the same job, for the seconds that each operation took (default: as "
-        "in the isolated runs)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        help="print a document for programs; fields: lotus schema map-apply",
+        "--run",
+        type=Path,
+        metavar="RUN",
+        dest="traced",
+        help="a traced run of the same job, whose times of operations are used (default: those of "
+        "the isolated runs)",
     )
+    options.add_json(parser, "map-apply")
 
 
 def run(args: argparse.Namespace) -> int:
-    from lotus import mappings
-    from lotus.errors import LotusError
-    from lotus.reporters import attribution
-    from lotus.run import load
+    from lotus.common.errors import LotusError
+    from lotus.mapping import function_mapping
+    from lotus.reading.run import load
+    from lotus.reporters.base import console
+    from lotus.reporters.map import attribution_report
 
-    seconds = None if args.traced is None else mappings.seconds(load(args.traced))
+    seconds = None if args.traced is None else function_mapping.seconds(load(args.traced))
     try:
-        mapping = mappings.read(args.mapping)
+        mapping = function_mapping.read(args.mapping)
     except LotusError:
-        if not mappings.is_mapping(args.profile):
+        if not function_mapping.is_mapping(args.profile):
             raise
         words = shlex.join(["lotus", "map", "apply", str(args.profile), str(args.mapping)])
         raise LotusError(f"the mapping comes first, then the profile: {words}") from None
-    applied = mappings.apply(mapping, args.profile, seconds)
+    applied = function_mapping.apply(mapping, args.profile, seconds)
     if args.json:
-        print(json.dumps(attribution.document(applied), indent=2, allow_nan=False))
+        output.print_document(attribution_report.document(applied))
     else:
-        attribution.write(applied, sys.stdout)
+        attribution_report.write(console.plain_console(), applied)
     return 0

@@ -1,98 +1,108 @@
-"""`lotus map build`: which functions each operation runs, from isolated runs of a pipeline."""
+"""`lotus map build`: which functions each operation calls, from isolated runs of a pipeline."""
 
 import argparse
 import shlex
-import sys
 import tempfile
 from pathlib import Path
 
+from lotus.commands.common import arguments, options, output
+
 NAME = "map build"
-HELP = "run each operation of a pipeline by itself, and map it to its functions"
+HELP = "run each operation of a pipeline alone, and map it to its functions"
 EPILOG = """\
 examples:
   lotus map build -o mapping.json -- python train.py
       per operation: runs, samples, how many functions; then what to type next
   lotus map apply mapping.json vtune-hotspots.csv
 
-The program starts as usual. At its first batch its operations are taken over
-and called on copies of its own samples, each by itself, under perf; then the
-program is ended. perf must be installed: see lotus doctor.
+The program starts as usual. At its first batch lotus calls each operation alone
+on copies of the program's own samples, under perf; then it ends the program.
+perf must be installed: see lotus doctor.
 
 writes: the mapping (-o), and with --keep what perf recorded
 
-exit codes: 0 written, 2 it was not
+exit codes: 0 written, 2 not written
 
 see also: lotus map apply, lotus map validate
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "lotus map build [options] -- COMMAND ..."
     parser.add_argument(
-        "-o", "--output", type=Path, default=Path("mapping.json"), metavar="FILE",
-        help="mapping to write (default: mapping.json)",
-    )  # fmt: skip
+        "-o",
+        "--output",
+        type=Path,
+        default=Path("mapping.json"),
+        metavar="FILE",
+        help="file to write the mapping to; an earlier one is overwritten (default: mapping.json)",
+    )
     parser.add_argument(
         "--loader",
-        type=int,
+        type=arguments.whole(0),
         metavar="N",
-        help="this loader's operations (default: the one of most samples)",
+        help="number of the loader whose operations are run (default: the one with the most "
+        "samples)",
     )
     parser.add_argument(
         "--samples",
-        type=int,
+        type=arguments.whole(0),
         default=16,
         metavar="N",
-        help="inputs kept of each operation (default: 16)",
+        help="how many inputs to keep for each operation (default: 16)",
     )
     parser.add_argument(
         "--runs",
-        type=int,
+        type=arguments.whole(0),
         default=20,
         metavar="N",
-        help="isolated runs of each operation (default: 20)",
+        help="how many isolated runs to make of each operation (default: 20)",
     )
     parser.add_argument(
-        "--minimum-runs", type=int, default=2, metavar="N",
-        help="runs in which a function must have been seen (default: 2)",
-    )  # fmt: skip
+        "--minimum-runs",
+        type=arguments.whole(0),
+        default=2,
+        metavar="N",
+        help="in how many runs a function must have been seen to be kept (default: 2)",
+    )
     parser.add_argument(
-        "--wanted", type=float, default=0.95, metavar="P",
-        help="wanted probability to catch a function of 20 microseconds (default: 0.95)",
-    )  # fmt: skip
+        "--wanted",
+        type=arguments.real(0),
+        default=0.95,
+        metavar="P",
+        help="probability, between 0 and 1, with which a function of 20 microseconds should be "
+        "seen (default: 0.95)",
+    )
     parser.add_argument(
         "--budget",
-        type=float,
+        type=arguments.seconds,
         default=5.0,
-        metavar="S",
-        help="seconds for each operation (default: 5)",
+        metavar="TIME",
+        help="time for each operation, such as 5s or 2m (default: 5s)",
     )
     parser.add_argument(
         "--keep",
         type=Path,
         metavar="DIR",
-        help="keep the recorded samples in this directory (default: they are removed)",
+        help="keep the samples of perf in this directory (default: remove them)",
     )
-    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    options.add_command(parser, NAME)
 
 
 def run(args: argparse.Namespace) -> int:
-    from lotus import files, isolating, mappings
-    from lotus.errors import LotusError
-    from lotus.reporters import isolation as reporter
-    from lotus.streams import say
+    from lotus.common.stderr import say
+    from lotus.mapping import function_mapping, isolated_runner
+    from lotus.reporters.base import console
+    from lotus.reporters.map import isolation_report
 
-    command = args.command[1:] if args.command[:1] == ["--"] else args.command
-    if not command:
-        raise LotusError("no command to map; try `lotus map build -- python train.py`")
-    files.writable(args.output)  # before the work, not after it
+    command = options.required_command(args, NAME)
+    output.destination(args.output, overwrite=True)
     # No bar: the terminal is the program's while it runs.
     say(
         "lotus: the program runs to its first batch; then its operations are isolated, about "
         f"{args.budget:g} s each"
     )
     with tempfile.TemporaryDirectory(prefix="lotus-map-") as scratch:
-        found = isolating.isolate(
+        isolation = isolated_runner.isolate(
             command,
             args.keep or Path(scratch),
             loader=args.loader,
@@ -101,8 +111,8 @@ def run(args: argparse.Namespace) -> int:
             wanted=args.wanted,
             budget_s=args.budget,
         )
-    built = mappings.build(found, args.minimum_runs)
-    mappings.write(built, args.output)
-    reporter.write(built, found, sys.stdout)
+    built = function_mapping.build(isolation, args.minimum_runs)
+    function_mapping.write(built, args.output)
+    isolation_report.write(console.plain_console(), built, isolation=isolation)
     say(f"next: lotus map apply {shlex.quote(str(args.output))} PROFILE")
     return 0

@@ -1,9 +1,9 @@
 """`lotus map validate`: how far samples, and a mapping, are from exact counts."""
 
 import argparse
-import json
-import sys
 from pathlib import Path
+
+from lotus.commands.common import options, output
 
 NAME = "map validate"
 HELP = "compare exact counts with those joined from samples and from a mapping"
@@ -16,9 +16,9 @@ examples:
   lotus map validate R --mapping mapping.json
       the mapping's errors beside them
 
-The exact counts are the truth here. `calibrated` knows each thread's exact
-total, and no operation's own. The mapping is given the run's samples without
-their times and threads. It writes nothing.
+The exact counts are taken as the truth. `calibrated` uses each thread's exact
+total, but no operation's own count. The mapping is applied to the run's samples
+without their times and threads. It writes nothing.
 
 exit codes: 0 compared, 2 there is nothing to compare
 
@@ -27,35 +27,40 @@ see also: lotus map, lotus map build
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    options.add_run(parser)
     parser.add_argument(
-        "run_directory", type=Path, metavar="RUN", help="run directory, as lotus trace made it"
+        "--perf-data",
+        type=Path,
+        metavar="FILE",
+        help="file with the samples of perf to join (default: RUN/perf.data)",
     )
     parser.add_argument(
-        "--perf-data", type=Path, metavar="FILE", help="samples to join (default: RUN/perf.data)"
+        "--mapping",
+        type=Path,
+        metavar="FILE",
+        help="a mapping of lotus map build, whose errors are shown too (default: none)",
     )
-    parser.add_argument(
-        "--mapping", type=Path, metavar="FILE", help="mapping of lotus map build, to be judged too"
-    )
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        help="print a document for programs; fields: lotus schema map-validate",
-    )
+    options.add_json(parser, "map-validate")
+    options.add_trust(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    from lotus import mapped, mappings
-    from lotus.reporters import validation
-    from lotus.run import load
-    from lotus.streams import progress
+    from lotus.common.stderr import progress
+    from lotus.joining import sample_join
+    from lotus.mapping import function_mapping
+    from lotus.reading.run import load
+    from lotus.reporters.base import console
+    from lotus.reporters.map import validation_report
 
-    loaded = load(args.run_directory)
-    with progress("joining samples") as told:
-        given = mapped.read(args.perf_data) if args.perf_data else None
-        found = mapped.map_run(loaded, given, progress=told)
-    judged = mappings.judge(found, None if args.mapping is None else mappings.read(args.mapping))
+    loaded = load(args.run_directory, args.trust)
+    with progress("joining samples") as advance:
+        samples = sample_join.read(args.perf_data, loaded.trusted) if args.perf_data else None
+        joined = sample_join.map_run(loaded, samples, progress=advance)
+    judged = function_mapping.judge(
+        joined, None if args.mapping is None else function_mapping.read(args.mapping)
+    )
     if args.json:
-        print(json.dumps(validation.document(judged), indent=2, allow_nan=False))
+        output.print_document(validation_report.document(judged))
     else:
-        validation.write(judged, sys.stdout)
+        validation_report.write(console.plain_console(), judged)
     return 0

@@ -1,27 +1,28 @@
-"""`lotus merge`: one run of those that the hosts of a job recorded."""
+"""`lotus merge`: combine the runs that the hosts of a job recorded into one."""
 
 import argparse
 import shlex
 from pathlib import Path
 
-from lotus.streams import say
+from lotus.commands.common import options
+from lotus.common.stderr import say
 
 NAME = "merge"
-HELP = "make one run of those that the hosts of a job recorded"
+HELP = "combine the runs that the hosts of a job recorded into one run"
 EPILOG = """\
 examples:
   lotus merge node0/run node1/run -o job
-      how the hosts' clocks were compared, how wrong that may be, and
+      how the hosts' clocks were compared, how large the error may be, and
       which ranks are missing
   lotus report job
   lotus merge shared/run-* -o job
 
-Each host of a job of several hosts records a run of its own, for example by
+In a job of several hosts each host records a run of its own, for example with
 lotus trace -o run-$(hostname) -- torchrun ... It writes DIR with copies of
-their logs; the runs stay as they are. Times are brought onto the first host's
-clock by what the hosts measured of each other's clocks over the job's own
-rendezvous store while it ran; run.json keeps it. Runs of different jobs are
-refused.
+their logs; the runs stay as they are. Times are converted to the first host's
+clock. While the job ran, the hosts measured the offsets between their clocks
+over the job's own rendezvous store; run.json keeps them. Runs of different jobs
+are refused.
 
 exit codes: 0 merged, 2 a run cannot be read or is of another job, or DIR cannot
 be written
@@ -31,16 +32,23 @@ see also: lotus trace, lotus report, lotus balance
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="runs of one job")
     parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="DIR", help="directory of the whole run"
+        "runs", nargs="+", type=Path, metavar="RUN", help="runs of one job, one of each host"
     )
-    parser.add_argument("-f", "--force", action="store_true", help="overwrite an earlier run")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="run directory to make (required)",
+    )
+    options.add_force(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing at the end")
 
 
 def run(args: argparse.Namespace) -> int:
-    from lotus import merge  # which imports pandas
+    from lotus.recording import merge  # which imports pandas
 
     merged = merge.merge(args.runs, args.output, args.force)
     if not args.quiet:

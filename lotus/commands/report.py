@@ -1,13 +1,14 @@
 """`lotus report`: explain a recorded run."""
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
-from lotus import arguments
+from lotus.commands.common import arguments, options, output
 
 NAME = "report"
+PAGE = "report.html"  # of a run, in its directory
+_IN_RUN = Path("RUN", PAGE)  # --html without a file; compared by identity
 HELP = "explain a recorded run or sweep: the verdict first, then where time went"
 EPILOG = """\
 examples:
@@ -16,8 +17,12 @@ examples:
       batches, workers, slowest samples
   lotus report RUN --threshold 500
       the share of batches that took over 500 ms
+  lotus report
+      the same for the newest run in lotus-runs
   lotus report RUN --html report.html
       the same with charts, one file for a browser
+  lotus report --open
+      the page of the newest run, in the browser; it is written into the run
   lotus report RUN --json | jq .verdict
       the same numbers for programs
 
@@ -31,110 +36,130 @@ see also: lotus trace, lotus map, lotus whatif, lotus tune, lotus compare
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "run_directory", type=Path, metavar="RUN", help="run directory, or that of a sweep"
-    )
+        "run_directory", type=Path, nargs="?", metavar="RUN",
+        help="run directory, or that of a sweep (default: the newest in lotus-runs)",
+    )  # fmt: skip
     parser.add_argument(
-        "--html", type=Path, metavar="FILE", help="write a page with charts, to open in a browser"
-    )
+        "--html", type=Path, nargs="?", const=_IN_RUN, metavar="FILE",
+        help="write a page with charts, for a browser, instead of printing the report; without "
+        f"FILE to {PAGE} in RUN (default: write none)",
+    )  # fmt: skip
     parser.add_argument(
-        "--json",
-        action="store_true",
-        help="print a document for programs; fields: lotus schema report, of a sweep report-sweep",
+        "--open", action="store_true", help="open the page in the browser (implies --html)"
     )
+    options.add_json(parser, "report, of a sweep report-sweep")
     parser.add_argument(
         "--threshold",
         type=arguments.real(0),
         default=100.0,
         metavar="MS",
-        help="show the share of batches above this many milliseconds (default: 100)",
+        help="milliseconds above which a batch counts as slow (default: 100)",
     )
     parser.add_argument(
         "--slowest",
         type=arguments.whole(0),
         default=10,
         metavar="N",
-        help="how many slow samples to list (default: 10)",
+        help="how many of the slowest samples to list (default: 10)",
     )
     parser.add_argument(
         "--loader",
         type=arguments.whole(0),
         metavar="N",
-        help="show this loader in full (default: the one of most samples)",
+        help="number of the loader to show in full (default: the one with the most samples)",
     )
+    options.add_trust(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     # pandas and rich are slow to import: not for `lotus --help`.
-    from lotus import files, sweep
+    from lotus.sweep import sweep_record
 
+    _find_run_and_page(args)
     if args.html is not None:
-        files.writable(args.html, "--html")
-    reconfigure = getattr(sys.stdout, "reconfigure", None)
-    if reconfigure is not None:
-        reconfigure(errors="replace")  # a terminal that has no µ shows a question mark
-    return _sweep(args) if sweep.is_sweep(args.run_directory) else _run(args)
+        output.destination(args.html, overwrite=True, option="--html")
+    output.replace_unprintable()
+    return _sweep(args) if sweep_record.is_sweep(args.run_directory) else _run(args)
+
+
+def _find_run_and_page(args: argparse.Namespace) -> None:
+    """Fill in the run and the path of the page where the command line has none."""
+    page = _IN_RUN if args.open and args.html is None else args.html
+    if page is not None and page is not _IN_RUN and page.is_dir() and args.run_directory is None:
+        args.run_directory, page = page, _IN_RUN  # lotus report --html RUN
+    if args.run_directory is None:
+        args.run_directory = options.newest_run(NAME, sweeps=True)
+    args.html = args.run_directory / PAGE if page is _IN_RUN else page
 
 
 def _run(args: argparse.Namespace) -> int:
-    from lotus import mapped
-    from lotus.analysis.functions import summarise_map
+    from lotus.analysis.counters.function_profile import summarise_map
     from lotus.analysis.summary import summarise
-    from lotus.errors import LotusError
-    from lotus.reporters import tables, terminal
-    from lotus.run import load
-    from lotus.streams import progress, say
+    from lotus.common.errors import LotusError
+    from lotus.common.stderr import progress, say
+    from lotus.joining import sample_join
+    from lotus.reading.run import load
+    from lotus.reporters.run import run_document, terminal
 
-    loaded = load(args.run_directory)
+    loaded = load(args.run_directory, args.trust)
     summary = summarise(loaded, args.threshold * 1e6, args.slowest, args.loader)
-    known = [one.scope.loader for one in summary.loaders]
-    if args.loader is not None and args.loader not in known:
-        names = ", ".join(str(loader) for loader in sorted(known)) or "none"
+    numbers = [shown.scope.loader for shown in summary.loaders]
+    if args.loader is not None and args.loader not in numbers:
+        names = ", ".join(str(loader) for loader in sorted(numbers)) or "none"
         raise LotusError(f"there is no loader {args.loader} in this run; there are: {names}")
     measured, notes = None, []
     try:
-        with progress("joining samples") as told:
-            joined = mapped.map_if_sampled(loaded, told)
-    except LotusError as error:  # the times are there all the same
+        with progress("joining samples") as advance:
+            joined = sample_join.map_if_sampled(loaded, advance)
+    except LotusError as error:  # the times are shown all the same
         joined, notes = None, [str(error)]
     if joined is not None or len(getattr(loaded, "counters", ())):
         measured = summarise_map(loaded, joined)
     if args.html is not None:
-        from lotus.reporters import html
+        from lotus.reporters.run import run_page
 
-        html.write(loaded, summary, args.html, measured, args.loader)
+        run_page.write(loaded, summary, args.html, measured, args.loader)
     if args.json:
-        print(tables.text(summary, measured))
-        return 0
-    if args.html is None:
+        output.print_document(run_document.document(summary, measured))
+    elif args.html is None:
         terminal.write(summary, sys.stdout, args.loader, measured)
-    else:
-        print(_written(args.html))
+    _announce_page(args)
+    if args.json:
+        return 0
     for note in notes:
         say(f"lotus: {note}")
     return 0
 
 
 def _sweep(args: argparse.Namespace) -> int:
-    from lotus import sweep
-    from lotus.analysis.sweep import summarise
-    from lotus.reporters import page, sweep_page
-    from lotus.reporters import sweep as reporter
-    from lotus.streams import progress
+    from lotus.common.stderr import progress
+    from lotus.reporters.base import console, page
+    from lotus.reporters.sweep import sweep_page, sweep_report
+    from lotus.sweep import sweep_record
+    from lotus.sweep.sweep_summary import summarise
 
-    with progress("reading runs") as told:
-        summary = summarise(sweep.load(args.run_directory), told)
-    document = reporter.document(summary)
+    with progress("reading runs") as advance:
+        summary = summarise(sweep_record.load(args.run_directory), advance)
+    document = sweep_report.document(summary)
     if args.html is not None:
         heading, sections = sweep_page.heading(summary), sweep_page.sections(summary)
         page.write(args.html, f"lotus: {heading.title}", heading, sections, document)
     if args.json:
-        print(json.dumps(document, indent=2, allow_nan=False))
+        output.print_document(document)
     elif args.html is None:
-        reporter.write(summary, sys.stdout)
-    else:
-        print(_written(args.html))
+        sweep_report.write(console.plain_console(), summary)
+    _announce_page(args)
     return 0
 
 
-def _written(path: Path) -> str:
-    return f"written: {path} (open it in a browser)"
+def _announce_page(args: argparse.Namespace) -> None:
+    """Print where the page was written, and open it with --open."""
+    from lotus.common import browser
+    from lotus.common.stderr import say
+
+    if args.html is None:
+        return
+    if not args.json:  # the document stands alone
+        print(f"written: {args.html}" + ("" if args.open else " (open it in a browser)"))
+    if args.open and (instead := browser.open_page(args.html)):
+        say(f"lotus: {instead}")

@@ -1,39 +1,42 @@
-"""`lotus schema`: what each field of a document for programs means."""
+"""`lotus schema`: the JSON Schemas of documents and files for programs."""
 
 import argparse
 
 NAME = "schema"
-HELP = "print the JSON Schema of a document that --json prints, or of a file of lotus"
+HELP = "print the JSON Schema of a document of --json, or of a file that lotus writes"
 EPILOG = """\
 examples:
   lotus schema
-      all names, each with the command or file that it describes
+      all names, each with the command or file that its schema describes
   lotus schema report
       the schema of `lotus report RUN --json`: each field, its unit
   lotus schema run.json
       that of the file in a run directory
   lotus schema report | jq '.properties.run.properties | keys'
 
-A schema (draft 2020-12) names every field with its unit, and which may be null:
-not measured, or not known. It prints to standard output and writes no file.
+A schema (draft 2020-12) describes every field with its unit, and says which may
+be null: not measured, or not known. It prints to standard output and writes no
+file.
 
-exit codes: 0 printed, 2 no such schema
+exit codes: 0 printed, 2 there is no such schema
 
 see also: lotus report --json, lotus compare --json, lotus top --json
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help="which schema (default: list all)")
+    parser.add_argument(
+        "name", nargs="?", metavar="NAME", help="name of the schema (default: list all)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    from lotus import schemas
+    from lotus.schemas import documents
 
     if args.name is not None:
-        print(schemas.text(args.name), end="")
+        print(documents.text(args.name), end="")
         return 0
-    known = {name: schemas.schema(name)["title"] for name in schemas.names()}
+    known = {name: documents.schema(name)["title"] for name in documents.names()}
     widest = max(map(len, known))
     for name, title in known.items():
         print(f"{name:{widest}}  {title}")

@@ -3,160 +3,155 @@
 import argparse
 import shlex
 import sys
-from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lotus import arguments
+from lotus.commands.common import arguments, options
+from lotus.settings.space import START_METHODS
 
 if TYPE_CHECKING:
-    from lotus.sweep import Sweep
-    from lotus.sweep_plan import Plan
+    from lotus.sweep.sweep_plan import Plan
+    from lotus.sweep.sweep_record import Sweep
 
 NAME = "sweep"
-HELP = "run a command under several loader settings: when do more workers stop helping"
+HELP = "run a command with several loader settings, to find how many workers help"
 EPILOG = """\
 examples:
   lotus sweep --workers 1,2,4,8 -o S -- python train.py --epochs 1
-      a line a run while it goes on; then how many workers are enough, and why
+      a line for each run; then how many workers are enough, and why
   lotus report S --html s.html
   lotus sweep --workers 2,4 --prefetch 2,8 --repeat 5 -o S -- python train.py
   lotus sweep --resume S
-      goes on after Ctrl-C, and makes runs again that failed
+      continues after Ctrl-C, and repeats the runs that failed
 
-Each setting is put on the program's loaders where it makes them, without a
-change of its code; what no option names stays as the program has it. Runs are
-made in rounds, each with all settings in an order of its own. Ctrl-C ends the
-program and the sweep.
+Each setting is applied to the program's loaders when it makes them, without a
+change of its code; parameters that no option names stay as the program sets
+them. Runs are made in rounds, each with all settings in an order of its own.
+Ctrl-C ends the program and the sweep.
 
 writes: a directory: sweep.json, and in runs/ a run directory and the program's
   output of each run
 
-exit codes: 0 all runs count, 1 some failed, 2 it could not begin, 130 Ctrl-C
+exit codes: 0 all runs count, 1 some failed, 2 it could not start, 130 Ctrl-C
 
 see also: lotus report, lotus tune, lotus compare
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "lotus sweep [options] -- COMMAND ..."
     add = parser.add_argument
     add(
-        "--workers", type=_numbers(0), metavar="N,...",
-        help="numbers of workers (default: 1,2,4,... up to the cores there are)",
+        "--workers", type=arguments.numbers(0, 4096), metavar="N,...",
+        help="numbers of workers, num_workers (default: 1,2,4,... up to the number of cores)",
     )  # fmt: skip
     add(
         "--prefetch",
-        type=_numbers(1),
+        type=arguments.numbers(1, 4096),
         metavar="N,...",
-        help="batches each worker makes ahead (default: the program's)",
+        help="batches that each worker makes ahead, prefetch_factor (default: the program's)",
     )
     add(
         "--pin-memory",
-        type=_switches,
+        type=arguments.switches,
         metavar="on,off",
-        help="with pinned memory, or without (default: the program's)",
+        help="with pinned memory, without, or both in turn (default: the program's)",
     )
     add(
         "--persistent",
-        type=_switches,
+        type=arguments.switches,
         metavar="on,off",
-        help="workers that stay between epochs, or not (default: the program's)",
+        help="with workers that are kept between epochs, without, or both in turn (default: the "
+        "program's)",
     )
     add(
-        "--start-method", type=_methods, metavar="METHOD,...",
-        help="how workers start: fork, spawn, forkserver (default: the program's)",
+        "--start-method", type=arguments.words(START_METHODS), metavar="METHOD,...",
+        help=f"how workers are started: {', '.join(START_METHODS)} (default: the program's)",
     )  # fmt: skip
     add(
         "--repeat",
         type=arguments.whole(1, 10_000),
         metavar="N",
-        help="runs of each setting (default: 3)",
+        help="how many runs to make of each setting (default: 3)",
     )
     add(
         "--seed",
         type=arguments.whole(0, (1 << 32) - 1),
         metavar="N",
-        help="seed of the order of runs (default: drawn, and kept in sweep.json)",
+        help="seed of the order of runs (default: a random one, kept in sweep.json)",
     )
     add(
         "--loader", type=arguments.loader, metavar="N|NAME",
-        help="set this loader only: its number by first iteration, or its data set's class "
+        help="vary only this loader: its number by first iteration, or the class of its data set "
         "(default: every loader of the program)",
     )  # fmt: skip
     add(
         "--iterable-safe", action="store_true",
-        help="say that an iterable data set gives the same samples with any number of workers",
+        help="declare that an iterable data set yields the same samples with any number of workers",
     )  # fmt: skip
     add(
         "--batches",
         type=arguments.batches,
         metavar="A:B",
-        help="record batches A up to B of each epoch only (default: all)",
+        help="record only batches A to B - 1 of each epoch (default: all)",
     )
     add(
         "--counters", metavar="SETS",
-        help="what to count, as lotus trace --counters; none for nothing (default: the most "
-        "telling events that this machine has)",
+        help="hardware events to count, as for lotus trace --counters, or none (default: the most "
+        "telling ones that this machine can count together)",
     )  # fmt: skip
-    add("--perf", action="store_true", help="sample C and C++ functions in each run as well")
+    add("--perf", action="store_true", help="also sample C and C++ functions, with perf record")
+    options.add_output(parser, "directory of the sweep (default: lotus-runs/SCRIPT-TIME)")
     add(
-        "-o",
-        "--output",
+        "--resume",
         type=Path,
         metavar="DIR",
-        help="directory of the sweep (default: lotus-runs/SCRIPT-TIME)",
+        help="continue the sweep in this directory; needs no other option (default: begin one)",
     )
-    add("--resume", type=Path, metavar="DIR", help="go on with this sweep; needs no other option")
     add(
         "--show-output", action="store_true",
-        help="let the program write to the terminal, not to a file beside each run",
+        help="let the program write to the terminal instead of a file beside each run",
     )  # fmt: skip
     add("-q", "--quiet", action="store_true", help="print nothing but errors")
-    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    options.add_command(parser, NAME)
 
 
 def run(args: argparse.Namespace) -> int:
-    from lotus import sweep, sweep_plan, sweeping
-    from lotus.errors import LotusError
-    from lotus.reporters import sweep_progress as reporter
-    from lotus.streams import say
+    from lotus.common.stderr import say
+    from lotus.reporters.sweep import sweep_progress
+    from lotus.sweep import sweep_plan, sweep_record, sweep_runner
 
-    command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if args.resume is not None:
         path = args.resume
-        _agrees(args, sweep.load(path))
-        command = sweep_plan.command_of(sweep.load(path), command)
-    elif not command:
-        raise LotusError(
-            "no command to sweep; try `lotus sweep --workers 1,2,4 -- python train.py`"
-        )
+        _check_resumed(args, sweep_record.load(path))
+        command = sweep_plan.command_of(sweep_record.load(path), options.command(args))
     else:
+        hint = "try `lotus sweep --workers 1,2,4 -- python train.py`"
+        command = options.required_command(args, NAME, hint)
         path = sweep_plan.begin(args.output, command, _plan(args), args.seed)
     again = f"lotus sweep --resume {shlex.quote(str(path))}"
     shown = (
-        sweeping.Progress()
+        sweep_runner.Progress()
         if args.quiet
-        else reporter.Live(sys.stderr.isatty(), sweep.load(path).varied)
+        else sweep_progress.Live(sys.stderr.isatty(), sweep_record.load(path).varied)
     )
     if not args.quiet:
-        reporter.intend(sweep.load(path))
+        sweep_progress.intend(sweep_record.load(path))
     try:
-        swept = sweeping.run(path, command, shown, args.show_output)
+        swept = sweep_runner.run(path, command, shown, args.show_output)
     except KeyboardInterrupt:  # between two runs
-        say(f"lotus: stopped; go on with: {again}", _line())
+        say(f"lotus: stopped; continue with: {again}", _line())
         return 130
     if swept.signal is not None:
-        text = "lotus: stopped, the run that was going on does not count; go on with: "
+        text = "lotus: stopped, the unfinished run does not count; continue with: "
         say(text + again, _line())
         return 128 + swept.signal
     runs = swept.sweep.manifest["runs"]
-    refused = sum(one.get("refused") is True for one in runs)
-    failed = sum(one["state"] == "failed" for one in runs) - refused
+    refused = sum(run.get("refused") is True for run in runs)
+    failed = sum(run["state"] == "failed" for run in runs) - refused
     if not args.quiet:
-        reporter.conclude(swept.sweep)
+        sweep_progress.conclude(swept.sweep)
     if failed:
-        say(f"lotus: {failed} of {len(runs)} runs failed; try them again by: {again}")
+        say(f"lotus: {failed} of {len(runs)} runs failed; repeat them with: {again}")
     if refused:
         say(
             f"lotus: {refused} of {len(runs)} runs cannot succeed, as the loader refuses their "
@@ -171,20 +166,21 @@ def _line() -> str:
 
 
 def _plan(args: argparse.Namespace) -> "Plan":
-    from lotus import settings, sweep_plan
-    from lotus.tune.space import Value
+    from lotus.settings import tuned_file
+    from lotus.settings.space import Value
+    from lotus.sweep import sweep_plan
 
-    asked: dict[str, tuple[Value, ...] | None] = {
-        "num_workers": args.workers or _up_to(int(settings.machine()["cores"])),
+    parameters: dict[str, tuple[Value, ...] | None] = {
+        "num_workers": args.workers or _up_to(int(tuned_file.machine()["cores"])),
         "prefetch_factor": args.prefetch,
         "pin_memory": args.pin_memory,
         "persistent_workers": args.persistent,
         "start_method": args.start_method,
     }
-    given = {name: values for name, values in asked.items() if values is not None}
+    varied = {name: values for name, values in parameters.items() if values is not None}
     return sweep_plan.Plan(
-        settings=sweep_plan.combined(given),
-        varied=tuple(given),
+        settings=sweep_plan.combined(varied),
+        varied=tuple(varied),
         repeat=args.repeat or 3,
         loader=_loader(args),
         batches=args.batches,
@@ -204,84 +200,46 @@ def _counters(args: argparse.Namespace) -> str | None:
     return None if args.counters == "none" else args.counters or "auto"
 
 
-def _agrees(args: argparse.Namespace, found: "Sweep") -> None:
-    """Raise LotusError where an option says otherwise than the sweep that is to go on."""
-    from lotus.errors import LotusError
+def _check_resumed(args: argparse.Namespace, sweep: "Sweep") -> None:
+    """Raise LotusError if an option differs from the sweep that is to be continued."""
+    from lotus.common.errors import LotusError
 
-    known = found.manifest.get("plan")
+    known = sweep.manifest.get("plan")
     plan = known if isinstance(known, dict) else {}
-    asked: dict[str, tuple[object, object]] = {}  # option -> what it says, what the sweep has
-    for option, given, name in (
+    values: dict[str, tuple[object, object]] = {}  # option -> its value, that of the sweep
+    for option, value, name in (
         ("--workers", args.workers, "num_workers"),
         ("--prefetch", args.prefetch, "prefetch_factor"),
         ("--pin-memory", args.pin_memory, "pin_memory"),
         ("--persistent", args.persistent, "persistent_workers"),
         ("--start-method", args.start_method, "start_method"),
     ):
-        if given is not None:
-            workers = name in ("num_workers", "pin_memory")
-            of = [one for one in found.settings() if workers or one.num_workers]
-            varied = {getattr(one, name) for one in of} if name in found.varied else set()
-            asked[option] = set(given), varied
+        if value is not None:
+            # These mean something without workers too.
+            always = name in ("num_workers", "pin_memory")
+            settings = [setting for setting in sweep.settings() if always or setting.num_workers]
+            varied = {getattr(setting, name) for setting in settings}
+            values[option] = set(value), varied if name in sweep.varied else set()
     others: tuple[tuple[str, object, object], ...] = (
         ("--repeat", args.repeat, plan.get("repeat")),
-        ("--seed", args.seed, found.manifest.get("seed")),
+        ("--seed", args.seed, sweep.manifest.get("seed")),
         ("--loader", _loader(args), plan.get("loader")),
         ("--batches", args.batches, plan.get("batches")),
         ("--counters", args.counters, plan.get("counters") or "none"),
         ("--perf", args.perf or None, plan.get("perf")),
         ("--iterable-safe", args.iterable_safe or None, plan.get("iterable_safe")),
-        ("--output", args.output and args.output.resolve(), found.path.resolve()),
+        ("--output", args.output and args.output.resolve(), sweep.path.resolve()),
     )
-    asked |= {option: (one, there) for option, one, there in others if one is not None}
-    other = [option for option, (one, there) in asked.items() if one != there]
+    values |= {option: (value, there) for option, value, there in others if value is not None}
+    other = [option for option, (value, there) in values.items() if value != there]
     if other:
         raise LotusError(
-            f"{', '.join(other)}: not as in the sweep of {found.path}, which goes on as it began; "
+            f"{', '.join(other)}: not as in the sweep of {sweep.path}, which continues unchanged; "
             "leave it out, or begin another sweep with -o"
         )
 
 
 def _up_to(cores: int) -> tuple[int, ...]:
-    """1, 2, 4, ... and the cores themselves."""
+    """1, 2, 4, ... and the number of cores."""
     powers = [1 << power for power in range(20) if 1 << power < cores]
     return (*powers, max(cores, 1))
-
-
-def _list(text: str) -> list[str]:
-    words = list(dict.fromkeys(word.strip() for word in text.split(",")))
-    if not all(words):
-        raise ValueError(text)
-    return words
-
-
-def _numbers(least: int) -> Callable[[str], tuple[int, ...]]:
-    def numbers(text: str) -> tuple[int, ...]:
-        found = tuple(int(word) for word in _list(text))
-        if not all(least <= one <= 4096 for one in found):
-            raise ValueError(text)
-        return tuple(sorted(set(found)))
-
-    numbers.__name__ = f"list of numbers from {least} on"
-    return numbers
-
-
-def _switches(text: str) -> tuple[bool, ...]:
-    known = {"on": True, "off": False}
-    return tuple(known[word] for word in _of(text, known))
-
-
-def _methods(text: str) -> tuple[str, ...]:
-    from lotus.tune.space import START_METHODS
-
-    return tuple(_of(text, START_METHODS))
-
-
-def _of(text: str, known: Collection[str]) -> list[str]:
-    words = _list(text)
-    if any(word not in known for word in words):
-        raise ValueError(text)
-    return words
-
-
-_switches.__name__, _methods.__name__ = "list of on and off", "list of start methods"

@@ -1,43 +1,52 @@
-"""`lotus tune`: run a command, and find the settings that feed it fastest."""
+"""`lotus tune`: run a command, and find the loader settings that feed it fastest."""
 
 import argparse
+import contextlib
 import io
-import json
-import re
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from lotus import arguments
-from lotus.settings import DEFAULT
+from lotus.commands.common import arguments, options
+from lotus.commands.common import output as outputs
+from lotus.settings.tuned_file import DEFAULT
 
 NAME = "tune"
 HELP = "find the loader settings that feed a program fastest, in about a minute"
 EPILOG = """\
 examples:
   lotus tune -- python train.py
-      each setting with its samples/s while it is tried; then the best, how
-      much it gains, and the change of code
+      each setting with its samples/s while it is tried; then the best one, its
+      gain, and the change of code
   lotus run --settings tuned.json -- python train.py
-      the program with what was found, its code unchanged
+      the program with the best settings, its code unchanged
   lotus tune --apply -- python train.py
-      goes on training with what was found
+      continues training with the best settings, now and each time it is
+      started
   lotus tune --loader Pictures --budget 2m -- python train.py
   lotus tune --objective throughput --vary threads -- python train.py
 
-The program starts as usual. When it has iterated its loader for some batches,
-settings are tried in its place, on its own data set, sampler and collate
-function; batch_size stays. What is found is held against the program's own
-steps: it trains on for some batches, with that and its own setting in turn.
-Then it is ended at once: no `finally` and no atexit function of it runs, the
-processes that it has started get SIGTERM. With --apply it goes on instead.
+The program starts as usual. After it has iterated its loader for some batches,
+lotus tries settings with the program's own data set, sampler and collate
+function; batch_size stays. The best one is then checked with the program's own
+steps: the program trains for some batches, with that and its own setting in
+turn. Then it is ended at once: none of its `finally` blocks and atexit
+functions runs, and the processes that it started get SIGTERM. With --apply it
+continues instead.
+
+Without -f a loop of less than a second is not tuned, and no file of settings is
+overwritten. A setting is recommended only if the program's own steps show it to
+be faster, with the whole 95 % interval; where they cannot be measured, trials
+must show it.
 
 writes: the settings (-o)
 
-exit codes: 0 settings were found, or the own ones are best; 1 they could not be
-  written; 130 Ctrl-C; the program's own where it ended by itself or --apply
+exit codes: 0 settings were found, or the program's own are best; 1 they could
+  not be written; 130 Ctrl-C; the program's own if it ended by itself, and with
+  --apply
 
 see also: lotus run, lotus sweep, lotus whatif, lotus schema tuned.json
 """
@@ -46,95 +55,96 @@ _VARIED = ("start_method", "in_order", "threads")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "lotus tune [options] -- COMMAND ..."
     add = parser.add_argument
     add(
         "--loader", type=arguments.loader, metavar="N|NAME",
-        help="this loader: its number by first iteration, its data set's class, or the FILE:LINE "
-        "that makes it (default: the one of most samples)",
+        help="the loader to tune: its number by first iteration, the class of its data set, the "
+        "FILE:LINE that makes or iterates it, or its name in a report (default: the one with the "
+        "most samples)",
     )  # fmt: skip
     add(
         "--budget",
-        type=_seconds,
+        type=arguments.positive_seconds,
         default=60.0,
         metavar="TIME",
-        help="time for all trials, as 90s or 2m (default: 60s)",
+        help="time for all trials together, such as 90s or 2m (default: 60s)",
     )
     add(
         "--check",
-        type=_some_seconds,
+        type=arguments.seconds,
         metavar="TIME",
-        help="then the program trains on this long with what was found and with its own in turn, "
-        "as trials do not run its step; 0s: not at all (default: a third of --budget)",
+        help="time for checking the best setting against the program's own, with the program's "
+        "step, which trials do not run; 0s skips the check (default: a third of --budget)",
     )
     add(
         "--objective", choices=("train", "throughput"), default="train",
-        help="samples/s with the program's step between batches (train), or without "
-        "(default: train)",
+        help="what to maximise: samples/s with a training step between batches (train), or "
+        "without (throughput) (default: train)",
     )  # fmt: skip
     add(
         "--strategy",
         choices=_STRATEGIES,
         default="lotus",
-        help="who chooses what to try (default: lotus)",
+        help="how to choose the settings to try (default: lotus)",
     )
     add(
-        "--vary", type=_names, default=(), metavar="NAMES",
-        help=f"try these as well, by commas: {', '.join(_VARIED)} (default: none)",
+        "--vary", type=arguments.words(_VARIED), default=(), metavar="NAMES",
+        help=f"also vary these, with commas between them: {', '.join(_VARIED)} (default: none)",
     )  # fmt: skip
     add(
         "--watch",
         type=arguments.whole(1),
         metavar="N",
-        help="batches of the program itself first (default: 12)",
+        help="how many batches of the program to watch before the trials (default: 12)",
     )
     add(
         "--seed",
         type=arguments.whole(0, (1 << 32) - 1),
         default=0,
         metavar="N",
-        help="seed of what is left to chance (default: 0)",
+        help="seed of random choices (default: 0)",
     )
     add(
         "--apply",
         action="store_true",
-        help="let the program go on with what was found (default: it is ended)",
+        help="let the program continue with the best settings (default: end it)",
     )
-    add(
-        "-o", "--output", type=Path, default=DEFAULT, metavar="FILE",
-        help=f"file of settings to write (default: {DEFAULT})",
-    )  # fmt: skip
-    add(
-        "--json",
-        action="store_true",
-        help="print a document for programs; fields: lotus schema tune",
+    options.add_output(
+        parser,
+        f"file to write the settings to (default: {DEFAULT}; with --apply in a new directory "
+        "lotus-runs/NAME-TIME, so that the same command line can be used again)",
+        "FILE",
     )
-    add("-q", "--quiet", action="store_true", help="write the settings, print nothing of them")
-    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    options.add_force(
+        parser, "overwrite an earlier file of settings; tune a loop of less than a second, too"
+    )
+    options.add_json(parser, "tune")
+    add("-q", "--quiet", action="store_true", help="write the settings and print nothing")
+    options.add_command(parser, NAME)
 
 
 def run(args: argparse.Namespace) -> int:
-    from lotus import launch, tuning
-    from lotus.errors import LotusError
-    from lotus.streams import say
-    from lotus.tune import recorded
+    from lotus.common.stderr import say
+    from lotus.recording import launcher
+    from lotus.tune.search import loop_length, trial_recording
+    from lotus.tune.session import subprocess_tuning
 
-    command = args.command[1:] if args.command[:1] == ["--"] else args.command
-    if not command:
-        raise LotusError("no command to tune; try `lotus tune -- python train.py`")
+    command = options.required_command(args, NAME)
 
-    def tried(program: tuning.PipedProgram) -> Any:
-        # pandas, for which the program has not to wait before it starts
-        from lotus.reporters.tuning import Live
-        from lotus.tune import checking
-        from lotus.tune.search import search
+    def search_settings(program: subprocess_tuning.PipedProgram) -> Any:
+        if not args.force:
+            loop_length.check(program.watched)
+        # These import pandas, for which the program should not wait before it starts.
+        from lotus.reporters.tune.tune_report import Live
+        from lotus.tune.search import step_check
+        from lotus.tune.search.search import search
 
         live = Live(sys.stderr.isatty())
         if not args.quiet:
-            what = program.watched.loader.words()
-            say(f"lotus: {what} was watched; settings are tried now, in {args.budget:g} s")
+            what = program.watched.title()
+            say(f"lotus: {what} was watched; settings are now tried for {args.budget:g} s")
         try:
-            found = search(
+            result = search(
                 program,
                 strategy=args.strategy,
                 budget_s=args.budget,
@@ -145,34 +155,35 @@ def run(args: argparse.Namespace) -> int:
             )
         finally:
             live.clear()
-        found = recorded.with_operations(found, program.run, program.workers)
+        result = trial_recording.with_operations(result, program.run, program.workers)
         seconds = args.budget / 3 if args.check is None else args.check
-        return checking.check(found, program, seconds, None if args.quiet else live.trains)
+        return step_check.check(result, program, seconds, None if args.quiet else live.trains)
 
     def report(result: Any, written: Path | None) -> None:
-        from lotus.reporters import tuning as reporter
+        from lotus.reporters.tune import tune_report
 
         if args.quiet and written is not None:
             return
         text = io.StringIO()
         width = shutil.get_terminal_size().columns
-        reporter.write(result, command, written, text, width)
+        tune_report.write(result, command, written, text, width)
         say(text.getvalue())
 
-    done = tuning.tune(
-        command,
-        tried,
-        output=args.output,
-        loader=args.loader,
-        watch=args.watch,
-        apply=args.apply,
-        on_found=report if args.apply and not args.json else None,
-        record=recorded.begin,
-    )
+    with _output(args, command) as output:
+        done = subprocess_tuning.tune(
+            command,
+            search_settings,
+            output=output,
+            loader=args.loader,
+            watch=args.watch,
+            apply=args.apply,
+            on_found=report if args.apply and not args.json else None,
+            record=trial_recording.begin,
+        )
     if done.found is not None and args.json:
-        from lotus.reporters.tuning import document
+        from lotus.reporters.tune import tune_report
 
-        print(json.dumps(document(done.found, done.written), indent=2, allow_nan=False))
+        outputs.print_document(tune_report.document(done.found, done.written))
     elif done.found is not None and not args.apply:
         report(done.found, done.written)
     if done.problem:
@@ -185,33 +196,22 @@ def run(args: argparse.Namespace) -> int:
         say(f"lotus: {done.unwritten}; {more}")
     if done.found is not None and done.ended_by_us:
         return 130 if done.found.interrupted else int(bool(done.unwritten))
-    return launch.end_as(done.outcome)
+    return launcher.end_as(done.outcome)
 
 
-def _some_seconds(text: str) -> float:
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?(s|m|min|)", text)
-    if found is None or not 0 <= float(found[1]) < 1e6:
-        raise ValueError(text)
-    return float(found[1]) * (60 if found[2].startswith("m") else 1)
+@contextlib.contextmanager
+def _output(args: argparse.Namespace, command: Sequence[str]) -> Iterator[Path]:
+    """The file for the settings; a directory made for it is removed if it stays empty."""
+    if args.output is not None or not args.apply:
+        path = args.output or DEFAULT
+        outputs.destination(path, overwrite=args.force)
+        yield path
+        return
+    from lotus.format import run_directory
 
-
-def _seconds(text: str) -> float:
-    found = _some_seconds(text)
-    if not found:
-        raise ValueError(text)
-    return found
-
-
-def _names(text: str) -> tuple[str, ...]:
-    names = tuple(name for name in text.split(",") if name)
-    if not names or any(name not in _VARIED for name in names):
-        raise ValueError(text)
-    return names
-
-
-for _kind, _name in (
-    (_seconds, "time (60s)"),
-    (_some_seconds, "time (20s)"),
-    (_names, "NAMES"),
-):
-    _kind.__name__ = _name
+    folder = run_directory.make_plain(command)
+    try:
+        yield folder / DEFAULT.name
+    finally:
+        with contextlib.suppress(OSError):  # not empty
+            folder.rmdir()

@@ -1,50 +1,47 @@
 """`lotus whatif`: replay a recorded run with other settings, on another machine."""
 
 import argparse
-import json
-import math
-import re
 import sys
 from pathlib import Path
 
-from lotus import arguments
-from lotus.errors import LotusError
+from lotus.commands.common import arguments, options, output
+from lotus.common.errors import LotusError
 
 NAME = "whatif"
 HELP = "replay a recorded run with other loader settings, cores, storage, parts or ranks"
 EPILOG = """\
 A simulation of the DataLoader replays the recorded costs of the batches. The
-run itself is simulated as well and stands beside what was measured: so far off
-may the other answers be. With --ranks whole ranks are simulated, which wait for
-each other in every step.
+run itself is simulated too and shown beside the measured values: the other
+answers may be wrong by as much as these differ. Beyond 15 % there is no answer.
+With --ranks whole ranks are simulated, which wait for each other in every step.
 
 examples:
   lotus trace --level op+cpu -o R -- python train.py
   lotus whatif R --workers 16 --prefetch 4
-      rates, waits and memory: measured, simulated, and then
+      rates, waits and memory: measured, simulated, and with these settings
   lotus whatif R --workers 16 --cores 64 --speedup ToTensor=2
   lotus whatif R --workers 32 --latency 20ms
       as if every sample came from a remote store
   lotus whatif R --also R1 --workers 4
-      R1 is the same with one worker: tells how cores slow each other down
+      R1 is the same with one worker: shows how cores slow each other down
   lotus whatif R --ranks 64
-      step, straggler's share and efficiency of a job of 4 ranks with 64
+      step, share of stragglers and efficiency of the traced job on 64 ranks
   lotus whatif R --ranks 64 --gradients 100MB --link-bandwidth 10GB/s
   lotus whatif R --ranks 4 --plan balance.json
       with the batches that lotus balance gave each rank
 
 It writes nothing.
 
-exit codes: 0 answered, 2 the run cannot be replayed, or not as asked
+exit codes: 0 answered, 2 the run cannot be replayed, or not with these options
 
 see also: lotus trace, lotus tune, lotus balance
 """
-# What means nothing where whole ranks are simulated.
-_OF_ONE_RANK = (
+# Options without a meaning if whole ranks are simulated.
+_ONE_RANK_OPTIONS = (
     "pin_memory", "persistent_workers", "in_order", "cores", "speedup", "latency", "bandwidth",
     "sample_bytes", "epochs", "batches", "also",
 )  # fmt: skip
-_OF_CLUSTERS = (
+_JOB_OPTIONS = (
     "plan", "stragglers", "straggler_chance", "slower", "collective", "gradients", "link_latency",
     "link_bandwidth", "steps", "seed",
 )  # fmt: skip
@@ -52,21 +49,19 @@ _OF_CLUSTERS = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "lotus whatif [options] RUN"
-    parser.add_argument(
-        "run_directory", type=Path, metavar="RUN", help="run directory, as lotus trace made it"
-    )
+    options.add_run(parser)
     add = parser.add_argument
     add(
         "--workers",
         type=arguments.whole(0, 4096),
         metavar="N",
-        help="num_workers; 0: the main process makes the batches (default: as recorded)",
+        help="num_workers; with 0 the main process makes the batches (default: as recorded)",
     )
     add(
         "--prefetch",
         type=arguments.whole(1),
         metavar="N",
-        help="prefetch_factor, batches each worker makes ahead (default: as recorded)",
+        help="prefetch_factor, the batches that each worker makes ahead (default: as recorded)",
     )
     on = argparse.BooleanOptionalAction
     add("--pin-memory", action=on, default=None, help="pin_memory (default: as recorded)")
@@ -79,33 +74,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--in-order", action=on, default=None, help="in_order (default: as recorded)")
     add(
         "--cores",
-        type=_positive,
+        type=arguments.positive,
         metavar="N",
-        help="cores of a machine with nothing else on it (default: that of the run)",
+        help="cores of a machine that runs nothing else (default: the machine of the run)",
     )
     add(
         "--speedup",
-        type=_speedup,
+        type=arguments.speedup,
         action="append",
         default=[],
         metavar="PART=TIMES",
-        help="an operation, `collate`, `data set` or `step` so many times as fast (repeatable)",
+        help="make a part this many times as fast: an operation, `collate`, `data set` or `step` "
+        "(repeatable)",
     )
     add(
         "--latency",
         type=arguments.nanoseconds,
         metavar="TIME",
-        help="each sample waits so long, as 20ms (default: as recorded)",
+        help="time that each sample waits for storage, such as 20ms (default: as recorded)",
     )
     add(
         "--bandwidth",
-        type=_rate,
+        type=arguments.rate,
         metavar="RATE",
-        help="of the storage, shared, as 200MB/s (default: no limit)",
+        help="bandwidth of the storage, shared by all workers, such as 200MB/s (default: no limit)",
     )
     add(
         "--sample-bytes",
-        type=_positive,
+        type=arguments.positive,
         metavar="N",
         help="bytes read for each sample (default: as recorded)",
     )
@@ -114,111 +110,117 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=arguments.real(0),
         default=1.0,
         metavar="N",
-        help="cores that a step keeps busy, 0 where it waits for an accelerator (default: 1)",
+        help="cores that a training step keeps busy, 0 if it waits for an accelerator (default: 1)",
     )
     add(
         "--batches",
         type=arguments.whole(1),
         metavar="N",
-        help="batches of an epoch (default: as recorded)",
+        help="number of batches in an epoch (default: as recorded)",
     )
-    add("--epochs", type=arguments.whole(1), metavar="N", help="epochs (default: as recorded)")
+    add(
+        "--epochs",
+        type=arguments.whole(1),
+        metavar="N",
+        help="number of epochs (default: as recorded)",
+    )
     add(
         "--also",
         type=Path,
         metavar="RUN",
-        help="a run of the same program with other workers: tells what busy cores cost each other",
+        help="a run of the same program with another number of workers, which shows how busy cores "
+        "slow each other down (default: they do not)",
     )
     add(
         "--loader",
         type=arguments.whole(0, 4096),
         metavar="N",
-        help="this loader (default: the one of most samples)",
+        help="number of the loader to replay (default: the one with the most samples)",
     )
-    add(
-        "--json",
-        action="store_true",
-        help="print a document for programs; fields: lotus schema whatif, with "
-        "--ranks whatif-ranks",
-    )
+    options.add_json(parser, "whatif, with --ranks whatif-ranks")
     add = parser.add_argument_group("jobs of many ranks").add_argument
     add(
         "--ranks",
         type=arguments.whole(1, 4096),
         metavar="N",
-        help="simulate a job of so many (default: one rank's loader)",
+        help="simulate a job of this many ranks (default: the loader of one rank)",
     )
     add(
         "--plan",
         type=Path,
         metavar="FILE",
-        help="batch sizes, as lotus balance -o FILE wrote them (default: as recorded)",
+        help="batch sizes of ranks, as lotus balance -o FILE wrote them (default: as recorded)",
     )
     add(
         "--stragglers",
         type=arguments.whole(0),
         metavar="N",
-        help="ranks that are slower in every step (default: 0)",
+        help="how many ranks are slower in every step (default: 0)",
     )
     add(
         "--straggler-chance",
-        type=arguments.real(0, 1),
+        type=arguments.probability,
         metavar="P",
-        help="probability that a rank is slower in a step (default: 0)",
+        help="probability, from 0 to 1, that a rank is slower in a step (default: 0)",
     )
     add(
         "--slower",
-        type=_positive,
+        type=arguments.positive,
         metavar="TIMES",
-        help="how many times as long stragglers take (default: 2)",
+        help="how many times as long a slower rank takes (default: 2)",
     )
-    add("--collective", choices=("ring", "tree"), help="how gradients are averaged (default: ring)")
+    add(
+        "--collective",
+        choices=("ring", "tree"),
+        help="algorithm that averages gradients (default: ring)",
+    )
     add(
         "--gradients",
-        type=_rate,
+        type=arguments.size,
         metavar="SIZE",
-        help="size of the gradients that are averaged, as 100MB (default: as traced)",
+        help="size of the gradients that are averaged, such as 100MB (default: as traced)",
     )
     add(
         "--link-latency",
         type=arguments.nanoseconds,
         metavar="TIME",
-        help="latency between ranks, as 20us (default: 0)",
+        help="latency between two ranks, such as 20us (default: 0)",
     )
     add(
         "--link-bandwidth",
-        type=_rate,
+        type=arguments.rate,
         metavar="RATE",
-        help="bandwidth between ranks, as 10GB/s (default: as traced)",
+        help="bandwidth between two ranks, such as 10GB/s (default: as traced)",
     )
     add(
         "--steps",
         type=arguments.whole(1, 100_000),
         metavar="N",
-        help="steps that are simulated (default: 1000)",
+        help="how many steps to simulate (default: 1000)",
     )
-    add("--seed", type=arguments.whole(0), metavar="N", help="seed of what is drawn (default: 0)")
+    add("--seed", type=arguments.whole(0), metavar="N", help="seed of random choices (default: 0)")
 
 
 def run(args: argparse.Namespace) -> int:
-    others = _OF_CLUSTERS if args.ranks is None else _OF_ONE_RANK
-    given = [name for name in others if getattr(args, name) not in (None, [])]
-    if given:
-        option = "--" + given[0].replace("_", "-")
+    others = _JOB_OPTIONS if args.ranks is None else _ONE_RANK_OPTIONS
+    used = [name for name in others if getattr(args, name) not in (None, [])]
+    if used:
+        option = "--" + used[0].replace("_", "-")
         needs = "is for --ranks N only" if args.ranks is None else "means nothing with --ranks"
         raise LotusError(f"{option} {needs}")
-    return _of_one_rank(args) if args.ranks is None else _of_ranks(args)
+    return _replay_loader(args) if args.ranks is None else _simulate_job(args)
 
 
-def _of_ranks(args: argparse.Namespace) -> int:
-    from lotus.balance import plan
-    from lotus.balance.clusters import STEPS, Question, answer
-    from lotus.balance.measured import measure
-    from lotus.reporters import cluster as reporter
-    from lotus.run import load
-    from lotus.tune.cluster import Stragglers
+def _simulate_job(args: argparse.Namespace) -> int:
+    from lotus.balance.job_whatif import STEPS, Question, answer
+    from lotus.balance.rank_measurements import measure
+    from lotus.reading.run import load
+    from lotus.reporters.base import console
+    from lotus.reporters.ranks import job_report
+    from lotus.settings import share_plan
+    from lotus.tune.simulation.job_simulation import Stragglers
 
-    sizes = None if args.plan is None else plan.read(args.plan).batch_sizes
+    sizes = None if args.plan is None else share_plan.read(args.plan).batch_sizes
     slower = 2.0 if args.slower is None else args.slower
     if args.slower is not None and not (args.stragglers or args.straggler_chance):
         raise LotusError("--slower needs --stragglers N or --straggler-chance P")
@@ -229,7 +231,7 @@ def _of_ranks(args: argparse.Namespace) -> int:
         batch_sizes=sizes,
         stragglers=Stragglers(args.stragglers or 0, args.straggler_chance or 0.0, slower),
         collective=args.collective or "ring",
-        gradients=args.gradients,
+        gradients=None if args.gradients is None else float(args.gradients),
         link_latency_ns=args.link_latency,
         link_bandwidth=args.link_bandwidth,
         steps=args.steps or STEPS,
@@ -237,17 +239,17 @@ def _of_ranks(args: argparse.Namespace) -> int:
     )
     answered = answer(measure(load(args.run_directory), args.loader), question)
     if args.json:
-        print(json.dumps(reporter.document(answered), indent=2, allow_nan=False))
+        output.print_document(job_report.document(answered))
     else:
-        reporter.write(answered, sys.stdout)
+        job_report.write(console.plain_console(), answered)
     return 0
 
 
-def _of_one_rank(args: argparse.Namespace) -> int:
-    from lotus.reporters import whatif as reporter
-    from lotus.run import load
-    from lotus.tune.profile import contention, profile
-    from lotus.tune.whatif import Question, answer
+def _replay_loader(args: argparse.Namespace) -> int:
+    from lotus.reading.run import load
+    from lotus.reporters.tune import whatif_report
+    from lotus.tune.simulation.run_profile import contention, profile
+    from lotus.tune.simulation.what_if import Question, answer
 
     made = profile(load(args.run_directory), args.loader, args.step_cores)
     slower = 0.0
@@ -270,40 +272,7 @@ def _of_one_rank(args: argparse.Namespace) -> int:
     )
     answered = answer(made, question)
     if args.json:
-        print(json.dumps(reporter.document(answered), indent=2, allow_nan=False))
+        output.print_document(whatif_report.document(answered))
     else:
-        reporter.write(answered, sys.stdout)
+        whatif_report.write(answered, sys.stdout)
     return 0
-
-
-def _positive(text: str) -> float:
-    value = float(text)
-    if not 0 < value < math.inf:
-        raise ValueError(text)
-    return value
-
-
-def _speedup(text: str) -> tuple[str, float]:
-    name, equals, times = text.rpartition("=")
-    if not equals or not name:
-        raise ValueError(text)
-    return name, _positive(times)
-
-
-_SIZES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30}
-
-
-def _rate(text: str) -> float:
-    found = re.fullmatch(r"([0-9.]+) ?(|k|M|G|Ki|Mi|Gi)B(?:/s)?", text)
-    if found is None:
-        raise ValueError(text)
-    return _positive(found[1]) * _SIZES[found[2]]
-
-
-for _kind, _name in (
-    (_positive, "number"),
-    (_speedup, "PART=TIMES"),
-    (arguments.nanoseconds, "time (20ms)"),
-    (_rate, "rate (200MB/s)"),
-):
-    _kind.__name__ = _name

@@ -1,40 +1,39 @@
-"""A timeline as Chrome's trace events, merged with a trace of torch.profiler where asked for.
+"""A timeline as Chrome's trace events, merged with a trace of torch.profiler by --with.
 
 Source: "Trace Event Format" of the Chromium project. Times are microseconds of CLOCK_MONOTONIC.
 """
 
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lotus.assemble import Ints
-from lotus.export import pieces, torch_trace
-from lotus.export.points import Points
+from lotus.export import table_pieces, torch_trace
+from lotus.export.counter_tracks import Points
+from lotus.export.export_request import Progress, Request
 from lotus.export.timeline import FETCH, KINDS, OPERATION, SAMPLE, WAIT, Slices, Timeline
 from lotus.export.tracks import Place
+from lotus.reading.process_tree import Ints
 
 if TYPE_CHECKING:
-    from lotus.run import Run
+    from lotus.reading.run import Run
 
 
-def write(
-    run: "Run", other: Path | None, notes: list[str], progress: Callable[[int, int], None]
-) -> Iterator[bytes]:
+def pieces(
+    run: "Run", request: Request, notes: list[str], progress: Progress
+) -> Iterator[bytes | memoryview]:
     """The JSON text, piece by piece; `notes` gets what could not be shown, and how it was aligned.
 
-    Raises LotusError where `other`, a trace of torch.profiler, cannot be brought onto the run's
-    clock.
+    Raises LotusError if the trace of torch.profiler cannot be converted to the run's clock.
     """
     timeline = Timeline(run, notes)
     merged = None
-    if other is not None:
-        merged = torch_trace.read(other)
+    if request.torch_trace is not None:
+        merged = torch_trace.read(request.torch_trace)
         aligned = torch_trace.align(run, merged)
         notes.append(str(aligned))
-    whole = pieces.whole(run)
+    whole = table_pieces.whole(run)
     names: list[str] = []
     places: dict[int, Place] = {}
     yield b'{"displayTimeUnit": "ms",\n"traceEvents": [\n'
@@ -62,11 +61,11 @@ def _metadata(place: Place) -> list[str]:
         return []
     kind = "process" if place.process == place.id else "thread"
     where = {"ph": "M", "pid": place.pid, "tid": place.tid}
-    told: dict[str, dict[str, object]] = {
+    records: dict[str, dict[str, object]] = {
         f"{kind}_name": {"name": place.name},
         f"{kind}_sort_index": {"sort_index": place.order},
     }
-    return [json.dumps({"name": name, **where, "args": args}) for name, args in told.items()]
+    return [json.dumps({"name": name, **where, "args": args}) for name, args in records.items()]
 
 
 def _slices(slices: Slices, names: list[str], places: dict[int, Place]) -> list[str]:

@@ -1,124 +1,134 @@
-"""The formats of an export: what each is called, where it goes, what to do with it next.
+"""The formats of an export: one row each, and one file each, which the row names.
 
-Imports no pandas: the command line asks it for names.
+Imports no pandas: the command line needs the names of formats.
 """
 
 import contextlib
+import importlib
+import importlib.util
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING, cast
 
-from lotus import files
-from lotus.errors import LotusError
-from lotus.reporters.words import duration, plain
+from lotus.common import files
+from lotus.common.errors import LotusError
+from lotus.common.formatting import duration, plain
+from lotus.export.export_request import (
+    DirectoryFormat,
+    Export,
+    FileFormat,
+    Format,
+    Progress,
+    Request,
+)
 
 if TYPE_CHECKING:
-    from lotus.run import Run
-Progress = Callable[[int, int], None]
+    from lotus.reading.run import Run
 
-
-class Format(NamedTuple):
-    """A format: what it makes, and what to do with that."""
-
-    ending: str  # of the file that it makes, "" for a directory
-    next: str  # {path} is the file, quoted for a shell; {batches} one in it, for Python
-    text: bool = True  # may go to a terminal
-
-
-FORMATS = {
-    "perfetto": Format(".pftrace", "open it at https://ui.perfetto.dev", text=False),
-    "chrome": Format(
-        ".trace.json", "open it at https://ui.perfetto.dev or, in Chrome, at chrome://tracing"
+_ROWS = (
+    Format(
+        "perfetto",
+        "perfetto",
+        "timeline, to open at https://ui.perfetto.dev",
+        ".pftrace",
+        "open it at https://ui.perfetto.dev",
+        text=False,
     ),
-    "speedscope": Format(".speedscope.json", "open it at https://www.speedscope.app"),
-    "folded": Format(".folded.txt", "draw it with: flamegraph.pl {path} > flames.svg"),
-    "pprof": Format(".pb.gz", "look at it with: go tool pprof -http=: {path}", text=False),
-    "parquet": Format("", "read one with: pandas.read_parquet({batches})"),
-    "csv": Format("", "read one with: pandas.read_csv({batches})"),
-}
-_STDOUT = ("-", "/dev/stdout")
+    Format(
+        "chrome",
+        "chrome",
+        "timeline as JSON, for older viewers; --with adds a trace of torch.profiler",
+        ".trace.json",
+        "open it at https://ui.perfetto.dev or, in Chrome, at chrome://tracing",
+        options=frozenset({"torch_trace"}),
+    ),
+    Format(
+        "speedscope",
+        "flame_graphs",
+        "flame graphs per rank and worker, for https://www.speedscope.app",
+        ".speedscope.json",
+        "open it at https://www.speedscope.app",
+        options=frozenset({"weight"}),
+    ),
+    Format(
+        "folded",
+        "flame_graphs",
+        "stacks for flamegraph.pl and inferno: operation;library;function",
+        ".folded.txt",
+        "draw it with: flamegraph.pl {path} > flames.svg",
+        options=frozenset({"weight"}),
+    ),
+    Format(
+        "pprof",
+        "pprof",
+        "profile for `go tool pprof`, every event as a sample type",
+        ".pb.gz",
+        "look at it with: go tool pprof -http=: {path}",
+        text=False,
+    ),
+    Format(
+        "parquet",
+        "table_files",
+        "all tables of the run, for pandas, polars, duckdb (needs pyarrow)",
+        "",
+        "read one with: pandas.read_parquet({batches})",
+        needs="pyarrow",
+    ),
+    Format(
+        "csv",
+        "table_files",
+        "all tables of the run",
+        "",
+        "read one with: pandas.read_csv({batches})",
+    ),
+)
+FORMATS = {row.name: row for row in _ROWS}
+_OPTIONS = {"torch_trace": "--with", "weight": "--weight"}
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What `lotus export` was asked for."""
-
-    format: str
-    output: Path | None = None
-    torch_trace: Path | None = None
-    weight: str | None = None
-    force: bool = False
+def default_path(format: Format, run_directory: Path) -> Path:
+    """Where an export goes by default: named after the run, in this directory."""
+    name = Path(os.path.abspath(run_directory)).name or "run"
+    return Path(name + format.ending) if format.ending else Path(f"{name}-{format.name}")
 
 
-@dataclass
-class Done:
-    """What was written, what to type next, and remarks."""
-
-    path: Path | None  # None: standard output
-    next: str
-    notes: list[str] = field(default_factory=list)
-
-
-def target(asked: Asked, run_directory: Path) -> Path | None:
-    """Where the export goes; None for standard output. Default: named after the run, here."""
-    ending = FORMATS[asked.format].ending
-    if asked.output is None:
-        name = Path(os.path.abspath(run_directory)).name or "run"
-        return Path(name + ending) if ending else Path(f"{name}-{asked.format}")
-    return None if str(asked.output) in _STDOUT else asked.output
-
-
-def check(asked: Asked, run_directory: Path) -> None:
-    """Raise LotusError for what cannot be done, before any work."""
-    format = FORMATS[asked.format]
-    path = target(asked, run_directory)
-    if asked.torch_trace is not None and asked.format != "chrome":
-        raise LotusError("--with needs --format chrome: only that is merged with torch.profiler's")
-    if asked.weight is not None and asked.format not in ("folded", "speedscope"):
+def check(request: Request) -> None:
+    """Raise LotusError for options that the format does not use, and for what it needs."""
+    format = FORMATS[request.format]
+    for field, option in _OPTIONS.items():
+        if getattr(request, field) is not None and field not in format.options:
+            names = " and ".join(row.name for row in _ROWS if field in row.options)
+            raise LotusError(f"{option} is for --format {names}, not for {format.name}")
+    if format.needs and importlib.util.find_spec(format.needs) is None:
         raise LotusError(
-            "--weight is for --format folded and speedscope; pprof has every event as a sample type"
+            f"--format {format.name} needs {format.needs}, which is not installed beside lotus: "
+            f"pip install {format.needs}; --format csv needs nothing"
         )
-    if asked.format == "parquet":
-        _need_pyarrow()
-    if path is None:
-        if not format.ending:
-            raise LotusError(f"--format {asked.format} makes a directory: name it with -o DIR")
-        return
-    if format.ending:
-        files.writable(path)
-    elif os.path.lexists(path) and (path.is_symlink() or not path.is_dir()):
-        raise LotusError(f"{path} is not a directory; -o names another one")
-    if not asked.force and (path.is_file() or path.is_dir()):
-        raise LotusError(f"{path} exists: overwrite it with -f, or name another with -o")
 
 
-def export(run: "Run", asked: Asked, progress: Progress) -> Done:
-    """Write `run` as asked. Raises LotusError; then nothing is left of it."""
-    format = FORMATS[asked.format]
-    path = target(asked, run.path)
+def export(run: "Run", request: Request, progress: Progress) -> Export:
+    """Write `run` in a format. Raises LotusError; then nothing is left of the export."""
+    check(request)
+    format, path = FORMATS[request.format], request.output
     following = format.next.replace("{path}", shlex.quote(str(path)))
-    batches = repr(f"{path}/batches.{asked.format}")
-    done = Done(path, following.replace("{batches}", batches))
+    batches = repr(f"{path}/batches.{request.format}")
+    notes: list[str] = []
+    module = importlib.import_module(f"lotus.export.{format.module}")
     if not format.ending:
-        from lotus.export import tables
-
-        assert path is not None
-        tables.write(run, path, asked.format, asked.force, done.notes, progress)
-        return done
-    for note in _missing(run):
-        done.notes.append(note)
-    with _opened(path, format.text) as file:
-        for piece in _pieces(run, asked, done, progress):
-            file.write(piece)
-    return done
+        cast(DirectoryFormat, module).fill(run, request, notes, progress)
+    else:
+        notes += _limits(run)
+        with _opened(path, format.text) as file:
+            for piece in cast(FileFormat, module).pieces(run, request, notes, progress):
+                file.write(piece)
+    return Export(path, following.replace("{batches}", batches), notes)
 
 
-def _missing(run: "Run") -> Iterator[str]:
-    """What who looks at the export should know of the run."""
+def _limits(run: "Run") -> Iterator[str]:
+    """What is missing or uncertain in the run, for those who look at the export."""
     again = f"lotus report {shlex.quote(str(run.path))}"
     if not len(run.loaders) and not len(run.batches):
         yield f"no loader was iterated in this run; {again} tells more"
@@ -130,7 +140,7 @@ def _missing(run: "Run") -> Iterator[str]:
 
 
 def _clocks(run: "Run") -> str:
-    from lotus.analysis.rank_steps import clock_errors
+    from lotus.analysis.ranks.rank_steps import clock_errors
 
     hosts = sorted({process.host for process in run._assembly.processes})
     errors = sorted(clock_errors(run.manifest, hosts).tolist())
@@ -140,28 +150,6 @@ def _clocks(run: "Run") -> str:
     return "the run is of several machines, whose clocks are not aligned to each other"
 
 
-def _pieces(
-    run: "Run", asked: Asked, done: Done, progress: Progress
-) -> Iterator[bytes | memoryview]:
-    # Each is imported where it is asked for: they need numpy and pandas.
-    if asked.format == "perfetto":
-        from lotus.export import perfetto
-
-        yield from perfetto.write(run, done.notes, progress)
-    elif asked.format == "chrome":
-        from lotus.export import chrome
-
-        yield from chrome.write(run, asked.torch_trace, done.notes, progress)
-    elif asked.format == "pprof":
-        from lotus.export import pprof
-
-        yield pprof.content(run, done.notes, progress)
-    else:
-        from lotus.export import flames
-
-        yield flames.content(run, asked.format, asked.weight, done.notes, progress)
-
-
 @contextlib.contextmanager
 def _opened(path: Path | None, text: bool) -> Iterator[IO[bytes]]:
     if path is not None:
@@ -169,16 +157,8 @@ def _opened(path: Path | None, text: bool) -> Iterator[IO[bytes]]:
             yield file
         return
     if sys.stdout.isatty() and not text:
-        raise LotusError("this is no text for a terminal: name a file with -o")
+        raise LotusError(
+            "this is not text, so it is not written to a terminal: name a file with -o"
+        )
     with open(sys.stdout.fileno(), "wb", closefd=False) as file:
         yield file
-
-
-def _need_pyarrow() -> None:
-    import importlib.util
-
-    if importlib.util.find_spec("pyarrow") is None:
-        raise LotusError(
-            "--format parquet needs pyarrow, which is not installed beside lotus: "
-            "pip install pyarrow; --format csv needs nothing"
-        )

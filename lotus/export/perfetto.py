@@ -4,15 +4,15 @@ Source: protos/perfetto/trace/trace_packet.proto and track_event/*.proto of the 
 All slices of a piece have packets of one shape, so that numpy writes them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lotus.assemble import Ints, is_a
-from lotus.export import pieces
-from lotus.export.nesting import nest
-from lotus.export.points import Points
+from lotus.export import table_pieces
+from lotus.export.counter_tracks import Points
+from lotus.export.export_request import Progress, Request
+from lotus.export.interval_nesting import nest
 from lotus.export.protobuf import (
     Bytes,
     Part,
@@ -27,20 +27,12 @@ from lotus.export.protobuf import (
     text,
     width_of,
 )
-from lotus.export.timeline import (
-    FETCH,
-    KINDS,
-    OPERATION,
-    SAMPLE,
-    WAIT,
-    Chunk,
-    Slices,
-    Timeline,
-)
+from lotus.export.timeline import FETCH, KINDS, OPERATION, SAMPLE, WAIT, Chunk, Slices, Timeline
 from lotus.export.tracks import Place
+from lotus.reading.process_tree import Ints, is_a
 
 if TYPE_CHECKING:
-    from lotus.run import Run
+    from lotus.reading.run import Run
 _MONOTONIC, _REALTIME = 3, 1  # of perfetto.protos.BuiltinClock
 _CLOCKS = {_MONOTONIC: "ns", _REALTIME: "wall_ns"}
 _BEGIN, _END, _COUNTER = 1, 2, 4  # of TrackEvent.Type
@@ -60,12 +52,12 @@ _TIME_NS, _BYTES = 1, 3  # of CounterDescriptor.Unit
 _AT_ONCE = 1 << 18  # names in one packet
 
 
-def write(
-    run: "Run", notes: list[str], progress: Callable[[int, int], None]
+def pieces(
+    run: "Run", request: Request, notes: list[str], progress: Progress
 ) -> Iterator[bytes | memoryview]:
     """The trace, piece by piece; `notes` gets what could not be shown as it was."""
     timeline = Timeline(run, notes)
-    whole = pieces.whole(run)
+    whole = table_pieces.whole(run)
     yield _beginning(run)
     iid, clipped = 1, 0
     for chunk in timeline.chunks():
@@ -91,7 +83,7 @@ def _packet(*fields: bytes) -> bytes:
 
 
 def _beginning(run: "Run") -> bytes:
-    """What all else refers to: the clock, and names that are the same in every trace."""
+    """The packets that others refer to: the clock, and names that are the same in every trace."""
     times = {clock: run.manifest.get(f"start_{name}") for clock, name in _CLOCKS.items()}
     if not all(is_a(time, range(1 << 62)) for time in times.values()):
         times = {_MONOTONIC: 0}
@@ -108,8 +100,8 @@ def _beginning(run: "Run") -> bytes:
 
 
 def _names(names: list[str], first: int) -> bytes:
-    told = (message(2, number(1, iid) + text(2, name)) for iid, name in enumerate(names, first))
-    return _packet(number(13, _NEEDS), message(12, b"".join(told)))
+    messages = (message(2, number(1, iid) + text(2, name)) for iid, name in enumerate(names, first))
+    return _packet(number(13, _NEEDS), message(12, b"".join(messages)))
 
 
 def _descriptor(place: Place) -> bytes:
@@ -129,15 +121,15 @@ def _slices(chunk: Chunk) -> tuple[Bytes, int]:
     slices = chunk.slices
     known = np.flatnonzero((slices.track > 0) & (slices.start_ns >= 0))
     slices = Slices(*(column[known] for column in slices))
-    found = nest(slices.track, slices.start_ns, slices.end_ns, slices.kind)
-    slices = Slices(*(column[found.order] for column in slices))
+    nested = nest(slices.track, slices.start_ns, slices.end_ns, slices.kind)
+    slices = Slices(*(column[nested.order] for column in slices))
     size = len(slices.track)
     if not size:
         return np.empty(0, np.uint8), 0
     here = np.arange(size)
-    begin_at, end_at = 2 * here - found.depth, 2 * found.last + 1 - found.depth
+    begin_at, end_at = 2 * here - nested.depth, 2 * nested.last + 1 - nested.depth
     widths = {
-        "time": width_of(int(found.end.max())),
+        "time": width_of(int(nested.end.max())),
         "track": width_of(int(slices.track.max())),
         "name": width_of(int(slices.name.max()) + 1),
     }
@@ -152,10 +144,10 @@ def _slices(chunk: Chunk) -> tuple[Bytes, int]:
         rows = np.flatnonzero(taken == flow)
         event = [number(9, _END), *slot(11, "track", widths["track"])]
         event += fixed_slot(_FLOWS["flow_in"], "flow_in") if flow else []
-        columns = {"time": found.end[rows], "track": slices.track[rows]}
+        columns = {"time": nested.end[rows], "track": slices.track[rows]}
         columns["flow_in"] = slices.flow_in[rows]
         groups.append((end_at[rows], render(_event(event, widths), len(rows), columns)))
-    return _in_order(groups, 2 * size), found.clipped
+    return _in_order(groups, 2 * size), nested.clipped
 
 
 def _event(event: list[Part], widths: dict[str, int]) -> list[Part]:
@@ -171,22 +163,22 @@ def _shapes(slices: Slices, widths: dict[str, int]) -> Iterator[tuple[Ints, list
     has_loader = (slices.loader >= 0) & (slices.epoch >= 0)
     has_loader &= (slices.kind == FETCH) | (slices.kind == WAIT)
     flows = (slices.flow_out >= 0, (slices.flow_in >= 0) & (slices.kind != WAIT))
-    told = {"loader": has_loader, "epoch": has_loader, "batch": has_batch}
-    told |= {"sample": has_sample, "size": has_size, "step": slices.step >= 0}
+    present = {"loader": has_loader, "epoch": has_loader, "batch": has_batch}
+    present |= {"sample": has_sample, "size": has_size, "step": slices.step >= 0}
     shape = np.zeros(len(slices.track), np.int64)
-    for bit, has in enumerate((*told.values(), *flows)):
+    for bit, has in enumerate((*present.values(), *flows)):
         shape |= has.astype(np.int64) << bit
-    for one in np.unique(shape).tolist():
-        rows = np.flatnonzero(shape == one)
+    for code in np.unique(shape).tolist():
+        rows = np.flatnonzero(shape == code)
         event: list[Part] = [number(9, _BEGIN), *slot(11, "track", widths["track"])]
         event += [*slot(10, "name", widths["name"]), *slot(3, "kind", 1)]
-        for bit, name in enumerate(told):
-            if one >> bit & 1:
+        for bit, name in enumerate(present):
+            if code >> bit & 1:
                 most = int(getattr(slices, name)[rows].max())
                 value = [number(1, bit + 1), *slot(4, name, width_of(most))]
                 event += shaped(4, value)
         for bit, name in enumerate(_FLOWS):
-            if one >> len(told) + bit & 1:
+            if code >> len(present) + bit & 1:
                 event += fixed_slot(_FLOWS[name], name)
         yield rows, _event(event, widths)
 

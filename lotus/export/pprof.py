@@ -4,20 +4,24 @@ Source: proto/profile.proto of github.com/google/pprof.
 """
 
 import gzip
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from lotus.assemble import is_a
-from lotus.errors import LotusError
+from lotus.common.errors import LotusError
+from lotus.common.formatting import command, plain
+from lotus.export.export_request import Progress, Request
+from lotus.export.profile_stacks import Row, Stacks
 from lotus.export.protobuf import message, number, packed
-from lotus.export.stacks import Progress, Row, Stacks
-from lotus.reporters.words import command, plain
+from lotus.reading.process_tree import is_a
 
 if TYPE_CHECKING:
-    from lotus.run import Run
+    from lotus.reading.run import Run
 
 
-def content(run: "Run", notes: list[str], progress: Progress) -> bytes:
-    """The profile, compressed. Raises LotusError where there is nothing in it."""
+def pieces(
+    run: "Run", request: Request, notes: list[str], progress: Progress
+) -> Iterator[bytes | memoryview]:
+    """The profile, compressed, in one piece. Raises LotusError if it would be empty."""
     weights = list(Stacks(run, notes).all(progress))
     if not any(weight.rows for weight in weights):
         raise LotusError(
@@ -46,12 +50,12 @@ def content(run: "Run", notes: list[str], progress: Progress) -> bytes:
     times = number(9, int(wall or 0)) if is_a(wall, range(1 << 62)) else b""
     if is_a(start, int) and is_a(end, int):
         times += number(10, max(int(end or 0) - int(start or 0), 0))
-    told = run.manifest.get("command")
-    if isinstance(told, list):
-        times += number(13, table.text(command(told)))
+    words = run.manifest.get("command")
+    if isinstance(words, list):
+        times += number(13, table.text(command(words)))
     first = number(14, table.text(plain(names[0])))
-    # The table last: all else adds to it.
-    return gzip.compress(types + b"".join(samples) + times + first + table.content(), mtime=0)
+    # The table comes last, as everything else adds to it.
+    yield gzip.compress(types + b"".join(samples) + times + first + table.content(), mtime=0)
 
 
 def _value_type(table: "_Table", kind: str, unit: str) -> bytes:
@@ -92,11 +96,11 @@ class _Table:
         return self._locations.setdefault(key, len(self._locations) + 1)
 
     def content(self) -> bytes:
-        found = []
+        encoded = []
         for (frame, library), number_ in self._locations.items():
             line = message(4, number(1, number_))
-            found.append(message(4, number(1, number_) + line))
+            encoded.append(message(4, number(1, number_) + line))
             named = number(1, number_) + number(2, frame) + number(4, library)
-            found.append(message(5, named))
+            encoded.append(message(5, named))
         texts = (message(6, text.encode("utf-8", "backslashreplace")) for text in self._texts)
-        return b"".join([*found, *texts])
+        return b"".join([*encoded, *texts])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from lotus.frames import Array
+from lotus.reading.frame_scanner import Array
 
 Bytes = npt.NDArray[np.uint8]
 _VARINT, _FIXED64, _LENGTH = 0, 1, 2
@@ -99,18 +99,18 @@ def render(parts: Iterable[Part], count: int, columns: Mapping[str, Array]) -> B
     rows = np.empty((count, len(template)), np.uint8)
     rows[:] = np.frombuffer(template, np.uint8)
     at = 0
-    for one in parts:
-        if isinstance(one, bytes):
-            at += len(one)
+    for part in parts:
+        if isinstance(part, bytes):
+            at += len(part)
             continue
-        values = columns[one.name]
-        if one.kind:
-            rows[:, at : at + 8] = values.astype(one.kind).reshape(-1, 1).view(np.uint8)
+        values = columns[part.name]
+        if part.kind:
+            rows[:, at : at + 8] = values.astype(part.kind).reshape(-1, 1).view(np.uint8)
         else:
-            for byte in range(one.width):
-                more = 0x80 if byte < one.width - 1 else 0
+            for byte in range(part.width):
+                more = 0x80 if byte < part.width - 1 else 0
                 rows[:, at + byte] = ((values >> (7 * byte)) & 0x7F) | more
-        at += one.width
+        at += part.width
     return rows
 
 

@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from lotus.assemble import Ints, match
-from lotus.batches import signed
-from lotus.export import pieces
-from lotus.export.points import Points, points
-from lotus.export.times import LATEST, rounded, whole
+from lotus.common.formatting import operation_name
+from lotus.export import table_pieces
+from lotus.export.counter_tracks import Points, points
 from lotus.export.tracks import Place, Tracks
-from lotus.inside.layout import SENDS
+from lotus.export.whole_times import LATEST, rounded, whole
+from lotus.inside.trace.log_format import SENDS
+from lotus.reading.batch_tables import signed
+from lotus.reading.process_tree import Ints, match
 
 if TYPE_CHECKING:
-    from lotus.run import Run
+    from lotus.reading.run import Run
 KINDS = (
     "epoch", "wait", "step", "start-up", "idle", "fetch", "sample", "operation", "collate", "send",
     "pin", "backward", "sync",
@@ -73,9 +74,9 @@ class Names:
 
     def new(self) -> list[str]:
         """The names that were not told yet."""
-        found = list(self.numbers)[self._told :] if len(self.numbers) > self._told else []
+        names = list(self.numbers)[self._told :] if len(self.numbers) > self._told else []
         self._told = len(self.numbers)
-        return found
+        return names
 
 
 @dataclass
@@ -104,7 +105,7 @@ class Timeline:
         done = 0
         for number in range(len(a.processes)):
             waits = self._waits_of(number)
-            for piece in pieces.of_process(run, number):
+            for piece in table_pieces.of_process(run, number):
                 rows = np.arange(piece.rows.start, piece.rows.stop)
                 # What lies in a wait is in one chunk with it.
                 until = LATEST
@@ -114,9 +115,9 @@ class Timeline:
                     self._wait_slices(waits.take(until)), self._batches(number, rows),
                     self._samples(number, piece.samples), self._operations(number, piece.ops, True),
                 ]  # fmt: skip
-                done += pieces.size(piece)
+                done += table_pieces.size(piece)
                 yield self._chunk(parts, None, done)
-            loose = pieces.loose_of(run, number)
+            loose = table_pieces.loose_of(run, number)
             parts = [self._wait_slices(waits.take(LATEST))]
             if len(loose):
                 parts.append(self._operations(number, loose, False))
@@ -215,7 +216,9 @@ class Timeline:
         mine = fetch == fetching
         which = {name: values[mine] for name, values in which.items()}
         operation = ops["operation"].cat
-        known = np.array([self.names.of(str(name)) for name in operation.categories], np.int64)
+        known = np.array(
+            [self.names.of(operation_name(name)) for name in operation.categories], np.int64
+        )
         name = known[operation.codes.to_numpy()[mine]] if len(known) else np.empty(0, np.int64)
         if fetching:
             track = self._makers(number, which["loader"], which["epoch"])

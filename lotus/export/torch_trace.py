@@ -7,30 +7,33 @@ of a loader torch records a range `enumerate(DataLoader)#...__next__`, in which 
 lotus recorded: the offsets with which every wait lies in its range are the bounds of the error.
 """
 
-import gzip
-import io
 import json
 import math
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from lotus.assemble import Ints, is_a
-from lotus.errors import LotusError
-from lotus.reporters.words import duration, plain, plural
+from lotus.common.errors import LotusError
+from lotus.common.formatting import duration, plain, plural
+from lotus.reading.process_tree import Ints, is_a
 
 if TYPE_CHECKING:
-    from lotus.run import Run
+    from lotus.reading.run import Run
 _FIRST, _LAST = "enumerate(DataLoader)#", ".__next__"
 _TRIED = 256  # ranges that must fit, spread over all
 _NEAR_NS = 2_000_000  # from the start of a range to the start of its wait
 _SLEW = 1e-3  # more than any daemon corrects a clock by
 _STEP_NS = 1_000_000_000  # and what it may do at once without our giving up
-_MOST = 1 << 30  # bytes of a trace, unpacked
+_MOST = 1 << 30  # bytes of a trace
+# What a file may unpack to: traces of torch shrink to a twentieth, while 1 MB can hold 1 GB.
+_SMALL, _SHRUNK = 64 << 20, 64
+_CHUNK = 1 << 20
+# Values that a byte of a trace may hold: 0.07 in those of torch, and each may cost 100 bytes.
+_DENSEST = 0.15
 _MOST_US = 1 << 51  # a time from 1970 until 2041: sums of a few fit 64 bits as nanoseconds
 
 
@@ -61,37 +64,81 @@ class Alignment:
 def read(path: Path) -> Trace:
     """Raises LotusError where there is no trace in `path`; it may be compressed by gzip."""
     try:
-        with path.open("rb") as file:
-            content = file.read(_MOST + 1)
+        content = _content(path)
     except OSError as error:
         raise LotusError(
             f"cannot read {path}: {error.strerror or error}; --with takes what torch.profiler's "
             "export_chrome_trace wrote"
         ) from None
     try:
-        if content[:2] == b"\x1f\x8b" and len(content) <= _MOST:
-            with gzip.open(io.BytesIO(content)) as packed:
-                content = packed.read(_MOST + 1)
-        if len(content) > _MOST:
-            raise LotusError(
-                f"{path} has more than {_MOST >> 20:,} MiB, which would take ten times that of "
-                "memory: record fewer steps of the program, with torch.profiler.schedule(...)"
-            )
         # torch writes names of kernels and NaN as they are.
-        found = json.loads(content.decode("utf-8", "replace"), strict=False)
-    except (OSError, ValueError, RecursionError, EOFError, zlib.error):
-        raise LotusError(
-            f"{path} is no trace that is complete: --with takes what torch.profiler's "
-            "export_chrome_trace wrote"
-        ) from None
-    events = found.get("traceEvents") if isinstance(found, dict) else found
+        document = json.loads(content.decode("utf-8", "replace"), strict=False)
+    except (ValueError, RecursionError):
+        raise _no_trace(path) from None
+    events = document.get("traceEvents") if isinstance(document, dict) else document
     if not isinstance(events, list):
         raise LotusError(
             f"{path} has no traceEvents: --with takes what torch.profiler's export_chrome_trace "
             "wrote"
         )
-    base = found.get("baseTimeNanoseconds") if isinstance(found, dict) else None
+    base = document.get("baseTimeNanoseconds") if isinstance(document, dict) else None
     return Trace(path, base if is_a(base, range(1 << 61)) else 0, events)  # type: ignore[arg-type]
+
+
+def _content(path: Path) -> bytes:
+    """The bytes of a trace, unpacked. Raises OSError, and LotusError where they are too many."""
+    with path.open("rb") as file:
+        packed = file.peek(2)[:2] == b"\x1f\x8b"
+        content = _unpacked(path, file) if packed else _as_it_is(path, file)
+    if len(content) > _MOST:
+        raise LotusError(
+            f"{path} has more than {_MOST >> 20:,} MiB, which would take ten times that of "
+            "memory: record fewer steps of the program, with torch.profiler.schedule(...)"
+        )
+    values = sum(content.count(one) for one in (b"[", b"{", b","))
+    if values > max(_CHUNK, _DENSEST * len(content)):
+        raise _no_trace(path)
+    return content
+
+
+def _as_it_is(path: Path, file: IO[bytes]) -> bytes:
+    """What the file holds, up to a byte more than is taken; no text has the zeros of a hole."""
+    parts, size = [], 0
+    while size <= _MOST and (part := file.read(_CHUNK)):
+        if b"\0" in part:
+            raise _no_trace(path)
+        parts.append(part)
+        size += len(part)
+    return b"".join(parts)
+
+
+def _unpacked(path: Path, file: IO[bytes]) -> bytes:
+    """What a file of gzip holds, if that is no more than a trace of its size may be."""
+    unpacker, parts, size, taken = zlib.decompressobj(wbits=31), [], 0, 0
+    try:
+        while not unpacker.eof and size <= _MOST:
+            if not unpacker.unconsumed_tail:
+                packed = file.read(_CHUNK)
+                taken += len(packed)
+                if not packed:
+                    raise _no_trace(path)
+            parts.append(unpacker.decompress(unpacker.unconsumed_tail or packed, _CHUNK))
+            size += len(parts[-1])
+            if size > max(_SMALL, _SHRUNK * (taken - len(unpacker.unconsumed_tail))):
+                raise LotusError(
+                    f"{path} unpacks to {_SHRUNK} times its size and more, which no trace does: if "
+                    "you know where it is from, unpack it with gunzip and give that to --with"
+                )
+    except zlib.error:
+        raise _no_trace(path) from None
+    return b"".join(parts)
+
+
+def _no_trace(path: Path) -> LotusError:
+    return LotusError(
+        f"{path} is no trace that is complete: --with takes what torch.profiler's "
+        "export_chrome_trace wrote"
+    )
 
 
 def align(run: "Run", trace: Trace) -> Alignment:
@@ -194,20 +241,20 @@ def _vote(start: Ints, begin: Ints, clocks: int | None, latitude: int) -> int | 
     offsets = np.unique(np.concatenate([begin - one for one in start[:2]]))
     if clocks is not None:
         offsets = np.append(offsets[np.abs(offsets - clocks) <= latitude], clocks)
-    found = []
+    differences = []
     for offset in offsets.tolist():
         moved = tried + offset
         away = begin[_nearest(moved, begin)] - moved
         near = np.abs(away) <= _NEAR_NS
         spread = float(np.abs(away[near] - np.median(away[near])).mean()) if near.any() else 0.0
-        found.append((int(near.sum()), -spread, offset))
-    if not found:
+        differences.append((int(near.sum()), -spread, offset))
+    if not differences:
         return None
-    hits, _, best = max(found)
+    hits, _, best = max(differences)
     if 2 * hits < len(tried):
         return None
     if clocks is None:
-        rivals = [one for one, _, offset in found if abs(offset - best) > 5 * _NEAR_NS]
+        rivals = [one for one, _, offset in differences if abs(offset - best) > 5 * _NEAR_NS]
         # Without the clocks one or two ranges fit anywhere.
         if hits < 4 or max(rivals, default=0) > 0.8 * hits:
             return None

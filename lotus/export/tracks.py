@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from lotus.assemble import Ints, Process, match
-from lotus.export.times import whole
-from lotus.reporters.words import plain
+from lotus.common.formatting import plain
+from lotus.export.whole_times import whole
+from lotus.reading.process_tree import Ints, Process, match
 
 if TYPE_CHECKING:
-    from lotus.run import Run
+    from lotus.reading.run import Run
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ class Tracks:
 
     def new(self) -> list[Place]:
         """The tracks that were not told yet."""
-        found = self.places[self._told :]
+        places = self.places[self._told :]
         self._told = len(self.places)
-        return found
+        return places
 
     # -- which track a row is on ---------------------------------------------------------------
 
@@ -78,8 +78,8 @@ class Tracks:
     def makers(self, number: Ints, loader: Ints, epoch: Ints) -> Ints:
         """Of batches and what is in them: an iteration of the same process, or the worker."""
         lane = self.lanes(number, loader, epoch)
-        for one in np.unique(number[lane < 0]).tolist():
-            lane[(lane < 0) & (number == one)] = self._worker(one)
+        for maker in np.unique(number[lane < 0]).tolist():
+            lane[(lane < 0) & (number == maker)] = self._worker(maker)
         return lane
 
     def consumers(self, rank: Ints, loader: Ints, epoch: Ints) -> Ints:
@@ -133,9 +133,9 @@ class Tracks:
         return f"main process (pid {process.pid})"
 
     def loader(self, rank: int, loader: int) -> str:
-        """What a loader is called: `loader 0 (train.py:12)`."""
+        """What a loader is called: `loader 0 (train_loader, train.py:12)`."""
         site = self._sites.get((rank, loader))
-        return f"loader {loader}" + (f" ({PurePath(site).name})" if site else "")
+        return f"loader {loader}" + (f" ({site})" if site else "")
 
     # -- making them ---------------------------------------------------------------------------
 
@@ -206,8 +206,15 @@ class Tracks:
 
     def _call_sites(self) -> dict[tuple[int, int], str]:
         loaders = self._run.loaders
-        keys = zip(loaders["rank"], loaders["loader"], loaders["call_site"], strict=True)
-        return {(rank, loader): plain(site) for rank, loader, site in keys if isinstance(site, str)}
+        rows = zip(*(loaders[key] for key in ("rank", "loader", "name", "call_site")), strict=True)
+        return {
+            (rank, loader): ", ".join(
+                plain(text)
+                for text in (name, PurePath(site).name if isinstance(site, str) else "")
+                if isinstance(text, str) and text
+            )
+            for rank, loader, name, site in rows
+        }
 
     def _iterations(self) -> pd.DataFrame:
         """Every iteration of a loader: number (process), rank, loader, epoch, start_ns, end_ns,
@@ -237,16 +244,16 @@ class Tracks:
             }),
         ]  # fmt: skip
         every = pd.concat([part.astype(float) for part in parts if len(part)] or parts)
-        found = every.groupby(["number", "loader", "epoch"], as_index=False).agg(
+        iterations = every.groupby(["number", "loader", "epoch"], as_index=False).agg(
             start_ns=("first", "min"), end_ns=("last", "max")
         )
-        found = found.sort_values(["number", "loader", "start_ns"], ignore_index=True)
-        found["start_ns"] = found["start_ns"].fillna(found["end_ns"]).fillna(0)
-        found["end_ns"] = found[["start_ns", "end_ns"]].max(axis=1)
-        found = pd.DataFrame({name: whole(column) for name, column in found.items()})
-        found["rank"] = a.ranks[found["number"]]
-        found["track"] = self._spread(found)
-        return found
+        iterations = iterations.sort_values(["number", "loader", "start_ns"], ignore_index=True)
+        iterations["start_ns"] = iterations["start_ns"].fillna(iterations["end_ns"]).fillna(0)
+        iterations["end_ns"] = iterations[["start_ns", "end_ns"]].max(axis=1)
+        iterations = pd.DataFrame({name: whole(column) for name, column in iterations.items()})
+        iterations["rank"] = a.ranks[iterations["number"]]
+        iterations["track"] = self._spread(iterations)
+        return iterations
 
     def _spread(self, iterations: pd.DataFrame) -> list[int]:
         ends: dict[tuple[int, int], list[int]] = {}

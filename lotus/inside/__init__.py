@@ -5,8 +5,3 @@ the private name ``_lotus_inside``, also where lotus is not installed. Nothing h
 What only annotations need is under ``TYPE_CHECKING``, which each module sets itself: importing
 ``typing`` takes time.
 """
-
-import time
-
-# Before the program can put others there.
-clock, cpu_clock = time.monotonic_ns, time.thread_time_ns

@@ -2,57 +2,21 @@
 
 Nothing here stops, slows or enters a process: a page is shared memory, and of /proc only files are
 read that cost the process nothing (`smaps_rollup`, which would, is not: the processes measure
-their PSS themselves, see `RESOURCES` in lotus/inside/layout.py).
+their PSS themselves, see `RESOURCES` in lotus/inside/trace/log_format.py).
 """
 
 import contextlib
 import os
-import resource
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lotus import state as state_pages
-from lotus.host import facts
-from lotus.inside.state import MAGIC, W_MAGIC, W_PID
-from lotus.state import State
-
-_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-# A page is made after its process started, which the kernel tells to a tick.
-_SLACK_NS = 5 * _TICK_NS
-# Names of system calls in which a process waits, where the kernel does not name the function.
-_CALLS = {
-    "x86_64": {
-        "0": "read", "1": "write", "7": "poll", "23": "select", "35": "nanosleep", "45": "recvfrom",
-        "47": "recvmsg", "61": "wait4", "73": "flock", "202": "futex", "230": "clock_nanosleep",
-        "232": "epoll_wait", "270": "pselect6", "271": "ppoll", "281": "epoll_pwait",
-    },
-    "aarch64": {
-        "22": "epoll_pwait", "32": "flock", "63": "read", "64": "write", "72": "pselect6",
-        "73": "ppoll", "98": "futex", "101": "nanosleep", "115": "clock_nanosleep",
-        "207": "recvfrom", "212": "recvmsg", "260": "wait4",
-    },
-}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """What /proc tells of a process.
-
-    status  its main thread's: R running, S sleeping, D waiting for storage, T stopped, t held by a
-            debugger, Z dead
-    asleep  the kernel's function or system call in which the main thread waits; "" for none known
-    cpu_ns  CPU time of all threads since the start
-    rss, shared  resident bytes; those of them that are of files or shared memory
-    """
-
-    status: str
-    start_ns: int
-    cpu_ns: int
-    asleep: str = ""
-    rss: int = 0
-    shared: int = 0
+from lotus.common.host import facts
+from lotus.common.process_status import ProcessStatus, process_status
+from lotus.inside.trace.state_page import MAGIC, W_MAGIC, W_PID
+from lotus.reading import process_states as state_pages
+from lotus.reading.process_states import State
 
 
 @dataclass(frozen=True)
@@ -65,7 +29,7 @@ class Seen:
 
     host: str
     state: State
-    kernel: Kernel | None
+    kernel: ProcessStatus | None
     here: bool
 
 
@@ -120,15 +84,15 @@ class Looks:
             host = name.rsplit("-", 2)[0]  # as Log.file of lotus/inside names them
             state = state_pages.decoded(words, names.get((host, words[W_PID]), []))
             here = host == own and same_boot
-            kernel = kernel_of(state.pid, state.start_ns) if here else None
-            one = Seen(host, state, kernel, here)
+            kernel = process_status(state.pid, state.start_ns) if here else None
+            process = Seen(host, state, kernel, here)
             if state.phase == "ended" and here and kernel is None:
-                self._ended[name] = one if state.worker < 0 else None
+                self._ended[name] = process if state.worker < 0 else None
             if state.phase != "ended" or state.worker < 0:
-                seen.append(one)
-        alive = any(one.kernel is not None for one in seen)
+                seen.append(process)
+        alive = any(process.kernel is not None for process in seen)
         if not alive and same_boot:
-            alive = any(kernel_of(pid, lived) for pid, lived in others)
+            alive = any(process_status(pid, lived) for pid, lived in others)
         shm, size = _shared_memory()
         return Snapshot(time.monotonic_ns(), seen, time.time_ns(), own, alive, shm, size)
 
@@ -148,42 +112,6 @@ def _words(path: Path) -> memoryview | None:
         if words[W_MAGIC] == MAGIC:
             return words
     return None
-
-
-def kernel_of(pid: int, lived_ns: int) -> Kernel | None:
-    """What /proc tells of the process that had this pid at `lived_ns`; None where it is gone."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rsplit(b")", 1)[1].split()
-        status, ticks = fields[0].decode("ascii", "replace"), int(fields[19])
-        cpu_ns = (int(fields[11]) + int(fields[12])) * _TICK_NS
-        with open(f"/proc/{pid}/statm", "rb") as file:
-            sizes = [int(word) for word in file.read().split()[1:3]]
-    except (OSError, ValueError, IndexError):
-        return None
-    asleep = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
-    start_ns = ticks * _TICK_NS - asleep
-    if start_ns > lived_ns + _SLACK_NS or status in ("Z", "X"):
-        return None  # the number was given to another process
-    size = resource.getpagesize()
-    where = _where(pid) if status in ("S", "D") else ""
-    return Kernel(status, start_ns, cpu_ns, where, sizes[0] * size, sizes[1] * size)
-
-
-def _where(pid: int) -> str:
-    """Where the main thread of a process sleeps; "" where the kernel does not tell us."""
-    for name in ("wchan", "syscall"):
-        try:
-            with open(f"/proc/{pid}/{name}", encoding="ascii", errors="replace") as file:
-                text = file.read(200).strip()
-        except OSError:
-            continue
-        if name == "wchan" and text not in ("", "0"):
-            return text.partition(".")[0]  # without what the compiler added
-        if name == "syscall" and text[:1].isdigit():
-            number = text.split()[0]
-            return _CALLS.get(os.uname().machine, {}).get(number, f"system call {number}")
-    return ""
 
 
 def _shared_memory() -> tuple[int, int]:

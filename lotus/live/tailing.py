@@ -5,7 +5,6 @@ frame that is being written is left for the next look.
 """
 
 import contextlib
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,10 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from lotus import files
-from lotus.errors import LotusError
-from lotus.eventlog import parse_json
-from lotus.frames import (
+from lotus.common import files, sparse_files
+from lotus.common.errors import LotusError
+from lotus.format.manifest import sound
+from lotus.inside.trace import log_format
+from lotus.reading.event_log import flat, parse_json
+from lotus.reading.frame_scanner import (
     EXPECTED,
     HEADER,
     Array,
@@ -30,13 +31,9 @@ from lotus.frames import (
     scan,
     take,
 )
-from lotus.inside import layout
-from lotus.manifest import sound
 
 _AT_ONCE = 64 << 20  # bytes read in one look, over all logs
 _LARGEST_HEADER = 4 << 20
-_LARGEST = 64 << 20  # bytes of run.json that are read
-_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 @dataclass
@@ -80,7 +77,7 @@ class Tail:
 
     def read(self) -> list[Fresh]:
         """Return what is new, at most 64 MB of it; logs that cannot be read are left out."""
-        found = []
+        events = []
         room, self.behind = _AT_ONCE, 0
         for name, size in self._sizes():
             log = self._logs.get(name)
@@ -89,20 +86,20 @@ class Tail:
             if log is not None and size in (log.offset, log.seen):
                 continue
             with contextlib.suppress(OSError):
-                fd = os.open(self._folder / name, _FLAGS)
+                fd = files.open_plain(self._folder / name)
                 try:
                     if log is None:
                         log = self._begun(fd, name, size)
                     if log is not None:
-                        end = min(size, log.offset + max(room, 0))
                         before = log.offset
+                        end = sparse_files.reach(fd, before, size, max(room, 0))
                         if end > before:
-                            found.append(self._read(fd, log, end, end == size))
-                        room -= end - before
-                        self.behind += size - end
+                            events.append(self._read(fd, log, end, end == size))
+                        room -= sparse_files.data_in(fd, before, end)
+                        self.behind += sparse_files.data_in(fd, end, size)
                 finally:
                     os.close(fd)
-        return found
+        return events
 
     def _sizes(self) -> list[tuple[str, int]]:
         if self._folder.is_symlink():  # out of the run
@@ -119,18 +116,18 @@ class Tail:
 
     def _begun(self, fd: int, name: str, size: int) -> _Log | None:
         """The log of a file whose header is there; None where it is not, or is none of ours."""
-        prefix = layout.FILE_HEADER.size
+        prefix = log_format.FILE_HEADER.size
         head = os.pread(fd, prefix, 0)
         if len(head) < prefix:
             return None
-        magic, length = layout.FILE_HEADER.unpack(head)
-        if magic == layout.FILE_MAGIC and length <= _LARGEST_HEADER and size < prefix + length:
+        magic, length = log_format.FILE_HEADER.unpack(head)
+        if magic == log_format.FILE_MAGIC and length <= _LARGEST_HEADER and size < prefix + length:
             return None
         self._logs[name] = None
-        if magic != layout.FILE_MAGIC or length > _LARGEST_HEADER:
+        if magic != log_format.FILE_MAGIC or length > _LARGEST_HEADER:
             return None
         header = parse_json(os.pread(fd, length, prefix))
-        if not isinstance(header, dict) or header.get("schema") != layout.SCHEMA:
+        if not isinstance(header, dict) or header.get("schema") != log_format.SCHEMA:
             return None
         types = frame_types(header.get("frames"))
         pid, start = header.get("pid"), header.get("start_ns")
@@ -167,13 +164,14 @@ class Tail:
                 if frame.name == "event":
                     starts = (bodies + frame.fixed.itemsize).tolist()
                     for start, count in zip(starts, fixed["n_text"].tolist(), strict=True):
-                        event = parse_json(data[start : start + count])
+                        short = count <= _LARGEST_HEADER
+                        event = parse_json(data[start : start + count]) if short else None
                         if isinstance(event, dict) and isinstance(event.get("event"), str):
-                            fresh.events.append(event)
+                            fresh.events.append(flat(event))
         # What follows the last good frame is being written, or cut by us, or damage that ends with
         # the next good one.
         log.offset, log.seen = end, size if whole else 0
-        if end < size and not whole and size - end >= _AT_ONCE // 2:
+        if end < size and not whole and sparse_files.data_in(fd, end, size) >= _AT_ONCE // 2:
             log.offset = size  # nothing but damage
         fresh.rows = {name: join(rows[name], EXPECTED[name].fixed) for name in EXPECTED}
         for name, array in self._wanted:
@@ -196,22 +194,22 @@ class Reports:
 
     def read(self) -> list[dict[str, Any]]:
         """The lines of processes.jsonl, read anew where the file has grown."""
-        from lotus import diagnosis
+        from lotus.reading import missing_data
 
         with contextlib.suppress(OSError):
             size = self._path.stat().st_size
             if size != self._size:
-                self._size, self.lines = size, diagnosis.processes(self._directory)
+                self._size, self.lines = size, missing_data.processes(self._directory)
         return self.lines
 
 
 def manifest_of(directory: Path) -> dict[str, Any] | None:
     """run.json, or None where there is none yet. Raises LotusError where it is no run's."""
     try:
-        record = json.loads(files.read(directory / "run.json", _LARGEST))
+        record = files.read_json(directory / "run.json")
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise LotusError(
             f"{directory / 'run.json'} cannot be read: {error}; "
             "give the directory that lotus trace made"

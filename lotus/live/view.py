@@ -16,19 +16,19 @@ from typing import Any
 
 import numpy as np
 
-from lotus import ranks
-from lotus.live.loops import Total
+from lotus.format import job_ranks
+from lotus.live.hang_detection import UNWATCHED, Doing, Loop, Verdict, judge
+from lotus.live.log_digest import MOST_WINDOW_NS, NAN, REST, SECOND, Key, LogDigest, Process
+from lotus.live.loop_times import Total
 from lotus.live.snapshots import Seen, Snapshot
-from lotus.live.stuck import UNWATCHED, Doing, Loop, Verdict, judge
 from lotus.live.tailing import Fresh
-from lotus.live.told import MOST_WINDOW_NS, NAN, REST, SECOND, Key, Process, Told
 
 LEAST_WINDOW_NS, WINDOW_BATCHES = 10 * SECOND, 5
 
 
 @dataclass(frozen=True)
 class Rates:
-    """How fast a consumer takes batches, and which share of the time it waits; NaN: not known.
+    """How fast a training loop takes batches, and which share of the time it waits; NaN: not known.
 
     loops  of how many whole loops over the loader this is, `span_ns` being what they took and
            `wait_share` the part of it in `iter()`, in `next` and in the shut-down; 0: of a time
@@ -105,20 +105,20 @@ class View:
         order = ("dead", "stopped", "storage", "hung", "lost", "slow", "step", "starting")
         verdicts = [group.verdict for group in self.groups]
         worst = {kind: place for place, kind in enumerate(order)}
-        return min(verdicts, key=lambda one: worst.get(one.kind, len(order)), default=None)
+        return min(verdicts, key=lambda verdict: worst.get(verdict.kind, len(order)), default=None)
 
 
 class Live:
     """Follows one run."""
 
     def __init__(self) -> None:
-        self.told = Told()
+        self.digest = LogDigest()
         # (pid, start) -> (time of the last look, CPU time then, cores since the one before)
         self._cpu: dict[tuple[int, int], tuple[int, int, float]] = {}
 
     def add(self, fresh: Sequence[Fresh]) -> None:
         """Take in what the logs have more."""
-        self.told.add(fresh)
+        self.digest.add(fresh)
 
     def view(
         self,
@@ -137,9 +137,9 @@ class Live:
         elif state in ("killed", "elsewhere"):  # or the clock is another machine's
             now = self._last_sign(snapshot, manifest)
         start = int(manifest.get("start_ns") or now)
-        faults = {one.get("pid") for one in reports if one.get("event") == "fault"}
+        faults = {report.get("pid") for report in reports if report.get("event") == "fault"}
         groups, finished = self._groups(snapshot, now, state, manifest, faults)
-        notes = list(dict.fromkeys(self.told.notes))
+        notes = list(dict.fromkeys(self.digest.notes))
         for report in reports:
             if report.get("event") == "fault":
                 notes.append(f"recording was switched off: {report.get('error')}")
@@ -168,13 +168,13 @@ class Live:
     ) -> str:
         if snapshot.alive:
             return "running" if snapshot.processes else "begun"
-        if any(one.host != snapshot.host for one in snapshot.processes):
+        if any(process.host != snapshot.host for process in snapshot.processes):
             return "elsewhere"
         return "killed" if snapshot.processes or reports else "begun"
 
     def _last_sign(self, snapshot: Snapshot, manifest: Mapping[str, Any]) -> int:
-        times = [log.last_ns for log in self.told.logs.values()]
-        times += [_latest(one) for one in snapshot.processes]
+        times = [log.last_ns for log in self.digest.logs.values()]
+        times += [_latest(process) for process in snapshot.processes]
         return max(times, default=int(manifest.get("start_ns") or 0))
 
     def _groups(
@@ -187,12 +187,12 @@ class Live:
     ) -> tuple[list[Group], int]:
         mains: list[tuple[Key, Seen]] = []
         workers: dict[Key, list[tuple[int, Seen]]] = defaultdict(list)
-        for one in snapshot.processes:
-            maker = self.told.made_by(one)
+        for process in snapshot.processes:
+            maker = self.digest.made_by(process)
             if maker is None:
-                mains.append((self.told.log_of(one), one))
+                mains.append((self.digest.log_of(process), process))
             else:
-                workers[maker[0]].append((maker[1], one))
+                workers[maker[0]].append((maker[1], process))
         live = [main for main in mains if main[1].state.phase != "ended"]
         finished = len(mains) - len(live)
         if not live and mains and state != "running":
@@ -200,8 +200,8 @@ class Live:
         whole = manifest.get("batches") is None and manifest.get("every", 1) == 1
         over = state in ("ended", "killed")
         groups = [
-            self._group(key, one, workers[key], now, whole, over, snapshot, faults)
-            for key, one in live
+            self._group(key, process, workers[key], now, whole, over, snapshot, faults)
+            for key, process in live
         ]
         groups.sort(key=lambda group: (group.rank, group.host, group.main.pid))
         if state == "running":
@@ -214,7 +214,7 @@ class Live:
     def _group(
         self,
         key: Key,
-        one: Seen,
+        process: Seen,
         workers: Sequence[tuple[int, Seen]],
         now: int,
         whole: bool,
@@ -222,9 +222,9 @@ class Live:
         snapshot: Snapshot,
         faults: Collection[Any],
     ) -> Group:
-        log = self.told.logs.get(key) or Process({})
-        main = self._doing(one, -1, now, snapshot)
-        loader, epoch = one.state.loader, one.state.epoch
+        log = self.digest.logs.get(key) or Process({})
+        main = self._doing(process, -1, now, snapshot)
+        loader, epoch = process.state.loader, process.state.epoch
         described = log.loaders.get(loader, {})
         last, pids = log.iterators.get(loader, (-1, ()))
         current = set(pids) if last == epoch else set()
@@ -242,10 +242,10 @@ class Live:
             # The `next` that found the end is the last thing that the page tells.
             passed = max(now - log.ended[loader, epoch], 0)
             main = replace(main, phase="step", since_ns=passed, quiet_ns=passed)
-        made, awaited_made = self.told.ready(key, loader, epoch, current, one.state.batch)
+        made, awaited_made = self.digest.ready(key, loader, epoch, current, process.state.batch)
         ready = made if whole and current and not outside else None
-        makers = self.told.makers(key, 0 if over else now)
-        size = self.told.size(key, loader, makers)
+        makers = self.digest.makers(key, 0 if over else now)
+        size = self.digest.size(key, loader, makers)
         size = _size(described.get("batch_size")) if math.isnan(size) else size
         if over:
             recent, overall = (_of_loops(total, size) for total in log.loops.totals(loader))
@@ -255,28 +255,28 @@ class Live:
         loop = Loop(
             main,
             [] if outside else mine,
-            awaited=one.state.batch,
+            awaited=process.state.batch,
             awaited_made=awaited_made,
             outside=outside,
             whole=whole,
             in_order=described.get("in_order") is not False,
             typical_ns=_typical(log, makers),
         )
-        stopped = any(one.stopped for one in makers)
+        stopped = any(maker.stopped for maker in makers)
         faulty = not {main.pid, *(doing.pid for doing in mine)}.isdisjoint(faults)
         verdict = UNWATCHED if stopped or faulty else judge(loop)
         prefetch = described.get("prefetch_factor")
         capacity = prefetch * len(current) if type(prefetch) is int else 0
         return Group(
             rank=self._rank(log),
-            host=one.host,
+            host=process.host,
             main=main,
             workers=mine,
             others=others,
             loader=described,
             loader_number=loader,
             epoch=epoch,
-            epoch_batch=one.state.batch,
+            epoch_batch=process.state.batch,
             recent=recent,
             overall=overall,
             taken=log.taken,
@@ -288,11 +288,11 @@ class Live:
         )
 
     def _rank(self, log: Process) -> int:
-        return ranks.settled([ranks.told(log.header, log.loaders.values())])[0]
+        return job_ranks.settled([job_ranks.place_of(log.header, log.loaders.values())])[0]
 
-    def _doing(self, one: Seen, loader: int, now: int, snapshot: Snapshot) -> Doing:
-        state, kernel = one.state, one.kernel
-        log = self.told.logs.get(self.told.log_of(one))
+    def _doing(self, seen: Seen, loader: int, now: int, snapshot: Snapshot) -> Doing:
+        state, kernel = seen.state, seen.kernel
+        log = self.digest.logs.get(self.digest.log_of(seen))
         since = state.since_ns or state.start_ns
         if state.phase == "idle":
             # torch asks for an index again every few seconds: it was idle before that.
@@ -315,7 +315,7 @@ class Live:
         return Doing(
             pid=state.pid,
             worker=state.worker,
-            alive=kernel is not None if one.here else None,
+            alive=kernel is not None if seen.here else None,
             phase=state.phase,
             since_ns=max(now - since, 0),
             quiet_ns=max(now - active, 0),
@@ -369,17 +369,19 @@ def _size(value: Any) -> float:
     return float(value) if type(value) is int and 0 < value < 1 << 53 else NAN
 
 
-def _latest(one: Seen) -> int:
-    state = one.state
+def _latest(process: Seen) -> int:
+    state = process.state
     return max(
         state.start_ns, state.since_ns, state.sample_since_ns or 0, state.operation_since_ns or 0
     )
 
 
 def _typical(log: Process, makers: Sequence[Process]) -> float:
-    made = [ns for one in makers for ns in one.made_ns]
-    found = [float(np.median(made))] if made else []
-    return max([*found, *([log.period_ns] if log.period_ns == log.period_ns else [])], default=NAN)
+    made = [ns for maker in makers for ns in maker.made_ns]
+    periods = [float(np.median(made))] if made else []
+    return max(
+        [*periods, *([log.period_ns] if log.period_ns == log.period_ns else [])], default=NAN
+    )
 
 
 def _shares(makers: Sequence[Process], now: int, span_ns: float) -> list[tuple[str, float]]:
@@ -398,4 +400,4 @@ def _shares(makers: Sequence[Process], now: int, span_ns: float) -> list[tuple[s
         return []
     sums[REST] = whole - sum(sums.values())
     shares = [(name, ns / whole) for name, ns in sums.items() if ns > 0]
-    return sorted(shares, key=lambda one: -one[1])
+    return sorted(shares, key=lambda pair: -pair[1])

@@ -11,9 +11,9 @@ is said in words on the Axes. `loader` chooses a loader of the run, by default t
 Figures need matplotlib (pip install matplotlib); `lotus report --html` does not.
 """
 
-from lotus.plot.loops import causes, operations, ranks, shares, workers
-from lotus.plot.silicon import counters, functions, top_down
-from lotus.plot.sweeps import (
+from lotus.plot.counter_figures import counters, functions, top_down
+from lotus.plot.loop_figures import causes, operations, ranks, shares, workers
+from lotus.plot.sweep_figures import (
     backend,
     cores,
     cpu_seconds,
@@ -26,8 +26,8 @@ from lotus.plot.sweeps import (
     samples_per_second,
     waits,
 )
-from lotus.plot.times import batches, memory, throughput, timeline
-from lotus.plot.trials import trials
+from lotus.plot.time_figures import batches, memory, throughput, timeline
+from lotus.plot.trial_figures import trials
 
 __all__ = [
     "backend",

@@ -4,8 +4,9 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from lotus.errors import LotusError
-from lotus.reporters.words import plain, shorten
+from lotus.common.errors import LotusError
+from lotus.common.formatting import plain, shorten
+from lotus.reporters.base.display_names import shorten_apart
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,8 +53,8 @@ def name(text: object, width: int = 40, line: int = 0) -> str:
 
 def key(text: object, width: int = 28) -> str:
     """A name for a legend; one that began with "_" would be left out of it."""
-    found = shorten(plain(text), width)
-    return f" {found}" if found.startswith("_") else found
+    short = shorten(plain(text), width)
+    return f" {short}" if short.startswith("_") else short
 
 
 def dress(ax: "Axes", title: str, x: str = "", y: str = "", legend_rows: int = 0) -> None:
@@ -71,14 +72,15 @@ def dress(ax: "Axes", title: str, x: str = "", y: str = "", legend_rows: int = 0
 def letter(ax: "Axes", which: str) -> None:
     """Name a part of a figure: "(a)" before its title, where that stands."""
     title = ax.get_title(loc="left")
-    for one in ax.get_children():
-        if getattr(one, "get_text", str)() == title:
-            one.set(text=f"({which}) {title}")
+    for child in ax.get_children():
+        if getattr(child, "get_text", str)() == title:
+            child.set(text=f"({which}) {title}")
 
 
 def rows(ax: "Axes", names: Sequence[object], width: int = 40) -> None:
     """The y axis of bars at 0, 1, ... from top to bottom, each with its name."""
-    ax.set_yticks(range(len(names)), [name(one, width) for one in names])
+    texts = shorten_apart([plain(one) for one in names], width)
+    ax.set_yticks(range(len(names)), [name(one, width) for one in texts])
     ax.set_ylim(max(len(names), 1) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
     still(ax.get_yticklabels())

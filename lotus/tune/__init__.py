@@ -1,8 +1,9 @@
-"""Finds the loader settings that feed a training fastest: settings, strategies and their replay.
+"""Finds the loader settings that feed a training fastest: settings, strategies, simulation.
 
 `lotus.tune(loader, step=...)` searches in the program's own process: the package itself is called.
 A function of that name in `lotus` would be hidden by this package as soon as anything imports
-`lotus.tune.simulate`, and hide it until then; so the module has a class with a `__call__`.
+`lotus.tune.simulation.loader_simulation`, and hide it until then; so the module has a class with a
+`__call__`.
 """
 
 import sys
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from typing import Any
 
-    from lotus.tune.result import Result
+    from lotus.tune.search.result import Result
 
 
 class Package(ModuleType):
@@ -42,7 +43,7 @@ class Package(ModuleType):
         was found, `result.trials` is every measurement. Ctrl-C returns the best until then.
         Raises LotusError where the loader or what is asked for cannot be tuned.
         """
-        from lotus.tune.local import tune
+        from lotus.tune.session.local_tuning import tune
 
         return tune(
             loader,
@@ -56,3 +57,11 @@ class Package(ModuleType):
 
 
 sys.modules[__name__].__class__ = Package
+
+
+def __getattr__(name: str) -> object:
+    if name != "Result":
+        raise AttributeError(f"module 'lotus.tune' has no attribute {name!r}")
+    from lotus.tune.search.result import Result  # which imports pandas
+
+    return Result

@@ -174,7 +174,7 @@ def batched(images: list[Tensor]) -> Tensor:
 def detection_loss(output: Tensor, targets: list[Target]) -> Tensor:
     """Return the focal loss of all cells and the L1 loss of the boxes of those with a middle."""
     heat = torch.zeros_like(output[:, 4:])
-    wanted, found = [], []
+    wanted, predicted = [], []
     for number, target in enumerate(targets):
         boxes = target["boxes"] / STRIDE
         middles = (boxes[:, :2] + boxes[:, 2:]) / 2
@@ -184,10 +184,10 @@ def detection_loss(output: Tensor, targets: list[Target]) -> Tensor:
         inside = middles - torch.stack([columns, rows], 1)
         sizes = (boxes[:, 2:] - boxes[:, :2]).clamp(min=0.1).log()
         wanted.append(torch.cat([inside, sizes], 1))
-        found.append(output[number, :4, rows, columns].T)
+        predicted.append(output[number, :4, rows, columns].T)
     objects = max(1, sum(len(boxes) for boxes in wanted))
     classes = sigmoid_focal_loss(output[:, 4:], heat, reduction="sum") / objects
-    return classes + F.l1_loss(torch.cat(found), torch.cat(wanted), reduction="sum") / objects
+    return classes + F.l1_loss(torch.cat(predicted), torch.cat(wanted), reduction="sum") / objects
 
 
 def main() -> None:

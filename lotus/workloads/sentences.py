@@ -29,17 +29,17 @@ _ENDS = ["", "", "", "n", "r", "s", "t", "l", "m", "nd", "st", "ng"]
 def words() -> list[str]:
     """Return the words that there are, the most frequent first."""
     random = np.random.Generator(np.random.PCG64(0))
-    found: dict[str, None] = {}
-    while len(found) < 5000:
-        syllables = 1 if len(found) < 100 else min(4, int(random.geometric(0.5)))
+    vocabulary: dict[str, None] = {}
+    while len(vocabulary) < 5000:
+        syllables = 1 if len(vocabulary) < 100 else min(4, int(random.geometric(0.5)))
         parts = [
             _ONSETS[random.integers(len(_ONSETS))]
             + "aeiouaeioué"[random.integers(11)]
             + _ENDS[random.integers(len(_ENDS))]
             for _ in range(syllables)
         ]
-        found["".join(parts)] = None
-    return list(found)
+        vocabulary["".join(parts)] = None
+    return list(vocabulary)
 
 
 def text(number: int, known: list[str]) -> tuple[int, str]:

@@ -90,8 +90,8 @@ def save(directory: Path, number: int) -> None:
 
 def transcribe(directory: Path, count: int) -> None:
     """Write metadata.csv of so many clips."""
-    said = ((_name(number), sentence(number)) for number in range(count))
-    lines = "".join(f"{name}|{text}|{text}\n" for name, text in said)
+    spoken = ((_name(number), sentence(number)) for number in range(count))
+    lines = "".join(f"{name}|{text}|{text}\n" for name, text in spoken)
     (directory / "metadata.csv").write_text(lines)
 
 

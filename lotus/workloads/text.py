@@ -49,8 +49,8 @@ class Tokenize:
         return [number for word in self.words.findall(f" {text}") for number in self.word(word)]
 
     def word(self, word: str) -> list[int]:
-        found = self.known.get(word)
-        if found is None:
+        tokens = self.known.get(word)
+        if tokens is None:
             parts = list(word.encode().decode("latin-1").translate(SEEN))
             while True:
                 ranks = [(self.ranks.get(pair, len(self.ranks)), pair) for pair in pairwise(parts)]
@@ -58,8 +58,8 @@ class Tokenize:
                 if rank == len(self.ranks) or pair is None:
                     break
                 parts = merged(parts, pair)
-            found = self.known[word] = [self.numbers[part] for part in parts]
-        return found
+            tokens = self.known[word] = [self.numbers[part] for part in parts]
+        return tokens
 
 
 def merged(parts: list[str], pair: tuple[str, str]) -> list[str]:

@@ -1,21 +1,23 @@
-"""Event tables, one per micro-architecture, each with the source of every encoding."""
+"""Event tables, one per micro-architecture, each with the source of every encoding.
+
+A new micro-architecture is a file with its Table (which CPUs have it, its events, and the name of a
+formula of top-down or `expressions` in perf's notation) and an entry below.
+"""
 
 from native_map.events import amd, arm, generic, intel
-from native_map.events.model import Table
+from native_map.events.event_model import Table
 
-TABLES: dict[str, Table] = {
-    table.name: table
-    for table in (
-        amd.ZEN4,
-        amd.ZEN5,
-        intel.SKYLAKE,
-        intel.ICELAKE,
-        intel.SAPPHIRE,
-        intel.GRANITE,
-        arm.N1,
-        arm.N2,
-        arm.V1,
-        arm.V2,
-        generic.TABLE,
-    )
-}
+_ALL = (
+    amd.ZEN4,
+    amd.ZEN5,
+    intel.SKYLAKE,
+    intel.ICELAKE,
+    intel.SAPPHIRE,
+    intel.GRANITE,
+    arm.N1,
+    arm.N2,
+    arm.V1,
+    arm.V2,
+    generic.TABLE,
+)
+TABLES: dict[str, Table] = {table.name: table for table in _ALL}

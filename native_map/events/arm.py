@@ -5,8 +5,8 @@ events). Formulae: arm/neoverse-v1/metrics.json and arm/neoverse-n2-v2/metrics.j
 telemetry-solution.
 """
 
+from native_map.events.event_model import RAW, Event, EventSet, Models, Table
 from native_map.events.generic import CACHE_MISSES, COMMON_SETS, GENERIC_SET
-from native_map.events.model import RAW, Event, EventSet, Table
 
 _COMMON = "Linux tools/perf/pmu-events/arch/arm64/common-and-microarch.json"
 
@@ -128,7 +128,12 @@ _SETS: dict[str, tuple[EventSet, ...]] = {
 _NO_DRAM = "no event of the core counts loads that memory served; llc_misses is the nearest"
 
 
-def _with_slots(name: str, text: str, width: int, formula: str, *notes: str) -> Table:
+def _part(number: int) -> tuple[Models, ...]:
+    """Part numbers: Linux arch/arm64/include/asm/cputype.h; 0x41 is the implementer Arm."""
+    return (Models("ARM", 0x41, (number,)),)
+
+
+def _with_slots(name: str, text: str, part: int, width: int, formula: str, *notes: str) -> Table:
     topdown = EventSet(
         "where dispatch slots went",
         ((_FRONTEND, _BACKEND, _RETIRED, _DISPATCHED, _MISPREDICTED),),
@@ -138,6 +143,7 @@ def _with_slots(name: str, text: str, width: int, formula: str, *notes: str) -> 
     return Table(
         name=name,
         text=text,
+        cpus=_part(part),
         width=width,
         formula=formula,
         sets={"topdown": (topdown,), **_SETS},
@@ -150,12 +156,13 @@ def _with_slots(name: str, text: str, width: int, formula: str, *notes: str) -> 
     )
 
 
-V1 = _with_slots("neoverse_v1", "Arm Neoverse V1", 8, "arm_v1")
-# 8 slots from Arm's description of the core; the kernel's caps/slots, where it is, goes before it.
-V2 = _with_slots("neoverse_v2", "Arm Neoverse V2", 8, "arm_n2_v2")
+V1 = _with_slots("neoverse_v1", "Arm Neoverse V1", 0xD40, 8, "arm_v1")
+# 8 slots by Arm's description of the core; caps/slots of the kernel takes precedence if it exists.
+V2 = _with_slots("neoverse_v2", "Arm Neoverse V2", 0xD4F, 8, "arm_n2_v2")
 N2 = _with_slots(
     "neoverse_n2",
     "Arm Neoverse N2",
+    0xD49,
     5,
     "arm_n2_v2",
     "before r0p3 the slot events count one a cycle too much; corrected where the revision is known",
@@ -163,6 +170,7 @@ N2 = _with_slots(
 N1 = Table(
     name="neoverse_n1",
     text="Arm Neoverse N1",
+    cpus=_part(0xD0C),
     sets={
         "topdown": (
             EventSet(

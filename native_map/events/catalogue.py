@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from native_map.events.model import Table
+from native_map.events.event_model import Table
 
 
 class Metric(NamedTuple):
@@ -14,12 +14,18 @@ class Metric(NamedTuple):
     formula: str
     source: str
 
+    @property
+    def is_share(self) -> bool:
+        """Whether its values are shares between 0 and 1."""
+        return self.unit.startswith("of ")
+
 
 _TOPDOWN = (
     "AMD, Arm: Linux tools/perf/pmu-events PipelineL1 and TopdownL1 of amdzen4, amdzen5, "
     "neoverse-v1, neoverse-n2-v2; Intel: Yasin, A Top-Down Method, ISPASS 2014, and TopdownL1 "
     "of skylakex, icelakex, sapphirerapids"
 )
+_LEVEL_2 = "Linux tools/perf/pmu-events PipelineL2 of amdzen4 and amdzen5"
 _PER_THOUSAND = "Linux tools/perf/pmu-events, *_mpki and *_pti metrics"
 
 METRICS: dict[str, Metric] = {
@@ -57,6 +63,51 @@ METRICS: dict[str, Metric] = {
         "(Skylake: + 4 x recovery_cycles), else what the other three leave of 1; it can come out "
         "slightly below 0 where counts are small or multiplexed",
         _TOPDOWN,
+    ),
+    "frontend_latency": Metric(
+        "slots of cycles in which the front end supplied nothing at all, as after a miss of the "
+        "instruction cache or TLB, or while fetching starts anew",
+        "of slots",
+        "frontend_starved / cycles",
+        _LEVEL_2,
+    ),
+    "frontend_bandwidth": Metric(
+        "slots left empty in cycles in which the front end supplied some operations, but too few",
+        "of slots",
+        "frontend_bound - frontend_latency",
+        _LEVEL_2,
+    ),
+    "backend_memory": Metric(
+        "slots left empty while the oldest operation waited for data from memory",
+        "of slots",
+        "backend_bound x retire_waits_load / retire_waits; not told apart from backend_core where "
+        "retire_waits are under 2 % of cycles",
+        _LEVEL_2,
+    ),
+    "backend_core": Metric(
+        "slots left empty while the oldest operation was being executed, as in long chains of "
+        "arithmetic",
+        "of slots",
+        "backend_bound - backend_memory",
+        _LEVEL_2,
+    ),
+    "mispredicted_branches": Metric(
+        "slots lost to mispredicted branches",
+        "of slots",
+        "bad_speculation x branch_misses / (branch_misses + resyncs)",
+        _LEVEL_2,
+    ),
+    "pipeline_restarts": Metric(
+        "slots lost to restarts of the pipeline that no branch caused",
+        "of slots",
+        "bad_speculation x resyncs / (branch_misses + resyncs)",
+        _LEVEL_2,
+    ),
+    "microcode": Metric(
+        "slots used by operations of microcode, which are slow",
+        "of slots",
+        "ops_microcode / slots",
+        _LEVEL_2,
     ),
     "smt_contention": Metric(
         "slots that the core's other thread had",
@@ -149,6 +200,14 @@ RATIOS = (
     ("backend_stalled", "stalled_cycles_backend", "cycles"),
 )
 
+# Of each node of level 1 those of level 2.
+LEVEL_2 = {
+    "frontend_bound": ("frontend_latency", "frontend_bandwidth"),
+    "backend_bound": ("backend_memory", "backend_core"),
+    "bad_speculation": ("mispredicted_branches", "pipeline_restarts"),
+    "retiring": ("microcode",),
+}
+
 PERF_METRICS = ("topdown_fe_bound", "topdown_be_bound", "topdown_retiring", "topdown_bad_spec")
 
 
@@ -190,8 +249,12 @@ def _intel_slots() -> _Needs:
     )
 
 
-# Events that each formula of level 1 needs: the same as native_map.events.formulas computes with.
-_LEVEL_1: Mapping[str, _Needs] = {
+_AMD_RESTARTS = (
+    "cycles ops_retired ops_dispatched branch_misses resyncs"
+    "|cycles ops_retired slots_frontend slots_backend branch_misses resyncs"
+)
+# Events that each formula of top-down needs: the same as native_map.events.formulas computes with.
+_TOPDOWN_NEEDS: Mapping[str, _Needs] = {
     "amd": _needs(
         frontend_bound="cycles slots_frontend",
         backend_bound="cycles slots_backend",
@@ -199,6 +262,13 @@ _LEVEL_1: Mapping[str, _Needs] = {
         smt_contention="cycles slots_smt",
         bad_speculation="cycles ops_retired ops_dispatched"
         "|cycles ops_retired slots_frontend slots_backend",
+        frontend_latency="cycles frontend_starved",
+        frontend_bandwidth="cycles slots_frontend frontend_starved",
+        backend_memory="cycles slots_backend retire_waits retire_waits_load",
+        backend_core="cycles slots_backend retire_waits retire_waits_load",
+        mispredicted_branches=_AMD_RESTARTS,
+        pipeline_restarts=_AMD_RESTARTS,
+        microcode="cycles ops_microcode",
     ),
     "intel_issue": _needs(
         frontend_bound="cycles slots_frontend",
@@ -215,11 +285,11 @@ _LEVEL_1: Mapping[str, _Needs] = {
 def gives(events: Iterable[str], table: Table) -> set[str]:
     """The names of the metrics that these events give on the table's CPU."""
     counted = set(events)
-    found = {name for name, above, below in RATIOS if {above, below} <= counted}
+    names = {name for name, above, below in RATIOS if {above, below} <= counted}
     if "instructions" in counted:
-        found |= {name for name, forms in PER_KILO.items() if any(counted >= {*f} for f in forms)}
+        names |= {name for name, forms in PER_KILO.items() if any(counted >= {*f} for f in forms)}
     if "task_clock" in counted:
-        found.add("cpu_ns")
-    level_1 = _LEVEL_1.get(table.formula, {})
-    found |= {name for name, forms in level_1.items() if any(form <= counted for form in forms)}
-    return found | {name for name, e in table.expressions.items() if e.names <= counted}
+        names.add("cpu_ns")
+    needs = _TOPDOWN_NEEDS.get(table.formula, {})
+    names |= {name for name, forms in needs.items() if any(form <= counted for form in forms)}
+    return names | {name for name, e in table.expressions.items() if e.names <= counted}

@@ -1,13 +1,16 @@
 """From counts to metrics: pure and vectorised, one row in, one row out."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from native_map.events import pmu
 from native_map.events.catalogue import METRICS, PER_KILO, PERF_METRICS, RATIOS
-from native_map.events.model import Table
+from native_map.events.cpu import Cpu
+from native_map.events.event_model import Table
 
 Column = npt.NDArray[np.float64]
 
@@ -25,30 +28,77 @@ class _Counts:
         return self._counts[name].to_numpy(dtype=np.float64, na_value=np.nan)
 
 
-def compute(counts: pd.DataFrame, table: Table, old_n2: bool) -> pd.DataFrame:
-    """The metrics whose events are among the columns of `counts`; see `native_map.pmu.metrics`."""
+def metrics(counts: pd.DataFrame, cpu: Cpu | str, known: Table | None = None) -> pd.DataFrame:
+    """Metrics (see catalogue.METRICS) of each row of counts, whose columns are names of events.
+
+    A metric is there only if its events are; NaN where a denominator is 0 or a count is NaN.
+    Given a name instead of a Cpu, Neoverse N2 is taken to be r0p3 or later. Other columns of
+    `counts` are ignored. `known` replaces the table of the CPU.
+    """
+    table = known or pmu.table(cpu)
+    old_n2 = False
+    if isinstance(cpu, Cpu):
+        old_n2 = cpu.uarch == "neoverse_n2" and 0 <= cpu.stepping < 0x03
+        table = replace(table, width=cpu.slots or table.width)
+    return _compute(counts, table, old_n2)
+
+
+# A share that is computed as the rest of others carries all their errors: it may be this far below
+# 0.
+NEAR_ZERO = 0.05
+
+
+def clip_shares(metrics: pd.DataFrame) -> pd.DataFrame:
+    """Metrics in which no share is below zero: 0 where it is by NEAR_ZERO or less, else NaN.
+
+    Only rounding, or counts that were not taken at the same time, make a share negative.
+    """
+    shares = [name for name in metrics if METRICS[str(name)].is_share]
+    kept = metrics[shares].where(~(metrics[shares] < -NEAR_ZERO)).clip(lower=0.0)
+    return metrics.assign(**{str(name): kept[name] for name in shares})
+
+
+def negative_share_notes(metrics: pd.DataFrame) -> list[str]:
+    """A sentence on each share that `clip_shares` changes."""
+    notes = []
+    for name in metrics:
+        values = metrics[name][metrics[name] < 0]
+        if not METRICS[str(name)].is_share or not len(values):
+            continue
+        near = values[values >= -NEAR_ZERO]
+        text = f"{str(name).replace('_', ' ')} is what other counts leave over: "
+        if len(near):
+            text += f"in {len(near)} of {len(metrics)} rows it is 0 ±{-near.min():.1%}"
+        if len(values) > len(near):
+            text += " and " if len(near) else ""
+            text += f"in {len(values) - len(near)} of {len(metrics)} rows it is not resolved"
+        notes.append(text)
+    return notes
+
+
+def _compute(counts: pd.DataFrame, table: Table, old_n2: bool) -> pd.DataFrame:
     c = _Counts(counts)
-    found: dict[str, Column] = {}
+    metrics: dict[str, Column] = {}
     for name, above, below in RATIOS:
         if c.has(above, below):
-            found[name] = _ratio(c[above], c[below])
+            metrics[name] = _ratio(c[above], c[below])
     topdown = _TOPDOWN_FORMULAS.get(table.formula)
     if topdown is not None:
-        found.update(topdown(c, table.width, old_n2))
+        metrics.update(topdown(c, table.width, old_n2))
     for name, expression in table.expressions.items():
         if c.has(*expression.names):
             columns = {event: c[event] for event in expression.names}
-            found[name] = np.broadcast_to(expression.value(columns), (len(counts),))
+            metrics[name] = np.broadcast_to(expression.value(columns), (len(counts),))
     if c.has("instructions"):
         for name, forms in PER_KILO.items():
             for form in forms:
                 if c.has(*form):
                     misses = np.sum([c[e] for e in form], axis=0)
-                    found[name] = _ratio(1000 * misses, c["instructions"])
+                    metrics[name] = _ratio(1000 * misses, c["instructions"])
                     break
     if c.has("task_clock"):
-        found["cpu_ns"] = c["task_clock"]
-    return pd.DataFrame({n: found[n] for n in METRICS if n in found}, index=counts.index)
+        metrics["cpu_ns"] = c["task_clock"]
+    return pd.DataFrame({n: metrics[n] for n in METRICS if n in metrics}, index=counts.index)
 
 
 def _ratio(above: Column | float, below: Column) -> Column:
@@ -60,9 +110,9 @@ def _ratio(above: Column | float, below: Column) -> Column:
 
 
 def _amd(c: _Counts, width: int, _: bool) -> dict[str, Column]:
-    found: dict[str, Column] = {}
+    shares: dict[str, Column] = {}
     if not c.has("cycles"):
-        return found
+        return shares
     slots = width * c["cycles"]
     for name, event in (
         ("frontend_bound", "slots_frontend"),
@@ -71,33 +121,58 @@ def _amd(c: _Counts, width: int, _: bool) -> dict[str, Column]:
         ("smt_contention", "slots_smt"),
     ):
         if c.has(event):
-            found[name] = _ratio(c[event], slots)
+            shares[name] = _ratio(c[event], slots)
     if c.has("ops_dispatched", "ops_retired"):
-        found["bad_speculation"] = _ratio(c["ops_dispatched"] - c["ops_retired"], slots)
+        shares["bad_speculation"] = _ratio(c["ops_dispatched"] - c["ops_retired"], slots)
     elif c.has("slots_frontend", "slots_backend", "ops_retired"):
-        rest = 1 - found["frontend_bound"] - found["backend_bound"] - found["retiring"]
-        if "smt_contention" in found:
-            rest = rest - found["smt_contention"]
-        found["bad_speculation"] = rest
-    return found
+        rest = 1 - shares["frontend_bound"] - shares["backend_bound"] - shares["retiring"]
+        if "smt_contention" in shares:
+            rest = rest - shares["smt_contention"]
+        shares["bad_speculation"] = rest
+    shares.update(_amd_level_2(c, shares, slots))
+    return shares
+
+
+_RARE_WAITS = 0.02  # of cycles: below, a few interrupts decide what retirement waited for
+
+
+def _amd_level_2(c: _Counts, level_1: dict[str, Column], slots: Column) -> dict[str, Column]:
+    shares: dict[str, Column] = {}
+    cycles = c["cycles"]
+    if c.has("frontend_starved"):
+        shares["frontend_latency"] = _ratio(c["frontend_starved"], cycles)
+        if "frontend_bound" in level_1:
+            shares["frontend_bandwidth"] = level_1["frontend_bound"] - shares["frontend_latency"]
+    if c.has("retire_waits", "retire_waits_load") and "backend_bound" in level_1:
+        memory = _ratio(c["retire_waits_load"], c["retire_waits"])
+        memory = np.where(c["retire_waits"] < _RARE_WAITS * cycles, np.nan, memory)
+        shares["backend_memory"] = level_1["backend_bound"] * memory
+        shares["backend_core"] = level_1["backend_bound"] - shares["backend_memory"]
+    if c.has("branch_misses", "resyncs") and "bad_speculation" in level_1:
+        branches = _ratio(c["branch_misses"], c["branch_misses"] + c["resyncs"])
+        shares["mispredicted_branches"] = level_1["bad_speculation"] * branches
+        shares["pipeline_restarts"] = level_1["bad_speculation"] * (1 - branches)
+    if c.has("ops_microcode"):
+        shares["microcode"] = _ratio(c["ops_microcode"], slots)
+    return shares
 
 
 def _intel_issue(c: _Counts, width: int, _: bool) -> dict[str, Column]:
-    found: dict[str, Column] = {}
+    shares: dict[str, Column] = {}
     if not c.has("cycles"):
-        return found
+        return shares
     slots = width * c["cycles"]
     if c.has("slots_frontend"):
-        found["frontend_bound"] = _ratio(c["slots_frontend"], slots)
+        shares["frontend_bound"] = _ratio(c["slots_frontend"], slots)
     if c.has("ops_retired"):
-        found["retiring"] = _ratio(c["ops_retired"], slots)
+        shares["retiring"] = _ratio(c["ops_retired"], slots)
     if c.has("ops_dispatched", "recovery_cycles"):
         used = c["ops_dispatched"] + width * c["recovery_cycles"]
-        if "retiring" in found:
-            found["bad_speculation"] = _ratio(used - c["ops_retired"], slots)
-        if "frontend_bound" in found:
-            found["backend_bound"] = 1 - found["frontend_bound"] - _ratio(used, slots)
-    return found
+        if "retiring" in shares:
+            shares["bad_speculation"] = _ratio(used - c["ops_retired"], slots)
+        if "frontend_bound" in shares:
+            shares["backend_bound"] = 1 - shares["frontend_bound"] - _ratio(used, slots)
+    return shares
 
 
 def _intel_slots(c: _Counts, width: int, _: bool) -> dict[str, Column]:
@@ -113,23 +188,23 @@ def _intel_slots(c: _Counts, width: int, _: bool) -> dict[str, Column]:
         slots = width * c["cycles"]
     else:
         return {}
-    found = {
+    shares = {
         name: _ratio(c[event], slots)
         for name, event in zip(
             names, ("slots_frontend", "slots_backend", "ops_retired"), strict=False
         )
         if c.has(event)
     }
-    if len(found) == 3:
-        found["bad_speculation"] = 1 - np.sum(list(found.values()), axis=0)
-    return found
+    if len(shares) == 3:
+        shares["bad_speculation"] = 1 - np.sum(list(shares.values()), axis=0)
+    return shares
 
 
 def _arm(frontend_weight: int, backend_weight: int) -> "_Formula":
     def formula(c: _Counts, width: int, old_n2: bool) -> dict[str, Column]:
-        found: dict[str, Column] = {}
+        shares: dict[str, Column] = {}
         if not c.has("cycles"):
-            return found
+            return shares
         cycles = c["cycles"]
         slots = width * cycles
         lost = _ratio(c["branch_misses_spec"], cycles) if c.has("branch_misses_spec") else 0.0
@@ -138,17 +213,17 @@ def _arm(frontend_weight: int, backend_weight: int) -> "_Formula":
             # N2 before r0p3 counts one slot a cycle too much.
             counted = c["slots_frontend"] - cycles if old_n2 else c["slots_frontend"]
             empty.append(_ratio(counted, slots))
-            found["frontend_bound"] = empty[-1] - frontend_weight * lost
+            shares["frontend_bound"] = empty[-1] - frontend_weight * lost
         if c.has("slots_backend"):
             empty.append(_ratio(c["slots_backend"], slots))
-            found["backend_bound"] = empty[-1] - backend_weight * lost
+            shares["backend_bound"] = empty[-1] - backend_weight * lost
         if len(empty) == 2 and c.has("ops_retired", "ops_dispatched"):
             good = _ratio(c["ops_retired"], c["ops_dispatched"])
             used = 1 - empty[0] - empty[1]
-            found["retiring"] = good * used
+            shares["retiring"] = good * used
             weight = frontend_weight + backend_weight
-            found["bad_speculation"] = (1 - good) * used + weight * lost
-        return found
+            shares["bad_speculation"] = (1 - good) * used + weight * lost
+        return shares
 
     return formula
 

@@ -1,6 +1,6 @@
 """Events that the kernel knows by name on every CPU, and software events. linux/perf_event.h."""
 
-from native_map.events.model import HARDWARE, SOFTWARE, Event, EventSet, Table
+from native_map.events.event_model import HARDWARE, SOFTWARE, Event, EventSet, Table
 
 _HW = "Linux include/uapi/linux/perf_event.h, enum perf_hw_id"
 _SW = "Linux include/uapi/linux/perf_event.h, enum perf_sw_ids"

@@ -7,8 +7,17 @@ libpfm4 4.13 agrees where it was asked, except that it encodes TOPDOWN.BACKEND_B
 event 0x00: Linux's 0xa4, which comes from Intel's own tables, is used.
 """
 
+from native_map.events.event_model import Event, EventSet, Models, Table, config, vendor_event
 from native_map.events.generic import COMMON_SETS
-from native_map.events.model import Event, EventSet, Table, config, vendor_event
+
+# Models: Linux tools/perf/pmu-events/arch/x86/mapfile.csv and arch/x86/include/asm/intel-family.h.
+# Client parts whose core events are the server's are listed with it; hybrid parts have two kinds of
+# core and stay generic.
+
+
+def _family_6(*models: int) -> tuple[Models, ...]:
+    return (Models("GenuineIntel", 6, models),)
+
 
 _GIVES = ("ipc", "frontend_bound", "backend_bound", "retiring", "bad_speculation")
 
@@ -178,6 +187,8 @@ def _skylake() -> Table:
     return Table(
         name="intel_skylake",
         text="Intel Skylake-SP, Cascade Lake, Cooper Lake, Skylake client",
+        # 0x55 is Skylake-SP, Cascade Lake and Cooper Lake, which differ in their stepping.
+        cpus=_family_6(0x4E, 0x5E, 0x8E, 0x9E, 0xA5, 0xA6, 0x55),
         width=4,
         formula="intel_issue",
         sets={
@@ -194,7 +205,13 @@ def _skylake() -> Table:
 
 
 def _since_icelake(
-    name: str, text: str, where: str, width: int, walks: tuple[int, int, int], frontend: str
+    name: str,
+    text: str,
+    cpus: tuple[Models, ...],
+    where: str,
+    width: int,
+    walks: tuple[int, int, int],
+    frontend: str,
 ) -> Table:
     make = _maker(where)
     counted = EventSet(
@@ -241,6 +258,7 @@ def _since_icelake(
     return Table(
         name=name,
         text=text,
+        cpus=cpus,
         width=width,
         formula="intel_slots",
         sets={
@@ -261,6 +279,8 @@ SKYLAKE = _skylake()
 ICELAKE = _since_icelake(
     "intel_icelake",
     "Intel Ice Lake-SP, Ice Lake and Tiger Lake client",
+    # -SP: 0x6A, 0x6C; client: 0x7D, 0x7E; Tiger Lake: 0x8C, 0x8D
+    _family_6(0x6A, 0x6C, 0x7D, 0x7E, 0x8C, 0x8D),
     "icelakex",
     5,
     (0x08, 0x49, 0x85),
@@ -269,6 +289,7 @@ ICELAKE = _since_icelake(
 SAPPHIRE = _since_icelake(
     "intel_sapphire",
     "Intel Sapphire Rapids, Emerald Rapids",
+    _family_6(0x8F, 0xCF),
     "sapphirerapids",
     6,
     (0x12, 0x13, 0x11),
@@ -277,6 +298,7 @@ SAPPHIRE = _since_icelake(
 GRANITE = _since_icelake(
     "intel_granite",
     "Intel Granite Rapids",
+    _family_6(0xAD, 0xAE),
     "graniterapids",
     6,
     (0x12, 0x13, 0x11),

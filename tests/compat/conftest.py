@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.conftest import LOTUS, PYTHON, Ended, Start, Traced
+from tests.integration.conftest import LOTUS, PYTHON, Ended, Start, Traced, traced_as
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 # Nothing is asked for over the network; one thread adds up in the same order every time.
@@ -43,7 +43,6 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], tuple
             own = {**ALONE, "HOME": str(folder), "HF_HOME": str(folder / "hf")}
             ended.append(Start(words, folder / "work", name, own).end())
         plain, traced = ended
-        path = folder / "R"
-        return plain, Traced(traced.code, traced.out, traced.err, traced.truth, path)
+        return plain, traced_as(traced, folder / "R")
 
     return run

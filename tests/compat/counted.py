@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from lotus.run import Run
+from lotus.reading.run import Run
 from tests.integration.conftest import Ended, Traced
 
 

@@ -30,6 +30,7 @@ def test_its_loaders_are_counted(training):
         6: [(3, 6)],
     }
     assert run.epochs["exhausted"].all()
+    assert (run.epochs["ahead"] == 1).all()
     assert run.loaders["dataset_kind"].tolist()[4::2] == ["iterable", "iterable"]
 
 

@@ -28,6 +28,10 @@ def test_its_loaders_are_counted(fit):
         1: [(6, 24), (6, 24)],
         2: [(3, 10)],
     }
+    # Validation was tried once before the fit, which is no epoch of it.
+    assert run.epochs["sanity"].tolist() == [True] + [False] * 5
+    assert not run.epochs["ahead"].any()
+    assert run.loaders["name"].tolist() == ["val", "train", "test"]
     # The Trainer asks for as many batches as a loader says that it has, and not for its end.
     assert not run.epochs["exhausted"].any()
 

@@ -1,8 +1,10 @@
 """Fixtures that run the scripts in programs/, plain and under `lotus trace`."""
 
 import os
+import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import lotus
-from lotus.run import Run
+from lotus.reading.run import Run
 
 ROOT = Path(lotus.__file__).resolve().parents[1]
 PROGRAMS = Path(__file__).resolve().parent / "programs"
@@ -24,12 +26,29 @@ LOTUS = [
 # The environment in which a program finds the stand-in for torch, which starts at once: where what
 # is looked at has nothing to do with torch.
 SMALL_TORCH = {"PYTHONPATH": str(ROOT / "tests" / "compat" / "programs" / "small_torch")}
+# Goes before a program that is traced with `-q`: there is nothing but the program's own on its
+# stderr, and what lotus has to say while it runs.
+SPEAKING = ["env", "-u", "LOTUS_QUIET"]
 # What programs/meanwhile.py prints.
 UNDISTURBED = "".join(
     f"{epoch} {number} {[3 * number + place + 3 for place in range(3)]}\n"
     for epoch in range(2)
     for number in range(16)
 )
+# A program that refuses a system call by its number with an errno from here on, as a container's
+# seccomp profile does, then executes what follows; 77 where it cannot. See test_doctor.
+SECCOMP = """
+import ctypes, os, struct, sys
+call, code = int(sys.argv.pop(1)), int(sys.argv.pop(1))
+program = b"".join(struct.pack("HBBI", *one) for one in (
+    (0x20, 0, 0, 0), (0x15, 0, 1, call), (6, 0, 0, 0x00050000 | code), (6, 0, 0, 0x7FFF0000)))
+text = ctypes.create_string_buffer(program)
+argument = ctypes.create_string_buffer(struct.pack("HxxxxxxP", 4, ctypes.addressof(text)))
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, argument, 0, 0):
+    sys.exit(77)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
 HANG = 300  # seconds after which a process counts as hanging; no test asserts a time
 
 
@@ -50,6 +69,14 @@ class Ended:
     def said(self) -> list[str]:
         """What lotus itself said on stderr."""
         return [line for line in self.err.splitlines() if line.startswith("lotus:")]
+
+
+def without_places(text: str) -> str:
+    """The text without the paths of this clone, its Python and its tests: they may say "lotus"."""
+    for place in (ROOT, sys.prefix, sys.base_prefix, tempfile.gettempdir(), Path.home()):
+        if str(place) != os.sep:
+            text = text.replace(str(place), "")
+    return re.sub(r"pytest-of-[^/]+/", "", text)
 
 
 def environment(extra: Mapping[str, str] | None) -> dict[str, str]:
@@ -123,8 +150,8 @@ def traced(torch, tmp_path) -> Callable[..., Ended]:
 
     def run(script, *args, options=("-q",), path=None, prefix=(), **kwargs):
         path = path or tmp_path / "R"
-        words = [*prefix, *LOTUS, "trace", "-o", path, *options, "--", PYTHON, PROGRAMS / script]
-        return execute([*words, *args], tmp_path, path, **kwargs)
+        words = [*prefix, *LOTUS, "trace", "-o", path, *options, "--", *SPEAKING, PYTHON]
+        return execute([*words, PROGRAMS / script, *args], tmp_path, path, **kwargs)
 
     return run
 

@@ -7,13 +7,15 @@ import sys
 
 import pytest
 
-from lotus import measuring
-from lotus.inside import perf_event
+from lotus.inside.common import perf_event
+from lotus.recording import measurement_plan
 from tests.faults.conftest import (
     LOTUS,
     PROGRAMS,
     PYTHON,
+    SECCOMP,
     SMALL_TORCH,
+    SPEAKING,
     UNDISTURBED,
     execute,
 )
@@ -23,24 +25,10 @@ SPEC = "task_clock|1|0x1|0x0|uk,page_faults|1|0x2|0x0|uk"
 OPTIONS = ("-q", "--counters", "task_clock,page_faults")
 SCRIPT = [PYTHON, PROGRAMS / "meanwhile.py"]  # 96 samples of two operations each
 
-# Refuses perf_event_open from here on, as a container's seccomp profile does; see test_doctor.
-SECCOMP = """
-import ctypes, os, struct, sys
-call, code = int(sys.argv.pop(1)), int(sys.argv.pop(1))
-program = b"".join(struct.pack("HBBI", *one) for one in (
-    (0x20, 0, 0, 0), (0x15, 0, 1, call), (6, 0, 0, 0x00050000 | code), (6, 0, 0, 0x7FFF0000)))
-text = ctypes.create_string_buffer(program)
-argument = ctypes.create_string_buffer(struct.pack("HxxxxxxP", 4, ctypes.addressof(text)))
-libc = ctypes.CDLL(None, use_errno=True)
-if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, argument, 0, 0):
-    sys.exit(77)
-os.execvp(sys.argv[1], sys.argv[1:])
-"""
-
 
 @pytest.fixture(scope="session")
 def counting():
-    plan = measuring.plan("task_clock,page_faults")
+    plan = measurement_plan.plan("task_clock,page_faults")
     if plan.counters is None or "task_clock" not in plan.counters:
         pytest.skip(f"task_clock cannot be counted here: {'; '.join(plan.notes)}")
 
@@ -151,7 +139,7 @@ BAD = [
 def test_a_bad_specification_is_not_the_programs_problem(tmp_path, spec):
     """LOTUS_COUNTERS as another version of lotus, or a hand, may have set it."""
     path = tmp_path / "R"
-    words = [*LOTUS, "trace", "-q", "-o", path, "--", "env", f"LOTUS_COUNTERS={spec}"]
+    words = [*LOTUS, "trace", "-q", "-o", path, "--", *SPEAKING, f"LOTUS_COUNTERS={spec}"]
     traced = execute([*words, *SCRIPT, "fork", "true"], tmp_path, path, env=SMALL_TORCH)
     assert (traced.code, traced.out) == (0, UNDISTURBED)
     assert "Traceback" not in traced.err
@@ -163,8 +151,8 @@ def test_a_bad_specification_is_not_the_programs_problem(tmp_path, spec):
         assert len(run.ops) == 192
 
 
-def test_more_events_than_counters(tmp_path, counting):
-    """Software events always fit: none is shared, and all are whole."""
+def test_two_groups_take_turns_by_batch(tmp_path, counting):
+    """Each batch counts one of two groups, from its first operation to its last, and whole."""
     names = "task_clock page_faults cpu_clock minor_faults major_faults context_switches".split()
     numbers = {"cpu_clock": 0, "task_clock": 1, "page_faults": 2, "context_switches": 3,
                "minor_faults": 5, "major_faults": 6}  # fmt: skip
@@ -179,6 +167,11 @@ def test_more_events_than_counters(tmp_path, counting):
     assert not counters["scaled"].any()
     assert (counters["running_ns"] == counters["enabled_ns"]).all()
     ops = counters[counters["kind"] != "fetch"]
-    assert ops[names].notna().all(axis=None)
+    assert ops[["task_clock", "page_faults"]].notna().all(axis=None)  # of both groups
+    first = ops["minor_faults"].notna()
+    assert (ops[names].notna().all(axis=1) == first).all()
+    by_batch = first.groupby([ops["epoch"], ops["batch"]])
+    assert (by_batch.nunique() == 1).all()
+    assert set(by_batch.first()) == {True, False}
     faults = ops["minor_faults"] + ops["major_faults"]
-    assert (faults <= ops["page_faults"]).all()
+    assert (faults <= ops["page_faults"])[first].all()

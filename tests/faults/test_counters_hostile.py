@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from lotus.inside import perf_event
+from lotus.inside.common import perf_event
 from tests.faults.conftest import PROGRAMS, PYTHON, ROOT, SMALL_TORCH, execute
 
 SOFTWARE = ("-q", "--counters", "software")

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from lotus import cli
-from lotus.inside import layout
+from lotus.inside.trace import log_format
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def damaged(path, rng):
     file.write_bytes(data)
     if file.suffix != ".ltr":
         return False
-    header = layout.FILE_HEADER.size + layout.FILE_HEADER.unpack_from(before)[1]
+    header = log_format.FILE_HEADER.size + log_format.FILE_HEADER.unpack_from(before)[1]
     return bytes(data[header:]) != before[header:]
 
 

@@ -7,7 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.faults.conftest import SMALL_TORCH, UNDISTURBED
+from tests.faults.conftest import (
+    LOTUS,
+    PROGRAMS,
+    PYTHON,
+    SMALL_TORCH,
+    SPEAKING,
+    UNDISTURBED,
+    execute,
+)
 from tests.printed import without_tracker
 
 
@@ -82,7 +90,46 @@ def test_a_full_disk_costs_one_line_and_what_came_before_is_kept(each, small_dis
     fill = "cat /dev/zero > {run}/fill 2>/dev/null || :"
     for method, ended in each(fill, **small_disks("fork", "spawn")):
         assert len(ended.said) == 1, method
-        assert "No space left" in ended.said[0] or "the disk is full" in ended.said[0]
+        assert "No space left" in ended.said[0]
         run = ended.run
         assert len(run.waits) >= 5
         assert run.lost["what"].str.contains("tracer fault|truncated tail|cut short").any()
+
+
+# It is to die of a file that grows too large, as a program that is no Python would.
+LIMITED = """
+import resource, signal, sys
+from torch.utils.data import DataLoader
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
+for epoch in range(60):
+    print(epoch, list(DataLoader(list(range(64)), batch_size=4, collate_fn=sum)))
+"""
+
+
+@pytest.mark.parametrize("limit", [1000, 30_000])
+def test_a_limit_on_the_size_of_files_is_not_passed_and_is_named(tmp_path, limit):
+    program = [PYTHON, "-c", LIMITED, limit]
+    plain = execute(program, tmp_path, tmp_path, env=SMALL_TORCH)
+    path = tmp_path / "R"
+    words = [*LOTUS, "trace", "-q", "-o", path, "--", *SPEAKING, *program]
+    traced = execute(words, tmp_path, path, env=SMALL_TORCH)
+    assert (plain.code, plain.err) == (0, "")
+    assert (traced.code, traced.out) == (0, plain.out)
+    assert len(traced.said) == 1
+    assert f"may not grow past {limit:,} bytes (ulimit -f)" in traced.said[0]
+    logs = list(path.glob("events/*.ltr"))
+    assert all(log.stat().st_size <= limit for log in logs)
+    if limit > 10_000:
+        run = traced.run
+        assert len(run.waits) > 50
+        assert not run.lost["what"].str.contains("truncated|cut").any()  # no frame is half there
+
+
+def test_quiet_is_quiet_about_what_stops_it_too(tmp_path):
+    path = tmp_path / "R"
+    program = [PYTHON, PROGRAMS / "meanwhile.py", "none", f"rm -r {path}/events"]
+    words = [*LOTUS, "trace", "-q", "-o", path, "--", *program]
+    traced = execute(words, tmp_path, path, env=SMALL_TORCH)
+    assert (traced.code, traced.out, traced.err) == (0, UNDISTURBED, "")
+    assert traced.run.lost["what"].str.startswith("tracer fault").any()  # it is not hidden

@@ -34,7 +34,9 @@ def test_odd_programs_run_as_without_us(pair):
     plain, traced = pair("odd.py")
     assert plain.code == 0
     assert traced.out == plain.out
-    assert (traced.code, traced.err) == (plain.code, plain.err)
+    assert traced.code == plain.code
+    # Two workers print the same error of torch's at once: whose line comes first is chance.
+    assert sorted(traced.err.splitlines()) == sorted(plain.err.splitlines())
     run = traced.run
     assert set(run.lost["what"]) == {"send times of a batch"}  # of what could not be pickled
     loaders = run.ops.groupby("loader")["operation"].agg(set)

@@ -10,14 +10,14 @@ import sys
 
 import numpy as np
 
-from lotus.inside import layout
+from lotus.inside.trace import log_format
 from tests.faults.conftest import ROOT
 
 MEASURED = """
 import resource, sys
 from pathlib import Path
-from lotus import frames
-from lotus.eventlog import EventLog
+from lotus.reading import frame_scanner as frames
+from lotus.reading.event_log import EventLog
 from lotus.live import tailing
 
 frames.WINDOW = 4 << 20
@@ -53,7 +53,7 @@ def test_memory_is_that_of_what_is_kept_and_not_of_the_log(tmp_path):
     from tools.bench.reading import frames, sealed
 
     size = int(os.environ.get("LOTUS_LONG_MB", "160")) << 20
-    made = frames(layout.BATCH, 64, {"samples": 32, "ops": 160})
+    made = frames(log_format.BATCH, 64, {"samples": 32, "ops": 160})
     made["samples"]["ops"] = np.arange(5, 161, 5)
     part = sealed(made)
     (tmp_path / "events").mkdir()

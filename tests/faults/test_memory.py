@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lotus import host
-from tests.faults.conftest import LOTUS, PROGRAMS, PYTHON, execute
+from lotus.common import host
+from tests.faults.conftest import LOTUS, PROGRAMS, PYTHON, SPEAKING, execute
 
 
 def placeless(text):
@@ -42,7 +42,8 @@ def test_no_room_at_all_costs_the_trace_and_not_the_program(torch, tmp_path, roo
     )
     plain = execute([PYTHON, "-c", code], tmp_path, tmp_path)
     path = tmp_path / "R"
-    traced = execute([*LOTUS, "trace", "-q", "-o", path, "--", PYTHON, "-c", code], tmp_path, path)
+    words = [*LOTUS, "trace", "-q", "-o", path, "--", *SPEAKING, PYTHON, "-c", code]
+    traced = execute(words, tmp_path, path)
     assert (plain.code, plain.err) == (0, "")
     assert (traced.code, traced.out) == (plain.code, plain.out)
     assert "Traceback" not in traced.err

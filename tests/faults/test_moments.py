@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import lotus
-from lotus.errors import LotusError
+from lotus.common.errors import LotusError
 from tests.faults.conftest import HANG, LOTUS, PROGRAMS, PYTHON, environment
 
 SEEDS = int(os.environ.get("LOTUS_SEEDS", "3"))

@@ -67,10 +67,10 @@ def test_a_sweep_is_private_with_all_that_it_keeps_of_the_output(torch, tmp_path
 
 def test_tuned_settings_are_private(tmp_path):
     code = (
-        "import sys; from pathlib import Path; from lotus import settings\n"
-        "from lotus.tune.space import Setting\n"
-        "entry = settings.Entry(settings.Target(number=0), Setting(1))\n"
-        "settings.write(Path(sys.argv[1]), settings.Tuned((entry,)))\n"
+        "import sys; from pathlib import Path; from lotus.settings import tuned_file\n"
+        "from lotus.settings.space import Setting\n"
+        "entry = tuned_file.Entry(tuned_file.Target(number=0), Setting(1))\n"
+        "tuned_file.write(Path(sys.argv[1]), tuned_file.Tuned((entry,)))\n"
     )
     path = tmp_path / "tuned.json"
     words = [*FREE, sys.executable, "-c", code, str(path)]

@@ -15,8 +15,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from lotus.inside import reaping
-from lotus.inside.candidate import Candidates, Failed
+from lotus.inside.tune import teardown
+from lotus.inside.tune.trial_requests import Close, Measure, Open
+from lotus.inside.tune.trials import Failed, Trials
 
 _SELF = os.getpid()
 
@@ -156,21 +157,21 @@ def test_faults_are_said_and_leave_nothing(running: Any) -> None:
     before = settled()
     for fault, (_, says) in FAULTS.items():
         for workers in (0, 2):
-            candidates = Candidates(DataLoader(Faulty(fault), batch_size=4))
+            trials = Trials(DataLoader(Faulty(fault), batch_size=4))
             asked = setting(workers)
-            candidates.open(asked, 60)
+            trials.open(asked, Open(60))
             began = time.monotonic()
             # Who comes to its end by itself has all the time that a slow machine takes to it.
             limit_s = 1 if fault == "hangs" else 600
             with pytest.raises(Failed) as failed:
-                candidates.block(asked, seconds=0, least=30, step=False, limit_s=limit_s)
+                trials.measure(asked, Measure(seconds=0, least=30, step=False, limit_s=limit_s))
             assert says in str(failed.value)
             assert "\n" not in str(failed.value)
             assert fault == "hangs" or time.monotonic() - began < 300  # not at the limit
             with pytest.raises(Failed, match="not open"):
-                candidates.block(asked, seconds=0, least=1, step=False, limit_s=1)
+                trials.measure(asked, Measure(seconds=0, least=1, step=False, limit_s=1))
             assert left() == before, (fault, workers)
-            candidates.end()
+            trials.end()
 
 
 def test_a_start_that_fails_leaves_nothing(running: Any) -> None:
@@ -184,10 +185,10 @@ def test_a_start_that_fails_leaves_nothing(running: Any) -> None:
     ]
     before = settled()
     for arguments, data, asked, says in cases:
-        candidates = Candidates(DataLoader(data, batch_size=4, **arguments))
+        trials = Trials(DataLoader(data, batch_size=4, **arguments))
         with pytest.raises(Failed) as failed:
-            candidates.open(asked, 3 if isinstance(data, NeverArrives) else 600)
-        candidates.end()
+            trials.open(asked, Open(3 if isinstance(data, NeverArrives) else 600))
+        trials.end()
         assert says in str(failed.value)
         del failed
         assert left() == before, says
@@ -195,21 +196,21 @@ def test_a_start_that_fails_leaves_nothing(running: Any) -> None:
 
 def test_other_candidates_live_on_where_one_is_killed(running: Any) -> None:
     before = settled()
-    candidates = Candidates(DataLoader(Faulty(), batch_size=4))
+    trials = Trials(DataLoader(Faulty(), batch_size=4))
     few, many = setting(1), setting(3, prefetch_factor=4)
-    candidates.open(few, 60)
+    trials.open(few, Open(60))
     for sign in (signal.SIGKILL, signal.SIGSTOP):
-        victim = candidates.open(many, 60)["workers"][1]
+        victim = trials.open(many, Open(60)).workers[1]
         os.kill(victim, sign)
         with pytest.raises(Failed, match=r"was killed by SIGKILL|took longer than"):
-            candidates.block(many, seconds=0, least=100, step=False, limit_s=1.5)
-        block = candidates.block(few, seconds=0, least=20, step=False, limit_s=60)
-        assert len(block["sizes"]) == 20
-    victim = candidates.open(many, 60)["workers"][0]
+            trials.measure(many, Measure(seconds=0, least=100, step=False, limit_s=1.5))
+        block = trials.measure(few, Measure(seconds=0, least=20, step=False, limit_s=60))
+        assert len(block.sizes) == 20
+    victim = trials.open(many, Open(60)).workers[0]
     os.kill(victim, signal.SIGKILL)
-    candidates.close(many)
-    candidates.close(few)
-    candidates.end()
+    trials.close(many, Close())
+    trials.close(few, Close())
+    trials.end()
     assert left() == before
 
 
@@ -218,17 +219,17 @@ def test_the_death_of_the_programs_own_worker_is_told_to_the_program() -> None:
     iterator = iter(loader)
     next(iterator)
     worker = iterator._workers[0]
-    candidates = Candidates(loader)
-    candidates.open(setting(1), 60)
-    candidates.step = lambda batch: os.kill(worker.pid, signal.SIGKILL)
+    trials = Trials(loader)
+    trials.open(setting(1), Open(60))
+    trials.step = lambda batch: os.kill(worker.pid, signal.SIGKILL)
 
     def goes_on() -> None:
-        candidates.block(setting(1), seconds=0, least=2, step=True, limit_s=60)
+        trials.measure(setting(1), Measure(seconds=0, least=2, step=True, limit_s=60))
         time.sleep(10_000)
 
     with pytest.raises(RuntimeError, match="killed by signal"):  # torch's handler, not a Failed
         goes_on()
-    candidates.end()
+    trials.end()
 
 
 def test_shared_memory_of_a_killed_worker_is_given_back() -> None:
@@ -241,18 +242,18 @@ def test_shared_memory_of_a_killed_worker_is_given_back() -> None:
         with open(one, "wb") as file:
             file.write(b"x")
     with open(used, "rb") as file, mmap.mmap(file.fileno(), 1, prot=mmap.PROT_READ):
-        reaping._remove_shared(process.pid)
+        teardown._remove_shared(process.pid)
     assert not os.path.exists(name)
     for one in (other, used):
         os.unlink(one)
 
 
 def test_what_a_data_set_started_ends_with_the_candidate(tmp_path: Any) -> None:
-    candidates = Candidates(DataLoader(Starts(str(tmp_path / "pids")), batch_size=4))
+    trials = Trials(DataLoader(Starts(str(tmp_path / "pids")), batch_size=4))
     for workers in (0, 1):
-        candidates.open(setting(workers), 60)
-        candidates.close(setting(workers))
-    candidates.end()
+        trials.open(setting(workers), Open(60))
+        trials.close(setting(workers), Close())
+    trials.end()
     found = (tmp_path / "pids").read_text().split()
     assert len(found) == 2
     while any(_alive(int(pid)) for pid in found):
@@ -263,15 +264,15 @@ def test_what_handlers_raise_goes_on_up_and_everything_is_closed() -> None:
     shown = signal.signal(signal.SIGALRM, time_up)
     before = settled()
     for workers, sign in ((0, signal.SIGINT), (1, signal.SIGALRM), (0, signal.SIGALRM)):
-        candidates = Candidates(DataLoader(Faulty("hangs"), batch_size=4))
-        candidates.open(setting(workers), 60)
+        trials = Trials(DataLoader(Faulty("hangs"), batch_size=4))
+        trials.open(setting(workers), Open(60))
         timer = threading.Timer(0.5, os.kill, (os.getpid(), sign))
         with pytest.raises(KeyboardInterrupt if sign == signal.SIGINT else TimeUp):  # noqa: PT012
             timer.start()
-            candidates.block(setting(workers), seconds=0, least=60, step=False, limit_s=600)
+            trials.measure(setting(workers), Measure(seconds=0, least=60, step=False, limit_s=600))
         timer.join()
         assert left() == before  # already, without `end`
-        candidates.end()
+        trials.end()
     signal.signal(signal.SIGALRM, shown)
 
 
@@ -280,14 +281,15 @@ def test_a_candidate_dies_with_its_program() -> None:
         import os, sys, time
         sys.path.insert(0, sys.argv[1])
         from torch.utils.data import DataLoader
-        from lotus.inside.candidate import Candidates
+        from lotus.inside.tune.trial_requests import Open
+        from lotus.inside.tune.trials import Trials
         class Slow:
             def __len__(self): return 8
             def __getitem__(self, index):
                 print(os.getpid(), flush=True)
                 time.sleep(1000)
         asked = {"num_workers": 0, "prefetch_factor": None, "pin_memory": False}
-        Candidates(DataLoader(Slow())).open(asked, 1000)
+        Trials(DataLoader(Slow())).open(asked, Open(1000))
     """
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     command = [sys.executable, "-c", textwrap.dedent(program), root]

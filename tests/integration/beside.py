@@ -16,15 +16,14 @@ needs_perf = pytest.mark.skipif(shutil.which("perf") is None, reason="perf is no
 # Arguments: the perf to run, "py-spy" to have that too, and the command.
 DRIVER = """
 import os, sys
-import lotus.siblings
-from lotus import launch
-from lotus.manifest import Settings
-from lotus.siblings import Perf, PySpy
-from lotus.streams import say
-from native_map.record import Sampling
+from lotus.recording import launcher, sidecars
+from lotus.format.manifest import Settings
+from lotus.recording.sidecars import Perf, PySpy
+from lotus.common.stderr import say
+from native_map.recording.perf_command import Sampling
 from pathlib import Path
 perf, spy, *command = sys.argv[1:]
-lotus.siblings.ATTACH_S = float(os.environ.get("ATTACH_S", lotus.siblings.ATTACH_S))
+sidecars.ATTACH_S = float(os.environ.get("ATTACH_S", sidecars.ATTACH_S))
 siblings = [Perf(Sampling(("cpu-clock",), 499), perf, say)] if perf else []
 class Broken:
     name = "broken"
@@ -38,11 +37,11 @@ siblings = [Broken()] if BREAKS else siblings
 siblings += [PySpy(py_spy=spy, say=say, slice_s=2)] if spy else []
 
 try:
-    _, outcome = launch.trace(command, Path("run"), Settings(), siblings=siblings)
-except launch.CannotStart as error:
+    _, outcome = launcher.trace(command, Path("run"), Settings(), siblings=siblings)
+except launcher.CannotStart as error:
     say(f"lotus: {error}")
     sys.exit(error.exit_code)
-sys.exit(launch.end_as(outcome))
+sys.exit(launcher.end_as(outcome))
 """
 
 

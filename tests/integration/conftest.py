@@ -17,11 +17,15 @@ from pathlib import Path
 import pytest
 
 import lotus
-from lotus.run import Run
+from lotus.reading.run import Run
+from tests import warm
+from tests.printed import faults
 
 ROOT = Path(lotus.__file__).resolve().parents[1]
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 PYTHON = os.environ.get("LOTUS_TEST_PYTHON") or sys.executable
+# The same with torch imported already, where no start of a program is looked at (tests/warm).
+WARM = warm.interpreter(PYTHON, "torch")
 # `lotus` by its source, so that nothing of lotus is on the path of the traced program.
 LOTUS = [
     sys.executable,
@@ -131,8 +135,18 @@ def torch() -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def command_of(script: str, args: Sequence[str]) -> list[str]:
-    return [PYTHON, str(PROGRAMS / script), *args]
+def traced_as(ended: Ended, path: Path) -> Traced:
+    """How a program under `lotus trace -q` ended; a fault of ours counts as printed."""
+    return Traced(ended.code, ended.out, ended.err + faults(path).encode(), ended.truth, path)
+
+
+def command_of(
+    script: str, args: Sequence[str], python: str = WARM, options: Sequence[str] = ()
+) -> list[str]:
+    """The words that run one of `programs/`; a recorder is attached to a real process."""
+    if any(option.startswith(("--perf", "--py-spy")) for option in options):
+        python = PYTHON
+    return [python, str(PROGRAMS / script), *args]
 
 
 @pytest.fixture(scope="session")
@@ -143,7 +157,7 @@ def trace_command(tmp_path_factory) -> Callable[..., Traced]:
         folder = tmp_path_factory.mktemp("trace")
         words = [*LOTUS, "trace", "-o", str(folder / "R"), *options, "--", *map(str, command)]
         ended = Start(words, cwd or folder, "traced", env or {}).end()
-        return Traced(ended.code, ended.out, ended.err, ended.truth, folder / "R")
+        return traced_as(ended, folder / "R")
 
     return run
 
@@ -159,7 +173,7 @@ def traced(torch, trace_command) -> Callable[..., Traced]:
     def run(script, *args, env=None, options=()):
         key = (script, args, tuple(sorted((env or {}).items())), options)
         if key not in known:
-            words = command_of(script, args)
+            words = command_of(script, args, options=options)
             known[key] = trace_command(*words, env=env, options=("-q", *options))
         return known[key]
 
@@ -187,14 +201,13 @@ def pair(torch, tmp_path_factory) -> Callable[..., tuple[Ended, Traced]]:
         program = (script, args, tuple(sorted((env or {}).items())))
         if (program, options) not in known:
             folder = tmp_path_factory.mktemp(Path(script).stem)
-            words = command_of(script, args)
+            words = command_of(script, args, options=options)
             trace = [*LOTUS, "trace", "-q", "-o", str(folder / "R"), *options, "--", *words]
             plain = Start(words, folder, "plain", env or {}) if program not in alone else None
             second = Start(trace, folder, "traced", env or {}).end()
             if plain is not None:
                 alone[program] = plain.end()
-            second = Traced(second.code, second.out, second.err, second.truth, folder / "R")
-            known[program, options] = (alone[program], second)
+            known[program, options] = (alone[program], traced_as(second, folder / "R"))
         return known[program, options]
 
     return run

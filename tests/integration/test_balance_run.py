@@ -1,11 +1,13 @@
 """`lotus run --settings balance.json`: training with shares is training on the whole batch."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
-from lotus.balance import plan as plans
-from tests.integration.conftest import LOTUS, Ended, Start, command_of
+from lotus.settings import share_plan as plans
+from tests.integration.conftest import LOTUS, PYTHON, ROOT, Ended, Start, command_of
 
 SCRIPT = "balance_ranks.py"
 EXACT = 1e-12  # for float64; the aim of 1e-5 is held to float32
@@ -27,6 +29,11 @@ TRAINED = {  # how many samples each rank takes in its first, and in its last st
     "penalty_workers": ((11, 5), (8, 3)),
     "checkpoint": ((11, 5), (8, 3)),
     "other_whole": ((17, 5), (3, 2)),
+    "early": ((11, 5), (8, 3)),
+    "beside": ((11, 5), (8, 3)),
+    "tuned": ((11, 5), (8, 3)),
+    "mode": ((11, 5), (8, 3)),
+    "mode_tuned": ((11, 5), (8, 3)),
 }
 REFUSED = {
     "sampler": "its sampler is RandomSampler; only torch's own DistributedSampler can be",
@@ -84,6 +91,25 @@ def test_parameters_are_those_of_one_process_with_the_whole_batches(job, name):
     for rank in ranks:
         assert rank["batch_size"] == 8
         assert rank["length"] == len(steps) / 2
+
+
+def test_what_is_put_on_beside_shares_is_put_on_too(job):
+    mode = "gradients are averaged over all ranks in each step, as the program is written"
+    kept = "workers stay from epoch to epoch at "
+    for name in ("tuned", "mode", "mode_tuned"):
+        said = job.case(name)[0]["said"]
+        assert (mode in said) == ("mode" in name)
+        assert any(line.startswith(kept) for line in said) == ("tuned" in name)
+
+
+@pytest.mark.skipif(sys.executable != PYTHON, reason="it starts lotus and ranks by one Python")
+def test_everything_that_may_act_on_ranks_together_is_exact(torch, lotus_on_path):
+    # GIVEN tuned settings, shares that change and --mode sync, in a traced job
+    words = [sys.executable, str(ROOT / "tools" / "bench" / "balance_exact.py"), "--last"]
+    ended = subprocess.run(words, capture_output=True, text=True)
+    # THEN both ranks' weights are those of one process with the whole batches
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "--mode sync --settings tuned.json --settings balance.json" in ended.stdout
 
 
 @pytest.mark.parametrize("name", TRAINED)

@@ -65,7 +65,7 @@ def shown(*words: str | Path) -> str:
     [
         ("slow_operation", "input-bound", "operation", "Heavy"),
         ("slow_sample", "input-bound", "slow-samples", "slow sample"),
-        ("slow_consumer", "consumer-bound", "consumer", "consumer"),
+        ("slow_consumer", "consumer-bound", "consumer", "training step"),
         ("start_up", "start-up-bound", "start-up", "start-up"),
         ("slow_worker", "input-bound", "slow-worker", "worker 2"),
         ("big_collate", "input-bound", "collate", "collat"),
@@ -109,5 +109,5 @@ def test_cold_files_come_first(report: Report, tmp_path: Path) -> None:
     judged = found["loaders"][0]["verdict"]
     first = judged["causes"][0]
     assert (judged["kind"], first["kind"]) == ("input-bound", "cold-files"), judged["causes"]
-    assert "Loader" in first["title"]
+    assert "decode (loader)" in first["title"]
     assert "storage" in text

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lotus import measuring
-from lotus.inside import perf_event
+from lotus.inside.common import perf_event
+from lotus.recording import measurement_plan
 from tests.integration.called import called
 from tests.integration.conftest import ROOT
 from tests.integration.shapes import IN_ORDER, forked
@@ -22,7 +22,7 @@ OURS = re.compile(r"(, )?\([5-9]\d\d, 'anon_inode:\[perf_event\]'\)")
 @pytest.fixture(scope="session")
 def counted():
     """The events that the kernel lets us count; skips where there is none."""
-    plan = measuring.plan(COUNTERS[1])
+    plan = measurement_plan.plan(COUNTERS[1])
     if plan.counters is None:
         pytest.skip(f"nothing can be counted here: {'; '.join(plan.notes)}")
     return [event.name for group in perf_event.parse_groups(plan.counters) for event in group]
@@ -181,7 +181,7 @@ def test_context_switches_of_what_sleeps(known, counted):
 
 
 def test_a_fetch_is_its_operations_collate_and_the_rest(known, counted):
-    from lotus.analysis.counters import counter_table
+    from lotus.analysis.counters.counter_metrics import counter_table
 
     _, counters, _ = known
     table = counter_table(counters, "generic")

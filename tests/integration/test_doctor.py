@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lotus.inside import perf_event
-from lotus.probing import CPU_CLOCK
+from lotus.hardware.counter_probe import CPU_CLOCK
+from lotus.inside.common import perf_event
 from tests.integration.conftest import LOTUS, ROOT, environment
 
 # Refuses perf_event_open from here on, as a container's seccomp profile does: a filter of four

@@ -5,9 +5,9 @@ import subprocess
 
 import pytest
 
-from lotus.tune import guard
-from lotus.tune.costs import Costs
-from lotus.tune.space import Setting
+from lotus.settings.space import Setting
+from lotus.tune.search import memory_guard
+from lotus.tune.search.resource_costs import Costs
 from tests.integration.conftest import command_of, environment
 
 SHAPES = [
@@ -40,13 +40,15 @@ def test_a_loader_holds_what_was_predicted(found, shape) -> None:
     held = found[shape]
     batch = tensors * size * floats * 4
     setting = Setting(workers, prefetch)
-    need = guard.predict(setting, Costs(batch, batch, 400, 1 << 28, tensors=tensors))
+    need = memory_guard.predict(setting, Costs(batch, batch, 400, 1 << 28, tensors=tensors))
     assert need is not None
     # The consumer of this program has one batch, not HELD; files are of whole pages.
     standing = workers * prefetch + 1
     assert held["files"] == standing * tensors
     assert standing * batch <= held["still"] <= held["peak"] <= need.shm_bytes
     page = 4096 * tensors
-    assert held["still"] >= need.shm_bytes - (guard.HELD - 1) * (batch + page) - standing * page
+    assert (
+        held["still"] >= need.shm_bytes - (memory_guard.HELD - 1) * (batch + page) - standing * page
+    )
     assert need.descriptors is not None
     assert 0 < held["descriptors"] <= need.descriptors

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from tests.integration.called import called
-from tests.integration.conftest import LOTUS, PROGRAMS, PYTHON, ROOT, environment
+from tests.integration.conftest import LOTUS, PROGRAMS, ROOT, WARM, environment
 
 SLOWEST_MS = 600_000  # of one thing that a browser does, on a busy machine
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -27,7 +27,7 @@ def lotus(*words, cwd):
 def folder(torch, tmp_path_factory):
     """A folder with the run, its page, and what `--json` says."""
     folder = tmp_path_factory.mktemp("html")
-    command = [PYTHON, PROGRAMS / "named.py", "2"]
+    command = [WARM, PROGRAMS / "named.py", "2"]
     lotus("trace", "-q", "--counters=software", "-o", "run", "--", *command, cwd=folder)
     said = lotus("report", "run", "--html", "page.html", cwd=folder)
     assert "page.html" in said

@@ -3,6 +3,7 @@
 import bz2
 import lzma
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -11,10 +12,10 @@ import zlib
 
 import pytest
 
-from lotus import isolating
-from lotus.errors import LotusError
-from lotus.isolated import load
-from tests.integration.conftest import PROGRAMS, PYTHON, environment
+from lotus.common.errors import LotusError
+from lotus.mapping import isolated_runner
+from lotus.mapping.isolated_samples import load
+from tests.integration.conftest import PROGRAMS, PYTHON, WARM, environment
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +40,7 @@ def isolated(torch, perf, tmp_path_factory):
         if key not in known:
             folder = tmp_path_factory.mktemp("isolated")
             known[key] = start(
-                folder, [PYTHON, PROGRAMS / "isolate_pipelines.py", name, workers], asked
+                folder, [WARM, PROGRAMS / "isolate_pipelines.py", name, workers], asked
             )
         return known[key]
 
@@ -52,7 +53,7 @@ def start(folder, words, asked):
     asked = {"runs": 4, "budget_s": 0.7, "gap_s": 0.02, **asked}
     code = f"""\
 import pathlib
-from lotus import isolating
+from lotus.mapping import isolated_runner as isolating
 try:
     found = isolating.isolate(sys.argv[2:], pathlib.Path(sys.argv[1]), **{asked!r})
     (pathlib.Path(sys.argv[1]).parent / "notes").write_text("\\n".join(found.notes))
@@ -257,7 +258,7 @@ def test_a_program_without_a_loader(isolated):
 
 def test_several_programs_in_a_row(torch, perf, tmp_path):
     # GIVEN a script that trains twice
-    program = f"{PYTHON} {PROGRAMS / 'isolate_pipelines.py'} items 0"
+    program = shlex.join([PYTHON, str(PROGRAMS / "isolate_pipelines.py"), "items", "0"])
     run = start(tmp_path, ["bash", "-c", f"{program} && {program} && echo both"], {})
     # THEN the first is isolated and the second does not train either
     assert "Squeeze" in set(result(run).operations["operation"])
@@ -267,19 +268,19 @@ def test_several_programs_in_a_row(torch, perf, tmp_path):
 
 def test_a_command_that_does_not_exist(perf, tmp_path):
     with pytest.raises(LotusError, match="command not found"):
-        isolating.isolate(["no-such-command"], tmp_path / "R")
+        isolated_runner.isolate(["no-such-command"], tmp_path / "R")
 
 
 def test_without_perf(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(LotusError, match="perf is not installed"):
-        isolating.isolate([sys.executable, "-c", ""], tmp_path / "R")
+        isolated_runner.isolate([sys.executable, "-c", ""], tmp_path / "R")
 
 
 def test_a_directory_of_something_else_is_left_alone(perf, tmp_path):
     (tmp_path / "mine").write_text("")
     with pytest.raises(LotusError, match="not empty"):
-        isolating.isolate(["true"], tmp_path)
+        isolated_runner.isolate(["true"], tmp_path)
     assert os.listdir(tmp_path) == ["mine"]
 
 

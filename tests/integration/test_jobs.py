@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lotus import merge
-from lotus.run import load
-from tests.integration.conftest import LOTUS, Start, command_of
+from lotus.reading.run import load
+from lotus.recording import merge
+from tests.integration.conftest import LOTUS, PYTHON, Start, command_of
 
 
 @cache
@@ -102,7 +102,7 @@ def two_hosts(torch, tmp_path_factory):
             "-o",
             str(folder / name),
             "--",
-            *command_of("two_hosts.py", []),
+            *command_of("two_hosts.py", [], PYTHON),
         ]
         if rank:
             words = [*inside, "sh", "-c", 'hostname second; exec "$@"', "sh", *words]

@@ -6,6 +6,7 @@ The real command line and real processes; what is recorded inside them is tested
 import json
 import os
 import resource
+import shlex
 import signal
 import stat
 import subprocess
@@ -193,7 +194,7 @@ def test_code_modules_and_python_files_run_under_the_python_of_the_path(
     bin_directory.mkdir()
     for name in ("python", "python3"):
         (bin_directory / name).write_text(
-            f'#!/bin/sh\necho the one on PATH\nexec {sys.executable} "$@"\n'
+            f'#!/bin/sh\necho the one on PATH\nexec {shlex.quote(sys.executable)} "$@"\n'
         )
         (bin_directory / name).chmod(0o755)
     path = f"{bin_directory}{os.pathsep}{os.environ['PATH']}"
@@ -321,7 +322,7 @@ def test_a_python_that_cannot_load_the_hook_is_told_so(flag: str) -> None:
 
 
 def test_a_program_without_torch_is_told_so(tmp_path: Path) -> None:
-    (line,) = said(trace("bash", "-c", f"{sys.executable} -c 'print(1)'"))
+    (line,) = said(trace("bash", "-c", f"{shlex.quote(sys.executable)} -c 'print(1)'"))
     assert "never imported torch.utils.data" in line
 
 

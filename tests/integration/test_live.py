@@ -13,12 +13,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from native_map import live
 from native_map.errors import Unusable
-from native_map.live import Live
+from native_map.recording import live_samples
+from native_map.recording.live_samples import Live
 
 try:
-    live.binding()
+    live_samples.binding()
     MISSING = ""
 except Unusable as error:
     MISSING = str(error)
@@ -200,16 +200,16 @@ def test_closing_leaves_nothing_open_and_nothing_is_printed(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    before = sorted(os.listdir("/proc/self/fd")), len(live._perf_buffers())
+    before = sorted(os.listdir("/proc/self/fd")), len(live_samples._perf_buffers())
     for _ in range(3):
         sampler = Live(process.pid)
         sampler.read()
-        assert live._perf_buffers()
+        assert live_samples._perf_buffers()
         sampler.close()
         sampler.close()
     del sampler
     gc.collect()
-    assert (sorted(os.listdir("/proc/self/fd")), len(live._perf_buffers())) == before
+    assert (sorted(os.listdir("/proc/self/fd")), len(live_samples._perf_buffers())) == before
     process.communicate(b"\n")
     assert capfd.readouterr() == ("", "")
 
@@ -265,8 +265,8 @@ def test_a_hardware_event_is_sampled_or_refused_with_a_line(event: str) -> None:
 
 def test_without_the_binding_a_line_says_what_works(tmp_path: Path) -> None:
     with pytest.raises(Unusable, match="lotus trace --perf"):
-        live.binding((str(tmp_path),))
-    suffix = live.importlib.machinery.EXTENSION_SUFFIXES[0]
+        live_samples.binding((str(tmp_path),))
+    suffix = live_samples.importlib.machinery.EXTENSION_SUFFIXES[0]
     (tmp_path / f"perf{suffix}").write_bytes(b"not a library")
     with pytest.raises(Unusable, match="cannot be loaded"):
-        live.binding((str(tmp_path),))
+        live_samples.binding((str(tmp_path),))

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 import lotus
-from lotus import measuring
+from lotus.recording import measurement_plan
 from tests.integration.called import called
 from tests.integration.conftest import LOTUS, PROGRAMS, PYTHON, environment
+from tests.logs import as_recorded_here
 
 COUNTED = ("--counters", "task_clock,page_faults")
 SIZE = "96"
@@ -63,7 +64,7 @@ def perf(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def counting():
-    plan = measuring.plan(COUNTED[1])
+    plan = measurement_plan.plan(COUNTED[1])
     if plan.counters is None or "task_clock" not in plan.counters:
         pytest.skip(f"task_clock cannot be counted here: {'; '.join(plan.notes)}")
 
@@ -103,7 +104,7 @@ def damaged(recorded, tmp_path):
         copy = tmp_path / "R"
         shutil.copytree(recorded, copy)
         (copy / "perf.data").write_bytes(data)
-        return copy
+        return as_recorded_here(copy)
 
     return make
 
@@ -428,7 +429,7 @@ def test_apply_refuses_what_it_cannot_read(mapping, tmp_path):
 
 
 def test_python_functions_by_py_spy(torch, pair):
-    from lotus import siblings
+    from lotus.recording import sidecars
 
     if shutil.which("py-spy", path=str(Path(LOTUS[0]).parent)) is None:
         pytest.skip("py-spy is not installed")
@@ -439,7 +440,7 @@ def test_python_functions_by_py_spy(torch, pair):
         if told["problem"]:
             assert told["problem"].encode() in got.err
             pytest.skip(f"py-spy: {told['problem']}")
-        assert siblings.PySpy.name in got.run.manifest["recorders"]
+        assert sidecars.PySpy.name in got.run.manifest["recorders"]
         table = got.run.python_functions
         ops = table[table["kind"] == "operation"]
         if ops["samples"].sum() >= 150:

@@ -88,5 +88,5 @@ SAYS = {
     "01_first_trace": ("<strong>", "Next step", "Smooth", "s of waiting"),
     "02_frontend_backend": ("1 worker is enough", "has no hardware counters", "collate"),
     "03_tuning": ("tried in", "workers: 1 before", "the run itself is simulated"),
-    "04_your_own_run": ("CONSUMER-BOUND", "nothing was met that could not be looked into"),
+    "04_your_own_run": ("NOT INPUT-BOUND", "nothing was met that could not be looked into"),
 }

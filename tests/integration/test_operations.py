@@ -4,7 +4,7 @@ import collections
 
 import pytest
 
-from tests.integration.conftest import PYTHON, ROOT
+from tests.integration.conftest import ROOT, WARM
 
 # loader -> operation -> (how often for 4 samples, parent)
 EXPECTED = [
@@ -153,7 +153,7 @@ def test_a_dataclass_stays_one_while_it_is_traced(torch, tmp_path, trace_command
         "print(dataclasses.asdict(data), dataclasses.fields(data.transform)[0].name)\n"
         "print(dataclasses.astuple(data.transform), dataclasses.replace(data.transform, by=4))\n"
     )
-    got = trace_command(PYTHON, script)
+    got = trace_command(WARM, script)
     assert got.out.decode().splitlines() == [
         "[[0, 3]]",
         "{'transform': {'by': 3}} by",

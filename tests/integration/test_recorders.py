@@ -187,7 +187,7 @@ def test_workers_are_in_the_file_and_batches_are_as_without(
 ) -> None:
     traced = trace(*python(tmp_path, LOADER), method)
     assert (traced.returncode, traced.stdout) == (0, batches_without)
-    from lotus.run import load
+    from lotus.reading.run import load
 
     workers = load("run").workers
     assert len(workers) == 2

@@ -142,7 +142,7 @@ def test_killing_lotus_while_it_holds_the_program_lets_it_go(tmp_path: Path) -> 
 def test_a_full_disk_costs_the_samples_only(tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()
-    size = ["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(run)]
+    size = ["mount", "-t", "tmpfs", "-o", "size=256k,mode=0700", "none", str(run)]
     if os.getuid() or subprocess.run(size, capture_output=True).returncode:
         pytest.skip("a small file system cannot be mounted here")
     try:

@@ -46,7 +46,7 @@ if __name__ == "__main__":
 
 @needs_py_spy
 def test_python_stacks_are_recorded_with_their_times(tmp_path: Path) -> None:
-    from native_map import py_spy
+    from native_map.recording import py_spy
 
     run = trace(*python(tmp_path, ALTERNATING), perf="", spy="py-spy")
     assert (run.returncode, said(run)) == (0, [])
@@ -119,7 +119,7 @@ def test_a_program_without_python_is_a_line() -> None:
 
 
 def test_a_kernel_that_keeps_siblings_apart_is_known(tmp_path: Path) -> None:
-    from lotus.siblings import forbidden_by_yama
+    from lotus.recording.sidecars import forbidden_by_yama
 
     scope = tmp_path / "ptrace_scope"
     assert not forbidden_by_yama(1000, scope)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.integration.conftest import PYTHON
+from tests.integration.conftest import WARM
 from tests.integration.shapes import STARTED, forked
 
 
@@ -314,7 +314,7 @@ def test_loaders_inside_a_data_set(shapes):
 def test_two_loops_in_one_another(shapes):
     """Training and validation, and two iterators of one loader, are kept apart."""
     run = shapes.run
-    in_main = run.loaders[run.loaders["call_site"].str.startswith("shapes.py")]
+    in_main = run.loaders[run.loaders["iterated_at"].str.startswith("shapes.py")]
     table = run.epochs.set_index("loader")
     counts = {
         (loader["num_workers"], bool(loader["persistent_workers"]), loader["batch_size"]): [
@@ -365,8 +365,8 @@ def test_a_sampler_that_draws_to_count_its_batches_draws_the_same(tmp_path, torc
         "for loader in (DataLoader(range(20), batch_sampler=Uneven()), DataLoader(range(5))):\n"
         "    print([batch.tolist() for batch in loader])\n"
     )
-    alone = subprocess.run([PYTHON, script], capture_output=True, check=True)
-    got = trace_command(PYTHON, script)
+    alone = subprocess.run([WARM, script], capture_output=True, check=True)
+    got = trace_command(WARM, script)
     assert (got.code, got.out) == (0, alone.stdout)
     lengths = got.run.loaders["length"]
     assert lengths.isna().tolist() == [True, False]
@@ -388,6 +388,6 @@ def test_a_kill_after_the_loop_is_no_wait(torch, trace_command):
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
         "    os.wait()\n"
     )
-    got = trace_command(PYTHON, "-c", code)
+    got = trace_command(WARM, "-c", code)
     assert (got.code, len(got.run.epochs)) == (0, 2)
     assert not len(got.run.open_waits)

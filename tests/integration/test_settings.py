@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from lotus import settings
-from lotus.settings import Entry, Target, Tuned
-from lotus.tune.space import Setting
+from lotus.settings import tuned_file as settings
+from lotus.settings.space import Setting
+from lotus.settings.tuned_file import Entry, Target, Tuned
 from tests.integration.conftest import LOTUS, PROGRAMS, Ended, Start, command_of
 
 SCRIPT = "settings_shapes.py"
@@ -26,6 +26,8 @@ def entry(dataset, workers, *more, length=None, site=None, sampler=None, safe=Fa
 
 
 SHUFFLED = line("train = DataLoader")
+GROWN_LINE = "loader = DataLoader(cls(24), batch_size=5, shuffle=True)"
+GROWN, LENGTHS = line(GROWN_LINE), line("loaders = [DataLoader(cls(length)")
 KEPT = {"prefetch_factor": 3, "persistent_workers": True}
 # By shape: what is in tuned.json for it.
 ENTRIES = {
@@ -50,6 +52,13 @@ ENTRIES = {
     "remade_saved": entry(
         "RemadeSaved", 1, site=line("shuffle=True), Data"), sampler="RandomSampler"
     ),
+    "grown": entry("Grown", 2, site=GROWN, length=6, sampler="RandomSampler", **KEPT),
+    "remade_grown": entry(
+        "RemadeGrown", 2, site=line(GROWN_LINE, 1), length=6, sampler="RandomSampler", **KEPT
+    ),
+    "lengths_told": entry("LengthsTold", 2, site=LENGTHS, length=24, sampler="RandomSampler"),
+    "lengths_untold": entry("LengthsUntold", 2, site=LENGTHS, length=7, sampler="RandomSampler"),
+    "lengths_left": entry("LengthsLeft", 2, site=LENGTHS, length=6, sampler="RandomSampler"),
     "own_context": entry("OwnContext", 2, length=5),
     "nested": entry("Inner", 2),
 }
@@ -81,7 +90,14 @@ def settings_file(folder, entries, **facts):
 @pytest.fixture(scope="session")
 def both(torch, tmp_path_factory):
     folder = tmp_path_factory.mktemp("settings")
-    more = [entry("OwnContext", 0, length=6), entry("Nowhere", 1, site="gone.py:3")]
+    more = [
+        entry("OwnContext", 0, length=6),
+        entry("LengthsLeft", 1, site=LENGTHS, length=24, sampler="RandomSampler"),
+        entry("Grown", 1, site="other.py:3", length=99, sampler="RandomSampler"),
+        entry("Grown", 1, site=GROWN, length=99, sampler="SequentialSampler"),
+        entry("Grown", 1, length=99, sampler="RandomSampler"),
+        entry("Nowhere", 1, site="gone.py:3"),
+    ]
     path = settings_file(folder, [*ENTRIES.values(), *more])
     command = command_of(SCRIPT, ENTRIES)
     plain = Start(command, folder, "plain", {})
@@ -135,6 +151,14 @@ def differs(**names):
         ("remade", {"num_workers": 2, "prefetch_factor": 3, "persistent_workers": True}),
         ("remade_saved", {"num_workers": 1, "prefetch_factor": 2}),
         ("remade_held", {}),
+        ("grown", {"num_workers": 2, "prefetch_factor": 3, "persistent_workers": True}),
+        ("remade_grown", {"num_workers": 2, "prefetch_factor": 3, "persistent_workers": True}),
+        ("LengthsTold 24", {"num_workers": 2, "prefetch_factor": 2}),
+        ("LengthsTold 6", {}),
+        ("LengthsUntold 24", {}),
+        ("LengthsUntold 6", {}),
+        ("LengthsLeft 6", {"num_workers": 2, "prefetch_factor": 2}),
+        ("LengthsLeft 7", {"num_workers": 1, "prefetch_factor": 2}),
     ],
 )
 def test_a_loader_shows_what_is_used(both, name, expected):
@@ -194,11 +218,29 @@ def test_a_change_of_workers_is_said_once_for_each_loader(both):
     assert len(both.notes(f"workers stay from epoch to epoch at {SHUFFLED}")) == 1
 
 
+def test_another_length_of_the_data_set_is_a_note(both):
+    (said,) = both.notes("the loader of Grown (24")
+    assert said == (
+        f"lotus: the loader of Grown (24 samples, RandomSampler) at {GROWN} gets the setting that "
+        "was found on 6 samples"
+    )
+    assert len(both.notes("the loader of RemadeGrown")) == 1
+
+
+def test_where_loaders_of_several_lengths_may_be_meant_the_length_decides(both):
+    assert not both.notes("the loader of LengthsTold")
+    said = both.notes("LengthsUntold (24 samples, RandomSampler)")
+    assert "loaders of 6 and 24 samples are made there, the settings were found on 7" in said[0]
+    assert "lotus tune -f -- COMMAND" in said[0]
+    (said,) = both.notes("the loader of LengthsLeft (7")
+    assert said.endswith("gets the setting that was found on 24 samples")
+
+
 def test_a_setting_without_its_loader_is_told_at_the_end(both):
     (said,) = both.notes("Nowhere at gone.py:3 was not found")
     assert said.endswith("more")
     # A loader inside a data set is made in a worker, which may start none itself.
-    assert len(both.notes("was not found")) == 2
+    assert len(both.notes("was not found")) == 6
     assert both.notes("the loader of Inner was not found")
 
 
@@ -233,6 +275,37 @@ def test_a_number_counts_loaders_by_their_first_iteration(lotus_run, tmp_path):
     assert "was not found" not in ended.err.decode()
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"program.py", "run.err", "run.out", "tuned.json"}
+
+
+PLACES = """
+import sys
+from torch.utils.data import DataLoader
+sys.path.insert(0, "my-packages")
+import helper
+a = DataLoader([1, 2], 2)
+b = helper.build()
+c = helper.build()
+print([batch.tolist() for batch in a])
+print([batch.tolist() for one in (b, c) for batch in one])
+print(a.num_workers, b.num_workers, c.num_workers)
+"""
+
+
+def test_places_that_older_versions_wrote_still_name_their_loader(lotus_run, tmp_path):
+    """That of the iteration, as in a report, and that of what calls a folder like "my-packages"."""
+    (tmp_path / "my-packages").mkdir()
+    (tmp_path / "my-packages" / "helper.py").write_text(
+        "from torch.utils.data import DataLoader\ndef build():\n    return DataLoader([3], 2)\n"
+    )
+    last = {}
+    for name, sites in {"old": ("program.py:9", "program.py:7"), "new": ("program.py:6",)}.items():
+        entries = [Entry(Target(call_site=site, dataset="list"), Setting(1)) for site in sites]
+        if name == "new":
+            entries.append(Entry(Target(call_site="helper.py:3"), Setting(2)))
+        ended = lotus_run(PLACES, *entries, name=name)
+        last[name] = ended.out.decode().splitlines()[-1]
+        assert "was not found" not in ended.err.decode()
+    assert last == {"old": "1 1 0", "new": "1 2 2"}
 
 
 FAILS = """

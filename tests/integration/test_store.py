@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from lotus.balance import plan as plans
+from lotus.settings import share_plan as plans
 from tests.integration.conftest import LOTUS, Start, command_of
 
 WORDS = {"balance": ["--settings", "balance.json"], "mode": ["--mode", "local"]}

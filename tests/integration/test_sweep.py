@@ -11,10 +11,10 @@ import time
 
 import pytest
 
-from lotus import sweep
-from lotus.analysis.sweep import summarise
-from lotus.reporters import sweep as reporter
-from tests.integration.conftest import LOTUS, PYTHON, Start, environment
+from lotus.reporters.sweep import sweep_report as reporter
+from lotus.sweep import sweep_record
+from lotus.sweep.sweep_summary import summarise
+from tests.integration.conftest import LOTUS, PYTHON, WARM, Start, environment
 
 PROGRAM = """
 import os, sys, time
@@ -94,9 +94,9 @@ def program(tmp_path_factory, torch):
     return path
 
 
-def begin(folder, program, *options, mode="plain", name="sweep", extra=(), holds=""):
+def begin(folder, program, *options, mode="plain", name="sweep", extra=(), holds="", python=WARM):
     """`holds`: the number of the run that lasts until it is interrupted."""
-    words = [*LOTUS, "sweep", *options, "--", PYTHON, str(program), mode, *extra]
+    words = [*LOTUS, "sweep", *options, "--", python, str(program), mode, *extra]
     return Start(words, folder, name, {"HOLDS": holds})
 
 
@@ -110,7 +110,7 @@ def wait_until(holds):
 
 
 def states(path):
-    return sweep.load(path).runs["state"].tolist()
+    return sweep_record.load(path).runs["state"].tolist()
 
 
 @pytest.fixture(scope="module")
@@ -118,19 +118,20 @@ def resumed(program, tmp_path_factory, no_signal_is_ignored):
     """A sweep that was broken by SIGINT in its third run, and went on."""
     folder = tmp_path_factory.mktemp("resumed")
     options = ("--workers", "0,2", "--repeat", "2", "--seed", "5", "-o", "S")
-    first = begin(folder, program, *options, mode="slow", holds="3")
+    # A real Python: of its processor time and of signals the sweep hears as their parent.
+    first = begin(folder, program, *options, mode="slow", holds="3", python=PYTHON)
     wait_until(lambda: started(first) == 3)
     wait_until(lambda: any("iterated" in text for text in logs(folder)[2:]))
     first.process.send_signal(signal.SIGINT)
     broken = first.end()
-    between = sweep.load(folder / "S")
-    second = begin(folder, program, *options, mode="slow", name="again").end()
+    between = sweep_record.load(folder / "S")
+    second = begin(folder, program, *options, mode="slow", name="again", python=PYTHON).end()
     return folder, broken, between, second
 
 
 def logs(folder):
     """What each run that has begun printed, in their order."""
-    runs = sweep.load(folder / "S").runs["directory"]
+    runs = sweep_record.load(folder / "S").runs["directory"]
     paths = [folder / "S" / f"{one}.log" for one in runs]
     return [path.read_text().strip() for path in paths if path.exists()]
 
@@ -149,7 +150,7 @@ def test_the_same_command_makes_the_runs_that_are_left_and_no_other(resumed):
     assert second.code == 0
     assert broken.truth.read_text().count("started") == 3
     assert second.truth.read_text().count("started") == 2
-    after = sweep.load(folder / "S")
+    after = sweep_record.load(folder / "S")
     assert after.runs["state"].tolist() == ["done"] * 4
     assert after.manifest["state"] == "ended"
     first_two = after.runs["elapsed_ns"].tolist()[:2]
@@ -158,7 +159,7 @@ def test_the_same_command_makes_the_runs_that_are_left_and_no_other(resumed):
 
 def test_every_round_has_each_setting_once_and_every_run_its_setting(resumed):
     folder, *_ = resumed
-    found = sweep.load(folder / "S")
+    found = sweep_record.load(folder / "S")
     for _, mine in found.runs.groupby("repeat"):
         assert sorted(mine["num_workers"]) == [0, 2]
     for setting in found.settings():
@@ -171,7 +172,7 @@ def test_every_round_has_each_setting_once_and_every_run_its_setting(resumed):
 
 def test_what_the_sweep_does_not_set_stays_as_the_program_has_it(resumed):
     folder, *_ = resumed
-    found = sweep.load(folder / "S")
+    found = sweep_record.load(folder / "S")
     for setting in found.settings():
         loaders = found.loaded(setting)[0].loaders.set_index("dataset")
         train, check = loaders.loc["Train"], loaders.loc["Check"]
@@ -186,8 +187,8 @@ def test_what_the_sweep_does_not_set_stays_as_the_program_has_it(resumed):
 
 def test_a_sweep_of_real_runs_says_what_operations_cost(resumed):
     folder, *_ = resumed
-    summary = summarise(sweep.load(folder / "S"))
-    assert summary.loaders[0].startswith("Train")
+    summary = summarise(sweep_record.load(folder / "S"))
+    assert summary.loaders[0].startswith("train (")
     assert (summary.done, summary.pending, summary.failed) == (4, 0, [])
     found = json.loads(json.dumps(reporter.document(summary), allow_nan=False))
     costs = []
@@ -200,20 +201,21 @@ def test_a_sweep_of_real_runs_says_what_operations_cost(resumed):
     # A virtual machine that stands still may count that for CPU time: more, and not of all runs.
     assert 0.99 * 60 * 0.002 < min(costs) < 1.2 * 60 * 0.002
     (note,) = (one for one in summary.notes if "besides" in one)
-    assert re.search(r"1 Check at \S*train.py:\d+: this is on the one with most samples", note)
+    assert re.search(r"1 check \(train.py:\d+, .* this is on the one with most samples", note)
 
 
 def test_another_command_or_plan_is_refused_and_nothing_is_run(resumed, program):
     folder, *_ = resumed
-    before = (folder / "S" / sweep.NAME).read_bytes()
+    before = (folder / "S" / sweep_record.NAME).read_bytes()
     plan = ("--workers", "0,2", "--repeat", "2", "-o", "S")
     other = begin(folder, program, *plan, mode="plain", name="other").end()
     assert (other.code, started_in(other)) == (2, 0)
     assert b"another command" in other.err
-    more = begin(folder, program, "--workers", "0,4", *plan[2:], mode="slow", name="more").end()
+    own = {"mode": "slow", "name": "more", "python": PYTHON}
+    more = begin(folder, program, "--workers", "0,4", *plan[2:], **own).end()
     assert (more.code, started_in(more)) == (2, 0)
     assert b"settings are not the same" in more.err
-    assert (folder / "S" / sweep.NAME).read_bytes() == before
+    assert (folder / "S" / sweep_record.NAME).read_bytes() == before
 
 
 def started_in(ended):
@@ -226,10 +228,10 @@ def test_a_setting_that_fails_is_told_and_the_sweep_goes_on(program, tmp_path):
     assert ended.code == 1
     assert b"failed: exit code 7" in ended.err
     assert b"out of luck\\x1b[31m" in ended.err  # nothing that steers a terminal
-    runs = sweep.load(tmp_path / "S").runs.set_index("num_workers")
+    runs = sweep_record.load(tmp_path / "S").runs.set_index("num_workers")
     assert runs["state"].to_dict() == {1: "failed", 2: "done"}
     assert runs["exit_code"].to_dict() == {1: 7, 2: 0}
-    summary = summarise(sweep.load(tmp_path / "S"))
+    summary = summarise(sweep_record.load(tmp_path / "S"))
     assert [one["problem"] for one in summary.failed] == ["exit code 7"]
 
     (tmp_path / "repaired").touch()
@@ -243,7 +245,7 @@ def test_a_setting_that_did_not_take_effect_does_not_count(program, tmp_path):
     options = ("--workers", "1,2", "--repeat", "2", "-o", "S", "--counters", "none")
     ended = begin(tmp_path, program, *options, mode="stream").end()
     assert ended.code == 1
-    runs = sweep.load(tmp_path / "S").runs
+    runs = sweep_record.load(tmp_path / "S").runs
     assert runs.groupby("num_workers")["state"].agg(set).to_dict() == {1: {"done"}, 2: {"failed"}}
     failed = next(one for one in ended.err.splitlines() if b"failed: the setting" in one)
     assert b"num_workers was 1 instead of 2" in failed
@@ -254,7 +256,7 @@ def test_a_setting_that_did_not_take_effect_does_not_count(program, tmp_path):
     assert b"its other round is not made" in ended.err
     assert b"2 of 4 runs cannot succeed" in ended.err
     assert b"--resume" not in ended.err
-    summary = summarise(sweep.load(tmp_path / "S"))
+    summary = summarise(sweep_record.load(tmp_path / "S"))
     assert all("--iterable-safe" in one["problem"] for one in summary.failed)
     assert len(summary.failed) == 2
 
@@ -263,7 +265,7 @@ def test_runs_that_are_gone_are_made_again(resumed):
     folder = resumed[0]  # a sweep goes on where it began
     path = folder / "copy"
     shutil.copytree(folder / "S", path)
-    names = sweep.load(path).runs["directory"].tolist()
+    names = sweep_record.load(path).runs["directory"].tolist()
     kept = (path / names[3] / "run.json").stat().st_mtime_ns
     shutil.rmtree(path / names[0])
     shutil.rmtree(path / names[1] / "events")
@@ -274,7 +276,7 @@ def test_runs_that_are_gone_are_made_again(resumed):
     assert b"3 runs cannot be read any more, to be made again: runs/" in again.err
     assert (path / f"{names[2]}.unreadable" / "events").is_dir()
     assert states(path) == ["done"] * 4
-    assert len(summarise(sweep.load(path)).runs) == 4
+    assert len(summarise(sweep_record.load(path)).runs) == 4
     assert (path / names[3] / "run.json").stat().st_mtime_ns == kept
 
 
@@ -297,15 +299,16 @@ def one_loader(program, tmp_path_factory):
 def test_one_loader_alone_can_be_set(one_loader):
     folder, ended = one_loader
     assert (ended.code, ended.err) == (0, b"")
-    found = sweep.load(folder / "S")
+    found = sweep_record.load(folder / "S")
     loaders = found.loaded(found.settings()[0])[0].loaders.set_index("dataset")
     assert loaders.loc["Check", ["num_workers", "prefetch_factor"]].tolist() == [2, 4]
     assert loaders.loc["Train", ["num_workers", "prefetch_factor"]].tolist() == [1, 3]
     summary = summarise(found)
-    assert summary.loaders[0].startswith("Check")
+    assert summary.loaders[0].startswith("check (")
     (note,) = (one for one in summary.notes if "besides" in one)
     assert re.search(
-        r"another loader besides, 0 Train at \S*train.py:\d+: this is on the one", note
+        r"another loader besides, 0 train \(train.py:\d+, iterated at train.py:\d+\): this is on",
+        note,
     )
     assert "that --loader names" in note
 
@@ -371,7 +374,7 @@ def hung_up(program, tmp_path_factory):
     nohup = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh", *LOTUS, "sweep", *options, "--"]
     first = Start([*nohup, PYTHON, str(program), "held"], folder, "sweep", {})
     wait_until(lambda: started(first) == 1)
-    second = begin(folder, program, *options, mode="held", name="second").end()
+    second = begin(folder, program, *options, mode="held", name="second", python=PYTHON).end()
     first.process.send_signal(signal.SIGHUP)
     (folder / "go").touch()
     return folder, first.end(), second

@@ -143,7 +143,7 @@ def test_a_line_covers_nothing_and_leaves_no_gap(begun: str, expected: list[str]
     code = f"""
 import sys; sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
-from lotus.live.ticking import Ticker
+from lotus.reporters.live.ticker import Ticker
 sys.stderr.write("{begun}"); sys.stderr.flush()
 assert Ticker(Path("R"))._say("lotus: a line")
 print("after", end="", flush=True)
@@ -158,7 +158,7 @@ def test_no_line_where_the_program_draws_its_screen() -> None:
 import sys; sys.path.insert(0, {str(ROOT)!r})
 import termios, tty
 from pathlib import Path
-from lotus.live.ticking import Ticker
+from lotus.reporters.live.ticker import Ticker
 modes = termios.tcgetattr(2)
 tty.setcbreak(2)
 assert not Ticker(Path("R"))._say("lotus: a line")

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from lotus import settings
-from lotus.settings import Target
-from tests.integration.conftest import LOTUS, ROOT, Start, command_of
+from lotus.settings import tuned_file
+from lotus.settings.tuned_file import Target
+from tests.integration.conftest import LOTUS, PYTHON, ROOT, Start, command_of
 from tests.integration.tuned import (
     SCRIPT,
     TRAIN,
@@ -27,21 +27,24 @@ def runs(torch, tmp_path_factory):
     """All programs that do not disturb each other, a few at a time."""
     folder = tmp_path_factory.mktemp("tune")
     kill = "os.kill(os.getpid(), signal.SIGKILL)"
-    interrupt = "os.kill(program.watched.pid, signal.SIGINT)\nprogram.open(found.best, 3600)"
+    interrupt = (
+        "os.kill(program.watched.pid, signal.SIGINT)\nprogram.perform(found.best, Open(3600))"
+    )
     starting = (
         "import threading\n"
         "threading.Timer(0.03, os.kill, (program.watched.pid, signal.SIGINT)).start()\n"
-        "program.open(found.best, 3600)\n"
-        "while True: program.block(found.best, seconds=0.1, least=8, step=False, limit_s=3600)"
+        "program.perform(found.best, Open(3600))\n"
+        "while True: program.perform(found.best, Measure(0.1, 8, False, 3600))"
     )
     # A handler of the program raises, when the files that it shares with lotus have gone.
     stop = (
         "import shutil; shutil.rmtree(program._pipe._exchange)\n"
-        "os.kill(program.watched.pid, signal.SIGUSR1)\nprogram.open(found.best, 3600)"
+        "os.kill(program.watched.pid, signal.SIGUSR1)\nprogram.perform(found.best, Open(3600))"
     )
-    nonsense = "program._do('nonsense', program.watched.setting)"
+    nonsense = "program._send({'do': 'nonsense', 'setting': {}})"
     more = {"num_workers": 2, "prefetch_factor": 3, "persistent_workers": True}
     one = {"num_workers": 1}
+    real = {"python": PYTHON}  # signals are looked at
     plan = {
         "ended": ((["finally"],), {}),
         "applied": (([],), {"best": more, "apply": True}),
@@ -53,11 +56,11 @@ def runs(torch, tmp_path_factory):
         "named": (([],), {"loader": "Check", "watch": 2, "apply": True}),
         "exhausted": ((["batches=1", "epochs=1", "exit=7"],), {}),
         "absent": ((["exit=7"],), {"loader": "Absent"}),
-        "killed": ((["finally"],), {"do": kill}),
-        "killed_applying": (([],), {"do": kill, "apply": True}),
-        "interrupted": ((["finally"],), {"do": interrupt}),
-        "starting": ((["finally"],), {"do": starting, "best": {"num_workers": 16}}),
-        "stopped": ((["handler", "nested"],), {"do": stop, "apply": True}),
+        "killed": ((["finally"],), {"do": kill, **real}),
+        "killed_applying": (([],), {"do": kill, "apply": True, **real}),
+        "interrupted": ((["finally"],), {"do": interrupt, **real}),
+        "starting": ((["finally"],), {"do": starting, "best": {"num_workers": 16}, **real}),
+        "stopped": ((["handler", "nested"],), {"do": stop, "apply": True, **real}),
         "faulty_applying": (([],), {"do": nonsense, "apply": True}),
         "ranks": (([],), {"words": ranks("epochs=2"), "best": one, "apply": True}),
     }
@@ -96,7 +99,7 @@ def test_the_program_is_watched_and_ended_without_its_finally(runs):
 
 def test_the_file_is_written_for_the_loader(runs):
     path = runs["ended"].truth.parent / "tuned.json"
-    entry = settings.read(path).loaders[0]
+    entry = tuned_file.read(path).loaders[0]
     assert entry.loader == Target(1, TRAIN, "Far", 64, "RandomSampler")
     assert entry.setting.num_workers == 1
 
@@ -165,7 +168,7 @@ def test_an_interrupt_keeps_what_was_found(runs):
     assert (ended.code, ended.out) == (130, b"")
     assert truth["interrupted"]
     assert truth["ended_by_us"]
-    assert settings.read(ended.truth.parent / "tuned.json").loaders[0].setting.num_workers == 1
+    assert tuned_file.read(ended.truth.parent / "tuned.json").loaders[0].setting.num_workers == 1
 
 
 def test_an_interrupt_while_workers_start_is_not_told_by_any_of_them(runs):
@@ -218,7 +221,7 @@ def test_the_command_finds_what_a_program_that_waits_needs(torch, tmp_path):
         ended = lotus_tune(folder, "--budget", "8s", "--", *tuned_one)
         said = ended.err.decode()
         assert (ended.code, ended.out) == (0, b""), said
-        entry = settings.read(folder / "tuned.json").loaders[0]
+        entry = tuned_file.read(folder / "tuned.json").loaders[0]
         if entry.setting.num_workers or any(words in said for words in few):
             break
     assert entry.before.num_workers == 0
@@ -243,8 +246,8 @@ def test_what_cannot_be_done_is_said_before_the_program_runs(torch, tmp_path):
         (["-o", "none/tuned.json", "--", *script], "No such file or directory"),
         ([], "no command to tune"),
         (["--", "no-such-command"], "command not found"),
-        (["--vary", "color", "--", *script], "invalid NAMES value"),
-        (["--budget", "0s", "--", *script], "invalid time (60s) value"),
+        (["--vary", "color", "--", *script], "is not a list of start_method, in_order, threads"),
+        (["--budget", "0s", "--", *script], "is not a time above 0"),
     ):
         ended = lotus_tune(tmp_path, *words)
         assert ended.code in (2, 127)

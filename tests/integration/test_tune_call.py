@@ -19,7 +19,7 @@ import time
 import lotus
 
 assert "torch" not in sys.modules
-import lotus.tune.space  # the package stays one when it is imported as such
+import lotus.settings.space  # the package stays one when it is imported as such
 from lotus import tune
 assert callable(tune) and tune is lotus.tune
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from lotus import settings
+from lotus.settings import tuned_file
 from tests.integration.conftest import LOTUS, PROGRAMS, ROOT, Start, command_of
 
 SCRIPT = "tune_files.py"
@@ -14,7 +14,8 @@ ALONE = [("lazy", 1), ("mmap", 0), ("pread", 0), ("log", 0), ("each", 0), ("stre
 
 def applied(folder, how, workers):
     command = command_of(SCRIPT, [how, str(workers)])
-    words = ["tune", "--apply", "--budget", "2s", "--strategy", "random", "--", *command]
+    words = ["tune", "--apply", "-f", "-o", "tuned.json", "--budget", "2s", "--strategy", "random"]
+    words += ["--", *command]
     folder = folder / f"{how}{workers}"
     folder.mkdir()
     return Start([*LOTUS, *words], folder, "tune", {"COLUMNS": "500"})
@@ -42,7 +43,7 @@ def test_nothing_is_tried_where_workers_would_share_a_position(runs, how, worker
     assert f"moves the read position of {folder}/records," in said
     assert "no other setting could be tried" in said
     assert "num_workers=1 in the code" in said
-    entry = settings.read(folder / "tuned.json").loaders[0]
+    entry = tuned_file.read(folder / "tuned.json").loaders[0]
     assert entry.setting.num_workers == workers
 
 

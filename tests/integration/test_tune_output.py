@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from lotus import settings
-from tests.integration.conftest import LOTUS, PYTHON, Start, command_of
+from lotus.settings import tuned_file
+from tests.integration.conftest import LOTUS, WARM, Start, command_of
 
 TRAIN = ["wait=0.005", "batches=200", "epochs=1", "exit=3"]
 
@@ -32,7 +32,7 @@ def test_a_result_that_cannot_be_written_is_shown_and_kept_elsewhere(torch, tmp_
         assert "cannot write gone/tuned.json: No such file or directory" in said
         found = re.search(r"the settings are in (\S+tuned\.json); keep them with: cp", said)
         assert found is not None, said
-        assert settings.read(Path(found[1])).loaders[0].loader.dataset == "Far"
+        assert tuned_file.read(Path(found[1])).loaders[0].loader.dataset == "Far"
 
 
 def test_a_loader_that_raises_leaves_no_file_and_says_why(torch, tmp_path):
@@ -49,7 +49,7 @@ def test_a_loader_that_raises_leaves_no_file_and_says_why(torch, tmp_path):
         "    for batch in DataLoader(Broken(range(64)), batch_size=2):\n"
         "        pass\n"
     )
-    ended = tuned(tmp_path, "--budget", "3s", "--", PYTHON, str(script)).end()
+    ended = tuned(tmp_path, "-f", "--budget", "3s", "--", WARM, str(script)).end()
     said = ended.err.decode()
     assert ended.code == 1, said
     assert "not even of its own setting: ValueError: sample 30 is broken" in said
@@ -76,7 +76,7 @@ def test_what_is_advised_where_too_little_was_watched_does_help(torch, tmp_path)
     script.write_text(SHORT)
     plan = {
         "breaks": (["breaks"], [], 9, "could be watched; --watch 2 takes so few"),
-        "helped": (["breaks"], ["--watch", "2"], 0, "Trials: "),
+        "helped": (["breaks"], ["--watch", "2", "-f", "--check", "0s"], 0, "Trials: "),
         "raises": (["raises"], [], 1, "could be watched\n"),
         "other": (["goes"], ["--loader", "Other"], 7, "--loader can name the loader of range"),
     }
@@ -84,7 +84,7 @@ def test_what_is_advised_where_too_little_was_watched_does_help(torch, tmp_path)
     for name, (args, options, _, _) in plan.items():
         folder = tmp_path / name
         folder.mkdir()
-        command = [PYTHON, str(script), *args]
+        command = [WARM, str(script), *args]
         started[name] = tuned(folder, "--budget", "1s", *options, "--", *command)
     for name, (_, _, code, words) in plan.items():
         ended = started[name].end()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lotus.inside.settings import Applier
-from tests.integration.conftest import Start, command_of
+from lotus.inside.apply.settings_applier import Applier
+from tests.integration.conftest import PYTHON, Start, command_of
 from tests.integration.tuned import SCRIPT, processes_of, ranks, same_as, trained, truth_of, tuned
 
 MORE = {"num_workers": 2, "prefetch_factor": 3, "persistent_workers": True}
@@ -50,6 +50,7 @@ SLOW = ["batches=200", "epochs=1", "step=0.05", "finally"]
 def runs(torch, tmp_path_factory):
     folder = tmp_path_factory.mktemp("trains")
     persistent, left = PLAIN["plain_persistent"], ["leave=60", *LONG]
+    real = {"python": PYTHON}  # signals are looked at
     plan = {
         "ended": ([*LONG, "finally"], {"do": IN_TURN, "best": MORE}),
         "applied": (LONG, {"do": IN_TURN, "best": MORE, "apply": True}),
@@ -62,10 +63,10 @@ def runs(torch, tmp_path_factory):
         "left_new": (["new", "finally", *left], {"do": TO_THE_END, "best": MORE}),
         "peeked": (PLAIN["plain_peeked"], {"do": BACK_AT_THE_END, "best": MORE, "apply": True}),
         "forked": (["fork=30", *LONG], {"do": FORKED, "apply": True}),
-        "killed": (SLOW, {"do": LOTUS_KILLED}),
-        "killed_applying": (SLOW, {"do": LOTUS_KILLED, "apply": True}),
-        "interrupted": (SLOW, {"do": INTERRUPTED}),
-        "handled": (["handler", *SLOW], {"do": HANDLED}),
+        "killed": (SLOW, {"do": LOTUS_KILLED, **real}),
+        "killed_applying": (SLOW, {"do": LOTUS_KILLED, "apply": True, **real}),
+        "interrupted": (SLOW, {"do": INTERRUPTED, **real}),
+        "handled": (["handler", *SLOW], {"do": HANDLED, **real}),
         "forkserver": (
             ["workers=1", "method=forkserver", *LONG],
             {
@@ -166,7 +167,7 @@ def test_the_next_setting_has_nothing_of_the_one_before(torch):
 
     loader = DataLoader(range(8), num_workers=1)
     applier = Applier({"LOTUS_SETTINGS": "{}"})
-    known = applier._know(loader, "", False)
+    known = applier.loaders.add(loader)
     for index, more in enumerate(({"start_method": "spawn"}, {})):
         setting = {"num_workers": 1, **more}
         applier.entries.append({"loader": {}, "setting": setting, "iterable_safe": False})

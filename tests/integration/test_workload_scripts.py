@@ -15,10 +15,17 @@ import pytest
 
 import lotus
 from lotus.workloads.catalogue import WORKLOADS
+from tests import warm
 
 pytest.importorskip("torchvision")
 
-LOTUS = [sys.executable, "-m", "lotus"]
+# What it starts has torch and torchvision imported already; test_demo.py starts real ones.
+WARM = warm.interpreter(sys.executable, "torch", "torchvision")
+LOTUS = [
+    sys.executable,
+    "-c",
+    f"import sys; sys.executable = {WARM!r}; from lotus.cli import main; sys.exit(main())",
+]
 
 
 class Case(NamedTuple):

@@ -1,13 +1,14 @@
-"""`lotus.tuning` on tune_train.py, with a search that does what a test says."""
+"""`lotus.tune.session.subprocess_tuning` on tune_train.py, with a search that does what a test
+says.
+"""
 
 import json
 import os
 import re
 import sys
 from contextlib import suppress
-from pathlib import Path
 
-from tests.integration.conftest import PROGRAMS, ROOT, Start, command_of
+from tests.integration.conftest import PROGRAMS, ROOT, WARM, Start, command_of
 
 SCRIPT = "tune_train.py"
 SOURCE = (PROGRAMS / SCRIPT).read_text().splitlines()
@@ -17,11 +18,12 @@ DRIVER = f"""
 import json, os, signal, sys, time
 sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
-from lotus import tuning
-from lotus.errors import LotusError
-from lotus.settings import Entry, Tuned
-from lotus.tune.space import Setting
-from lotus.tune.trying import TrialFailed
+from lotus.tune.session import subprocess_tuning as tuning
+from lotus.common.errors import LotusError
+from lotus.inside.tune.trial_requests import Close, Measure, Open, Train
+from lotus.settings.space import Setting
+from lotus.settings.tuned_file import Entry, Tuned
+from lotus.tune.program.program import TrialFailed
 
 asked = json.loads(sys.argv[1])
 truth = {{}}
@@ -38,7 +40,7 @@ class Found:
         return Tuned((Entry(self.target, self.best),), tuple(command))
 
 def train(program, setting, batches, discard=0):
-    seen = program.train(setting, batches=batches, discard=discard, seconds=600)
+    seen = program.perform(setting, Train(batches, discard, seconds=600))
     counts = [len(one) for one in (seen.waits_s, seen.steps_s, seen.sizes)]
     truth.setdefault("counts", []).append([*counts, sum(seen.sizes), seen.passed, seen.over])
     truth.setdefault("startups", []).append(seen.startup_s)
@@ -75,18 +77,20 @@ if done is not None:
     sys.exit(done.outcome.exit_code if done.outcome.signal is None else -done.outcome.signal)
 """
 TRY = """
-opened = program.open(found.best, 3600)
+opened = program.perform(found.best, Open(3600))
 truth["workers"] = len(opened.workers)
-block = program.block(found.best, seconds=0.1, least=8, step=True, limit_s=3600)
+block = program.perform(found.best, Measure(0.1, 8, step=True, limit_s=3600))
 truth["block"] = [len(block.waits_s), sum(block.sizes)]
-truth["closed"] = program.close(found.best) >= 0
+truth["closed"] = program.perform(found.best, Close()) >= 0
 """
 
 
-def tuned(folder, name, script_args, do=TRY, best=None, env=None, words=None, **options):
+def tuned(
+    folder, name, script_args, do=TRY, best=None, env=None, words=None, python=WARM, **options
+):
     """Start the driver on the program; `.end()` gives how it ended."""
     asked = {"do": do, "best": best or {"num_workers": 1}, "options": options}
-    command = words or command_of(SCRIPT, script_args)
+    command = words or command_of(SCRIPT, script_args, python)
     home = folder / name
     home.mkdir()
     return Start(
@@ -128,11 +132,11 @@ def same_as(out, plain, batches=34):
 
 
 def processes_of(ended):
-    """The processes of a driver's program that are there, by their TRUTH."""
-    wanted = f"TRUTH={ended.truth}".encode()
+    """The processes of a driver and its program that are there: all are in a folder of its own."""
+    home = str(ended.truth.parent.resolve())
     found = []
     for name in os.listdir("/proc"):
         with suppress(OSError):
-            if name.isdecimal() and wanted in Path(f"/proc/{name}/environ").read_bytes():
+            if name.isdecimal() and os.readlink(f"/proc/{name}/cwd") == home:
                 found.append(name)
     return found

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from lotus.live.follower import Watch
 from lotus.live.view import View
-from lotus.live.watching import Watch
 from tests.integration.conftest import LOTUS, PYTHON, SMALL_TORCH, environment
 
 # argv: workers, sample that never ends, how, seconds a sample, batches; a line a batch

@@ -6,7 +6,7 @@ import struct
 import time
 from collections.abc import Sequence
 
-from lotus.inside.perf_event import SOFTWARE, Event
+from lotus.inside.common.perf_event import SOFTWARE, Event
 
 LONG_AGO = 1_000_000_000
 

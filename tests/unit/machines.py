@@ -3,13 +3,21 @@
 import dataclasses
 import errno
 
-from lotus import doctor
-from lotus.choosing import Chosen
-from lotus.findings import GAP, Facts, Finding
-from lotus.probing import CPU_CLOCK, CYCLES, GENERIC, SOFTWARE_EVENTS, Capacity, Cost, Counted
-from lotus.sampling import Sampled
-from lotus.surroundings import Helpers, Library, PerfTool, Python, Room, System
-from lotus.survey import Survey
+from lotus.doctor import examination
+from lotus.doctor.checks import GAP, Facts, Finding
+from lotus.doctor.environment import Helpers, Library, PerfTool, Python, Room, System
+from lotus.doctor.pmu_survey import Survey
+from lotus.hardware.counter_probe import (
+    CPU_CLOCK,
+    CYCLES,
+    GENERIC,
+    SOFTWARE_EVENTS,
+    Capacity,
+    Cost,
+    Counted,
+)
+from lotus.hardware.event_selection import Chosen
+from lotus.hardware.sampling_probe import Sampled
 
 
 def counted(events, count: int | None = 100_000, error: int = 0) -> tuple[Counted, ...]:
@@ -74,7 +82,7 @@ def machine(facts: Facts = WHOLE, /, **system: object) -> Facts:
 
 
 def gaps(facts: Facts) -> dict[str, Finding]:
-    return {one.topic: one for one in doctor.report(facts).findings if one.state == GAP}
+    return {one.topic: one for one in examination.report(facts).findings if one.state == GAP}
 
 
 def fixes(facts: Facts, topic: str) -> str:

@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from native_map.cpu import Cpu
 from native_map.events import TABLES
+from native_map.events.cpu import Cpu
 
 UARCHES = sorted(TABLES)
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from lotus.analysis.compare import Comparison, Side, compare
-from lotus.reporters import compare as reporter
+from lotus.compare.comparison import Comparison, Side, compare
+from lotus.reporters.base.console import plain_console
+from lotus.reporters.compare import comparison_report as reporter
 from tests.unit.simulated import Plan
 
 HOSTILE = "\x1b[31mred\x1b]0;title\x07\n\r\u202e[bold]<script>"
@@ -36,7 +37,7 @@ def held(a: Any, b: Any) -> Comparison:
 
 def shown(*found: Comparison) -> str:
     file = io.StringIO()
-    reporter.write(found, file)
+    reporter.write(plain_console(file), found)
     return file.getvalue()
 
 

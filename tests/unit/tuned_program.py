@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from typing import Any
+from typing import Any, cast
 
-from lotus.settings import Target
-from lotus.tune.limits import Limits, Room
-from lotus.tune.result import Result
-from lotus.tune.search import search
-from lotus.tune.space import Measurement, Setting
+from lotus.inside.tune.trial_requests import (
+    Block,
+    CompareEpochs,
+    EpochComparison,
+    Measure,
+    Open,
+    Opened,
+    Reply,
+    Request,
+)
+from lotus.settings.space import Measurement, Setting
+from lotus.settings.tuned_file import Target
+from lotus.tune.program.program import TrialFailed, Watched
+from lotus.tune.search.machine_limits import Limits, Room
+from lotus.tune.search.result import Result
+from lotus.tune.search.search import search
 from lotus.tune.strategies.problem import Problem
-from lotus.tune.trying import Block, Opened, Same, TrialFailed, Watched
 
 MIB = 1 << 20
 
@@ -47,7 +57,7 @@ class Fake:
         self.live: set[Setting] = set()
         self.most_live: list[set[Setting]] = []
         self.opened: list[Setting] = []
-        self.asked_same: list[Setting] = []
+        self.compared: list[Setting] = []
         self.blocks: list[tuple[Setting, bool]] = []
         self.limits_s: list[tuple[float, float]] = []
         setting = dataclasses.replace(
@@ -89,6 +99,19 @@ class Fake:
         if seconds > limit_s:
             raise TrialFailed(f"it gave no batch within {limit_s:g} s")
 
+    def perform(self, setting: Setting, request: Request[Reply]) -> Reply:
+        reply: Any
+        if isinstance(request, Open):
+            reply = self.open(setting, request.limit_s)
+        elif isinstance(request, Measure):
+            reply = self.measure(setting, request)
+        elif isinstance(request, CompareEpochs):
+            self.compared.append(setting)
+            reply = EpochComparison(self.same, self.counted)
+        else:
+            reply = self.close(setting)
+        return cast("Reply", reply)
+
     def open(self, setting: Setting, limit_s: float) -> Opened:
         assert setting == setting.normal()
         assert setting not in self.live
@@ -102,16 +125,8 @@ class Fake:
         iter_s = self.start_s * setting.num_workers
         return Opened(self.first_s(setting), iter_s, tuple(range(setting.num_workers)))
 
-    def block(
-        self,
-        setting: Setting,
-        *,
-        seconds: float,
-        least: int,
-        step: bool,
-        limit_s: float,
-        discard: int | None = None,
-    ) -> Block:
+    def measure(self, setting: Setting, request: Measure) -> Block:
+        step, limit_s = request.step, request.limit_s
         assert setting in self.live
         if len(self.blocks) == self.interrupt_at:
             self.blocks.append((setting, step))
@@ -119,7 +134,7 @@ class Fake:
         self.blocks.append((setting, step))
         self.limits_s.append((self.now, limit_s))
         batch_s = self.batch_s(setting, step)
-        count = max(least, int(seconds / batch_s))
+        count = max(request.least, int(request.seconds / batch_s))
         taken = self.taken_s(setting, step)
         waits = [
             max(batch_s * self.chance.gauss(1.0, self.noise) - taken, 0.0) for _ in range(count)
@@ -152,10 +167,6 @@ class Fake:
         took = 0.01 * setting.num_workers
         self.now += took
         return took
-
-    def same_samples(self, setting: Setting, limit_s: float) -> Same:
-        self.asked_same.append(setting)
-        return Same(self.same, self.counted)
 
 
 def room(memory: int = 64 << 30, shm: int = 32 << 30, cores: float = 4.0) -> Limits:

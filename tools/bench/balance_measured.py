@@ -42,13 +42,13 @@ from balance_clusters import CLUSTERS
 from balance_table import ORACLE, STRATEGIES, Row, scaled
 from measurements import Measurements, stoppable
 
-from lotus import files
-from lotus.balance import plan as plans
-from lotus.balance.balancing import Question, balance
-from lotus.balance.measured import measure
-from lotus.balance.predict import predict
-from lotus.errors import LotusError
-from lotus.run import load
+from lotus.balance.rank_measurements import measure
+from lotus.balance.split import Question, balance
+from lotus.balance.step_prediction import predict
+from lotus.common import files
+from lotus.common.errors import LotusError
+from lotus.reading.run import load
+from lotus.settings import share_plan as plans
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

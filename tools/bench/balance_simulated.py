@@ -20,13 +20,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import provenance
 
-from lotus.analysis.columns import Floats
-from lotus.balance import orchestrated, shares
-from lotus.balance.fit import curve
-from lotus.balance.least import least
-from lotus.balance.measured import Job, Rank
+from lotus.analysis.common.columns import Floats
+from lotus.balance import bno_quantities, plain_splits
+from lotus.balance.least_time import least
 from lotus.balance.minmax import split
-from lotus.tune.cluster import Member, simulate
+from lotus.balance.rank_measurements import Job, Rank
+from lotus.balance.time_fit import curve
+from lotus.tune.simulation.job_simulation import Member, simulate
 
 MS = 1e6
 STRATEGIES = ("equal", "random", "bno", "lotus", "lotus, two sizes", "means only")
@@ -72,7 +72,7 @@ def truths(kind: str, count: int, random: np.random.Generator) -> list[Truth]:
 def traced(
     made: Sequence[Truth], sizes: Sequence[int], steps: int, random: np.random.Generator
 ) -> Job:
-    """What `lotus.balance.measured.measure` would tell of a run of these ranks."""
+    """What `lotus.balance.rank_measurements.measure` would tell of a run of these ranks."""
     ranks = []
     for number, (one, size) in enumerate(zip(made, sizes, strict=True)):
         step, fetch = one.times(size, steps, random)
@@ -159,9 +159,9 @@ def splits(made: Sequence[Truth], each: int, steps: int, seed: int) -> dict[str,
     two = both(job, traced(made, [max(each // 2, 1)] * count, steps, random))
     none = [None] * count
     return {
-        "equal": shares.equal(total, count),
-        "random": shares.at_random(total, count, seed),
-        "bno": list(orchestrated.run(orchestrated.quantities(job)).sizes),
+        "equal": plain_splits.equal(total, count),
+        "random": plain_splits.at_random(total, count, seed),
+        "bno": list(bno_quantities.run(bno_quantities.quantities(job)).sizes),
         "lotus": least(job, [curve(one) for one in job.ranks], none),
         "lotus, two sizes": least(two, [curve(one) for one in two.ranks], none),
         "means only": split([curve(one).lines() for one in two.ranks], total, none),

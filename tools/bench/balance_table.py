@@ -261,7 +261,7 @@ def searched(cell: Mapping[str, Any]) -> str:
 
 
 def markdown(known: Mapping[str, Any], rows: Sequence[Row]) -> str:
-    """The table that the README shows: a line a cell."""
+    """Write the table behind the one in docs/benchmarks.md: a line a cell."""
     said = [
         "| cluster, model | " + " | ".join(STRATEGIES) + " | lotus of the oracle | predicted |",
         "|---|" + "---:|" * (len(STRATEGIES) + 2),

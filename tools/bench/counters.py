@@ -22,18 +22,18 @@ import provenance
 from hooks import BATCH, counter, run_one
 from overhead import has_counters, measure, pipelines
 
-from lotus import launch, measuring
-from lotus.inside import perf_event
-from lotus.manifest import Settings
-from lotus.run import Run, load
+from lotus.format.manifest import Settings
+from lotus.inside.common import perf_event
+from lotus.reading.run import Run, load
+from lotus.recording import launcher, measurement_plan
 from lotus.workloads import jpegs
 
 
-def trace(command: Sequence[str], folder: Path, plan: measuring.Plan) -> Run:
+def trace(command: Sequence[str], folder: Path, plan: measurement_plan.Plan) -> Run:
     """Run it with counters; its hooks alone, without `lotus trace` around it."""
     folder.mkdir()
     settings = Settings(counters=plan.counters)
-    environ = launch.environment(os.environ, folder, settings)
+    environ = launcher.environment(os.environ, folder, settings)
     subprocess.run(command, env=environ, stdout=subprocess.DEVNULL, check=True)
     (folder / "run.json").write_text('{"schema": 1, "state": "ended"}')
     return load(folder)
@@ -56,7 +56,7 @@ def by_time(run: Run) -> tuple[float, float, float, float]:
     return readings, cost, a_sample / 1000, readings * cost / a_sample
 
 
-def instructions(plan: measuring.Plan, batches: int) -> tuple[float, float]:
+def instructions(plan: measurement_plan.Plan, batches: int) -> tuple[float, float]:
     """Instructions a sample of two operations, traced without and with counters."""
     words, found = counter(), []
     for spec in ("", plan.counters or ""):
@@ -75,7 +75,7 @@ def main() -> None:
     parser.add_argument("--counters", default="auto")
     parser.add_argument("--scale", type=float, default=1.0, help="how much each pipeline does")
     args = parser.parse_args()
-    plan = measuring.plan(args.counters)
+    plan = measurement_plan.plan(args.counters)
     for note in plan.notes:
         print(note)
     if plan.counters is None:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lotus.export.formats import FORMATS, Asked
+from lotus.export.formats import FORMATS
 from tools.bench import provenance
 from tools.bench.reading import write_run
 
@@ -28,9 +28,10 @@ def export(path: str, format: str, output: str) -> None:
     """Child process: export the run and print what it took, as JSON."""
     began = time.perf_counter()
     from lotus.export import formats
-    from lotus.run import load
+    from lotus.export.export_request import Request
+    from lotus.reading.run import load
 
-    formats.export(load(path), Asked(format, Path(output)), lambda done, whole: None)
+    formats.export(load(path), Request(format, Path(output)), lambda done, whole: None)
     seconds = time.perf_counter() - began
     status = Path("/proc/self/status").read_text()
     peak = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))

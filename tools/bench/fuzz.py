@@ -1,17 +1,20 @@
 """Feeds damaged and mad files to every reader: it answers, or refuses in one line, in bounds.
 
     PYTHONPATH=. python tools/bench/fuzz.py [--inputs 1000000] [--seed 0] [--processes 2]
-        [--only READER ...] [--keep DIRECTORY] [--input READER:NUMBER]
+        [--only READER ...] [--attacks N] [--keep DIRECTORY] [--input READER:NUMBER]
 
 An input is a valid file that was changed in one to four places: numbers become extreme ones, parts
 are left out, doubled, exchanged and put elsewhere, JSON values become others; checksums and lengths
 are then put right in most of them, as what has a wrong one is refused before anything is done with
 it. A few are cut or have any bits flipped. Each input follows from the seed and its number alone.
+One in ATTACKS, or in N, is instead made to cost as much as can be (fuzz_attacks.py): up to 16 MB
+of what is only announced, of holes, of what repeats and packs, or lies over one another.
 
 "Past the header" are inputs whose first check (magic number, checksum, schema, form) passed, so
 that their contents were read. Anything but a result or a refusal is a fault: another exception,
-more than CPU_S of processor time, more than MEMORY of additional memory. Faults are printed with
-what makes them again, kept with --keep, and make the exit code 1.
+more than CPU_S of processor time or more than MEMORY of additional memory (RLIMIT_AS), of the
+reader and of programs that it starts. Faults are printed with what makes them again, kept with
+--keep, and make the exit code 1.
 """
 
 import argparse
@@ -27,15 +30,21 @@ import time
 import traceback
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lotus.errors import LotusError
+from lotus.common.errors import LotusError
 from native_map.errors import Unusable
+from tools.bench import fuzz_attacks as attacks
+from tools.bench import fuzz_attacks_runs as attacks_runs
 from tools.bench import provenance
 from tools.bench.fuzz_changes import SCRATCH, Passed, Reader, as_json, changed
 from tools.bench.fuzz_files import (
     make_csv,
+    make_elf,
+    make_list,
+    make_map,
     make_mapping,
     make_page,
     make_perf,
@@ -45,6 +54,9 @@ from tools.bench.fuzz_files import (
     make_torch,
     make_tuned,
     read_csv,
+    read_elf,
+    read_list,
+    read_map,
     read_mapping,
     read_page,
     read_perf,
@@ -67,8 +79,10 @@ from tools.bench.fuzz_runs import (
     valid_logs,
 )
 
-CPU_S = 20.0  # of one input, the first ones with their imports too
-MEMORY = 512 << 20  # bytes more than before the first input
+CPU_S = 10.0  # of one input, what its reader starts included
+MEMORY = 1 << 30  # bytes more than before the first input
+ATTACKS = 500  # one input of so many is an attack
+LARGEST = 7.2  # of these the size: its logarithm, and most are far smaller
 REFUSED = (LotusError, Unusable)
 
 
@@ -114,32 +128,64 @@ def _readers() -> list[Reader]:
         return packed(known["manifest"][0], lines_from(lines, dice))
 
     def read_small(folder: Path, data: bytes, passed: Passed) -> None:
-        from lotus.run import _manifest, _reports
+        from lotus.format import process_reports
+        from lotus.reading.run import _manifest
 
         (folder / "R").mkdir(exist_ok=True)
         for name, part in zip(("run.json", "processes.jsonl"), unpacked(data), strict=True):
             (folder / "R" / name).write_bytes(part)
         _manifest(folder / "R")
         passed()
-        _reports(folder / "R", [])
+        process_reports.read(folder / "R")
 
+    plain = random.Random(0)
+    manifest_of = known["manifest"][0]
+    as_manifest = {
+        name: lambda size, maker=maker: packed(maker(size), lines)
+        for name, maker in attacks_runs.json_of(manifest_of).items()
+    }
+    as_lines = {
+        name: lambda size, maker=maker: packed(manifest_of, maker(size))
+        for name, maker in attacks_runs.lines_of(lines).items()
+    }
+    as_log = {
+        f"{name} {number}": lambda size, maker=maker: packed(manifest_of, lines, maker(size))
+        for number, one in enumerate(known["logs"][:2])
+        for name, maker in attacks_runs.logs_of(one).items()
+    }
+    as_run = {**as_manifest, **{f"lines: {name}": maker for name, maker in as_lines.items()}}
+    as_run |= {f"log: {name}": maker for name, maker in as_log.items()}
+    of_logs = attacks_runs.logs_of(known["logs"][0])
     return [
-        Reader("event log", 0.30, log, read_log),
-        Reader("state page", 0.12, make_page, read_page),
-        Reader("perf.data", 0.10, make_perf, read_perf),
-        Reader("py-spy trace", 0.05, make_stacks, read_stacks),
-        Reader("CSV profile", 0.10, make_csv, read_csv),
-        Reader("mapping.json", 0.05, make_mapping, read_mapping),
-        Reader("tuned.json", 0.08, make_tuned, read_tuned),
-        Reader("balance.json", 0.05, make_plan, read_plan),
-        Reader("sweep.json", 0.02, make_sweep, read_sweep),
-        Reader("run.json", 0.05, manifest, read_small),
-        Reader("processes.jsonl", 0.04, processes, read_small),
-        Reader("torch trace", 0.03, make_torch, read_torch),
-        Reader("live", 0.005, whole, read_live),
-        Reader("run: tables", 0.004, whole, read_tables),
-        Reader("run: report", 0.001, whole, read_report),
+        Reader("event log", 0.27, log, read_log, of_logs),
+        Reader("state page", 0.10, make_page, read_page, attacks_runs.pages_of(make_page(plain))),
+        Reader("perf.data", 0.10, make_perf, read_perf, attacks.PERF),
+        Reader("ELF file", 0.06, make_elf, read_elf, attacks.ELF),
+        Reader("perf map", 0.03, make_map, read_map, attacks.MAPS),
+        Reader("perf list", 0.02, make_list, read_list, attacks.LISTS),
+        Reader("py-spy trace", 0.05, make_stacks, read_stacks, attacks.STACKS),
+        Reader("CSV profile", 0.08, make_csv, read_csv, attacks.PROFILES),
+        Reader("mapping.json", 0.05, make_mapping, read_mapping, _json(make_mapping)),
+        Reader("tuned.json", 0.06, make_tuned, read_tuned, _json(make_tuned)),
+        Reader("balance.json", 0.05, make_plan, read_plan, _json(make_plan)),
+        Reader("sweep.json", 0.02, make_sweep, read_sweep, _json(make_sweep)),
+        Reader("run.json", 0.05, manifest, read_small, as_manifest),
+        Reader("processes.jsonl", 0.04, processes, read_small, as_lines),
+        Reader("torch trace", 0.03, make_torch, read_torch, _json(make_torch)),
+        Reader("live", 0.005, whole, read_live, as_run),
+        Reader("run: tables", 0.004, whole, read_tables, as_run),
+        Reader("run: report", 0.001, whole, read_report, as_run),
     ]
+
+
+def _json(make: Callable[[random.Random], bytes]) -> dict[str, attacks.Maker]:
+    """Attacks on the reader of the documents that `make` gives, the first that is one."""
+    for seed in range(1000):
+        data = make(random.Random(seed))
+        with contextlib.suppress(ValueError, RecursionError):
+            if isinstance(json.loads(data), dict):
+                return attacks_runs.json_of(data)
+    raise AssertionError("no document")
 
 
 def _too_long(number: int, frame: object) -> None:
@@ -148,15 +194,41 @@ def _too_long(number: int, frame: object) -> None:
 
 def input_of(reader: Reader, seed: int, number: int) -> bytes:
     """The input of that number."""
-    return reader.make(random.Random(f"{seed} {reader.name} {number}"))
+    dice = random.Random(f"{seed} {reader.name} {number}")
+    if reader.attacks and number % ATTACKS == ATTACKS - 1:
+        name = dice.choice(list(reader.attacks))
+        return reader.attacks[name](int(10 ** dice.triangular(2.0, LARGEST, 4.0)))
+    return reader.make(dice)
 
 
 def _peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+    kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    return max(resource.getrusage(kind).ru_maxrss for kind in kinds) << 10
+
+
+def _cpu_s() -> float:
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def _bound_memory() -> None:
+    """From now on this process gets MEMORY more than it has."""
+    with open("/proc/self/statm") as file:
+        size = int(file.read().split()[0]) * resource.getpagesize()
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, hard))
 
 
 def tried(reader: Reader, folder: Path, seed: int, numbers: range, keep: Path | None) -> Found:
     """Read the inputs of these numbers, in a process of which they may use SIGPROF."""
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    try:
+        return _tried(reader, folder, seed, numbers, keep)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+
+
+def _tried(reader: Reader, folder: Path, seed: int, numbers: range, keep: Path | None) -> Found:
     found = Found()
     signal.signal(signal.SIGPROF, _too_long)
     warnings.simplefilter("ignore")
@@ -165,7 +237,7 @@ def tried(reader: Reader, folder: Path, seed: int, numbers: range, keep: Path | 
         data = input_of(reader, seed, number)
         passed: list[bool] = []
         fault = ""
-        began = time.process_time()
+        began = _cpu_s()
         try:
             signal.setitimer(signal.ITIMER_PROF, CPU_S)
             try:
@@ -183,8 +255,12 @@ def tried(reader: Reader, folder: Path, seed: int, numbers: range, keep: Path | 
             what = f"{type(error).__name__}: {error!s:.200} at {Path(place.filename).name}"
             fault = f"{what}:{place.lineno}"
             found.reasons[type(error).__name__] += 1
+        took = _cpu_s() - began
+        if took > CPU_S and not fault:  # in a program that it started, or where no signal came in
+            fault = f"took {took:.1f} s of CPU time"
         if not before:  # what is imported at the first input is nobody's fault
             before = _peak()
+            _bound_memory()
         elif _peak() - before > MEMORY:
             fault = fault or f"memory grew by {(_peak() - before) >> 20} MiB"
             before = _peak()
@@ -196,7 +272,7 @@ def tried(reader: Reader, folder: Path, seed: int, numbers: range, keep: Path | 
                 (keep / f"{name}-{seed}-{number}").write_bytes(data)
         found.inputs += 1
         found.passed += bool(passed)
-        found.slowest_s = max(found.slowest_s, time.process_time() - began)
+        found.slowest_s = max(found.slowest_s, took)
     return found
 
 
@@ -217,10 +293,11 @@ def _known() -> list[Reader]:
     if not _KNOWN:
         # Once, before the processes of the parts are forked.
         import lotus.export.torch_trace
-        import lotus.reporters.terminal
-        import lotus.sweep  # noqa: F401
-        import native_map.importers
-        import native_map.py_spy  # noqa: F401
+        import lotus.reporters.run.terminal
+        import lotus.sweep.sweep_record  # noqa: F401
+        import native_map.paper.importers
+        import native_map.recording.py_spy
+        import native_map.symbols.symbolizer  # noqa: F401
 
         _KNOWN.extend(_readers())
     return _KNOWN
@@ -294,10 +371,14 @@ def main() -> int:
     parser.add_argument("--inputs", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--attacks", type=int, metavar="N", help="one input of N is an attack")
     parser.add_argument("--only", nargs="*", metavar="READER")
     parser.add_argument("--keep", metavar="DIRECTORY", help="write inputs that make faults there")
     parser.add_argument("--input", metavar="READER:NUMBER", help="one input, with its traceback")
     args = parser.parse_args()
+    if args.attacks:
+        global ATTACKS
+        ATTACKS = args.attacks
     if args.input:
         name, _, number = args.input.rpartition(":")
         (reader,) = [one for one in _known() if one.name == name]

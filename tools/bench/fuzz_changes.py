@@ -4,8 +4,8 @@ import copy
 import json
 import os
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ class Reader:
     share: float  # of all inputs
     make: Callable[[random.Random], bytes]
     read: Callable[[Path, bytes, Passed], None]
+    attacks: Mapping[str, Callable[[int], bytes]] = field(default_factory=dict)  # by size
 
 
 NUMBERS = [0, 1, 2, 3, 7, 100, 255, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**53 + 1]

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tools.bench.fuzz_attacks import HOLE, elf, put, symbol
 from tools.bench.fuzz_changes import (
     NUMBERS,
     SCRATCH,
@@ -19,12 +20,14 @@ from tools.bench.fuzz_changes import (
     words_changed,
 )
 
+LARGE = 1 << 16  # bytes of what is no changed file but an attack
+
 
 def make_page(dice: random.Random) -> bytes:
-    from lotus.inside import state
+    from lotus.inside.trace import state_page
 
-    words = [state.MAGIC, 100, 0, state.FETCH, 1000, 0, 0, 3, 7, 1500, 500, *[0] * 501]
-    words[state.OPERATIONS + 1] = 2000
+    words = [state_page.MAGIC, 100, 0, state_page.FETCH, 1000, 0, 0, 3, 7, 1500, 500, *[0] * 501]
+    words[state_page.OPERATIONS + 1] = 2000
     for _ in range(dice.randint(1, 6)):
         place = dice.randrange(24) if dice.random() < 0.9 else dice.randrange(512)
         if place or dice.random() < 0.02:
@@ -36,11 +39,11 @@ def make_page(dice: random.Random) -> bytes:
 
 
 def read_page(folder: Path, data: bytes, passed: Passed) -> None:
-    from lotus import state
+    from lotus.reading import process_states
 
     (folder / "state").mkdir(exist_ok=True)
-    (folder / "state" / "one.state").write_bytes(data)
-    if state.read(folder):
+    put(folder / "state" / "one.state", data)
+    if process_states.read(folder):
         passed()
 
 
@@ -85,14 +88,19 @@ def make_perf(dice: random.Random) -> bytes:
 
 
 def read_perf(folder: Path, data: bytes, passed: Passed) -> None:
-    from native_map import perf_data
+    from native_map.recording import perf_data
+    from native_map.symbols.symbolizer import Symbols
 
     path = folder / "perf.data"
-    path.write_bytes(data)
+    put(path, data)
     recording = perf_data.read(path, perf="no-such-perf")
     passed()
-    samples = recording.samples
-    if recording.counted.get("sample", 0) != len(samples) + recording.unreadable:
+    symbols = Symbols(perf_maps="/nonexistent", debug_dirs=[])
+    seen = 0
+    for chunk in recording.chunks():
+        symbols.resolve(recording.mappings, chunk, recording.forks, recording.comms)
+        seen += len(chunk)
+    if recording.counted.get("sample", 0) != seen + recording.unreadable:
         raise AssertionError("samples are neither there nor told")
 
 
@@ -118,18 +126,19 @@ def make_stacks(dice: random.Random) -> bytes:
 
 
 def read_stacks(folder: Path, data: bytes, passed: Passed) -> None:
-    from native_map import py_spy
+    from native_map.recording import py_spy
 
     path = folder / "py-spy.json"
-    path.write_bytes(data)
-    with contextlib.suppress(ValueError, RecursionError):
-        if isinstance(json.loads(data), list):
-            passed()
+    put(path, data)
+    if len(data) < LARGE:
+        with contextlib.suppress(ValueError, RecursionError):
+            if isinstance(json.loads(data), list):
+                passed()
     py_spy.read(path, 0, 10**9, 10**10, 10**7, {5: 10**9})
 
 
 def make_csv(dice: random.Random) -> bytes:
-    from tests.unit.test_importers import HOTSPOTS, PROFILES, UARCH, UPROF
+    from tests.unit.native_map.paper.test_importers import HOTSPOTS, PROFILES, UARCH, UPROF
 
     if not _FORMS:
         _FORMS.extend([HOTSPOTS, UARCH, UPROF])
@@ -162,11 +171,12 @@ _FORMS: list[str] = []
 
 
 def read_csv(folder: Path, data: bytes, passed: Passed) -> None:
-    from native_map.importers import load, perf_report, uprof, vtune
+    from native_map.paper import perf_report, uprof, vtune
+    from native_map.paper.importers import load
 
     path = folder / "profile.csv"
-    path.write_bytes(data)
-    text = data.decode("utf-8", "replace")
+    put(path, data)
+    text = data[:LARGE].decode("utf-8", "replace")
     if any(one.detect(text) for one in (perf_report, uprof, vtune)):
         passed()
     profile = load(path)
@@ -185,19 +195,21 @@ def make_tuned(dice: random.Random) -> bytes:
 
 
 def read_tuned(folder: Path, data: bytes, passed: Passed) -> None:
-    from lotus import settings
+    from lotus.settings import settings_run, tuned_file
 
     path = folder / "tuned.json"
-    path.write_bytes(data)
+    put(path, data)
     _passed_schema(data, passed)
-    found = settings.read(path)
-    settings.given(found, None)
-    for word in settings.differences(found, ["python", "train.py"]):
+    found = tuned_file.read(path)
+    settings_run.given(found, None)
+    for word in tuned_file.differences(found, ["python", "train.py"]):
         if not word.isprintable():
             raise AssertionError(f"{word!r} would be printed")
 
 
 def _passed_schema(data: bytes, passed: Passed) -> None:
+    if len(data) >= LARGE:  # what is needed to look is not the reader's
+        return
     with contextlib.suppress(ValueError, RecursionError):
         content = json.loads(data)
         if isinstance(content, dict) and content.get("schema") == 1:
@@ -205,34 +217,35 @@ def _passed_schema(data: bytes, passed: Passed) -> None:
 
 
 def make_plan(dice: random.Random) -> bytes:
-    from lotus.balance import plan
-    from lotus.settings import Target
+    from lotus.settings import share_plan
+    from lotus.settings.tuned_file import Target
 
     target = Target(call_site="train.py:12", dataset="Points", dataset_length=640)
-    made = plan.Plan((20, 12), "lotus", target, plan.Model(83, "ab"), {"times": 1.2}, ("a note",))
-    return as_json(changed(plan.document(made), dice, frozenset({"format", "version"})), dice)
+    made = share_plan.Plan(
+        (20, 12), "lotus", target, share_plan.Model(83, "ab"), {"times": 1.2}, ("a note",)
+    )
+    return as_json(changed(share_plan.document(made), dice, frozenset({"format", "version"})), dice)
 
 
 def read_plan(folder: Path, data: bytes, passed: Passed) -> None:
-    from lotus import settings
-    from lotus.balance import plan
+    from lotus.settings import settings_run, share_plan, tuned_file
 
     path = folder / "balance.json"
-    path.write_bytes(data)
-    if plan.is_plan(path):
+    put(path, data)
+    if share_plan.is_plan(path):
         passed()
-    found = plan.read(path)
-    settings.given(settings.Tuned(()), None, settings.Shares(found))
-    for word in settings.shares_change(found):
+    found = share_plan.read(path)
+    settings_run.given(tuned_file.Tuned(()), None, settings_run.Shares(found))
+    for word in settings_run.shares_change(found):
         if not word.isprintable():
             raise AssertionError(f"{word!r} would be printed")
 
 
 def make_mapping(dice: random.Random) -> bytes:
     if not _MAPPINGS:
-        from native_map.importers import loads
-        from native_map.mapping import build, rows_of, to_json
-        from tests.unit.test_importers import HOTSPOTS
+        from native_map.paper.importers import loads
+        from native_map.paper.paper_mapping import build, rows_of, to_json
+        from tests.unit.native_map.paper.test_importers import HOTSPOTS
 
         text = to_json(build(rows_of(loads(HOTSPOTS), "Decode", 1), minimum_runs=1))
         _MAPPINGS.append(json.loads(text))
@@ -243,14 +256,15 @@ _MAPPINGS: list[Any] = []
 
 
 def read_mapping(folder: Path, data: bytes, passed: Passed) -> None:
-    from native_map import mapping
+    from native_map.paper import paper_mapping
 
     text = data.decode("utf-8", "replace")
-    with contextlib.suppress(ValueError, RecursionError):
-        document = json.loads(text)
-        if isinstance(document, dict) and document.get("format") == mapping.FORMAT:
-            passed()
-    mapping.to_json(mapping.from_json(text))
+    if len(data) < LARGE:
+        with contextlib.suppress(ValueError, RecursionError):
+            document = json.loads(text)
+            if isinstance(document, dict) and document.get("format") == paper_mapping.FORMAT:
+                passed()
+    paper_mapping.to_json(paper_mapping.from_json(text))
 
 
 def make_sweep(dice: random.Random) -> bytes:
@@ -265,11 +279,11 @@ _SWEEPS: list[Any] = []
 
 
 def read_sweep(folder: Path, data: bytes, passed: Passed) -> None:
-    from lotus import sweep
+    from lotus.sweep import sweep_record
 
-    (folder / sweep.NAME).write_bytes(data)
+    put(folder / sweep_record.NAME, data)
     _passed_schema(data, passed)
-    found = sweep.load(folder)
+    found = sweep_record.load(folder)
     for setting in found.settings():
         for path in found.directories(setting, "done"):
             if not path.resolve().is_relative_to(folder.resolve()):
@@ -296,7 +310,7 @@ def read_torch(folder: Path, data: bytes, passed: Passed) -> None:
     from lotus.export import torch_trace
 
     path = folder / "trace.json"
-    path.write_bytes(data)
+    put(path, data)
     trace = torch_trace.read(path)
     passed()
     told = _TORCH[1]
@@ -306,3 +320,106 @@ def read_torch(folder: Path, data: bytes, passed: Passed) -> None:
     run: Any = SimpleNamespace(waits=waits, manifest={**manifest, "ranks": []})
     aligned = torch_trace.align(run, trace)
     json.dumps(list(torch_trace.shifted(trace, aligned, {told["pid"]})))
+
+
+def make_elf(dice: random.Random) -> bytes:
+    """A small ELF file with symbols, PLT, relocations and frames, of which numbers were changed."""
+    if not _ELFS:
+        names = b"\0f\0g@@V1\0_Z1hv\0.symtab\0.plt\0.eh_frame\0.gnu_debuglink\0"
+        symbols = b"".join(symbol(1 + n, 0x1000 + 8 * n, 8 * (n % 3)) for n in range(6))
+        cie = struct.pack("<II", 12, 0) + b"\1\0\1\1\1\0\0\0"
+        frames = cie + struct.pack("<IIQQ", 20, 20, 0x1000, 16) + bytes(4)
+        note = struct.pack("<III4s4s", 4, 4, 3, b"GNU\0", b"abcd")
+        parts = [(2, 0, symbols, 1, 24), (3, 0, names, 0, 0), (4, 2, bytes(24), 0, 24)]
+        parts += [(1, 4, b"\xff\x25" + bytes(30), 0, 16), (1, 2, frames, 0, 0), (7, 0, note, 0, 0)]
+        data = bytearray(elf([*parts, (1, 0, b"x.debug\0abcd", 0, 0)]))
+        struct.pack_into("<H", data, 62, 1)
+        at = struct.unpack_from("<Q", data, 40)[0]
+        for number, name in ((0, b".symtab"), (3, b".plt"), (4, b".eh_frame"), (6, b".gnu_debug")):
+            struct.pack_into("<I", data, at + 64 * number, names.index(name))
+        _ELFS.append(bytes(data))
+    data = words_changed(_ELFS[0], dice.choice([16, 64, 120, 264, 400]), dice)
+    return data if dice.random() < 0.9 else flipped(data, dice)
+
+
+_ELFS: list[bytes] = []
+
+
+def read_elf(folder: Path, data: bytes, passed: Passed) -> None:
+    import numpy as np
+
+    from native_map.symbols.elf import Elf
+    from native_map.symbols.elf_image import Image
+
+    path = folder / "lib.so"
+    put(path, data)
+    file = Elf.open(str(path))
+    passed()
+    _ = file.build_id, file.debug_link, file.base, file.crc()
+    debug = file.mini_debug()
+    image = Image(file, [one for one in (debug, file) if one is not None])
+    addresses = np.arange(0x1000, 0x1000 + 4 * max(100, min(len(data), 2_000_000)), 4, np.uint64)
+    _, names = image.resolve(addresses)
+    image.aliases(0x1000)
+    if not all(name.isprintable() for name in [*names, *image.refused]):
+        raise AssertionError("a name would be printed that cannot be")
+
+
+def make_map(dice: random.Random) -> bytes:
+    lines = [b"%x %x py::f%d:/a.py" % (16 * n, dice.choice([1, 8, 16, 99]), n) for n in range(9)]
+    words = [b"", b"ffffffffffffffff", b"0", b"-1", b"x", b"\x1b[2J", b"f" * 17, b"10 10", b"\xff"]
+    for _ in range(dice.randint(1, 4)):
+        at = dice.randrange(len(lines))
+        parts = lines[at].split(b" ")
+        parts[dice.randrange(len(parts))] = dice.choice(words)
+        lines[at] = b" ".join(parts)
+    data = b"\n".join(lines) + b"\n" * dice.randrange(2)
+    return data if dice.random() < 0.9 else flipped(data, dice)
+
+
+def read_map(folder: Path, data: bytes, passed: Passed) -> None:
+    import numpy as np
+
+    from native_map.symbols.named_ranges import perf_map
+
+    path = folder / "perf-1.map"
+    put(path, data)
+    ranges = perf_map(str(path))
+    if ranges is None:
+        raise AssertionError("not read")
+    passed()
+    names = ranges.names(np.arange(1000, dtype=np.uint64) * 3)
+    if not all(name is None or name.isprintable() for name in names):
+        raise AssertionError("a name would be printed that cannot be")
+
+
+def make_list(dice: random.Random) -> bytes:
+    entries = [
+        {"EventName": "e", "Encoding": "cpu/event=1/", "EventAlias": "a", "BriefDescription": "b"},
+        {"MetricName": "m", "MetricGroup": "TopdownL1;x", "MetricExpr": "e / a", "ScaleUnit": "1%"},
+    ]
+    return as_json(changed(entries, dice), dice)
+
+
+def read_list(folder: Path, data: bytes, passed: Passed) -> None:
+    from native_map.events import perf_list
+
+    perf = folder / "perf"
+    put(folder / "list", data)
+    if data.startswith(HOLE) or len(data) >= LARGE:
+        # As perf's own output would be read: from a program, up to a bound.
+        perf.write_text(f"#!/bin/sh\ncat {folder}/list\n")
+        perf.chmod(0o755)
+        listing = perf_list.read(str(perf))
+    else:
+        listing = perf_list.parse_json(data.decode("utf-8", "replace"))
+    if listing.events or listing.metrics:
+        passed()
+    perf_list.merge(_table(), listing)
+    perf_list.top_down(_table(), listing, 8)
+
+
+def _table() -> Any:
+    from native_map.events import TABLES
+
+    return TABLES["generic"]

@@ -10,8 +10,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from lotus.errors import LotusError
-from lotus.inside import layout
+from lotus.common.errors import LotusError
+from lotus.inside.trace import log_format
+from tools.bench.fuzz_attacks import put
 from tools.bench.fuzz_changes import NUMBERS, Passed, as_json, changed, flipped, words_changed
 
 
@@ -43,14 +44,14 @@ def valid_logs() -> dict[str, list[bytes]]:
 
 def parted(data: bytes) -> tuple[dict[str, Any], list[tuple[int, bytes]]]:
     """The header and the frames (kind, payload) of a valid log."""
-    _, length = layout.FILE_HEADER.unpack_from(data)
-    at = layout.FILE_HEADER.size + length
-    header = json.loads(data[layout.FILE_HEADER.size : at])
+    _, length = log_format.FILE_HEADER.unpack_from(data)
+    at = log_format.FILE_HEADER.size + length
+    header = json.loads(data[log_format.FILE_HEADER.size : at])
     header.pop("crc", None)
     frames = []
     while at < len(data):
-        _, kind, _, length, _ = layout.FRAME_HEADER.unpack_from(data, at)
-        at += layout.FRAME_HEADER.size
+        _, kind, _, length, _ = log_format.FRAME_HEADER.unpack_from(data, at)
+        at += log_format.FRAME_HEADER.size
         frames.append((kind, data[at : at + length]))
         at += length
     return header, frames
@@ -58,8 +59,8 @@ def parted(data: bytes) -> tuple[dict[str, Any], list[tuple[int, bytes]]]:
 
 def _fit(kind: int, payload: bytes, dice: random.Random) -> bytes:
     """Change numbers of a frame; where the counts of its arrays change, mostly its length too."""
-    _, fields, arrays = layout.FRAMES[kind]
-    fixed = layout.FIXED[kind]
+    _, fields, arrays = log_format.FRAMES[kind]
+    fixed = log_format.FIXED[kind]
     if dice.random() < 0.5 and len(payload) > fixed.size:
         return words_changed(payload, fixed.size, dice)
     values = list(fixed.unpack_from(payload))
@@ -104,19 +105,19 @@ def log_from(data: bytes, dice: random.Random) -> bytes:
         elif how == 1 and len(frames) > 1:
             del frames[place]
         elif how == 2:
-            frames[place] = (dice.choice([*layout.FRAMES, 0, 99, 65535]), payload)
-        elif kind == layout.EVENT:
-            fixed = layout.FIXED[kind]
+            frames[place] = (dice.choice([*log_format.FRAMES, 0, 99, 65535]), payload)
+        elif kind == log_format.EVENT:
+            fixed = log_format.FIXED[kind]
             with contextlib.suppress(ValueError, struct.error):
                 event = changed(json.loads(payload[fixed.size :]), dice, frozenset({"event"}))
                 text = json.dumps(event).encode()
                 frames[place] = (kind, fixed.pack(0, len(text)) + text)
-        elif kind in layout.FRAMES and len(payload) >= layout.FIXED[kind].size:
+        elif kind in log_format.FRAMES and len(payload) >= log_format.FIXED[kind].size:
             with contextlib.suppress(struct.error):
                 frames[place] = (kind, _fit(kind, payload, dice))
-    parts = [layout.file_header(header)]
+    parts = [log_format.file_header(header)]
     for kind, payload in frames:
-        whole = layout.frame(kind, payload, dice.choice([0, 0, 0, 1, 65535]))
+        whole = log_format.frame(kind, payload, dice.choice([0, 0, 0, 1, 65535]))
         if dice.random() < 0.02:
             whole = flipped(whole, dice)
         parts.append(whole)
@@ -124,14 +125,14 @@ def log_from(data: bytes, dice: random.Random) -> bytes:
 
 
 def read_log(folder: Path, data: bytes, passed: Passed) -> None:
-    from lotus import ranks
-    from lotus.eventlog import EventLog, ForeignError
-    from lotus.frames import EXPECTED
+    from lotus.format import job_ranks
+    from lotus.reading.event_log import EventLog, ForeignError
+    from lotus.reading.frame_scanner import EXPECTED
 
     events = folder / "events"
     events.mkdir(exist_ok=True)
-    (events / "one.ltr").write_bytes(data)
-    ranks.recorded(folder)
+    put(events / "one.ltr", data)
+    job_ranks.recorded(folder)
     try:
         log = EventLog(str(events), "one.ltr")
     except ForeignError as error:
@@ -142,7 +143,8 @@ def read_log(folder: Path, data: bytes, passed: Passed) -> None:
         for array, rows in arrays.items():
             if len(rows) != int(log.fixed[name][f"n_{array}"].astype("int64").sum()):
                 raise AssertionError(f"{len(rows)} rows of {array}")
-    if sum(loss.bytes for loss in log.lost) > len(data) or any(not loss.count for loss in log.lost):
+    size = (events / "one.ltr").stat().st_size
+    if sum(loss.bytes for loss in log.lost) > size or any(not loss.count for loss in log.lost):
         raise AssertionError(f"more lost than there was: {log.lost}")
 
 
@@ -198,14 +200,14 @@ def _lay_out(folder: Path, data: bytes) -> None:
     shutil.rmtree(folder / "R", ignore_errors=True)
     (folder / "R" / "events").mkdir(parents=True)
     manifest, lines, *logs = unpacked(data)
-    (folder / "R" / "run.json").write_bytes(manifest)
-    (folder / "R" / "processes.jsonl").write_bytes(lines)
+    put(folder / "R" / "run.json", manifest)
+    put(folder / "R" / "processes.jsonl", lines)
     for number, log in enumerate(logs):
-        (folder / "R" / "events" / f"{number}.ltr").write_bytes(log)
+        put(folder / "R" / "events" / f"{number}.ltr", log)
 
 
 def read_tables(folder: Path, data: bytes, passed: Passed) -> None:
-    from lotus.run import load
+    from lotus.reading.run import load
 
     _lay_out(folder, data)
     run = load(folder / "R")
@@ -216,17 +218,17 @@ def read_tables(folder: Path, data: bytes, passed: Passed) -> None:
 
 def read_report(folder: Path, data: bytes, passed: Passed) -> None:
     """All that `lotus report` and `lotus map` say of it, in words and for programs."""
-    from lotus.analysis.functions import summarise_map
+    from lotus.analysis.counters.function_profile import summarise_map
     from lotus.analysis.summary import summarise
-    from lotus.reporters import tables, terminal
-    from lotus.run import load
+    from lotus.reading.run import load
+    from lotus.reporters.run import run_document, terminal
 
     _lay_out(folder, data)
     run = load(folder / "R")
     passed()
     summary = summarise(run)
     measured = summarise_map(run, None) if len(run.counters) else None
-    json.loads(tables.text(summary, measured), parse_constant=_no_constant)
+    json.loads(run_document.text(summary, measured), parse_constant=_no_constant)
     out = io.StringIO()
     terminal.write(summary, out, None, measured)
     bad = {char for char in out.getvalue() if not char.isprintable() and char != "\n"}

@@ -42,7 +42,7 @@ def main() -> None:
     layers = [nn.Linear(16, 16) for _ in range(args.layers)]
     model = DistributedDataParallel(nn.Sequential(*layers))
     data = torch.randn(4, 16)
-    install = importlib.import_module("lotus.inside.install")
+    install = importlib.import_module("lotus.inside.trace.tracer")
 
     def block(read: bool) -> float:
         for _ in range(3):  # what is done once, as opening the log

@@ -90,7 +90,7 @@ def main() -> None:
     import provenance
     import torch
 
-    from lotus.run import load
+    from lotus.reading.run import load
 
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder, "R")

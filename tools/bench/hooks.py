@@ -2,6 +2,8 @@
 
     python tools/bench/hooks.py [--batches 2000] [--repeat 5]
 
+The batches that `--every` and `--batches` leave out are measured as well.
+
 A data set that does nothing is fetched as torch's fetcher does it, plain and at each level; the
 differences are the hooks' own. Instructions are counted by `perf stat` where the machine has
 counters, else by valgrind where it is installed; times are the least of several runs. No torch.
@@ -23,7 +25,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 INSIDE = ROOT / "lotus" / "inside"
 BATCH = 128
-LEVELS = ("plain", "batch", "sample", "op")
+LEVELS = ("plain", "batch", "sample", "op", "op+cpu")
+# Of all batches only the first is recorded.
+FEW = {"every": {"LOTUS_EVERY": str(1 << 40)}, "batches": {"LOTUS_BATCHES": "0:1"}}
+LEFT_OUT = [f"{level}, --{option}" for option in FEW for level in ("batch", "sample", "op")]
 
 
 class One:
@@ -80,13 +85,15 @@ def work(level: str, batches: int, run: str) -> float:
         assert spec.loader is not None
         sys.modules["_lotus_inside"] = module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        recording = importlib.import_module("_lotus_inside.recorder")
-        inside = importlib.import_module("_lotus_inside.config")
+        recording = importlib.import_module("_lotus_inside.trace.recorder")
+        inside = importlib.import_module("_lotus_inside.common.config")
         counters = os.environ.get("LOTUS_COUNTERS", "")  # see counters.py
-        config = inside.Config({"LOTUS_RUN": run, "LOTUS_LEVEL": level, "LOTUS_COUNTERS": counters})
+        name, _, option = level.partition(", --")
+        environ = {"LOTUS_RUN": run, "LOTUS_LEVEL": name, "LOTUS_COUNTERS": counters}
+        config = inside.Config(environ | FEW.get(option, {}))
         recorder = recording.Recorder(config, None)
         recorder.iteration_started()
-        inside = importlib.import_module("_lotus_inside.fetch")
+        inside = importlib.import_module("_lotus_inside.trace.fetch_hooks")
         fetcher = inside.instrument(fetcher, dataset, recorder, [])
     indices = list(range(1000, 1000 + BATCH))
     started = time.perf_counter_ns()
@@ -128,7 +135,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--batches", type=int, default=2000)
     parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--work", choices=LEVELS, help=argparse.SUPPRESS)
+    parser.add_argument("--work", choices=[*LEVELS, *LEFT_OUT], help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.work:
         print(work(args.work, args.batches, os.environ["LOTUS_BENCH_RUN"]))
@@ -142,7 +149,7 @@ def main() -> None:
         f"instructions counted by {words[0] if words else 'nothing: no perf counter, no valgrind'}"
     )
     instructions, times = {}, {}
-    for level in LEVELS:
+    for level in [*LEVELS, *LEFT_OUT]:
         few, many = args.batches // 10, args.batches // 2
         if words:
             low, high = (run_one(level, batches, words)[0] for batches in (few, many))
@@ -150,17 +157,27 @@ def main() -> None:
         runs = [run_one(level, args.batches, [])[1] for _ in range(args.repeat)]
         times[level] = min(runs)
         print(
-            f"  {level:7} {min(runs) / 1000:7.1f} to {max(runs) / 1000:.1f} us a batch of {BATCH}"
+            f"  {level:17} {min(runs) / 1000:7.1f} to {max(runs) / 1000:.1f} us a batch of {BATCH}"
         )
-    for name, after, before, parts in (
+    rows = [
         ("batch", "batch", "plain", 1),
         ("sample", "sample", "batch", BATCH),
         ("operation", "op", "sample", 2 * BATCH),
-    ):
+        ("operation with CPU time", "op+cpu", "sample", 2 * BATCH),
+    ]
+    for option in FEW:
+        end = f", --{option}"
+        rows += [
+            (f"batch not recorded{end}", f"batch{end}", "plain", 1),
+            (f"sample not recorded{end}", f"sample{end}", f"batch{end}", BATCH),
+            (f"operation not recorded{end}", f"op{end}", f"sample{end}", 2 * BATCH),
+        ]
+    for name, after, before, parts in rows:
         counted = ""
         if words:
             counted = f"{(instructions[after] - instructions[before]) / parts:10,.0f} instructions,"
-        print(f"a {name:9} costs {counted} {(times[after] - times[before]) / parts:8,.0f} ns")
+        took = (times[after] - times[before]) / parts
+        print(f"{name:34} {counted} {took:8,.0f} ns")
 
 
 if __name__ == "__main__":

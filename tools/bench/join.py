@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 import provenance
 
-from native_map import estimate, join
+from native_map.estimate import count_estimates, interval_join
 
 THREADS, OPERATIONS = 16, ("Loader", "Crop", "Flip", "ToTensor", "Normalize")
 RUN_NS = 600 * 10**9
@@ -86,13 +86,13 @@ def measure(samples: int, intervals: int) -> dict:
     """One run in this process: seconds of the join alone, of attribution, of adding up."""
     table = intervals_of(intervals)
     began = time.perf_counter()
-    index = join.index(table)
+    index = interval_join.index(table)
     took = {"index": time.perf_counter() - began, "join": 0.0, "attribute": 0.0, "tally": 0.0}
     before = peak()
-    tally = estimate.Tally(index, table, ["cycles", "cpu-clock"])
-    for part, functions in chunks(samples, join.CHUNK):
+    tally = count_estimates.Tally(index, table, ["cycles", "cpu-clock"])
+    for part, functions in chunks(samples, interval_join.CHUNK):
         marks = [time.perf_counter()]
-        join.join(part, index)
+        interval_join.join(part, index)
         marks.append(time.perf_counter())
         told = index.attribute(part)
         marks.append(time.perf_counter())

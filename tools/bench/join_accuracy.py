@@ -24,7 +24,8 @@ import numpy as np
 import pandas as pd
 import provenance
 
-from native_map import estimate, join, perf_data
+from native_map.estimate import count_estimates, interval_join
+from native_map.recording import perf_data
 
 EVENT = "cpu-clock"
 NAMES = ("Loader", "Crop", "ToTensor", "Normalize", "Flip")
@@ -129,21 +130,21 @@ def estimated(
     intervals: pd.DataFrame, exact: pd.DataFrame, samples: pd.DataFrame, event: int
 ) -> pd.DataFrame:
     """Joined and calibrated counts of each operation beside the exact ones."""
-    index = join.index(intervals)
+    index = interval_join.index(intervals)
     samples = samples[samples["event"] == event]
     covered = (int(samples["time_ns"].min()), int(samples["time_ns"].max()))
-    counted = estimate.counted_rows(intervals, exact, covered, [EVENT])
-    tally = estimate.Tally(index, intervals, [EVENT], counted)
+    counted = count_estimates.counted_rows(intervals, exact, covered, [EVENT])
+    tally = count_estimates.Tally(index, intervals, [EVENT], counted)
     tally.add(samples, index.attribute(samples))
     table = tally.table()
-    own = estimate.own_counts(index, exact, EVENT, len(intervals))
-    groups = estimate.Groups.of(index, intervals)
+    own = count_estimates.own_counts(index, exact, EVENT, len(intervals))
+    groups = count_estimates.Groups.of(index, intervals)
     truth = exact[EVENT].groupby(intervals["operation"], observed=True).sum()
     parts = []
     for name, counts in (("time", None), ("counts", own)):
-        scans = {EVENT: estimate.scan(index, groups, table, counts)}
-        factors = estimate.calibration(table, index, {EVENT: own}, counted, scans)
-        made = estimate.operations(table, scans, factors)
+        scans = {EVENT: count_estimates.scan(index, groups, table, counts)}
+        factors = count_estimates.calibration(table, index, {EVENT: own}, counted, scans)
+        made = count_estimates.operations(table, scans, factors)
         made = made[made["kind"] == "operation"].set_index("operation")
         made["exact"], made["spread_by"] = truth, name
         made["factor"] = factors["factor"].mean()

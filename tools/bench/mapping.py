@@ -23,8 +23,9 @@ import pandas as pd
 import provenance
 from perf_data import peak_bytes, record
 
-from native_map import estimate, join, perf_data
-from native_map.symbols import Symbols
+from native_map.estimate import count_estimates, interval_join
+from native_map.recording import perf_data, perf_recording
+from native_map.symbols.symbolizer import Symbols
 
 CHUNK = 1 << 20
 FETCH_NS = 10_000_000
@@ -32,7 +33,7 @@ NAMES = ("Loader", "RandomResizedCrop", "RandomHorizontalFlip", "ToTensor", "Nor
 PARTS = (0.45, 0.65, 0.67, 0.8, 0.95)  # of a fetch at which each operation ends
 
 
-def intervals(recording: perf_data.Recording) -> pd.DataFrame:
+def intervals(recording: perf_recording.Recording) -> pd.DataFrame:
     """Fetches, and operations within, over the time in which each thread was sampled."""
     spans = [
         chunk.groupby(["pid", "tid"])["time_ns"].agg(["min", "max"])
@@ -73,8 +74,8 @@ def once(path: str) -> None:
 
     recording = perf_data.read(path)
     lap("read")
-    index = join.index(table)
-    tally = estimate.Tally(index, table, recording.events)
+    index = interval_join.index(table)
+    tally = count_estimates.Tally(index, table, recording.events)
     symbols = Symbols()
     lap("index")
     for chunk in recording.chunks(CHUNK):
@@ -83,13 +84,13 @@ def once(path: str) -> None:
         lap("join")
         functions = symbols.resolve(recording.mappings, chunk, recording.forks, recording.comms)
         lap("name")
-        attributed["kind"] = join.classify(attributed, functions)
+        attributed["kind"] = interval_join.classify(attributed, functions)
         tally.add(chunk, attributed, functions)
         lap("sum")
     sums = tally.table()
     lap("sum")
     took, cpu = time.perf_counter() - began[0], time.process_time() - began[1]
-    books = join.books(sums, dict(zip(recording.events, recording.sampled, strict=True)))
+    books = interval_join.books(sums, dict(zip(recording.events, recording.sampled, strict=True)))
     print(
         json.dumps(
             {

@@ -34,10 +34,10 @@ from balance_measured import Bench, Cell, Failed
 from measurements import Measurements, stoppable
 from modes_table import AS_WRITTEN, Row
 
-from lotus import files
-from lotus.balance import plan as plans
-from lotus.balance.balancing import Question, balance
-from lotus.run import load
+from lotus.balance.split import Question, balance
+from lotus.common import files
+from lotus.reading.run import load
+from lotus.settings import share_plan as plans
 
 CELL = Cell("modes3", "cnn", 64)
 SPLIT = "sync, shares"

@@ -199,7 +199,7 @@ def foretold(known: Mapping[str, Any], found: Sequence[Line]) -> list[str]:
 
 
 def markdown(known: Mapping[str, Any], rows: Sequence[Row]) -> str:
-    """The table that the README shows."""
+    """Write the table behind the one in docs/benchmarks.md."""
     said = [
         "| mode | seconds an epoch | of as written | loss at the end | more loss | right | learns "
         "|",

@@ -49,7 +49,7 @@ from measurements import Measurements, stoppable
 from overhead_exact import has_counters, measure, pipelines  # noqa: F401  (for counters.py)
 from overhead_tools import BASE, TOOLS, Tool
 
-from lotus import host
+from lotus.common import host
 from lotus.workloads.catalogue import FOLDER, WORKLOADS
 
 HERE = Path(__file__).parent

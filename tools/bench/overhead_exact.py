@@ -23,8 +23,8 @@ from pathlib import Path
 
 import provenance
 
-from lotus import launch
-from lotus.manifest import Settings
+from lotus.format.manifest import Settings
+from lotus.recording import launcher
 from lotus.workloads.catalogue import FOLDER, WORKLOADS
 
 SIZES = {"image_classification": (32, 128), "tiny_images": (1280, 6400)}
@@ -109,7 +109,7 @@ def compare(args: Namespace, path: Path) -> str:
             with tempfile.TemporaryDirectory() as folder:
                 run = Path(folder) / "run"
                 run.mkdir()
-                traced = launch.environment(os.environ, run, Settings())
+                traced = launcher.environment(os.environ, run, Settings())
                 counts["plain", size] = measure(command, os.environ, "valgrind")[0]
                 counts["traced", size] = measure(command, traced, "valgrind")[0]
                 if not any((run / "events").iterdir()):

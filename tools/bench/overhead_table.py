@@ -262,7 +262,7 @@ def text(known: Mapping[str, Any], rows: Sequence[Any], cells: Sequence[Cell]) -
 
 
 def markdown(known: Mapping[str, Any], rows: Sequence[Any], cells: Sequence[Cell]) -> str:
-    """Write the table that the README shows: a line a tool, over all workloads."""
+    """Write the table behind the one in docs/overhead.md: a line a tool, over all workloads."""
     names = [name for name in known["sizes"] if any(cell.workload == name for cell in cells)]
     by = {(cell.workload, cell.tool): cell for cell in cells}
     title = " | ".join(name.replace("_", " ") for name in names)

@@ -62,8 +62,8 @@ def missing(tool: Tool) -> str | None:
 
 def counts() -> bool:
     """Whether this machine counts hardware events."""
-    from lotus.inside import perf_event
-    from lotus.probing import INSTRUCTIONS, Probe
+    from lotus.hardware.counter_probe import INSTRUCTIONS, Probe
+    from lotus.inside.common import perf_event
 
     return Probe(perf_event.Group).alone(INSTRUCTIONS).state == "counts"
 
@@ -98,7 +98,7 @@ def _lotus(*options: str) -> Callable[[str, str, Sequence[str], Path], list[str]
 
 
 def _look_lotus(out: Path, text: str) -> Seen:
-    from lotus.run import load
+    from lotus.reading.run import load
 
     run = load(out / "run")
     batches = run.batches

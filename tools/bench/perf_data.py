@@ -66,7 +66,7 @@ def record(folder: Path, wanted: int) -> Path:
         command = ["perf", "record", "-q", "-N", "-e", "cpu-clock,task-clock", "-c", "20000"]
         command += ["-k", "CLOCK_MONOTONIC", "-o", str(file), str(program), f"{seconds:.1f}"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        from native_map.perf_data import read
+        from native_map.recording.perf_data import read
 
         found = len(read(file))
         if found >= wanted:
@@ -83,7 +83,7 @@ def peak_bytes() -> int:
 
 def ours(path: str) -> None:
     """Child process: read the file and print what it took, as JSON."""
-    from native_map.perf_data import read
+    from native_map.recording.perf_data import read
 
     before = peak_bytes()
     began, cpu = time.perf_counter(), time.process_time()
@@ -108,7 +108,7 @@ def ours(path: str) -> None:
 
 def in_chunks(path: str) -> None:
     """Child process: the same, as a file too large to stay in memory is read."""
-    from native_map import perf_data
+    from native_map.recording import perf_data
 
     perf_data.KEPT = 0
     before = peak_bytes()
@@ -138,7 +138,7 @@ def script(path: Path, into: Path, *options: str) -> tuple[float, float]:
 
 def same(path: Path, printed: Path) -> bool:
     """Every sample of ours is one of perf's lines and the other way round, in all six columns."""
-    from native_map.perf_data import read
+    from native_map.recording.perf_data import read
 
     recording = read(path)
     s = recording.samples

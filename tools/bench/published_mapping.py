@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from native_map import mapping as maps
-from native_map.attribution import apply
 from native_map.errors import Unusable
-from native_map.importers import Profile, load
+from native_map.paper import paper_mapping as maps
+from native_map.paper.attribution import apply
+from native_map.paper.importers import Profile, load
 
 WORKERS = (8, 16, 28)
 TOPDOWN = ("retiring", "frontend_bound", "bad_speculation", "backend_bound")

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-from lotus.frames import dtype_of
-from lotus.inside import layout
+from lotus.inside.trace import log_format
+from lotus.reading.frame_scanner import dtype_of
 from tests.logs import MS, START_NS, RunBuilder, pack_event
 from tools.bench import provenance
 
@@ -32,13 +32,13 @@ OP_NS, SELF_NS, COLLATE_NS, SEND_NS = 400_000, 5_000, 2 * MS, MS
 
 def frames(kind: int, count: int, rows: dict[str, int]) -> np.ndarray:
     """`count` frames of one kind, all zeros, whose arrays have the given numbers of rows."""
-    _, fixed, arrays = layout.FRAMES[kind]
+    _, fixed, arrays = log_format.FRAMES[kind]
     fields = [("magic", "<u4"), ("kind", "<u2"), ("flags", "<u2"), ("length", "<u4")]
     fields += [("crc", "<u4"), ("fixed", dtype_of(fixed))]
     fields += [(name, dtype_of(f), (rows[name],)) for name, f in arrays if rows.get(name)]
     made = np.zeros(count, np.dtype(fields))
-    made["magic"], made["kind"] = layout.FRAME_MAGIC, kind
-    made["length"] = made.dtype.itemsize - layout.FRAME_HEADER.size
+    made["magic"], made["kind"] = log_format.FRAME_MAGIC, kind
+    made["length"] = made.dtype.itemsize - log_format.FRAME_HEADER.size
     for name, number in rows.items():
         made["fixed"][f"n_{name}"] = number
     return made
@@ -72,7 +72,7 @@ def write_run(path: Path, events: int, size: int) -> int:
         log.worker(worker, num_workers=WORKERS, ready_ns=START_NS + 2 * MS)
         log.operations(*OPERATIONS)
         counts = {"samples": size, "index": size, "ops": size * len(OPERATIONS), "sends": 1}
-        made = frames(layout.BATCH, each, counts)
+        made = frames(log_format.BATCH, each, counts)
         number = np.arange(each, dtype=np.int64)
         start = START_NS + 3 * MS + number * (took + SEND_NS)
         fixed = made["fixed"]
@@ -98,7 +98,7 @@ def write_run(path: Path, events: int, size: int) -> int:
         send["pickle_ns"], send["write_ns"], send["bytes"] = SEND_NS, SEND_NS, size * 600_000
         log.data += sealed(made)
     number = np.arange(batches, dtype=np.int64)
-    made = frames(layout.WAIT, batches, {})
+    made = frames(log_format.WAIT, batches, {})
     fixed = made["fixed"]
     fixed["batch"], fixed["tid"] = number, 100
     arrival = START_NS + 3 * MS + (number // WORKERS + 1) * (took + SEND_NS)
@@ -112,7 +112,7 @@ def write_run(path: Path, events: int, size: int) -> int:
 def read(path: str) -> None:
     """Child process: read the run and print what it took, as JSON."""
     began = time.perf_counter()
-    from lotus.run import load
+    from lotus.reading.run import load
 
     imported = time.perf_counter()
     run = load(path)
@@ -175,7 +175,7 @@ def main() -> None:
             for name in results[0]["steps"]
         }
         print("      " + ", ".join(f"{name} {took:.2f} s" for name, took in steps.items()), end="")
-        print(f"; importing lotus.run {results[0]['import_s']:.2f} s")
+        print(f"; importing lotus.reading.run {results[0]['import_s']:.2f} s")
 
 
 if __name__ == "__main__":

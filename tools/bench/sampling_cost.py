@@ -22,10 +22,10 @@ from pathlib import Path
 
 import provenance
 
-from lotus import launch
-from lotus.manifest import Settings
-from lotus.siblings import Perf, PySpy, Sibling
-from native_map.record import Sampling
+from lotus.format.manifest import Settings
+from lotus.recording import launcher
+from lotus.recording.sidecars import Perf, PySpy, Sibling
+from native_map.recording.perf_command import Sampling
 
 PROGRAM = """
 import hashlib, json, os, resource, sys, time
@@ -68,7 +68,7 @@ def one(kind: str, event: str, processes: int, rounds: int, folder: Path) -> Non
     counts = folder / "counts"
     if has_counters():
         command = ["perf", "stat", "-x,", "-e", "instructions:u", "-o", str(counts), *command]
-    directory, outcome = launch.trace(
+    directory, outcome = launcher.trace(
         command, folder / "run", Settings(), siblings=siblings(kind, event)
     )
     took = json.loads(out.read_text())

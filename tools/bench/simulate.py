@@ -27,11 +27,11 @@ from pathlib import Path
 import provenance
 
 import lotus
-from lotus.errors import LotusError
-from lotus.tune.profile import contention, profile
-from lotus.tune.simulate import simulate
-from lotus.tune.space import Setting
-from lotus.tune.whatif import setting_words
+from lotus.common.errors import LotusError
+from lotus.settings.space import Setting
+from lotus.tune.simulation.loader_simulation import simulate
+from lotus.tune.simulation.run_profile import contention, profile
+from lotus.tune.simulation.what_if import setting_words
 
 PROGRAM = Path(__file__).with_name("simulate_program.py")
 ROOT = Path(__file__).resolve().parents[2]

@@ -3,10 +3,10 @@
     python tools/bench/simulate_program.py KIND '{"num_workers": 2}' --batches 60
     python tools/bench/simulate_program.py --serve
 
-Prints, as JSON, what `lotus.tune.simulate` predicts: seconds of the whole loop, samples per second,
-seconds to the first batch, the share of waiting, and the CPU time of all processes. `--serve` reads
-jobs [KIND, SETTING, BATCHES] and runs each in a child, which saves importing torch: it prints the
-child's process id at its start.
+Prints, as JSON, what `lotus.tune.simulation.loader_simulation` predicts: seconds of the whole loop,
+samples per second, seconds to the first batch, the share of waiting, and the CPU time of all
+processes. `--serve` reads jobs [KIND, SETTING, BATCHES] and runs each in a child, which saves
+importing torch: it prints the child's process id at its start.
 """
 
 import argparse

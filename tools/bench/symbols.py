@@ -24,8 +24,8 @@ import numpy as np
 import pandas as pd
 import provenance
 
-from native_map.elf import Elf
-from native_map.symbols import Symbols
+from native_map.symbols.elf import Elf
+from native_map.symbols.symbolizer import Symbols
 
 PAGE = 4096
 FUNCTIONS = 2000

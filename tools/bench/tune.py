@@ -37,11 +37,11 @@ import tune_record
 import tune_rules
 import tune_score
 import tune_tables
+from strategy_replay import replay
 
+from lotus.settings.space import Setting
 from lotus.tune import strategies
-from lotus.tune.replay import replay
-from lotus.tune.space import Setting
-from lotus.tune.whatif import setting_words
+from lotus.tune.simulation.what_if import setting_words
 from lotus.workloads import jpegs
 
 RESULTS = Path(__file__).with_name("results")

@@ -29,8 +29,8 @@ import torch
 from newcomer import TRAIN
 from overhead import data_of, loop_of
 
-from lotus import settings
-from lotus.tune.space import Setting
+from lotus.settings import tuned_file
+from lotus.settings.space import Setting
 from lotus.workloads.catalogue import WORKLOADS
 
 SAMPLES = {
@@ -102,11 +102,11 @@ def output(words: list[str]) -> str:
 
 def per_core(tuned: Path) -> Path:
     """The same file with a worker a core instead."""
-    plan = settings.read(tuned)
+    plan = tuned_file.read(tuned)
     setting = Setting(len(os.sched_getaffinity(0)), persistent_workers=True)
     entries = tuple(dataclasses.replace(one, setting=setting) for one in plan.loaders)
     path = tuned.with_name("cores.json")
-    settings.write(path, dataclasses.replace(plan, loaders=entries))
+    tuned_file.write(path, dataclasses.replace(plan, loaders=entries))
     return path
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from lotus.tune.space import Setting
+from lotus.settings.space import Setting
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

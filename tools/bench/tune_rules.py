@@ -7,7 +7,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from lotus.tune.space import Setting
+from lotus.settings.space import Setting
 
 HERE = Path(__file__).parent
 RULES = {

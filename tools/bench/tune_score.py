@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
+from strategy_replay import Timings
 
-from lotus.tune.replay import Timings
-from lotus.tune.space import PARAMETERS, Setting
+from lotus.settings.space import PARAMETERS, Setting
 
 # Issue of `lotus tune`: median and 95th percentile of regret, settings and seconds of any search.
 AIMS = {"median": 0.02, "p95": 0.05, "most_settings": 5, "most_seconds": 60.0}
@@ -96,7 +96,9 @@ def of_trials(
     own: Setting,
     timings: Timings,
 ) -> Search:
-    """The search that `lotus.tune.replay.replay` ran; one without a choice has failed."""
+    """The search that `strategy_replay.replay` ran; one without a choice has
+    failed.
+    """
     kept = own if chosen is None else chosen
     return Search(
         method,

@@ -27,13 +27,13 @@ from datetime import date
 import numpy as np
 import provenance
 
-from lotus.tune import epochs
-from lotus.tune.rates import needed, rate
-from lotus.tune.simulate import Machine, Work, simulate
-from lotus.tune.space import Measurement, Observed, Setting, Space
+from lotus.inside.tune.trial_requests import Block
+from lotus.settings.space import Measurement, Observed, Setting, Space
+from lotus.tune.search.trial_rates import needed, rate
+from lotus.tune.simulation import epoch_time as epochs
+from lotus.tune.simulation.loader_simulation import Machine, Work, simulate
 from lotus.tune.strategies import make
 from lotus.tune.strategies.problem import Problem
-from lotus.tune.trying import Block
 
 NOISE = 0.03
 SIZE = 32.0  # samples of a batch

@@ -2,10 +2,11 @@
 
 The simulated ones are the recorded workloads on a machine of 64 cores: what their batches cost was
 measured in one process (tune_measure.py), how cores slow each other and how fast the step is are
-drawn by seed. The truth is a simulation of whole epochs (lotus/tune/simulate.py). A trial tells the
-rate and, as real ones do, mean times of its batches (`Observed`), all with noise; the recorded
-tables have rates alone. `lotus` predicts with lotus/tune/model.py, by what trials tell it; it sees
-neither those costs nor the simulator, but both see a loader alike in much.
+drawn by seed. The truth is a simulation of whole epochs
+(lotus/tune/simulation/loader_simulation.py). A trial tells the rate and, as real ones do, mean
+times of its batches (`Observed`), all with noise; the recorded tables have rates alone. `lotus`
+predicts with lotus/tune/simulation/formula_model.py, by what trials tell it; it sees neither those
+costs nor the simulator, but both see a loader alike in much.
 """
 
 import itertools
@@ -15,10 +16,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
+from strategy_replay import Timings
 
-from lotus.tune.replay import Timings
-from lotus.tune.simulate import Machine, Work, simulate
-from lotus.tune.space import Observed, Setting, Space
+from lotus.settings.space import Observed, Setting, Space
+from lotus.tune.simulation.loader_simulation import Machine, Work, simulate
 from lotus.tune.strategies.problem import Problem
 
 CORES = 64

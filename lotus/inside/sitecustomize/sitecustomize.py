@@ -53,7 +53,7 @@ def _record() -> None:
         os.write(fd, (json.dumps(line) + "\n").encode())
     finally:
         os.close(fd)
-    install.install()
+    install.trace()
 
 
 def _say(text: str) -> None:
@@ -82,17 +82,18 @@ def _run_hidden() -> None:
 
 if os.environ.get("LOTUS_SETTINGS"):
     try:
-        _load("settings").install()
+        _load("install").apply_settings()
     except Exception as _error:
         _say(f"lotus: the settings are not applied in process {os.getpid()}: {_error!r}\n")
 if os.environ.get("LOTUS_TUNE"):
     try:
-        _load("trials").install()
+        _load("install").tune()
     except Exception as _error:
         _say(f"lotus: process {os.getpid()} cannot be tuned: {_error!r}\n")
 if os.environ.get("LOTUS_RUN"):
     try:
         _record()
     except Exception as _error:
-        _say(f"lotus: tracing of process {os.getpid()} did not start: {_error!r}\n")
+        if not os.environ.get("LOTUS_QUIET"):
+            _say(f"lotus: tracing of process {os.getpid()} did not start: {_error!r}\n")
 _run_hidden()

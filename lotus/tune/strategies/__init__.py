@@ -1,7 +1,7 @@
 """The ways to search a space: each is asked for the next setting and told what it gave.
 
 A strategy is pure: no clock, no files, no chance but from its seed. So it runs unchanged against a
-real program, a table of timings (`lotus.tune.replay`) or a simulator.
+real program, a table of timings (tools/bench/strategy_replay.py) or a simulator.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
-from lotus.tune.space import Measurement, Setting, Space
+from lotus.settings.space import Measurement, Setting, Space
 from lotus.tune.strategies.adapt import Adapt
 from lotus.tune.strategies.grid import Grid
-from lotus.tune.strategies.lotus import Lotus
+from lotus.tune.strategies.predictive import Lotus
 from lotus.tune.strategies.problem import Problem
 from lotus.tune.strategies.random_search import RandomSearch
 

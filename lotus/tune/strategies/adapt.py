@@ -35,9 +35,9 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lotus.tune import avl
-from lotus.tune.space import PARAMETERS, TORCH_PREFETCH, Measurement, Setting, Space, Value
-from lotus.tune.strategies.remembering import Remembering, Steps
+from lotus.settings.space import PARAMETERS, TORCH_PREFETCH, Measurement, Setting, Space, Value
+from lotus.tune.strategies import avl_tree
+from lotus.tune.strategies.stepwise import Remembering, Steps
 
 Search = Generator[tuple[Setting, str], Measurement, Measurement]
 
@@ -48,7 +48,7 @@ class Tree:
 
     parameter: str
     values: tuple[Value, ...]
-    root: avl.Node
+    root: avl_tree.Node
 
     @classmethod
     def of(cls, space: Space, parameter: str) -> Tree:
@@ -59,9 +59,9 @@ class Tree:
         numbers = [value for value in values if isinstance(value, int)]
         if len(numbers) == len(values):
             values = tuple(sorted(numbers))
-        return cls(parameter, values, avl.tree(range(len(values))))
+        return cls(parameter, values, avl_tree.tree(range(len(values))))
 
-    def value(self, node: avl.Node) -> Value:
+    def value(self, node: avl_tree.Node) -> Value:
         """The value at a node."""
         return self.values[node.value]
 
@@ -92,7 +92,7 @@ def _search(trees: Sequence[Tree], chosen: dict[str, Any], why: tuple[str, ...])
         return (yield Setting(**chosen), "; ".join(why) or "the space has no other")
     tree, higher = trees[0], trees[1:]
 
-    def visit(node: avl.Node, role: str) -> Search:
+    def visit(node: avl_tree.Node, role: str) -> Search:
         """The whole search of the trees above, this node's value handed to them."""
         value = tree.value(node)
         words = (f"{tree.parameter} {value} ({role})",) if len(tree.values) > 1 else ()

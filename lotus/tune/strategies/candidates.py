@@ -9,7 +9,7 @@ import math
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from lotus.tune.space import PARAMETERS, TORCH_PREFETCH, Setting
+from lotus.settings.space import PARAMETERS, TORCH_PREFETCH, Setting
 from lotus.tune.strategies.problem import Problem
 
 

@@ -1,7 +1,7 @@
 """Every setting of the space, in its order: the baseline that misses nothing."""
 
-from lotus.tune.space import Space
-from lotus.tune.strategies.remembering import Remembering, Steps
+from lotus.settings.space import Space
+from lotus.tune.strategies.stepwise import Remembering, Steps
 
 
 class Grid(Remembering):

@@ -1,8 +1,9 @@
 """What batches may cost and what may hold more workers back, each as likely as trials make it.
 
-A hypothesis is a set of stages (`lotus.tune.model`) with a contention (Universal Scalability Law)
-and a limit of something that all workers share, such as storage. Where trials tell CPU time and
-waits, the stages are theirs; where they tell rates alone, every share of waiting is tried.
+A hypothesis is a set of stages (`lotus.tune.simulation.formula_model`) with a contention
+(Universal Scalability Law) and a limit of something that all workers share, such as storage. Where
+trials tell CPU time and waits, the stages are theirs; where they tell rates alone, every share of
+waiting is tried.
 Times are seconds per batch.
 """
 
@@ -12,9 +13,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lotus.tune import epochs, model
-from lotus.tune.epochs import Pace
-from lotus.tune.space import Observed, Setting
+from lotus.settings.space import Observed, Setting
+from lotus.tune.simulation import epoch_time, formula_model
+from lotus.tune.simulation.epoch_time import Pace
 from lotus.tune.strategies.problem import Problem
 
 # Time lost where all cores are busy, against one busy core, and how much of it is coherence.
@@ -50,12 +51,12 @@ class Known:
 class Hypothesis:
     """One way in which the measurements may be explained; stages' times are seconds."""
 
-    stages: model.Stages
-    scaling: model.Scaling
+    stages: formula_model.Stages
+    scaling: formula_model.Scaling
     limit: float  # batches per second, of something that all workers share
     weight: float  # how likely, of all together 1
 
-    def predict(self, setting: Setting, cores: float) -> model.Prediction:
+    def predict(self, setting: Setting, cores: float) -> formula_model.Prediction:
         """What a setting gives if this is so."""
         made = _predict(setting, self.stages, self.scaling, cores)
         if not setting.num_workers or self.limit >= made.batches_per_s:
@@ -73,16 +74,16 @@ def weighed(problem: Problem, known: Sequence[Known], most: int) -> list[Hypothe
 
 
 def epoch_rate(
-    problem: Problem, made: model.Prediction, batches_per_s: float | None = None
+    problem: Problem, made: formula_model.Prediction, batches_per_s: float | None = None
 ) -> float:
     """Samples per second over an epoch, as `Measurement.samples_per_s` is meant."""
     each = 1.0 / (made.batches_per_s if batches_per_s is None else batches_per_s)
     setting = made.setting
     pace = Pace(setting.num_workers, each, made.fetch_s, made.taken_s, made.step_s)
     if setting.persistent_workers or not setting.num_workers:
-        return epochs.rate(pace, problem.samples, problem.batches)
+        return epoch_time.rate(pace, problem.samples, problem.batches)
     first, end = made.first_batch_s, made.setup_s - made.first_batch_s
-    return epochs.rate(pace, problem.samples, problem.batches, first, end)
+    return epoch_time.rate(pace, problem.samples, problem.batches, first, end)
 
 
 def turns_rate(workers: int, cores: float, cpu_s: float, wait_s: float) -> float:
@@ -106,10 +107,10 @@ def turns_rate(workers: int, cores: float, cpu_s: float, wait_s: float) -> float
 
 
 def _predict(
-    setting: Setting, stages: model.Stages, scaling: model.Scaling, cores: float
-) -> model.Prediction:
+    setting: Setting, stages: formula_model.Stages, scaling: formula_model.Scaling, cores: float
+) -> formula_model.Prediction:
     """The model's, with what workers that wait by chance at the same time lose of the cores."""
-    made = model.predict(setting, stages, cores, (scaling,))
+    made = formula_model.predict(setting, stages, cores, (scaling,))
     workers = setting.num_workers
     if not workers or not stages.wait_s:
         return made
@@ -119,7 +120,7 @@ def _predict(
     return made if rate >= made.batches_per_s else _limited(made, rate, "cores")
 
 
-def _limited(made: model.Prediction, rate: float, by: str) -> model.Prediction:
+def _limited(made: formula_model.Prediction, rate: float, by: str) -> formula_model.Prediction:
     return replace(
         made,
         batches_per_s=rate,
@@ -147,13 +148,17 @@ class _Shown:
     """A known setting beside what stages say of it."""
 
     known: Known
-    made: model.Prediction
+    made: formula_model.Prediction
     alone: float  # batches per second without steps
     off: float  # what its CPU time says against the stages
 
     @classmethod
     def of(
-        cls, known: Known, stages: model.Stages, scaling: model.Scaling, problem: Problem
+        cls,
+        known: Known,
+        stages: formula_model.Stages,
+        scaling: formula_model.Scaling,
+        problem: Problem,
     ) -> _Shown:
         made = _predict(known.setting, stages, scaling, problem.cores)
         alone, off, seen = made.batches_per_s, 0.0, known.observed
@@ -186,19 +191,19 @@ def _square(ratio: float, error: float) -> float:
     return 0.5 * off * off if off < 4.0 else 4.0 * off - 8.0
 
 
-def _scalings(cores: float) -> Iterable[tuple[model.Scaling, float]]:
+def _scalings(cores: float) -> Iterable[tuple[formula_model.Scaling, float]]:
     if cores <= 1:
-        yield model.Scaling(), 1.0
+        yield formula_model.Scaling(), 1.0
         return
     for loss in LOSSES:
         for coherence in COHERENCES if loss else (0.0,):
             chance = math.exp(-loss) * (1.0 if coherence < 1.0 else 0.3)
-            yield model.fit(cores, cores / (1.0 + loss), coherence), chance
+            yield formula_model.fit(cores, cores / (1.0 + loss), coherence), chance
 
 
 def _bases(
-    problem: Problem, known: Sequence[Known], scaling: model.Scaling
-) -> Iterable[tuple[model.Stages, float]]:
+    problem: Problem, known: Sequence[Known], scaling: formula_model.Scaling
+) -> Iterable[tuple[formula_model.Stages, float]]:
     """What a batch may cost, and how likely that is beforehand."""
     seen = {one.setting: one.observed for one in known if one.observed is not None}
     if seen:
@@ -214,7 +219,7 @@ def _bases(
         wanted = workers * (1.0 - share)
         slow = scaling.slowdown(min(wanted, problem.cores)) * max(wanted / problem.cores, 1.0)
         fetch = batch * workers / ((1.0 - share) * slow + share)
-        stages = model.Stages(
+        stages = formula_model.Stages(
             cpu_s=(1.0 - share) * fetch,
             wait_s=share * fetch,
             step_s=problem.step_s,
@@ -225,8 +230,8 @@ def _bases(
 
 
 def _told(
-    problem: Problem, seen: Mapping[Setting, Observed], scaling: model.Scaling
-) -> model.Stages:
+    problem: Problem, seen: Mapping[Setting, Observed], scaling: formula_model.Scaling
+) -> formula_model.Stages:
     """The stages that the trial with the fewest workers shows, free of contention."""
     setting = min(seen, key=lambda one: (one.num_workers == 0, one.num_workers, one))
     one, workers = seen[setting], max(setting.num_workers, 1)
@@ -237,7 +242,7 @@ def _told(
     if wait < TOLD_WAIT * whole:
         wait = 0.0
     gets = [each.get_s for other, each in seen.items() if other.num_workers]
-    return model.Stages(
+    return formula_model.Stages(
         cpu_s=cpu,
         wait_s=wait,
         get_s=min(gets, default=0.0),

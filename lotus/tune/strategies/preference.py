@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lotus.tune.space import Setting
+from lotus.settings.space import Setting
 
 TIE = 0.02  # who is so little slower and cheaper is preferred
 

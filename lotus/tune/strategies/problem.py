@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lotus.tune.space import Setting, Space
+from lotus.settings.space import Setting, Space
 
 
 def anything(setting: Setting) -> str:

@@ -2,8 +2,8 @@
 
 import random
 
-from lotus.tune.space import Space
-from lotus.tune.strategies.remembering import Remembering, Steps
+from lotus.settings.space import Space
+from lotus.tune.strategies.stepwise import Remembering, Steps
 
 
 class RandomSearch(Remembering):

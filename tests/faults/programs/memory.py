@@ -4,6 +4,7 @@
 set from outside.
 """
 
+import gc
 import resource
 import sys
 
@@ -48,6 +49,9 @@ def main():
             print(type(error).__name__, flush=True)
         except RuntimeError as error:
             print(type(error).__name__, str(error).count("killed"), flush=True)
+        # torch's iterator is in a cycle by now. A worker of the next epoch that collects its copy
+        # prints an error of torch's, whenever Python's collector happens to run there.
+        gc.collect()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Planted: the consumer waits 100 times a batch, a worker eight times, however long each time."""
+"""Planted: the training step waits 100 times a batch, a worker 8 times, however long each."""
 
 import time
 

@@ -7,6 +7,7 @@ ask for, or the error.
 
 import copy
 import os
+import threading
 
 import rank_job
 
@@ -17,6 +18,7 @@ import torch
 import torch.distributed as dist
 from rank_training import Points, ahead, momentum, orders, parameters
 from torch import nn
+from torch.autograd import backward  # before lotus knows of any loader
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
@@ -54,6 +56,39 @@ class Net(nn.Module):
         return {"answer": self.last(inner), "inner": inner}
 
 
+class Held(torch.autograd.Function):
+    """Whose backward pass takes until somebody lets it go on."""
+
+    entered, goes_on = threading.Event(), threading.Event()
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, grad):
+        Held.entered.set()
+        Held.goes_on.wait()
+        return grad
+
+
+def go_backward(loss, options):
+    if "early" in options:
+        backward(loss)
+    elif "beside" in options:  # while another thread is in a backward pass of its own
+        Held.entered.clear()
+        Held.goes_on.clear()
+        other = Held.apply(torch.ones((), requires_grad=True))
+        thread = threading.Thread(target=other.backward)
+        thread.start()
+        Held.entered.wait()
+        loss.backward()
+        Held.goes_on.set()
+        thread.join()
+    else:
+        loss.backward()
+
+
 class OwnSampler(DistributedSampler):
     pass
 
@@ -81,7 +116,7 @@ def train(model, loader, epochs, options):
                 with model.no_sync():
                     loss_of(model, x, y, options).backward()
                 continue
-            loss_of(model, x, y, options).backward()
+            go_backward(loss_of(model, x, y, options), options)
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             optimizer.zero_grad()
@@ -220,6 +255,20 @@ EQUAL = {
     "penalty_workers": ([11, 5], {}, {"options": ["penalty", "workers"]}),
     "checkpoint": ([11, 5], {}, {"options": ["checkpoint"]}),
     "other_whole": ([17, 5], {}, {}),
+    "early": ([11, 5], {}, {"options": ["early"]}),
+    "beside": ([11, 5], {}, {"options": ["beside"]}),
+}
+# What else `lotus run` puts on with shares.
+KEPT = {
+    "loader": {"dataset": "Points"},
+    "setting": {"num_workers": 2, "persistent_workers": True},
+    "iterable_safe": False,
+}
+SYNC = {"name": "sync", "every": 8, "after": 0, "groups": [], "staleness": 4, "wait_s": 600}
+TOGETHER = {
+    "tuned": {"loaders": [KEPT]},
+    "mode": {"mode": SYNC},
+    "mode_tuned": {"mode": SYNC, "loaders": [KEPT]},
 }
 REFUSED = {
     "sampler": ([11, 5], {"loader": POINTS}, shuffled, {}),
@@ -248,6 +297,8 @@ def main():
     lotus = rank_job.Lotus()
     for name, (sizes, more, names) in EQUAL.items():
         truth[name] = lotus.on(plan(sizes, more), lambda: trained(name, **names))  # noqa: B023
+    for name, given in TOGETHER.items():
+        truth[name] = lotus.on(plan([11, 5], {}) | given, lambda: trained(name))  # noqa: B023
     for name, (sizes, more, loader, names) in REFUSED.items():
         call = lambda: as_written(loader, **names)  # noqa: E731, B023
         truth[name] = lotus.on(plan(sizes, more), call)

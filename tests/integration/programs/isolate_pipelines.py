@@ -1,4 +1,4 @@
-"""Trains on the pipeline that the command line names, for tests of `lotus.isolating`.
+"""Trains on the pipeline that the command line names, for tests of `lotus.mapping.isolated_runner`.
 
 What takes time is done by libraries whose functions can be told apart: liblzma reads a sample,
 libbz2 and libz are in operations. At its end, and on any way out of it that runs code of its own,

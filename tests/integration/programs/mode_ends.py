@@ -10,6 +10,8 @@ import sys
 import tempfile
 import time
 
+import rank_job
+
 BATCHES = 10
 
 
@@ -18,7 +20,7 @@ def start_both(how):
         place = {"MEETING": f"file://{folder}/store", "ENDED": f"{folder}/ended"}
         first, second = (
             subprocess.Popen(
-                [sys.executable, __file__, how], env={**os.environ, **place, "RANK": str(rank)}
+                [rank_job.PYTHON, __file__, how], env={**os.environ, **place, "RANK": str(rank)}
             )
             for rank in range(2)
         )
@@ -28,7 +30,6 @@ def start_both(how):
 
 
 def main(how):
-    import rank_job
     import torch.distributed as dist
     from rank_training import Points, momentum
     from torch import nn

@@ -6,12 +6,14 @@ ask for.
 """
 
 import copy
+import gc
 import importlib
 import os
 import queue
 import sys
 import threading
 import time
+import weakref
 
 import rank_job
 
@@ -317,10 +319,10 @@ class OneAhead:
 
 def hosts_of_one_name():
     """Ranks 0 and 2 on one, rank 1 on another."""
-    log = importlib.import_module("_lotus_inside.log")
-    known, log.boot_id = log.boot_id, lambda: f"boot {RANK % 2}"
+    identity = importlib.import_module("_lotus_inside.common.process_identity")
+    known, identity.boot_id = identity.boot_id, lambda: f"boot {RANK % 2}"
     truth = checked(3, groups=PAIR)
-    log.boot_id = known
+    identity.boot_id = known
     return truth
 
 
@@ -331,6 +333,72 @@ def own_buffer():
     return trained(net=net)
 
 
+class Rebound(Net):
+    """Puts another tensor in its buffer's place in each step."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("own", torch.zeros(2, dtype=torch.float64))
+
+    def forward(self, x):
+        self.own = 0.5 * self.own + x.mean().detach()
+        return super().forward(x)
+
+
+def replaced(change, every=None):
+    """Its tensors are others in the second epoch than when lotus looked at them."""
+    model, loader = wrap(Rebound()), distributed()
+    truths = [fitted(model, loader, 0)]
+    change(model.module)
+    truth = joined([*truths, fitted(model, loader, 1)])
+    if every is not None:
+        truth["far"] = far(truth, simulated(truth["seen"], every))
+    return truth
+
+
+def assign(net):
+    known = {name: one.clone() for name, one in net.state_dict().items()}
+    net.load_state_dict(known, assign=True)
+    net.last.bias.data = net.last.bias.data.clone()
+    net.first.weight = nn.Parameter(net.first.weight.detach().clone())
+
+
+def grow(net):
+    net.more = nn.Parameter(torch.full((3,), float(RANK), dtype=torch.float64))
+
+
+def grow_on_one(net):
+    if RANK == 1:
+        grow(net)
+
+
+def read_before():
+    """A loader whose workers stay is read before there is a model."""
+    loader = distributed(["workers"])
+    for _ in loader:
+        pass
+    return trained(lambda: loader)
+
+
+def dead():
+    """Whether a model that the program has no more is kept."""
+    model = wrap(Net())
+    truth = fitted(model, distributed())
+    references = [weakref.ref(model), *map(weakref.ref, model.parameters())]
+    del model
+    gc.collect()
+    return {**truth, "kept": sum(one() is not None for one in references)}
+
+
+TUNED = {
+    "loaders": [
+        {
+            "loader": {"dataset": "Points"},
+            "setting": {"num_workers": 2, "persistent_workers": True},
+            "iterable_safe": False,
+        }
+    ]
+}
 HYBRID = {"name": "hybrid", "groups": [[0, 2], [1]]}
 PAIR = ((0, 2), (1,))
 CASES = {
@@ -359,6 +427,18 @@ CASES = {
     "local_folds": ({"name": "local", "every": 4}, folds),
     "local_look": ({"name": "local", "every": 4}, lambda: beside("look", "copy")),
     "local_own": ({"name": "local", "every": 4}, own_buffer),
+    "local_replaced": ({"name": "local", "every": 4}, lambda: replaced(assign, 4)),
+    "async_replaced": ({"name": "async"}, lambda: replaced(assign)),
+    "local_grown": ({"name": "local", "every": 4}, lambda: replaced(grow)),
+    "async_grown": ({"name": "async"}, lambda: replaced(grow)),
+    "local_differ": ({"name": "local", "every": 4}, lambda: replaced(grow_on_one)),
+    "async_differ": ({"name": "async"}, lambda: replaced(grow_on_one)),
+    "local_read": ({"name": "local", "every": 4}, read_before),
+    "local_tuned": ({"name": "local", "every": 4, **TUNED}, lambda: checked(4)),
+    "async_tuned": ({"name": "async", **TUNED}, trained),
+    "local_dead": ({"name": "local", "every": 4}, dead),
+    "async_dead": ({"name": "async"}, dead),
+    "sync_dead": ({"name": "sync"}, dead),
     "hybrid_copy": ({**HYBRID, "every": 3}, lambda: beside("copy")),
     "async_anew": ({"name": "async"}, anew),
     "async_peek": ({"name": "async"}, lambda: beside("peek", "look", "workers")),
@@ -383,12 +463,14 @@ CASES = {
 
 def mode(given):
     usual = {"every": 8, "after": 0, "groups": [], "staleness": 4, "wait_s": 600}
-    return {"mode": usual | given}
+    loaders = given.get("loaders", [])
+    mine = {name: value for name, value in given.items() if name != "loaders"}
+    return {"mode": usual | mine, "loaders": loaders}
 
 
 def wait_for_the_others():
     """Have none that answers be too late, however slow the machine is."""
-    agreeing = sys.modules["_lotus_inside.agreeing"]
+    agreeing = sys.modules["_lotus_inside.distributed.consensus"]
     known = agreeing._wait
 
     def wait(store, wanted, wait_s, *more):

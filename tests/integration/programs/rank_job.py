@@ -6,6 +6,9 @@ import subprocess
 import sys
 import tempfile
 
+# A rank is started as this process was, with torch imported already where it has it (tests/warm).
+PYTHON = getattr(sys, "_warm", sys.executable)
+
 
 def start_all(script, ranks):
     """Run a script once for each rank and leave; in a rank itself it returns."""
@@ -14,7 +17,7 @@ def start_all(script, ranks):
     with tempfile.TemporaryDirectory() as folder:
         started = [
             subprocess.Popen(
-                [sys.executable, script],
+                [PYTHON, script],
                 env={**os.environ, "RANK": str(rank), "MEETING": f"file://{folder}/store"},
             )
             for rank in range(ranks)
@@ -33,7 +36,7 @@ def meet(rank, world):
 
 def store_has_time():
     """Have the store be never too late, however slow the machine is: only ranks are to be."""
-    agreeing = sys.modules["_lotus_inside.agreeing"]
+    agreeing = sys.modules["_lotus_inside.distributed.consensus"]
     known = agreeing.Patient
     agreeing.Patient = lambda store, wait_s: known(store, 600)
 
@@ -42,8 +45,8 @@ class Lotus:
     """What `lotus run` put into this process, taken off; `on` puts it on as a case wants it."""
 
     def __init__(self):
-        self.settings = sys.modules["_lotus_inside.settings"]
-        self.said = self.settings.active.said  # where `lotus run` reads
+        self.settings = sys.modules["_lotus_inside.apply.settings_applier"]
+        self.said = self.settings.active.notes.path  # where `lotus run` reads
         self.settings.active.uninstall()
 
     def on(self, given, call):
@@ -51,11 +54,11 @@ class Lotus:
         import torch.distributed as dist
 
         text = json.dumps({"loaders": [], **given, "said": self.said})
-        applier = self.settings.install({"LOTUS_SETTINGS": text})
+        applier = sys.modules["_lotus_inside.install"].apply_settings({"LOTUS_SETTINGS": text})
         found = call()
         applier.uninstall()
         dist.barrier()
-        return {**found, "said": sorted(applier.told)}
+        return {**found, "said": sorted(applier.notes.shown)}
 
 
 def leave(rank, truth):

@@ -96,7 +96,7 @@ def alone(epochs, points, options):
 
 def make_up_times(net):
     """Have steps take what their samples say, whatever else the machine does."""
-    kind = importlib.import_module("_lotus_inside.rebalancing").Rebalancing
+    kind = importlib.import_module("_lotus_inside.distributed.rebalancing").Rebalancing
     known = vars(kind).get("real", kind.averaged)
     before = end = 0
 
@@ -112,7 +112,7 @@ def make_up_times(net):
 
 def listen(found):
     """Have what each step is taken to cost this rank, with its share."""
-    kind = importlib.import_module("_lotus_inside.levelling").Costs
+    kind = importlib.import_module("_lotus_inside.distributed.share_solver").Costs
     known = kind.add
 
     def add(self, at, share, own, wait):
@@ -192,7 +192,9 @@ def main():
     for name, names in CASES.items():
         truth[name] = lotus.on(PLAN, lambda: trained(**names))  # noqa: B023
     if RANK == 1:
-        sys.modules["_lotus_inside.rebalancing"].unfit = lambda models: "it is elsewhere"
+        sys.modules["_lotus_inside.distributed.rebalancing"].unfit = lambda models: (
+            "it is elsewhere"
+        )
     truth["unfit"] = lotus.on(PLAN, lambda: trained(many=64))
     rank_job.leave(RANK, truth)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
-sys.path.append(str(Path(__file__).resolve().parent / "settings-packages"))
+sys.path.append(str(Path(__file__).resolve().parent / "site-packages"))
 import settings_remade
 
 SHAPES = {}
@@ -229,6 +229,44 @@ def remade_saved(cls):
     epochs(held)
     note("remade_saved", train)
     note("remade_held", held)
+
+
+@shape
+def grown(cls):
+    loader = DataLoader(cls(24), batch_size=5, shuffle=True)
+    epochs(loader)
+    note("grown", loader)
+
+
+@shape
+def remade_grown(cls):
+    loader = DataLoader(cls(24), batch_size=5, shuffle=True)
+    epochs(settings_remade.from_attributes(loader), 1)
+    epochs(again := settings_remade.from_attributes(loader))
+    note("remade_grown", again)
+
+
+def lengths_of(cls, *lengths):
+    """Loaders that one line makes."""
+    loaders = [DataLoader(cls(length), batch_size=5, shuffle=True) for length in lengths]
+    for length, loader in zip(lengths, loaders, strict=True):
+        epochs(loader)
+        note(f"{cls.__name__} {length}", loader)
+
+
+@shape
+def lengths_told(cls):
+    lengths_of(cls, 6, 24)
+
+
+@shape
+def lengths_untold(cls):
+    lengths_of(cls, 6, 24)
+
+
+@shape
+def lengths_left(cls):
+    lengths_of(cls, 7, 6)
 
 
 @shape

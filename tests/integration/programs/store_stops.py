@@ -36,9 +36,10 @@ def serve():
 
 
 def start_all(what):
-    words = [sys.executable, __file__]
+    words = [rank_job.PYTHON, __file__]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    store = subprocess.Popen([*words, "store"], **pipes)
+    # A real Python: it is stopped and killed.
+    store = subprocess.Popen([sys.executable, __file__, "store"], **pipes)
     place = {"STORE": str(store.pid), "PORT": store.stdout.readline().strip()}
     ranks = [
         subprocess.Popen([*words, what], env={**os.environ, **place, "RANK": str(rank)})
@@ -103,7 +104,7 @@ def end_store(rank, number):
         os.kill(int(store), number)
     while state(store) not in "TZ":
         time.sleep(0.01)
-    patience = sys.modules["_lotus_inside.patience"].Patient
+    patience = sys.modules["_lotus_inside.distributed.store_timeout"].Patient
     known = patience._within
 
     def hurried(self, call, *arguments):

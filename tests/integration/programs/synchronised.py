@@ -165,8 +165,8 @@ if __name__ == "__main__":
         for number in (0, 1):
             children.append(os.fork())
             if children[-1] == 0:
-                if path and "_lotus_inside.install" in sys.modules:
-                    sys.modules["_lotus_inside.install"].active.uninstall()
+                if path and "_lotus_inside.trace.active" in sys.modules:
+                    sys.modules["_lotus_inside.trace.active"].tracer.uninstall()
                 rank(number, path)
                 sys.exit()
         if sum(os.waitpid(child, 0)[1] for child in children):

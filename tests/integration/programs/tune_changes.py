@@ -10,7 +10,8 @@ import sys
 import warnings
 
 import torch
-from _lotus_inside import going_on, nexts, settings
+from _lotus_inside.apply import epoch_handover, settings_applier
+from _lotus_inside.tune import iterator_hooks
 from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler
 from torch.utils.data import dataloader as module
 
@@ -75,7 +76,7 @@ CASES = {
     ],
     "stream": [({}, {"num_workers": 1}, [0, 3])],
 }
-applier = settings.active
+applier = settings_applier.active
 
 
 class Idle:
@@ -84,7 +85,9 @@ class Idle:
     on = False
 
 
-module._BaseDataLoaderIter.__next__ = nexts.next_batch(module._BaseDataLoaderIter.__next__, Idle())
+module._BaseDataLoaderIter.__next__ = iterator_hooks.next_batch(
+    module._BaseDataLoaderIter.__next__, Idle()
+)
 
 
 def epochs(make, own, change, at):
@@ -114,8 +117,8 @@ def main():
 
             def change(loader, iterator, epochs, new=new, done=done):
                 entry = {"loader": {"number": None}, "setting": new, "iterable_safe": True}
-                done.append(going_on.change(applier, loader, iterator, entry, epochs))
-                done.append(going_on.KEY in iterator.__dict__)
+                done.append(epoch_handover.change(applier, loader, iterator, entry, epochs))
+                done.append(epoch_handover.KEY in iterator.__dict__)
 
             plain = epochs(make, own, None, None)[0]
             changed, loader = epochs(make, own, change, tuple(at))

@@ -1,0 +1,1 @@
+"""Batches, samples and operations: what each took, and where the time of the loop went."""

@@ -1,0 +1,79 @@
+"""Per-batch times, their order of arrival, and what was recorded of how many batches."""
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.common.columns import distribution, flag, integer, number, ratio
+from lotus.analysis.common.scope import Scope
+from lotus.inside.trace.log_format import STOPPED
+
+MEASURES = (
+    # name, column: what a batch went through, in that order
+    ("fetch", "fetch_ns"),
+    ("collate", "collate_ns"),
+    ("send", "send_ns"),
+    ("pin", "pin_ns"),
+    ("wait", "wait_ns"),
+    ("delay", "delay_ns"),
+    ("step", "step_ns"),
+)
+
+
+def batch_table(scope: Scope, threshold_ns: float) -> pd.DataFrame:
+    """One row per measure: its distribution over the batches.
+
+    Columns: measure count total_ns mean_ns p50_ns p95_ns p99_ns std_ns max_ns over_share.
+
+    over_share: the share of batches above `threshold_ns`. Measures that were not recorded are left
+    out. Steps and waits are those of the loop; the others are of the batch.
+    """
+    rows = []
+    for name, column in MEASURES:
+        source = scope.waits if name in ("wait", "step") else scope.batches
+        values = number(source, column)
+        measured = values[~np.isnan(values)]
+        if not measured.size:
+            continue
+        spread = distribution(measured)
+        rows.append(
+            {
+                "measure": name,
+                "count": spread.pop("count"),
+                **{f"{key}_ns": value for key, value in spread.items()},
+                "over_share": float((measured > threshold_ns).mean()),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def order(scope: Scope) -> dict[str, float]:
+    """Shares of the batches that arrived early, late and in turn, and out of order altogether."""
+    batches = scope.batches
+    arrived = number(batches, "arrival_ns")
+    # 0: there is no queue between the main process and itself.
+    counted = ~np.isnan(arrived) & (arrived > 0)
+    count = int(counted.sum())
+    names = batches["order"].astype(str).to_numpy()[counted] if "order" in batches else np.array([])
+    shares = {
+        f"{name.replace(' ', '_')}_share": ratio(float((names == name).sum()), count)
+        for name in ("early", "late", "in turn")
+    }
+    out = float(flag(batches, "out_of_order")[counted].sum())
+    return {"batches": count, "out_of_order_share": ratio(out, count), **shares}
+
+
+def coverage(scope: Scope) -> dict[str, float]:
+    """How many batches were taken, and of how many there is what record."""
+    batches = scope.batches
+    taken = ~np.isnan(number(batches, "wait_ns"))
+    # The fetch by which a worker learns that its iterable data set has ended makes no batch.
+    ended = (integer(batches, "flags", 0) & STOPPED != 0) & ~taken
+    made = ~np.isnan(number(batches, "fetch_ns")) & ~ended
+    return {
+        "batches_taken": len(scope.waits),
+        "batches_made": int(made.sum()),
+        "batches_recorded_whole": int((taken & made).sum()),
+        "made_never_taken": int((made & ~taken).sum()),
+        "samples_recorded": len(scope.samples),
+        "operations_recorded": len(scope.ops),
+    }

@@ -1,0 +1,297 @@
+"""What each batch is made of, and the part of it that is out of the ordinary.
+
+All matrices have one row per batch and one column per component: the top-level operations, then
+the data set's own code, collate and the rest of the fetch. Values are nanoseconds >= 0 and a row
+adds up to the fetch of its batch.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.common.columns import (
+    Bools,
+    Floats,
+    Ints,
+    batch_rows,
+    busy_within,
+    flag,
+    integer,
+    median,
+    number,
+    process_rows,
+)
+
+OWN, COLLATE, REST = "own code", "collate", "rest of fetch"
+# A worker is slow if its typical batch takes this much longer than the other workers' typical one.
+WORKER_TIMES = 1.5
+# The first batch of a process is start-up where it takes this much longer than later ones.
+FIRST_TIMES = 1.5
+# The longest that storage can plausibly take: a disc that seeks for every 4 KiB and every fault.
+STORAGE_NS_PER_BYTE, STORAGE_NS_PER_FAULT = 2000.0, 20e6
+# That many batches that read nothing tell what a batch waits for besides storage.
+LEAST_WITHOUT = 3
+# The longest that one switch keeps a thread off its core: a period of Linux's CPU quota.
+CORE_TAKEN_NS = 100e6
+
+
+@dataclass(frozen=True)
+class Components:
+    """`parts[k, c]`: nanoseconds of component `names[c]` in the fetch of batch k."""
+
+    names: list[str]
+    kinds: list[str]  # "operation", "dataset", "collate", "fetch"
+    parts: Floats
+    fetch: Floats  # (n,), 0 where no fetch was recorded
+    sample_rows: Ints  # row of each sample's batch, -1 none
+    op_rows: Ints  # row of each top-level operation's batch, -1 for all other operations
+    op_codes: Ints  # its column
+
+    @property
+    def own(self) -> int:
+        """The column of the data set's own code."""
+        return len(self.names) - 3
+
+
+def components(batches: pd.DataFrame, samples: pd.DataFrame, ops: pd.DataFrame) -> Components:
+    """Split the fetch of each batch. At a level without operations or samples those are 0."""
+    count = len(batches)
+    fetch = np.nan_to_num(number(batches, "fetch_ns"))
+    sample_rows = batch_rows(batches, samples)
+    codes, names = _operations(ops)
+    width = len(names)
+    op_rows = batch_rows(batches, ops)
+    inside = (integer(ops, "position") >= 0) & ~flag(ops, "nested")
+    op_rows = np.where(inside, op_rows, -1)
+    parts = np.zeros((count, width + 3))
+    known = op_rows >= 0
+    if width:
+        parts[:, :width] = np.bincount(
+            op_rows[known] * width + codes[known],
+            weights=number(ops, "duration_ns")[known],
+            minlength=count * width,
+        ).reshape(count, width)
+    seen = sample_rows >= 0
+    own = own_time(samples)
+    parts[:, width] = np.bincount(sample_rows[seen], own[seen], count)
+    parts[:, width + 1] = np.nan_to_num(number(batches, "collate_ns"))
+    parts = np.maximum(parts, 0.0)
+    # Operations on several threads at once can add up to more than the fetch.
+    made = parts.sum(axis=1)
+    parts *= np.where(made > fetch, fetch / np.where(made > 0, made, 1.0), 1.0)[:, None]
+    parts[:, width + 2] = np.maximum(fetch - parts.sum(axis=1), 0.0)
+    return Components(
+        names=[*names, OWN, COLLATE, REST],
+        kinds=["operation"] * width + ["dataset", "collate", "fetch"],
+        parts=parts,
+        fetch=fetch,
+        sample_rows=sample_rows,
+        op_rows=op_rows,
+        op_codes=codes,
+    )
+
+
+def own_time(samples: pd.DataFrame) -> Floats:
+    """Nanoseconds of each sample outside its operations; all of it where none were recorded."""
+    own = number(samples, "self_ns")
+    return np.nan_to_num(np.where(np.isnan(own), number(samples, "duration_ns"), own))
+
+
+def _operations(ops: pd.DataFrame) -> tuple[Ints, list[str]]:
+    if "operation" not in ops.columns or not len(ops):
+        return np.zeros(len(ops), np.int64), []
+    column = ops["operation"].astype("category")
+    return np.asarray(column.cat.codes, np.int64), [str(name) for name in column.cat.categories]
+
+
+def first_of_process(batches: pd.DataFrame, workers: pd.DataFrame) -> Bools:
+    """Which batches are the first that their process made for this loader."""
+    process = process_rows(workers, batches)
+    frame = pd.DataFrame(
+        {
+            "rank": integer(batches, "rank"),
+            "pid": np.where(process >= 0, -1 - process, integer(batches, "pid")),
+            "loader": integer(batches, "loader"),
+            "start": number(batches, "fetch_start_ns"),
+        }
+    )
+    earliest = frame.groupby(["rank", "pid", "loader"])["start"].transform("min")
+    return (frame["start"] == earliest).to_numpy(dtype=np.bool_)
+
+
+def _usual(batches: pd.DataFrame, took: Floats, first: Bools) -> Floats:
+    """What is typical of each batch's worker, first batches left out; NaN if there is none."""
+    frame = pd.DataFrame(
+        {
+            "rank": integer(batches, "rank"),
+            "worker": integer(batches, "worker"),
+            "took": np.where(first | ~(took > 0), np.nan, took),
+        }
+    )
+    own = frame.groupby(["rank", "worker"])["took"]
+    several = own.transform("count") >= 2
+    usual = own.transform("median").where(several, median(frame["took"].to_numpy()))
+    return usual.to_numpy(np.float64)
+
+
+def first_excess(batches: pd.DataFrame, took: Floats, first: Bools) -> Floats:
+    """By how much the first batch of a process took longer than its worker's later ones (n,)."""
+    usual = _usual(batches, took, first)
+    slow = first & (took > FIRST_TIMES * usual)
+    return np.where(slow, took - usual, 0.0)
+
+
+def slow_workers(batches: pd.DataFrame, fetch: Floats, first: Bools) -> pd.DataFrame:
+    """Typical nanoseconds per sample of each worker against the others' typical one.
+
+    Columns rank worker own_ns others_ns times slow; `slow` for at most half of a rank's workers,
+    with at least two batches each after their first.
+    """
+    size = number(batches, "size")
+    per_sample = fetch / np.where(size > 0, size, np.nan)
+    frame = pd.DataFrame(
+        {
+            "rank": integer(batches, "rank"),
+            "worker": integer(batches, "worker"),
+            "own": np.where(first | (fetch <= 0), np.nan, per_sample),
+        }
+    )
+    frame = frame[(frame["worker"] >= 0) & frame["own"].notna()]
+    table = frame.groupby(["rank", "worker"], as_index=False)["own"].agg(["median", "count"])
+    table = table[table["count"] >= 2].reset_index(drop=True)
+    own = table["median"].to_numpy(np.float64)
+    rank = table["rank"].to_numpy()
+    others = np.full(len(table), np.nan)
+    for name in np.unique(rank):
+        mine = np.flatnonzero(rank == name)
+        for row in mine:
+            others[row] = median(own[mine[mine != row]])
+    times = own / others
+    slow = times >= WORKER_TIMES
+    for name in np.unique(rank):
+        mine = rank == name
+        if slow[mine].sum() > mine.sum() / 2:
+            slow[mine] = False
+    return pd.DataFrame(
+        {
+            "rank": rank,
+            "worker": table["worker"].to_numpy(),
+            "own_ns": own,
+            "others_ns": others,
+            "times": times,
+            "slow": slow,
+        }
+    )
+
+
+def interpreter_held(batches: pd.DataFrame, fetch: Floats) -> Floats:
+    """How long each fetch stood still because its worker's feeder thread pickled (n,).
+
+    Pickling Python objects holds the interpreter: the part of a fetch that overlaps its own
+    process's pickling, as far as the fetch had no CPU time meanwhile.
+    """
+    start = number(batches, "fetch_start_ns")
+    group = integer(batches, "rank") * 4_194_304 + integer(batches, "pid")  # Linux: pid < 2^22
+    overlap = busy_within(
+        group,
+        start,
+        start + fetch,
+        group,
+        number(batches, "send_start_ns"),
+        number(batches, "pickle_ns"),
+    )
+    return np.minimum(overlap, off_cpu(batches, fetch))
+
+
+def off_cpu(batches: pd.DataFrame, fetch: Floats) -> Floats:
+    """How long each fetch waited off the CPU (n,); 0 where CPU time was not recorded.
+
+    Without the waiting for a core: that is no waiting of its own (`core_taken`).
+    """
+    return _all_off_cpu(batches, fetch) - core_taken(batches, fetch)
+
+
+def core_taken(batches: pd.DataFrame, fetch: Floats) -> Floats:
+    """How long each fetch could have run, had others not had its core (n,); an estimate.
+
+    Only the numbers of its switches are known, so its time off the CPU is split in proportion to
+    them. A thread that never gave its core up by itself did not wait for anything but a core.
+    """
+    off = _all_off_cpu(batches, fetch)
+    gave = number(batches, "voluntary_switches")
+    lost = np.nan_to_num(number(batches, "involuntary_switches"))
+    part = lost / np.where(gave + lost > 0, gave + lost, 1.0)
+    taken = np.minimum(off * part, lost * CORE_TAKEN_NS)
+    return np.where(gave == 0, off, np.where(np.isnan(gave), 0.0, taken))
+
+
+def _all_off_cpu(batches: pd.DataFrame, fetch: Floats) -> Floats:
+    cpu = number(batches, "cpu_ns")
+    return np.where(np.isnan(cpu), 0.0, np.maximum(fetch - cpu, 0.0))
+
+
+def _storage_ns(frame: pd.DataFrame) -> Floats:
+    """The longest that what each row read can have taken."""
+    read = np.nan_to_num(number(frame, "read_bytes")) * STORAGE_NS_PER_BYTE
+    faults = np.nan_to_num(number(frame, "major_faults")) * STORAGE_NS_PER_FAULT
+    return np.maximum(read, faults)  # a fault's own bytes are among those read
+
+
+def _files_share(possible: Floats, first: Bools, later: Bools) -> Floats:
+    """The part of what each batch read that can be its data set's files (n,), 0 to 1.
+
+    A process's first batch pages its libraries in: of its reading no more are files than what
+    later batches read on average.
+    """
+    usual = float(possible[later].mean()) if later.any() else 0.0
+    return np.where(first & (possible > usual), usual / np.where(possible > 0, possible, 1.0), 1.0)
+
+
+def _otherwise(waited: Floats, possible: Floats, later: Bools) -> float:
+    """What batches that read nothing typically waited for; 0 if there are hardly any."""
+    without = waited[(possible == 0) & later]
+    return median(without) if without.size >= LEAST_WITHOUT else 0.0
+
+
+def storage_parts(
+    split: Components,
+    batches: pd.DataFrame,
+    ops: pd.DataFrame,
+    loaders: set[str],
+    held: Floats,
+    first: Bools,
+) -> Floats:
+    """How long each component waited for local storage (n, c), at most what storage can take.
+
+    Per operation where its CPU time was recorded. Otherwise the batch's waiting, given first to
+    operations that load files (names in `loaders`), then to all others alike. `first`: which
+    batches are the first of their process.
+    """
+    count, width = split.parts.shape
+    result = np.zeros((count, width))
+    waited = np.maximum(off_cpu(batches, split.fetch) - held, 0.0)
+    possible = _storage_ns(batches)
+    later = ~first & (split.fetch > 0)
+    own = np.maximum(waited - _otherwise(waited, possible, later), 0.0)
+    left = np.minimum(own, possible * _files_share(possible, first, later))
+    cpu = number(ops, "cpu_ns")
+    measured = (split.op_rows >= 0) & ~np.isnan(cpu)
+    if measured.any():
+        off = np.maximum(number(ops, "duration_ns") - cpu, 0.0)
+        stalled = np.minimum(off, _storage_ns(ops))[measured]
+        place = split.op_rows[measured] * width + split.op_codes[measured]
+        result += np.bincount(place, stalled, count * width).reshape(count, width)
+        there = result.sum(axis=1)
+        result *= np.where(there > left, left / np.where(there > 0, there, 1.0), 1.0)[:, None]
+        result[:, split.own] = np.maximum(left - result.sum(axis=1), 0.0)
+    else:
+        samples = range(split.own + 1)
+        loading = [place for place in samples[:-1] if split.names[place] in loaders]
+        for chosen in (loading, [place for place in samples if place not in loading]):
+            parts = split.parts[:, chosen]
+            there = parts.sum(axis=1)
+            take = np.minimum(left, there)
+            result[:, chosen] += parts * (take / np.where(there > 0, there, 1.0))[:, None]
+            left = left - take
+    return np.minimum(result, split.parts)

@@ -1,0 +1,131 @@
+"""What the loop went through over time: each batch, and throughput; thinned out honestly."""
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.common.columns import Floats, Ints, batch_rows, integer, number
+from lotus.analysis.common.scope import Scope
+
+MEASURES = ("wait", "step", "delay")
+_BATCHES_A_BIN = 4  # on average, for a rate that is more than the grain of single batches
+
+
+def batch_series(scope: Scope) -> pd.DataFrame:
+    """One row per batch taken, by rank and time: rank epoch batch size time_ns wait_ns step_ns
+    delay_ns.
+
+    time_ns: `next` returned it, from the first `iter()` of the rank on; NaN where not measured.
+    """
+    waits, batches = scope.waits, scope.batches
+    end = number(waits, "start_ns") + number(waits, "wait_ns")
+    row = batch_rows(batches, waits)
+    known = row >= 0
+
+    def of_batch(name: str) -> Floats:
+        values = number(batches, name)
+        return np.where(known, values[np.maximum(row, 0)], np.nan) if len(batches) else end * np.nan
+
+    failed = waits["failed"].to_numpy(bool) if "failed" in waits else np.zeros(len(waits), bool)
+    table = pd.DataFrame(
+        {
+            "rank": integer(waits, "rank"),
+            "epoch": integer(waits, "epoch"),
+            "batch": integer(waits, "batch"),
+            "size": of_batch("size"),
+            "time_ns": end - _begin_of_rank(scope, integer(waits, "rank")),
+            "wait_ns": number(waits, "wait_ns"),
+            "step_ns": number(waits, "step_ns"),
+            "delay_ns": of_batch("delay_ns"),
+        }
+    )
+    return table[~failed].sort_values(["rank", "time_ns"], kind="stable").reset_index(drop=True)
+
+
+def _begin_of_rank(scope: Scope, rank: Ints) -> Floats:
+    """When each row's rank first called `iter()`, or `next` where that was not recorded."""
+    begun = pd.concat(
+        [
+            pd.DataFrame({"rank": integer(one, "rank"), "start": number(one, "start_ns")})
+            for one in (scope.epochs, scope.waits)
+        ]
+    )
+    first = begun[begun["start"] > 0].groupby("rank")["start"].min()
+    return first.reindex(rank).to_numpy(np.float64)
+
+
+def thinned(series: pd.DataFrame, most: int = 1500) -> pd.DataFrame:
+    """At most about `most` rows of a `batch_series`: rank time_ns batches, and of every measure
+    wait_ns (mean), wait_max_ns, and so on.
+
+    `batches` is how many stand behind a row: neighbours of one rank, equally many in each.
+    """
+    ranks = integer(series, "rank")
+    _, place = np.unique(ranks, return_inverse=True)
+    first = np.flatnonzero(np.diff(place, prepend=-1))
+    within = np.arange(len(series)) - first[place] if len(series) else place
+    each = max(-(-len(series) // most), 1)
+    grouped = series.assign(part=within // each).groupby(["rank", "part"], sort=True)
+    columns = {"time_ns": ("time_ns", "mean"), "batches": ("time_ns", "size")}
+    for name in MEASURES:
+        columns[f"{name}_ns"] = (f"{name}_ns", "mean")
+        columns[f"{name}_max_ns"] = (f"{name}_ns", "max")
+    return grouped.agg(**columns).reset_index().drop(columns="part")
+
+
+def throughput(series: pd.DataFrame, most: int = 200) -> pd.DataFrame:
+    """Samples a second over time, of a `batch_series`: rank start_ns end_ns samples samples_per_s.
+
+    Bins of equal length, at most `most`, of four batches or more on average. The bins' samples add
+    up to those of the series; a batch whose size was not recorded counts as large as the others.
+    """
+    size = number(series, "size")
+    usual = np.nanmean(size) if (~np.isnan(size)).any() else np.nan
+    size = np.where(np.isnan(size), usual, size)
+    rows = []
+    for rank in np.unique(integer(series, "rank")):
+        mine = integer(series, "rank") == rank
+        time = number(series, "time_ns")[mine]
+        good = ~np.isnan(time) & ~np.isnan(size[mine])
+        if not good.any():
+            continue
+        time, sizes = time[good], size[mine][good]
+        bins = int(np.clip(len(time) // _BATCHES_A_BIN, 1, most))
+        edges = np.linspace(0.0, max(float(time.max()), 1.0), bins + 1)
+        samples, _ = np.histogram(time, edges, weights=sizes)
+        rows.append(
+            pd.DataFrame(
+                {
+                    "rank": rank,
+                    "start_ns": edges[:-1],
+                    "end_ns": edges[1:],
+                    "samples": samples,
+                    "samples_per_s": samples / np.diff(edges) * 1e9,
+                }
+            )
+        )
+    columns = ["rank", "start_ns", "end_ns", "samples", "samples_per_s"]
+    return pd.concat(rows, ignore_index=True) if rows else pd.DataFrame(columns=columns)
+
+
+def memory(scope: Scope, most: int = 300) -> pd.DataFrame:
+    """Memory of each process over time: rank worker (-1: main) pid time_ns pss_bytes.
+
+    time_ns as in `batch_series`. Of a process with more than `most` readings the largest of
+    neighbours is kept.
+    """
+    table = pd.DataFrame(
+        {
+            "rank": integer(scope.resources, "rank"),
+            "worker": integer(scope.resources, "worker"),
+            "pid": integer(scope.resources, "pid"),
+            "time_ns": number(scope.resources, "time_ns"),
+            "pss_bytes": number(scope.resources, "pss"),
+        }
+    )
+    table["time_ns"] -= _begin_of_rank(scope, table["rank"].to_numpy())
+    table = table[table["pss_bytes"] > 0].sort_values(["rank", "worker", "pid", "time_ns"])
+    keys = ["rank", "worker", "pid"]
+    place = table.groupby(keys).cumcount()
+    each = -(-table.groupby(keys)["pid"].transform("size") // most)
+    largest = table.groupby([*keys, place // each])["pss_bytes"].idxmax()
+    return table.loc[largest].sort_values([*keys, "time_ns"]).reset_index(drop=True)

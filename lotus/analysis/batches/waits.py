@@ -1,0 +1,209 @@
+"""Where the loop's time went, and what each wait waited for.
+
+`loop_times` adds up an epoch as the training loop saw it. `wait_phases` cuts every wait
+[wait_start, taken] at what happened to the awaited batch, and `paced` charges the stage that set
+the pace. Both keep the sum: the phases of a wait add up to the wait.
+"""
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.common.columns import Floats, busy_within, flag, integer, number, process_rows
+
+# In the order in which a batch goes through them.
+PHASES = (
+    "startup",  # its worker was not ready yet
+    "making",  # being fetched, or its worker busy with another batch
+    "index",  # its worker idle: nobody had asked for the batch yet
+    "sending",  # waiting for the feeder thread, pickled, written, read, unpickled
+    "pinning",  # copied by the pin thread, or queued for it
+    "handover",  # it was here: sampler, index queues and bookkeeping of the main process
+    "unseen",  # no record of how it was made
+)
+
+# What sending may take, generously, with nobody in its way: one tensor, pickled bytes, the copy
+# of tensors to shared memory.
+SEND_NS, SEND_NS_PER_PIPE_BYTE, SEND_NS_PER_SHARED_BYTE = 0.5e6, 1e3, 2.0
+
+
+def loop_times(epochs: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
+    """Add up each epoch: one row per (rank, loader, epoch), nanoseconds.
+
+    iter_ns (blocked in `iter()`), wait_ns (in `next`), step_ns (the training step), first_ns (the
+    wait for the first batch, part of wait_ns), tail_ns (the `next` that found no more batches, with
+    the shut-down), loop_ns (their sum), waits (how many `next`). An epoch of which no `iter()` was
+    recorded has iter_ns 0.
+    """
+    keys = ["rank", "loader", "epoch"]
+    rows = pd.DataFrame(
+        {
+            **{name: integer(waits, name) for name in keys},
+            "start": number(waits, "start_ns"),
+            "wait_ns": number(waits, "wait_ns"),
+            "step_ns": np.nan_to_num(number(waits, "step_ns")),
+        }
+    )
+    rows = rows[rows["loader"] >= 0].sort_values("start")
+    rows["last_ns"] = rows["start"] + rows["wait_ns"] + rows["step_ns"]
+    rows["waits"] = 1
+    added = rows.groupby(keys, as_index=False).agg(
+        wait_ns=("wait_ns", "sum"),
+        step_ns=("step_ns", "sum"),
+        waits=("waits", "sum"),
+        begin_ns=("start", "min"),
+        first_ns=("wait_ns", "first"),
+        last_ns=("last_ns", "max"),
+    )
+    begun = pd.DataFrame(
+        {
+            **{name: integer(epochs, name) for name in keys},
+            "pid": integer(epochs, "pid"),
+            "start_ns": number(epochs, "start_ns"),
+            "startup_ns": number(epochs, "startup_ns"),
+            "iter_ns": np.nan_to_num(number(epochs, "iter_ns")),
+            "end_ns": number(epochs, "end_ns"),
+            "shutdown_ns": np.nan_to_num(number(epochs, "shutdown_ns")),
+            "exhausted": flag(epochs, "exhausted"),
+            "batches": number(epochs, "batches"),
+        }
+    ).drop_duplicates(keys)
+    loop = begun.merge(added, on=keys, how="outer")
+    for name in ("iter_ns", "wait_ns", "step_ns", "first_ns", "shutdown_ns"):
+        loop[name] = loop[name].fillna(0.0)
+    loop["waits"] = loop["waits"].fillna(0).astype(np.int64)
+    exhausted = flag(loop, "exhausted")
+    after = number(loop, "end_ns") - number(loop, "last_ns")
+    tail = np.where(exhausted & (after > 0), after, 0.0)
+    # The records of a partly recorded epoch end early: only what was the shut-down is certain.
+    tail = np.where(number(loop, "batches") > loop["waits"].to_numpy(), 0.0, tail)
+    loop["tail_ns"] = np.maximum(tail, number(loop, "shutdown_ns"))
+    loop["loop_ns"] = loop["iter_ns"] + loop["wait_ns"] + loop["step_ns"] + loop["tail_ns"]
+    return loop
+
+
+def wait_phases(batches: pd.DataFrame, workers: pd.DataFrame) -> pd.DataFrame:
+    """Cut each wait at the events of its batch: one float column per phase, one row per batch.
+
+    Rows without a wait are all 0; every other row adds up to its wait_ns.
+    """
+    wait, begin = number(batches, "wait_ns"), number(batches, "wait_start_ns")
+    waited = ~np.isnan(wait) & ~np.isnan(begin)
+    length = np.where(waited, wait, 0.0)
+
+    def since(time: Floats) -> Floats:
+        return time - begin
+
+    ready = number(workers, "ready_ns")
+    process = process_rows(workers, batches)
+    if len(workers):
+        ready = np.where(process >= 0, ready[np.maximum(process, 0)], np.nan)
+    else:
+        ready = np.full(len(batches), np.nan)
+    fetch = number(batches, "fetch_start_ns")
+    fetched = fetch + number(batches, "fetch_ns")
+    idle = np.nan_to_num(number(batches, "idle_ns"))
+    in_worker = integer(batches, "worker") >= 0
+    pickled = _pickled(batches)
+    pin, pinned = number(batches, "pin_start_ns"), number(batches, "pin_ns")
+    # Pinned: the pin thread takes it off the queue. Otherwise the main process does.
+    arrival = np.where(np.isnan(pin) & in_worker, number(batches, "arrival_ns"), np.nan)
+    cuts = [
+        ("startup", ready),
+        ("handover", np.where(in_worker, np.nan, fetch)),  # the sampler
+        ("making", fetch - idle),
+        ("index", fetch),
+        ("making", fetched),
+        ("sending", pickled),
+        ("sending", arrival),
+        ("sending", pin),
+        ("pinning", pin + pinned),
+    ]
+    phases = {name: np.zeros(len(batches)) for name in PHASES}
+    position = np.zeros(len(batches))
+    seen = ~np.isnan(fetch)
+    for name, time in cuts:
+        known = np.where(seen, since(time), 0.0)
+        cut = np.clip(np.nan_to_num(known, nan=0.0), position, length)
+        phases[name] += cut - position
+        position = cut
+    phases["handover"] += np.where(seen, length - position, 0.0)
+    phases["unseen"] = np.where(seen, 0.0, length - position)
+    _behind_pin_thread(phases, batches, pickled, waited)
+    return pd.DataFrame(phases)
+
+
+def _pickled(batches: pd.DataFrame) -> Floats:
+    """When each batch lay ready to be sent; NaN without workers or without a record of it."""
+    pickled = number(batches, "send_start_ns") + number(batches, "pickle_ns")
+    return np.where(integer(batches, "worker") >= 0, pickled, np.nan)
+
+
+def _behind_pin_thread(
+    phases: dict[str, Floats], batches: pd.DataFrame, pickled: Floats, waited: np.ndarray
+) -> None:
+    """A pickled batch that waits while the pin thread copies another one waits for the pinning."""
+    pin = number(batches, "pin_start_ns")
+    if np.isnan(pin).all():
+        return
+    group = integer(batches, "rank") * 1_000_003 + integer(batches, "loader")
+    start = np.fmax(np.where(waited, number(batches, "wait_start_ns"), np.nan), pickled)
+    queued = busy_within(group, start, pin, group, pin, number(batches, "pin_ns"))
+    queued = np.minimum(queued, phases["sending"])
+    phases["sending"] -= queued
+    phases["pinning"] += queued
+
+
+def paced(
+    phases: pd.DataFrame, batches: pd.DataFrame, first_of_process: np.ndarray
+) -> pd.DataFrame:
+    """Charge the waits to the stage that set the pace; columns and sums as `wait_phases`.
+
+    With several workers the end of a batch's way (collate, send) is what the loop happens to
+    watch, because the beginning passed while it waited for other workers' batches. But a stage
+    that has time to spare does not set the pace. A worker with no idle time before the batch could
+    not have been earlier however short the sending; if moreover the loop came before the batch
+    was ready, the making set the pace, and the whole wait is charged to it. A batch that was ready
+    before anybody wanted it was not late by its making. In between, the charge is in between: the
+    part that the worker's idle time does not cover, times the step's share of the spare time.
+    """
+    result = phases.copy()
+    held = np.minimum(_held_by_worker(batches), phases["sending"].to_numpy())
+    # What a process loads in order to send its first batch is no work of its data set.
+    held[first_of_process] = 0.0
+    result["sending"] -= held
+    result["making"] += held
+    idle = np.nan_to_num(number(batches, "idle_ns"))
+    stages = ["making", "sending", "pinning", "handover"]
+    open_ns = phases[stages].to_numpy().sum(axis=1)
+    pickled = _pickled(batches)
+    ready = np.where(np.isnan(pickled), number(batches, "ready_ns"), pickled)
+    spare = np.fmax(ready - number(batches, "wait_start_ns"), 0.0)
+    spare = np.minimum(np.nan_to_num(spare), open_ns)
+    share = spare / np.where(spare > 0, spare + idle, 1.0)
+    busy = share * np.clip(1.0 - idle / np.where(open_ns > 0, open_ns, 1.0), 0.0, 1.0)
+    # The main process has no queue of indices; a process's first batch comes from no full pipeline.
+    busy[(integer(batches, "worker") < 0) | first_of_process] = 0.0
+    for name in stages:
+        result[name] = result[name] * (1.0 - busy)
+    result["making"] += open_ns * busy
+    return result
+
+
+def _held_by_worker(batches: pd.DataFrame) -> Floats:
+    """How long each batch was not sent because its worker's Python code kept running (n,).
+
+    The thread that pickles a batch, and the one that the receiver asks for a tensor in shared
+    memory, need the worker's interpreter. So a batch of few bytes in the pipe that takes long to
+    arrive while its worker fetches the next one is held by that fetch.
+    """
+    made = number(batches, "fetch_start_ns") + number(batches, "fetch_ns")
+    start = np.fmax(number(batches, "wait_start_ns"), made)
+    arrival, pin = number(batches, "arrival_ns"), number(batches, "pin_start_ns")
+    end = np.where(np.isnan(pin), arrival, pin)
+    group = integer(batches, "rank") * 4_194_304 + integer(batches, "pid")  # Linux: pid < 2^22
+    fetching = busy_within(
+        group, start, end, group, number(batches, "fetch_start_ns"), number(batches, "fetch_ns")
+    )
+    expected = SEND_NS + SEND_NS_PER_PIPE_BYTE * number(batches, "send_bytes")
+    expected += SEND_NS_PER_SHARED_BYTE * np.nan_to_num(number(batches, "bytes"))
+    return np.nan_to_num(np.clip(fetching - expected, 0.0, None))

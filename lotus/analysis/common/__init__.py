@@ -1,0 +1,1 @@
+"""What every analysis needs: columns, the scope of one loader, intervals of differences."""

@@ -1,0 +1,188 @@
+"""What every analysis needs of the tables: numbers, batch keys, joins by time, overlaps.
+
+Times are float64 nanoseconds here (NaN: not measured). CLOCK_MONOTONIC counts from the boot of the
+machine, so they are exact to 2 ns for the first 200 days.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+KEYS = ("rank", "loader", "epoch", "batch")
+
+
+def number(frame: pd.DataFrame, name: str) -> Floats:
+    """Return column `name` as float64; NaN where it, or the whole column, is missing."""
+    if name not in frame.columns:
+        return np.full(len(frame), np.nan)
+    return frame[name].to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def integer(frame: pd.DataFrame, name: str, missing: int = -1) -> Ints:
+    """Return column `name` as int64; `missing` where it, or the whole column, is missing."""
+    if name not in frame.columns:
+        return np.full(len(frame), missing, np.int64)
+    column = frame[name]
+    if column.dtype != np.int64:
+        column = column.astype("Int64").fillna(missing)
+    return np.asarray(column.to_numpy(), dtype=np.int64)
+
+
+def flag(frame: pd.DataFrame, name: str) -> Bools:
+    """Return column `name` as bool; False where it, or the whole column, is missing."""
+    if name not in frame.columns:
+        return np.zeros(len(frame), np.bool_)
+    column = frame[name]
+    if column.dtype == np.bool_:
+        return column.to_numpy()
+    # Not fillna: what it does with the type of an object column depends on the pandas version.
+    return np.where(column.isna(), False, column.to_numpy(dtype=object)).astype(np.bool_)
+
+
+def total(values: Floats) -> float:
+    """Sum of what was measured; 0.0 of nothing."""
+    return float(np.nansum(values)) if values.size else 0.0
+
+
+def median(values: Floats) -> float:
+    """Median of what was measured; NaN of nothing."""
+    measured = values[~np.isnan(values)]
+    return float(np.median(measured)) if measured.size else float("nan")
+
+
+def ratio(part: float, whole: float) -> float:
+    """part / whole; NaN where there is no whole."""
+    return part / whole if whole > 0 else float("nan")
+
+
+def batch_rows(batches: pd.DataFrame, frame: pd.DataFrame, keys: Sequence[str] = KEYS) -> Ints:
+    """For each row of `frame`, the position of its batch in `batches`; -1 where there is none."""
+    if not len(batches) or not len(frame):
+        return np.full(len(frame), -1, np.int64)
+    code = np.zeros(len(frame), np.int64)
+    wanted = np.zeros(len(batches), np.int64)
+    known = np.ones(len(frame), np.bool_)
+    for name in keys:
+        # Ranks of values instead of values: the product of the ranges stays small.
+        values, places = np.unique(integer(batches, name), return_inverse=True)
+        mine = integer(frame, name)
+        nearest = np.minimum(np.searchsorted(values, mine), len(values) - 1)
+        known &= values[nearest] == mine
+        code = code * len(values) + nearest
+        wanted = wanted * len(values) + places
+    order = np.argsort(wanted, kind="stable")
+    place = np.minimum(np.searchsorted(wanted[order], code), len(order) - 1)
+    known &= wanted[order][place] == code
+    return np.where(known, order[place], -1)
+
+
+def process_rows(workers: pd.DataFrame, batches: pd.DataFrame) -> Ints:
+    """For each batch, the position in `workers` of the process that made it; -1: not known.
+
+    A pid may have been used twice: the process is the latest one that had begun by then.
+    """
+    rows = np.full(len(batches), -1, np.int64)
+    start = number(batches, "fetch_start_ns")
+    usable = ~np.isnan(start) & (integer(batches, "worker") >= 0)
+    begun = np.fmin(number(workers, "loop_ns"), number(workers, "ready_ns"))
+    begun = np.where(np.isnan(begun), -np.inf, begun)
+    if not len(workers) or not usable.any():
+        return rows
+    left = pd.DataFrame(
+        {
+            "rank": integer(batches, "rank")[usable],
+            "pid": integer(batches, "pid")[usable],
+            "time": start[usable],
+            "row": np.flatnonzero(usable),
+        }
+    ).sort_values("time")
+    right = pd.DataFrame(
+        {
+            "rank": integer(workers, "rank"),
+            "pid": integer(workers, "pid"),
+            "time": begun,
+            "process": np.arange(len(workers)),
+        }
+    ).sort_values("time")
+    joined = pd.merge_asof(left, right, on="time", by=["rank", "pid"])
+    rows[joined["row"].to_numpy()] = joined["process"].fillna(-1).to_numpy(np.int64)
+    return rows
+
+
+def busy_within(
+    group: Ints, start: Floats, end: Floats, busy_group: Ints, busy_start: Floats, busy_ns: Floats
+) -> Floats:
+    """Length of each [start, end] that lies in the busy intervals of its own group.
+
+    The busy intervals of one group must not overlap (they are those of one thread).
+    """
+    result = np.zeros(len(group))
+    usable = ~np.isnan(busy_start) & ~np.isnan(busy_ns)
+    known = ~np.isnan(start) & ~np.isnan(end) & (end > start)
+    for name in np.intersect1d(group[known], busy_group[usable]):
+        mine = np.flatnonzero(usable & (busy_group == name))
+        mine = mine[np.argsort(busy_start[mine], kind="stable")]
+        begins, lengths = busy_start[mine], busy_ns[mine]
+        before = np.concatenate(([0.0], np.cumsum(lengths)))
+
+        def busy_until(
+            time: Floats,
+            begins: Floats = begins,
+            lengths: Floats = lengths,
+            before: Floats = before,
+        ) -> Floats:
+            place = np.searchsorted(begins, time, side="right") - 1
+            inside = np.minimum(time - begins[place], lengths[place])
+            return np.where(place < 0, 0.0, before[np.maximum(place, 0)] + inside)
+
+        rows = np.flatnonzero(known & (group == name))
+        result[rows] = busy_until(end[rows]) - busy_until(start[rows])
+    return np.maximum(result, 0.0)
+
+
+def distribution(values: Floats) -> dict[str, float]:
+    """count, total, mean, p50, p95, p99, std, max of what was measured (NaN of nothing).
+
+    Of one value std is NaN: it says nothing of how values vary.
+    """
+    measured = values[~np.isnan(values)]
+    if not measured.size:
+        empty = dict.fromkeys(("total", "mean", "p50", "p95", "p99", "std", "max"), float("nan"))
+        return {"count": 0, **empty}
+    p50, p95, p99 = np.percentile(measured, (50, 95, 99))
+    return {
+        "count": int(measured.size),
+        "total": float(measured.sum()),
+        "mean": float(measured.mean()),
+        "p50": float(p50),
+        "p95": float(p95),
+        "p99": float(p99),
+        "std": float(measured.std()) if measured.size > 1 else float("nan"),
+        "max": float(measured.max()),
+    }
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows as dictionaries of plain Python values; None where nothing was measured."""
+    rows: list[dict[str, Any]] = []
+    for row in frame.to_dict("records"):
+        rows.append({str(name): plain_value(value) for name, value in row.items()})
+    return rows
+
+
+def plain_value(value: Any) -> Any:
+    """The Python value of a numpy or pandas scalar; None for NaN, <NA> and infinities."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is pd.NA or value is pd.NaT or value is None:
+        return None
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value

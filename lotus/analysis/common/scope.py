@@ -1,0 +1,160 @@
+"""One loader's part of a run: the tables of every rank, and what is known of it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.common.columns import batch_rows, integer, number, plain_value
+from lotus.analysis.common.loader_titles import title_of
+
+_OF_LOADERS = ("ops", "samples", "batches", "waits", "epochs")
+TABLES = (*_OF_LOADERS, "workers", "resources", "paths")
+
+
+class RunLike(Protocol):
+    """What analysis needs of a `lotus.Run`; read-only."""
+
+    @property
+    def manifest(self) -> Mapping[str, Any]:
+        """run.json, as `lotus.Run` has it."""
+
+    @property
+    def loaders(self) -> pd.DataFrame:
+        """The table of loaders, as `lotus.Run` has it."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The tables of one loader, all ranks; `settings` are the loader's own parameters."""
+
+    loader: int
+    settings: dict[str, Any]
+    ranks: list[int]
+    level: str
+    partial: bool  # not every batch was to be recorded
+    cores: float  # that this loader's processes may use on one rank; NaN: not known
+    operations: pd.DataFrame
+    ops: pd.DataFrame
+    samples: pd.DataFrame
+    batches: pd.DataFrame
+    waits: pd.DataFrame
+    epochs: pd.DataFrame
+    workers: pd.DataFrame
+    resources: pd.DataFrame
+    paths: pd.DataFrame
+
+    @property
+    def num_workers(self) -> int:
+        """Workers of one rank; 0: the main process makes the batches."""
+        known = self.settings.get("num_workers")
+        if isinstance(known, int):
+            return known
+        return int(max(integer(self.batches, "worker"), default=-1)) + 1
+
+    @property
+    def title(self) -> str:
+        """What a user knows the loader by."""
+        return title_of(self.settings) or f"loader {self.loader}"
+
+
+def iterated(run: RunLike) -> list[int]:
+    """Numbers of the loaders that were iterated, the one with the most samples first."""
+    batches = table(run, "batches")
+    loader, size = integer(batches, "loader"), np.nan_to_num(number(batches, "size"))
+    known = pd.Series(size).groupby(loader).sum()
+    for name in ("waits", "epochs"):
+        others = pd.Index(np.unique(integer(table(run, name), "loader")))
+        known = known.reindex(known.index.union(others), fill_value=0.0)
+    known = known[known.index >= 0]
+    return [int(one) for one in known.sort_values(ascending=False, kind="stable").index]
+
+
+def scopes(run: RunLike, loaders: Sequence[int] | None = None) -> list[Scope]:
+    """One Scope for each of `loaders`; by default for all that were iterated, in their order."""
+    wanted = iterated(run) if loaders is None else loaders
+    tables = {name: table(run, name) for name in TABLES}
+    parts = {name: _by_loader(tables[name]) for name in _OF_LOADERS}
+    return [_scope(run, tables, parts, loader) for loader in wanted]
+
+
+def _by_loader(frame: pd.DataFrame) -> Callable[[int], pd.DataFrame]:
+    """Return a function loader -> its rows; sorts once however many loaders there are."""
+    loader = integer(frame, "loader")
+    if not len(frame) or (loader == loader[0]).all():
+        # The usual case, which must not copy ten million rows.
+        return lambda wanted: frame if len(frame) and loader[0] == wanted else frame.iloc[:0]
+    order = np.argsort(loader, kind="stable")
+    ordered = loader[order]
+
+    def rows(wanted: int) -> pd.DataFrame:
+        first, last = np.searchsorted(ordered, [wanted, wanted + 1])
+        return frame.iloc[order[first:last]].reset_index(drop=True)
+
+    return rows
+
+
+def table(run: Any, name: str) -> pd.DataFrame:
+    """A table of the run; empty where the run has none of that name."""
+    frame = getattr(run, name, None)
+    return frame if isinstance(frame, pd.DataFrame) else pd.DataFrame()
+
+
+def _scope(
+    run: RunLike,
+    tables: Mapping[str, pd.DataFrame],
+    parts: Mapping[str, Callable[[int], pd.DataFrame]],
+    loader: int,
+) -> Scope:
+    mine = {name: part(loader) for name, part in parts.items()}
+    batches, workers = mine["batches"], tables["workers"]
+    processes = _pairs(batches)
+    keep = _pairs(workers).isin(processes) | (integer(workers, "loader") == loader)
+    rows = run.loaders[integer(run.loaders, "loader") == loader]
+    settings = {
+        str(name): plain_value(value)
+        for name, value in (rows.iloc[0].to_dict() if len(rows) else {}).items()
+    }
+    ranks = sorted({int(rank) for rank in integer(batches, "rank")})
+    paths, resources = tables["paths"], tables["resources"]
+    manifest = run.manifest
+    return Scope(
+        loader=loader,
+        settings=settings,
+        ranks=ranks,
+        level=str(manifest.get("level") or "op"),
+        partial=bool(manifest.get("batches")) or (manifest.get("every") or 1) != 1,
+        cores=_cores(manifest, len(ranks)),
+        operations=table(run, "operations"),
+        ops=mine["ops"],
+        samples=mine["samples"],
+        batches=_with_idle_of_loop(batches, mine["epochs"]),
+        waits=mine["waits"],
+        epochs=mine["epochs"],
+        workers=workers[keep].reset_index(drop=True),
+        resources=resources[_pairs(resources).isin(processes)].reset_index(drop=True),
+        paths=paths[_pairs(paths).isin(processes)].reset_index(drop=True),
+    )
+
+
+def _pairs(frame: pd.DataFrame) -> pd.Series:
+    return pd.Series(integer(frame, "rank") * 4_194_304 + integer(frame, "pid"))
+
+
+def _with_idle_of_loop(batches: pd.DataFrame, epochs: pd.DataFrame) -> pd.DataFrame:
+    """Add idle_in_loop_ns: idle time since the epoch began, not between two epochs."""
+    row = batch_rows(epochs, batches, ("rank", "loader", "epoch"))
+    begin = number(epochs, "start_ns")
+    begin = begin[np.maximum(row, 0)] if len(epochs) else np.full(len(batches), np.nan)
+    since = number(batches, "fetch_start_ns") - np.where(row >= 0, begin, np.nan)
+    idle = np.minimum(number(batches, "idle_ns"), np.fmax(since, 0.0))
+    return batches.assign(idle_in_loop_ns=idle)
+
+
+def _cores(manifest: Mapping[str, Any], ranks: int) -> float:
+    cpu = manifest.get("cpu") or {}
+    limits = [cpu.get("affinity") or cpu.get("logical"), cpu.get("quota")]
+    known = [float(limit) for limit in limits if limit]
+    return min(known) / max(ranks, 1) if known else float("nan")

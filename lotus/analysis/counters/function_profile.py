@@ -1,0 +1,253 @@
+"""What `lotus map` shows, computed once: counters and functions per operation."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.counters.counter_metrics import (
+    COLLATE,
+    REST,
+    counter_table,
+    events_of,
+    helper_share,
+)
+from native_map.errors import Unusable
+from native_map.events import formulas, perf_list, pmu
+from native_map.events.event_model import Table
+from native_map.events.spelling import parse
+
+if TYPE_CHECKING:
+    from lotus.joining.sample_join import Mapped
+    from lotus.reading.run import Run
+_RAW = 4  # PERF_TYPE_RAW
+# Those of Mapped.functions: a run without samples has the same.
+FUNCTION_COLUMNS = ["kind", "operation", "helper_of", "event", "library", "function"]
+FUNCTION_COLUMNS += ["samples", "share", "count", "low", "high"]
+OPERATION_KINDS = ("operation", "collate", "fetch")
+# Kinds of samples outside of what the fetching threads do for a batch, in words.
+OUTSIDE = {
+    "send": "sending batches (the workers' feeder threads)",
+    "idle": "workers waiting for an index",
+    "start-up": "iter() and the start of workers",
+    "wait": "the loop waiting in next()",
+    "step": "the training step",
+    "startup": "before the first iteration (imports)",
+    "gc": "Python's garbage collector, outside of the above",
+    "interpreter": "Python's interpreter, outside of the above",
+    "other": "anything else on threads that lotus knows",
+    "helper threads": "other threads of these processes (pools, OpenMP)",
+    "other processes": "processes without a loader",
+}
+
+
+@dataclass(frozen=True)
+class MapSummary:
+    """Counters and functions of a run.
+
+    operations  one row per operation, collate and the rest of the fetch, those of most time first:
+                columns of `counters.counter_table`, and `source`: "exact", "sampled" or "" where
+                only the time is known; events that were sampled and not counted are estimates
+    sampled     the events whose columns are estimates
+    event       the sampled event that functions are ranked by
+    functions   rows of Mapped.functions of that event: those of operations first
+    outside     kind, text, samples, share (of all samples of `event`)
+    """
+
+    path: str
+    manifest: Mapping[str, Any]
+    cpu: str
+    counted: list[dict[str, Any]]
+    sampled: list[str]
+    operations: pd.DataFrame
+    event: str
+    functions: pd.DataFrame
+    outside: pd.DataFrame
+    helper_share: float
+    python: pd.DataFrame  # Run.python_functions
+    mapped: "Mapped | None"
+    notes: list[str] = field(default_factory=list)
+
+
+def summarise_map(run: "Run", mapped: "Mapped | None") -> MapSummary:
+    """Compute it; `mapped` is None where there are no samples."""
+    cpu = str(run.manifest.get("uarch") or "generic")
+    notes: list[str] = []
+    table, sampled = _operations(run, mapped, cpu, known_events(run.manifest, cpu), notes)
+    event = mapped.events[0] if mapped is not None and mapped.events else ""
+    functions = _functions(mapped, event, table)
+    return MapSummary(
+        path=str(run.path),
+        manifest=run.manifest,
+        cpu=cpu,
+        counted=run.counted_events,
+        sampled=sampled,
+        operations=table,
+        event=event,
+        functions=functions,
+        outside=_outside(mapped, event),
+        helper_share=helper_share(run.counters),
+        python=run.python_functions,
+        mapped=mapped,
+        notes=[*(mapped.notes if mapped is not None else []), *_not_counted(run), *notes],
+    )
+
+
+def _not_counted(run: "Run") -> list[str]:
+    reasons = [
+        f"counters could not be opened: {event['why']}"
+        for event in run.unseen
+        if event.get("what") == "counters"
+    ]
+    wanted = run.manifest.get("counters")
+    if wanted and not len(run.counters) and not reasons:
+        reasons.append("counters were asked for and no batch was counted")
+    perf = (run.manifest.get("recorders") or {}).get("perf") or {}
+    if perf.get("problem"):
+        reasons.append(f"sampling failed: {perf['problem']}")
+    return reasons
+
+
+def known_events(manifest: Mapping[str, Any], cpu: str) -> Table:
+    """The events and formulae by which the run was counted."""
+    texts = manifest.get("metrics")
+    formulae = texts if isinstance(texts, dict) else {}
+    return perf_list.with_saved_metrics(
+        pmu.table(cpu), {str(name): str(text) for name, text in formulae.items()}
+    )
+
+
+def _times(run: "Run") -> pd.DataFrame:
+    """kind, operation, nested, intervals, total_ns from the traced times alone."""
+    ops = run.ops
+    rows: list[dict[str, Any]] = []
+    names = ops["operation"].astype(str)
+    grouped = ops.groupby(names)
+    for name, group in grouped:
+        total = float(group["duration_ns"].sum())
+        nested = bool(group["nested"].all())
+        rows.append({"kind": "operation", "operation": str(name), "nested": nested,
+                     "intervals": len(group), "total_ns": total})  # fmt: skip
+    batches = run.batches
+    made = batches[batches["fetch_ns"].notna()]
+    collate = made["collate_ns"].fillna(0)
+    inner = float(ops["duration_ns"][(ops["batch"] >= 0) & ~ops["nested"]].sum())
+    rest = float(made["fetch_ns"].sum() - collate.sum()) - inner
+    for kind, name, count, total in (
+        ("collate", COLLATE, int((collate > 0).sum()), float(collate.sum())),
+        ("fetch", REST, len(made), max(rest, 0.0)),
+    ):
+        if count:
+            rows.append({"kind": kind, "operation": name, "nested": False, "intervals": count,
+                         "total_ns": total})  # fmt: skip
+    columns = ["kind", "operation", "nested", "intervals", "total_ns"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _operations(
+    run: "Run", mapped: "Mapped | None", cpu: str, known: Table, notes: list[str]
+) -> tuple[pd.DataFrame, list[str]]:
+    exact = counter_table(run.counters, cpu, known)
+    times = _times(run)
+    events = [name for name in events_of(run.counters) if name in exact.columns]
+    table = times.merge(
+        exact[["kind", "operation", "counted", "running_share", "turn_share", *events]]
+        if len(exact)
+        else pd.DataFrame(columns=["kind", "operation"], dtype=object),
+        on=["kind", "operation"],
+        how="left",
+    )
+    for name, missing in (("counted", 0), ("running_share", np.nan), ("turn_share", np.nan)):
+        table[name] = table[name].fillna(missing) if name in table else missing
+    table["source"] = np.where(table["counted"] > 0, "exact", "")
+    estimates = _estimates(mapped, cpu)
+    sampled = [name for name in estimates if name not in events]
+    for name in sampled:
+        keys = pd.MultiIndex.from_frame(table[["kind", "operation"]])
+        table[name] = estimates[name].reindex(keys).to_numpy(np.float64)
+        fresh = table[name].notna() & (table["source"] == "")
+        table.loc[fresh, "source"] = "sampled"
+    derived = formulas.metrics(table[[*events, *sampled]].astype(np.float64), cpu, known)
+    notes += formulas.negative_share_notes(derived)
+    derived = formulas.clip_shares(derived)
+    table = pd.concat(
+        [table, derived[[column for column in derived if column not in table]]], axis=1
+    )
+    rank = table["kind"].map({kind: place for place, kind in enumerate(OPERATION_KINDS)})
+    table = table.assign(_rank=rank).sort_values(
+        ["_rank", "total_ns"], ascending=[True, False], kind="stable"
+    )
+    return table.drop(columns="_rank").reset_index(drop=True), sampled
+
+
+def event_name(spelling: str, cpu: str) -> str:
+    """The name among counters of an event as perf spells it."""
+    try:
+        event = parse(spelling)
+    except Unusable:
+        return spelling.partition(":")[0].replace("-", "_")
+    for events in pmu.sets(cpu).values():
+        for known in events.events:
+            same_type = known.type == event.type or {known.type, event.type} == {"cpu", _RAW}
+            if same_type and (known.config, known.config1) == (event.config, event.config1):
+                return known.name
+    return event.name
+
+
+def _estimates(mapped: "Mapped | None", cpu: str) -> dict[str, pd.Series]:
+    """Of each sampled event, by the name it has among counters, its count per (kind, operation)."""
+    estimates: dict[str, pd.Series] = {}
+    if mapped is None:
+        return estimates
+    rows = mapped.operations
+    rows = rows[rows["kind"].isin(OPERATION_KINDS) & (rows["helper_of"] == "")]
+    names = {"collate": COLLATE, "fetch": REST}
+    label = rows["operation"].where(rows["kind"] == "operation", rows["kind"].map(names))
+    for event in mapped.events:
+        mine = (rows["event"] == event).to_numpy()
+        keys = pd.MultiIndex.from_arrays([rows["kind"][mine], label[mine]])
+        estimates[event_name(event, cpu)] = pd.Series(rows["count"][mine].to_numpy(), keys)
+    return estimates
+
+
+def _functions(mapped: "Mapped | None", event: str, operations: pd.DataFrame) -> pd.DataFrame:
+    if mapped is None:
+        return pd.DataFrame(columns=FUNCTION_COLUMNS)
+    rows = mapped.functions[mapped.functions["event"] == event].copy()
+    names = {"collate": COLLATE, "fetch": REST}
+    rows["operation"] = rows["operation"].where(
+        rows["kind"] == "operation", rows["kind"].map(names).fillna("")
+    )
+    order = {
+        (str(kind), str(name)): place
+        for place, (kind, name) in enumerate(
+            zip(operations["kind"], operations["operation"], strict=True)
+        )
+    }
+    place = [
+        order.get((str(kind), str(name)), len(order))
+        for kind, name in zip(rows["kind"], rows["operation"], strict=True)
+    ]
+    rows = rows.assign(_place=place).sort_values(
+        ["_place", "kind", "helper_of", "count"], ascending=[True, True, True, False], kind="stable"
+    )
+    return rows.drop(columns="_place").reset_index(drop=True)
+
+
+def _outside(mapped: "Mapped | None", event: str) -> pd.DataFrame:
+    columns = ["kind", "text", "samples", "share"]
+    if mapped is None:
+        return pd.DataFrame(columns=columns)
+    rows = mapped.operations[mapped.operations["event"] == event]
+    whole = rows["samples"].sum()
+    sums = rows.groupby("kind")["samples"].sum()
+    parts = [
+        {"kind": kind, "text": OUTSIDE.get(kind, kind), "samples": int(count),
+         "share": float(count / whole) if whole else np.nan}
+        for kind, count in zip(map(str, sums.index), sums.tolist(), strict=True)
+        if kind not in OPERATION_KINDS
+    ]  # fmt: skip
+    table = pd.DataFrame(parts, columns=columns)
+    return table.sort_values("samples", ascending=False, kind="stable").reset_index(drop=True)

@@ -1,0 +1,67 @@
+"""The account of a loop: what its time is owed to, in charges that add up to it."""
+
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
+from lotus.analysis.common.scope import Scope
+from lotus.analysis.verdict.causes import BY_KIND, CAUSES
+from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STEP, WAITS, Charge
+from lotus.analysis.verdict.causes.ledger import Ledger
+
+_LEAST_NS = 1.0
+
+
+@dataclass(frozen=True)
+class Account:
+    """The loop of one loader, all epochs and ranks added up.
+
+    `charges` add up to `loop_ns`. `epochs` is `waits.loop_times`, `phases` is `waits.wait_phases`
+    per batch, `workers` is `components.slow_workers`.
+    """
+
+    loop_ns: float
+    iter_ns: float
+    wait_ns: float
+    step_ns: float
+    tail_ns: float
+    epochs: pd.DataFrame
+    phases: pd.DataFrame
+    workers: pd.DataFrame
+    charges: list[Charge]
+
+
+def account(scope: Scope) -> Account:
+    """Charge the time of the loader's loop."""
+    ledger = Ledger(scope)
+    charges: list[Charge] = []
+    for row in CAUSES:
+        taken = [charge for charge in row.charges(ledger) if charge.ns >= _LEAST_NS]
+        if row.part not in (STEP, SHUTDOWN):
+            ledger.charged_ns += sum(charge.ns for charge in taken)
+        charges += taken
+    if scope.partial:
+        charges = _extrapolated(charges, ledger.uncharged_ns)
+    return Account(
+        loop_ns=ledger.loop_ns,
+        iter_ns=ledger.iter_ns,
+        wait_ns=ledger.wait_ns,
+        step_ns=ledger.step_ns,
+        tail_ns=ledger.tail_ns,
+        epochs=ledger.loop,
+        phases=ledger.phases,
+        workers=ledger.workers,
+        charges=sorted(charges, key=lambda charge: -charge.ns),
+    )
+
+
+def _extrapolated(charges: list[Charge], uncharged_ns: float) -> list[Charge]:
+    """Only some batches were to be recorded: the others' waits are divided in the same way."""
+    recorded = sum(charge.ns for charge in charges if BY_KIND[charge.kind].part == WAITS)
+    if recorded <= 0 or uncharged_ns <= 0:
+        return charges
+    scale = 1.0 + uncharged_ns / recorded
+    return [
+        replace(charge, ns=charge.ns * scale) if BY_KIND[charge.kind].part == WAITS else charge
+        for charge in charges
+    ]

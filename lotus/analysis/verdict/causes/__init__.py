@@ -1,0 +1,33 @@
+"""The table of causes: a new one is a row in one of the modules here, and its place in CAUSES.
+
+Each row takes its time from what the rows before it have left, so their order matters: what is out
+of the ordinary comes before the ordinary, and what nothing explains comes last.
+"""
+
+from lotus.analysis.verdict.causes.cause_row import CauseRow
+from lotus.analysis.verdict.causes.edges import REST, SHUTDOWN, STARTUP, TRAINING_STEP
+from lotus.analysis.verdict.causes.outliers import SLOW_BATCHES, SLOW_SAMPLES, SLOW_WORKER, STALLS
+from lotus.analysis.verdict.causes.storage import COLD_FILES
+from lotus.analysis.verdict.causes.transport import HANDOVER, INDEX, PINNING, SENDING
+from lotus.analysis.verdict.causes.work import COLLATE, DATASET, FETCH, OPERATION
+
+CAUSES: tuple[CauseRow, ...] = (
+    TRAINING_STEP,
+    STARTUP,
+    SHUTDOWN,
+    SENDING,
+    PINNING,
+    HANDOVER,
+    INDEX,
+    SLOW_SAMPLES,
+    STALLS,
+    SLOW_BATCHES,
+    SLOW_WORKER,
+    COLD_FILES,
+    OPERATION,
+    DATASET,
+    COLLATE,
+    FETCH,
+    REST,
+)
+BY_KIND = {row.kind: row for row in CAUSES}

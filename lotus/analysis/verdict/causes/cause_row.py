@@ -1,0 +1,62 @@
+"""What a row of the table of causes holds, and what it charges to a loop."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from lotus.analysis.verdict.causes.circumstances import Circumstances
+from lotus.analysis.verdict.causes.ledger import Ledger
+
+# The parts of a loop; the waits are what remains between its start-up and its shut-down.
+WAITS, STEP, STARTUP, SHUTDOWN = "waits", "step", "start-up", "shut-down"
+
+
+class Evidence:
+    """Numbers by name, their units in the names (_ns, _share, _bytes); NaN for a missing one."""
+
+    def __init__(self, values: Mapping[str, float]) -> None:
+        self._values = values
+
+    def __getitem__(self, name: str) -> float:
+        return self._values.get(name, math.nan)
+
+    def has(self, name: str) -> bool:
+        """Whether the number is known."""
+        return not math.isnan(self[name])
+
+
+@dataclass(frozen=True)
+class Charge:
+    """`ns` of the loop's time that a cause takes; `name`: the operation, or the cause's title."""
+
+    kind: str
+    name: str
+    ns: float
+    evidence: dict[str, float] = field(default_factory=dict)
+
+
+Words = Callable[[Charge, Circumstances], str]
+
+
+@dataclass(frozen=True)
+class CauseRow:
+    """One kind of cause.
+
+    `charges` takes the cause's time from the ledger: what rows before it in the table have left.
+    `facts` describes each number of its evidence. `reason` makes a sentence of them, "" if the
+    share says all. `full_title` is the title with what is known of this charge.
+    """
+
+    kind: str  # as stored in documents
+    title: str
+    charges: Callable[[Ledger], Iterable[Charge]]
+    advice: Words
+    part: str = WAITS  # of the loop
+    full_title: Words = lambda charge, around: charge.name
+    facts: Mapping[str, str] = field(default_factory=dict)
+    reason: Callable[[Evidence], str] = lambda evidence: ""
+
+
+def fixed(text: str) -> Words:
+    """Words that are the same for every charge."""
+    return lambda charge, around: text

@@ -1,0 +1,104 @@
+"""What decides between one piece of advice and another: the loader's settings and its machine."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from lotus.analysis.batches.components import core_taken
+from lotus.analysis.common.columns import flag, integer, median, number, ratio, total
+from lotus.analysis.common.scope import Scope
+from lotus.analysis.verdict.causes.ledger import core_shared
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What is known of a loader beside its charges."""
+
+    workers: int
+    cores: float  # NaN: not known
+    needed: float  # workers that would keep up with the training step; NaN: not known
+    batches: float  # of the longest epoch: more workers have nothing to do; inf: not known
+    idle_share: float  # of the workers' time
+    shared: float  # of the time in which batches were made off a core: others had it
+    prefetch: int
+    pinned: bool
+    persistent: bool
+    in_order: bool
+    spawned: bool
+    level: str
+    partial: bool  # not every batch was to be recorded
+    batch_bytes: float
+    pipe_bytes: float
+    iterable: bool
+    paths: dict[int, str]
+
+
+def circumstances(scope: Scope) -> Circumstances:
+    """Gather them from a loader's tables."""
+    batches, settings = scope.batches, scope.settings
+    fetch, step = number(batches, "fetch_ns"), number(scope.waits, "step_ns")
+    idle = total(number(batches, "idle_in_loop_ns"))
+    step_ns = median(step)
+    # More workers do not give back the time in which others had the cores.
+    measured = (fetch - core_taken(batches, np.nan_to_num(fetch)))[~np.isnan(fetch)]
+    mean = float(measured.mean()) if measured.size else float("nan")
+    paths = scope.paths
+    return Circumstances(
+        workers=scope.num_workers,
+        cores=scope.cores,
+        needed=ratio(mean, step_ns),
+        batches=_most_batches(scope),
+        idle_share=ratio(idle, idle + total(fetch)),
+        shared=core_shared(scope),
+        prefetch=int(settings.get("prefetch_factor") or 2),
+        pinned=bool(settings.get("pin_memory")),
+        persistent=bool(settings.get("persistent_workers")),
+        in_order=settings.get("in_order") is not False,
+        spawned=settings.get("start_method") in ("spawn", "forkserver"),
+        level=scope.level,
+        partial=scope.partial,
+        batch_bytes=median(number(batches, "bytes")),
+        pipe_bytes=median(number(batches, "send_bytes")),
+        iterable=settings.get("dataset_kind") == "iterable",
+        paths=dict(
+            zip(
+                integer(paths, "sample").tolist(),
+                paths["path"].astype(str) if "path" in paths else [],
+                strict=True,
+            )
+        ),
+    )
+
+
+def _most_batches(scope: Scope) -> float:
+    """Of an epoch that came to its end, on one rank."""
+    batches = number(scope.epochs, "batches")[flag(scope.epochs, "exhausted")]
+    return float(np.nanmax(batches, initial=0.0)) or math.inf
+
+
+def more_workers(around: Circumstances, waits: bool = False) -> str:
+    """A sentence on the number of workers; `waits`: the cause needs no core."""
+    cores = math.inf if waits or math.isnan(around.cores) else int(around.cores)
+    wanted = min(around.needed * 1.1, around.batches) if around.needed > 0 else math.nan
+    number_of = f"about {math.ceil(wanted)}" if wanted < 1000 else "as many as there are cores"
+    if around.workers == 0:
+        count = min(math.ceil(wanted) if wanted < 1000 else cores, cores)
+        shown = f"num_workers={max(1, int(count))}" if math.isfinite(count) else "num_workers"
+        return (
+            f"The main process makes every batch itself: set {shown} to overlap it with the step."
+        )
+    if around.workers >= cores:
+        return (
+            f"The {around.workers} workers have {int(cores)} cores: more workers will not help "
+            "without more cores."
+        )
+    if wanted > around.workers and wanted < 1000:
+        if wanted <= cores:
+            return f"Raise num_workers from {around.workers} to {number_of}."
+        return (
+            f"Raise num_workers from {around.workers} to {int(cores)} (the cores there are; to "
+            f"keep up it would take {number_of})."
+        )
+    limit = "" if math.isinf(cores) else f" (there are {int(cores)} cores)"
+    return f"Raise num_workers from {around.workers}{limit}."

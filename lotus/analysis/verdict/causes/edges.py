@@ -1,0 +1,160 @@
+"""What surrounds the waits of a loop: the training step, start-up, shut-down, and the rest."""
+
+import math
+from collections.abc import Iterable
+
+from lotus.analysis.common.columns import flag, number, total
+from lotus.analysis.verdict.causes import cause_row
+from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
+from lotus.analysis.verdict.causes.circumstances import Circumstances
+from lotus.analysis.verdict.causes.ledger import Ledger
+from lotus.common.formatting import duration, plural
+
+
+def _step(ledger: Ledger) -> Iterable[Charge]:
+    yield Charge(TRAINING_STEP.kind, TRAINING_STEP.title, ledger.step_ns)
+
+
+def _against_step(charge: Charge, around: Circumstances) -> str:
+    if around.workers == 0:
+        return "Loading keeps up. What is left to gain is in the training step itself."
+    text = f"Loading keeps up: the workers are idle {around.idle_share:.0%} of their time. "
+    enough = math.ceil(around.needed * 1.2) if around.needed > 0 else 0
+    if 0 < enough < around.workers:
+        plural_s = "s" if enough > 1 else ""
+        text += f"About {enough} worker{plural_s} would do. "
+    return text + "What is left to gain is in the training step itself."
+
+
+TRAINING_STEP = CauseRow(
+    kind="consumer",
+    title="the training step",
+    part=cause_row.STEP,
+    charges=_step,
+    advice=_against_step,
+)
+
+
+def _startup(ledger: Ledger) -> Iterable[Charge]:
+    evidence = ledger.startup | {"epochs": float(len(ledger.loop))}
+    yield Charge(STARTUP.kind, STARTUP.title, sum(ledger.startup.values()), evidence)
+
+
+def _startup_reason(evidence: Evidence) -> str:
+    parts = (
+        ("iter_ns", "in iter()"),
+        ("workers_ns", "until the workers were ready"),
+        ("first_batch_ns", "for first batches"),
+        ("first_send_ns", "for their sending"),
+    )
+    spent = [f"{duration(evidence[key])} {words}" for key, words in parts if evidence[key] > 0]
+    return f"In {plural(evidence['epochs'], 'start')}: {', '.join(spent)}."
+
+
+def _against_startup(charge: Charge, around: Circumstances) -> str:
+    evidence = charge.evidence
+    parts = ("iter_ns", "workers_ns", "first_batch_ns", "first_send_ns")
+    largest = max(parts, key=lambda part: evidence.get(part, 0.0))
+    again = evidence.get("epochs", 1) > 1 and not around.persistent and around.workers > 0
+    text = "Keep the workers between epochs: persistent_workers=True. " if again else ""
+    if largest == "first_batch_ns":
+        return text + (
+            "Most of it is the first batch: open files and build indices once, before the workers "
+            "start, not in the first __getitem__ of each."
+        )
+    if largest == "first_send_ns":
+        return text + (
+            "Most of it is the first sending of each worker, which imports what pickling needs: "
+            "use fewer workers, or a newer torch."
+        )
+    if around.spawned:
+        return text + (
+            "Workers are started with spawn or forkserver and import everything anew: make imports "
+            "and the pickled data set lighter, or use fork."
+        )
+    if largest == "workers_ns":
+        return text + (
+            "Most of it is the workers' own start: look at worker_init_fn, at what the data set "
+            "does in a new worker, and at the number of workers."
+        )
+    return text + (
+        "Most of it is iter() itself: starting workers copies the main process's memory map; use "
+        "fewer workers, or start them before large data is loaded."
+    )
+
+
+STARTUP = CauseRow(
+    kind="start-up",
+    title="start-up",
+    full_title=fixed("start-up: from iter() to the first batch"),
+    part=cause_row.STARTUP,
+    charges=_startup,
+    facts={
+        "iter_ns": "Blocked in iter(), nanoseconds.",
+        "workers_ns": "Waited for workers to start, nanoseconds.",
+        "first_batch_ns": "Waited for first batches, nanoseconds.",
+        "first_send_ns": "Waited for the first sending of a process, nanoseconds.",
+        "epochs": "How many epochs.",
+    },
+    reason=_startup_reason,
+    advice=_against_startup,
+)
+
+
+def _shutdown(ledger: Ledger) -> Iterable[Charge]:
+    yield Charge(SHUTDOWN.kind, SHUTDOWN.title, ledger.tail_ns)
+
+
+def _against_shutdown(charge: Charge, around: Circumstances) -> str:
+    if around.persistent:
+        return "The workers are kept until the end, whose share is less in a longer run."
+    return "Keep the workers: persistent_workers=True."
+
+
+SHUTDOWN = CauseRow(
+    kind="shut-down",
+    title="shut-down",
+    full_title=fixed("shut-down of the workers at the end of an epoch"),
+    part=cause_row.SHUTDOWN,
+    charges=_shutdown,
+    advice=_against_shutdown,
+)
+
+
+def _rest(ledger: Ledger) -> Iterable[Charge]:
+    scope = ledger.scope
+    if not scope.partial:
+        broken = total(number(scope.waits, "wait_ns")[flag(scope.waits, "failed")])
+        ns = ledger.take_rest()
+        yield Charge(REST.kind, REST.title, ns, {"broken_off_ns": min(broken, ns)})
+    elif ledger.charged_ns <= sum(ledger.startup.values()):
+        # No wait is known by which those of the other batches could be divided.
+        yield Charge(REST.kind, "waits of batches that were not recorded", ledger.take_rest())
+
+
+def _rest_reason(evidence: Evidence) -> str:
+    if not evidence["broken_off_ns"] > 0:
+        return ""
+    waited = duration(evidence["broken_off_ns"])
+    return f"{waited} of waiting ended before the batch was there, by an error or a signal."
+
+
+def _against_rest(charge: Charge, around: Circumstances) -> str:
+    if around.partial:
+        return (
+            "Record every batch (no --batches, --every or --max-log) to see what they waited for."
+        )
+    return (
+        "The run or a worker ended while it made them, or their log was lost: `lotus top RUN` "
+        "shows at what each process was."
+    )
+
+
+REST = CauseRow(
+    kind="unseen",
+    title="waits without a record of their batch",
+    charges=_rest,
+    facts={"broken_off_ns": "Waits that ended before their batch was there, nanoseconds."},
+    reason=_rest_reason,
+    advice=_against_rest,
+)

@@ -1,0 +1,220 @@
+"""The time of a loop, from which every cause takes its part in turn; pure accounting.
+
+Every nanosecond of the loop is charged once: to the training step, to the start-up, to the
+shut-down or, for each wait, to what kept its batch away. Outliers (a few slow samples, batches that
+were slow as a whole, one slow worker, files read from cold storage) take what they cost beyond the
+ordinary.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.batches.components import (
+    components,
+    core_taken,
+    first_excess,
+    first_of_process,
+    interpreter_held,
+    off_cpu,
+    slow_workers,
+    storage_parts,
+)
+from lotus.analysis.batches.outlier_samples import outlier_parts, outlier_samples
+from lotus.analysis.batches.slow_batches import slow_as_a_whole
+from lotus.analysis.batches.waits import loop_times, paced, wait_phases
+from lotus.analysis.common.columns import Bools, Floats, flag, integer, number, ratio, total
+from lotus.analysis.common.scope import Scope
+
+# An operation is cold where at least this much of its time went to storage; time in which others
+# had its core does not count.
+COLD_SHARE = 0.3
+# Workers that use this much of the cores wait for a core, not for storage or a network.
+CROWDED = 0.7
+# Others had the cores where they did for more than this share of the time of the fetches.
+SHARED = 0.2
+
+
+class Ledger:
+    """What is left of a loop's time: nanoseconds, per batch (n,) or per batch and component (n, c).
+
+    `making`: waits in which a batch was being made. The other waits: `sending`, `pinning`,
+    `handover`, `index`, and in `startup` the parts of the start-up. `take` hands out what is left
+    of `making`; the rest is read once, each by its own cause.
+    """
+
+    def __init__(self, scope: Scope) -> None:
+        batches, ops, samples = scope.batches, scope.ops, scope.samples
+        self.scope = scope
+        self.loop = loop_times(scope.epochs, scope.waits)
+        self.components = components(batches, samples, ops)
+        self.first = first_of_process(batches, scope.workers)
+        self.phases = wait_phases(batches, scope.workers)
+        self.crowded = _crowded(scope, self.loop)
+        whole = slow_as_a_whole(batches, samples)
+        rows = self.components.sample_rows
+        self.outliers = outlier_samples(batches, samples, rows, self.first, whole)
+        self.workers = slow_workers(batches, self.components.fetch, self.first)
+        fetch = self.components.fetch
+        self._known = fetch > 0
+        self._fetch = np.where(self._known, fetch, 1.0)
+        excess = first_excess(batches, fetch, self.first)
+        self.held = np.minimum(interpreter_held(batches, fetch), fetch - excess)
+        # The part of each fetch in which others did not have its core.
+        self.own_part = 1.0 - np.minimum(core_taken(batches, fetch) / self._fetch, 1.0)
+        self.charged_ns = 0.0  # of waits and start-up, `iter()` included
+        self._split_waits(excess)
+        self._storage = self._storage_limit()
+
+    @property
+    def iter_ns(self) -> float:
+        """Blocked in `iter()`."""
+        return total(number(self.loop, "iter_ns"))
+
+    @property
+    def wait_ns(self) -> float:
+        """Blocked in `next`."""
+        return total(number(self.loop, "wait_ns"))
+
+    @property
+    def step_ns(self) -> float:
+        """In the training step."""
+        return total(number(self.loop, "step_ns"))
+
+    @property
+    def tail_ns(self) -> float:
+        """From the last batch of each epoch to its end."""
+        return total(number(self.loop, "tail_ns"))
+
+    @property
+    def loop_ns(self) -> float:
+        """All of the loop."""
+        return total(number(self.loop, "loop_ns"))
+
+    def _split_waits(self, excess: Floats) -> None:
+        batches = self.scope.batches
+        charged = {
+            name: column.to_numpy()
+            for name, column in paced(self.phases, batches, self.first).items()
+        }
+        making = np.where(self._known, charged["making"], 0.0)
+        unknown = total(np.where(self._known, 0.0, charged["making"]))
+        self._without_record = total(charged["unseen"]) + unknown
+        lazily = making * excess / self._fetch
+        making = making - lazily
+        # The first pickling of a process imports what it needs.
+        pickle_excess = first_excess(batches, number(batches, "pickle_ns"), self.first)
+        late = np.minimum(charged["sending"], pickle_excess)
+        charged["sending"] = charged["sending"] - late
+
+        # The first batch of an epoch is waited for whatever the pipeline: its making is start-up,
+        # but for as much as later batches are waited for as well.
+        first = flag(batches, "first")
+        rest = making + charged["sending"] + charged["pinning"] + charged["handover"]
+        fill, steady = total(rest[first]), total(rest[~first] - charged["handover"][~first])
+        weight = np.where(first, min(1.0, steady / fill) if fill > 0 else 1.0, 1.0)
+        making, self.sending, self.pinning, self.handover = (
+            part * weight
+            for part in (making, charged["sending"], charged["pinning"], charged["handover"])
+        )
+        self.index = charged["index"]
+        self.startup = {
+            "iter_ns": self.iter_ns,
+            "workers_ns": total(charged["startup"]),
+            "first_batch_ns": total(lazily) + total(rest * (1.0 - weight)),
+            "first_send_ns": total(late),
+        }
+        # Pickling that stopped a fetch belongs to the sending.
+        held = making * self.held / self._fetch
+        self.sending = self.sending + held
+        # The excess of a first batch is already charged: the rest is split in proportion.
+        self._rate = ((making - held) / self._fetch)[:, None]
+        self.making = self._rate * self.components.parts
+
+    def _storage_limit(self) -> Floats:
+        scope, split = self.scope, self.components
+        if self.crowded:
+            return np.zeros_like(split.parts)
+        kinds = scope.operations
+        names: set[str] = set()
+        if len(kinds):
+            names = set(kinds.loc[kinds["kind"].astype(str) == "loader", "operation"].astype(str))
+        parts = storage_parts(split, scope.batches, scope.ops, names, self.held, self.first)
+        return np.asarray(self._rate * parts, np.float64)
+
+    @property
+    def storage(self) -> Floats:
+        """What is left of `making` in which batches waited for storage (n, c)."""
+        return np.minimum(self._storage, self.making)
+
+    @property
+    def cold(self) -> Bools:
+        """The components that wait for storage (c,)."""
+        own = (self.making * self.own_part[:, None]).sum(axis=0)
+        waited: Floats = self.storage.sum(axis=0)
+        return np.asarray((waited > 0) & (waited >= COLD_SHARE * own), np.bool_)
+
+    def take(self, part: Floats) -> float:
+        """Take from `making` (n, c), as far as there is as much; return how much it was."""
+        taken = np.minimum(part, self.making)
+        self.making = self.making - taken
+        return total(taken)
+
+    def take_component(self, place: int) -> float:
+        """Take all that is left of a component."""
+        part = np.zeros_like(self.making)
+        part[:, place] = self.making[:, place]
+        return self.take(part)
+
+    def take_excess(self, slow: Bools) -> float:
+        """Take what these samples (m,) took beyond what is typical of their worker."""
+        scope = self.scope
+        parts = outlier_parts(
+            self.components, scope.samples, scope.ops, slow, self.outliers.typical_ns
+        )
+        return self.take(self._rate * parts)
+
+    def lag(self) -> Floats:
+        """The fraction of each batch's making that is owed to its worker being slow (n,)."""
+        batches, slow = self.scope.batches, self.workers[self.workers["slow"]]
+        if not len(slow):
+            return np.zeros(len(batches))
+        keys = {"rank": integer(batches, "rank"), "worker": integer(batches, "worker")}
+        joined = pd.DataFrame(keys).merge(slow, on=["rank", "worker"], how="left")
+        return np.nan_to_num(1.0 - 1.0 / joined["times"].to_numpy(np.float64))
+
+    @property
+    def uncharged_ns(self) -> float:
+        """Waits of batches that have no record, and waits that no cause has taken."""
+        left = self.wait_ns + self.iter_ns - self.charged_ns
+        return max(self._without_record, left, 0.0)
+
+    def take_rest(self) -> float:
+        """Take what no cause has taken."""
+        rest, self._without_record = self.uncharged_ns, 0.0
+        return rest
+
+
+def _crowded(scope: Scope, loop: pd.DataFrame) -> bool:
+    # Of a partly recorded loop the mean stands for all batches.
+    used = mean(number(scope.batches, "cpu_ns")) * len(scope.waits)
+    return ratio(used, total(number(loop, "loop_ns")) * scope.cores) > CROWDED
+
+
+def core_shared(scope: Scope) -> float:
+    """How much of the workers' time off a core others had it; 0.0 where that is of no weight.
+
+    Where the program itself keeps the cores busy, it is its own workers that wait for one another.
+    """
+    fetch = np.nan_to_num(number(scope.batches, "fetch_ns"))
+    taken, off = (total(part(scope.batches, fetch)) for part in (core_taken, off_cpu))
+    if taken < SHARED * total(fetch) or _crowded(scope, loop_times(scope.epochs, scope.waits)):
+        return 0.0
+    return ratio(taken, taken + off)
+
+
+def mean(values: Floats) -> float:
+    """The mean of what was measured; NaN of nothing."""
+    measured = values[~np.isnan(values)]
+    return float(measured.mean()) if measured.size else float("nan")

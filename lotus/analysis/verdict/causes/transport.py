@@ -1,0 +1,113 @@
+"""The way of a batch from its worker to the loop, and the way of its index to the worker."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from lotus.analysis.common.columns import number, total
+from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
+from lotus.analysis.verdict.causes.circumstances import Circumstances
+from lotus.analysis.verdict.causes.ledger import Ledger, mean
+from lotus.common.formatting import duration, size
+
+
+def _sending(ledger: Ledger) -> Iterable[Charge]:
+    batches = ledger.scope.batches
+    wanted = np.fmax(number(batches, "wait_start_ns"), number(batches, "ready_ns"))
+    evidence = {
+        **{f"mean_{name}_ns": mean(number(batches, f"{name}_ns")) for name in _STAGES},
+        "mean_receive_ns": mean(np.maximum(number(batches, "arrival_ns") - wanted, 0.0)),
+        "mean_pipe_bytes": mean(number(batches, "send_bytes")),
+        "mean_batch_bytes": mean(number(batches, "bytes")),
+    }
+    yield Charge(SENDING.kind, SENDING.title, total(ledger.sending), evidence)
+
+
+_STAGES = ("pickle", "lock", "write")
+
+
+def _sending_reason(evidence: Evidence) -> str:
+    if not evidence.has("mean_pickle_ns"):
+        return ""
+    text = (
+        f"Per batch: pickling {duration(evidence['mean_pickle_ns'])}, lock "
+        f"{duration(evidence['mean_lock_ns'])}, writing {duration(evidence['mean_write_ns'])}, "
+        f"the main process's reading and unpickling {duration(evidence['mean_receive_ns'])}"
+    )
+    if evidence.has("mean_pipe_bytes"):
+        text += f"; {size(evidence['mean_pipe_bytes'])} through the pipe"
+    return text + "."
+
+
+def _against_sending(charge: Charge, around: Circumstances) -> str:
+    piped = around.pipe_bytes > 0.5 * around.batch_bytes and around.pipe_bytes > 65_536
+    if piped or not around.batch_bytes > 0:
+        return (
+            "Batches go through a pipe as pickled Python objects or arrays: return torch tensors "
+            "(they travel in shared memory), fewer and larger ones, of a smaller dtype."
+        )
+    return (
+        "Make batches smaller (uint8 instead of float32, convert after loading; crop or reduce "
+        "before collate); batches of many small tensors cost a descriptor each."
+    )
+
+
+SENDING = CauseRow(
+    kind="send",
+    title="sending batches",
+    full_title=fixed("sending batches from the workers (pickle, pipe, unpickle)"),
+    charges=_sending,
+    facts={
+        "mean_pickle_ns": "Pickling of a batch, nanoseconds.",
+        "mean_lock_ns": "Waiting for the pipe, of a batch, nanoseconds.",
+        "mean_write_ns": "Writing of a batch, nanoseconds.",
+        "mean_receive_ns": "From wanted and sent to arrived, of a batch, nanoseconds.",
+        "mean_pipe_bytes": "Bytes of a batch through the pipe.",
+        "mean_batch_bytes": "Bytes of a batch.",
+    },
+    reason=_sending_reason,
+    advice=_against_sending,
+)
+
+
+def _pinning(ledger: Ledger) -> Iterable[Charge]:
+    yield Charge(PINNING.kind, PINNING.title, total(ledger.pinning))
+
+
+PINNING = CauseRow(
+    kind="pin",
+    title="pinning memory",
+    charges=_pinning,
+    advice=fixed("Pinning copies every batch: try pin_memory=False, or smaller batches (uint8)."),
+)
+
+
+def _handover(ledger: Ledger) -> Iterable[Charge]:
+    yield Charge(HANDOVER.kind, HANDOVER.title, total(ledger.handover))
+
+
+HANDOVER = CauseRow(
+    kind="main-process",
+    title="hand-over in the main process",
+    charges=_handover,
+    advice=fixed("Look for a slow sampler or batch sampler: it runs in the main process."),
+)
+
+
+def _index(ledger: Ledger) -> Iterable[Charge]:
+    yield Charge(INDEX.kind, INDEX.title, total(ledger.index))
+
+
+def _against_index(charge: Charge, around: Circumstances) -> str:
+    return (
+        "The workers were idle while the loop waited: raise prefetch_factor "
+        f"({around.prefetch} now) and look for a slow sampler."
+    )
+
+
+INDEX = CauseRow(
+    kind="index",
+    title="nobody had asked for the batch",
+    charges=_index,
+    advice=_against_index,
+)

@@ -1,0 +1,149 @@
+"""The verdict on a loader's loop and its causes, ranked, each with its evidence and advice.
+
+Thresholds are those of tf.data's input-pipeline analysis: a wait of less than 5 % of the loop is
+not input-bound, up to 20 % moderately, more than 20 % highly.
+"""
+
+from dataclasses import dataclass
+
+from lotus.analysis.common.columns import ratio
+from lotus.analysis.common.scope import Scope
+from lotus.analysis.verdict.account import Account, account
+from lotus.analysis.verdict.causes import BY_KIND
+from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STARTUP, STEP, Charge, Evidence
+from lotus.analysis.verdict.causes.circumstances import Circumstances, circumstances
+from lotus.analysis.verdict.causes.edges import REST
+
+MODERATE, HIGH = 0.05, 0.20
+# Causes of less than this share of the loop are not worth a line.
+LEAST_SHARE = 0.002
+
+
+@dataclass(frozen=True)
+class Cause:
+    """`share` is of the loop's time, `wait_share` of its waits (NaN for the training step).
+
+    `evidence`: numbers, their units in their names (_ns, _share, _bytes).
+    """
+
+    kind: str
+    title: str
+    share: float
+    wait_share: float
+    ns: float
+    evidence: dict[str, float]
+    advice: str
+
+    @property
+    def reason(self) -> str:
+        """A sentence with the numbers behind it; "" where its share says all."""
+        return BY_KIND[self.kind].reason(Evidence(self.evidence))
+
+    @property
+    def part(self) -> str:
+        """The part of the loop that it is in: "waits", "step", "start-up" or "shut-down"."""
+        return BY_KIND[self.kind].part
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`kind`: input-bound, consumer-bound, start-up-bound or unknown; causes: first comes first.
+
+    Shares are of the loop's time: input_share (waits beyond the start-up), startup_share
+    (`iter()` to the first batch), step_share, shutdown_share; they add up to 1.
+    """
+
+    kind: str
+    degree: str  # "highly", "moderately", "not" (input-bound); "" for unknown
+    summary: str
+    input_share: float
+    startup_share: float
+    step_share: float
+    shutdown_share: float
+    causes: list[Cause]
+
+
+def verdict(scope: Scope) -> Verdict:
+    """Judge one loader's loop."""
+    return judge(account(scope), circumstances(scope))
+
+
+def judge(books: Account, around: Circumstances) -> Verdict:
+    """Judge a loop whose time is accounted for."""
+    loop = books.loop_ns
+    owed = dict.fromkeys((STEP, STARTUP, SHUTDOWN), 0.0)
+    for charge in books.charges:
+        part = BY_KIND[charge.kind].part
+        if part in owed:
+            owed[part] += charge.ns
+    step, startup, shutdown = (ratio(ns, loop) for ns in owed.values())
+    inputs = ratio(max(loop - sum(owed.values()), 0.0), loop)
+    if not loop > 0:
+        nothing = "No batch was taken from this loader."
+        return Verdict("unknown", "", nothing, inputs, startup, step, shutdown, [])
+    kind, degree = _kind(inputs, startup + shutdown)
+    causes = [_cause(charge, books, around) for charge in _ranked(books.charges, kind)]
+    causes = [cause for cause in causes if cause.share >= LEAST_SHARE] or causes[:1]
+    summary = _summary(kind, degree, inputs, startup + shutdown, step)
+    return Verdict(kind, degree, summary, inputs, startup, step, shutdown, causes)
+
+
+def _kind(inputs: float, edges: float) -> tuple[str, str]:
+    degree = "highly" if inputs > HIGH else "moderately" if inputs >= MODERATE else "not"
+    if edges > HIGH and edges > inputs:
+        return "start-up-bound", degree
+    return ("consumer-bound" if degree == "not" else "input-bound"), degree
+
+
+def _ranked(charges: list[Charge], kind: str) -> list[Charge]:
+    """Largest first; the training step first where it sets the pace and last where it does not.
+
+    What has no record explains nothing and comes last, unless most of the waiting was broken off:
+    then nothing else is the cause.
+    """
+    waited = sum(charge.ns for charge in charges if BY_KIND[charge.kind].part != STEP)
+
+    def place(charge: Charge) -> tuple[int, float]:
+        group, part = 1, BY_KIND[charge.kind].part
+        if kind == "start-up-bound":
+            group = 0 if part in (STARTUP, SHUTDOWN) else 1
+        if part == STEP:
+            group = 0 if kind == "consumer-bound" else 2
+        if charge.kind == REST.kind and charge.evidence.get("broken_off_ns", 0.0) <= waited / 2:
+            group = 3
+        return (group, -charge.ns)
+
+    return sorted(charges, key=place)
+
+
+def _cause(charge: Charge, books: Account, around: Circumstances) -> Cause:
+    row = BY_KIND[charge.kind]
+    waited = books.loop_ns - books.step_ns
+    return Cause(
+        kind=charge.kind,
+        title=row.full_title(charge, around),
+        share=ratio(charge.ns, books.loop_ns),
+        wait_share=float("nan") if row.part == STEP else ratio(charge.ns, waited),
+        ns=charge.ns,
+        evidence=charge.evidence,
+        advice=row.advice(charge, around),
+    )
+
+
+def _summary(kind: str, degree: str, inputs: float, edges: float, step: float) -> str:
+    """One sentence with the numbers that say so."""
+    if kind == "start-up-bound":
+        return (
+            f"{edges:.0%} of the loop passes before the first batch or after the last one, "
+            f"{inputs:.0%} in other waits."
+        )
+    if kind == "consumer-bound":
+        return (
+            f"The loop waits for data {inputs:.1%} of its time; the training step takes {step:.0%}."
+        )
+    limit = HIGH if degree == "highly" else MODERATE
+    part = f"{inputs:.0%}" if inputs >= 0.0995 else f"{inputs:.1%}"  # 5.3 %, not 5, is more than 5
+    return (
+        f"The loop waits for data {part} of its time; more than {limit:.0%} is "
+        f"{degree} input-bound."
+    )

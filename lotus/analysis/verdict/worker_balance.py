@@ -1,0 +1,127 @@
+"""Balance between workers, and between ranks."""
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.common.columns import integer, number, process_rows, total
+from lotus.analysis.common.scope import Scope
+from lotus.analysis.verdict.account import Account
+
+READ_ONCE = "its memory was read once"
+NEVER_READ = "its memory was not read"
+
+
+def worker_table(scope: Scope, books: Account) -> pd.DataFrame:
+    """One row per worker and rank, all its processes together.
+
+    Columns: rank worker processes batches samples fetch_ns (total) batch_mean_ns sample_ns (typical
+    per sample) times (sample_ns over the other workers' typical) idle_ns idle_share cpu_share
+    startup_ns (mean) pss_bytes (largest) pss_growth_bytes (last minus first reading of one process)
+    pss_growth_reason (why that is not known, "" where it is). worker -1 is the main process.
+    """
+    batches = scope.batches
+    frame = pd.DataFrame(
+        {
+            "rank": integer(batches, "rank"),
+            "worker": integer(batches, "worker"),
+            "pid": integer(batches, "pid"),
+            "samples": number(batches, "size"),
+            "fetch_ns": number(batches, "fetch_ns"),
+            "idle_ns": number(batches, "idle_in_loop_ns"),
+            "cpu_ns": number(batches, "cpu_ns"),
+            "process": process_rows(scope.workers, batches),
+        }
+    )
+    frame = frame[~frame["fetch_ns"].isna()]
+    keys = ["rank", "worker"]
+    table = frame.groupby(keys, as_index=False).agg(
+        processes=("pid", "nunique"),
+        batches=("fetch_ns", "count"),
+        samples=("samples", "sum"),
+        fetch_ns=("fetch_ns", "sum"),
+        batch_mean_ns=("fetch_ns", "mean"),
+        idle_ns=("idle_ns", "sum"),
+        cpu_ns=("cpu_ns", lambda values: values.sum(min_count=1)),
+    )
+    whole = table["fetch_ns"] + table["idle_ns"]
+    table["idle_share"] = table["idle_ns"] / whole.where(whole > 0)
+    table["cpu_share"] = table.pop("cpu_ns") / table["fetch_ns"].where(table["fetch_ns"] > 0)
+    typical = books.workers[["rank", "worker", "own_ns", "times"]]
+    table = table.merge(typical.rename(columns={"own_ns": "sample_ns"}), on=keys, how="left")
+    started = pd.DataFrame(
+        {
+            "rank": integer(scope.workers, "rank"),
+            "worker": integer(scope.workers, "worker"),
+            "startup_ns": number(scope.workers, "startup_ns"),
+        }
+    )
+    mean = started.groupby(keys, as_index=False)["startup_ns"].mean()
+    table = table.merge(mean, on=keys, how="left")
+    table = table.merge(_memory(scope.resources), on=keys, how="left")
+    return table.assign(pss_growth_reason=table["pss_growth_reason"].fillna(NEVER_READ))
+
+
+def _memory(resources: pd.DataFrame) -> pd.DataFrame:
+    frame = pd.DataFrame(
+        {
+            "rank": integer(resources, "rank"),
+            "worker": integer(resources, "worker"),
+            "pid": integer(resources, "pid"),
+            "time": number(resources, "time_ns"),
+            "pss": number(resources, "pss"),
+        }
+    ).sort_values("time")
+    frame = frame[frame["pss"] > 0]
+    each = frame.groupby(["rank", "worker", "pid"], as_index=False).agg(
+        first=("pss", "first"),
+        last=("pss", "last"),
+        largest=("pss", "max"),
+        readings=("pss", "count"),
+    )
+    # One reading says how much there was, not by how much it changed.
+    each["growth"] = (each["last"] - each["first"]).where(each["readings"] > 1)
+    table = each.groupby(["rank", "worker"], as_index=False).agg(
+        pss_bytes=("largest", "max"), pss_growth_bytes=("growth", "max")
+    )
+    known = table["pss_growth_bytes"].notna()
+    return table.assign(pss_growth_reason=np.where(known, "", READ_ONCE))
+
+
+def rank_table(scope: Scope, books: Account) -> pd.DataFrame:
+    """One row per rank: rank samples batches loop_ns wait_share step_share samples_per_s.
+
+    wait_share: blocked in `iter()`, in `next` or at the end, of the rank's own loop.
+    """
+    names = ["loop_ns", "wait_ns", "iter_ns", "step_ns", "tail_ns", "waits"]
+    table = books.epochs.groupby("rank", as_index=False)[names].sum()
+    taken = ~np.isnan(number(scope.batches, "wait_ns"))
+    size = number(scope.batches, "size")
+    # A batch that was taken but whose making was not recorded is as large as the others.
+    usual = np.nanmean(size) if (~np.isnan(size)).any() else 0.0
+    sizes = pd.DataFrame(
+        {
+            "rank": integer(scope.batches, "rank")[taken],
+            "samples": np.where(np.isnan(size), usual, size)[taken],
+        }
+    )
+    table = table.merge(sizes.groupby("rank", as_index=False).sum(), on="rank", how="left")
+    loop = table["loop_ns"].where(table["loop_ns"] > 0)
+    blocked = table["wait_ns"] + table["iter_ns"] + table["tail_ns"]
+    return pd.DataFrame(
+        {
+            "rank": table["rank"],
+            "samples": table["samples"].fillna(0).round().astype(np.int64),
+            "batches": table["waits"],
+            "loop_ns": table["loop_ns"],
+            "wait_share": blocked / loop,
+            "step_share": table["step_ns"] / loop,
+            "samples_per_s": table["samples"] / loop * 1e9,
+        }
+    )
+
+
+def idle_share(scope: Scope) -> float:
+    """Share of the workers' time in the loop that they had nothing to do."""
+    idle = total(number(scope.batches, "idle_in_loop_ns"))
+    whole = idle + total(number(scope.batches, "fetch_ns"))
+    return idle / whole if whole > 0 else float("nan")

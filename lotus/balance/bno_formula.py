@@ -1,0 +1,50 @@
+"""BalanceNet Orchestrator ("A KQV-based Dynamic Task Allocation for Distributed Deep Learning").
+
+Equations 1 to 5 to the letter, for N nodes:
+
+    K_i    = OPS_i / sum_k OPS_k                                                   (1)
+    MW_i   = 1 - MU_i / sum_k MU_k                                                 (2)
+    NL     = T_response - T_request                                                (3)
+    NCW_ij = 1 - NL_ij / max_k NL_ik                                               (4)
+    BS_i   = max(floor((K_i + MW_i + sum_j NCW_ij) / 3 x B), 1)                    (5)
+
+The sums over k and j run from 1 to N, so j = i is among them. The sum of all BS_i is no fixed
+multiple of B: that of K is 1, that of MW is N - 1, that of NCW is anything up to N (N - 1), and
+N where all nodes are as far from each other (NL_ii = 0).
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from lotus.analysis.common.columns import Floats
+
+
+@dataclass(frozen=True)
+class Orchestrated:
+    """The quantities of each node (N,), and what they give."""
+
+    k: Floats
+    mw: Floats
+    ncw: Floats  # of each node, summed over j
+    sizes: tuple[int, ...]
+
+
+def orchestrate(ops: Floats, memory: Floats, latency: Floats, base: float) -> Orchestrated:
+    """Batch sizes of N nodes.
+
+    `ops` (N,): operations per second. `memory` (N,): bytes in use. `latency` (N, N): NL_ij in any
+    unit. `base`: the baseline batch size B. Where a node's latencies are all 0, equation 4 divides
+    by 0: its weights are taken as 1, as those of the nearest are.
+    """
+    if not (ops > 0).all():
+        raise ValueError("operations per second must be above 0")
+    used = float(memory.sum())
+    share = memory / used if used > 0 else np.full(len(ops), 1.0 / len(ops))
+    k, mw = ops / ops.sum(), 1.0 - share
+    farthest = latency.max(axis=1, keepdims=True)
+    weights = 1.0 - np.divide(latency, farthest, out=np.zeros_like(latency), where=farthest > 0)
+    ncw = weights.sum(axis=1)
+    sizes = [max(math.floor(one), 1) for one in ((k + mw + ncw) / 3 * base).tolist()]
+    return Orchestrated(k, mw, ncw, tuple(sizes))

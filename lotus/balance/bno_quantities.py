@@ -1,0 +1,100 @@
+"""BalanceNet Orchestrator's quantities, each as a run tells it, and in words how."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from lotus.analysis.common.columns import Floats
+from lotus.balance.bno_formula import Orchestrated, orchestrate
+from lotus.balance.rank_measurements import Job
+from lotus.common.errors import LotusError
+
+
+@dataclass(frozen=True)
+class Quantities:
+    """What equations 1 to 5 are given; `how` has words for OPS, MU, NL and B."""
+
+    ops: Floats  # (N,) samples per second
+    memory: Floats  # (N,) bytes
+    latency: Floats  # (N, N) ns
+    base: float
+    how: Mapping[str, str]
+
+
+def quantities(
+    job: Job, latencies: Mapping[tuple[int, int], float] | None = None, base: float | None = None
+) -> Quantities:
+    """`latencies`: ns between pairs of ranks, either way round, where they are known otherwise.
+
+    Raises LotusError for a rank that there is not.
+    """
+    how = {}
+    ops = np.array([one.sizes.sum() / max(one.step_ns.sum(), 1.0) * 1e9 for one in job.ranks])
+    how["OPS"] = "samples per second of the rank's own steps" + (
+        ", exposed synchronisation taken out" if job.synchronised else ""
+    )
+    memory = np.array([one.memory_bytes for one in job.ranks])
+    how["MU"] = "memory of the rank's processes, the most that was seen"
+    if np.isnan(memory).any():
+        memory = np.ones(len(job.ranks))
+        how["MU"] = "not measured (no rank's epoch came to its end): taken as equal on all ranks"
+    latency, how["NL"] = _latency(job, latencies or {})
+    if base is None:
+        base = job.global_batch / len(job.ranks)
+        how["B"] = f"the traced batch of a rank, {base:g} samples on average"
+    else:
+        how["B"] = f"{base:g} samples, as given"
+    return Quantities(ops, memory, latency, base, how)
+
+
+def _latency(job: Job, links: Mapping[tuple[int, int], float]) -> tuple[Floats, str]:
+    count = len(job.ranks)
+    after = np.array([one.after_ns for one in job.ranks])
+    known = not np.isnan(after).any()
+    if known:
+        # A collective does not tell pairs apart.
+        made = (after[:, None] + after[None, :]) / 2.0
+        how = (
+            "not measured for pairs: the mean of what both ranks took from the last rank's arrival "
+            "to the averaged gradients"
+        )
+        if len({one.host for one in job.ranks}) > 1:
+            how += ", within the error of the hosts' clocks"
+    else:
+        made = np.ones((count, count))
+        how = "not measured (no synchronisation was traced): taken as equal between all ranks"
+    np.fill_diagonal(made, 0.0)
+    for pair, time in links.items():
+        if max(pair) >= count or pair[0] == pair[1]:
+            raise LotusError(
+                f"--link {pair[0]}-{pair[1]}: the run has ranks 0 to {count - 1}, and a link "
+                "joins two of them"
+            )
+        made[pair] = made[pair[::-1]] = time
+    if links:
+        whole = len({tuple(sorted(pair)) for pair in links}) == count * (count - 1) // 2
+        if not whole and not known:
+            raise LotusError(
+                "no latency was measured in this run, so --link must give that of every pair"
+            )
+        how = "as given" if whole else f"as given for {len(links)} pairs; else {how}"
+    return made, how
+
+
+def run(made: Quantities) -> Orchestrated:
+    """The formula on what was measured."""
+    return orchestrate(made.ops, made.memory, made.latency, made.base)
+
+
+def sum_words(result: Orchestrated, job: Job) -> str:
+    """Whether the formula keeps the global batch, with the figure."""
+    total, was = sum(result.sizes), job.global_batch
+    weights = f"its sum over NCW is {math.fsum(result.ncw.tolist()):.2f} for {len(job.ranks)} ranks"
+    if total == was:
+        return f"the formula happens to keep the global batch of {was} here; {weights}"
+    return (
+        f"the formula does not keep the global batch: it makes {total} samples of {was} "
+        f"({total / was - 1:+.0%}), so a step trains on another batch than the program's; {weights}"
+    )

@@ -1,0 +1,189 @@
+"""A traced job with more ranks, stragglers, other links, another split: `lotus whatif --ranks`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lotus.analysis.common.columns import Floats
+from lotus.balance.rank_measurements import Job, Rank
+from lotus.balance.time_fit import curve
+from lotus.common.errors import LotusError
+from lotus.tune.simulation import model_error
+from lotus.tune.simulation.job_simulation import (
+    COLLECTIVES,
+    Collective,
+    Member,
+    Outcome,
+    Stragglers,
+    simulate,
+)
+
+STEPS = 1000
+_MOST_TIMES = 5000  # of one rank that are drawn from
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is to be different; None: as traced. Times are nanoseconds, bandwidth bytes/s."""
+
+    ranks: int
+    workers: int | None = None
+    prefetch: int | None = None
+    batch_sizes: Sequence[int] | None = None  # of each rank; as many as there are ranks
+    stragglers: Stragglers = field(default_factory=Stragglers)
+    collective: str = COLLECTIVES[0]
+    gradients: float | None = None  # bytes that are averaged
+    link_latency_ns: float | None = None
+    link_bandwidth: float | None = None
+    steps: int = STEPS
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the job does today and would do then, both simulated."""
+
+    job: Job
+    question: Question
+    today: Outcome
+    then: Outcome
+    collective: str  # in words: what it is taken to take
+    notes: tuple[str, ...]
+
+    @property
+    def measured_s(self) -> float:
+        """Mean step of the traced job; NaN: not known."""
+        return self.job.measured_ns / 1e9
+
+    @property
+    def error(self) -> float:
+        """Of the simulated step of the job itself, relative to the measured one."""
+        return self.today.step_s / self.measured_s - 1.0 if self.measured_s > 0 else math.nan
+
+    @property
+    def times(self) -> float | None:
+        """Samples a second then, over today; None where the simulation is too far off today."""
+        if not model_error.predicts(self.error):
+            return None
+        return self.then.samples_per_s / self.today.samples_per_s
+
+
+def answer(job: Job, question: Question) -> Answer:
+    """Simulate the job as it was and as asked. Raises LotusError for what makes no sense."""
+    own = 0.0 if math.isnan(job.collective_ns) else job.collective_ns
+    notes = list(job.notes)
+    collective, words = _collective(job, question, notes)
+    count = len(job.ranks)
+    if question.ranks > count:
+        notes.append(
+            f"rank n of {question.ranks:,} runs as the traced rank n mod {count}, its times drawn "
+            "by themselves: what slows all ranks at once is not in it"
+        )
+    if question.workers is not None:
+        notes.append("a worker's time for a batch is taken as traced, however many workers share "
+                     "the cores")  # fmt: skip
+    if question.stragglers.ranks > question.ranks:
+        raise LotusError(
+            f"{question.stragglers.ranks} stragglers are more than there are ranks: "
+            f"--stragglers {question.ranks} at most"
+        )
+    sizes = question.batch_sizes
+    if sizes is not None and len(sizes) != question.ranks:
+        raise LotusError(
+            f"the plan is for {len(sizes)} ranks, asked about are {question.ranks}: --ranks "
+            f"{len(sizes)}"
+        )
+    today = simulate(
+        [_member(one) for one in job.ranks],
+        steps=question.steps,
+        collective_ns=own,
+        seed=question.seed,
+    )
+    members = [
+        _member(
+            job.ranks[rank % count],
+            question.workers,
+            question.prefetch,
+            None if sizes is None else sizes[rank],
+        )
+        for rank in range(question.ranks)
+    ]
+    then = simulate(
+        members,
+        steps=question.steps,
+        collective_ns=collective,
+        stragglers=question.stragglers,
+        seed=question.seed,
+    )
+    made = Answer(job, question, today, then, words, ())
+    if model_error.far_off(made.error):
+        notes.insert(0, model_error.far_off(made.error))
+    return Answer(job, question, today, then, words, tuple(dict.fromkeys(notes)))
+
+
+def _member(
+    rank: Rank, workers: int | None = None, prefetch: int | None = None, size: int | None = None
+) -> Member:
+    """The rank with batches of one size: its usual one, or the one asked about."""
+    wanted = float(rank.batch if size is None else size)
+    made = curve(rank)
+    own_workers = rank.workers if workers is None else workers
+    step = rank.step_ns * _scale(made.step.at(wanted), [made.step.at(n) for n in rank.sizes])
+    lanes = max(rank.workers, 1)
+    fetch = rank.fetch_ns * _scale(
+        made.input.at(wanted) * lanes, [made.input.at(n) * lanes for n in rank.fetch_sizes]
+    )
+    return Member(
+        step_ns=step[-_MOST_TIMES:],
+        fetch_ns=fetch[-_MOST_TIMES:],
+        samples=wanted,
+        workers=own_workers,
+        prefetch=rank.prefetch if prefetch is None else prefetch,
+    )
+
+
+def _scale(wanted: float, was: Sequence[float]) -> Floats:
+    before = np.array(was, np.float64)
+    return np.asarray(np.divide(wanted, before, out=np.ones_like(before), where=before > 0))
+
+
+def _collective(job: Job, question: Question, notes: list[str]) -> tuple[float, str]:
+    """(ns of the collective with so many ranks, how that was taken)."""
+    link = (question.gradients, question.link_bandwidth)
+    ranks, count, kind = question.ranks, len(job.ranks), question.collective
+    if any(one is not None for one in (*link, question.link_latency_ns)):
+        if question.gradients is None or question.link_bandwidth is None:
+            raise LotusError("a collective by its links needs --gradients and --link-bandwidth")
+        made = Collective(
+            kind, question.gradients, question.link_latency_ns or 0.0, question.link_bandwidth
+        )
+        return made.ns(ranks), f"{kind} all-reduce by its formula, none of it overlapped"
+    if math.isnan(job.collective_ns):
+        notes.append(
+            "the collective is taken as 0, as the synchronisation was not traced: --gradients and "
+            "--link-bandwidth say what it is"
+        )
+        return 0.0, "not traced"
+    if ranks == count:
+        return job.collective_ns, "as traced, after the last rank's arrival"
+    if ranks < 2:
+        return 0.0, "none with one rank"
+    if kind == "tree":
+        rounds = math.ceil(math.log2(ranks)) / math.ceil(math.log2(count))
+        return (
+            job.collective_ns * rounds,
+            f"as traced with {count} ranks, {rounds:.2f} times (tree)",
+        )
+    # Its two terms grow as (N - 1) / N and as N - 1: which of them was traced is not known.
+    moved = ((ranks - 1) / ranks) / ((count - 1) / count)
+    waited = (ranks - 1) / (count - 1)
+    notes.append(
+        f"of the traced collective it is not known what is latency: it is taken as bandwidth, "
+        f"{moved:.2f} times with {ranks} ranks in a ring; all latency, it would be {waited:.1f} "
+        f"times, {job.collective_ns * waited / 1e6:.3g} ms (--gradients and --link-bandwidth tell)"
+    )
+    return job.collective_ns * moved, f"as traced with {count} ranks, {moved:.2f} times (ring)"

@@ -1,0 +1,111 @@
+"""What more workers would give a rank whose input is the limit: simulated, as `lotus whatif` does.
+
+`lotus tune` measures the same on the machine itself; this says what it would be worth.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.common.columns import integer
+from lotus.analysis.common.scope import RunLike
+from lotus.common.errors import LotusError
+from lotus.tune.simulation.loader_simulation import simulate
+from lotus.tune.simulation.run_profile import profile
+
+_BATCHES = 200  # simulated for each number of workers
+_NEAR = 0.98  # of the best rate: the fewest workers that reach it are named
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """Samples per second that a rank's loader can deliver by itself, now and with `workers`.
+
+    The same number of workers: no other gives more. `why`: why it could not be simulated; then the
+    rates are NaN.
+    """
+
+    rank: int
+    workers_now: int
+    workers: int
+    now: float
+    then: float
+    why: str = ""
+
+    @property
+    def times(self) -> float:
+        """How many times as fast; 1.0 where that is not known."""
+        return 1.0 if self.why else self.then / self.now
+
+
+class OfRank:
+    """A run's tables as one rank alone would have left them; cores: those of its share."""
+
+    def __init__(self, run: Any, rank: int, local: int) -> None:
+        self._run, self._rank, self._local = run, rank, max(local, 1)
+
+    @property
+    def manifest(self) -> Mapping[str, Any]:
+        manifest: Mapping[str, Any] = self._run.manifest
+        cpu = dict(manifest.get("cpu") or {})
+        shares = {
+            name: cpu[name] / self._local
+            for name in ("logical", "affinity", "quota")
+            if isinstance(cpu.get(name), (int, float))
+        }
+        return {**manifest, "cpu": cpu | shares}
+
+    @property
+    def loaders(self) -> pd.DataFrame:
+        return self._of_rank("loaders")
+
+    def __getattr__(self, name: str) -> pd.DataFrame:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self._of_rank(name)
+
+    def _of_rank(self, name: str) -> pd.DataFrame:
+        frame = getattr(self._run, name, None)
+        if not isinstance(frame, pd.DataFrame):
+            return pd.DataFrame()
+        if "rank" not in frame.columns:
+            return frame
+        mine: pd.DataFrame = frame[integer(frame, "rank") == self._rank]
+        return mine.reset_index(drop=True)
+
+
+def tuned(run: RunLike, rank: int, workers: int, loader: int | None, local: int) -> Tuned:
+    """What the best number of workers would give a rank that has so many.
+
+    `local`: ranks on the same host, which share its cores.
+    """
+    try:
+        made = profile(OfRank(run, rank, local), loader, step_cores=0.0)
+        work = dataclasses.replace(made.work(), step_ns=np.zeros(1))
+    except LotusError as error:
+        return Tuned(rank, workers, workers, math.nan, math.nan, str(error))
+    machine, own = made.machine(), made.setting
+
+    def rate(workers: int) -> float:
+        prefetch = (own.prefetch_factor or 2) if workers else None
+        setting = dataclasses.replace(own, num_workers=workers, prefetch_factor=prefetch)
+        return simulate(work, setting.normal(), machine, batches=_BATCHES).steady_samples_per_s
+
+    own_workers = own.num_workers
+    most = max(int(2 * made.cores), own_workers, 1)
+    tries = sorted({own_workers, *range(1, min(most, 8) + 1), most})
+    rates = {count: rate(count) for count in tries}
+    best = max(rates.values())
+    if not rates[own_workers] > 0:
+        return Tuned(rank, workers, workers, math.nan, math.nan, "its batches took no time")
+    if rates[own_workers] >= _NEAR * best:
+        return Tuned(rank, own_workers, own_workers, rates[own_workers], rates[own_workers])
+    chosen = next(count for count in tries if rates[count] >= _NEAR * best)
+    return Tuned(rank, own_workers, chosen, rates[own_workers], rates[chosen])

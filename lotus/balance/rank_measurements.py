@@ -1,0 +1,462 @@
+"""What a run of many ranks tells of each: its own time for a step, its input, its memory.
+
+A rank's own time is that of the program's step, and of taking a batch that lies ready, less what
+it waited for the other ranks in the synchronisation of gradients. Its input is what a batch costs
+its workers, by their number.
+Times are float64 nanoseconds.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.common.columns import Bools, Floats, Ints, flag, integer, number, plain_value
+from lotus.analysis.common.loader_titles import title_of
+from lotus.analysis.common.scope import RunLike, iterated, table
+from lotus.common.errors import LotusError
+from lotus.inside.trace.log_format import FAILED, STOPPED
+from lotus.settings.share_plan import MOST_RANKS, Model
+from lotus.settings.tuned_file import Target
+from lotus.tune.simulation.loop_edges import first_of_process
+
+WARM = 3  # of a rank's first steps that are left out, if it has five times as many
+_AGAIN = "record it again with: lotus trace -o RUN -- torchrun --nproc-per-node N train.py"
+_ACCUMULATED = 1.5  # batches for each synchronisation, from which on gradients are accumulated
+_NAMED = 8  # ranks that one message names
+EPOCH, RUN = 32, 52  # from which bit on a step's key tells its epoch, and which run it is of
+
+
+@dataclass(frozen=True)
+class Rank:
+    """What one rank did. A row of `sizes`, `step_ns` and `key` is a step, of `fetch_*` a batch."""
+
+    rank: int
+    host: str
+    batch: int  # samples of its batches but the last of an epoch
+    workers: int
+    prefetch: int  # batches ahead that each worker may be
+    sizes: Floats  # samples
+    step_ns: Floats  # its own: without exposed synchronisation where that was traced
+    key: Ints  # what steps of different ranks that synchronised have in common; RUN: of which run
+    fetch_sizes: Floats
+    fetch_ns: Floats  # of one worker, or of the main process where there are none; in their order
+    whole_ns: float  # mean from one batch to the next, all waiting included; epochs' starts are not
+    after_ns: float  # mean from when the last rank had arrived to the end, on its own clock; NaN
+    memory_bytes: float = math.nan  # of all its processes, the most that was seen; NaN: not read
+    memory_limit: float = math.nan  # its share of its host's memory
+
+
+@dataclass(frozen=True)
+class Job:
+    """The ranks of one loader, by their numbers: 0 to N - 1."""
+
+    ranks: tuple[Rank, ...]
+    title: str
+    loader: Target | None
+    synchronised: bool  # the synchronisation was traced
+    collective_ns: float  # mean that a step takes after the last rank has arrived; NaN: not traced
+    measured_ns: float  # mean from one batch to the next, as the ranks' `whole_ns`; NaN: not known
+    notes: tuple[str, ...] = ()
+    model: Model | None = None  # that all ranks train; None: not told, or not the same
+
+    @property
+    def batch_sizes(self) -> tuple[int, ...]:
+        """How many samples of a step every rank took, by rank."""
+        return tuple(one.batch for one in self.ranks)
+
+    @property
+    def global_batch(self) -> int:
+        """How many samples all ranks together took in a step."""
+        return sum(self.batch_sizes)
+
+
+def measure(run: RunLike, loader: int | None = None, also: Sequence[RunLike] = ()) -> Job:
+    """The job of a run: its largest loader, or the one of that number.
+
+    `also`: runs of the same job with other batch sizes, whose steps and batches are added to tell
+    what of a step grows with its batch. Raises LotusError where the run cannot be balanced.
+    """
+    job = _job(run, loader)
+    for place, other in enumerate(also, 1):
+        job = _joined(job, _job(other, loader), place)
+    return job
+
+
+def _job(run: RunLike, loader: int | None) -> Job:
+    known = iterated(run)
+    if not known:
+        raise LotusError(f"no DataLoader was iterated in this run: {_AGAIN}")
+    if loader is not None and loader not in known:
+        names = ", ".join(str(one) for one in sorted(known))
+        raise LotusError(f"there is no loader {loader} in this run; there are: {names}")
+    chosen = known[0] if loader is None else loader
+    tables = {
+        name: frame[integer(frame, "loader") == chosen]
+        for name, frame in (("batches", table(run, "batches")), ("loaders", run.loaders))
+    }
+    batches = tables["batches"]
+    world = _world(run, batches)
+    settings = _settings(tables["loaders"], world)
+    _balanceable(settings)
+    notes = _alike(run.loaders, chosen, settings[0])
+    syncs = table(run, "syncs")
+    own, synced = _by_rank(batches, world), _by_rank(syncs, world)
+    ranks = [_rank(rank, own[rank], settings[rank], synced[rank], notes) for rank in range(world)]
+    first = settings[0]
+    after, collective = _after_arrival(syncs, world)
+    synchronised = bool(len(syncs)) and not math.isnan(collective)
+    if not synchronised:
+        notes.append(
+            "the synchronisation of gradients was not traced: what a rank waited for the others "
+            "counts as its own step, so ranks look more alike than they are"
+        )
+    measured = float(np.mean([one.whole_ns for one in ranks]))
+    ranks = [replace(one, after_ns=after[one.rank]) for one in ranks]
+    return Job(
+        ranks=tuple(_with_memory(run, ranks, notes)),
+        title=title_of(first) or f"loader {chosen}",
+        loader=_target(first),
+        synchronised=synchronised,
+        collective_ns=collective,
+        measured_ns=measured,
+        notes=tuple(dict.fromkeys(notes)),
+        model=_model(table(run, "models"), world),
+    )
+
+
+def _model(models: pd.DataFrame, world: int) -> Model | None:
+    """The model with most parameters, where every rank has it."""
+    if not len(models) or not {"parameters", "shapes"} <= set(models.columns):
+        return None
+    largest = models.sort_values("parameters", ascending=False).drop_duplicates("rank")
+    known = {(int(row[0]), str(row[1])) for row in largest[["parameters", "shapes"]].to_numpy()}
+    if len(known) != 1 or set(integer(largest, "rank").tolist()) != set(range(world)):
+        return None
+    parameters, shapes = known.pop()
+    return Model(parameters, shapes) if 0 < len(shapes) <= 200 else None
+
+
+def _world(run: RunLike, batches: pd.DataFrame) -> int:
+    """How many ranks there are. Raises LotusError where not all of them can be told of."""
+    present = sorted({int(one) for one in integer(batches, "rank")})
+    recorded = [one for one in run.manifest.get("ranks") or [] if isinstance(one, Mapping)]
+    started = {one["rank"] for one in recorded if type(one.get("rank")) is int}
+    world_sizes = {int(one) for one in integer(batches, "world_size")}
+    world_sizes |= {one["world_size"] for one in recorded if type(one.get("world_size")) is int}
+    world_sizes = {one for one in world_sizes if one > 0}
+    if len(world_sizes) > 1:
+        sizes = ", ".join(str(one) for one in sorted(world_sizes))
+        raise LotusError(
+            f"the run holds jobs of {sizes} ranks, which cannot be balanced as one: {_AGAIN}"
+        )
+    world: int = max(
+        [*world_sizes, *(one + 1 for one in present), *(one + 1 for one in started), 1]
+    )
+    if world > MOST_RANKS:
+        raise LotusError(f"the run speaks of {world:,} ranks; a plan is for {MOST_RANKS:,} at most")
+    if world == 1:
+        raise LotusError(f"the run has one rank, so there is nothing to balance: {_AGAIN}")
+    silent = [rank for rank in range(world) if rank not in present]
+    missing = [rank for rank in silent if rank not in started]
+    if missing:
+        raise LotusError(
+            f"of {world} ranks {_ranks(missing)} left no record: trace every host and join them "
+            "with: lotus merge A B -o RUN"
+        )
+    if silent:
+        raise LotusError(f"{_ranks(silent)} of {world} took no batch of this loader: {_AGAIN}")
+    return world
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    shown = ", ".join(str(one) for one in ranks[:_NAMED])
+    more = f" and {len(ranks) - _NAMED} more" if len(ranks) > _NAMED else ""
+    return f"rank{'' if len(ranks) == 1 else 's'} {shown}{more}"
+
+
+def _settings(loaders: pd.DataFrame, world: int) -> list[dict[str, Any]]:
+    """The loader's parameters on each rank; those of the first that told them where one did not."""
+    rank = integer(loaders, "rank")
+    rows = [
+        {str(name): plain_value(value) for name, value in row.items()}
+        for row in loaders.to_dict("records")
+    ]
+    own: dict[int, dict[str, Any]] = {}
+    for owner, row in zip(rank.tolist(), rows, strict=True):
+        own.setdefault(owner, row)
+    spare = rows[0] if rows else {}
+    return [own.get(one, spare) for one in range(world)]
+
+
+def _balanceable(settings: Sequence[Mapping[str, Any]]) -> None:
+    """Raise LotusError for loaders whose samples cannot be shared out otherwise."""
+    for parameters in settings:
+        where = f" at {parameters['call_site']}" if parameters.get("call_site") else ""
+        what = f"the loader of {parameters.get('dataset') or 'its data set'}{where}"
+        if parameters.get("dataset_kind") == "iterable":
+            raise LotusError(
+                f"{what} is of an iterable data set, which chooses its samples itself: they "
+                "cannot be shared out; only map-style data sets can be balanced"
+            )
+        batching = parameters.get("batch_sampler")
+        if batching is not None and batching != "BatchSampler":
+            raise LotusError(
+                f"{what} has a batch sampler of its own, {batching}, whose batches cannot be made "
+                "larger or smaller; give the loader batch_size and sampler instead"
+            )
+        if parameters and parameters.get("batch_size") is None:
+            raise LotusError(
+                f"{what} has no batch size (batch_size=None): its data set makes the batches; "
+                "give the loader a batch_size to balance it"
+            )
+
+
+def _target(settings: Mapping[str, Any]) -> Target | None:
+    """What names the loader where it is made: a run knows only where it was iterated."""
+    length = settings.get("dataset_length")
+    facts = {name: settings.get(name) or None for name in ("dataset", "sampler")}
+    try:
+        return Target(dataset_length=length, **facts)
+    except ValueError:
+        return None
+
+
+def _alike(loaders: pd.DataFrame, chosen: int, settings: Mapping[str, Any]) -> list[str]:
+    """A note where the plan would name other loaders as well."""
+    target = _target(settings)
+    others = loaders[integer(loaders, "loader") != chosen]
+    number_of = integer(others, "loader").tolist()
+    rows = others.to_dict("records")
+    alike = sorted(
+        {
+            place
+            for place, row in zip(number_of, rows, strict=True)
+            if _target({str(name): plain_value(value) for name, value in row.items()}) == target
+        }
+    )
+    if target is None or not alike:
+        return []
+    names = ", ".join(str(one) for one in alike[:_NAMED])
+    return [
+        f"loader {names} has the same data set, length and sampler: the plan does not tell them "
+        f"apart from loader {chosen}"
+    ]
+
+
+_COLUMNS = (
+    "rank", "host", "pid", "worker", "epoch", "batch", "size", "flags", "first", "fetch_start_ns",
+    "fetch_ns", "wait_start_ns", "wait_ns", "taken_ns", "ready_ns", "step_ns", "exposed_ns",
+)  # fmt: skip
+
+
+def _by_rank(frame: pd.DataFrame, world: int) -> list[pd.DataFrame]:
+    """The rows of each rank, sorted once however many ranks there are."""
+    frame = frame[[name for name in _COLUMNS if name in frame.columns]]
+    rank = integer(frame, "rank")
+    order = np.argsort(rank, kind="stable")
+    ends = np.searchsorted(rank[order], np.arange(world + 1))
+    frame = frame.iloc[order]
+    return [frame.iloc[begin:end] for begin, end in pairwise(ends)]
+
+
+def _rank(
+    rank: int,
+    batches: pd.DataFrame,
+    settings: Mapping[str, Any],
+    syncs: pd.DataFrame,
+    notes: list[str],
+) -> Rank:
+    order = np.argsort(number(batches, "taken_ns"), kind="stable")
+    batches = batches.iloc[order].reset_index(drop=True)
+    size = number(batches, "size")
+    sound = (size > 0) & ((integer(batches, "flags", 0) & (FAILED | STOPPED)) == 0)
+    step, taken = number(batches, "step_ns"), number(batches, "taken_ns")
+    exposed = _exposed(taken, step, syncs, notes)
+    own = np.maximum(step - exposed, 0.0) + _taking(batches)
+    stepped = sound & np.isfinite(own) & ~np.isnan(taken)
+    stepped &= ~_warming(stepped)
+    fetch = number(batches, "fetch_ns")
+    made = sound & np.isfinite(fetch) & (fetch >= 0)
+    fresh = first_of_process(batches) & made
+    if made.sum() > 2 * fresh.sum():
+        made &= ~fresh
+    if not stepped.any() or not made.any():
+        raise LotusError(
+            f"rank {rank} has too few batches of which both fetch and step were recorded: {_AGAIN}"
+        )
+    sizes, counts = np.unique(size[stepped], return_counts=True)
+    workers = settings.get("num_workers")
+    if not isinstance(workers, int) or workers < 0:
+        workers = int(integer(batches, "worker").max()) + 1
+    prefetch = settings.get("prefetch_factor")
+    hosts = [str(one) for one in batches["host"].unique()] if "host" in batches else []
+    return Rank(
+        rank=rank,
+        host=next((one for one in hosts if one), ""),
+        batch=int(sizes[np.flatnonzero(counts == counts.max())[-1]]),
+        workers=workers,
+        prefetch=prefetch if isinstance(prefetch, int) and prefetch > 0 else 2,
+        sizes=size[stepped],
+        step_ns=own[stepped],
+        key=_keys(batches)[stepped],
+        fetch_sizes=size[made],
+        fetch_ns=fetch[made],
+        whole_ns=_mean((number(batches, "wait_ns") + step)[stepped & ~flag(batches, "first")]),
+        after_ns=math.nan,
+    )
+
+
+def _taking(batches: pd.DataFrame) -> Floats:
+    """What a rank needs to take a batch that lies ready: its own time, however quick its input."""
+    wait = np.maximum(np.nan_to_num(number(batches, "wait_ns")), 0.0)
+    there = number(batches, "ready_ns") < number(batches, "wait_start_ns")
+    there &= integer(batches, "worker") >= 0
+    usual = float(np.median(wait[there])) if there.any() else 0.0
+    return np.where(integer(batches, "worker") >= 0, np.minimum(wait, usual), 0.0)
+
+
+def _mean(values: Floats) -> float:
+    return float(values.mean()) if len(values) else math.nan
+
+
+def _keys(batches: pd.DataFrame) -> Ints:
+    """One number for epoch and batch, which are the same on all ranks of a synchronous job."""
+    epoch, batch = integer(batches, "epoch"), integer(batches, "batch")
+    return ((epoch << EPOCH) + batch) & ((1 << RUN) - 1)
+
+
+def _warming(stepped: Bools) -> Bools:
+    """The first steps, in which memory is allocated and kernels are chosen."""
+    place = np.cumsum(stepped)
+    return np.asarray((place <= WARM) & (stepped.sum() >= 5 * WARM))
+
+
+def _exposed(taken: Floats, step: Floats, syncs: pd.DataFrame, notes: list[str]) -> Floats:
+    """The synchronisation in each step that nothing overlapped; 0 where none was traced."""
+    synced = np.zeros(len(taken))
+    ready, exposed = number(syncs, "ready_ns"), number(syncs, "exposed_ns")
+    begun = np.flatnonzero(~np.isnan(taken))
+    if not len(syncs) or not len(begun):
+        return synced
+    place = np.searchsorted(taken[begun], ready, side="right") - 1
+    inside = place >= 0
+    row = begun[np.maximum(place, 0)]
+    inside &= ~(ready > taken[row] + step[row])  # not of another loader's loop
+    np.add.at(synced, row[inside], np.nan_to_num(exposed[inside]))
+    if inside.any() and len(begun) >= _ACCUMULATED * inside.sum():
+        notes.append(
+            f"gradients are synchronised once in {len(begun) / inside.sum():.1f} batches: they are "
+            "accumulated; a step is one batch here, and ranks wait for each other less often than "
+            "this takes for granted"
+        )
+    return synced
+
+
+def _after_arrival(syncs: pd.DataFrame, world: int) -> tuple[list[float], float]:
+    """([mean of each rank from the last arrival to its end], mean of the collective), ns; NaN: not
+    told.
+
+    The collective is what the last rank waits, which needs no common clock.
+    """
+    nothing = [math.nan] * world, math.nan
+    if not len(syncs):
+        return nothing
+    frame = pd.DataFrame(
+        {
+            "rank": integer(syncs, "rank"),
+            "step": integer(syncs, "step"),
+            "ready": number(syncs, "ready_ns"),
+            "end": number(syncs, "end_ns"),
+            "exposed": number(syncs, "exposed_ns"),
+        }
+    ).dropna()
+    by_step = frame.groupby("step")
+    frame["last"] = by_step["ready"].transform("max")
+    frame = frame[by_step["rank"].transform("nunique") == world]
+    if not len(frame):
+        return nothing
+    # Clocks of several hosts are brought together within an error: no time is negative.
+    frame["after"] = np.maximum(frame["end"] - frame["last"], 0.0)
+    own = frame.groupby("rank")["after"].mean()
+    least = np.maximum(frame.groupby("step")["exposed"].min(), 0.0)
+    return [float(own.get(rank, math.nan)) for rank in range(world)], float(least.mean())
+
+
+def _with_memory(run: RunLike, ranks: Sequence[Rank], notes: list[str]) -> list[Rank]:
+    """The same with what is known of their memory: that of workers, and of who trains."""
+    resources = table(run, "resources")
+    resources = resources[integer(resources, "worker") >= 0]
+    pss, rss = number(resources, "pss"), number(resources, "rss")
+    of, pid = integer(resources, "rank"), integer(resources, "pid")
+    epochs = table(run, "epochs")
+    trains, peak = integer(epochs, "rank"), number(epochs, "peak_rss")
+    local: dict[str, int] = {}
+    for rank in ranks:
+        local[rank.host] = local.get(rank.host, 0) + 1
+    result = []
+    for rank in ranks:
+        mine = of == rank.rank
+        used = limit = math.nan
+        main = 0.0  # of the process that forked them, before it trained
+        if mine.any():
+            largest = pd.Series(np.where(pss > 0, pss, rss)[mine]).groupby(pid[mine]).max()
+            # Epochs may have workers of their own: as many as there are at once.
+            largest = largest.sort_values(ascending=False).iloc[: max(rank.workers, 1)]
+            main = float(pd.Series(rss[mine]).groupby(pid[mine]).first().median())
+            used = float(largest.sum()) + main
+        held = float(pd.Series(peak[trains == rank.rank]).max())  # NaN: not told
+        if not math.isnan(held):
+            used = held if math.isnan(used) else used - main + max(main, held)
+        memory = _memory_of(run.manifest, rank.host)
+        if memory is not None:
+            limit = memory / local[rank.host]
+        result.append(replace(rank, memory_bytes=used, memory_limit=limit))
+    return result
+
+
+def _memory_of(manifest: Mapping[str, Any], host: str) -> float | None:
+    """Bytes of a host's memory, where the run tells them."""
+    for host_facts in manifest.get("hosts") or []:
+        if (
+            isinstance(host_facts, Mapping)
+            and host_facts.get("host") == host
+            and host_facts.get("memory_bytes")
+        ):
+            return float(host_facts["memory_bytes"])
+    memory = manifest.get("memory_bytes")
+    if memory and manifest.get("host") in (None, "", host):
+        return float(memory)
+    return None
+
+
+def _joined(job: Job, other: Job, place: int) -> Job:
+    """`job` with the steps and batches of another run of it; `place`: which one, from 1 on."""
+    if len(other.ranks) != len(job.ranks):
+        raise LotusError(
+            f"--also: that run has {len(other.ranks)} ranks, this one {len(job.ranks)}: it must be "
+            "the same job with another batch size"
+        )
+    ranks = []
+    for mine, theirs in zip(job.ranks, other.ranks, strict=True):
+        if mine.workers != theirs.workers:
+            raise LotusError(
+                f"--also: rank {mine.rank} has {theirs.workers} workers there and {mine.workers} "
+                "here: only the batch size may differ"
+            )
+        ranks.append(
+            replace(
+                mine,
+                sizes=np.concatenate((mine.sizes, theirs.sizes)),
+                step_ns=np.concatenate((mine.step_ns, theirs.step_ns)),
+                key=np.concatenate((mine.key, theirs.key + (place << RUN))),
+                fetch_sizes=np.concatenate((mine.fetch_sizes, theirs.fetch_sizes)),
+                fetch_ns=np.concatenate((mine.fetch_ns, theirs.fetch_ns)),
+            )
+        )
+    notes = (*job.notes, *other.notes)
+    return replace(job, ranks=tuple(ranks), notes=tuple(dict.fromkeys(notes)))

@@ -1,0 +1,278 @@
+"""`lotus balance`: the batch size of each rank by one of the strategies, and what it brings."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from lotus.analysis.common.scope import RunLike
+from lotus.balance import bno_quantities
+from lotus.balance import plain_splits as shares
+from lotus.balance.least_time import lasting, least
+from lotus.balance.memory_caps import Cap, caps
+from lotus.balance.mode_prediction import Modes, modes
+from lotus.balance.more_workers import Tuned, tuned
+from lotus.balance.rank_measurements import Job, measure
+from lotus.balance.step_prediction import Predicted, collective, predict
+from lotus.balance.time_fit import Curve, Line, curve
+from lotus.common import files
+from lotus.common.errors import LotusError
+from lotus.settings.share_plan import MOST_SAMPLES, Plan
+
+_MATTERS = 0.8  # of the slowest rank's time: what is quicker holds nobody up
+_MOST_TUNED = 8  # ranks whose input is simulated, those with the slowest first
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked for. `most`: samples that a rank can hold; `links`: ns between two ranks."""
+
+    strategy: str = "lotus"
+    seed: int = 0
+    loader: int | None = None
+    most: Mapping[int, int] = field(default_factory=dict)
+    links: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    base: float | None = None  # bno's B
+
+
+@dataclass(frozen=True)
+class Share:
+    """One rank, before and after; times are seconds."""
+
+    rank: int
+    host: str
+    before: int
+    after: int
+    step_before_s: float
+    input_before_s: float
+    own_before_s: float
+    own_after_s: float
+    input_binds: bool  # before
+    cap: Cap
+
+
+@dataclass(frozen=True)
+class Balance:
+    """What was found."""
+
+    job: Job
+    question: Question
+    shares: tuple[Share, ...]
+    before: Predicted
+    after: Predicted
+    tuned: tuple[Tuned, ...]  # of ranks whose input holds the job up
+    after_tuned: Predicted | None  # a step, if these were tuned and then balanced; None: no gain
+    quantities: Mapping[str, str]  # of bno: what each was taken from
+    weights: tuple[Mapping[str, float], ...]  # of bno: K, MW and the sum of NCW of each rank
+    modes: Modes | None  # of training, what an epoch takes in each; None: waiting was not traced
+    notes: tuple[str, ...]
+
+    @property
+    def batch_sizes(self) -> tuple[int, ...]:
+        """How many samples of each global batch every rank takes, by rank."""
+        return tuple(one.after for one in self.shares)
+
+    @property
+    def times(self) -> float:
+        """Samples a second, after against before: a `bno` split may change how many a step has."""
+        more = sum(self.batch_sizes) / self.job.global_batch
+        return self.before.seconds / self.after.seconds * more if self.after.seconds else math.nan
+
+    @property
+    def pays(self) -> bool:
+        """Whether a step gains more than those of the run vary by."""
+        return self.after.seconds < self.before.low
+
+    def plan(self) -> Plan:
+        """What balance.json holds of it."""
+        measured = self.job.measured_ns / 1e9
+        predicted: dict[str, Any] = {
+            "step_before_s": asdict(self.before),
+            "step_after_s": asdict(self.after),
+            "measured_step_s": measured,
+            "times_the_samples_per_second": self.times,
+            "global_batch_before": self.job.global_batch,
+            "batch_sizes_before": list(self.job.batch_sizes),
+        }
+        return Plan(
+            batch_sizes=self.batch_sizes,
+            strategy=self.question.strategy,
+            loader=self.job.loader,
+            model=self.job.model,
+            predicted=files.json_value(predicted),
+            notes=self.notes,
+        )
+
+
+def balance(run: RunLike, question: Question, also: Sequence[RunLike] = ()) -> Balance:
+    """Split the global batch of a run. Raises LotusError where that cannot be done."""
+    job = measure(run, question.loader, also)
+    total, count = job.global_batch, len(job.ranks)
+    if total < count:
+        raise LotusError(
+            f"a global batch of {total} samples leaves some of {count} ranks without one: give the "
+            "program a larger batch, or fewer ranks"
+        )
+    curves = [curve(one) for one in job.ranks]
+    limits = caps(job, question.most)
+    notes = list(job.notes)
+    quantities: Mapping[str, str] = {}
+    weights: tuple[Mapping[str, float], ...] = ()
+    if question.strategy == "lotus":
+        sizes = _least(job, curves, limits)
+        notes += _assumptions(curves)
+    elif question.strategy == "bno":
+        measured = bno_quantities.quantities(job, question.links, question.base)
+        orchestrated = bno_quantities.run(measured)
+        sizes, quantities = list(orchestrated.sizes), measured.how
+        columns = zip(
+            orchestrated.k.tolist(),
+            orchestrated.mw.tolist(),
+            orchestrated.ncw.tolist(),
+            strict=True,
+        )
+        weights = tuple({"K": k, "MW": mw, "NCW": ncw} for k, mw, ncw in columns)
+        notes.insert(0, bno_quantities.sum_words(orchestrated, job))
+    elif question.strategy == "equal":
+        sizes = shares.equal(total, count)
+    else:
+        sizes = shares.at_random(total, count, question.seed)
+    if max(sizes) > MOST_SAMPLES:
+        raise LotusError(
+            f"the run speaks of batches of {max(sizes):,} samples: it is damaged; trace it again"
+        )
+    notes += _over(sizes, limits)
+    before = predict(job, job.batch_sizes, question.seed)
+    after = predict(job, sizes, question.seed)
+    if question.strategy == "lotus" and after.seconds >= before.seconds:
+        # Its lines say otherwise, its steps do not: what is recorded counts.
+        sizes, after = list(job.batch_sizes), before
+        notes.append("no split of this global batch is quicker than the one the program has")
+    elif question.strategy == "lotus" and not after.seconds < before.low:
+        notes.append(
+            "what it gains is within what the steps of this run vary by: not worth a change, or "
+            "record more steps"
+        )
+    lasts = True
+    if question.strategy == "lotus" and after.seconds < before.low:
+        lasts = lasting(job, curves, [cap.samples for cap in limits]) > 0
+    better_workers = _tuned(run, job, curves, sizes, question.loader)
+    unlimited = [
+        one.rank
+        for one, size in zip(job.ranks, sizes, strict=True)
+        if size > one.batch and one.rank not in question.most
+    ]
+    if unlimited:
+        names = ", ".join(str(rank) for rank in unlimited[:8])
+        names += " and more" if len(unlimited) > 8 else ""
+        notes.append(
+            "what a GPU's memory holds is not traced: where a larger batch may not fit, say so "
+            f"with --most RANK=SAMPLES (larger for: {names})"
+        )
+    return Balance(
+        job=job,
+        question=question,
+        shares=tuple(
+            Share(
+                rank=one.rank,
+                host=one.host,
+                before=one.batch,
+                after=size,
+                step_before_s=made.step.at(one.batch) / 1e9,
+                input_before_s=made.input.at(one.batch) / 1e9,
+                own_before_s=made.at(one.batch) / 1e9,
+                own_after_s=made.at(size) / 1e9,
+                input_binds=made.input_binds(one.batch, collective(job)),
+                cap=cap,
+            )
+            for one, size, made, cap in zip(job.ranks, sizes, curves, limits, strict=True)
+        ),
+        before=before,
+        after=after,
+        tuned=tuple(better_workers),
+        after_tuned=_after_tuned(job, better_workers, limits, question.seed),
+        quantities=quantities,
+        weights=weights,
+        modes=modes(job, before, after, sizes, question.seed, lasts),
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _least(job: Job, curves: Sequence[Curve], limits: Sequence[Cap]) -> list[int]:
+    most = [cap.samples for cap in limits]
+    try:
+        return least(job, curves, most)
+    except ValueError:
+        room = sum(job.global_batch if cap is None else cap for cap in most)
+        raise LotusError(
+            f"the ranks can hold {room} samples between them, of a global batch of "
+            f"{job.global_batch}: give more with --most RANK=SAMPLES"
+        ) from None
+
+
+def _over(sizes: Sequence[int], limits: Sequence[Cap]) -> list[str]:
+    return [
+        f"rank {rank} would take {size} samples and can hold {cap.samples} ({cap.why}): it may run "
+        "out of memory"
+        for rank, (size, cap) in enumerate(zip(sizes, limits, strict=True))
+        if cap.samples is not None and size > cap.samples
+    ]
+
+
+def _assumptions(curves: Sequence[Curve]) -> list[str]:
+    """What the lines rest on where the run could not tell it."""
+    notes = []
+    groups: dict[tuple[str, int], list[str]] = {}
+    for name in ("step", "input"):
+        lines: list[Line] = [getattr(one, name) for one in curves]
+        for how in ("assumed", "last batches"):
+            count = sum(one.how == how for one in lines)
+            if count:
+                groups.setdefault((how, count), []).append(name)
+    for (how, count), names in groups.items():
+        what = " and ".join(names)
+        ranks = "every rank" if count == len(curves) else f"{count} ranks"
+        if how == "assumed":
+            notes.append(
+                f"{ranks} had batches of one size only, so which part of the time of {what} does "
+                "not grow with the batch is not known: it is taken as none, and the interval "
+                "reaches up to all of the shortest one; a run with another batch size (--also RUN) "
+                "tells"
+            )
+        else:
+            notes.append(
+                f"which part of the time of {what} does not grow with the batch is told by a few "
+                f"smaller last batches of epochs only, on {ranks}; a run with another batch size "
+                "(--also RUN) tells it better"
+            )
+    return notes
+
+
+def _after_tuned(
+    job: Job, better_workers: Sequence[Tuned], limits: Sequence[Cap], seed: int
+) -> Predicted | None:
+    times = {one.rank: one.times for one in better_workers if one.times > 1.0}
+    if not times:
+        return None
+    ranks = [replace(one, fetch_ns=one.fetch_ns / times.get(one.rank, 1.0)) for one in job.ranks]
+    better = replace(job, ranks=tuple(ranks))
+    return predict(better, _least(better, [curve(one) for one in ranks], limits), seed)
+
+
+def _tuned(
+    run: RunLike, job: Job, curves: Sequence[Curve], sizes: Sequence[int], loader: int | None
+) -> list[Tuned]:
+    """Of ranks whose input holds the job up, now or once it is split so; the slowest first."""
+    bound: dict[int, float] = {}
+    for split_so in (job.batch_sizes, sizes):
+        pairs = list(zip(curves, split_so, strict=True))
+        slowest = max(made.at(size) for made, size in pairs)
+        for rank, (made, size) in enumerate(pairs):
+            if made.input_binds(size, collective(job)) and made.at(size) >= _MATTERS * slowest:
+                bound[rank] = max(bound.get(rank, 0.0), made.at(size))
+    result = []
+    for rank in sorted(bound, key=lambda rank: -bound[rank])[:_MOST_TUNED]:
+        limited = job.ranks[rank]
+        local = sum(other.host == limited.host for other in job.ranks)
+        result.append(tuned(run, rank, limited.workers, loader, local))
+    return result

@@ -1,0 +1,1 @@
+"""What several verbs share: their protocol, types of arguments, options, output."""

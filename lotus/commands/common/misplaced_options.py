@@ -1,0 +1,76 @@
+"""The right line where an option of the program was written before `--`."""
+
+import argparse
+import difflib
+import re
+import shlex
+import shutil
+from collections.abc import Sequence
+
+# What starts programs, so that the words before it are options and their values.
+_STARTS = re.compile(
+    r"(.*/)?(python[\d.]*|torchrun|accelerate|deepspeed|bash|sh|srun|mpirun|mpiexec)|.*\.(py|sh|bash)"
+)
+
+
+def message(
+    verb: str, parser: argparse.ArgumentParser, words: Sequence[str], unknown: Sequence[str]
+) -> str:
+    """What to say of options that `lotus verb` does not have, with the line to type.
+
+    words: all after the verb; unknown: those that argparse did not know.
+    """
+    wrong = next((word for word in unknown if word.startswith("-")), unknown[0])
+    name = wrong.partition("=")[0]
+    options = _options(parser)
+    near = difflib.get_close_matches(name, options, 1, 0.75)
+    text = f"{name} is no option of lotus {verb}" + (f" (did you mean {near[0]}?)" if near else "")
+    own, program_words, command = _sorted_out(words, options)
+    line = [
+        "lotus",
+        *verb.split(),
+        *own,
+        "--",
+        *(command or ["python", "train.py"]),
+        *program_words,
+    ]
+    return f"{text}; an option of the program goes behind it: {shlex.join(line)}"
+
+
+def _options(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
+    return {name: action for action in parser._actions for name in action.option_strings}
+
+
+def _sorted_out(
+    words: Sequence[str], options: dict[str, argparse.Action]
+) -> tuple[list[str], list[str], list[str]]:
+    """Options of lotus, words that were meant for the program, and the program."""
+    before, command = list(words), []
+    if "--" in before:
+        place = before.index("--")
+        before, command = before[:place], before[place + 1 :]
+    own: list[str] = []
+    program_words: list[str] = []
+    rest = iter(range(len(before)))
+    for place in rest:
+        word = before[place]
+        action = options.get(word.partition("=")[0])
+        if action is not None:
+            own.append(word)
+            if action.nargs is None and "=" not in word and place + 1 < len(before):
+                own.append(before[next(rest)])
+        elif not command and _STARTS.fullmatch(word) and not word.startswith("-"):
+            command = before[place:]
+            break
+        else:
+            program_words.append(word)
+    if not command:
+        # No interpreter that is known: the first word that the system would run.
+        starts = [
+            k for k, word in enumerate(program_words) if word[:1] != "-" and shutil.which(word)
+        ]
+        if starts:
+            program_words, command = program_words[: starts[0]], program_words[starts[0] :]
+    if command and command[0].endswith(".py") and not shutil.which(command[0]):
+        command = ["python", *command]
+    return own, program_words, command

@@ -1,0 +1,86 @@
+"""Options that several verbs share, and the command after `--`."""
+
+import argparse
+from pathlib import Path
+
+from lotus.common.errors import LotusError
+from lotus.common.stderr import say
+
+
+def add_run(parser: argparse.ArgumentParser, about: str = "", optional: bool = False) -> None:
+    """The run directory that a verb reads; with `optional`, the newest one by default."""
+    text = about or "run directory, as lotus trace made it"
+    if optional:
+        parser.add_argument(
+            "run_directory",
+            type=Path,
+            nargs="?",
+            metavar="RUN",
+            help=f"{text} (default: the newest in lotus-runs)",
+        )
+    else:
+        parser.add_argument("run_directory", type=Path, metavar="RUN", help=text)
+
+
+def newest_run(verb: str, sweeps: bool = False) -> Path:
+    """The newest run of lotus-runs/, for a verb without RUN; says on stderr which it is.
+
+    Raises LotusError if there is none.
+    """
+    from lotus.reading import recent_runs
+
+    path = recent_runs.newest(verb, sweeps)
+    say(f"lotus: the newest run: {path}")
+    return path
+
+
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """The option --trust, of verbs that find the functions of samples."""
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="open the files of this machine that the samples name, and run perf on its own data, "
+        "even if the run was copied here or belongs to another user",
+    )
+
+
+def add_json(parser: argparse._ActionsContainer, schemas: str) -> None:
+    """The option --json; `schemas` names the schema of its document, as `lotus schema` knows it."""
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help=f"print a JSON document for programs; its fields: lotus schema {schemas}",
+    )
+
+
+def add_output(parser: argparse.ArgumentParser, about: str, metavar: str = "DIR") -> None:
+    """The option -o of verbs that write; `about` says what, and where by default."""
+    parser.add_argument("-o", "--output", type=Path, metavar=metavar, help=about)
+
+
+def add_force(
+    parser: argparse.ArgumentParser, about: str = "overwrite an earlier run in the directory of -o"
+) -> None:
+    """The option -f of verbs that refuse to overwrite without it."""
+    parser.add_argument("-f", "--force", action="store_true", help=about)
+
+
+def add_command(parser: argparse.ArgumentParser, verb: str) -> None:
+    """The user's command, which stands after the options and `--`."""
+    parser.usage = f"lotus {verb} [options] -- COMMAND ..."
+    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
+
+def command(args: argparse.Namespace) -> list[str]:
+    """The words of the user's command, without the `--` before it; empty if there is none."""
+    words: list[str] = args.command
+    return words[1:] if words[:1] == ["--"] else words
+
+
+def required_command(args: argparse.Namespace, verb: str, hint: str = "") -> list[str]:
+    """As `command`. Raises LotusError if there is none: `hint`, or an example, says what to do."""
+    words = command(args)
+    if not words:
+        hint = hint or f"try `lotus {verb} -- python train.py`"
+        raise LotusError(f"no command to {verb.split()[0]}; {hint}")
+    return words

@@ -1,0 +1,1 @@
+"""What every package may use: errors, files, formatting, statistics, facts of the host."""

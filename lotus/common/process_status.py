@@ -1,0 +1,82 @@
+"""What /proc tells of a process of this machine."""
+
+import os
+import resource
+import time
+from dataclasses import dataclass
+
+_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+
+
+# A page is made after its process started, which the kernel tells to a tick.
+_SLACK_NS = 5 * _TICK_NS
+
+
+# Names of system calls in which a process waits, where the kernel does not name the function.
+_CALLS = {
+    "x86_64": {
+        "0": "read", "1": "write", "7": "poll", "23": "select", "35": "nanosleep", "45": "recvfrom",
+        "47": "recvmsg", "61": "wait4", "73": "flock", "202": "futex", "230": "clock_nanosleep",
+        "232": "epoll_wait", "270": "pselect6", "271": "ppoll", "281": "epoll_pwait",
+    },
+    "aarch64": {
+        "22": "epoll_pwait", "32": "flock", "63": "read", "64": "write", "72": "pselect6",
+        "73": "ppoll", "98": "futex", "101": "nanosleep", "115": "clock_nanosleep",
+        "207": "recvfrom", "212": "recvmsg", "260": "wait4",
+    },
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ProcessStatus:
+    """What /proc tells of a process.
+
+    status  its main thread's: R running, S sleeping, D waiting for storage, T stopped, t held by a
+            debugger, Z dead
+    asleep  the kernel's function or system call in which the main thread waits; "" for none known
+    cpu_ns  CPU time of all threads since the start
+    rss, shared  resident bytes; those of them that are of files or shared memory
+    """
+
+    status: str
+    start_ns: int
+    cpu_ns: int
+    asleep: str = ""
+    rss: int = 0
+    shared: int = 0
+
+
+def process_status(pid: int, lived_ns: int) -> ProcessStatus | None:
+    """What /proc tells of the process that had this pid at `lived_ns`; None where it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rsplit(b")", 1)[1].split()
+        status, ticks = fields[0].decode("ascii", "replace"), int(fields[19])
+        cpu_ns = (int(fields[11]) + int(fields[12])) * _TICK_NS
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            sizes = [int(word) for word in file.read().split()[1:3]]
+    except (OSError, ValueError, IndexError):
+        return None
+    asleep = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
+    start_ns = ticks * _TICK_NS - asleep
+    if start_ns > lived_ns + _SLACK_NS or status in ("Z", "X"):
+        return None  # the number was given to another process
+    size = resource.getpagesize()
+    where = _where(pid) if status in ("S", "D") else ""
+    return ProcessStatus(status, start_ns, cpu_ns, where, sizes[0] * size, sizes[1] * size)
+
+
+def _where(pid: int) -> str:
+    """Where the main thread of a process sleeps; "" where the kernel does not tell us."""
+    for name in ("wchan", "syscall"):
+        try:
+            with open(f"/proc/{pid}/{name}", encoding="ascii", errors="replace") as file:
+                text = file.read(200).strip()
+        except OSError:
+            continue
+        if name == "wchan" and text not in ("", "0"):
+            return text.partition(".")[0]  # without what the compiler added
+        if name == "syscall" and text[:1].isdigit():
+            number = text.split()[0]
+            return _CALLS.get(os.uname().machine, {}).get(number, f"system call {number}")
+    return ""

@@ -1,0 +1,1 @@
+"""Runs and sweeps held against each other."""

@@ -1,0 +1,379 @@
+"""Two sides held against each other, each one run or several of one program: B against A.
+
+Every line has its value on both sides, their difference and its 95 % interval (`uncertainty`). As
+there are many lines, one counts as different only where its p-value stands the correction of
+Benjamini and Hochberg; the throughput of the loop, which the verdict is about, is one question and
+stands for itself.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.common.columns import integer, number
+from lotus.analysis.common.scope import RunLike, Scope, iterated, scopes, table
+from lotus.analysis.counters.function_profile import known_events
+from lotus.analysis.verdict.account import account
+from lotus.analysis.verdict.causes.ledger import core_shared
+from lotus.compare import measures, next_step, uncertainty
+from lotus.compare.differences import Fact, loader_facts, other_machine, run_facts
+from lotus.compare.measures import Line
+from lotus.compare.pairing import Chosen, Known, as_texts, counter_rows, pairs_of
+from lotus.compare.totals import Totals, totals
+
+ONE_RUN = (
+    "one run a side: the intervals know how much batches vary within these two runs, not how much "
+    "one run differs from the next, which is often more. So equal programs can look different; "
+    "alternate three or more runs of each and compare them as: lotus compare A1,A2,A3 B1,B2,B3"
+)
+MOST_LOADERS = 8
+_POINTS = 200  # of throughput over batches
+_MOST_FOR_CAUSES = 2000  # operations: beyond them a table of batches times operations is too much
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side: runs of one program under the same conditions. `name`: as the user gave it."""
+
+    name: str
+    runs: Sequence[RunLike]
+    letter: str  # that it is spoken of by
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """kind: "faster", "slower", "no difference", "same run", "unknown" (no interval is known, or
+    one too wide to judge) or "not comparable"; of b. commands: lines to type that record enough
+    runs to know."""
+
+    kind: str
+    text: str
+    commands: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class LoaderComparison:
+    """One loader on both sides.
+
+    lines    what is compared, Line.id unique; `different` after the correction
+    others   operations without lines: parent, operation, a, b (ns a sample), difference
+    added, removed   operations of one side only: parent, operation, ns (a sample)
+    causes   what the loop's time is owed to: kind, name, a, b (shares of it), of the first runs
+    paces    throughput over batches: side, run, batch, samples_per_s
+    """
+
+    title: str
+    numbers: tuple[int, int]
+    verdict: Verdict
+    facts: list[Fact]
+    lines: list[Line]
+    others: pd.DataFrame
+    added: pd.DataFrame
+    removed: pd.DataFrame
+    causes: pd.DataFrame
+    paces: pd.DataFrame
+    notes: list[str]
+
+    def line(self, name: str) -> Line | None:
+        """The line of that id."""
+        return next((one for one in self.lines if one.id == name), None)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """b against a; the verdict is that of the loader with the most samples.
+
+    setting: of a sweep, "" otherwise. lines: what is known of whole runs only.
+    """
+
+    a: Side
+    b: Side
+    setting: str
+    verdict: Verdict
+    facts: list[Fact]
+    lines: list[Line]
+    loaders: list[LoaderComparison]
+    unmatched: list[tuple[str, str]]  # "a" or "b", and the loader that only it has
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def other_machine(self) -> bool:
+        """Whether the sides ran on different machines, or on different cores of one."""
+        return other_machine(self.facts)
+
+    def line(self, name: str) -> Line | None:
+        """The line of that id, of the first loader or of whole runs."""
+        line = self.loaders[0].line(name) if self.loaders else None
+        return line or next((one for one in self.lines if one.id == name), None)
+
+
+def compare(a: Side, b: Side, setting: str = "", seed: int = 0) -> Comparison:
+    """Hold b against a. The same seed gives the same intervals."""
+    facts = run_facts(a.runs, b.runs)
+    notes = [*_lost(a), *_lost(b)]
+    loops = [[_loops(run) for run in side.runs] for side in (a, b)]
+    for side, loops_of_side in ((a, loops[0]), (b, loops[1])):
+        for run, loop in zip(side.runs, loops_of_side, strict=True):
+            if not loop:
+                where = str(getattr(run, "path", side.name))
+                why = "not comparable: no batch was taken from a DataLoader in "
+                why += f"{side.letter} ({where})"
+                lines = measures.of_runs(a.runs, b.runs)
+                return Comparison(
+                    a, b, setting, Verdict("not comparable", why), facts, lines, [], [], notes
+                )
+    same = _same(a, b)
+    pairs, unmatched = pairs_of(loops[0], loops[1])
+    loaders = [_loader(a, b, *pair, same, seed, setting) for pair in pairs[:MOST_LOADERS]]
+    if len(pairs) > MOST_LOADERS:
+        left = len(pairs) - MOST_LOADERS
+        notes.append(f"{left} smaller loader{'s were' if left > 1 else ' was'} left out")
+    if loaders:
+        verdict = loaders[0].verdict
+    else:
+        verdict = Verdict(
+            "not comparable", "not comparable: the two sides have no loader in common"
+        )
+    lines = measures.of_runs(a.runs, b.runs)
+    return Comparison(a, b, setting, verdict, facts, lines, loaders, unmatched, notes)
+
+
+def _loops(run: RunLike) -> list[Scope]:
+    """The loaders that batches were taken from, the one with the most samples first."""
+    waits = table(run, "waits")
+    taken = set(integer(waits, "loader").tolist())
+    return scopes(run, [one for one in iterated(run) if one in taken][: 4 * MOST_LOADERS])
+
+
+def _lost(side: Side) -> list[str]:
+    notes = []
+    for run in side.runs:
+        lost = table(run, "lost")
+        count = int(integer(lost, "count", 0).sum())
+        if count:
+            where = str(getattr(run, "path", side.name))
+            notes.append(
+                f"{side.letter} ({where}) lost {count:,} records, or they cannot be read: what is "
+                "shown of it is of the rest; see: lotus report"
+            )
+        if run.manifest.get("state") != "ended" or run.manifest.get("exit_code"):
+            where = str(getattr(run, "path", side.name))
+            notes.append(
+                f"the program of {side.letter} ({where}) did not end well, or has not ended"
+            )
+    return notes
+
+
+def _same(a: Side, b: Side) -> bool:
+    """Whether both sides are the same recordings."""
+
+    def marks(side: Side) -> list[str]:
+        keys = ("boot_id", "host", "start_ns", "start_wall_ns", "command")
+        return sorted(repr([run.manifest.get(key) for key in keys]) for run in side.runs)
+
+    return marks(a) == marks(b) and all("boot_id" in run.manifest for run in a.runs)
+
+
+# ── a loader ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _loader(
+    a: Side, b: Side, mine: list[Scope], theirs: list[Scope], same: bool, seed: int, setting: str
+) -> LoaderComparison:
+    facts = loader_facts(mine, theirs)
+    notes: list[str] = []
+    epochs = [len(np.unique(integer(one.waits, "epoch"))) for one in (*mine, *theirs)]
+    if min(epochs) < max(epochs):
+        least = min(epochs)
+        which = "the first epoch is" if least == 1 else f"the first {least} epochs are"
+        notes.append(
+            f"the runs have {min(epochs)} to {max(epochs)} epochs: {which} compared, which may pay "
+            "for a cold page cache and for imports"
+        )
+        mine, theirs = ([_limited(one, least) for one in side] for side in (mine, theirs))
+    notes += _shared(a, mine) + _shared(b, theirs)
+    known = [Known.of(side, runs.runs) for side, runs in ((mine, a), (theirs, b))]
+    chosen = Chosen(known[0], known[1], (a.letter, b.letter), notes)
+    counters = [counter_rows(runs.runs, side) for runs, side in ((a, mine), (b, theirs))]
+    sums: list[Totals] = []
+    each: list[list[Totals]] = []
+    for number_, (side, counted) in enumerate(zip((mine, theirs), counters, strict=True)):
+        whole, parts = None, []
+        for place, (scope, rows) in enumerate(zip(side, counted, strict=True)):
+            # The same recording on both sides is drawn alike: its difference is nothing at all.
+            seeds = (seed, place) if same else (seed, number_, place)
+            sums_of_run = totals(scope, rows, chosen.wanted[number_], seeds)
+            parts.append(sums_of_run.measured())
+            whole = sums_of_run if whole is None else whole + sums_of_run
+        assert whole is not None
+        sums.append(whole)
+        each.append(parts)
+    cpu = [_cpu(one.runs[0]) for one in (a, b)]
+    lines = measures.of_loader(
+        measures.Sums(sums[0], each[0]),
+        measures.Sums(sums[1], each[1]),
+        chosen.labels,
+        cpu[0] if cpu[0] == cpu[1] else None,
+    )
+    lines = _corrected(lines)
+    verdict = _verdict(lines, a, b, same, notes, setting)
+    per_sample = [float(one("operations:made")[0]) for one in sums]
+    others, added, removed = chosen.tables(per_sample)
+    return LoaderComparison(
+        title=mine[0].title,
+        numbers=(mine[0].loader, theirs[0].loader),
+        verdict=verdict,
+        facts=facts,
+        lines=lines,
+        others=others,
+        added=added,
+        removed=removed,
+        causes=_causes(a.runs[0], b.runs[0], mine[0], theirs[0], known),
+        paces=_paces(mine, theirs),
+        notes=notes,
+    )
+
+
+def _shared(side: Side, loops: Sequence[Scope]) -> list[str]:
+    shares = [core_shared(one) for one in loops]
+    if not any(shares):
+        return []
+    return [
+        f"others had the cores while {side.letter} was recorded (up to {max(shares):.0%} of its "
+        "waiting): its times depend on them"
+    ]
+
+
+def _limited(scope: Scope, epochs: int) -> Scope:
+    """The loader's first epochs only."""
+    kept = np.unique(integer(scope.waits, "epoch"))[:epochs]
+
+    def rows(frame: pd.DataFrame) -> pd.DataFrame:
+        return frame[np.isin(integer(frame, "epoch"), kept)].reset_index(drop=True)
+
+    names = ("ops", "samples", "batches", "waits", "epochs")
+    return Scope(**{**vars(scope), **{name: rows(getattr(scope, name)) for name in names}})
+
+
+def _cpu(run: RunLike) -> tuple[str, Any]:
+    name = str(run.manifest.get("uarch") or "generic")
+    return name, known_events(run.manifest, name)
+
+
+# ── words and pictures ───────────────────────────────────────────────────────────────────────
+
+
+def _corrected(lines: list[Line]) -> list[Line]:
+    """Mark lines as different: the throughput by its interval, all others corrected."""
+    many = [one for one in lines if one.id != measures.THROUGHPUT]
+    adjusted = uncertainty.adjusted([one.difference.p for one in many])
+    judged = {one.id: one.judged(float(value)) for one, value in zip(many, adjusted, strict=True)}
+    return [judged.get(one.id) or one.judged(one.difference.p) for one in lines]
+
+
+def _verdict(
+    lines: Sequence[Line], a: Side, b: Side, same: bool, notes: list[str], setting: str
+) -> Verdict:
+    line = next((one for one in lines if one.id == measures.THROUGHPUT), None)
+    if same:
+        text = f"no difference: {a.letter} and {b.letter} are the same recording"
+        return Verdict("same run", text)
+    if line is None or not (line.a > 0 and line.b > 0):
+        text = "not comparable: a loop took no time, or its batches have no samples"
+        return Verdict("not comparable", text)
+    gap = line.difference
+    elsewhere = other_machine(run_facts(a.runs, b.runs))
+    if not gap.known or next_step.unclear(gap):
+        return _unknown(gap, a, b, elsewhere, setting)
+    lone = len(a.runs) == len(b.runs) == 1
+    if lone:
+        notes.append(ONE_RUN)
+    elif min(len(a.runs), len(b.runs)) == 1:
+        notes.append("the side of one run is taken to vary from run to run as the other one does")
+    if gap.low <= 0 <= gap.high:
+        interval = f"{gap.difference:+.1%} ({gap.low:+.1%} to {gap.high:+.1%})"
+        between = ", though they ran on different machines" if elsewhere else ""
+        return Verdict("no difference", f"no difference seen: {interval}{between}")
+    prefix = "on another machine, " if elsewhere else ""
+    prefix += "in these two runs " if lone else ""
+    # Near 1 with another digit, so that it does not read as nothing.
+    digits = 3 if abs(gap.difference) < 0.1 else 2
+    times, low, high = (f"{1 + part:.{digits}f}" for part in (gap.difference, gap.low, gap.high))
+    head = f"{prefix}{b.letter} {'was' if lone else 'is'} {times} times as fast as {a.letter}"
+    kind = "faster" if gap.difference > 0 else "slower"
+    return Verdict(kind, f"{head[0].upper()}{head[1:]} ({low} to {high})")
+
+
+def _unknown(
+    gap: uncertainty.Difference, a: Side, b: Side, elsewhere: bool, setting: str
+) -> Verdict:
+    """It cannot be told which side is faster, and what would tell."""
+    if gap.known:
+        why = f"the interval, {next_step.span(gap)}, is too wide to judge"
+    else:
+        why = "too few batches were taken to say how sure that is"
+    number = next_step.wanted(a.runs, b.runs)
+    amount = "three" if number == next_step.ENOUGH else str(number)
+    do = f"record {amount} runs of each"
+    if setting:
+        do = f"sweep both again with --repeat {number}"
+    text = f"cannot tell: {next_step.looks(b.letter, a.letter, gap)}"
+    text += " (on another machine)" if elsewhere else ""
+    letters = (a.letter, b.letter)
+    commands = () if setting else next_step.commands(a.runs, b.runs, letters)
+    return Verdict("unknown", f"{text}, but {why}; {do}{':' if commands else ''}", commands)
+
+
+def _causes(
+    a: RunLike, b: RunLike, mine: Scope, theirs: Scope, known: Sequence[Known]
+) -> pd.DataFrame:
+    columns = ["kind", "name", "a", "b"]
+    if max(len(one.operations) for one in known) > _MOST_FOR_CAUSES:
+        return pd.DataFrame(columns=columns)
+    shares: list[dict[tuple[str, str], float]] = []
+    for scope in (mine, theirs):
+        books = account(scope)
+        owed: dict[tuple[str, str], float] = {}
+        for charge in books.charges:
+            key = (charge.kind, charge.name)
+            owed[key] = owed.get(key, 0.0) + charge.ns / max(books.loop_ns, 1.0)
+        shares.append(owed)
+    keys = list(dict.fromkeys([*shares[0], *shares[1]]))
+    keys.sort(key=lambda key: -max(side.get(key, 0.0) for side in shares))
+    values = ([side.get(key, 0.0) for key in keys] for side in shares)
+    texts = (as_texts(key[place] for key in keys) for place in range(2))
+    return pd.DataFrame(dict(zip(columns, (*texts, *values), strict=True)))
+
+
+def _paces(mine: Sequence[Scope], theirs: Sequence[Scope]) -> pd.DataFrame:
+    """Throughput over batches, of every run; several batches a point where there are many."""
+    frames = []
+    for side, loops in (("a", mine), ("b", theirs)):
+        for place, scope in enumerate(loops):
+            batches = scope.batches[~np.isnan(number(scope.batches, "wait_ns"))]
+            batches = batches.sort_values("wait_start_ns", kind="stable")
+            took = number(batches, "wait_ns") + np.nan_to_num(number(batches, "step_ns"))
+            size = np.nan_to_num(number(batches, "size"))
+            count = len(batches)
+            if not count:
+                continue
+            # Workers deliver in bursts: single batches would show these.
+            points = max(1, min(count // max(4, 2 * scope.num_workers), _POINTS))
+            edges = np.arange(points) * count // points
+            taken, samples = (np.add.reduceat(one, edges) for one in (took, size))
+            per_s = samples / np.where(taken > 0, taken, np.nan) * 1e9 * max(len(scope.ranks), 1)
+            frames.append(
+                pd.DataFrame(
+                    {
+                        "side": side,
+                        "run": place,
+                        "batch": edges // max(len(scope.ranks), 1),
+                        "samples_per_s": per_s,
+                    }
+                )
+            )
+    columns = ["side", "run", "batch", "samples_per_s"]
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=columns)

@@ -1,0 +1,132 @@
+"""What differs between two sides besides speed: machine, versions, command, settings, data."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lotus.analysis.common.columns import integer, number, total
+from lotus.analysis.common.scope import RunLike, Scope, table
+
+MACHINE, VERSIONS, COMMAND, RECORDING = "machine", "versions", "command", "recording"
+SETTINGS, DATA, CIRCUMSTANCES = "loader settings", "data", "circumstances"
+KINDS = (MACHINE, VERSIONS, COMMAND, RECORDING, SETTINGS, DATA, CIRCUMSTANCES)
+_DATA = ("class", "dataset", "dataset_kind", "dataset_length", "length", "batch_size")
+_SETTINGS = (
+    "num_workers prefetch_factor pin_memory persistent_workers start_method drop_last in_order "
+    "sampler batch_sampler collate_fn timeout call_site"
+).split()
+_LEAST_READ = 16 << 20  # bytes: less than this is not what makes a difference
+
+
+@dataclass(frozen=True)
+class Fact:
+    """Something that both sides tell and that differs; each side's values, distinct, in order."""
+
+    kind: str
+    what: str
+    a: list[Any]
+    b: list[Any]
+
+
+def run_facts(a: Sequence[RunLike], b: Sequence[RunLike]) -> list[Fact]:
+    """What differs between the runs of two sides."""
+    return _differing([_of_run(one) for one in a], [_of_run(one) for one in b])
+
+
+def loader_facts(a: Sequence[Scope], b: Sequence[Scope]) -> list[Fact]:
+    """What differs between a loader's settings, data and circumstances on two sides."""
+    return _differing([_of_loader(one) for one in a], [_of_loader(one) for one in b])
+
+
+def other_machine(facts: Sequence[Fact]) -> bool:
+    """Whether the two sides ran on different machines, or on different parts of one."""
+    return any(one.kind == MACHINE and one.what != "kernel" for one in facts)
+
+
+_Found = Mapping[tuple[str, str], Any]
+
+
+def _differing(a: Sequence[_Found], b: Sequence[_Found]) -> list[Fact]:
+    keys = list(dict.fromkeys(key for one in (*a, *b) for key in one))
+    facts = []
+    for key in keys:
+        first, second = (_distinct(side, key) for side in (a, b))
+        if sorted(map(repr, first)) != sorted(map(repr, second)):
+            facts.append(Fact(*key, first, second))
+    return sorted(facts, key=lambda fact: KINDS.index(fact.kind))
+
+
+def _distinct(side: Sequence[_Found], key: tuple[str, str]) -> list[Any]:
+    values: list[Any] = []
+    for facts in side:
+        value = facts.get(key)
+        if value not in values:
+            values.append(value)
+    return values
+
+
+def _of_run(run: RunLike) -> _Found:
+    manifest = run.manifest
+    cpu = _mapping(manifest.get("cpu"))
+    facts: dict[tuple[str, str], Any] = {
+        (MACHINE, "host"): manifest.get("host"),
+        (MACHINE, "CPU"): cpu.get("model"),
+        (MACHINE, "cores"): cpu.get("logical"),
+        (MACHINE, "cores allowed"): cpu.get("affinity"),
+        (MACHINE, "CPU quota"): cpu.get("quota"),
+        (MACHINE, "memory"): manifest.get("memory_bytes"),
+        (MACHINE, "kernel"): manifest.get("kernel"),
+        (VERSIONS, "lotus"): manifest.get("lotus"),
+    }
+    processes = table(run, "processes")
+    for name in ("python", "torch"):
+        versions = processes[name].dropna().astype(str).tolist() if name in processes else []
+        facts[VERSIONS, name] = ", ".join(dict.fromkeys(versions)) or None
+    words = manifest.get("command")
+    if isinstance(words, list):
+        facts[COMMAND, "words"] = shlex.join(str(word) for word in words)
+    facts[COMMAND, "directory"] = manifest.get("cwd")
+    for name, value in _mapping(manifest.get("environment")).items():
+        if not str(name).startswith(("RANK", "LOCAL_RANK", "GROUP_RANK", "SLURM_JOB", "LOTUS_")):
+            facts[COMMAND, str(name)] = value
+    facts[COMMAND, "ranks"] = max(len(manifest.get("ranks") or []), 1)
+    for name in ("level", "batches", "every", "max_log"):
+        facts[RECORDING, name] = manifest.get(name)
+    facts[RECORDING, "counters"] = _events(manifest.get("counters"))
+    for name in _mapping(manifest.get("recorders")):
+        facts[RECORDING, str(name)] = "beside it"
+    return {key: value for key, value in facts.items() if value is not None}
+
+
+def _events(counters: Any) -> str | None:
+    """What was counted as perf writes it, name:modes, without the numbers the kernel takes."""
+    if not isinstance(counters, str) or not counters:
+        return None
+    parts = [event.split("|") for event in counters.replace(";", ",").split(",")]
+    return ", ".join(part[0] if len(part) == 1 else f"{part[0]}:{part[-1]}" for part in parts)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _of_loader(scope: Scope) -> _Found:
+    facts: dict[tuple[str, str], Any] = {}
+    for kind, names in ((DATA, _DATA), (SETTINGS, _SETTINGS)):
+        for name in names:
+            if scope.settings.get(name) is not None:
+                facts[kind, name.replace("_", " ")] = scope.settings[name]
+    facts[COMMAND, "ranks of this loader"] = max(len(scope.ranks), 1)
+    read = total(number(scope.batches, "read_bytes"))
+    facts[CIRCUMSTANCES, "read from storage"] = _rounded(read) if read >= _LEAST_READ else 0
+    epochs = np.unique(integer(scope.waits, "epoch"))
+    facts[CIRCUMSTANCES, "epochs"] = len(epochs)
+    return facts
+
+
+def _rounded(value: float) -> int:
+    """To one digit: reading differs a little from run to run, which is no difference."""
+    return int(float(f"{value:.0e}"))

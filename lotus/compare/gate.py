@@ -1,0 +1,77 @@
+"""Whether a comparison lets a change pass: `lotus compare --fail-above`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lotus.common.errors import LotusError
+from lotus.compare.comparison import Comparison
+from lotus.compare.next_step import unclear
+
+
+@dataclass(frozen=True)
+class Gate:
+    """`failed`: some side is worse by more than `above`, with its whole interval."""
+
+    metric: str
+    above: float
+    failed: bool
+    texts: Sequence[str]
+
+
+def judge(comparisons: Sequence[Comparison], metric: str, above: float) -> Gate:
+    """Judge every comparison by one metric: the id of a line.
+
+    Worse is less throughput, or more of what a line measures. Raises LotusError where it cannot be
+    judged: that is neither a pass nor a failure.
+    """
+    texts: list[str] = []
+    failed = lone = False
+    for comparison in comparisons:
+        name = comparison.b.letter + (f" ({comparison.setting})" if comparison.setting else "")
+        if comparison.verdict.kind == "not comparable":
+            raise LotusError(f"--fail-above cannot be judged: {comparison.verdict.text}")
+        line = comparison.line(metric)
+        if line is None:
+            known = ", ".join(
+                other.id for other in [*comparison.loaders[0].lines, *comparison.lines][:40]
+            )
+            raise LotusError(f"{metric} was not measured on both sides; there are: {known}")
+        worse, low, high = line.slowdown
+        if comparison.verdict.kind == "same run":
+            worse = low = high = 0.0
+        elif not line.difference.known:
+            raise LotusError(
+                f"--fail-above cannot be judged: there is no interval for {metric} of {name}; "
+                "record more batches, or several runs of each side: lotus compare A1,A2 B1,B2"
+            )
+        slower = low > above
+        failed |= slower
+        lone |= (
+            len(comparison.a.runs) == len(comparison.b.runs) == 1
+            and comparison.verdict.kind != "same run"
+        )
+        texts.append(_text(slower, f"{metric} of {name}", (worse, low, high), above))
+        if unclear(line.difference, line.unit):
+            texts.append(
+                "That interval is too wide to tell a difference from none: record more runs of "
+                "each side."
+            )
+    if lone:
+        texts.append(
+            "This is of one run a side, and runs of one program differ: for a test to rely on, "
+            "give three or more runs of each."
+        )
+    return Gate(metric, above, failed, texts)
+
+
+def _words(worse: float) -> str:
+    return f"worse by {worse:.1%}" if worse >= 0 else f"better by {-worse:.1%}"
+
+
+def _text(slower: bool, what: str, worse: tuple[float, float, float], above: float) -> str:
+    value, low, high = worse
+    where = "lies wholly" if slower else "does not lie wholly"
+    return (
+        f"{'Failed' if slower else 'Passed'}: {what} is {_words(value)}, and the interval of "
+        f"how much worse ({low:.1%} to {high:.1%}) {where} above {100 * above:g}%"
+    )

@@ -1,0 +1,279 @@
+"""The lines of a comparison: what each measures, in which unit, and which way is better."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.batches.waits import PHASES
+from lotus.analysis.common.columns import Floats, integer, number
+from lotus.analysis.common.scope import RunLike, table
+from lotus.common.statistics import LEVEL
+from lotus.compare import uncertainty
+from lotus.compare.totals import Totals
+from lotus.compare.uncertainty import Difference, Measured
+from native_map.events import formulas
+from native_map.events.catalogue import METRICS
+from native_map.events.event_model import Table
+
+THROUGHPUT = "throughput"
+LOOP, WAITS, MADE, OPERATIONS, CPU, COUNTERS, RUNS = (
+    "loop", "waits", "making a batch", "operations", "CPU time", "counters", "whole runs"
+)  # fmt: skip
+GROUPS = (LOOP, WAITS, MADE, OPERATIONS, CPU, COUNTERS, RUNS)
+_PHASE_WORDS = {
+    "startup": "for workers to start",
+    "making": "for the making",
+    "index": "until it was asked for",
+    "sending": "for sending",
+    "pinning": "for pinning",
+    "handover": "in the main process",
+    "unseen": "without a record",
+}
+# id, what it is, unit; all a sample
+_OF_MADE = (
+    ("fetch", "fetch", "ns"),
+    ("fetch_cpu", "fetch, CPU", "ns"),
+    ("own", "data set's own code", "ns"),
+    ("collate", "collate", "ns"),
+    ("rest", "rest of fetch", "ns"),
+    ("send", "send", "ns"),
+    ("pickle", "send: pickle", "ns"),
+    ("lock", "send: wait for the pipe", "ns"),
+    ("write", "send: write", "ns"),
+    ("pin", "pin", "ns"),
+    ("delay", "ready, not yet taken", "ns"),
+    ("idle", "workers idle", "ns"),
+    ("send_bytes", "bytes through the pipe", "bytes"),
+    ("read_bytes", "bytes from storage", "bytes"),
+    ("major_faults", "major faults", "count"),
+    ("minor_faults", "minor faults", "count"),
+    ("involuntary_switches", "times others took the core", "count"),
+)
+_NEITHER = {"idle", "delay"}
+_MOST_ALONE = 0.1  # of a sum may be of a start that stands alone, where an interval is given
+# Metrics of the CPU where more is better; of all others less is, or neither.
+_MORE = {"ipc", "retiring"}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One measure on both sides.
+
+    unit    "samples/s", "ns" (of the whole, or a sample: `per`), "bytes", "count", "share", "ratio"
+    per     "sample", "" or "epoch"
+    better  1: more is, -1: less is, 0: neither
+    difference   relative, but of shares absolute (0.01 is a percentage point)
+    adjusted     p-value after the correction for the number of lines
+    different    adjusted is below 0.05 and 0 outside the interval
+    """
+
+    id: str
+    group: str
+    label: str
+    unit: str
+    per: str
+    better: int
+    a: float
+    b: float
+    difference: Difference
+    adjusted: float = float("nan")
+    different: bool = False
+
+    def judged(self, adjusted: float) -> "Line":
+        """With the corrected p-value."""
+        gap = self.difference
+        apart = gap.known and not gap.low <= 0 <= gap.high
+        return replace(self, adjusted=adjusted, different=bool(apart and adjusted < LEVEL))
+
+    @property
+    def slowdown(self) -> tuple[float, float, float]:
+        """By how much b is worse, and its interval: 0.05 is 5 % (or 5 points of a share)."""
+        gap = self.difference
+        ends = (gap.difference, gap.low, gap.high)
+        return ends if self.better <= 0 else (-ends[0], -ends[2], -ends[1])
+
+
+@dataclass(frozen=True)
+class Sums:
+    """One side: all its runs added up, with replicates, and each by itself."""
+
+    whole: Totals
+    runs: Sequence[Totals]
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Names of the operations, counted intervals and events of `Wanted`, in its order."""
+
+    operations: Sequence[str]
+    counted: Sequence[str]
+    events: Sequence[str]
+
+
+_Value = Callable[[Totals], Floats]
+
+
+def of_loader(a: Sums, b: Sums, labels: Labels, cpu: tuple[str, Table] | None) -> list[Line]:
+    """All lines of one loader that both sides have. `cpu`: of both, where it is the same."""
+    lines: list[Line] = []
+
+    def add(
+        name: str, group: str, label: str, unit: str, value: _Value, better: int = -1,
+        per: str = "sample", starts: bool = False, absolute: bool = False, part: str = "",
+    ) -> None:  # fmt: skip
+        first, second = (_measured(side, value, starts, part) for side in (a, b))
+        if np.isnan(first.value) or np.isnan(second.value) or first.value == second.value == 0:
+            return
+        gap = uncertainty.difference(first, second, relative=not absolute)
+        lines.append(Line(name, group, label, unit, per, better, first.value, second.value, gap))
+
+    def ratio(
+        name: str, group: str, label: str, unit: str, part: str, whole: str, better: int = -1,
+        per: str = "sample", starts: bool = False,
+    ) -> None:  # fmt: skip
+        def value(sums: Totals) -> Floats:
+            return _over(sums(part), sums(whole))
+
+        add(name, group, label, unit, value, better, per, starts, part=part)
+
+    add(THROUGHPUT, LOOP, "throughput", "samples/s",
+        lambda s: _over(s("samples"), s("longest_ns")) * 1e9, 1, per="")  # fmt: skip
+    ratio("steady", LOOP, "a sample in steady state", "ns", "steady_ns", "steady_samples")
+    add("wait_share", LOOP, "waiting, of the loop", "share",
+        lambda s: _over(s("iter_ns") + s("wait_ns") + s("tail_ns"), s("loop_ns")),
+        per="", absolute=True)  # fmt: skip
+    ratio("startup", LOOP, "start-up, an epoch", "ns", "startup_ns", "startups",
+          per="epoch", starts=True)  # fmt: skip
+    ratio("shutdown", LOOP, "shut-down, an epoch", "ns", "shutdown_ns", "epochs",
+          per="epoch", starts=True)  # fmt: skip
+    ratio("step", LOOP, "the training step, a sample", "ns", "step_ns", "samples")
+    ratio("wait", WAITS, "all waits in next()", "ns", "wait_ns", "samples")
+    for name in PHASES:
+        ratio(f"wait:{name}", WAITS, _PHASE_WORDS[name], "ns", name, "samples")
+    for name, label, unit in _OF_MADE:
+        better = 0 if name in _NEITHER else -1
+        ratio(name, MADE, label, unit, name, f"{name}:made", better)
+    for place, label in enumerate(labels.operations):
+        part = f"operation:{place}"
+        ratio(f"operation:{label}", OPERATIONS, label, "ns", part, "operations:made")
+    for place, label in enumerate(labels.operations):
+        ratio(f"cpu:{label}", CPU, label, "ns", f"cpu:{place}", "cpu:made")
+    for place, label in enumerate(labels.counted):
+        for event in labels.events:
+            unit, better = ("ns", -1) if event in ("task_clock", "cpu_clock") else ("count", 0)
+            name, part = f"counter:{label}:{event}", f"event:{place}:{event}"
+            ratio(name, COUNTERS, f"{label}: {event}", unit, part, "counted:made", better)
+    lines += _metrics(a, b, labels, cpu)
+    return lines
+
+
+def _metrics(a: Sums, b: Sums, labels: Labels, cpu: tuple[str, Table] | None) -> list[Line]:
+    """IPC, shares of slots and the like, by their formulae from sums and from each replicate."""
+    lines: list[Line] = []
+    if cpu is None or not labels.events:
+        return lines
+    name, known = cpu
+
+    def metrics(sums: Totals, place: int) -> pd.DataFrame:
+        counts = {event: sums(f"event:{place}:{event}") for event in labels.events}
+        return formulas.metrics(pd.DataFrame(counts), name, known)
+
+    for place, label in enumerate(labels.counted):
+        wholes = [metrics(side.whole, place) for side in (a, b)]
+        runs = [[metrics(run, place) for run in side.runs] for side in (a, b)]
+        for metric in wholes[0].columns:
+            unit = METRICS[str(metric)].unit
+            if metric not in wholes[1].columns or unit == "ns":  # a sum: its event has a line
+                continue
+            sides = [
+                Measured(
+                    float(values[metric].iloc[0]),
+                    values[metric].to_numpy(np.float64)[1:],
+                    side.whole.blocks,
+                    np.array([float(one[metric].iloc[0]) for one in each]),
+                )
+                for side, values, each in zip((a, b), wholes, runs, strict=True)
+            ]
+            if any(np.isnan(one.value) for one in sides):
+                continue
+            share = unit.startswith("of ")
+            gap = uncertainty.difference(sides[0], sides[1], relative=not share)
+            better = 1 if metric in _MORE else 0
+            # What the replicates make of a share below zero is in its interval.
+            values = [max(one.value, 0.0) if share else one.value for one in sides]
+            lines.append(
+                Line(f"counter:{label}:{metric}", COUNTERS, f"{label}: {metric}",
+                     "share" if share else "ratio", "", better,
+                     values[0], values[1], gap)
+            )  # fmt: skip
+    return lines
+
+
+def _over(part: Floats, whole: Floats) -> Floats:
+    return np.where(whole > 0, part / np.where(whole > 0, whole, 1.0), np.nan)
+
+
+def _measured(side: Sums, value: _Value, starts: bool, part: str) -> Measured:
+    values = value(side.whole)
+    runs = np.array([float(value(one)[0]) for one in side.runs])
+    blocks = side.whole.epochs if starts else side.whole.blocks
+    if part:
+        # What lies in one start that stands alone shows no variation.
+        alone = side.whole.alone[side.whole.wanted.columns[part]]
+        whole = float(side.whole(part)[0])
+        if alone > _MOST_ALONE * whole or (starts and side.whole.epochs <= len(side.runs)):
+            blocks = 1
+    return Measured(float(values[0]), values[1:], blocks, runs)
+
+
+def of_runs(a: Sequence[RunLike], b: Sequence[RunLike]) -> list[Line]:
+    """What is known of whole runs only: an interval needs repeats."""
+    lines = []
+    measures: Mapping[str, tuple[str, str, Callable[[RunLike], float]]] = {
+        "elapsed": ("the whole command", "ns", _elapsed),
+        "memory": ("memory of all processes, the most", "bytes", lambda run: _most(run, "pss")),
+        "shm": ("/dev/shm, the most", "bytes", lambda run: _most(run, "shm")),
+    }
+    for name, (label, unit, of) in measures.items():
+        sides = [np.array([of(run) for run in runs]) for runs in (a, b)]
+        if any(np.isnan(one).any() for one in sides):
+            continue
+        first, second = (
+            Measured(float(values.mean()), np.full(1, np.nan), 1, values) for values in sides
+        )
+        if first.value == second.value == 0:
+            continue
+        gap = uncertainty.difference(first, second)
+        line = Line(name, RUNS, label, unit, "", -1, first.value, second.value, gap)
+        lines.append(line)
+    adjusted = uncertainty.adjusted([one.difference.p for one in lines])
+    return [one.judged(float(value)) for one, value in zip(lines, adjusted, strict=True)]
+
+
+def _elapsed(run: RunLike) -> float:
+    start, end = run.manifest.get("start_ns"), run.manifest.get("end_ns")
+    known = isinstance(start, (int, float)) and isinstance(end, (int, float))
+    return float(end - start) if known and start is not None and end is not None else float("nan")
+
+
+def _most(run: Any, column: str) -> float:
+    """The most that the processes had together in any two seconds; each tells once a second."""
+    resources = table(run, "resources")
+    values = number(resources, column)
+    if column == "pss":
+        values = np.where(values > 0, values, np.nan)  # 0: it was not read then
+    if not len(resources) or np.isnan(values).all():
+        return float("nan")
+    frame = pd.DataFrame(
+        {
+            "slot": integer(resources, "time_ns") // 2_000_000_000,
+            "rank": integer(resources, "rank"),
+            "pid": integer(resources, "pid"),
+            "value": values,
+        }
+    )
+    each = frame.groupby(["slot", "rank", "pid"])["value"].max()
+    return float(each.groupby("slot").sum().max())

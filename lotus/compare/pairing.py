@@ -1,0 +1,233 @@
+"""Which loaders and which operations of two sides are the same, and what only one of them has."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.common.columns import integer
+from lotus.analysis.common.scope import RunLike, Scope, table
+from lotus.analysis.counters.counter_metrics import counter_table, events_of
+from lotus.compare import measures
+from lotus.compare.totals import Operation, Wanted, operation_times
+
+MOST_OPERATIONS = 200  # with intervals: those of most time; all others have their values
+_MOST_COUNTED = 60
+
+# ── loaders ──────────────────────────────────────────────────────────────────────────────────
+
+_Pair = tuple[list[Scope], list[Scope]]
+
+
+def pairs_of(
+    a: Sequence[list[Scope]], b: Sequence[list[Scope]]
+) -> tuple[list[_Pair], list[tuple[str, str]]]:
+    """Each loader of the first run of a, with its likes in all other runs; and those that
+    one side only has ("a" or "b", and its title)."""
+    matches = [_matched(a[0], loops) for loops in (*a, *b)]
+    pairs: list[_Pair] = []
+    unmatched: list[tuple[str, str]] = []
+    for place, loop in enumerate(a[0]):
+        matched = [match.get(place) for match in matches]
+        if None in matched:
+            unmatched.append(("a", loop.title))
+            continue
+        likes = [one for one in matched if one is not None]
+        pairs.append((likes[: len(a)], likes[len(a) :]))
+    used = {id(one) for one in matches[len(a)].values()}
+    unmatched += [("b", loop.title) for loop in b[0] if id(loop) not in used]
+    return pairs, unmatched
+
+
+def _matched(known: Sequence[Scope], loops: Sequence[Scope]) -> dict[int, Scope]:
+    """Place in `known` -> the loop that is it: by data set, sampler and where it stands."""
+    matched: dict[int, Scope] = {}
+    left = list(loops)
+    keys = (_named, _standing, _name, _iterated, _file, _class, _data, _sampler)
+    if len(known) == len(loops) == 1:
+        return {0: loops[0]}
+    for key in keys:
+        for place, scope in enumerate(known):
+            if place in matched:
+                continue
+            like = next((loop for loop in left if key(loop) == key(scope)), None)
+            if like is not None:
+                matched[place] = like
+                left = [loop for loop in left if loop is not like]
+    return matched
+
+
+def _named(scope: Scope) -> tuple[Any, ...]:
+    """Several loaders may be built by one line."""
+    return (*_standing(scope), scope.settings.get("name"))
+
+
+def _name(scope: Scope) -> tuple[Any, ...]:
+    name = scope.settings.get("name")
+    return (*_class(scope), name) if name else (id(scope),)
+
+
+def _iterated(scope: Scope) -> tuple[Any, ...]:
+    """Runs of older versions have this place alone, as their call_site."""
+    place = scope.settings.get("iterated_at") or scope.settings.get("call_site")
+    return (*_class(scope), place)
+
+
+def _standing(scope: Scope) -> tuple[Any, ...]:
+    return (*_class(scope), scope.settings.get("call_site"))
+
+
+def _file(scope: Scope) -> tuple[Any, ...]:
+    """Without the line: a program is changed between two runs."""
+    return (*_class(scope), str(scope.settings.get("call_site") or "").rpartition(":")[0])
+
+
+def _class(scope: Scope) -> tuple[Any, ...]:
+    return tuple(scope.settings.get(name) for name in ("dataset", "sampler"))
+
+
+def _data(scope: Scope) -> tuple[Any, ...]:
+    return (scope.settings.get("dataset"),)
+
+
+def _sampler(scope: Scope) -> tuple[Any, ...]:
+    return (scope.settings.get("call_site"), scope.settings.get("sampler"))
+
+
+# ── operations and counters that both have ───────────────────────────────────────────────────
+
+
+def counter_rows(runs: Sequence[RunLike], loops: Sequence[Scope]) -> list[pd.DataFrame]:
+    """`Run.counters` of each run's loop."""
+    frames = []
+    for run, scope in zip(runs, loops, strict=True):
+        counters = table(run, "counters")
+        frames.append(counters[integer(counters, "loader") == scope.loader])
+    return frames
+
+
+@dataclass(frozen=True)
+class Known:
+    """What one side has: operations with their nanoseconds, counted intervals, events."""
+
+    operations: pd.Series
+    counted: list[tuple[str, str]]
+    events: list[str]
+
+    @staticmethod
+    def of(loops: Sequence[Scope], runs: Sequence[RunLike]) -> "Known":
+        times = [operation_times(one) for one in loops]
+        operations = times[0]
+        for other in times[1:]:
+            operations = operations.add(other, fill_value=0.0)
+        counted: list[tuple[str, str]] = []
+        events: list[str] = []
+        for place, rows in enumerate(counter_rows(runs, loops)):
+            if not len(rows):
+                return Known(operations, [], [])
+            sums = counter_table(rows, "generic")
+            mine = list(zip(sums["kind"].astype(str), sums["operation"].astype(str), strict=True))
+            counted = mine if place == 0 else [one for one in counted if one in mine]
+            names = events_of(rows)
+            events = names if place == 0 else [one for one in events if one in names]
+        return Known(operations.sort_values(ascending=False), counted, events)
+
+
+class Chosen:
+    """Operations paired: by parent and name, then by name where that is one on both sides."""
+
+    def __init__(self, a: Known, b: Known, letters: Sequence[str], notes: list[str]) -> None:
+        left_ns, right_ns = (_nanoseconds(side.operations) for side in (a, b))
+        pairs: list[tuple[Operation, Operation]] = [
+            (key, key) for key in left_ns if key in right_ns
+        ]
+        left, right = (
+            [key for key in side if key not in against]
+            for side, against in ((left_ns, right_ns), (right_ns, left_ns))
+        )
+        pairs += self._by_name(left, right)
+        weight = [left_ns[mine] + right_ns[theirs] for mine, theirs in pairs]
+        order = np.argsort(-np.asarray(weight, np.float64), kind="stable")
+        self.pairs = [pairs[place] for place in order]
+        self.a, self.b = left_ns, right_ns
+        if bool(len(left_ns)) != bool(len(right_ns)):
+            letter = letters[1] if len(left_ns) else letters[0]
+            notes.append(f"no operations were recorded in {letter}: see its --level")
+        events = [name for name in a.events if name in b.events]
+        counted = [name for name in a.counted if name in b.counted][:_MOST_COUNTED]
+        if bool(a.events) != bool(b.events):
+            letter = letters[0] if a.events else letters[1]
+            notes.append(f"only {letter} was recorded with --counters: they are not compared")
+        elif set(a.events) != set(b.events):
+            different = ", ".join(sorted(set(a.events) ^ set(b.events)))
+            notes.append(f"events that one side only counted are not compared: {different}")
+        counted = counted if events else []
+        top = self.pairs[:MOST_OPERATIONS]
+        self.wanted = [Wanted([pair[place] for pair in top], counted, events) for place in range(2)]
+        names = [mine[1] for mine, _ in top]
+        self.labels = measures.Labels(
+            [name if names.count(name) == 1 else f"{parent}/{name}" for (parent, name), _ in top],
+            [name for _, name in counted],
+            events,
+        )
+
+    @staticmethod
+    def _by_name(
+        left: Sequence[Operation], right: Sequence[Operation]
+    ) -> list[tuple[Operation, Operation]]:
+        def unique(keys: Sequence[Operation]) -> dict[str, Operation]:
+            counts = Counter(name for _, name in keys)
+            return {name: (parent, name) for parent, name in keys if counts[name] == 1}
+
+        mine, theirs = unique(left), unique(right)
+        return [(key, theirs[name]) for name, key in mine.items() if name in theirs]
+
+    def tables(
+        self, per_sample: Sequence[float]
+    ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+        """others, added, removed: nanoseconds a sample."""
+        base, new = (max(one, 1.0) for one in per_sample)
+        rest = self.pairs[MOST_OPERATIONS:]
+        a = np.array([self.a[mine] for mine, _ in rest], np.float64) / base
+        b = np.array([self.b[theirs] for _, theirs in rest], np.float64) / new
+        others = pd.DataFrame(
+            {
+                "parent": as_texts(parent for (parent, _), _ in rest),
+                "operation": as_texts(name for (_, name), _ in rest),
+                "a": a,
+                "b": b,
+                "difference": b / np.where(a > 0, a, np.nan) - 1,
+            }
+        )
+        paired = [{pair[place] for pair in self.pairs} for place in range(2)]
+        removed, added = (
+            _only(side, known, per)
+            for side, known, per in ((self.a, paired[0], base), (self.b, paired[1], new))
+        )
+        return others, added, removed
+
+
+def _nanoseconds(operations: pd.Series) -> dict[Operation, float]:
+    keys = [(str(key[0]), str(key[1])) for key in operations.index.tolist()]
+    return dict(zip(keys, operations.astype(np.float64).tolist(), strict=True))
+
+
+def _only(
+    side: Mapping[Operation, float], known: Collection[Operation], per: float
+) -> pd.DataFrame:
+    rows = [(*key, value / per) for key, value in side.items() if key not in known]
+    return pd.DataFrame(
+        {
+            "parent": as_texts(row[0] for row in rows),
+            "operation": as_texts(row[1] for row in rows),
+            "ns": np.array([row[2] for row in rows], np.float64),
+        }
+    )
+
+
+def as_texts(names: Iterable[str]) -> pd.Series:
+    """As objects: what pandas takes for text otherwise cannot hold every name."""
+    return pd.Series(list(names), dtype=object)

@@ -1,0 +1,121 @@
+"""From the arguments of `lotus compare` to what is held against what."""
+
+import glob
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lotus.common.errors import LotusError
+from lotus.compare.comparison import Comparison, Side, compare
+from lotus.reading.run import Run, load
+from lotus.settings.space import Setting
+from lotus.sweep.sweep_record import Sweep, is_sweep, name_of
+from lotus.sweep.sweep_record import load as load_sweep
+
+_MOST_RUNS = 1000  # of one side: a pattern that finds more is a mistake
+
+
+@dataclass(frozen=True)
+class Given:
+    """One argument: runs, or one sweep."""
+
+    text: str
+    letter: str
+    runs: Sequence[Run]
+    sweep: Sweep | None = None
+
+
+def comparisons(texts: Sequence[str]) -> Iterator[Comparison]:
+    """Each side but the first against the first; sweeps setting by setting that both have.
+
+    A text is a run, a folder of runs, a sweep, several of them joined by commas, or a pattern of
+    the shell. Raises LotusError where it names nothing that can be compared.
+    """
+    sides = [resolve(text, _letter(place)) for place, text in enumerate(texts)]
+    kinds = {one.sweep is not None for one in sides}
+    if len(kinds) > 1:
+        lone = next(one for one in sides if one.sweep is not None)
+        raise LotusError(
+            f"{lone.text} is a sweep and another side is not: compare two sweeps, or name runs of "
+            f"the sweep, as: lotus compare '{lone.text}/*/*' B"
+        )
+    for other in sides[1:]:
+        if kinds == {True}:
+            yield from _settings(sides[0], other)
+        else:
+            yield compare(_side(sides[0], sides[0].runs), _side(other, other.runs))
+
+
+def _letter(place: int) -> str:
+    return chr(ord("A") + place) if place < 26 else f"side {place + 1}"
+
+
+def _side(argument: Given, runs: Sequence[Run]) -> Side:
+    return Side(argument.text, runs, argument.letter)
+
+
+def _settings(a: Given, b: Given) -> Iterator[Comparison]:
+    assert a.sweep is not None
+    assert b.sweep is not None
+    varied = [name for name in a.sweep.varied if name in b.sweep.varied]
+    if set(a.sweep.varied) != set(b.sweep.varied):
+        raise LotusError(
+            f"the sweeps set different things: {a.text} {', '.join(a.sweep.varied)}; {b.text} "
+            f"{', '.join(b.sweep.varied)}; compare runs of them, or sweep both alike"
+        )
+    common = [one for one in a.sweep.settings() if one in b.sweep.settings()]
+    done = [
+        one for one in common if a.sweep.directories(one) and b.sweep.directories(one)
+    ]  # fmt: skip
+    if not done:
+        raise LotusError(
+            f"{a.text} and {b.text} have no setting in common whose runs are done; see: "
+            f"lotus report {shlex.quote(a.text)}"
+        )
+    for setting in done:
+        yield compare(
+            _side(a, a.sweep.loaded(setting)),
+            _side(b, b.sweep.loaded(setting)),
+            _words(setting, varied),
+        )
+
+
+def _words(setting: Setting, varied: Sequence[str]) -> str:
+    return name_of(setting, varied).replace("-", ", ")
+
+
+def resolve(text: str, letter: str = "A") -> Given:
+    """What an argument names. Raises LotusError."""
+    if is_sweep(text):
+        return Given(text, letter, [], load_sweep(text))
+    paths = [path for part in _parts(text) for path in _runs(part)]
+    if len(paths) > _MOST_RUNS:
+        raise LotusError(
+            f"{text} names {len(paths)} runs; {_MOST_RUNS} are the most of a side: name fewer"
+        )
+    return Given(text, letter, [load(path) for path in dict.fromkeys(paths)])
+
+
+def _parts(text: str) -> list[str]:
+    """The names in an argument; a name that exists may hold commas and stars."""
+    if Path(text).exists() or "," not in text:
+        return [text]
+    return [part for part in text.split(",") if part]
+
+
+def _runs(text: str) -> list[str]:
+    path = Path(text)
+    if not path.exists() and glob.has_magic(text):
+        runs = sorted(one for one in glob.glob(text) if Path(one, "run.json").is_file())
+        if not runs:
+            raise LotusError(f"no run is at {text}; see what is there with: ls {text}")
+        return runs
+    if path.is_dir() and not (path / "run.json").exists():
+        try:
+            inner = sorted(one for one in path.iterdir() if (one / "run.json").is_file())
+        except OSError as error:
+            raise LotusError(f"cannot read {text}: {error.strerror}; see: ls -ld {text}") from None
+        if inner and not (path / "events").exists():
+            return [str(one) for one in inner]
+    return [text]

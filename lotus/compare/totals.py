@@ -1,0 +1,396 @@
+"""What a run's batches add up to, and what they might have added up to, for comparisons.
+
+Each rank's batches are two series in their order: as the consumer took them, and as they were
+made. Of both, replicates of all their sums are drawn together (`bootstrap`), so that any ratio of
+sums has its replicates. What stands out by its place is drawn apart, among its like: the starts of
+epochs, and the first batch of each process.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.batches.components import first_of_process, own_time
+from lotus.analysis.batches.waits import PHASES, loop_times, wait_phases
+from lotus.analysis.common.columns import Floats, Ints, batch_rows, flag, integer, number
+from lotus.analysis.common.scope import Scope
+from lotus.analysis.counters.counter_metrics import COLLATE as COUNTED_COLLATE
+from lotus.analysis.counters.counter_metrics import REST as COUNTED_REST
+from lotus.analysis.counters.counter_metrics import events_of
+from lotus.common import bootstrap
+
+_TAKEN = ["wait_ns", "step_ns", "samples", "batches", "steady_ns", "steady_samples", *PHASES]
+_EPOCHS = ["epochs", "iter_ns", "tail_ns", "startup_ns", "startups", "shutdown_ns"]
+# Of a batch as it was made: name -> column of Run.batches.
+MADE = {
+    "fetch": "fetch_ns",
+    "fetch_cpu": "cpu_ns",
+    "collate": "collate_ns",
+    "rest": "self_ns",
+    "idle": "idle_in_loop_ns",
+    "send": "send_ns",
+    "pickle": "pickle_ns",
+    "lock": "lock_ns",
+    "write": "write_ns",
+    "pin": "pin_ns",
+    "delay": "delay_ns",
+    "send_bytes": "send_bytes",
+    "read_bytes": "read_bytes",
+    "major_faults": "major_faults",
+    "minor_faults": "minor_faults",
+    "involuntary_switches": "involuntary_switches",
+}
+Operation = tuple[str, str]  # parent, name
+Interval = tuple[str, str]  # kind, operation: what was counted
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which operations and counters have columns, the same ones for all runs."""
+
+    operations: Sequence[Operation] = ()
+    counted: Sequence[Interval] = ()
+    events: Sequence[str] = ()
+    columns: dict[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        names = [*_TAKEN, *_EPOCHS, "loop_ns", "longest_ns", "made", "own", "own:made"]
+        for name in MADE:
+            names += [name, f"{name}:made"]
+        for place in range(len(self.operations)):
+            names += [f"operation:{place}", f"cpu:{place}", f"calls:{place}"]
+        names += ["operations:made", "cpu:made", "counted:made"]
+        for place in range(len(self.counted)):
+            names += [f"event:{place}:{event}" for event in self.events]
+        object.__setattr__(self, "columns", {name: place for place, name in enumerate(names)})
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums of one run or of several: `table` (1 + REPLICATES, columns), as measured in row 0.
+
+    blocks, epochs: how many pieces the replicates of batches, and of starts, were drawn from.
+    alone: the part of each sum that lies in starts without another to draw from.
+    """
+
+    wanted: Wanted
+    table: Floats
+    blocks: int
+    epochs: int
+    alone: Floats
+
+    def __call__(self, name: str) -> Floats:
+        return np.asarray(self.table[:, self.wanted.columns[name]], np.float64)
+
+    def __add__(self, other: "Totals") -> "Totals":
+        return Totals(
+            self.wanted,
+            self.table + other.table,
+            self.blocks + other.blocks,
+            self.epochs + other.epochs,
+            self.alone + other.alone,
+        )
+
+    def measured(self) -> "Totals":
+        """Without the replicates."""
+        return Totals(self.wanted, self.table[:1].copy(), self.blocks, self.epochs, self.alone)
+
+
+def operation_times(scope: Scope) -> pd.Series:
+    """Nanoseconds of all operations in batches, by (parent, operation), the largest first."""
+    ops = _in_batches(scope.ops)
+    if not len(ops):
+        return pd.Series(dtype=np.float64)
+    keys = [_text(ops, "parent"), _text(ops, "operation")]
+    sums = ops["duration_ns"].astype(np.float64).groupby(keys, observed=True).sum()
+    return sums.sort_values(ascending=False, kind="stable")
+
+
+def totals(
+    scope: Scope, counters: pd.DataFrame, wanted: Wanted, seed: Sequence[int] = (0,)
+) -> Totals:
+    """Sums and replicates of one loader of one run. `counters`: Run.counters of this loader."""
+    generator = np.random.default_rng(list(seed))
+    drawn = _Drawn(generator)
+    table = np.zeros((1 + bootstrap.REPLICATES, len(wanted.columns)))
+    alone = np.zeros(len(wanted.columns))
+    loops: list[Floats] = []
+    pieces = starts = 0
+    loop = loop_times(scope.epochs, scope.waits)
+    ranks = sorted({*integer(scope.waits, "rank").tolist(), *integer(loop, "rank").tolist()})
+    for series in (_Taken(scope, loop, wanted), _Made(scope, counters, wanted)):
+        parts = [series.of(rank) for rank in ranks]
+        # One length and one drawing for all ranks: what happens to one happens to its neighbours.
+        length = max((bootstrap.block_length(part.residuals) for part in parts), default=1)
+        for part in parts:
+            sums = np.zeros_like(table)
+            sums[0] = part.rows.sum(axis=0) + part.edges.sum(axis=0)
+            sums[1:] = drawn.edges(part.edges)
+            if len(part.edges) == 1:
+                alone += part.edges[0]
+            if len(part.rows):
+                used = max(1, min(length, len(part.rows) // bootstrap.LEAST_BLOCKS))
+                sums[1:] += bootstrap.replicated(part.rows, used, drawn.of(len(part.rows), used))
+                if isinstance(series, _Taken):
+                    pieces += bootstrap.blocks(len(part.rows), used)
+            if isinstance(series, _Taken):
+                starts += len(part.edges)
+                names = ("iter_ns", "wait_ns", "step_ns", "tail_ns")
+                loops.append(sum((sums[:, wanted.columns[one]] for one in names), np.zeros(1)))
+            table += sums
+    if loops:
+        table[:, wanted.columns["loop_ns"]] = np.sum(loops, axis=0)
+        table[:, wanted.columns["longest_ns"]] = np.max(loops, axis=0)
+    pieces, starts = (number // max(len(ranks), 1) for number in (pieces, starts))
+    return Totals(wanted, table, pieces, starts, alone)
+
+
+class _Drawn:
+    """Drawings, the same for series of the same lengths."""
+
+    def __init__(self, generator: np.random.Generator) -> None:
+        self.generator = generator
+        self.known: dict[tuple[int, int], Floats] = {}
+
+    def of(self, count: int, length: int) -> Floats:
+        if (count, length) not in self.known:
+            self.known[count, length] = bootstrap.draw(count, length, self.generator)
+        return self.known[count, length]
+
+    def edges(self, rows: Floats) -> Floats:
+        """What stands alone has no variation that is known, and is as it is."""
+        if len(rows) < 2:
+            return np.asarray(rows.sum(axis=0)[None], np.float64)
+        return bootstrap.replicated(rows, 1, self.of(len(rows), 1))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One rank: rows (n, columns) in their order, what is drawn apart, and residuals (n, c)."""
+
+    rows: Floats
+    edges: Floats
+    residuals: Floats
+
+
+class _Rows:
+    """Where each row of a table goes: to the rows in their order, or to the edges; few of each."""
+
+    def __init__(self, order: Ints, edge: np.ndarray, columns: int) -> None:
+        edges, rest = order[edge[order]], order[~edge[order]]
+        self.edges = min(len(edges), bootstrap.MOST_BINS)
+        self.count = self.edges + min(len(rest), bootstrap.MOST_BINS)
+        self.place = np.full(len(edge), -1, np.int64)
+        for these, offset, most in (
+            (edges, 0, self.edges),
+            (rest, self.edges, self.count - self.edges),
+        ):
+            if len(these):
+                self.place[these] = offset + np.arange(len(these)) * most // len(these)
+        self.table = np.zeros((self.count, columns))
+
+    def add(self, column: int, values: Floats, rows: Ints | None = None) -> None:
+        """Add values, of all rows or of those at `rows` (-1: of none)."""
+        place = self.place if rows is None else self.places(rows)
+        known = place >= 0
+        self.table[:, column] += np.bincount(place[known], np.nan_to_num(values[known]), self.count)
+
+    def places(self, rows: Ints) -> Ints:
+        if not len(self.place):
+            return np.full(len(rows), -1, np.int64)
+        return np.where(rows >= 0, self.place[rows], -1)
+
+    def part(self, column: int, weight: int, more: Sequence[int] = ()) -> _Part:
+        """`column` and `more` per `weight` are what the length of blocks is judged by."""
+        rows = self.table[self.edges :]
+        whole = rows.sum(axis=0)
+        per = whole / whole[weight] if whole[weight] > 0 else np.zeros_like(whole)
+        chosen = [column, *more]
+        residuals = rows[:, chosen] - rows[:, [weight]] * per[chosen]
+        return _Part(rows, self.table[: self.edges], residuals)
+
+
+class _Taken:
+    """Batches as the consumer took them; the edges are the starts of epochs."""
+
+    def __init__(self, scope: Scope, loop: pd.DataFrame, wanted: Wanted) -> None:
+        self.loop, self.columns = loop, wanted.columns
+        waits = scope.waits[integer(scope.waits, "loader") >= 0]
+        self.waits = waits.sort_values("start_ns", kind="stable").reset_index(drop=True)
+        self.batch = batch_rows(scope.batches, self.waits)
+        self.phases = wait_phases(scope.batches, scope.workers)
+        size = number(scope.batches, "size")
+        usual = float(np.nanmean(size)) if (~np.isnan(size)).any() else 0.0
+        # As `workers.rank_table` counts: failed takings bring nothing.
+        mine = size[self.batch] if len(size) else np.zeros(len(self.batch))
+        known = (self.batch >= 0) & ~flag(self.waits, "failed")
+        self.size = np.where(known, np.where(np.isnan(mine), usual, mine), 0.0)
+        keys = pd.DataFrame({one: integer(self.waits, one) for one in ("rank", "epoch")})
+        self.first = (~keys.duplicated()).to_numpy()
+
+    def of(self, rank: int) -> _Part:
+        columns, waits = self.columns, self.waits
+        epochs = self.loop[integer(self.loop, "rank") == rank]
+        mine = integer(waits, "rank") == rank
+        rows = _Rows(np.flatnonzero(mine), self.first, len(columns))
+        wait, step = number(waits, "wait_ns"), np.nan_to_num(number(waits, "step_ns"))
+        steady = np.where(self.first, 0.0, 1.0)
+        rows.add(columns["wait_ns"], wait)
+        rows.add(columns["step_ns"], step)
+        rows.add(columns["samples"], self.size)
+        rows.add(columns["batches"], np.ones(len(waits)))
+        rows.add(columns["steady_ns"], (wait + step) * steady)
+        rows.add(columns["steady_samples"], self.size * steady)
+        for name in PHASES:
+            phase = self.phases[name].to_numpy(np.float64)
+            values = phase[self.batch] if len(phase) else np.zeros(len(waits))
+            missing = wait if name == "unseen" else np.zeros(len(waits))
+            rows.add(columns[name], np.where(self.batch >= 0, values, missing))
+        # An epoch of which no batch was taken has no first row: it is an edge of its own.
+        lone = np.zeros((max(len(epochs) - rows.edges, 0), len(columns)))
+        table = np.concatenate((rows.table[: rows.edges], lone, rows.table[rows.edges :]))
+        rows.table, rows.edges = table, rows.edges + len(lone)
+        order = np.argsort(number(epochs, "begin_ns"), kind="stable")
+        for name in _EPOCHS:
+            if name == "epochs":
+                values = np.ones(len(epochs))
+            elif name == "startups":
+                values = (~np.isnan(number(epochs, "startup_ns"))).astype(np.float64)
+            else:
+                values = np.nan_to_num(number(epochs, name))
+            if len(epochs):
+                bins = np.arange(len(epochs)) * rows.edges // len(epochs)
+                np.add.at(rows.table[:, columns[name]], bins, values[order])
+        return rows.part(columns["steady_ns"], columns["steady_samples"])
+
+
+class _Made:
+    """Batches as they were made; the edges are the first ones of their processes."""
+
+    def __init__(self, scope: Scope, counters: pd.DataFrame, wanted: Wanted) -> None:
+        self.wanted = wanted
+        batches = scope.batches
+        made = ~np.isnan(number(batches, "fetch_ns"))
+        batches = batches[made & (np.nan_to_num(number(batches, "size")) > 0)]
+        batches = batches.sort_values(["rank", "epoch", "batch"]).reset_index(drop=True)
+        self.batches, self.size = batches, number(batches, "size")
+        self.first = first_of_process(batches, scope.workers)
+        samples = scope.samples
+        self.sample_rows, self.own = batch_rows(batches, samples), own_time(samples)
+        self._find_operations(scope)
+        self._find_counts(counters)
+
+    def _find_operations(self, scope: Scope) -> None:
+        ops = _in_batches(scope.ops)
+        codes = {one: place for place, one in enumerate(self.wanted.operations)}
+        self.op_rows = batch_rows(self.batches, ops)
+        self.op_ns, self.op_cpu = number(ops, "duration_ns"), number(ops, "cpu_ns")
+        self.op_codes = np.full(len(ops), -1, np.int64)
+        if not len(ops) or not codes:
+            self.with_ops = np.zeros(len(self.batches))
+            self.with_cpu = self.with_ops
+            return
+        parents, operations = (
+            _text(ops, one).astype("category") for one in ("parent", "operation")
+        )
+        pair = np.asarray(parents.cat.codes, np.int64) * len(operations.cat.categories)
+        pair += np.asarray(operations.cat.codes, np.int64)
+        values, inverse = np.unique(pair, return_inverse=True)
+        width = len(operations.cat.categories)
+        names = [[str(one) for one in side.cat.categories] for side in (parents, operations)]
+        known = [
+            codes.get((names[0][one // width], names[1][one % width]), -1)
+            for one in values.tolist()
+        ]
+        self.op_codes = np.asarray(known, np.int64)[inverse]
+        seen = self.op_rows >= 0
+        count = len(self.batches)
+        recorded = np.bincount(self.sample_rows[self.sample_rows >= 0], minlength=count) > 0
+        recorded |= np.bincount(self.op_rows[seen], minlength=count) > 0
+        self.with_ops = np.where(recorded, self.size, 0.0)
+        missing = np.bincount(self.op_rows[seen], np.isnan(self.op_cpu[seen]), count) > 0
+        self.with_cpu = np.where(missing, 0.0, self.with_ops)
+
+    def _find_counts(self, counters: pd.DataFrame) -> None:
+        """Sums of each batch (n, counted x events); the rest of the fetch without what is in it."""
+        wanted, count = self.wanted, len(self.batches)
+        events = [one for one in wanted.events if one in events_of(counters)]
+        self.with_counts = np.zeros(count)
+        self.counts = np.zeros((count, 0))
+        if not len(counters) or not wanted.counted or len(events) < len(wanted.events):
+            return
+        row = batch_rows(self.batches, counters)
+        kind = counters["kind"].astype(str).to_numpy(object)
+        name = np.where(kind == "operation", counters["operation"].astype(str), COUNTED_COLLATE)
+        name = np.where(kind == "fetch", COUNTED_REST, name)
+        places = {one: place for place, one in enumerate(wanted.counted)}
+        pair, known = pd.factorize(pd.MultiIndex.from_arrays([kind, name]))
+        code = np.array([places.get(tuple(one), -1) for one in known], np.int64)[pair]
+        values = counters[events].to_numpy(np.float64)
+        bad = np.isnan(values).any(axis=1) & (row >= 0)
+        good = np.bincount(row[(row >= 0) & (kind == "fetch")], minlength=count) > 0
+        good &= np.bincount(row[bad], minlength=count) == 0
+        self.with_counts = np.where(good, self.size, 0.0)
+        usable = (row >= 0) & good[np.maximum(row, 0)] if count else np.zeros(len(row), np.bool_)
+        width = len(wanted.counted)
+        self.counts = np.zeros((count, width * len(events)))
+        inner = usable & (kind != "fetch") & ~flag(counters, "nested")
+        rest = places.get(("fetch", COUNTED_REST), -1)
+        for place in range(len(events)):
+            mine = usable & (code >= 0)
+            sums = np.bincount(row[mine] * width + code[mine], values[mine, place], count * width)
+            sums = sums.reshape(count, width)
+            if rest >= 0:
+                sums[:, rest] -= np.bincount(row[inner], values[inner, place], count)
+            self.counts[:, place :: len(events)] = sums
+
+    def of(self, rank: int) -> _Part:
+        columns, batches, wanted = self.wanted.columns, self.batches, self.wanted
+        mine = integer(batches, "rank") == rank
+        rows = _Rows(np.flatnonzero(mine), self.first, len(columns))
+        rows.add(columns["made"], self.size)
+        for name, column in MADE.items():
+            values = number(batches, column)
+            rows.add(columns[name], values)
+            rows.add(columns[f"{name}:made"], np.where(np.isnan(values), 0.0, self.size))
+        rows.add(columns["own"], self.own, self.sample_rows)
+        sampled = np.bincount(self.sample_rows[self.sample_rows >= 0], minlength=len(batches))
+        rows.add(columns["own:made"], np.where(sampled > 0, self.size, 0.0))
+        rows.add(columns["operations:made"], self.with_ops)
+        rows.add(columns["cpu:made"], self.with_cpu)
+        self._add_operations(rows)
+        rows.add(columns["counted:made"], self.with_counts)
+        for at in range(self.counts.shape[1]):
+            place, event = divmod(at, len(wanted.events))
+            rows.add(columns[f"event:{place}:{wanted.events[event]}"], self.counts[:, at])
+        more = [columns[f"operation:{place}"] for place in range(min(len(wanted.operations), 4))]
+        return rows.part(columns["fetch"], columns["made"], more)
+
+    def _add_operations(self, rows: _Rows) -> None:
+        width, columns = len(self.wanted.operations), self.wanted.columns
+        if not width or not len(self.op_rows):
+            return
+        places = rows.places(self.op_rows)
+        known = (places >= 0) & (self.op_codes >= 0)
+        key = places[known] * width + self.op_codes[known]
+        for name, values in (
+            ("operation", self.op_ns),
+            ("cpu", np.nan_to_num(self.op_cpu)),
+            ("calls", np.ones(len(self.op_ns))),
+        ):
+            sums = np.bincount(key, values[known], rows.count * width).reshape(rows.count, width)
+            first = columns[f"{name}:0"]
+            rows.table[:, first : first + 3 * width : 3] += sums
+
+
+def _in_batches(ops: pd.DataFrame) -> pd.DataFrame:
+    inside = integer(ops, "batch") >= 0
+    return ops if inside.all() else ops[inside]  # without a copy of ten million rows
+
+
+def _text(frame: pd.DataFrame, name: str) -> pd.Series:
+    if name not in frame.columns:
+        return pd.Series("", index=frame.index)
+    return frame[name].astype("category")

@@ -1,0 +1,440 @@
+"""Words for what was found on a machine, and for each gap the command that closes it.
+
+From facts alone: nothing is asked of the machine here.
+"""
+
+import errno
+import os
+import shlex
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lotus.doctor.environment import Helpers, Library, PerfTool, Python, Room, System
+from lotus.doctor.fixes import ENGINES, host_asks, install_perf, sysctl, unlock, unlock_asks
+from lotus.doctor.pmu_survey import Survey
+from lotus.hardware.event_selection import Chosen
+from lotus.hardware.sampling_probe import CHEAP_NS, Sampled
+
+OK, GAP, NOTE = "ok", "gap", "note"
+_SHM_BYTES, _DISK_BYTES = 1 << 30, 2 << 30  # fewer are a gap
+_SYMBOLS = {
+    "all": "all functions have names",
+    "exported": "only exported functions have names",
+    "none": "no function has a name",
+    "unreadable": "cannot be read",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at. `fixes` are commands or settings that close a gap, each for
+    itself; `meanwhile` is what works without them, `asks` what only others can do."""
+
+    area: str
+    topic: str
+    state: str
+    text: str
+    fixes: tuple[str, ...] = ()
+    meanwhile: str = ""
+    asks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All facts that findings are made of."""
+
+    system: System
+    perf: PerfTool
+    survey: Survey
+    counting: Chosen
+    sampling: tuple[str, int, str]  # event as perf spells it, Hz, why
+    python: Python | None
+    helpers: Helpers
+    room: Room
+
+
+def why_no_hardware(facts: Facts) -> str:
+    """Why no hardware event counts here."""
+    states = {one.state for one in facts.survey.hardware}
+    if "refused" in states:
+        return "the kernel refuses hardware events to this user"
+    if "counts" in states:
+        return "hardware events open, but do not count rightly"
+    if "zero" in states:
+        return "hardware events open but count nothing"
+    return "this VM has no counters" if facts.system.virtual else "the kernel offers no counters"
+
+
+def refusal(facts: Facts) -> str:
+    """Why the kernel counts nothing at all."""
+    error = next((one.error for one in facts.survey.software if one.error), 0)
+    machine = facts.system
+    if error == errno.EACCES:
+        return f"perf_event_paranoid {machine.paranoid} forbids it to this user"
+    if error == errno.EPERM and machine.seccomp:
+        return "this container's seccomp profile forbids perf_event_open"
+    if error == errno.ENOSYS:
+        by = "this container's seccomp profile" if machine.seccomp else "this kernel"
+        return f"{by} has no perf_event_open"
+    return f"perf_event_open: {os.strerror(error)}" if error else "nothing counts"
+
+
+def findings(facts: Facts) -> list[Finding]:
+    """What is to be said of each area."""
+    results = [
+        *_machine(facts),
+        *_rights(facts),
+        *_counters(facts),
+        *_sampling(facts),
+        *_symbols(facts),
+        *_frames(facts),
+        *_space(facts),
+    ]
+    return [_as_root(one) for one in results] if facts.system.uid == 0 else results
+
+
+def _as_root(finding: Finding) -> Finding:
+    """Root needs no sudo, which small images do not have."""
+    fixes = tuple(
+        fix if "on the host" in fix else fix.replace("sudo ", "") for fix in finding.fixes
+    )
+    return replace(finding, fixes=fixes)
+
+
+class _Area(list[Finding]):
+    """The findings of one area."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def add(
+        self,
+        state: str,
+        topic: str,
+        text: str,
+        *fixes: str,
+        still: str = "",
+        asks: tuple[str, ...] = (),
+    ) -> None:
+        self.append(Finding(self.name, topic, state, text, fixes, still, asks))  # fmt: skip
+
+
+def _machine(facts: Facts) -> list[Finding]:
+    machine, area = facts.system, _Area("machine")
+    cpu = machine.cpu
+    cores = f"{cpu.get('affinity')} of {cpu.get('logical')} cores"
+    if cpu.get("quota"):
+        cores += f", of which the cgroup allows {cpu['quota']:g} at once"
+    area.add(NOTE, "CPU", f"{cpu.get('model')}, {cores}")
+    area.add(NOTE, "kernel", f"Linux {machine.kernel} {machine.arch}")
+    if machine.virtual:
+        name = "" if machine.virtual == "unnamed" else f": {machine.virtual}"
+        area.add(NOTE, "VM", f"a virtual machine{name}")
+    if machine.container:
+        seccomp = "with" if machine.seccomp else "without"
+        area.add(NOTE, "container", f"in {machine.container}, {seccomp} a seccomp filter")
+    ns, source = facts.survey.clock_ns, machine.clocksource or "clock"
+    if ns > 500:
+        fix = "echo tsc | sudo tee /sys/devices/system/clocksource/clocksource0/current_clocksource"
+        area.add(
+            GAP, "clock", f"{source}: {ns:.0f} ns a reading is slow", fix,
+            still="all, at a higher cost",
+        )  # fmt: skip
+    else:
+        area.add(OK, "clock", f"{source}: {ns:.0f} ns a reading")
+    return area
+
+
+def _rights(facts: Facts) -> list[Finding]:
+    machine, area = facts.system, _Area("rights")
+    level = machine.paranoid
+    who = f"this user ({', '.join((f'uid {machine.uid}', *machine.capabilities))})"
+    if machine.privileged:
+        means = f"does not bind {who}"
+    elif level is None:
+        means = "cannot be read"
+    elif level >= 3:
+        means = f"forbids perf_event_open to {who}"
+    elif level == 2:
+        means = f"lets {who} measure its own processes in user space, not in the kernel"
+    elif level >= 0:
+        means = f"lets {who} measure its own processes, the kernel's part too"
+    else:
+        means = "lets everyone measure everything"
+    text = f"perf_event_paranoid {'?' if level is None else level} {means}"
+    if machine.user_namespace:
+        text += "; rights within a user namespace do not count for perf"
+    if any(one.state == "counts" for one in facts.survey.software):
+        more = level is not None and level >= 2 and not machine.privileged
+        area.add(OK, "perf events", text, *(sysctl(machine)[:1] if more else ()))
+        return area
+    paranoid = any(one.error == errno.EACCES for one in facts.survey.software)
+    area.add(
+        GAP,
+        "perf events",
+        f"{refusal(facts)}; {text}",
+        *(sysctl(machine) if paranoid else unlock(machine)),
+        still="lotus trace and report; exact times of every operation",
+        asks=unlock_asks(machine),
+    )
+    return area
+
+
+def _counters(facts: Facts) -> list[Finding]:
+    survey, machine, area = facts.survey, facts.system, _Area("counters")
+
+    def named(state: str) -> str:
+        both = (*survey.hardware, *survey.software)
+        return ", ".join(one.event.name for one in both if one.state == state)
+
+    if named("counts"):
+        area.add(OK, "count", named("counts"))
+    if named("zero"):
+        area.add(
+            GAP, "count nothing", f"{named('zero')}: open, but read 0 where they cannot be 0",
+            "sudo dmesg | grep -i -e pmu -e perf   # may say why",
+            still="the others; these are left out, not shown as 0",
+        )  # fmt: skip
+    if named("refused"):
+        _refused(facts, named("refused"), area)
+    if named("absent"):
+        area.add(NOTE, "absent", named("absent"))
+    if survey.capacity.right:
+        _capacity(facts, area)
+    elif any(one.state == "counts" for one in survey.software):
+        working = [one.event.name for one in survey.software if one.state == "counts"]
+        still = f"{', '.join(working)} of each operation exactly; functions by the clock"
+        text = why_no_hardware(facts)
+        if any(one.state == "refused" for one in survey.hardware):
+            area.add(GAP, "hardware", text, *sysctl(machine), still=still)
+        elif machine.virtual:
+            text += ", and nothing inside it helps: its host must pass them on"
+            area.add(GAP, "hardware", text, still=still, asks=host_asks(machine))
+        else:
+            fix = "sudo dmesg | grep -i -e pmu -e perf   # says why"
+            area.add(GAP, "hardware", text, fix, still=still)
+    if survey.read is not None:
+        area.add(NOTE, "cost", f"{survey.read.read_ns / 1e3:.2f} µs a reading of the group")
+    return area
+
+
+def _refused(facts: Facts, names: str, area: _Area) -> None:
+    machine = facts.system
+    if not any(one.state == "counts" for one in facts.survey.software):
+        area.add(NOTE, "refused", names)  # why, and what helps, stands among the rights
+    elif machine.privileged or machine.paranoid is None or machine.paranoid < 2:
+        area.add(NOTE, "refused", f"{names}: the kernel does not allow it to this user")
+    else:
+        text = f"{names}: perf_event_paranoid {machine.paranoid} lets this user count nothing"
+        text += " within the kernel, where it happens" if "context_switches" in names else ""
+        area.add(NOTE, "refused", text, *sysctl(machine)[:1])
+
+
+def _capacity(facts: Facts, area: _Area) -> None:
+    machine, capacity, counting = facts.system, facts.survey.capacity, facts.counting
+    if capacity.right < capacity.announced:
+        area.add(
+            NOTE, "at once",
+            f"{capacity.announced} hardware events open as one group, {capacity.right} count"
+            f" rightly ({', '.join(capacity.wrong)} did not): groups are kept to {capacity.right}",
+        )  # fmt: skip
+    else:
+        least = "" if capacity.bounded else "at least "
+        text = f"{least}{capacity.right} hardware events in a group, each as when alone"
+        area.add(OK, "at once", text)
+    if capacity.running < 0.99:
+        area.add(
+            GAP, "shared",
+            f"a group ran {capacity.running:.0%} of the time: something else uses counters (another"
+            " profiler?)", "pgrep -a perf   # and end it",
+            still="counting, scaled and marked as such",
+        )  # fmt: skip
+    if machine.watchdog == 1:
+        area.add(
+            GAP, "NMI watchdog", "holds one counter of every core",
+            "sudo sysctl kernel.nmi_watchdog=0", still=f"{capacity.right} events at once",
+        )  # fmt: skip
+    names = ", ".join(one.name for one in counting.events) or "none"
+    level = "level 1 of top-down" if counting.level_1 else "no level 1 of top-down"
+    state = OK if counting.level_1 else NOTE
+    area.add(state, "set", f"{counting.uarch}, {level}: {names}")
+    for note in counting.notes:
+        area.add(NOTE, "set", note)
+    if machine.rdpmc is not None:
+        allowed = "allowed" if machine.rdpmc else "not allowed"
+        area.add(NOTE, "rdpmc", f"{machine.rdpmc} ({allowed}); lotus reads by system call")
+
+
+def _sampling(facts: Facts) -> list[Finding]:
+    machine, survey, area = facts.system, facts.survey, _Area("sampling")
+    _perf(facts, area)
+    counts = any(one.event.name == "cycles" and one.state == "counts" for one in survey.hardware)
+    for sampler in survey.samplers:
+        if sampler.samples:
+            area.add(OK, sampler.event.name, _price(sampler, bool(machine.virtual)))
+        elif sampler.event.name == "cycles" and counts:
+            text = "cycles can be counted but not sampled here: functions come by the clock"
+            area.add(NOTE, "cycles", text)
+    if any(one.samples for one in survey.samplers):
+        if all(one.monotonic for one in survey.samplers if one.samples):
+            area.add(OK, "clock", "samples carry CLOCK_MONOTONIC, the clock of lotus")
+        else:
+            text = "samples' times are not of CLOCK_MONOTONIC: they cannot be joined exactly"
+            area.add(NOTE, "clock", text)
+    rate = machine.max_sample_rate
+    if rate is not None and rate < 997:
+        area.add(
+            GAP, "rate",
+            f"the kernel allows {rate} samples a second (it lowers this when interrupts are slow)",
+            "sudo sysctl kernel.perf_event_max_sample_rate=10000",
+            still=f"sampling at {facts.sampling[1]} Hz",
+        )  # fmt: skip
+    if machine.mlock_kb is not None and machine.mlock_kb < 516 and not machine.privileged:
+        area.add(
+            GAP, "buffers", f"perf_event_mlock_kb is {machine.mlock_kb}: perf's may not fit",
+            "sudo sysctl kernel.perf_event_mlock_kb=516",
+        )  # fmt: skip
+    low = machine.paranoid is not None and machine.paranoid < 2
+    by_right = "SYSLOG" in machine.capabilities and (machine.kptr_restrict or 0) < 2
+    if not by_right and not (machine.kptr_restrict == 0 and low):
+        why, settings = [], []
+        if machine.kptr_restrict != 0:
+            why.append(f"kptr_restrict {machine.kptr_restrict}")
+            settings.append("kernel.kptr_restrict=0")
+        if not low and "SYSLOG" not in machine.capabilities:
+            why.append(f"perf_event_paranoid {machine.paranoid}")
+            settings.append("kernel.perf_event_paranoid=1")
+        area.add(
+            NOTE, "kernel", f"names of its functions are hidden ({', '.join(why)})",
+            f"sudo sysctl {' '.join(settings)}",
+            still="all that happens in user space",
+        )  # fmt: skip
+    helpers = facts.helpers
+    if helpers.perf_binding:
+        text = f"the kernel's Python binding is there: {helpers.perf_binding}"
+        area.add(OK, "import perf", text)
+    else:
+        text, fixes = "no binding of perf for this Python", install_perf(machine)
+        if helpers.other_bindings:
+            text += f" (for another: {', '.join(helpers.other_bindings)})"
+            fixes = ()
+        area.add(NOTE, "import perf", text, *fixes, still="sampling with perf record")
+    return area
+
+
+def _perf(facts: Facts, area: _Area) -> None:
+    perf, machine = facts.perf, facts.system
+    still = "lotus trace, report and --counters, none of which need perf"
+    if not perf.version:
+        text = f"{perf.path} does not run: {perf.trouble}" if perf.path else "is not on PATH"
+        area.add(GAP, "perf", text, *install_perf(machine), still=still)
+        return
+    text = f"{perf.version} ({perf.path})"
+    text += ", with capabilities of its own" if perf.capable else ""
+    if perf.recorded is False:
+        event, rate, _ = facts.sampling
+        fixes = sysctl(machine) if machine.paranoid is not None and machine.paranoid > 1 else ()
+        again = f"perf record -e {event} -F {rate} -k CLOCK_MONOTONIC -o /tmp/perf.data true"
+        why = perf.trouble or "it does not say why"
+        text += f" did not record: {why}"
+        area.add(GAP, "perf", text, *fixes, f"{again}   # shows why", still=still)
+    elif perf.recorded:
+        area.add(OK, "perf", f"{text} records, when tried")
+    else:
+        area.add(NOTE, "perf", f"{text}, not tried")
+
+
+def _price(sampled: Sampled, virtual: bool) -> str:
+    if sampled.interrupt_ns is None:
+        return "samples; an interrupt costs less than can be told from noise here"
+    word = "cheap" if sampled.interrupt_ns < CHEAP_NS else "dear"
+    share = sampled.interrupt_ns * 997 / 1e9
+    if virtual:  # the host's doings are among it: its digits would say nothing
+        return (
+            f"samples; roughly {max(sampled.interrupt_ns / 1e3, 1):.0f} µs an interrupt ({word}): "
+            f"about {max(share, 0.01):.0%} of a core at 997 Hz; in a VM this differs from time to "
+            "time"
+        )
+    return (
+        f"samples; about {sampled.interrupt_ns / 1e3:.1f} µs an interrupt ({word}): "
+        f"{share:.1%} of a core at 997 Hz"
+    )
+
+
+def _symbols(facts: Facts) -> list[Finding]:
+    python, area = facts.python, _Area("symbols")
+    if python is None or not python.version:
+        area.add(NOTE, "python", "no interpreter on PATH could be asked for its libraries")
+    else:
+        area.add(NOTE, "python", f"{python.version} ({python.path})")
+        for library in python.libraries:
+            _library(library, area)
+    if not facts.helpers.demangler:
+        text = "libstdc++ is not installed, which tells C++ names as they were written"
+        fix = "sudo apt install libstdc++6   # Fedora: sudo dnf install libstdc++"
+        area.add(GAP, "C++ names", text, fix, still="all functions, by their mangled names")
+    return area
+
+
+def _library(library: Library, area: _Area) -> None:
+    name = Path(library.path).name
+    if library.debug:
+        area.add(OK, library.package, f"{name}: all functions have names, by a separate debug file")
+        return
+    text = f"{name}: {_SYMBOLS[library.symbols]}"
+    if library.symbols == "all":
+        area.add(OK, library.package, text)
+        return
+    still = "the library as a whole"
+    if library.bounds:
+        still = f"the others are grouped by where they begin, as {name}!0x59f00"
+    if library.package == "libc":
+        fixes = ("sudo apt install libc6-dbg   # Fedora: sudo dnf debuginfo-install glibc",)
+        area.add(GAP, library.package, text, *fixes, still=still)
+    else:  # nothing can be installed for a library within a wheel
+        area.add(NOTE, library.package, text, still=still)
+
+
+def _frames(facts: Facts) -> list[Finding]:
+    machine, area = facts.system, _Area("python frames")
+    still, scope = "C and C++ functions by perf", machine.ptrace_scope or 0
+    if facts.helpers.py_spy is None:
+        text = "py-spy is not installed: no Python lines under operations"
+        fix = f"{shlex.quote(sys.executable)} -m pip install py-spy"
+        area.add(GAP, "py-spy", text, fix, still=still)
+    elif scope > 0 and "SYS_PTRACE" not in machine.capabilities:
+        fixes = ["sudo sysctl kernel.yama.ptrace_scope=0"]
+        if scope == 3:
+            fixes = [
+                "echo kernel.yama.ptrace_scope=0 | sudo tee /etc/sysctl.d/60-lotus.conf"
+                "   # then boot again"
+            ]
+        if machine.container in ENGINES:
+            fixes.insert(0, f"{machine.container} run --cap-add SYS_PTRACE ...")
+        text = f"py-spy may not look into other processes (ptrace_scope {scope})"
+        area.add(GAP, "py-spy", text, *fixes, still=still)
+    else:
+        area.add(OK, "py-spy", facts.helpers.py_spy)
+    return area
+
+
+def _space(facts: Facts) -> list[Finding]:
+    machine, room, area = facts.system, facts.room, _Area("room")
+    if room.shm_bytes is not None:
+        text = f"/dev/shm has {room.shm_bytes / 2**30:.1f} GiB free"
+        if room.shm_bytes >= _SHM_BYTES:
+            area.add(OK, "shared memory", text)
+        else:
+            text += ": workers that send large batches may die of SIGBUS"
+            fixes = ["sudo mount -o remount,size=8G /dev/shm"]
+            if machine.container in ENGINES:
+                fixes.insert(0, f"{machine.container} run --shm-size 8g ...")
+            area.add(GAP, "shared memory", text, *fixes)
+    if room.disk_bytes is not None:
+        text = f"{room.disk_bytes / 2**30:.1f} GiB free in {room.folder}"
+        if room.disk_bytes >= _DISK_BYTES:
+            area.add(OK, "disk", text)
+        else:
+            area.add(GAP, "disk", text, "lotus trace -o /another/disk/RUN ...")
+    return area

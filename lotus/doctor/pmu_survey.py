@@ -1,0 +1,77 @@
+"""What all the usual events do on this machine, for `lotus doctor`."""
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lotus.hardware.counter_probe import (
+    CPU_CLOCK,
+    CYCLES,
+    GENERIC,
+    SOFTWARE_EVENTS,
+    Capacity,
+    Cost,
+    Counted,
+    OpenGroup,
+    Probe,
+    clock_cost,
+    cost,
+)
+from lotus.hardware.sampling_probe import (
+    OpenSampler,
+    Sampled,
+    Sampler,
+    frequency,
+    max_rate,
+    sample,
+    usual_cost,
+)
+from lotus.inside.common import perf_event
+from lotus.inside.common.perf_event import Event
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What all the usual events do on this machine."""
+
+    software: tuple[Counted, ...]
+    hardware: tuple[Counted, ...]
+    capacity: Capacity
+    samplers: tuple[Sampled, ...]  # of cycles and cpu_clock
+    read: Cost | None  # of the largest group that counts rightly
+    clock_ns: float
+
+
+def survey(
+    more: Sequence[Event] = (),
+    open_group: OpenGroup = perf_event.Group,
+    open_sampler: OpenSampler = Sampler,
+    root: Path = Path("/"),
+) -> Survey:
+    """Try the generic events, `more` hardware events and the software events; about a second."""
+    probe = Probe(open_group)
+    hardware = {(one.type, one.config, one.config1): one for one in (*GENERIC, *more)}
+    counted = tuple(probe.alone(one) for one in hardware.values())
+    software = tuple(probe.alone(one) for one in SOFTWARE_EVENTS)
+    working = [one.event for one in counted if one.state == "counts"]
+    capacity = probe.largest(working)
+    group = [working[place % len(working)] for place in range(capacity.right)]
+    if not group:
+        group = [one.event for one in software if one.state == "counts"]
+    samplers = []
+    rate = frequency(root)
+    for event in (CYCLES, CPU_CLOCK):
+        sampled = sample(event, rate, open_sampler)
+        if sampled.samples:
+            with contextlib.suppress(OSError):
+                # As many as the kernel allows: few interrupts drown in the noise.
+                often = max(min(4000, max_rate(root, 4000) * 7 // 10), 1)
+                price = usual_cost(event, often, open_sampler)
+                sampled = replace(sampled, interrupt_ns=price)
+        samplers.append(sampled)
+    read = None
+    if group:
+        with contextlib.suppress(OSError, ValueError):
+            read = cost(group, open_group)
+    return Survey(software, counted, capacity, tuple(samplers), read, clock_cost())

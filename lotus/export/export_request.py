@@ -1,0 +1,64 @@
+"""What the formats of an export share: the row of a format, and a request for an export."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from lotus.reading.run import Run
+
+Progress = Callable[[int, int], None]  # what is done, of how much
+
+
+class Format(NamedTuple):
+    """A row of the table of formats in lotus/export/formats.py.
+
+    `module` is the file in lotus/export/ that makes it: a FileFormat, or without an `ending` a
+    DirectoryFormat.
+    """
+
+    name: str
+    module: str
+    about: str  # a line for --help
+    ending: str  # of the file that it makes, "" for a directory
+    next: str  # {path} is the file, quoted for a shell; {batches} a table in it, for Python
+    text: bool = True  # whether it may be written to a terminal
+    options: frozenset[str] = frozenset()  # fields of Request that only some formats use
+    needs: str = ""  # a package that must be installed
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to export, and how; `output` None is the standard output."""
+
+    format: str
+    output: Path | None = None
+    torch_trace: Path | None = None
+    weight: str | None = None
+    force: bool = False
+
+
+class FileFormat(Protocol):
+    """A module that makes a file."""
+
+    def pieces(
+        self, run: "Run", request: Request, notes: list[str], progress: Progress
+    ) -> Iterator[bytes | memoryview]:
+        """The content, piece by piece; adds to `notes` what could not be shown."""
+
+
+class DirectoryFormat(Protocol):
+    """A module that makes a directory."""
+
+    def fill(self, run: "Run", request: Request, notes: list[str], progress: Progress) -> None:
+        """Make the directory at `request.output`; adds to `notes` what could not be shown."""
+
+
+@dataclass
+class Export:
+    """What was written, what to type next, and remarks."""
+
+    path: Path | None  # None: standard output
+    next: str
+    notes: list[str]

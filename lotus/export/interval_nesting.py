@@ -1,0 +1,98 @@
+"""Which interval lies in which: order, depth, parent and last descendant, for viewers and sums."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lotus.reading.process_tree import Ints
+
+_LEVELS = 64  # found level by level; deeper nests one interval after the other
+
+
+class Nested(NamedTuple):
+    """Intervals in the order in which they begin, outer ones first. One element each."""
+
+    order: Ints  # places in what was given
+    end: Ints  # at most that of the parent
+    depth: Ints
+    parent: Ints  # place in this order, -1: none
+    last: Ints  # place of its last descendant, its own where it has none
+    clipped: int  # how many ended after the interval in which they began
+
+
+def nest(track: Ints, start: Ints, end: Ints, rank: Ints) -> Nested:
+    """Nest intervals of each track; among equal ones those of lower `rank` are outside.
+
+    Those of a thread nest or are disjoint, but for a clock that jumped or a damaged record: one
+    that ends after the interval in which it began is cut off there. None ends before it starts.
+    """
+    order = np.lexsort((rank, -end, start, track))
+    track, start, end = track[order], start[order], end[order]
+    levels = _levels(track, start, end)
+    if levels is None:
+        levels = _one_by_one(track, start, end)
+    until, depth, parent, last = levels
+    return Nested(order, until, depth, parent, last, int((until < end).sum()))
+
+
+_Found = tuple[Ints, Ints, Ints, Ints]
+
+
+def _levels(track: Ints, start: Ints, end: Ints) -> _Found | None:
+    """None where some overlap without nesting, or nest too deep."""
+    size = len(start)
+    depth, parent = np.zeros(size, np.int64), np.full(size, -1, np.int64)
+    last = np.arange(size)
+    if not size:
+        return end, depth, parent, last
+    first, span = int(start.min()), int(end.max()) - int(start.min()) + 1
+    _, place = np.unique(track, return_inverse=True)
+    if span * (int(place.max()) + 1) >= 1 << 62:
+        return None
+    begin, until = start - first + place * span, end - first + place * span
+    below = np.arange(size)  # what lies in an interval of the level before
+    above: list[Ints] = []
+    for level in range(_LEVELS):
+        begins, ends = begin[below], until[below]
+        highest = np.maximum.accumulate(ends)
+        top = np.ones(len(below), np.bool_)
+        top[1:] = begins[1:] >= highest[:-1]
+        tops = below[top]
+        group = np.cumsum(top) - 1
+        inside = ~top
+        owner = tops[group]
+        if (ends > until[owner]).any():
+            return None
+        depth[below] = level
+        parent[below[inside]] = owner[inside]
+        above.append(tops)
+        below = below[inside]
+        if not len(below):
+            break
+    else:
+        return None
+    upper = np.empty(0, np.int64)
+    for tops in above:
+        upper = np.union1d(upper, tops) if len(upper) else tops
+        place = np.searchsorted(upper, tops, side="right")
+        last[tops] = np.append(upper, size)[place] - 1
+    return end, depth, parent, last
+
+
+def _one_by_one(track: Ints, start: Ints, end: Ints) -> _Found:
+    until, size = end.tolist(), len(start)
+    depth, parent, last = [0] * size, [-1] * size, list(range(size))
+    stack: list[int] = []
+    before = None
+    for at, (own, begin) in enumerate(zip(track.tolist(), start.tolist(), strict=True)):
+        while stack and (own != before or until[stack[-1]] <= begin):
+            last[stack.pop()] = at - 1
+        before = own
+        if stack:
+            parent[at] = stack[-1]
+            until[at] = min(until[at], until[stack[-1]])
+        depth[at] = len(stack)
+        stack.append(at)
+    for at in stack:
+        last[at] = size - 1
+    return tuple(np.array(one, np.int64) for one in (until, depth, parent, last))  # type: ignore[return-value]

@@ -1,0 +1,255 @@
+"""What flame graphs and profiles are made of: stacks, each with how much of an event it took.
+
+Traced time and exact counts are those of loader, phase, operation; samples know the library and the
+function under each operation. What lies in another one is counted once, in the inner.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from lotus.common.errors import LotusError
+from lotus.common.formatting import operation_name, plain
+from lotus.export import table_pieces
+from lotus.export.export_request import Progress
+from lotus.export.interval_nesting import Nested, nest
+from lotus.export.timeline import BACKWARD, EPOCH, KINDS, OPERATION, SAMPLE, SYNC, Slices, Timeline
+from lotus.export.tracks import Place, Tracks
+from lotus.reading import counter_tables
+from lotus.reading.frame_scanner import Array
+from lotus.reading.process_tree import Ints, groups
+
+if TYPE_CHECKING:
+    from lotus.reading.run import Run
+TIME = "time"
+NS, COUNT = "nanoseconds", "count"
+_CLOCKS = ("task_clock", "cpu_clock", "task-clock", "cpu-clock")
+
+
+class Row(NamedTuple):
+    """A stack, outermost frame first, and its own share of the event."""
+
+    rank: int
+    process: str  # `worker 3 (pid 123)`; "": of all
+    worker: int  # -1: none, or all
+    frames: tuple[str, ...]
+    libraries: tuple[str, ...]  # of the frames, "" for those that have none
+    operation: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Weight:
+    """An event and its stacks; those with nothing of it are left out."""
+
+    event: str
+    unit: str  # NS or COUNT
+    rows: list[Row]
+    sampled: bool = False
+
+
+@dataclass
+class Stacks:
+    """The stacks of a run by event; `notes` gets what could not be had."""
+
+    run: "Run"
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.counted = counter_tables.names_of(self.run._assembly)
+        self._functions: pd.DataFrame | None = None
+
+    @property
+    def functions(self) -> pd.DataFrame:
+        """`Run.functions`; empty, with a remark, where the samples cannot be read."""
+        if self._functions is None:
+            try:
+                self._functions = self.run.functions
+            except LotusError as error:
+                self.notes.append(f"the samples are left out: {error}")
+                self._functions = pd.DataFrame(columns=["event"])
+        return self._functions
+
+    @property
+    def sampled(self) -> list[str]:
+        """The events that were sampled."""
+        return [str(event) for event in pd.unique(self.functions["event"])]
+
+    def chosen(self, event: str | None, progress: Progress) -> Weight:
+        """The stacks of one event; of None of the first that was sampled, else of time.
+
+        Raises LotusError where the run does not have that event.
+        """
+        if event is None:
+            event = next(iter(self.sampled), TIME)
+        if event == TIME:
+            return self.time(progress)
+        if event in self.counted and event not in self.sampled:
+            return self.exact(event)
+        if event in self.sampled:
+            return self.samples(event)
+        known = ", ".join(plain(one) for one in [TIME, *self.sampled, *self.counted])
+        raise LotusError(f"this run has no {plain(event)}: --weight takes one of {known}")
+
+    def all(self, progress: Progress) -> Iterator[Weight]:
+        """Stacks by every event that was sampled, by time, and by every event that was counted."""
+        for event in self.sampled:
+            yield self.samples(event)
+        yield self.time(progress)
+        for event in self.counted:
+            yield self.exact(event)
+
+    def samples(self, event: str) -> Weight:
+        """Stacks of operation, library and function, weighed by a sampled event."""
+        rows = []
+        table = self.functions
+        columns = ("kind", "operation", "helper_of", "library", "function", "count")
+        table = table[table["event"] == event]
+        for kind, operation, helper_of, library, function, count in zip(
+            *(table[name].tolist() for name in columns), strict=True
+        ):
+            shown = operation_name(operation)
+            first = shown or str(kind)
+            if isinstance(helper_of, str) and helper_of:
+                first = f"threads of {operation_name(helper_of)}"
+            frames = (first, str(library), str(function))
+            libraries = ("", str(library), str(library))
+            if count > 0:
+                rows.append(Row(0, "", -1, frames, libraries, shown, float(count)))
+        name = event.partition(":")[0]
+        return Weight(event, NS if name in _CLOCKS else COUNT, rows, sampled=True)
+
+    def time(self, progress: Progress) -> Weight:
+        """Stacks of workers and operations, weighed by their own time in nanoseconds."""
+        timeline = Timeline(self.run, self.notes)
+        whole = table_pieces.whole(self.run)
+        tree = _Tree(self.run, timeline.tracks)
+        names: list[str] = []
+        places: dict[int, Place] = {}
+        for chunk in timeline.chunks(counters=False):
+            names += chunk.names
+            places |= {place.id: place for place in chunk.tracks}
+            slices = chunk.slices
+            # A backward pass is part of a step.
+            double = np.isin(slices.kind, (EPOCH, BACKWARD, SYNC))
+            known = np.flatnonzero(~double & (slices.track > 0))
+            slices = Slices(*(column[known] for column in slices))
+            nested = nest(slices.track, slices.start_ns, slices.end_ns, slices.kind)
+            slices = Slices(*(column[nested.order] for column in slices))
+            took = (nested.end - slices.start_ns).astype(np.float64)
+            owner = np.array([places[one].owner for one in slices.track.tolist()], np.int64)
+            # A sample is part of its fetch: what it takes itself is the data set's own code.
+            frame = np.where(slices.kind == SAMPLE, -1, slices.name)
+            tree.add(nested, owner, slices.loader, frame, slices.kind == OPERATION, took, names)
+            progress(chunk.done, whole)
+        return Weight(TIME, NS, tree.rows())
+
+    def exact(self, event: str) -> Weight:
+        """Stacks of workers and operations, weighed by their own count of an event."""
+        counters = self.run.counters
+        tracks = Tracks(self.run)
+        tree = _Tree(self.run, tracks)
+        values = counters[event].to_numpy(np.float64)
+        missing = int(np.isnan(values).sum())
+        if missing:
+            self.notes.append(f"{event} is not known of {missing} intervals, which are left out")
+        some = counters[~np.isnan(values)]
+        keys = zip(*(some[name] for name in ("rank", "host", "pid")), strict=True)
+        owner = np.array([tracks.numbers[key] for key in keys], np.int64)
+        thread = pd.factorize(pd.MultiIndex.from_arrays([owner, some["tid"]]))[0]
+        kind = some["kind"].astype(str).to_numpy(object)
+        names = list(KINDS) + [operation_name(one) for one in some["operation"].cat.categories]
+        name = np.array([KINDS.index(one) for one in kind], np.int64)
+        is_op = kind == "operation"
+        name = np.where(is_op, len(KINDS) + some["operation"].cat.codes.to_numpy(), name)
+        start = some["start_ns"].to_numpy(np.int64)
+        end = start + np.maximum(some["duration_ns"].to_numpy(np.int64), 0)
+        nested = nest(thread.astype(np.int64), start, end, name * is_op + (kind == "collate"))
+        order = nested.order
+        loader = some["loader"].to_numpy(np.int64)
+        value = some[event].to_numpy(np.float64)
+        tree.add(
+            nested, owner[order], loader[order], name[order], is_op[order], value[order], names
+        )
+        return Weight(event, NS if event in _CLOCKS else COUNT, tree.rows())
+
+
+class _Tree:
+    """Sums of what each stack has for itself."""
+
+    def __init__(self, run: "Run", tracks: Tracks) -> None:
+        self._run = run
+        self._tracks = tracks
+        # Above it (-1 - process: none), frame, is it an operation.
+        self._nodes: list[tuple[int, str, bool]] = []
+        self._numbers: dict[tuple[int, str, bool], int] = {}
+        self._sums = np.zeros(0)
+
+    def add(
+        self,
+        nested: Nested,
+        owner: Ints,
+        loader: Ints,
+        name: Ints,
+        operation: Array,
+        value: Array,
+        names: list[str],
+    ) -> None:
+        """Rows in the order of `found`; `name` -1: no frame of its own. Values are inclusive."""
+        node = np.full(len(name), -1, np.int64)
+        for depth in range(int(nested.depth.max(initial=-1)) + 1):
+            mine = np.flatnonzero(nested.depth == depth)
+            parent = nested.parent[mine]
+            above = np.where(parent >= 0, node[parent], -1) if depth else parent
+            keys = (above, owner[mine], loader[mine], name[mine], operation[mine])
+            code = groups(*keys)
+            distinct, first = np.unique(code, return_index=True)
+            of_code = np.zeros(int(code.max(initial=-1)) + 1, np.int64)
+            columns = (column[first].tolist() for column in keys)
+            of_code[distinct] = [self._node(names, *one) for one in zip(*columns, strict=True)]
+            node[mine] = of_code[code]
+        inside = nested.parent >= 0
+        own = value - np.bincount(nested.parent[inside], value[inside], minlength=len(value))
+        sums = np.zeros(len(self._nodes))
+        sums[: len(self._sums)] = self._sums
+        self._sums = sums + np.bincount(node, own, minlength=len(sums))
+
+    def _node(
+        self, names: list[str], above: int, owner: int, loader: int, name: int, operation: int
+    ) -> int:
+        if above < 0:
+            above = self._child(-1 - owner, self._loader(owner, loader), False)
+        return above if name < 0 else self._child(above, plain(names[name]), bool(operation))
+
+    def _loader(self, owner: int, loader: int) -> str:
+        if loader < 0:
+            return "outside of loaders"
+        return self._tracks.loader(self._run._assembly.processes[owner].rank, loader)
+
+    def _child(self, above: int, frame: str, operation: bool) -> int:
+        key = (above, frame, operation)
+        if key not in self._numbers:
+            self._numbers[key] = len(self._nodes)
+            self._nodes.append(key)
+        return self._numbers[key]
+
+    def rows(self) -> list[Row]:
+        rows = []
+        processes = self._run._assembly.processes
+        for at, value in enumerate(self._sums.tolist()):
+            if value <= 0:
+                continue
+            frames, operation, above = [], "", at
+            while above >= 0:
+                above, frame, is_operation = self._nodes[above]
+                frames.append(frame)
+                operation = operation or (frame if is_operation else "")
+            process = processes[-1 - above]
+            label = self._tracks.label(-1 - above)
+            stack = tuple(reversed(frames))
+            none = ("",) * len(stack)
+            rows.append(Row(process.rank, label, process.worker, stack, none, operation, value))
+        return rows

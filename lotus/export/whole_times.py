@@ -1,0 +1,24 @@
+"""Times as they stand in tables and logs, as whole numbers that can be added up."""
+
+from typing import Any
+
+import numpy as np
+
+from lotus.reading.process_tree import Ints
+
+LATEST = 1 << 62  # ns; what is later is damaged
+
+
+def whole(times: Any, missing: int = 0) -> Ints:
+    """Nanoseconds as int64 below LATEST either way; NaN becomes `missing`."""
+    values = np.asarray(times)
+    if values.dtype.kind == "u":
+        values = values.astype(np.int64)  # a negative number that was stored as it is
+    if values.dtype.kind == "f":
+        values = np.nan_to_num(values, nan=missing)
+    return np.clip(values, -LATEST, LATEST - 1024).astype(np.int64)  # type: ignore[no-any-return]
+
+
+def rounded(times: Any) -> Ints:
+    """Whole numbers as they come back from a float64 column: exact to 2**53 ns, 104 days."""
+    return whole(whole(times).astype(np.float64))

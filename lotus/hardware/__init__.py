@@ -1,0 +1,1 @@
+"""Which counters and sampling rates work on this machine, found by probing."""

@@ -1,0 +1,1 @@
+"""Loader settings put on loaders where the program makes them."""

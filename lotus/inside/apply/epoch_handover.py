@@ -1,0 +1,178 @@
+"""A setting put on a loader in the midst of an epoch: the same samples follow, in the same order.
+
+The program keeps its iterator. That gives what its workers have in flight and asks its sampler no
+more; then a second iterator, made with the new setting, gives the rest of what the sampler says.
+"""
+
+import itertools
+import sys
+
+from . import loader_attributes
+from .rng_parity import _KEY as OWN
+from .rng_parity import _Given
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from .settings_applier import Applier
+
+KEY = "_lotus_rest"  # attribute of an iterator that holds the Rest of its epoch
+_MISSING = object()
+
+
+class Rest:
+    """What an epoch's sampler still has to say, for an iterator with the new setting."""
+
+    def __init__(self, applier: "Applier", loader: "Any", iterator: "Any") -> None:
+        self.applier, self.loader = applier, loader
+        self.indices: Iterator[Any] = iterator._sampler_iter
+        self.seed = (iterator._base_seed + 1_000_003 + iterator._num_yielded) % 2**63
+        self.successor: Any = None
+        self.before: Any = None  # a successor of which batches are in flight
+        self.refused = ""  # why it could not be made with the setting that it was to have
+        self.over = False
+        iterator.__dict__[KEY] = self
+        iterator._sampler_iter = iter(())
+
+    def begin(self) -> "Any":
+        """The iterator that goes on; None where the epoch is over. Raises what the program would
+        meet too: where it cannot be made with the new setting, it is made with the own one.
+        """
+        if self.successor is None and not self.over:
+            first = next(self.indices, _MISSING)
+            if first is _MISSING:
+                self.over = True
+            else:
+                self.indices = itertools.chain([first], self.indices)
+                try:
+                    self.successor = self._made()
+                except Exception as error:
+                    self._give_back(error)
+                    self.successor = self._made()
+                self.before = None
+        return self.successor
+
+    def change(self) -> None:
+        """The loader has another setting: after what is in flight it goes on with that."""
+        successor, self.refused = self.successor, ""
+        if successor is not None:
+            self.before, self.successor = successor, None
+            self.seed = (self.seed + 1_000_003 + successor._num_yielded) % 2**63
+            self.indices, successor._sampler_iter = successor._sampler_iter, iter(())
+            _end_with_epoch(successor)
+
+    def _made(self) -> "Any":
+        loader, known = self.loader, self.applier.loaders.find(self.loader)
+        name, sampler = sampler_of(loader)
+        generator = loader.generator
+        own = None if known is None else known.own
+        # Nothing may be drawn for it, and no epoch counted: this one has begun.
+        loader.__dict__[name] = _Given(self.indices)
+        loader.generator = sys.modules["torch"].Generator()
+        loader.generator.manual_seed(self.seed)
+        if known is not None:
+            known.own = None
+        try:
+            made = loader._get_iterator()
+        finally:
+            loader.__dict__[name] = sampler
+            loader.generator = generator
+            if known is not None and known.entry is not None:
+                known.own = own
+        made._index_sampler = sampler
+        if known is not None and known.own is not None:
+            made.__dict__[OWN] = known.own
+        return made
+
+    def _give_back(self, error: Exception) -> None:
+        known = self.applier.loaders.find(self.loader)
+        if known is None or known.entry is None:
+            raise error
+        loader_attributes.assign(self.loader, known.before)
+        what = f"{type(error).__name__}: {error}".partition("\n")[0][:300]
+        self.refused = what
+        self.applier.note(f"the loader goes on with its own settings: {what}")
+        known.restore()
+
+
+def sampler_of(loader: "Any") -> "tuple[str, Any]":
+    """(Name of the attribute, what is there): what gives an iterator its indices."""
+    name = "batch_sampler" if loader._auto_collation else "sampler"
+    return name, loader.__dict__.get(name)
+
+
+def as_it_is(loader: "Any") -> "dict[str, Any]":
+    """An entry that puts on this loader what it has; for no other one."""
+    setting = loader_attributes.attributes(loader)
+    del setting["multiprocessing_context"]  # its own one stays
+    return {"loader": {}, "setting": setting, "iterable_safe": False}
+
+
+def why_not(loader: "Any", iterator: "Any", entry: "dict[str, Any]") -> str:
+    """Why the rest of this epoch cannot come with the setting of `entry`; "" where it can."""
+    if not _possible(loader, iterator):
+        return "the setting of such a loader cannot change in the midst of an epoch"
+    try:
+        loader_attributes.wanted(entry, loader, loader_attributes.attributes(loader))
+    except loader_attributes.Refused as reason:
+        return str(reason)
+    return ""
+
+
+def _possible(loader: "Any", iterator: "Any") -> bool:
+    module: Any = sys.modules["torch.utils.data.dataloader"]
+    plain = (module._SingleProcessDataLoaderIter, module._MultiProcessingDataLoaderIter)
+    named = sampler_of(loader)[1]
+    return (
+        type(iterator) in plain
+        and iterator._dataset_kind == 0
+        and named is not None
+        and named is loader._index_sampler
+        and "MapDataPipe" not in type(loader.dataset).__name__
+    )
+
+
+def change(
+    applier: "Applier",
+    loader: "Any",
+    iterator: "Any",
+    entry: "dict[str, Any]",
+    epochs: int,
+    quiet: bool = False,
+) -> bool:
+    """Put a setting on a loader of which `iterator` is under way, in the epoch of this number from
+    1 on; None: none is. Whether it was; where not, a line has said why. `quiet`: nothing else is
+    said of it.
+    """
+    if not applier.on:
+        return False
+    known = applier.loaders.find(loader) or applier.loaders.add(loader)
+    before = known.own
+    applier.entries.append(entry)
+    index = len(applier.entries) - 1
+    applier.put(loader, known, index, known if known.before else None, quiet)
+    own = known.own
+    if known.entry != index or own is None:
+        return False
+    if before is not None and before.epoch >= 0:
+        own.epoch, own.first_seed = before.epoch, before.first_seed
+    else:
+        own.epoch, own.first_seed = epochs - 1, getattr(iterator, "_base_seed", 0)
+    loader._iterator = None  # what stayed from epoch to epoch has the old setting
+    if iterator is None:
+        return True
+    _end_with_epoch(iterator)
+    rest = iterator.__dict__.get(KEY)
+    if rest is not None:
+        rest.change()
+    elif _possible(loader, iterator):
+        Rest(applier, loader, iterator)
+    return True
+
+
+def _end_with_epoch(iterator: "Any") -> None:
+    """Have its workers end with this epoch, also where they were to stay."""
+    if iterator._num_workers and iterator._persistent_workers:
+        iterator._persistent_workers = False

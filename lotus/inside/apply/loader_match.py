@@ -1,0 +1,115 @@
+"""Which entry of the settings a loader is meant for: by place, class, sampler and length.
+
+An entry fits where all that it says is so. Where place, class and sampler are so and the data set
+has another length than the settings were found on, it has grown, or they were found on a part of
+it, unless the program makes loaders of several lengths there, as of one function for training and
+validation: then the length tells them apart. How many lengths there are is known when a loader is
+iterated, not yet when it is made.
+"""
+
+from ..common import loader_description
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+NAMES = ("call_site", "dataset", "sampler")
+FACTS = (*NAMES, "dataset_length")  # the last may take time to tell
+
+
+class Matching:
+    """The entries (dicts as lotus.settings.given makes them), and the lengths of what may be meant.
+
+    Of one process, as loaders are.
+    """
+
+    def __init__(self, entries: "list[dict[str, Any]]") -> None:
+        self.entries = entries
+        self.lengths: dict[int, list[Any]] = {}  # by entry: of the loaders that have its names
+
+    def made(self, loader: "Any", *sites: str) -> int | None:
+        """The first entry of which all that it says is so of a loader that is made now.
+
+        Its place may be any of `sites`.
+        """
+        return self._first(loader, sites, self.lengths)
+
+    def exact(self, loader: "Any", *sites: str) -> int | None:
+        """The same of a loader that was made before."""
+        return self._first(loader, sites, {})
+
+    def _first(
+        self, loader: "Any", sites: "tuple[str, ...]", lengths: "dict[int, list[Any]]"
+    ) -> int | None:
+        facts = _names(loader, sites)
+        found = None
+        for index, entry in enumerate(self.entries):
+            wanted = entry["loader"]
+            if wanted.get("every") is True:
+                return index if found is None else found
+            given = [name for name in FACTS if wanted.get(name) is not None]
+            if not given or not _fits(facts, wanted, [name for name in given if name in NAMES]):
+                continue
+            if "dataset_length" in given:
+                length = facts.setdefault("dataset_length", loader_description.length(loader))
+                if _tell_by_names(wanted) and length not in lengths.setdefault(index, []):
+                    lengths[index].append(length)
+                if length != wanted["dataset_length"]:
+                    continue
+            found = index if found is None else found
+        return found
+
+    def iterated(self, loader: "Any", site: str) -> tuple[int | None, str]:
+        """(The entry whose names a loader of another length has, what there is to say of that).
+
+        None where nothing is meant, and then also where several are: that is said.
+        """
+        facts = _names(loader, (site,))
+        found = [
+            index
+            for index, entry in enumerate(self.entries)
+            if _tell_by_names(entry["loader"]) and _fits(facts, entry["loader"], NAMES)
+        ]
+        if not found:
+            return None, ""
+        lengths = self.lengths.get(found[0], [])
+        before = [self.entries[index]["loader"]["dataset_length"] for index in found]
+        # Those that have a length of the settings got theirs when they were made.
+        free = [index for index, length in zip(found, before, strict=True) if length not in lengths]
+        others = [length for length in lengths if length not in before]
+        if not free or not others:
+            return None, ""
+        words = loader_description.words(loader, site)
+        samples = f"{_listed([length for length in before if length not in lengths])} samples"
+        if len(free) == len(others) == 1:
+            return free[0], f"{words} gets the setting that was found on {samples}"
+        return None, (
+            f"{words} keeps its own settings: loaders of {_listed(others)} samples are made there, "
+            f"the settings were found on {samples}, and only the length tells which is meant; find "
+            "them again with: lotus tune -f -- COMMAND"
+        )
+
+
+def _names(loader: "Any", sites: "tuple[str, ...]") -> "dict[str, Any]":
+    facts: dict[str, Any] = {"call_site": sites, "dataset": type(loader.dataset).__name__}
+    facts["sampler"] = loader_description.sampler(loader)
+    return facts
+
+
+def _fits(facts: "dict[str, Any]", wanted: "dict[str, Any]", names: "Iterable[str]") -> bool:
+    """Whether these of the entry's names are so; a place is one of several."""
+    return all(
+        wanted[name] in facts[name] if name == "call_site" else wanted[name] == facts[name]
+        for name in names
+    )
+
+
+def _tell_by_names(wanted: "dict[str, Any]") -> bool:
+    """Whether an entry has all that may tell a loader without its length, and a length."""
+    return all(wanted.get(name) is not None for name in FACTS)
+
+
+def _listed(lengths: "list[Any]") -> str:
+    shown = [str(one) for one in lengths[:4]]
+    return ", ".join(shown[:-1]) + (" and " if shown[1:] else "") + shown[-1]

@@ -1,0 +1,279 @@
+"""Loader settings that were found outside, put on a loader where the program makes it.
+
+An acting hook, in force only where LOTUS_SETTINGS is: JSON with `loaders` (each a `loader`, which
+one it is, a `setting` and `iterable_safe`), the `torch` it was found with and `said`, the path of
+a file that all processes share: what happened, for `lotus run`, and what a user was told already.
+For `lotus sweep` a `loader` may be {"every": true}, and `keep` says that what a setting does not
+name stays as the program has it. What other keys ask for is put on by the `features`
+of those names.
+
+torch makes the loader as the program asks; then its attributes become those of the setting, all
+or none. So a mistake of the program stays torch's to tell, and a subclass, or Lightning when it
+makes the loader again from its attributes, sees what is really used.
+"""
+
+import os
+import sys
+from contextlib import suppress
+from functools import partial
+
+from ..common import import_hook, loader_description
+from ..common.process_identity import is_worker
+from . import loader_attributes, worker_threads
+from .known_loaders import KnownLoader, KnownLoaders
+from .loader_match import FACTS, Matching
+from .run_notes import RunNotes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import FrameType, ModuleType
+    from typing import Any, Protocol
+
+    from .rng_parity import Own
+
+    class Feature(Protocol):
+        """What else may be put on a job: it hooks DataLoader and DistributedDataParallel."""
+
+        def install(self, module: Any) -> None: ...
+        def hook_models(self, module: Any) -> None: ...
+
+    Features = Mapping[str, Callable[["Applier", dict[str, Any]], Feature]]
+
+_DATALOADER = "torch.utils.data.dataloader"
+_DDP = "torch.nn.parallel.distributed"
+
+active: "Applier | None" = None  # the one in force in this process
+
+
+class Applier:
+    """The settings of this run in this process."""
+
+    def __init__(self, environ: "Mapping[str, str]", features: "Features | None" = None) -> None:
+        """`features`: by key of LOTUS_SETTINGS, what makes the feature of what stands there."""
+        self.features = features or {}
+        self.acting: list[Feature] = []
+        self.text = environ["LOTUS_SETTINGS"]
+        self.on = True
+        self.undo: list[Callable[[], object]] = []
+        self.waiting: dict[str, list[Callable[[Any], object]]] = {}  # see import_hook
+        self.loaders = KnownLoaders()
+        self.entries: list[dict[str, Any]] = []
+        self.matching = Matching(self.entries)
+        self.notes = RunNotes()
+        self.pid, self.numbers = os.getpid(), 0  # loaders that were iterated in this process
+
+    def install(self) -> None:
+        module = sys.modules.get(_DATALOADER)
+        if module is not None:
+            self.run(self._hook_torch, module)
+            return
+        self.waiting[_DATALOADER] = [self._hook_torch]
+        self.waiting[_DDP] = [self._hook_distributed]
+        self.undo.append(import_hook.watch(self))
+
+    def uninstall(self) -> None:
+        """Put torch back as it was; loaders keep what they have."""
+        self.on = False
+        while self.undo:
+            self.undo.pop()()
+
+    def run(self, function: "Callable[[Any], object]", module: "ModuleType") -> None:
+        try:
+            function(module)
+        except Exception as error:
+            self.fault(error)
+
+    def fault(self, error: Exception) -> None:
+        self.on = False
+        with suppress(Exception):
+            self.note(f"the settings are not applied: {type(error).__name__}: {error}")
+
+    def _hook_torch(self, module: "Any") -> None:
+        import json
+
+        from ..common import patching
+        from . import loader_hooks, rng_parity
+
+        fields = json.loads(self.text)
+        self.entries, self.notes.path = fields["loaders"], fields.get("said")
+        self.matching = Matching(self.entries)
+        torch = str(sys.modules["torch"].__version__)
+        loader, base = module.DataLoader, module._BaseDataLoaderIter
+        plan: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
+            (loader, "__init__", loader_hooks.init),
+            (loader, "_get_iterator", loader_hooks.get_iterator),
+            (base, "__init__", rng_parity.init),
+            (base, "_reset", rng_parity.reset),
+        )
+        missing = [name for owner, name, _ in plan if name not in vars(owner)]
+        if missing:  # all or nothing: another torch is left alone
+            raise LookupError(f"torch {torch} is not as lotus knows it: {missing[0]!r}")
+        for owner, name, make in plan:
+            around = partial(make, applier=self)
+            self.undo.append(patching.listen(owner, name, "settings", around))
+        for name, make in self.features.items():
+            if fields.get(name) is not None:
+                feature = make(self, fields[name])
+                self.acting.append(feature)
+                feature.install(module)
+        if fields.get("torch") not in (None, torch):
+            self.note(f"the settings were found with torch {fields['torch']}, this is {torch}")
+
+    def _hook_distributed(self, module: "ModuleType") -> None:
+        # Of the two modules torch 2.2 finishes this one last, torch 2.14 first.
+        for feature in self.acting:
+            feature.hook_models(module)
+
+    # Reports.
+
+    def note(self, text: str) -> None:
+        """Write one line to stderr, once in all processes of the run."""
+        self.notes.note(text)
+
+    def tell(self, fact: "dict[str, Any]") -> bool:
+        """Leave a fact for `lotus run`; returns whether it is new."""
+        return self.notes.tell(fact)
+
+    # Decisions.
+
+    def made(self, loader: "Any", frame: "FrameType | None") -> None:
+        """A loader was made: put a setting on it if one is meant for it."""
+        if is_worker():
+            return  # a loader inside a data set
+        site, by_user = loader_description.made_at(loader, frame)
+        known = self.loaders.add(loader, site, by_user)
+        known.once = loader_description.once_made_at(loader, frame)
+        known.name = loader_description.name_of(loader, frame)
+        index = self.matching.made(loader, site, known.once)
+        before = None if by_user else self.loaders.forerunner(loader, index)
+        if index is None and before is not None:
+            index, known.site, known.name = before.entry, before.site, before.name
+        if index is not None:
+            self.put(loader, known, index, before)
+        elif before is None:
+            self.tell({"made": loader_description.words(loader, site)})
+
+    def iterated(self, loader: "Any") -> "KnownLoader | None":
+        """A loader is iterated: the n-th of this process, where a setting names only that."""
+        if is_worker():
+            return None
+        if self.pid != os.getpid():
+            self.pid, self.numbers = os.getpid(), 0
+            for other in self.loaders.all():
+                other.iterated = False
+        known = self.loaders.find(loader) or self.loaders.add(loader)
+        if not known.iterated:
+            known.iterated = True
+            number, self.numbers = self.numbers, self.numbers + 1
+            placed = self.matching.exact(
+                loader, loader_description.iterated_at()
+            )  # as old runs name it
+            for index, entry in enumerate(self.entries):
+                wanted = entry["loader"]
+                alone = not any(wanted.get(name) is not None for name in FACTS)
+                here = wanted.get("number") == number if alone else index == placed
+                if here and (alone or wanted.get("call_site")) and known.entry is None:
+                    self.put(loader, known, index, None)
+            if known.entry is None:
+                self._put_by_names(loader, known)
+        return known
+
+    def _put_by_names(self, loader: "Any", known: KnownLoader) -> None:
+        """Put a setting on that was found on another length of its data set."""
+        meant, note = self.matching.iterated(loader, known.site)
+        if note:
+            self.note(note)
+        if meant is not None:
+            self.put(loader, known, meant, None)
+
+    def own(self, loader: "Any") -> "Own | None":
+        """What a changed loader would draw with the program's own setting."""
+        known = self.loaders.find(loader)
+        return known.own if known is not None else None
+
+    # Actions.
+
+    def put(
+        self,
+        loader: "Any",
+        known: KnownLoader,
+        index: int,
+        again: KnownLoader | None,
+        quiet: bool = False,
+    ) -> None:
+        """Put a setting on a loader, or say why not; `again`: as on this one, its forerunner.
+
+        `quiet`: nothing is said of what changes with it.
+        """
+        entry = self.entries[index]
+        try:
+            own = (again.before if again is not None else None) or loader_attributes.attributes(
+                loader
+            )
+            after = loader_attributes.wanted(entry, loader, own)
+        except loader_attributes.Refused as reason:
+            self.tell({"refused": index})
+            self.note(
+                f"{loader_description.words(loader, known.site)} keeps its own settings: {reason}"
+            )
+            return
+        from .rng_parity import Own
+
+        where = f"at {known.site}" if known.site else f"of {loader_description.words(loader, '')}"
+        loader_attributes.assign(loader, after)
+        known.entry, known.before = index, own
+        known.own = Own(own["num_workers"], own["persistent_workers"])
+        if quiet:
+            return
+        self.tell({"applied": index})
+        if own["num_workers"] != after["num_workers"]:
+            self.note(
+                f"num_workers goes from {own['num_workers']} to {after['num_workers']} {where}: "
+                "random augmentations will draw other numbers than before"
+            )
+        if after["persistent_workers"] and not own["persistent_workers"]:
+            self.note(
+                f"workers stay from epoch to epoch {where}: what the program changes in the data "
+                "set between epochs does not reach them"
+            )
+
+    def give_back(self, loader: "Any", known: KnownLoader, error: Exception) -> None:
+        """Put the program's own setting back: the workers of ours cannot be started."""
+        loader_attributes.assign(loader, known.before)
+        self.tell({"refused": known.entry})
+        what = f"{type(error).__name__}: {error}".partition("\n")[0][:300]
+        method = self.entries[known.entry or 0]["setting"].get("start_method")
+        self.note(
+            f"{loader_description.words(loader, known.site)} goes on with its own settings: "
+            f"its workers cannot be started by {method} ({what})"
+        )
+        known.restore()
+
+    def threads(self, loader: "Any", known: KnownLoader) -> int | None:
+        """How many threads the workers that start now shall have."""
+        if known.entry is None or loader.num_workers == 0:
+            return None
+        threads: int | None = self.entries[known.entry]["setting"].get("threads")
+        if threads is None:
+            return None
+        words = loader_description.words(loader, known.site)
+        why = worker_threads.hinders(threads, loader_attributes.start_method(loader), words)
+        if why:
+            self.note(why)
+            return None
+        return threads
+
+
+def install(
+    environ: "Mapping[str, str] | None" = None, features: "Features | None" = None
+) -> Applier:
+    """Apply the settings of the environment in this process; raises nothing."""
+    global active
+    if active is None or not active.on:
+        active = Applier(os.environ if environ is None else environ, features)
+        try:
+            active.install()
+        except Exception as error:
+            active.fault(error)
+    return active

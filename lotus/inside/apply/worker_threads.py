@@ -1,0 +1,60 @@
+"""The number of threads that a loader's workers use."""
+
+import os
+import sys
+from contextlib import suppress
+
+from ..common.process_identity import is_worker
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+
+class WorkerInit:
+    """Replaces a loader's `worker_init_fn` while its workers start; sets their threads first.
+
+    Python takes `__call__` from here, which sets them, and calls what it gets: no frame of ours is
+    below the user's function.
+    """
+
+    def __init__(self, threads: int, function: "Callable[[int], object] | None") -> None:
+        self.threads, self.function = threads, function
+
+    @property
+    def __call__(self) -> "Callable[[int], object]":
+        if is_worker():
+            with suppress(Exception):
+                set_threads(self.threads)
+        return self.function if self.function is not None else bool
+
+
+def set_threads(threads: int) -> None:
+    """Set the threads of torch, OpenMP, MKL, OpenBLAS and cv2 in this process."""
+    # For libraries that are loaded later, and for processes that the worker starts.
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ[name] = str(threads)
+    os.environ["OPENCV_FOR_THREADS_NUM"] = str(threads)
+    sys.modules["torch"].set_num_threads(threads)
+    cv2: Any = sys.modules.get("cv2")
+    if cv2 is not None:
+        cv2.setNumThreads(threads)
+
+
+def hinders(threads: int, method: str, words: str) -> str:
+    """Why workers that are started by `method` cannot get these threads; "" where they can."""
+    if method == "fork":
+        if threads == 1:
+            return ""
+        # Seen with torch 2.14 (hangs) and 2.2 (dies) where the parent had used its own.
+        return (
+            f"the {threads} threads a worker are not set for {words}: OpenMP can hang in forked "
+            "workers; the setting needs a start_method of spawn"
+        )
+    folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    ours = os.path.join(folder, "sitecustomize")
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if not os.environ.get("LOTUS_SETTINGS") or ours not in paths:
+        return "the threads a worker are not set: the program took lotus's environment away"
+    return ""

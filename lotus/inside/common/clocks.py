@@ -1,0 +1,6 @@
+"""The clocks of all records, in nanoseconds. Taken before the program can put others there."""
+
+import time
+
+clock = time.monotonic_ns
+cpu_clock = time.thread_time_ns

@@ -1,0 +1,150 @@
+"""Whose code a frame runs: the program's, or that of Python or an installed distribution."""
+
+import os
+import sys
+from itertools import islice
+
+from .guard import ours
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+    from typing import Any
+
+_STDLIB = os.path.dirname(os.__file__) + os.sep
+_SITES = ("site-packages", "dist-packages")
+_MOST_ENTRIES = 20_000  # of a folder: more has no folder of packages
+_MOST_RECORD = 64 << 20  # bytes
+
+_known: "dict[str, bool]" = {}  # by file name: whether it is installed
+_records: "dict[str, list[str]]" = {}  # by folder of `sys.path`: the RECORD files in it
+
+
+def is_program(frame: "FrameType") -> bool:
+    """Whether the frame runs code of the program itself: nothing of lotus, Python or a package."""
+    path = frame.f_code.co_filename
+    known = _known.get(path)
+    if known is None:
+        if ours(frame):
+            return False
+        if path.startswith("<"):
+            return _is_typed(frame)
+        known = _known[path] = _is_installed(path)
+    return not known
+
+
+def _is_typed(frame: "FrameType") -> bool:
+    """Whether code without a file is the program: of `python -c`, stdin or a notebook's cell.
+
+    What a library compiles from a text runs in the names of a module that has a file.
+    """
+    name, names = frame.f_code.co_filename, frame.f_globals
+    if name.startswith("<frozen "):
+        return False
+    return names.get("__name__") == "__main__" and (
+        name.startswith("<ipython") or not isinstance(names.get("__file__"), str)
+    )
+
+
+def _is_installed(path: str) -> bool:
+    parts = path.split(os.sep)
+    if path.startswith(_STDLIB) or not {*_SITES}.isdisjoint(parts):
+        return True
+    above = [f"{folder.rstrip(os.sep)}{os.sep}" for folder in list(sys.path) if _is_folder(folder)]
+    for folder in dict.fromkeys(above):
+        if path.startswith(folder) and _is_recorded(folder, path[len(folder) :]):
+            return True
+    return _is_console_script(path, above)
+
+
+def _is_folder(entry: object) -> bool:
+    return isinstance(entry, str) and os.path.isabs(entry)
+
+
+def _is_recorded(folder: str, path: str) -> bool:
+    """Whether a distribution in the folder names the file as its own.
+
+    An editable one names only what points at the user's folder.
+    """
+    records = _records.get(folder)
+    if records is None:
+        records = _records[folder] = list(_records_in(folder))
+    name = path.replace(os.sep, "/").encode("utf-8", "surrogateescape")
+    lines = (b"\n" + name + b",", b'\n"' + name + b'",')
+    for record in records:
+        try:
+            if os.path.getsize(record) > _MOST_RECORD:
+                continue
+            with open(record, "rb") as file:
+                text = b"\n" + file.read()
+        except OSError:
+            continue
+        if any(line in text for line in lines):
+            return True
+    return False
+
+
+def _records_in(folder: str) -> "Iterator[str]":
+    try:
+        with os.scandir(folder) as entries:
+            for entry in islice(entries, _MOST_ENTRIES):
+                if entry.name.endswith(".dist-info"):
+                    yield os.path.join(entry.path, "RECORD")
+    except OSError:
+        return
+
+
+def _is_console_script(path: str, folders: "list[str]") -> bool:
+    """Whether it lies where installers write commands, beside the packages that they start."""
+    home = os.path.dirname(path)
+    return any(
+        folder.rstrip(os.sep).endswith(_SITES)
+        and home == os.path.normpath(os.path.join(folder, "..", "..", "..", "bin"))
+        for folder in folders
+    )
+
+
+def place(frame: "FrameType | None") -> str:
+    """A frame as `file:line`; "" where there is none."""
+    if frame is None:
+        return ""
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+def nearest(frame: "FrameType | None") -> "FrameType | None":
+    """The nearest frame of the program, from `frame` on outwards.
+
+    Where all is installed, the nearest one of the package that was started; None where there is
+    no frame but those of lotus and Python.
+    """
+    packages: list[FrameType] = []
+    while frame is not None:
+        if is_program(frame):
+            return frame
+        if _is_package(frame):
+            packages.append(frame)
+        frame = frame.f_back
+    others = [one for one in packages if _package(one) != "torch"] or packages
+    started = _package(others[-1]) if others else ""
+    return next((one for one in others if _package(one) == started), None)
+
+
+def _is_package(frame: "FrameType") -> bool:
+    """Whether it is of an installed package: not of lotus, of Python or a generated command."""
+    path = frame.f_code.co_filename
+    if ours(frame) or path.startswith("<"):
+        return False
+    if path.startswith(_STDLIB) and {*_SITES}.isdisjoint(path.split(os.sep)):
+        return False
+    return not (
+        frame.f_globals.get("__name__") == "__main__" and not path.endswith((".py", ".pyc"))
+    )
+
+
+def _package(frame: "FrameType") -> str:
+    names: dict[str, Any] = frame.f_globals
+    name = names.get("__name__")
+    if name == "__main__":  # `python -m package.module`
+        name = getattr(names.get("__spec__"), "name", None) or names.get("__package__")
+    return str(name or frame.f_code.co_filename).partition(".")[0]

@@ -1,0 +1,234 @@
+"""What keeps lotus out of the program's way: its frames unseen, its faults its own."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from functools import wraps
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from types import CodeType, FrameType, TracebackType
+    from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+    class Faults(Protocol):
+        """Where a fault of ours is reported, after which `on` is False."""
+
+        @property
+        def on(self) -> bool: ...
+        def fault(self, error: Exception) -> None: ...
+
+    class Interruptible(Faults, Protocol):
+        """Told as well where the program interrupted it."""
+
+        def interrupted(self) -> None: ...
+
+    _Function = TypeVar("_Function", bound=Callable[..., Any])
+    _Arguments = ParamSpec("_Arguments")
+    _Result = TypeVar("_Result")
+    _Writer = TypeVar("_Writer", bound=Interruptible)
+
+_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_MARK = "_lotus_passes"
+_CALLED = ("builtins", "torch", "numpy")  # what our own calls raise without a frame of theirs
+_STDLIB = os.path.dirname(os.__file__)
+# Code objects of hooks carry this file name. It holds the two words by which CPython's
+# warnings module knows frames to leave out when it counts `stacklevel`, so that a warning
+# from the user's code still names the user's line; and by it we know our frames.
+HOOK_FILE = "<lotus hook, as importlib._bootstrap>"
+
+
+def hook(function: _Function) -> _Function:
+    """Mark a function as a hook: see HOOK_FILE."""
+    function.__code__ = function.__code__.replace(co_filename=HOOK_FILE)
+    del function.__annotations__  # names that mean nothing where the program would look them up
+    return function
+
+
+def ours(frame_or_traceback: Any) -> bool:
+    code: CodeType = getattr(frame_or_traceback, "tb_frame", frame_or_traceback).f_code
+    return code.co_filename == HOOK_FILE or code.co_filename.startswith(_HERE)
+
+
+def strip(traceback: TracebackType | None) -> TracebackType | None:
+    """Return `traceback` without the frames of lotus."""
+    while traceback is not None and ours(traceback):
+        traceback = traceback.tb_next
+    link = traceback
+    while link is not None:
+        after = link.tb_next
+        while after is not None and ours(after):
+            after = after.tb_next
+        if after is not link.tb_next:
+            link.tb_next = after
+        link = after
+    return traceback
+
+
+def of_the_program(error: BaseException) -> bool:
+    """Whether the program raised `error` into our work: in a signal handler, or in this thread
+    from another one. What code of the program raised because we called it does not count.
+    """
+    if vars(error).get(_MARK):
+        return True
+    passed: list[FrameType]
+    traceback, passed, alone = error.__traceback__, [], True
+    while traceback is not None:
+        frame = traceback.tb_frame
+        if not ours(frame) and not _of_python(frame):
+            # Python hands the frame that it interrupts to the handler, and nobody else has it.
+            held = _flat(tuple(frame.f_locals.values()) if passed else ())
+            if any(value is one for value in held for one in passed):
+                return True
+            alone = False
+        passed.append(frame)
+        traceback = traceback.tb_next
+    module = str(type(error).__module__).partition(".")[0]
+    return alone and module not in _CALLED and module not in sys.stdlib_module_names
+
+
+def mark(error: BaseException) -> None:
+    """Say that it is `of_the_program`, whatever becomes of its frames."""
+    vars(error)[_MARK] = True
+
+
+def _of_python(frame: FrameType) -> bool:
+    path = frame.f_code.co_filename
+    return path.startswith("<frozen ") or (path.startswith(_STDLIB) and "-packages" not in path)
+
+
+def _flat(values: Iterable[Any]) -> Iterator[Any]:
+    for value in values:
+        yield from value if type(value) is tuple else (value,)
+
+
+def first_line(error: BaseException) -> str:
+    """An error in one line: its kind and what it says first, at most 200 characters."""
+    return f"{type(error).__name__}: {error}".partition("\n")[0][:200]
+
+
+class quiet:
+    """`contextlib.suppress` that lets through what is `of_the_program`."""
+
+    def __init__(self, *kinds: type[BaseException]) -> None:
+        self._kinds = kinds
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: Any, traceback: object) -> bool:
+        return kind is not None and issubclass(kind, self._kinds) and not of_the_program(error)
+
+
+def is_number(kind: type) -> bool:
+    """Whether objects of this type can be asked for their number without running the program."""
+    module = str(kind.__module__).partition(".")[0]
+    return kind is int or kind is bool or module in ("numpy", "torch")
+
+
+def ask(function: Callable[..., Any], *args: Any, default: Any = None) -> Any:
+    """What `function`, which is code of the program, returns; `default` where it raises."""
+    with quiet(Exception):
+        return function(*args)
+    return default
+
+
+def guarded(
+    method: Callable[Concatenate[_Writer, _Arguments], _Result],
+) -> Callable[Concatenate[_Writer, _Arguments], _Result | None]:
+    """A method of the recorder that the hooks call: does nothing once recording is off."""
+
+    @wraps(method)
+    def call(
+        self: _Writer, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs
+    ) -> _Result | None:
+        if not self.on:
+            return None
+        try:
+            return method(self, *args, **kwargs)
+        except BaseException as error:
+            if not isinstance(error, Exception) or of_the_program(error):
+                self.interrupted()
+                raise
+            self.fault(error)
+            return None
+
+    return call
+
+
+def edge(recorder: Faults, function: Callable[..., Any], *args: Any) -> Any:
+    """Call our own `function`; what it raises switches recording off, never reaches the user."""
+    if recorder.on:
+        try:
+            return function(*args)
+        except BaseException as error:
+            if not isinstance(error, Exception) or of_the_program(error):
+                hide_our_frames(recorder, error)
+                raise
+            recorder.fault(error)
+    return None
+
+
+def hide_our_frames(recorder: Faults, error: BaseException) -> None:
+    """Take our frames out of an exception on its way to the user.
+
+    Below this hook it can be done at once; this hook's own frame is left out when the exception
+    ends the program or a thread (only for that is `sys.excepthook` touched).
+    """
+    try:
+        here = error.__traceback__
+        if here is not None:
+            here.tb_next = strip(here.tb_next)
+        if threading.current_thread() is not threading.main_thread():
+            _hide_in_thread()
+        shown = sys.excepthook
+        if getattr(shown, "_lotus", False):
+            return
+
+        def excepthook(
+            kind: type[BaseException], value: BaseException, traceback: TracebackType | None
+        ) -> None:
+            sys.excepthook = shown
+            if value is not None:
+                value.__traceback__ = strip(traceback)
+            shown(kind, value, strip(traceback))
+
+        excepthook.__dict__["_lotus"] = True
+        sys.excepthook = excepthook
+    except Exception as fault:
+        if of_the_program(fault):
+            raise
+        recorder.fault(fault)
+
+
+def _hide_in_thread() -> None:
+    shown = threading.excepthook
+    if getattr(shown, "_lotus", False):
+        return
+
+    def excepthook(args: threading.ExceptHookArgs) -> None:
+        threading.excepthook = shown
+        traceback = strip(args.exc_traceback)
+        if args.exc_value is not None:
+            args.exc_value.__traceback__ = traceback
+        shown(threading.ExceptHookArgs((args.exc_type, args.exc_value, traceback, args.thread)))
+
+    excepthook.__dict__["_lotus"] = True
+    threading.excepthook = excepthook
+
+
+def hide_where_ignored(recorder: Faults, error: BaseException) -> None:
+    """The same for what Python says of an exception in `__del__`, after which it goes on."""
+    hide_our_frames(recorder, error)
+    shown = sys.unraisablehook
+    if not hasattr(shown, "_lotus"):
+
+        def unraisablehook(unraisable: Any) -> None:
+            sys.unraisablehook = shown
+            strip(unraisable.exc_traceback)  # the first frame is torch's
+            shown(unraisable)
+
+        unraisablehook.__dict__["_lotus"] = True
+        sys.unraisablehook = unraisablehook

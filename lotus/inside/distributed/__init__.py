@@ -1,0 +1,1 @@
+"""Data-parallel jobs: agreement of ranks, shares, averaging, clocks."""

@@ -1,0 +1,304 @@
+"""How the clocks of a job's hosts stand to each other, asked over the job's own rendezvous store.
+
+One process a host (local rank 0) opens a second connection to the TCPStore that the program itself
+connected to, and exchanges clock readings with rank 0: a few round trips when the job begins, and
+again after 1, 3, 7, ... seconds, then once a minute, so that drift is known too. Nothing listens,
+the program's own connection is not used, and where all ranks are on one host nothing is exchanged.
+
+It all goes on in one daemon thread a process. That thread never waits where it cannot know that an
+answer is under way: a store that let it wait in vain would say so on stderr. It ends before Python
+does, as threads that come back from C++ while Python ends abort the program.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+
+from ..common.clocks import clock
+from ..common.guard import of_the_program, quiet
+from ..common.process_identity import clock_id, rank_of_process
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Protocol
+
+    class Recorder(Protocol):
+        """What writes the readings down; `worker` is -1 in a process that trains."""
+
+        worker: int
+
+        def event(self, fact: dict[str, Any]) -> None: ...
+
+
+_TRIPS = 8  # of a meeting, of which the shortest counts
+_PATIENCE = 30_000_000_000  # ns for all hosts to come to the first meeting ...
+_LATER = 5_000_000_000  # ... and to each of the others
+_LONGEST = 60_000_000_000  # ns between two meetings
+_MISSES = 5  # meetings to which nobody came, after which there are no more
+
+
+class Meetings:
+    """The exchange of this process. `look` begins it once the process group is there."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.pid = 0
+        self.stop = threading.Event()
+        self.thread: threading.Thread | None = None
+
+    def look(self) -> None:
+        """Begin, where there are other hosts; costs next to nothing where that is settled."""
+        if self.pid == os.getpid() or self.recorder.worker >= 0:
+            return
+        try:
+            self._begin()
+        except Exception as error:
+            self.pid = os.getpid()
+            if of_the_program(error):
+                raise
+            self._note(f"{type(error).__name__}: {error}".replace("\n", " ")[:200])
+
+    def _begin(self) -> None:
+        torch = sys.modules.get("torch")
+        distributed: Any = getattr(torch, "distributed", None)
+        if distributed is None or not distributed.is_available():
+            self.pid = os.getpid()
+            return
+        if not distributed.is_initialized():
+            return
+        self.pid = os.getpid()
+        rank, local, _ = rank_of_process()
+        world = distributed.get_world_size()
+        alone = os.environ.get("LOCAL_WORLD_SIZE") == str(world)
+        if world < 2 or alone or (local and rank):
+            return
+        store = distributed.distributed_c10d._get_default_store()
+        while hasattr(store, "underlying_store"):
+            store = store.underlying_store
+        if type(store).__name__ != "TCPStore":
+            self._note(f"the job's store is a {type(store).__name__}")
+            return
+        self.stop = threading.Event()
+        self.thread = threading.Thread(
+            target=self._run, args=(store, rank or 0, self.stop), name="lotus-clocks", daemon=True
+        )
+        self.thread.start()
+
+    def end(self) -> None:
+        """Before Python ends. The thread is asleep, or in a call that takes no longer than a round
+        trip; where the store does not answer it is left behind."""
+        thread, self.thread = self.thread, None
+        if thread is not None and self.pid == os.getpid():
+            self.stop.set()
+            thread.join(1.0)
+
+    def _note(self, why: str) -> None:
+        text = f"clocks of the job's hosts were not compared: {why}"
+        self.recorder.event({"event": "note", "text": text})
+
+    def _run(self, store: Any, rank: int, stop: threading.Event) -> None:
+        try:
+            exchange = Exchange(self.recorder, _connection(store), stop)
+            exchange.answer() if rank == 0 else exchange.ask()
+        except Exception as error:
+            if not stop.is_set():
+                with quiet(Exception):
+                    self._note(f"{type(error).__name__}: {error}".splitlines()[0][:200])
+
+
+def _connection(store: Any) -> Any:
+    """A second connection to a TCPStore."""
+    from datetime import timedelta
+
+    patience = timedelta(seconds=5)
+    if hasattr(store, "clone"):
+        made = store.clone()
+        made.set_timeout(patience)
+        return made
+    return type(store)(store.host, store.port, None, False, patience, False)
+
+
+class _Host:
+    """A host that rank 0 answers: its number, the next meeting and when that is due."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.meeting = 0
+        self.due = clock()
+        self.missed = 0
+
+    def next(self, now: int) -> None:
+        self.meeting += 1
+        self.due = now + interval(self.meeting)
+
+
+def interval(meeting: int) -> int:
+    """ns between a meeting and the one before it."""
+    return min(10**9 << min(meeting - 1, 10), _LONGEST)
+
+
+class Exchange:
+    """One side of the exchange. Methods raise what the store raises."""
+
+    def __init__(self, recorder: Recorder, store: Any, stop: threading.Event) -> None:
+        from datetime import timedelta
+
+        self.recorder, self.store, self.stop = recorder, store, stop
+        self.id = clock_id()
+        # A restarted job may find the same store again, and hosts that count restarts differently:
+        # all but the reference stands under the name that rank 0 drew (`job`).
+        self.prefix = "lotus/clocks"
+        self.patience = timedelta(seconds=10)
+
+    def count(self, name: str, more: int = 0) -> int:
+        """A counter of the store, after adding to it; never waits."""
+        return int(self.store.add(f"{self.prefix}/{name}", more))
+
+    def until(self, name: str, patience: int, pause: float) -> bool:
+        """Wait until a counter is not 0; False where it stays 0, or the program ends."""
+        end = clock() + patience
+        while not self.count(name):
+            if self.stop.wait(pause) or clock() > end:
+                return False
+        return True
+
+    def enter(self, job: str) -> None:
+        """From now on use what is of this start of the job."""
+        self.prefix = f"lotus/clocks/{job}"
+
+    def there(self) -> bool:
+        """Whether the store still takes connections: torch would say on stderr that it does not."""
+        import socket
+
+        with quiet(OSError):
+            socket.create_connection((self.store.host, self.store.port), 1.0).close()
+            return True
+        return False
+
+    def tell(self, reference: str, job: str, time: int, offset: int, trip: int) -> None:
+        self.recorder.event(
+            {
+                "event": "clock",
+                "clock": self.id,
+                "reference": reference,
+                "job": job,
+                "time_ns": time,
+                "offset_ns": offset,
+                "round_trip_ns": trip,
+            }
+        )
+
+    # -- rank 0 ----------------------------------------------------------------------------
+
+    def answer(self) -> None:
+        """Say which clock this is, then answer all hosts that come."""
+        job = os.urandom(8).hex()
+        self.store.set(f"{self.prefix}/reference", f"{job} {self.id}")
+        self.count("told", 1)
+        self.enter(job)
+        self.tell(self.id, job, clock(), 0, 0)
+        hosts: list[_Host] = []
+        known, closing = 0, clock() + _PATIENCE
+        while clock() < closing or hosts:
+            if clock() < closing:
+                came = self.count("hosts")
+                hosts += [_Host(number) for number in range(known + 1, came + 1)]
+                known = max(known, came)
+            due = min((host.due for host in hosts), default=closing)
+            pause = 50_000_000 if clock() < closing else due - clock()
+            if self.stop.wait(max(min(due - clock(), pause), 0) / 1e9):
+                return
+            due_now = [host for host in hosts if host.due <= clock()]
+            if due_now and not self.there():
+                return
+            for host in due_now:
+                self._meet(host)
+                if host.missed >= _MISSES:
+                    hosts.remove(host)
+
+    def _meet(self, host: _Host) -> None:
+        here = f"{host.number}/{host.meeting}"
+        planned = host.due
+        if not self.until(f"{here}/came", _LATER, 0.01):
+            host.missed += 1
+            host.next(planned)
+            return
+        self.count(f"{here}/go", 1)
+        now = planned
+        for trip in range(_TRIPS):
+            self.store.wait([f"{self.prefix}/{here}/ask{trip}"], self.patience)
+            now = clock()
+            self.store.set(f"{self.prefix}/{here}/told{trip}", str(now))
+        host.missed = 0
+        host.next(now)
+
+    # -- the other hosts -------------------------------------------------------------------
+
+    def ask(self) -> None:
+        """Measure this host's clock against rank 0's, again and again."""
+        if not self.until("told", _PATIENCE, 0.05):
+            return
+        met = self._first()
+        if met is None:
+            return
+        number, job, reference = met
+        if reference == self.id:
+            self.tell(reference, job, clock(), 0, 0)
+            return
+        meeting, missed = 0, 0
+        due = clock()
+        while missed < _MISSES:
+            here = f"{number}/{meeting}"
+            if meeting:
+                self.count(f"{here}/came", 1)
+            if self.until(f"{here}/go", _LATER, 0.01):
+                missed = 0
+                best, due = self._trips(here)
+                self.tell(reference, job, *best)
+            else:
+                missed += 1
+            meeting += 1
+            due += interval(meeting)
+            if self.stop.wait(max(due - clock(), 0) / 1e9) or not self.there():
+                return
+
+    def _first(self) -> tuple[int, str, str] | None:
+        """(own number, job, its reference) once rank 0 answers; None where it does not.
+
+        What stands there may be of an earlier start of the job, where nobody answers any more.
+        """
+        end, whole, number, found = clock() + _PATIENCE, self.prefix, 0, ""
+        while True:
+            now = self.store.get(f"{whole}/reference").decode()
+            job, _, reference = now.partition(" ")
+            if now != found:
+                found = now
+                self.enter(job)
+                if reference == self.id:
+                    return 0, job, reference
+                number = self.count("hosts", 1)
+                self.count(f"{number}/0/came", 1)
+            if self.count(f"{number}/0/go"):
+                return number, job, reference
+            if self.stop.wait(0.01) or clock() > end:
+                return None
+
+    def _trips(self, here: str) -> tuple[tuple[int, int, int], int]:
+        """((own clock, reference less own, round trip) of the shortest trip, when it ended)."""
+        found, middle = [], 0
+        for trip in range(_TRIPS):
+            answer = f"{self.prefix}/{here}/told{trip}"
+            start = clock()
+            self.store.set(f"{self.prefix}/{here}/ask{trip}", "")
+            self.store.wait([answer], self.patience)
+            end = clock()
+            told = int(self.store.get(answer))
+            middle = start + (end - start) // 2
+            found.append((end - start, middle, told - middle))
+        for trip in range(_TRIPS):
+            for name in ("ask", "told"):
+                self.store.delete_key(f"{self.prefix}/{here}/{name}{trip}")
+        took, time, offset = min(found)
+        return (time, offset, took), middle

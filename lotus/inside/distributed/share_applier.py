@@ -1,0 +1,419 @@
+"""A global batch that is shared out by balance.json: on one loader, in all ranks or in none.
+
+The loader is changed where the program makes it, so that its length is right from then on. Before
+its first batch all ranks agree (consensus.py): where one cannot, all take it back and the program
+goes on as it is written. Only then gradients are weighted (gradient_weights.py). The program keeps
+its own sampler object and batch size; what is inside the loader's `BatchSampler` is ours
+(batch_shares.py).
+"""
+
+import sys
+from functools import partial
+
+from ..common import loader_description
+from ..common.guard import edge, hook
+from ..common.patching import hide
+from . import consensus, ddp_model
+from .batch_shares import Shared, let_change, rest, shown
+from .ddp_hooks import Acting
+from .gradient_weights import Weights, first_gradients, watch
+from .store_timeout import Patient
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+    from typing import Any
+
+    from .ddp_hooks import Applier
+    from .rebalancing import Rebalancing
+
+_FACTS = ("call_site", "dataset", "sampler", "dataset_length")
+
+
+class _Candidate:
+    """The loader that is meant, while it lives."""
+
+    def __init__(self, reference: "Any", words: str, refused: str) -> None:
+        self.reference, self.words, self.refused = reference, words, refused
+        self.shared: Shared | None = None  # what is in its place
+        self.agreed = False
+
+
+class Balance(Acting):
+    """The plan of this run in this process."""
+
+    feature = "balance"
+    asked = 0  # questions to the other ranks: of the process, as the store stays
+
+    def __init__(self, applier: "Applier", plan: "dict[str, Any]") -> None:
+        super().__init__(applier)
+        self.plan = plan
+        self.on = True
+        self.over = False  # it was refused: nothing is tried again
+        self.sizes: list[int] = plan["batch_sizes"]
+        self.wanted: dict[str, Any] | None = plan.get("loader")
+        self.weights = Weights(plan.get("loss") == "sum")
+        self.candidates: dict[int, _Candidate] = {}  # by id(loader)
+        self.seen: dict[int, Any] = {}  # loaders that were iterated, weakly, by id
+        self.numbers = 0  # loaders that were iterated
+        self.weighted = False
+        self.every: int = plan.get("rebalance_every", 0)  # steps; 0: shares stay
+        self.rebalancing: Rebalancing | None = None
+        self.store: Any = None  # for what was asked last alone
+
+    # The hooks.
+
+    def hook_loaders(self, module: "Any") -> None:
+        self.listen(module.DataLoader, "__init__", partial(_init, balance=self))
+        self.listen(module.DataLoader, "_get_iterator", partial(_get_iterator, balance=self))
+
+    def fault(self, error: Exception) -> None:
+        """A mistake of ours while nothing was agreed: this rank refuses."""
+        for candidate in self.candidates.values():
+            candidate.refused = candidate.refused or f"{type(error).__name__}: {error}"
+
+    # A loader is made.
+
+    def made(self, loader: "Any", frame: "FrameType | None") -> None:
+        from ..common.process_identity import is_worker
+
+        if self.over or is_worker():
+            return
+        site = loader_description.made_at(loader, frame)[0]
+        if self._meant(loader, site, loader_description.once_made_at(loader, frame)):
+            self._take(loader, site)
+
+    def _meant(self, loader: "Any", *sites: str) -> bool:
+        wanted = self.wanted
+        if wanted is None:
+            return _is_distributed(loader) and bool(loader.sampler.shuffle)
+        facts: dict[str, Any] = {"dataset": type(loader.dataset).__name__}
+        facts["sampler"] = loader_description.sampler(loader)
+        names = [name for name in _FACTS if wanted.get(name) is not None]
+        if "dataset_length" in names:
+            facts["dataset_length"] = loader_description.length(loader)
+        return bool(names) and all(
+            wanted[name] in (sites if name == "call_site" else (facts[name],)) for name in names
+        )
+
+    def _take(self, loader: "Any", site: str) -> _Candidate:
+        import weakref
+
+        refused, words = self._unfit(loader), loader_description.words(loader, site)
+        for known in list(self.candidates.values()):
+            other = known.reference()
+            if other is not None and other is not loader and other.dataset is not loader.dataset:
+                refused = refused or (
+                    f"{known.words} and {words} may both be meant; its entry `loader` can say which"
+                )
+                if not known.agreed:
+                    known.refused = known.refused or refused
+        key = id(loader)
+        reference = weakref.ref(loader, partial(self._forget, key))
+        self.candidates[key] = candidate = _Candidate(reference, words, refused)
+        if not refused:
+            rank, own = loader.sampler.rank, loader.sampler
+            candidate.shared = Shared(own, self.sizes, rank, loader.drop_last)
+            loader.batch_sampler.sampler = candidate.shared
+            loader.batch_sampler.batch_size = self.sizes[rank]
+        return candidate
+
+    def _forget(self, key: int, reference: object) -> None:
+        candidate = self.candidates.get(key)
+        if candidate is not None and candidate.reference is reference:
+            del self.candidates[key]
+
+    def _unfit(self, loader: "Any") -> str:
+        """Why its batches cannot be shared out; "" where they can."""
+        if loader_description.is_iterable(loader):
+            return "its data set is iterable and says itself who takes what"
+        if loader.batch_sampler is None:
+            return "it makes no batches (batch_size=None)"
+        utils: Any = sys.modules["torch.utils.data"]
+        if type(loader.batch_sampler) is not utils.BatchSampler:
+            return f"the program's own {type(loader.batch_sampler).__name__} makes its batches"
+        if not _is_distributed(loader):
+            return (
+                f"its sampler is {type(loader.sampler).__name__}; "
+                "only torch's own DistributedSampler can be shared out"
+            )
+        sampler, world = loader.sampler, len(self.sizes)
+        if sampler.num_replicas != world:
+            return f"balance.json is for {_many(world, 'rank')}, here are {sampler.num_replicas}"
+        if loader.batch_sampler.sampler is not sampler:
+            return "its BatchSampler has another sampler than the loader"
+        if loader.num_workers and not getattr(loader, "in_order", True):
+            return "its batches come out of order (in_order=False)"
+        if len(sampler.dataset) < world:
+            return f"{_many(len(sampler.dataset), 'sample')} for {_many(world, 'rank')}"
+        return ""
+
+    # A loader is iterated.
+
+    def iterated(self, loader: "Any") -> "Shared | None":
+        """What a loader that is iterated now is shared out by; None for all other loaders.
+
+        Raises SystemExit where other ranks may do otherwise than this one.
+        """
+        from ..common.process_identity import is_worker
+
+        if is_worker():
+            return None
+        number = self._number(loader)
+        candidate = self.candidates.get(id(loader))
+        if candidate is None and number is not None and self._meant_now(loader, number):
+            candidate = self._take(loader, "")
+        if candidate is None or (self.over and not candidate.agreed):
+            self.weights.other_loader()
+            return None
+        if not candidate.agreed:
+            self._agree(loader, candidate)
+        return candidate.shared
+
+    def _number(self, loader: "Any") -> int | None:
+        """Its number, where this is its first iteration."""
+        import weakref
+
+        known = self.seen.get(id(loader))
+        if known is not None and known() is loader:
+            return None
+        self.seen[id(loader)] = weakref.ref(loader)
+        self.numbers += 1
+        return self.numbers - 1
+
+    def _meant_now(self, loader: "Any", number: int) -> bool:
+        """Whether it is meant by its number, or by where it is iterated, as old runs name it."""
+        wanted = self.wanted
+        if self.over or wanted is None:
+            return False
+        if any(wanted.get(name) is not None for name in _FACTS):
+            named = wanted.get("call_site") is not None
+            return named and self._meant(loader, loader_description.iterated_at())
+        return bool(wanted.get("number") == number)
+
+    def _agree(self, loader: "Any", candidate: _Candidate) -> None:
+        words = candidate.words
+        distributed: Any = sys.modules.get("torch.distributed")
+        if distributed is None or not distributed.is_initialized():
+            self._refuse(f"{words}: there is no process group, so no other ranks")
+            return
+        rank, world = distributed.get_rank(), distributed.get_world_size()
+        found = self.models()
+        try:
+            refused = candidate.refused or self._against(loader, found, rank, world)
+            facts = self._facts(loader)
+        except Exception as error:
+            refused, facts = f"{type(error).__name__}: {error}", {}
+        decision = self._ask({"of": words, "refused": refused, "facts": facts})
+        if decision:
+            self._refuse(decision)
+            return
+        if not self.weighted:
+            autograd = sys.modules["torch.autograd"]
+            self.listen(autograd, "_make_grads", partial(first_gradients, weights=self.weights))
+            _tell_of_memory(self, partial(self._share, loader.sampler.rank), loader.batch_size)
+        self._apply(loader, candidate, words, found)
+        if self.every and not self.weighted:
+            self._rebalance(loader, found)
+        self.weighted = True
+        if self.rebalancing is not None:
+            let_change(loader.batch_sampler, self.rebalancing)
+
+    def _ask(self, answer: "dict[str, Any]") -> str:
+        """What all ranks come to, as `agreeing.agree` has it."""
+        Balance.asked += 1
+        try:
+            name = f"balance/{Balance.asked}"
+            refused, self.store = consensus.ask(name, answer, self._wait_s())
+            return refused
+        except consensus.Silent as error:
+            return f"{answer['of']}: the job's store takes no answer ({error})"
+        except consensus.Unknown as error:
+            self.applier.tell({"balance": "refused"})
+            text = f"what the other ranks decided on balance.json cannot be known ({error})"
+            rank = sys.modules["torch.distributed"].get_rank()
+            raise SystemExit(f"lotus: {text}; rank {rank} stops before its first step") from None
+
+    def _wait_s(self) -> float:
+        return float(self.plan.get("wait_s", 120))
+
+    def _rebalance(self, loader: "Any", found: "list[Any]") -> None:
+        """Have shares change while the job trains, where all ranks can tell what theirs take."""
+        from .rebalancing import Rebalancing, unfit
+
+        distributed: Any = sys.modules["torch.distributed"]
+        most = [2 * max(size, loader.batch_size) for size in self.sizes]
+        least = 2 if any(ddp_model.local_norms(model) for model in found) else 1
+        made = Rebalancing(
+            self.sizes,
+            loader.sampler.rank,
+            self.every,
+            self.weights,
+            Patient(distributed.PrefixStore("rebalance", self.store), self._wait_s()),
+            self.applier.note,
+            most,
+            least,
+        )
+        try:
+            why = unfit(found)
+            made.install(self.listen, self.applier.waiting)
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}"
+        refused = self._ask({"of": "shares stay as they are", "refused": why, "facts": {}})
+        if refused:
+            made.on = False
+            self.applier.note(refused)
+        else:
+            self.rebalancing = made
+            self.applier.note(f"shares may change after every {_many(self.every, 'step')}")
+
+    def _against(self, loader: "Any", found: "list[Any]", rank: int, world: int) -> str:
+        """Why this rank cannot; "" where it can."""
+        torch: Any = sys.modules["torch"]
+        if "_make_grads" not in vars(torch.autograd):
+            return f"torch {torch.__version__} begins backward passes otherwise than lotus knows"
+        if world != len(self.sizes):
+            return f"balance.json is for {_many(len(self.sizes), 'rank')}, here are {world}"
+        if loader.sampler.rank != rank:
+            return f"its sampler is for rank {loader.sampler.rank}, not for {rank}"
+        if not found:
+            return (
+                "there is no model in DistributedDataParallel before the first batch; other ways "
+                "to average gradients (FullyShardedDataParallel, one's own) are not known"
+            )
+        for model in found:
+            kind = type(model.module).__name__
+            hook = ddp_model.communication_hook(model)
+            if hook is not None:
+                return f"{kind} has a communication hook of its own ({hook})"
+            if ddp_model.group_size(model) != world:
+                return f"{kind} is averaged over {ddp_model.group_size(model)} of {world} ranks"
+        wanted = self.plan.get("model")
+        if wanted is not None and not any(ddp_model.fingerprint(one) == wanted for one in found):
+            here = ddp_model.fingerprint(found[0])["parameters"]
+            return (
+                f"balance.json is for a model of {wanted['parameters']:,} parameters, "
+                f"here is another one of {here:,}"
+            )
+        norms = [name for model in found for name in ddp_model.local_norms(model)]
+        shared = self.candidates[id(loader)].shared
+        if norms and shared is not None:
+            left = shared.counted()[1]
+            shares = [*self.sizes, *(rest(self.sizes, left) if left else ())]
+            if 1 in shares:
+                return (
+                    f"a rank would have one sample, on which batch norm ({ddp_model.some(norms)}) "
+                    "cannot train"
+                )
+        return ""
+
+    def _facts(self, loader: "Any") -> "dict[str, Any]":
+        """What must be the same on all ranks."""
+        sampler = loader.sampler
+        names = ("seed", "shuffle", "drop_last")
+        return {
+            "the plan": self.plan["batch_sizes"],
+            "the data set's length": loader_description.length(loader),
+            "the program's batch size": loader.batch_size,
+            "the loader's drop_last": loader.drop_last,
+            "losses": self.plan.get("loss"),
+            "the number of steps to new shares": self.every,
+            **{f"the sampler's {name}": getattr(sampler, name, None) for name in names},
+        }
+
+    def _refuse(self, why: str) -> None:
+        """Take back what was not agreed on; `why` begins with what it is about."""
+        self.over = True
+        for known in list(self.candidates.values()):
+            other = known.reference()
+            if other is not None and known.shared is not None and not known.agreed:
+                other.batch_sampler.sampler = known.shared.own
+                other.batch_sampler.batch_size = other.batch_size
+                known.shared = None
+        self.applier.tell({"balance": "refused"})
+        self.applier.note(
+            f"balance.json is not applied to {why}; the program goes on as it is written"
+        )
+
+    def _apply(self, loader: "Any", candidate: _Candidate, words: str, found: "list[Any]") -> None:
+        candidate.agreed = True
+        self.applier.tell({"balance": "applied"})
+        how = "sum: they are not weighted" if self.weights.summed else "mean over its samples"
+        whole, own = sum(self.sizes), loader.batch_size
+        self.applier.note(
+            f"each step's {whole:,} samples of {words} go to the ranks as {shown(self.sizes)}; "
+            f"a rank's loss is taken for a {how}"
+        )
+        if own * len(self.sizes) != whole:
+            self.applier.note(
+                f"a step trains on {whole:,} samples, where the program's own "
+                f"{len(self.sizes)} x {own} are {own * len(self.sizes):,}"
+            )
+        norms = [name for model in found for name in ddp_model.local_norms(model)]
+        if norms and (self.every or len(set(self.sizes)) > 1):
+            self.applier.note(
+                f"batch norm ({ddp_model.some(norms)}) takes its statistics from each rank's own "
+                "share, so an update is not that of the whole batch; "
+                "torch.nn.SyncBatchNorm.convert_sync_batchnorm(model) makes it so"
+            )
+
+    def _share(self, rank: int) -> int:
+        """What a rank takes of a full batch, now."""
+        return (self.rebalancing.changes[-1][1] if self.rebalancing else self.sizes)[rank]
+
+
+def _is_distributed(loader: "Any") -> bool:
+    """Whether it is torch's own sampler, and nothing made of it."""
+    distributed: Any = sys.modules.get("torch.utils.data.distributed")
+    return distributed is not None and type(loader.sampler) is distributed.DistributedSampler
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number:,} {what}" + ("s" if number != 1 else "")
+
+
+def _tell_of_memory(balance: Balance, share_now: "Callable[[], int]", own: int) -> None:
+    """Where the program ends for want of memory, say that its share is not its own batch size."""
+
+    def ends(kind: "Any", error: "Any") -> None:
+        words, share = str(error), share_now()
+        short = issubclass(kind, MemoryError) or kind.__name__ == "OutOfMemoryError"
+        if share > own and (short or "can't allocate memory" in words):
+            balance.applier.note(
+                f"a rank ran out of memory at its share of {share} samples, where the program "
+                f"itself gives it {own}: the plan needs a cap for it (lotus balance --help)"
+            )
+
+    balance.before_its_end(ends)
+
+
+def _init(original: "Callable[..., Any]", balance: "Any") -> "Callable[..., Any]":
+    """Hook for `DataLoader.__init__`, around that of settings_applier.py."""
+
+    def __init__(self: "Any", *args: "Any", **kwargs: "Any") -> None:
+        try:
+            original(self, *args, **kwargs)
+        except BaseException as error:
+            hide(error)
+            raise
+        edge(balance, balance.made, self, sys._getframe(1))
+
+    return hook(__init__)
+
+
+def _get_iterator(original: "Callable[..., Any]", balance: Balance) -> "Callable[..., Any]":
+    """Hook for `DataLoader._get_iterator`, around that of settings_applier.py."""
+
+    def _get_iterator(self: "Any") -> "Any":
+        try:
+            shared = balance.iterated(self)
+            iterator = original(self)
+            if shared is not None:
+                watch(iterator, shared, balance.weights)
+        except BaseException as error:
+            hide(error)
+            raise
+        return iterator
+
+    return hook(_get_iterator)

@@ -1,0 +1,449 @@
+"""How the ranks of a data-parallel job come to one model: `lotus run --mode`, no code changed.
+
+sync    as DistributedDataParallel does: gradients are averaged over all ranks in each step. Where
+        the ranks' numbers of batches differ, within torch's Join.
+local   post-local SGD: after the first steps each rank goes on alone, as in `no_sync`, and
+        parameters are averaged after every so many batches (averaging.Together).
+hybrid  the same between groups of ranks; in a group gradients are averaged in each step (torch's
+        post_localSGD hook).
+async   each rank goes on alone; changes are averaged in the background, and a rank waits only when
+        it is too far ahead of what it handed over (averaging.Apart). Batches go to who asks next
+        (shared_queue_sampler.py).
+
+Before the first batch that is read while a model is in DistributedDataParallel, all ranks agree on
+it (consensus.py): where one cannot, all go on as the program is written. Rounds of averaging are
+where the program asks for its next batch, and at the end of an epoch, so it sees one model on all
+ranks when its loop is over. They follow the model: where it is trained on another loader later,
+rounds are where that one is asked (loader_pass.py).
+"""
+
+import gc
+import sys
+import threading
+import weakref
+from functools import partial
+
+from ..common import loader_description, patching
+from ..common.guard import hook
+from . import consensus, ddp_model
+from .agreed_model import Agreed
+from .averaging import Apart, Rounds, Together
+from .ddp_hooks import Acting
+from .loader_pass import Pass, leads, written
+from .store_timeout import Patient
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .ddp_hooks import Applier
+
+_PASS = "_lotus_pass"  # attribute of an iterator that holds its Pass
+_THREADS = "its batches are asked for in another thread than the model is made in"
+
+
+class _Refused(Exception):
+    """Why this rank cannot."""
+
+
+class Mode(Acting):
+    """The mode of this run in this process."""
+
+    feature = "mode"
+    asked = 0  # questions to the other ranks: of the process, as the store stays
+
+    def __init__(self, applier: "Applier", given: "dict[str, Any]") -> None:
+        super().__init__(applier)
+        self.name = str(given["name"])
+        self.every, self.after = int(given["every"]), int(given["after"])
+        self.staleness, self.wait_s = int(given["staleness"]), float(given["wait_s"])
+        self.groups: list[list[int]] = [list(group) for group in given["groups"]]
+        self.made = 0  # models that were put in DistributedDataParallel
+        self.thread = 0  # in which the last was
+        self.refused = -1  # how many that were when it was refused
+        self.agreed: Agreed | None = None
+        self.batches = 0  # of the agreed loader that were trained on
+
+    # The hooks.
+
+    def hook_loaders(self, module: "Any") -> None:
+        self.listen(module.DataLoader, "_get_iterator", partial(_get_iterator, mode=self))
+        self.listen(module._BaseDataLoaderIter, "_reset", partial(_reset, mode=self))
+
+    def wrapped(self, model: "Any") -> None:
+        super().wrapped(model)
+        self.made += 1
+        self.thread = threading.get_ident()
+
+    # A loader is iterated.
+
+    def iterated(self, loader: "Any") -> "Agreed | None":
+        """What all ranks have agreed on by now, before this loader is read; None: nothing.
+
+        Raises SystemExit where other ranks may do otherwise than this one.
+        """
+        from ..common.process_identity import is_worker
+
+        if is_worker():
+            return None
+        # By what all ranks have done alike: when garbage is collected is not.
+        if self.agreed is not None and self.agreed.made == self.made:
+            if self.agreed.model() is not None:
+                return self.agreed
+            self.agreed.rounds = None  # its numbers are of no use any more
+            return None
+        torch: Any = sys.modules["torch"]
+        if not self.made or self.refused == self.made or not torch.is_grad_enabled():
+            return self.agreed
+        if self.made > 1:
+            gc.collect()
+        found = self.models()
+        if not any(model.module.training for model in found):
+            return self.agreed
+        if not torch.distributed.is_initialized():  # a group that is not of all ranks
+            return self.agreed
+        made = self._agree(loader, found)
+        if made is None:
+            self.refused = self.made
+        else:
+            self.agreed, self.batches = made, 0
+        return self.agreed
+
+    def _agree(self, loader: "Any", found: "list[Any]") -> "Agreed | None":
+        if self.agreed is not None:
+            self.agreed.deal_no_more()  # to another model
+        words = loader_description.words(loader, "")
+        distributed: Any = sys.modules["torch.distributed"]
+        rank, world = distributed.get_rank(), distributed.get_world_size()
+        answer: dict[str, Any] = {"of": f"{words}", "refused": "", "facts": {}}
+        try:
+            answer |= self._answer(loader, found, world)
+        except _Refused as why:
+            answer["refused"] = str(why)
+        except Exception as error:
+            answer["refused"] = f"{type(error).__name__}: {error}"
+        Mode.asked += 1
+        store: Any = None
+        try:
+            decision, store = consensus.ask(f"mode/{Mode.asked}", answer, self.wait_s)
+            answers = [] if decision else consensus.answers(store, world, self.wait_s)
+        except consensus.Silent as error:
+            decision = f"{words}: the job's store takes no answer ({error})"
+        except consensus.Unknown as error:
+            self.applier.tell({"mode": "refused"})
+            text = f"what the other ranks decided on --mode cannot be known ({error})"
+            raise SystemExit(f"lotus: {text}; rank {rank} stops before its first step") from None
+        if not decision:
+            agreed = Agreed(found[0], loader, words, self.made)
+            decision = self._apply(agreed, loader, found[0], answers, store)
+        if decision:
+            self.applier.tell({"mode": "refused"})
+            self.applier.note(
+                f"--mode {self.name} is not applied to {decision}; the program goes on as it is "
+                "written"
+            )
+            return None
+        self.applier.tell({"mode": "applied"})
+        return agreed
+
+    def _answer(self, loader: "Any", found: "list[Any]", world: int) -> "dict[str, Any]":
+        """What this rank says of itself. Raises _Refused."""
+        if len(found) > 1:
+            raise _Refused(f"{len(found)} models are in DistributedDataParallel")
+        if threading.get_ident() != self.thread:
+            raise _Refused(_THREADS)
+        model = found[0]
+        kind = type(model.module).__name__
+        if ddp_model.group_size(model) != world:
+            raise _Refused(
+                f"{kind} is averaged over {ddp_model.group_size(model)} of {world} ranks"
+            )
+        many = None if loader_description.is_iterable(loader) else len(loader)
+        facts: dict[str, Any] = {
+            "the mode": [self.name, self.every, self.after, self.staleness, self.groups],
+            "the model": ddp_model.fingerprint(model),
+            "the data set": type(loader.dataset).__name__,
+        }
+        if self.name == "hybrid":
+            facts["the number of batches"] = many
+            _known_groups(self.groups, world)
+        if self.name == "async":
+            facts["the data set's length"] = loader_description.length(loader)
+            facts["the batch size"] = loader.batch_size
+        if self.name != "sync":
+            ddp_model.lonely(model, self.name == "hybrid", _Refused)
+            if model.static_graph and self.name != "hybrid" and self.after < 2:
+                more = "; --after 2 does that" if self.name == "local" else ""
+                raise _Refused(f"a static graph must be averaged in its first steps{more}")
+        import socket
+
+        from ..common.process_identity import boot_id
+
+        # Machines may have one name.
+        host = [socket.gethostname(), boot_id()]
+        return {"facts": facts, "batches": many, "host": host}
+
+    def _apply(
+        self,
+        agreed: Agreed,
+        loader: "Any",
+        model: "Any",
+        answers: "list[dict[str, Any]]",
+        store: "Any",
+    ) -> str:
+        """Put the mode on; all ranks have the same answers, and come to the same.
+
+        Returns why it is not, with what it is about, "" where it is.
+        """
+        torch: Any = sys.modules["torch"]
+        rank = torch.distributed.get_rank()
+        many = [answer["batches"] for answer in answers]
+        if self.name == "sync":
+            agreed.uneven = len(set(many)) > 1 or None in many
+            self.applier.note(
+                "gradients are averaged over all ranks in each step, as the program is written"
+                + (f", within torch's Join: {_counts(many)}" * agreed.uneven)
+            )
+            return ""
+        if self.name == "hybrid":
+            groups = self.groups or _hosts(answers)
+            if len(groups) < 2:
+                return f"{agreed.words}: all ranks are on one host; --groups says which are alike"
+            made = [(one, torch.distributed.new_group(one)) for one in groups]
+            group = next(handle for one, handle in made if rank in one)
+            hooks: Any = _post_local()
+            state = hooks.PostLocalSGDState(None, group, self.after)
+            agreed.grouped = state
+            model.register_comm_hook(state, hooks.post_localSGD_hook)
+            if getattr(model, "_comm_hooks", None):  # a copy of the model cannot have groups
+                model._comm_hooks.pop()
+        elif not self.after:
+            model.require_backward_grad_sync = False
+        agreed.buffers = model.broadcast_buffers
+        model.broadcast_buffers = False  # of rank 0 in each step: all would wait for it
+        group = torch.distributed.new_group()
+        if self.name == "async":
+            store = Patient(store, self.wait_s)
+            agreed.rounds = Apart(torch, model, group, store)
+            if self.agreed is None:
+                self.before_its_end(self._fails)
+        else:
+            agreed.rounds = Together(torch, model, group)
+        self._say(agreed, loader, store, answers)
+        return ""
+
+    def _fails(self, kind: "Any", error: "Any") -> None:
+        """An exception ends the program."""
+        if self.agreed is not None and isinstance(self.agreed.rounds, Apart):
+            self.agreed.rounds.fail()
+
+    def _say(
+        self, agreed: Agreed, loader: "Any", store: "Any", answers: "list[dict[str, Any]]"
+    ) -> None:
+        of = agreed.words
+        first = f"gradients are averaged for {self.after} steps, then " if self.after else ""
+        if self.name == "async":
+            agreed.deal(loader, store)
+            how = (
+                f"batches of {of} go to the rank that asks next"
+                if agreed.dealt is not None
+                else f"each rank has its own batches of {of}, as its sampler cannot be shared"
+            )
+            self.applier.note(
+                f"{how}; ranks go on alone and average their changes in the background, at most "
+                f"{self.staleness + 1} steps old"
+            )
+        else:
+            inside = ""
+            if self.name == "hybrid":
+                shown = "/".join(
+                    ",".join(map(str, group)) for group in self.groups or _hosts(answers)
+                )
+                inside = f"gradients are averaged in each of the groups {shown}, and "
+            self.applier.note(
+                f"{first}{inside}parameters are averaged over all ranks every {self.every} "
+                f"batches of {of} and at the end of an epoch"
+            )
+        self.applier.note(
+            f"--mode {self.name} learns otherwise than the program as it is written: compare the "
+            "loss at equal epochs"
+        )
+
+    # Batches.
+
+    def asks(self, agreed: Agreed, of: Pass) -> None:
+        """The program asks for a batch: it has made a step with the one before."""
+        model = agreed.model()
+        if model is None or of.over or not sys.modules["torch"].is_grad_enabled():
+            return  # a model that is only tried is the same on all ranks, or one's own
+        if agreed.lifted:
+            return
+        if agreed.leader is None and threading.get_ident() != self.thread:
+            agreed.lift(model, alone=self.name != "sync")
+            self.applier.note(
+                f"--mode {self.name} is taken back from {agreed.words}: {_THREADS}; the program "
+                "goes on as it is written"
+            )
+            return
+        first, of.begun = not of.begun, True
+        if not leads(agreed, of, model):
+            return
+        if first and agreed.uneven and agreed.joined is None and not model._join_config.enable:
+            agreed.joined = model.join()
+            agreed.joined.__enter__()
+        rounds = agreed.rounds
+        if isinstance(rounds, Apart):
+            rounds.come_back()
+            if agreed.levels(of, first):
+                self.applier.note(
+                    "ranks meet in their steps, so each has as many batches, and none goes ahead"
+                )
+        # Where the program's own Join ends it writes one rank's parameters to all: no step.
+        joins = agreed.joined is None and model._join_config.enable
+        if first and not joins and agreed.written not in (None, written(model)):
+            self.applier.note(
+                "the model was trained after the last batch was asked for, as where a program "
+                "reads a batch ahead: at the end of an epoch ranks may differ by that step"
+            )
+        if first or rounds is None:
+            return
+        self.batches += 1
+        if isinstance(rounds, Apart):
+            rounds.step(self.staleness)
+        elif isinstance(rounds, Together) and self.batches > self.after:
+            rounds.step(self.every)
+        self._tell_of_other_tensors(rounds)
+        if self.name == "local" and self.batches >= self.after:
+            model.require_backward_grad_sync = False
+
+    def ended(self, agreed: Agreed, of: Pass) -> None:
+        """The program was told that an epoch is over."""
+        if of.over or agreed.leader is not of or not sys.modules["torch"].is_grad_enabled():
+            return
+        of.over = True
+        if agreed.joined is not None:
+            joined, agreed.joined = agreed.joined, None
+            joined.__exit__(None, None, None)
+        model, rounds = agreed.model(), agreed.rounds
+        if agreed.uneven and model is not None:  # torch leaves it on
+            config = type(model._join_config)
+            model._join_config = config.construct_disabled_join_config()
+        if model is None:
+            return
+        if isinstance(rounds, Together):
+            rounds.finish()
+        elif isinstance(rounds, Apart):
+            if agreed.dealt is not None and not of.used and of.loader() is agreed.loader():
+                of.used = True
+                agreed.dealt.used()
+            if not rounds.finish():
+                self.applier.note("a rank left its loop before its epoch was over: ranks differ")
+        if rounds is not None:
+            self._tell_of_other_tensors(rounds)
+            agreed.written = written(model)
+
+    def _tell_of_other_tensors(self, rounds: Rounds) -> None:
+        if rounds.differ:
+            self.applier.note(
+                "the ranks' models have other tensors than each other: only what they had in "
+                "common when they began is averaged"
+            )
+
+
+def _known_groups(groups: "list[list[int]]", world: int) -> None:
+    ranks = sorted(rank for group in groups for rank in group)
+    if groups and ranks != list(range(world)):
+        raise _Refused(f"--groups has {len(ranks)} ranks, here are {world}")
+
+
+def _hosts(answers: "list[dict[str, Any]]") -> "list[list[int]]":
+    """The ranks of each host."""
+    found: dict[str, list[int]] = {}
+    for rank, answer in enumerate(answers):
+        found.setdefault(str(answer["host"]), []).append(rank)
+    return list(found.values())
+
+
+def _counts(many: "list[int | None]") -> str:
+    known = [one for one in many if one is not None]
+    if len(known) < len(many):
+        return "how many batches each rank has is not known"
+    return f"ranks have {min(known)} to {max(known)} batches"
+
+
+def _post_local() -> "Any":
+    import importlib
+
+    name = "torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook"
+    return importlib.import_module(name)
+
+
+def _get_iterator(original: "Callable[..., Any]", mode: Mode) -> "Callable[..., Any]":
+    """Hook for `DataLoader._get_iterator`, around that of settings_applier.py."""
+
+    def _get_iterator(self: "Any") -> "Any":
+        try:
+            agreed = mode.iterated(self)
+            iterator = original(self)
+            if agreed is not None:
+                _watch(iterator, self, agreed, mode)
+        except BaseException as error:
+            patching.hide(error)
+            raise
+        return iterator
+
+    return hook(_get_iterator)
+
+
+def _reset(original: "Callable[..., Any]", mode: Mode) -> "Callable[..., Any]":
+    """Hook for `_BaseDataLoaderIter._reset`: an epoch of persistent workers begins."""
+
+    def _reset(self: "Any", loader: "Any", first_iter: bool = False) -> None:
+        try:
+            agreed = None if first_iter else mode.iterated(loader)
+            original(self, loader, first_iter)
+            if agreed is not None:
+                _watch(self, loader, agreed, mode)
+        except BaseException as error:
+            patching.hide(error)
+            raise
+
+    return hook(_reset)
+
+
+def _watch(iterator: "Any", loader: "Any", agreed: Agreed, mode: Mode) -> None:
+    """Have an iterator tell when it is asked for a batch."""
+    known: Pass | None = vars(iterator).get(_PASS)
+    if known is not None:
+        known.agreed = agreed
+        return
+    of = vars(iterator)[_PASS] = Pass(loader, agreed)
+
+    def gone(_: object) -> None:
+        if of.agreed.leader is of and not of.over:
+            of.over = True
+            if isinstance(of.agreed.rounds, Apart):
+                of.agreed.rounds.go_away()
+
+    reference = weakref.ref(iterator, gone)
+
+    def around(call: "patching.Function") -> "patching.Function":
+        def _next_data() -> "Any":
+            this: Any = reference()
+            try:
+                if this._num_yielded == 0:
+                    of.begin()
+                mode.asks(of.agreed, of)
+                try:
+                    return call()
+                except StopIteration:
+                    mode.ended(of.agreed, of)
+                    raise
+            except BaseException as error:
+                patching.hide(error)
+                raise
+
+        return hook(_next_data)
+
+    patching.listen_to(iterator, "_next_data", "mode", around)

@@ -1,0 +1,1 @@
+"""Operations of a pipeline run by themselves, for `lotus map build`."""

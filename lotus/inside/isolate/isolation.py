@@ -1,0 +1,224 @@
+"""Runs each operation of the program's pipeline by itself, for `lotus map build`.
+
+Where the program starts to iterate its loader, some samples are fetched in its main process and the
+real input of each operation is kept. Then each operation runs on copies of its inputs, in runs of
+warm-up, gap and bucket, while perf samples this process. The times of the buckets go to
+isolation.jsonl in the run directory; then the program is ended.
+
+All of it happens in the program's own process: a forked child cannot use OpenMP's threads, and a
+spawned one would not have the program's objects.
+
+The end is `os._exit`: SystemExit would run the program's `finally` blocks and exit handlers, which
+may save a model that was never trained over one that was.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import sys
+import threading
+
+from ..common import exchange
+from ..common.ending import end_at_once
+from ..common.guard import hook
+from ..trace import active
+from ..trace.log_writer import put
+from ..trace.tracer import Tracer
+from .input_capture import LOADER, CannotCopy, Catcher, describe
+from .op_bench import Bench
+from .request import Settings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+NAME = "isolation.jsonl"
+
+
+class Link:
+    """The two pipes to lotus, which waits outside. Raises OSError where it has gone."""
+
+    def __init__(self, exchange: str) -> None:
+        self._exchange = exchange
+        self._ready = os.open(
+            os.path.join(exchange, "ready"), os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC
+        )
+
+    def claim(self) -> bool:
+        """Whether this process is the first of the program (the first of its ranks) to ask."""
+        return exchange.claim(self._exchange)
+
+    def tell(self, event: str) -> None:
+        os.write(self._ready, (json.dumps({"event": event, "pid": os.getpid()}) + "\n").encode())
+
+    def wait(self) -> None:
+        """Until lotus says go, or has gone."""
+        go = os.open(os.path.join(self._exchange, "go"), os.O_RDONLY | os.O_NONBLOCK)
+        poll = select.poll()
+        poll.register(go, select.POLLIN)
+        poll.register(self._ready, 0)  # an error: nobody reads any more
+        found = dict(poll.poll())
+        os.close(go)
+        if go not in found:
+            raise OSError("lotus has gone")
+
+    def wait_for_end(self) -> None:
+        poll = select.poll()
+        poll.register(self._ready, 0)
+        poll.poll()
+
+
+class Isolator(Tracer):
+    """In place of the tracer: waits for the loader, isolates its operations, ends the program."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        super().__init__(environ)
+        self.settings = Settings(environ["LOTUS_ISOLATE"])
+        self.path = os.path.join(environ["LOTUS_RUN"], NAME)
+        self.catcher = Catcher(self.settings.samples, self.say)
+        self.busy = False
+        self.iterated: list[Any] = []
+
+    @property
+    def recorder(self) -> Any:
+        return self.catcher
+
+    def say(self, event: Mapping[str, object]) -> None:
+        """Append one line to the run directory."""
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        fd = os.open(self.path, flags, 0o600)
+        try:
+            put(fd, (json.dumps(event) + "\n").encode())
+        finally:
+            os.close(fd)
+
+    def _hook_torch(self, module: Any) -> None:
+        def around(original: Callable[..., Any]) -> Callable[..., Any]:
+            def _get_iterator(loader: Any, *args: Any, **kwargs: Any) -> Any:
+                if not self.busy and module._utils.worker.get_worker_info() is None:
+                    self.hook_main()
+                    chosen = self.choose(loader, module.DataLoader)
+                    if chosen is not None:
+                        self.busy = True
+                        self.work(chosen)  # does not return
+                return original(loader, *args, **kwargs)
+
+            return hook(_get_iterator)
+
+        self.listen(module.DataLoader, "_get_iterator", around)
+
+    def _hook_gradients(self, module: Any) -> None:
+        """It times no steps."""
+
+    def choose(self, loader: Any, kind: type) -> Any:
+        """The loader to isolate, now that `loader` is iterated; None: one still to come."""
+        if self.settings.loader is None:
+            import gc
+
+            # By its type: to ask some objects for their class runs code. Of equals the one that is
+            # iterated.
+            there = [loader, *(one for one in gc.get_objects() if issubclass(type(one), kind))]
+            return max(there, key=_samples_of)
+        if not any(one is loader for one in self.iterated):
+            self.iterated.append(loader)
+        number = next(n for n, one in enumerate(self.iterated) if one is loader)
+        return loader if number == self.settings.loader else None
+
+    def work(self, loader: Any) -> None:
+        try:
+            link = Link(self.settings.exchange)
+        except OSError:  # another Python of the program was isolated, and lotus needs no more
+            end_at_once(0)
+        try:
+            if link.claim():
+                self._isolate(loader, link)
+                link.tell("done")
+            else:
+                link.wait_for_end()
+        except Exception as error:
+            self.fault(error)
+        end_at_once(0)
+
+    def fault(self, error: Exception) -> None:
+        """Say so and end the program: what cannot be isolated is not to train for hours instead."""
+        try:  # noqa: SIM105 - the disk may be full
+            self.say({"event": "fault", "error": describe(error)})
+        except OSError:
+            pass
+        end_at_once(1)
+
+    def _isolate(self, loader: Any, link: Link) -> None:
+        catcher = self.catcher
+        threads = [thread.native_id for thread in threading.enumerate()]
+        if loader.num_workers > 0:
+            sys.modules["torch"].set_num_threads(1)  # as torch does in each worker
+        catcher.take(loader)
+        described = {
+            "dataset": type(loader.dataset).__name__,
+            "batch_size": loader.batch_size,
+            "num_workers": loader.num_workers,
+            "inputs": {name: len(calls) for name, calls in catcher.calls.items()},
+            "calls_a_sample": catcher.calls_a_sample(),
+            "threads": threads,  # of the program's own: what they do is no operation's
+        }
+        self.say({"event": "taken", "pid": os.getpid(), **described})
+        link.tell("ready")
+        link.wait()
+        for name, why in catcher.failed.items():
+            if not catcher.calls.get(name):
+                self.say({"event": "skipped", "operation": name, "why": why})
+        bench = Bench(self.settings, self.say)
+        for name, calls in catcher.calls.items():
+            try:
+                if calls:
+                    bench.measure(name, calls)
+            except CannotCopy as error:
+                self.say({"event": "skipped", "operation": name, "why": str(error)})
+            except Exception as error:
+                why = f"it raised {describe(error)}"
+                self.say({"event": "skipped", "operation": name, "why": why})
+            calls.clear()  # its inputs need memory
+        for name in sorted(catcher.missed):
+            text = f"{name} was called anew in {LOADER}, whose functions may be {name}'s too"
+            self.say({"event": "note", "text": text})
+
+
+def _samples_of(loader: Any) -> int:
+    try:
+        return len(loader.dataset)
+    except Exception:  # of a stream, or code of the program
+        return -1
+
+
+def install(environ: Mapping[str, str]) -> Isolator:
+    """Wait for the loader of this process."""
+    isolator = Isolator(environ)
+    isolator.install()
+    return isolator
+
+
+def enter(path: str) -> None:
+    """What the sitecustomize at `path` calls, after the one of `lotus trace` has run.
+
+    Takes the hooks of the trace out, puts its own in, and runs the sitecustomize that both hide.
+    """
+    if active.tracer is not None:
+        active.tracer.uninstall()
+    if os.environ.get("LOTUS_ISOLATE"):
+        active.tracer = install(dict(os.environ))
+    import importlib.machinery
+    import importlib.util
+
+    ours = (
+        os.path.dirname(path),
+        os.path.join(os.path.dirname(os.path.dirname(__file__)), "sitecustomize"),
+    )
+    elsewhere = [entry for entry in sys.path if os.path.abspath(entry or ".") not in ours]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", elsewhere)
+    if spec is not None and spec.loader is not None:
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["sitecustomize"] = module
+        spec.loader.exec_module(module)

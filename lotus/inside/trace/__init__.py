@@ -1,0 +1,1 @@
+"""The hooks that observe and the recorder that writes."""

@@ -1,0 +1,389 @@
+"""Exact counts at the edges of operations: the groups of the fetching thread, read in between.
+
+Readings are kept as the kernel gave them, in the order in which they were made; an operation
+holds the places of its two. One reading serves two edges that lie closer together than a reading
+takes. What reading costs, in time and in counts, is measured when they are opened and taken off
+outside, where the readings are subtracted.
+
+Groups that do not fit into the machine's counters together take turns by fetch: one is counted
+from its first to its last operation, the words of the others are 0. The kernel's own turns are
+milliseconds long, and most operations would begin in one and end in another.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import resource
+import struct
+import sys
+import threading
+import time
+import weakref
+from array import array
+
+from ..common import perf_event
+from ..common.clocks import clock
+from ..common.guard import hook, of_the_program, quiet
+from .log_format import UNCOUNTED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import NamedTuple
+
+    from ..common.perf_event import Group
+
+    class Opened(NamedTuple):
+        """The groups of one thread; `turn` holds the place of the one that is counted now.
+        `cost_ns` is that of a reading."""
+
+        groups: list[Group]
+        turn: list[int]
+        cost_ns: int
+        pinned: bool
+        thread: weakref.ref[Thread]
+
+else:
+    import collections
+
+    Opened = collections.namedtuple("Opened", "groups turn cost_ns pinned thread", module=__name__)
+# Before the program can put others there, out of reach of what exchanges functions by name.
+_TIMES = (time.process_time_ns, time.thread_time_ns, time.clock_gettime_ns, time.sleep)
+_LOWEST = 500  # descriptors below are the program's
+_FEWEST = 128  # the program is left its descriptors where it may have no more than that
+_REPEATS = 200
+_MOST_THREADS = 8  # threads of one process that fetch, at num_workers=0
+_MOST_OPENINGS = 64  # in one process: the program may close them again and again
+_MOST_BROKEN = 16  # openings, each about 1 ms of its time, by its signal handlers
+_MOST_READINGS = 1 << 16  # of one fetch: 10 MB of the program's memory
+
+
+class Thread:
+    """Lives as long as the thread that made it: the kernel's number of one is given again."""
+
+
+class Counters:
+    """Counters of the threads that fetch in this process. Not in use until `begin`."""
+
+    def __init__(self, spec: str) -> None:
+        """`spec` is what `perf_event.parse_groups` takes; else nothing is counted."""
+        try:
+            self.groups = perf_event.parse_groups(spec)
+        except ValueError:
+            self.groups = []
+        self._spec = spec
+        self.words = sum(perf_event.HEADER + len(group) for group in self.groups)
+        # The hooks hold these lists: they are emptied, never replaced.
+        self.readings: list[bytes] = []
+        self.edges: list[int] = []  # places of the two readings of each operation, in turn
+        self.feeder: int | None = None  # the CPU clock of the worker's feeder thread
+        # One of the fetch in hand: CPU time of other threads when it began.
+        self.marks: list[list[int]] = []
+        self._here = threading.local()  # .thread: a Thread
+        self._open: dict[int, Opened] = {}  # by thread
+        self._failed = 0  # the thread whose group could not be counted in the last fetch
+        self._openings = self._broken = 0
+        self._refused = False
+        self._seccomp = _seccomp()
+        self._events: list[dict[str, object]] = []  # to be written by the recorder
+        self._told = 0  # of these
+        self.fresh: Callable[..., int]
+        self.shared: Callable[[], int]
+        self._use: Callable[[Group | None, int], None]
+        self._around: tuple[bytes, bytes] = (b"", b"")  # the words of groups that wait
+        self._make()
+
+    def _make(self) -> None:
+        readings, read = self.readings, os.read
+        add = readings.append
+        fd, size, cost, last = -1, 0, 0, 0
+
+        def use(group: Group | None, cost_ns: int) -> None:
+            nonlocal fd, size, cost, last
+            last, cost = 0, cost_ns
+            fd, size = (group.fd, group.size) if group is not None else (-1, 0)
+
+        def fresh(most: int = _MOST_READINGS) -> int:
+            """Read now; the place of the reading, UNCOUNTED where none is made."""
+            nonlocal fd, last
+            if fd < 0 or len(readings) >= most:
+                return UNCOUNTED
+            try:
+                one = read(fd, size)
+            except OSError as error:
+                if of_the_program(error):
+                    raise
+                one, fd = b"", -1  # closed: the program may open a file of its own by that number
+            add(one)
+            last = clock()
+            return len(readings) - 1
+
+        def shared() -> int:
+            """The place of the last reading if it was just now, else `fresh`."""
+            if clock() - last < cost and readings:
+                return len(readings) - 1
+            return fresh()
+
+        self.fresh, self.shared, self._use = fresh, shared, use
+        for function in (fresh, shared):
+            hook(function)
+
+    def forked(self) -> None:
+        """In a child: the groups count threads of the parent."""
+        opened = list(self._open.values())
+        self._open.clear()
+        self._use(None, 0)
+        for one in opened:
+            _close(one.groups)
+        del self.readings[:], self.edges[:], self.marks[:], self._events[:]
+        self.feeder = None
+        self._told = self._openings = self._broken = self._failed = 0
+
+    def close(self) -> None:
+        self.forked()
+
+    def prepare(self) -> None:
+        """Before a fetch: open this thread's groups if there are none, and use them."""
+        me, thread = threading.get_native_id(), getattr(self._here, "thread", None)
+        if thread is None:
+            thread = self._here.thread = Thread()
+        opened, pinned = self._open.get(me), True
+        if opened is not None:
+            ours = opened.thread() is thread and all(one.is_ours() for one in opened.groups)
+            if not ours or self._failed == me:
+                # Another thread's, or the program's by now, or without the counters they need.
+                pinned = pinned and not (ours and opened.pinned)
+                del self._open[me]
+                self._use(None, 0)
+                _close(opened.groups)
+                opened = None
+        self._failed = 0
+        # Within a fetch that is counted its counters are not exchanged: it loses them.
+        if opened is None and not self._refused and not self.marks:
+            opened = self._opened(me, thread, pinned)
+        elif opened is not None and len(opened.groups) > 1 and not self.marks:
+            try:
+                self._next_turn(opened)
+            except OSError as error:
+                if of_the_program(error):
+                    raise
+                self._failed = me  # opened again before the next fetch
+        self._use_turn(opened)
+
+    def _use_turn(self, opened: Opened | None) -> None:
+        if opened is None:
+            self._use(None, 0)
+            return
+        turn = opened.turn[0]
+        words = [perf_event.HEADER + len(group) for group in self.groups]
+        self._around = (bytes(8 * sum(words[:turn])), bytes(8 * sum(words[turn + 1 :])))
+        self._use(opened.groups[turn], opened.cost_ns)
+
+    def _next_turn(self, opened: Opened) -> None:
+        """Raises OSError."""
+        opened.groups[opened.turn[0]].pause()
+        opened.turn[0] = (opened.turn[0] + 1) % len(opened.groups)
+        opened.groups[opened.turn[0]].resume()
+
+    def begin(self) -> None:
+        """At the start of a fetch: the first reading."""
+        others = self._others()
+        self.fresh()
+        self.marks.append([others])
+
+    def _others(self) -> int:
+        """CPU time (ns) of the other threads of this process, the feeder thread left out."""
+        of_process, of_thread, of_clock, _ = _TIMES
+        others = of_process() - of_thread()
+        if self.feeder is not None:
+            with quiet(OSError):
+                others -= of_clock(self.feeder)
+        return others
+
+    def end(self, collate: tuple[int, int] = (0, 0)) -> tuple[list[int], bytes]:
+        """Fixed fields and arrays of a COUNTS frame, from `words` on; nothing: ([], b"").
+
+        `collate`: the places of the readings around collate.
+        """
+        readings, edges, width = self.readings, self.edges, 8 * self.words
+        found: tuple[list[int], bytes] = ([], b"")
+        if self.fresh(sys.maxsize) == UNCOUNTED and readings:
+            readings.append(b"")  # the counters were lost on the way
+        if readings and self.marks:  # else a signal handler of the program broke off the start
+            helper = max(self._others() - self.marks[-1][0], 0)
+            # A group that could not be counted for a while reads as nothing.
+            before, after = self._around
+            own = width - len(before) - len(after)
+            whole = [before + one + after if len(one) == own else bytes(width) for one in readings]
+            if len(readings[-1]) != own:
+                self._failed = threading.get_native_id()
+            places = array("I", edges)
+            if sys.byteorder == "big":
+                places.byteswap()
+            count = len(readings)
+            fields = [self.words, helper, *collate, count * self.words, len(edges) // 2]
+            found = (fields, b"".join(whole) + places.tobytes())
+        del readings[:], edges[:], self.marks[:]
+        opened = self._open.get(threading.get_native_id())
+        if opened is not None:  # no edge of an outer fetch may share our last reading
+            self._use_turn(opened)
+        return found
+
+    def take_events(self) -> list[dict[str, object]]:
+        """What the recorder has to write: groups that were opened, or that cannot be."""
+        events = self._events[self._told :]
+        self._told = len(self._events)
+        return events
+
+    def interrupted(self) -> None:
+        """What was taken may not have been written."""
+        self._told = 0
+
+    def _unseen(self, why: str) -> None:
+        event: dict[str, object] = {"event": "unseen", "what": "counters", "why": why}
+        if event not in self._events:
+            self._events.append(event)
+
+    def _why_not(self) -> str:
+        """Why no group can be opened now, or ""."""
+        if not self.groups:
+            return f"{self._spec[:80]!r} in LOTUS_COUNTERS names no counters"
+        if self._openings >= _MOST_OPENINGS:
+            return "the program closed them again and again"
+        if self._broken >= _MOST_BROKEN:
+            return "the program's signal handlers broke it off again and again"
+        if _seccomp() != self._seccomp:
+            return "the program put itself under a seccomp filter, which may kill it for them"
+        if _lowest() < _FEWEST // 2:
+            return "the program may open few files (ulimit -n)"
+        return ""
+
+    def _opened(self, tid: int, thread: Thread, pinned: bool) -> Opened | None:
+        """Open this thread's groups; they have the right of way, where they fit."""
+        for other, opened in list(self._open.items()):
+            if opened.thread() is None:
+                del self._open[other]
+                _close(opened.groups)
+        if len(self._open) >= _MOST_THREADS:
+            self._unseen(f"of the threads that fetch, {_MOST_THREADS} are counted")
+            return None
+        why = self._why_not()
+        self._openings += 1
+        for right_of_way in () if why else (True, False) if pinned else (False,):
+            found: list[Group] = []
+            try:
+                for events in self.groups:
+                    found.append(perf_event.Group(events, 0, right_of_way, _lowest()))
+                    if len(self.groups) > 1:
+                        found[-1].pause()
+                cost = self._calibrate(found, tid, right_of_way)
+                opened = Opened(found, [0], cost, right_of_way, weakref.ref(thread))
+                if len(found) > 1:
+                    found[0].resume()
+                self._open[tid] = opened
+                return opened
+            except BaseException as error:
+                self._open.pop(tid, None)
+                self._use(None, 0)
+                _close(found)
+                if not isinstance(error, Exception) or of_the_program(error):
+                    self._openings -= 1
+                    self._broken += 1
+                    raise
+                if isinstance(error, OSError):
+                    why = f"{error.filename or 'a counter'}: {error.strerror}"
+                    break
+                # Pinned, and there are not enough counters: share them.
+                why = f"the group cannot be counted ({error})"
+        self._refused = True
+        self._unseen(why)
+        return None
+
+    def _calibrate(self, groups: list[Group], tid: int, pinned: bool) -> int:
+        """Measure what one reading costs: its time, and what it adds to each count.
+
+        Raises ValueError where a group cannot be counted.
+        """
+        costs: list[int] = []
+        cost = 0
+        for group in groups:
+            if len(groups) > 1:
+                group.resume()
+            try:
+                # A clock that does not lead its group reads 0 until the thread is switched once.
+                _TIMES[3](1e-9)
+                group.unpack(group.read())
+                steps, took = self._steps(group)
+            finally:
+                if len(groups) > 1:
+                    group.pause()
+            cost = max(cost, took)
+            ran = [step for step in steps if 0 < step[1] == step[2]]  # enabled and running ns
+            costs += [_median(column) for column in zip(*(ran or steps), strict=True)]
+        described, place = [], 0
+        for number, events in enumerate(self.groups):
+            place += perf_event.HEADER
+            for event in events:
+                described.append({**event._asdict(), "group": number, "read_count": costs[place]})
+                place += 1
+        self._events.append(
+            {
+                "event": "counters",
+                "tid": tid,
+                "time_ns": clock(),
+                "pinned": pinned,
+                "read_ns": cost,
+                "events": described,
+            }
+        )
+        return cost
+
+    def _steps(self, group: Group) -> tuple[list[list[int]], int]:
+        """What readings add to each word of the next one, and the ns that one takes."""
+        self._use(group, 0)
+        took = []
+        place = len(self.readings)
+        for _ in range(_REPEATS):
+            start = clock()
+            self.fresh()
+            took.append(clock() - start)
+        words = group.size // 8
+        rows = [struct.unpack(f"<{words}Q", one) for one in self.readings[place:] if one]
+        del self.readings[place:]
+        steps = [
+            [after - before for before, after in zip(*pair, strict=True)]
+            for pair in itertools.pairwise(rows)
+        ]
+        return steps, _median(took)
+
+
+def _median(values: Sequence[int]) -> int:
+    return sorted(values)[len(values) // 2]
+
+
+def _close(groups: Sequence[Group]) -> None:
+    for group in groups:
+        group.close()
+
+
+def _lowest() -> int:
+    """The number from which on a descriptor is out of the program's way."""
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return _LOWEST if allowed < 0 or allowed >= 2 * _LOWEST else allowed // 2
+
+
+def _seccomp() -> list[bytes]:
+    """This thread's seccomp mode and number of filters, as /proc tells them.
+
+    What a filter does to a system call cannot be asked. Those that the program was started under
+    are taken to be those of `lotus trace`, which has tried the call.
+    """
+    with quiet(OSError):
+        fd = os.open("/proc/thread-self/status", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            lines = os.read(fd, 1 << 14).splitlines()
+        finally:
+            os.close(fd)
+        return [line for line in lines if line.startswith(b"Seccomp")]
+    return []

@@ -1,0 +1,176 @@
+"""Hooks on one fetcher: samples, collate and the fetch itself, in a worker or the main process."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+
+from ..common.clocks import clock
+from ..common.guard import ask, hook
+from ..common.objects import attributes
+from . import state_page
+from .log_format import FAILED, MANY, STOPPED
+from .recorder import Fetch
+from .transform_finder import Finder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from .recorder import Recorder
+    from .transform_finder import Given
+_MOST_ITEMS = 64
+_UNKNOWN = ()
+_PATHS = ("samples", "imgs", "image_paths", "img_paths", "image_files", "files", "paths")
+
+
+class TimedFetcher:
+    """Stands for torch's fetcher. Nothing refers to it in turn, nor does torch's to itself: the
+    data set is freed as soon as it would be without us."""
+
+    def __init__(self, fetcher: Any, fetch: Callable[[Any], Any]) -> None:
+        self.__dict__.update(_fetcher=fetcher, fetch=fetch)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._fetcher, name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        setattr(self._fetcher, name, value)
+
+
+def size_in_bytes(batch: Any, depth: int = 4) -> int:
+    """Bytes of the tensors and arrays in a batch; looks at no more than 64 items a level."""
+    if depth == 0:
+        return 0
+    kind = type(batch)
+    if str(kind.__module__).split(".")[0] in ("torch", "numpy"):
+        size = getattr(batch, "nbytes", 0)
+        return size if type(size) is int else 0
+    if kind in (bytes, bytearray, str):
+        return len(batch)
+    items: Iterable[Any]
+    # By the methods of the built-in type: a subclass may do anything in its own.
+    if issubclass(kind, dict):
+        items = dict.values(batch)
+    elif issubclass(kind, list):
+        items = list.__iter__(batch)
+    elif issubclass(kind, tuple):
+        items = tuple.__iter__(batch)
+    else:
+        return 0
+    return sum(size_in_bytes(item, depth - 1) for item in itertools.islice(items, _MOST_ITEMS))
+
+
+def _as_list(indices: Any) -> list[Any] | None:
+    """The indices of a batch, or None where they are in no list (a tensor, say)."""
+    kind = type(indices)
+    if issubclass(kind, list):
+        return list(list.__iter__(indices))
+    return list(tuple.__iter__(indices)) if issubclass(kind, tuple) else None
+
+
+def path_of(owner: object, index: Any, depth: int = 8) -> str | None:
+    """The file of a sample, for data sets that keep a list of their files; else None."""
+    own = attributes(owner).get
+    indices, inner = own("indices"), own("dataset")
+    if depth and indices is not None and inner is not None:  # Subset
+        return path_of(inner, indices[index], depth - 1)
+    parts, sizes = own("datasets"), own("cumulative_sizes")
+    if depth and parts and sizes:  # ConcatDataset
+        part = next(number for number, size in enumerate(sizes) if index < size)
+        return path_of(parts[part], index - (sizes[part - 1] if part else 0), depth - 1)
+    for name in _PATHS:
+        files: Any = own(name)
+        if type(files) in (list, tuple) and index < len(files):
+            item = files[index]
+            if type(item) is tuple and item:
+                item = item[0]
+            if type(item) in (str, bytes) or hasattr(type(item), "__fspath__"):
+                return str(item)
+    return None
+
+
+def instrument(fetcher: Any, dataset: Any, recorder: Recorder, given: Given) -> TimedFetcher:
+    """Return what times `fetcher`; `recorder.here.where` says for which loader, epoch and batch."""
+    level, timers = recorder.config.level, recorder.timers
+    if level >= 2:
+        Finder(recorder, given).data_set(dataset)
+        recorder.define_now()
+    many = False
+    if level >= 1:
+        if hasattr(fetcher, "dataset_iter"):
+            fetcher.dataset_iter = timers.Iterator(fetcher.dataset_iter)
+        elif hasattr(type(dataset), "__getitem__"):
+            whole = ask(getattr, dataset, "__getitems__", None, default=_UNKNOWN)
+            many = bool(fetcher.auto_collation and whole)
+            if whole is not _UNKNOWN:
+                fetcher.dataset = (timers.Items if whole else timers.Samples)(dataset)
+    iterable, auto_collation = hasattr(fetcher, "dataset_iter"), fetcher.auto_collation
+    original_collate = fetcher.collate_fn
+    original_fetch, counters = fetcher.fetch, recorder.counters
+    gate = recorder.gate
+    samples, ops, ops_cpu, readings, edges, marks = recorder.buffers
+    path_of_sample = functools.partial(path_of, dataset)
+    in_hand = Fetch()
+
+    def collate(data: Any) -> Any:
+        fetch_in_hand, page = in_hand, recorder.page.words
+        page[state_page.W_PHASE] = state_page.COLLATE
+        first = -1 if counters is None or not fetch_in_hand.detail else counters.shared()
+        page[state_page.W_SINCE] = start = clock()
+        fetch_in_hand.samples = len(data) if auto_collation and type(data) is list else 1
+        try:
+            return original_collate(data)
+        finally:
+            fetch_in_hand.collate_start = start
+            fetch_in_hand.collate_ns = clock() - start
+            if counters is not None and first >= 0:
+                fetch_in_hand.collate_readings = (first, counters.fresh())
+
+    def fetch(index: Any) -> Any:
+        nonlocal in_hand
+        where = getattr(recorder.here, "where", Fetch.where)
+        page = recorder.page.words
+        page[state_page.W_PHASE] = state_page.FETCH
+        page[state_page.W_BATCH] = where[2]
+        page[state_page.W_SINCE] = clock()
+        flags, nbytes = many and MANY, 0
+        if not auto_collation and type(index) is list:
+            flags |= MANY  # a sampler of whole batches: the data set is called once
+        indices: list[Any] | None = None
+        this, outer = Fetch(), in_hand
+        try:
+            in_hand = this
+            recorder.begin_fetch(this, where)
+            if this.detail and not iterable:
+                indices = _as_list(index if auto_collation or flags & MANY else [index])
+            data = original_fetch(index)
+        except StopIteration:
+            flags |= STOPPED
+            raise
+        except BaseException:
+            flags |= FAILED
+            raise
+        else:
+            if this.detail:
+                nbytes = ask(size_in_bytes, data, default=0)
+            return data
+        finally:
+            in_hand = outer
+            try:
+                if this.detail:
+                    recorder.end_fetch(this, indices, path_of_sample, nbytes, flags)
+            finally:
+                # Nothing but assignments, no call and no loop: a signal handler of the program
+                # cannot keep us from them.
+                if this.before is not None:
+                    (
+                        recorder.depth, gate.owner, gate.shut,
+                        samples[:], ops[:], ops_cpu[:], readings[:], edges[:], marks[:],
+                    ) = this.before  # fmt: skip
+                if not recorder.on:
+                    recorder.stop()  # as it was switched off meanwhile: the gate stays shut
+
+    fetcher.collate_fn = hook(collate)
+    return TimedFetcher(fetcher, hook(fetch))

@@ -1,0 +1,251 @@
+"""The loaders of this process and their iterations: numbers, parameters, start and end."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+import weakref
+
+from ..common.clocks import clock
+from ..common.code_origin import nearest, place
+from ..common.guard import ask, edge
+from ..common.loader_description import length_of
+from ..common.loader_origin import Built, look
+from ..common.objects import attributes
+from ..common.process_identity import rank_of_process
+from ..common.variable_names import role_of_data
+from .library_consumers import consumer
+from .rusage import peak
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+    from typing import Any
+
+    from .recorder import Recorder
+KEY = "_lotus_iteration"  # attribute of an iterator that holds its Iteration
+
+
+class Iteration:
+    """What is known of one `iter()` of a loader."""
+
+    __slots__ = (
+        "alive",
+        "arrivals",
+        "epoch",
+        "failed",
+        "gone",
+        "last_next",
+        "loader",
+        "pid",
+        "pins",
+        "taken",
+        "workers",
+    )
+
+    def __init__(self, loader: int, epoch: int, workers: int, pid: int) -> None:
+        self.loader = loader
+        self.epoch = epoch
+        self.workers = workers
+        self.pid = pid  # a forked child may hold iterators of its parent
+        self.gone: weakref.ref[Any] | None = None  # reference to the iterator
+        self.taken = 0  # calls of `next` that returned a batch or failed
+        self.failed = 0
+        # Batch -> when it came out of the workers' queue; "last": the batch that did so last.
+        self.arrivals: dict[int | str, int] = {}
+        self.pins: list[tuple[int, int, int]] = []  # batch, start, end: from the pin thread
+        self.last_next = 0  # start of the `next` in hand, 0 between two
+        self.alive = True
+
+
+class _Known:
+    """A loader that lives: its number and its last iteration."""
+
+    __slots__ = ("last", "number", "reference")
+
+    def __init__(self, reference: weakref.ref[Any], number: int) -> None:
+        self.reference = reference
+        self.number = number
+        self.last: Iteration | None = None
+
+
+class Loaders:
+    """The loaders of this process, numbered by their first `iter()`."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        # By id(loader), also those of the parent that a forked child iterates.
+        self.built: dict[int, tuple[weakref.ref[Any], Built]] = {}
+        self._forget()
+
+    def was_built(self, loader: Any, frame: FrameType) -> None:
+        """A loader was made, by the `__init__` that runs in `frame`."""
+        built = ask(look, loader, frame)
+        if built is None:
+            return
+        if not built.by_program:
+            built = self._made_again(loader) or built
+        # No function of ours: see `get`.
+        forget: Callable[[object], object] = functools.partial(self.built.pop, id(loader))
+        self.built[id(loader)] = weakref.ref(loader, forget), built
+
+    def _made_again(self, loader: Any) -> Built | None:
+        """What is known of the one loader of the program that a library makes again.
+
+        Lightning and accelerate do so; None where there are several of the same data.
+        """
+        data = attributes(loader).get("dataset")
+        likes = [
+            built
+            for reference, built in list(self.built.values())
+            if built.by_program
+            and (other := reference()) is not None
+            and attributes(other).get("dataset") is data
+        ]
+        return likes[0] if len(likes) == 1 else None
+
+    def _built(self, loader: Any) -> Built | None:
+        reference, built = self.built.get(id(loader), (None, None))
+        return built if reference is not None and reference() is loader else None
+
+    def _forget(self) -> None:
+        self.pid = self.recorder.pid
+        self.known: dict[int, _Known] = {}  # by id(loader)
+        self.epochs: list[int] = []  # by number: how often it was iterated
+        # By id(queue), while its pin thread runs.
+        self.pins: dict[int, list[tuple[int, int, int]]] = {}
+
+    def get(self, loader: Any) -> _Known:
+        if self.pid != self.recorder.pid:
+            self._forget()  # a forked child has a log of its own
+        known = self.known.get(id(loader))
+        if known is not None and known.reference() is loader:
+            return known
+        number = len(self.epochs)
+        self.epochs.append(0)
+        # No function of ours: in a callback the exception of a signal handler would be lost.
+        forget: Callable[[object], object] = functools.partial(self.known.pop, id(loader))
+        self.known[id(loader)] = known = _Known(weakref.ref(loader, forget), number)
+        described = ask(describe, loader, self._built(loader), default={})
+        self.recorder.event({"event": "loader", "loader": number, **described})
+        return known
+
+    def started(self, iterator: Any, loader: Any, start: int, end: int, resumed: bool) -> Iteration:
+        """An iterator was made or, with persistent workers, reset."""
+        recorder = self.recorder
+        known = self.get(loader)
+        number = known.number
+        if known.last is not None and resumed:
+            self.ended(known.last, False, start)
+        if recorder.worker < 0:
+            recorder.open_page(-1)
+        recorder.iteration_started()
+        workers = [worker.pid for worker in getattr(iterator, "_workers", ())]
+        iteration = Iteration(number, self.epochs[number], len(workers), recorder.pid)
+        self.epochs[number] += 1
+        known.last = iteration
+        if hasattr(iterator, "_pin_memory_thread"):
+            iteration.pins = self.pins_of(iterator._data_queue)
+        iteration.gone = weakref.ref(iterator, self._when_gone(iteration))
+        iterator.__dict__[KEY] = iteration
+        recorder.event(
+            {
+                "event": "iterator",
+                "loader": number,
+                "epoch": iteration.epoch,
+                "start_ns": start,
+                "end_ns": end,
+                "workers": workers,
+                "resumed": resumed,
+                **ask(consumer, loader, sys._getframe(1), default={}),
+            }
+        )
+        return iteration
+
+    def pins_of(self, queue: object) -> list[tuple[int, int, int]]:
+        """The list to which the pin thread of this queue appends, whoever asks first."""
+        return self.pins.setdefault(id(queue), [])
+
+    def _when_gone(self, iteration: Iteration) -> Callable[[object], None]:
+        """Called when an iterator is freed: the loop was left before its end."""
+        recorder, finalizing = self.recorder, sys.is_finalizing
+
+        def gone(_: object) -> None:
+            if not finalizing():
+                edge(recorder, self.ended, iteration, False)
+
+        return gone
+
+    def ended(self, iteration: Iteration, exhausted: bool, time: int | None = None) -> None:
+        if not iteration.alive or iteration.pid != self.recorder.pid:
+            return
+        iteration.alive = False
+        iteration.gone = None  # in a callback the exception of a signal handler would be lost
+        recorder = self.recorder
+        recorder.event(
+            {
+                "event": "epoch_end",
+                "loader": iteration.loader,
+                "epoch": iteration.epoch,
+                "time_ns": clock() if time is None else time,
+                "batches": iteration.taken - iteration.failed,
+                "exhausted": exhausted,
+                "last_next_ns": iteration.last_next if exhausted else 0,
+                "peak_rss": peak(),
+            }
+        )
+        recorder.iteration_ended()
+
+
+def describe(loader: Any, built: Built | None = None) -> dict[str, object]:
+    """The parameters of a DataLoader that is iterated, as JSON-able values.
+
+    Where it was not seen that it was `built`, its place is that of the iteration.
+    """
+    iterated_at = place(nearest(sys._getframe(1)))
+
+    def name(thing: Any) -> Any:
+        if thing is None:
+            return None
+        named = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, type)
+        return thing.__name__ if type(thing) in named else type(thing).__name__
+
+    def get(key: str, default: Any = None) -> Any:
+        return ask(getattr, loader, key, default, default=default)
+
+    dataset = get("dataset")
+    iterable = get("_dataset_kind") == 1
+    context = get("multiprocessing_context")
+    workers = get("num_workers", 0)
+    method = None
+    if workers:
+        multiprocessing: Any = sys.modules.get("multiprocessing")
+        method = (context or multiprocessing).get_start_method()
+    rank, _, world_size = rank_of_process()
+    return {
+        "call_site": iterated_at if built is None else built.site,
+        "iterated_at": iterated_at,
+        "name": (role_of_data(dataset) if built is None else built.name) or None,
+        "class": type(loader).__name__,
+        "dataset": type(dataset).__name__,
+        "dataset_kind": "iterable" if iterable else "map",
+        # `len` of an iterable data set or its loader is remembered by torch and may warn later.
+        "dataset_length": None if iterable else ask(len, dataset),
+        "length": None if iterable else length_of(get("_index_sampler")),
+        "batch_size": get("batch_size") or attributes(get("batch_sampler")).get("batch_size"),
+        "num_workers": workers,
+        "prefetch_factor": get("prefetch_factor"),
+        "pin_memory": bool(get("pin_memory")),
+        "persistent_workers": bool(get("persistent_workers")),
+        "start_method": method,
+        "drop_last": bool(get("drop_last")),
+        "in_order": bool(get("in_order", True)),
+        "sampler": name(get("sampler")),
+        "batch_sampler": name(get("batch_sampler")),
+        "collate_fn": name(get("collate_fn")),
+        "timeout": get("timeout", 0),
+        "rank": rank,
+        "world_size": world_size,
+    }

@@ -1,0 +1,294 @@
+"""Hooks in the process that iterates a DataLoader: waiting, order of arrival, start, end.
+
+They sit below the methods that users call (`_next_data`, not `__next__`): torch's own frame stays
+the one that warns and raises.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from ..common.clocks import clock
+from ..common.guard import edge, hide_our_frames, hide_where_ignored, hook
+from . import state_page
+from .fetch_hooks import instrument
+from .iterations import KEY
+from .log_format import FAILED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .iterations import Iteration, Loaders
+    from .recorder import Recorder
+    from .transform_finder import Given
+
+
+def get_iterator(
+    original: Callable[..., Any], loaders: Loaders, before: Callable[[], None]
+) -> Callable[..., Any]:
+    """Hook for `DataLoader._get_iterator`; `before` is called first."""
+    recorder = loaders.recorder
+
+    def _get_iterator(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before()
+        start = clock()
+        try:
+            iterator = original(self, *args, **kwargs)
+        except BaseException as error:
+            hide_our_frames(recorder, error)
+            raise
+        edge(recorder, loaders.started, iterator, self, start, clock(), False)
+        return iterator
+
+    return hook(_get_iterator)
+
+
+def reset(original: Callable[..., Any], loaders: Loaders) -> Callable[..., Any]:
+    """Hook for `_MultiProcessingDataLoaderIter._reset`: an epoch of persistent workers starts."""
+    recorder = loaders.recorder
+
+    def _reset(self: Any, loader: Any, first_iter: bool = False) -> Any:
+        if first_iter:
+            return original(self, loader, first_iter)
+        start = clock()
+        try:
+            result = original(self, loader, first_iter)
+        except BaseException as error:
+            hide_our_frames(recorder, error)
+            raise
+        edge(recorder, loaders.started, self, loader, start, clock(), True)
+        return result
+
+    return hook(_reset)
+
+
+def try_get_data(original: Callable[..., Any], recorder: Recorder) -> Callable[..., Any]:
+    """Hook for `_MultiProcessingDataLoaderIter._try_get_data`: when each batch arrives."""
+
+    def _try_get_data(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(self, *args, **kwargs)
+        edge(recorder, arrived, self, result)
+        return result
+
+    return hook(_try_get_data)
+
+
+def arrived(iterator: Any, result: Any) -> None:
+    iteration: Iteration | None = iterator.__dict__.get(KEY)
+    if iteration is not None and result[0]:
+        iteration.arrivals[result[1][0]] = clock()
+        if not getattr(iterator, "_in_order", True):
+            iteration.arrivals["last"] = result[1][0]
+
+
+def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., Any]:
+    """Hook for `_next_data` of both iterators: one `next` of the consumer."""
+    recorder = loaders.recorder
+
+    def _next_data(self: Any) -> Any:
+        iteration: Iteration | None = self.__dict__.get(KEY)
+        if iteration is None or not recorder.on or iteration.pid != recorder.pid:
+            return original(self)
+        page, here = recorder.page.words, recorder.here
+        before = getattr(here, "where", None)
+        where = (iteration.loader, iteration.epoch, iteration.taken)
+        if iteration.workers == 0:
+            here.where = where
+        page[state_page.W_PHASE] = state_page.WAIT
+        page[state_page.W_LOADER], page[state_page.W_EPOCH] = where[0], where[1]
+        page[state_page.W_BATCH] = where[2]
+        page[state_page.W_SINCE] = iteration.last_next = start = clock()
+        received = getattr(self, "_rcvd_idx", None)
+        try:
+            data = original(self)
+        except StopIteration as end_of_loop:
+            page[state_page.W_PHASE] = state_page.STEP  # or a kill after the loop passes for a wait
+            page[state_page.W_SINCE] = clock()
+            try:
+                edge(recorder, stopped, recorder, loaders, iteration)
+            except BaseException as error:  # of a signal handler, and not about the loop's end
+                error.__context__ = end_of_loop.__context__
+                raise
+            raise
+        except BaseException as error:
+            iteration.last_next = 0
+            page[state_page.W_PHASE] = state_page.STEP
+            page[state_page.W_SINCE] = clock()
+            # Not where it waited in vain: then the batch is still the one to come.
+            awaited = getattr(self, "_rcvd_idx", None) == received
+            edge(recorder, record, recorder, iteration, self, start, clock(), FAILED, awaited)
+            hide_our_frames(recorder, error)
+            raise
+        finally:
+            if before is not None:  # a loader inside a data set
+                here.where = before
+        end = clock()
+        iteration.last_next = 0
+        page[state_page.W_PHASE] = state_page.STEP
+        page[state_page.W_SINCE] = end
+        edge(recorder, record, recorder, iteration, self, start, end, 0)
+        return data
+
+    return hook(_next_data)
+
+
+def stopped(recorder: Recorder, loaders: Loaders, iteration: Iteration) -> None:
+    recorder.flush_batch(clock())
+    loaders.ended(iteration, True)
+
+
+def record(
+    recorder: Recorder,
+    iteration: Iteration,
+    iterator: Any,
+    start: int,
+    end: int,
+    flags: int,
+    awaited: bool = False,
+) -> None:
+    """Write the record of one `next` that returned a batch or raised."""
+    arrivals = iteration.arrivals
+    if iteration.workers == 0:
+        batch = iteration.taken
+    elif "last" in arrivals:
+        batch = arrivals["last"]
+    else:
+        batch = iterator._rcvd_idx - (not awaited)
+    arrival = arrivals.pop(batch, 0)
+    iteration.taken += 1
+    iteration.failed += flags != 0
+    count = len(iteration.pins)
+    pins = iteration.pins[:count]
+    del iteration.pins[:count]
+    where = (iteration.loader, iteration.epoch, max(batch, 0))
+    recorder.wait(where, flags, start, end, arrival, pins)
+
+
+def shutdown_workers(original: Callable[..., Any], loaders: Loaders) -> Callable[..., Any]:
+    """Hook for `_MultiProcessingDataLoaderIter._shutdown_workers`."""
+    recorder = loaders.recorder
+
+    def _shutdown_workers(self: Any) -> Any:
+        iteration: Iteration | None = self.__dict__.get(KEY)
+        if iteration is None or not recorder.on or getattr(self, "_shutdown", True):
+            try:
+                return original(self)
+            except BaseException as error:  # of an iterator that was never complete
+                hide_where_ignored(recorder, error)
+                raise
+        start = clock()
+        try:
+            return original(self)
+        except BaseException as error:
+            hide_where_ignored(recorder, error)
+            raise
+        finally:
+            # Not while the interpreter goes down: there torch does nothing either.
+            if self._shutdown and iteration.pid == recorder.pid:
+                edge(recorder, shut_down, recorder, loaders, iteration, start)
+
+    return hook(_shutdown_workers)
+
+
+def shut_down(recorder: Recorder, loaders: Loaders, iteration: Iteration, start: int) -> None:
+    recorder.event(
+        {
+            "event": "shutdown",
+            "loader": iteration.loader,
+            "epoch": iteration.epoch,
+            "start_ns": start,
+            "end_ns": clock(),
+        }
+    )
+    # Inside `next` torch shuts down only what is exhausted.
+    loaders.ended(iteration, iteration.last_next != 0)
+
+
+def create_fetcher(
+    original: Callable[..., Any], recorder: Recorder, given: Given
+) -> Callable[..., Any]:
+    """Hook for `_DatasetKind.create_fetcher`, which workers and the main process call."""
+
+    def create(kind: Any, dataset: Any, *args: Any, **kwargs: Any) -> Any:
+        fetcher = original(kind, dataset, *args, **kwargs)
+        return edge(recorder, instrument, fetcher, dataset, recorder, given) or fetcher
+
+    return hook(create)
+
+
+class _PinSource:
+    """The pin thread's incoming queue: notes which batch it took and when."""
+
+    def __init__(self, queue: Any, note: list[Any]) -> None:
+        self._queue, self._note = queue, note
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._queue, name)
+
+    def get(self, *args: Any, **kwargs: Any) -> Any:
+        item = self._queue.get(*args, **kwargs)
+        self._note[:] = (item[0], clock())
+        return item
+
+
+class _PinTarget:
+    """The pin thread's outgoing queue: notes when the batch was pinned."""
+
+    def __init__(
+        self, queue: Any, note: list[Any], rows: list[tuple[int, int, int]], recorder: Recorder
+    ) -> None:
+        self._queue, self._note, self._rows = queue, note, rows
+        self._recorder = recorder
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._queue, name)
+
+    def put(self, item: Any, *args: Any, **kwargs: Any) -> None:
+        note, end = self._note, clock()
+        if note and note[0] == item[0] and isinstance(item[0], int):
+            if self._recorder.on:
+                self._rows.append((note[0], note[1], end))
+            del note[:]  # a full queue makes the thread put the same batch again
+        self._queue.put(item, *args, **kwargs)
+
+
+for _method in (_PinSource.get, _PinTarget.put):
+    hook(_method)
+
+
+def pin_memory_loop(original: Callable[..., Any], loaders: Loaders) -> Callable[..., Any]:
+    """Hook for `_utils.pin_memory._pin_memory_loop`."""
+
+    def _pin_memory_loop(in_queue: Any, out_queue: Any, *args: Any, **kwargs: Any) -> Any:
+        note: list[Any] = []  # the batch that it has in hand and when it was taken
+        rows = loaders.pins_of(out_queue)
+        try:
+            target = _PinTarget(out_queue, note, rows, loaders.recorder)
+            return original(_PinSource(in_queue, note), target, *args, **kwargs)
+        finally:
+            loaders.pins.pop(id(out_queue), None)
+
+    return hook(_pin_memory_loop)
+
+
+def check_workers(original: Callable[..., Any], loaders: Loaders) -> Callable[..., Any]:
+    """Hook for `DataLoader.check_worker_number_rationality`, by which its `__init__` ends.
+
+    One on `__init__` itself would be seen by libraries that make a loader again by its signature.
+    """
+    recorder = loaders.recorder
+
+    def check_worker_number_rationality(self: Any) -> Any:
+        try:
+            result = original(self)
+        except BaseException as error:
+            hide_our_frames(recorder, error)
+            raise
+        frame = sys._getframe(1)
+        if frame.f_code.co_name == "__init__":  # not where its workers start
+            edge(recorder, loaders.was_built, self, frame)
+        return result
+
+    return hook(check_worker_number_rationality)

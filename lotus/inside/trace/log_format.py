@@ -1,0 +1,246 @@
+"""The layout of an event log: what the recorder writes and the reader outside reads.
+
+A log (``events/*.ltr``) is one file per process, append-only, little-endian:
+
+* file header: ``FILE_MAGIC``, u32 length of the JSON that follows, JSON (UTF-8).
+  The JSON repeats the frame descriptions below, so that a log can be read without this file;
+  its last member is ``CHECK``, of all that stands before it.
+* frames: ``FRAME_HEADER`` (magic, kind, flags, payload length, CRC-32 of those three fields
+  and the payload), then the payload: the frame's fixed fields, then its arrays back to back.
+  How many rows an array has stands in the fixed field ``n_<array>``.
+
+Times are nanoseconds of CLOCK_MONOTONIC. Field codes are those of :mod:`struct`.
+"""
+
+import json
+import struct
+import zlib
+
+SCHEMA = 1
+FILE_MAGIC = b"LTR1"
+FILE_HEADER = struct.Struct("<4sI")
+FRAME_MAGIC = 0x5246544C  # "LTFR"
+FRAME_HEADER = struct.Struct("<IHHII")  # magic, kind, flags, payload length, crc
+# Payload bytes of a frame. What a batch has to tell is a thousandth of that; of one that has more,
+# as it is of millions of samples, the recorder writes the fixed fields only. A reader takes what is
+# longer for damage, and so never has to hold more.
+MOST = 64 << 20
+MOST_ROWS = 48 << 20  # bytes of the arrays of one batch, or of one wait
+_CHECKED = struct.Struct("<HHI")  # the header fields that the CRC covers
+
+CHECK = b', "crc": "%08x"}'
+_TAIL = len(CHECK % 0)
+
+# `frames` of the header and the reader are generated from this table.
+# kind: (name, fixed fields, arrays in order)
+# An array is (name, fields); all its rows have the same width.
+_CPU = (("cpu_ns", "Q"), ("minor_faults", "Q"), ("major_faults", "Q"), ("read_bytes", "Q"))
+# An operation outside a sample, on another thread than the fetch, or too long for `ops`.
+_LOOSE = (
+    ("start_ns", "Q"),
+    ("duration_ns", "Q"),
+    ("operation", "I"),
+    ("tid", "I"),
+    ("position", "i"),  # of the sample in its batch; -1: in none
+    ("pad", "I"),
+)
+BATCH, WAIT, LOOSE, RESOURCES, EVENT, COUNTS, SYNC = 1, 2, 3, 4, 5, 6, 7
+FRAMES = {
+    # One batch made: in a worker, or in the main process at num_workers=0.
+    BATCH: (
+        "batch",
+        (
+            ("loader", "i"),  # -1 in a worker, which knows only its pid
+            ("epoch", "I"),  # in a worker: how often it was resumed
+            ("batch", "Q"),
+            ("worker", "i"),  # -1: the main process
+            ("tid", "I"),
+            ("size", "I"),  # samples
+            ("flags", "I"),
+            ("idle_start_ns", "Q"),  # the worker asked for an index ...
+            ("idle_ns", "Q"),  # ... and waited so long for it
+            ("fetch_start_ns", "Q"),
+            ("fetch_ns", "Q"),
+            ("collate_start_ns", "Q"),
+            ("collate_ns", "Q"),
+            ("put_ns", "Q"),  # a time: handed to the queue (or returned, in the main process)
+            ("cpu_ns", "Q"),  # CPU time of the fetching thread during the fetch
+            ("minor_faults", "I"),
+            ("major_faults", "I"),
+            ("read_bytes", "Q"),  # read from storage by this thread (ru_inblock)
+            ("voluntary_switches", "I"),  # it waited for something ...
+            ("involuntary_switches", "I"),  # ... or was taken off its core
+            ("bytes", "Q"),  # of the batch's tensors and arrays
+            ("n_samples", "I"),
+            ("n_index", "I"),
+            ("n_index64", "I"),
+            ("n_ops", "I"),
+            ("n_ops_cpu", "I"),
+            ("n_loose", "I"),
+            ("n_loose_cpu", "I"),
+            ("n_sends", "I"),
+        ),
+        (
+            # `ops` is how many rows of the array `ops` were complete when the sample ended.
+            ("samples", (("start_ns", "Q"), ("duration_ns", "Q"), ("ops", "Q"))),
+            # Sample indices, 4 bytes each; or 8 where one does not fit; or neither (unknown).
+            ("index", (("sample", "I"),)),
+            ("index64", (("sample", "q"),)),
+            # Start and end modulo 2^32: each lies less than 2^32 ns after the start of its sample
+            # (or the operation is in `loose`). Rows are in order of completion.
+            ("ops", (("start_low", "I"), ("end_low", "I"), ("operation", "I"))),
+            ("ops_cpu", _CPU),  # parallel to `ops`, or empty
+            ("loose", _LOOSE),
+            ("loose_cpu", _CPU),  # parallel to `loose`, or empty
+            # What the feeder thread did with earlier batches of this worker.
+            (
+                "sends",
+                (
+                    ("epoch", "Q"),
+                    ("batch", "Q"),
+                    ("start_ns", "Q"),  # pickling starts; its end is when the batch is ready
+                    ("pickle_ns", "Q"),
+                    ("lock_ns", "Q"),
+                    ("write_ns", "Q"),
+                    ("bytes", "Q"),  # written to the pipe
+                    ("tid", "Q"),
+                ),
+            ),
+        ),
+    ),
+    # One `next` of the consumer.
+    WAIT: (
+        "wait",
+        (
+            ("loader", "i"),
+            ("epoch", "I"),
+            ("batch", "Q"),
+            ("tid", "I"),
+            ("flags", "I"),
+            ("start_ns", "Q"),
+            ("end_ns", "Q"),
+            ("arrival_ns", "Q"),  # taken from the queue of the workers; 0 without workers
+            ("n_pins", "I"),
+            ("n_loose", "I"),
+            ("n_loose_cpu", "I"),
+        ),
+        (
+            ("pins", (("batch", "Q"), ("start_ns", "Q"), ("end_ns", "Q"))),
+            ("loose", _LOOSE),
+            ("loose_cpu", _CPU),
+        ),
+    ),
+    # Spans and named callables outside any batch.
+    LOOSE: (
+        "loose",
+        (("n_loose", "I"), ("n_loose_cpu", "I")),
+        (("loose", _LOOSE), ("loose_cpu", _CPU)),
+    ),
+    # The process once a second.
+    RESOURCES: (
+        "resources",
+        (
+            ("time_ns", "Q"),
+            ("worker", "i"),
+            ("descriptors", "I"),
+            ("pss", "Q"),  # bytes; 0: not read this time
+            ("rss", "Q"),  # bytes
+            ("shm", "Q"),  # bytes in use in /dev/shm, by anybody
+        ),
+        (),
+    ),
+    # Counters of the fetching thread at the edges of the batch whose frame follows.
+    COUNTS: (
+        "counts",
+        (
+            ("fetch_start_ns", "Q"),  # of that batch
+            ("tid", "I"),
+            (
+                "words",
+                "I",
+            ),  # of a reading: per group its events' number, enabled ns, running ns, counts
+            ("helper_ns", "Q"),  # CPU time of this process's other threads during the fetch
+            ("collate_first", "I"),  # places of the readings around collate; both 0: none
+            ("collate_last", "I"),
+            ("n_readings", "I"),
+            ("n_edges", "I"),
+        ),
+        (
+            # The readings in order, the first at the start of the fetch, the last at its end. One
+            # without a number of events could not be made.
+            ("readings", (("word", "Q"),)),
+            # Places of the readings before and after each row of the batch's `ops`, or UNCOUNTED.
+            ("edges", (("first", "I"), ("last", "I"))),
+        ),
+    ),
+    # One backward pass of a DistributedDataParallel model, at whose end gradients were averaged.
+    SYNC: (
+        "sync",
+        (
+            ("step", "Q"),  # passes of this process before it
+            ("start_ns", "Q"),  # it came to the model's output ...
+            ("ready_ns", "Q"),  # ... had computed all gradients of this rank ...
+            ("end_ns", "Q"),  # ... and has their averages
+            ("tid", "I"),
+            ("models", "I"),  # that averaged in it
+        ),
+        (),
+    ),
+    # Something rare, as a JSON object with the key "event".
+    EVENT: ("event", (("time_ns", "Q"), ("n_text", "I")), (("text", (("byte", "B"),)),)),
+}
+
+UNCOUNTED = 0xFFFFFFFF  # place of a reading that was not made
+
+# flags of BATCH and WAIT
+FAILED = 1  # an exception came out
+MANY = 2  # `__getitems__`: one row of `samples` covers all samples of the batch
+STOPPED = 4  # an iterable data set had no (full) batch left
+SENDS = 8  # holds no batch, only the last `sends` of a worker
+
+FIXED = {
+    kind: struct.Struct("<" + "".join(code for _, code in fixed))
+    for kind, (_, fixed, _) in FRAMES.items()
+}
+
+
+def description() -> list[dict[str, object]]:
+    """Return FRAMES as JSON-able lists, for the file header."""
+    return [
+        {
+            "kind": kind,
+            "name": name,
+            "fields": [list(field) for field in fixed],
+            "arrays": [[array, [list(field) for field in fields]] for array, fields in arrays],
+        }
+        for kind, (name, fixed, arrays) in FRAMES.items()
+    ]
+
+
+def file_header(facts: "dict[str, object]") -> bytes:
+    """The bytes that a log begins with: what its process is."""
+    text = _checked(json.dumps(facts).encode())
+    return FILE_HEADER.pack(FILE_MAGIC, len(text)) + text
+
+
+def _checked(text: bytes) -> bytes:
+    return text[:-1] + CHECK % zlib.crc32(text[:-1])
+
+
+def is_whole(text: bytes) -> bool:
+    """Whether a header's JSON is as it was written; so is one that was written without a check."""
+    body, check = text[:-_TAIL], text[-_TAIL:]
+    return not check.startswith(CHECK[:8]) or text == _checked(body + b"}")
+
+
+def checksum(kind: int, flags: int, payload: bytes) -> int:
+    """CRC-32 of a frame: its header without magic and CRC, then its payload."""
+    return zlib.crc32(payload, zlib.crc32(_CHECKED.pack(kind, flags, len(payload))))
+
+
+def frame(kind: int, payload: bytes, flags: int = 0) -> bytes:
+    """Return the bytes of one frame."""
+    return (
+        FRAME_HEADER.pack(FRAME_MAGIC, kind, flags, len(payload), checksum(kind, flags, payload))
+        + payload
+    )

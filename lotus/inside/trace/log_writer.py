@@ -1,0 +1,189 @@
+"""The event log of one process: opening, writing and closing its file, and nothing else."""
+
+import fcntl
+import json
+import os
+import resource
+import socket
+import sys
+import threading
+import time
+
+from ..common.clocks import clock
+from ..common.guard import quiet
+from ..common.process_identity import boot_id, clock_id, cores, rank_of_process
+from . import log_format
+
+# The log's descriptor is not among those that the program gets: its own are the same without us.
+_LOWEST = 500
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+def identity(fd: int) -> tuple[int, int] | None:
+    """(device, inode) of an open file, or None."""
+    with quiet(OSError):
+        status = os.fstat(fd)
+        return (status.st_dev, status.st_ino)
+    return None
+
+
+def _open(path: str, flags: int) -> int:
+    """A descriptor of a file, out of the program's way where it can be. Raises OSError."""
+    fd = os.open(path, flags, 0o600)
+    with quiet(OSError):  # fewer than that are allowed
+        aside = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _LOWEST)
+        os.close(fd)
+        return aside
+    return fd
+
+
+def put(fd: int, data: bytes) -> None:
+    """Append bytes to a file, in one system call where there is room for them.
+
+    Raises OSError with the reason of the kernel where there is not (the disk is full, a quota), and
+    before anything is written where the file would grow past RLIMIT_FSIZE: the kernel answers that
+    by a signal, which is not the program's.
+    """
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if 0 <= limit < os.fstat(fd).st_size + len(data):
+        raise OSError(f"files of the program may not grow past {limit:,} bytes (ulimit -f)")
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+class Log:
+    """The file is made at the first write. Methods raise OSError."""
+
+    def __init__(self, run: str, level: str) -> None:
+        self.run = run
+        self.level = level
+        self._fd = -1
+        self._identity: tuple[int, int] | None = None
+        self._path: str | None = None
+        # Reentrant: the collector may free an iterator, whose end is an event, at any allocation.
+        self._lock = threading.RLock()
+
+    def file(self, folder: str, kind: str) -> str:
+        """Path of this process's file in a folder of the run, which is made where missing."""
+        folder = os.path.join(self.run, folder)
+        with quiet(FileExistsError):
+            os.mkdir(folder, 0o700)  # not its parents: a run that was removed stays removed
+        name = f"{socket.gethostname()}-{os.getpid()}-{clock():x}.{kind}"
+        return os.path.join(folder, name)
+
+    def _open(self) -> None:
+        fresh = self._path is None
+        path = self._path or self.file("events", "ltr")
+        fd = _open(path, _APPEND | (os.O_CREAT | os.O_EXCL if fresh else 0))
+        try:
+            known = identity(fd)
+            if fresh:
+                put(fd, header(self.level))
+            elif known != self._identity:
+                raise OSError("the event log was replaced by another file")
+        except BaseException:  # a signal handler of the program, for one
+            os.close(fd)
+            if fresh:
+                os.unlink(path)
+            raise
+        if self._fd >= 0:  # the collector, as above
+            os.close(fd)
+            if fresh:
+                os.unlink(path)
+            return
+        self._path, self._identity, self._fd = path, known, fd
+
+    def write(self, data: bytes) -> None:
+        """Append bytes in one system call."""
+        with self._lock:
+            status = self._status()
+            if status is None:
+                self._open()
+                status = self._status()
+            if status is None or status.st_nlink == 0:
+                raise OSError("the run directory was removed")
+            put(self._fd, data)
+            if self._fd < _LOWEST:
+                self.leave()  # the program may need the number, and has few
+
+    def _status(self) -> os.stat_result | None:
+        """What fstat says of our file; None where the descriptor is not, or no more, ours.
+
+        The program may have closed it and opened a file of its own under the number.
+        """
+        fd = self._fd
+        if fd < 0:
+            return None
+        status = None
+        with quiet(OSError):
+            status = os.fstat(fd)
+        if fd != self._fd:  # the collector, as above
+            return self._status()
+        if status is None or (status.st_dev, status.st_ino) != self._identity:
+            self._fd = -1
+            return None
+        return status
+
+    def close(self) -> None:
+        """Close the file; a later write opens it again."""
+        with self._lock:
+            self.leave()
+
+    def leave(self) -> None:
+        """`close` in a forked child, where nobody may be left to release the lock."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0 and identity(fd) == self._identity:
+            os.close(fd)
+
+    def size_of_run(self) -> int:
+        """Bytes in the event logs of all processes of the run."""
+        with os.scandir(os.path.join(self.run, "events")) as entries:
+            return sum(entry.stat(follow_symlinks=False).st_size for entry in entries)
+
+
+def append_line(run: str, item: dict[str, object]) -> None:
+    """Append one JSON line to the run's processes.jsonl."""
+    item = {**item, "pid": os.getpid(), "time_ns": clock()}
+    fd = os.open(os.path.join(run, "processes.jsonl"), _APPEND | os.O_CREAT, 0o600)
+    try:
+        put(fd, (json.dumps(item) + "\n").encode())
+    finally:
+        os.close(fd)
+
+
+def first_fault(run: str) -> int | None:
+    """The process of the run that was the first to tell of a fault there. Raises OSError."""
+    with open(os.path.join(run, "processes.jsonl"), "rb") as file:
+        for line in file.read(1 << 20).splitlines():
+            if b'"event": "fault"' in line:
+                return int(json.loads(line)["pid"])
+    return None
+
+
+def header(level: str) -> bytes:
+    """Bytes of the file header: what this process is."""
+    rank, local_rank, world_size = rank_of_process()
+    torch = sys.modules.get("torch")
+    return log_format.file_header(
+        {
+            "schema": log_format.SCHEMA,
+            "frames": log_format.description(),
+            "pid": os.getpid(),
+            "ppid": os.getppid(),
+            "host": socket.gethostname(),
+            "rank": rank,
+            "local_rank": local_rank,
+            "world_size": world_size,
+            "executable": sys.executable,
+            "argv": [str(arg) for arg in getattr(sys, "argv", [])[:1]],
+            "python": sys.version.split()[0],
+            "torch": str(getattr(torch, "__version__", "")) or None,
+            "start_ns": clock(),
+            "start_wall_ns": time.time_ns(),
+            "boot_id": boot_id(),
+            "clock": clock_id(),
+            "restart": os.environ.get("TORCHELASTIC_RESTART_COUNT"),
+            "affinity": cores(),
+            "level": level,
+        }
+    )

@@ -1,0 +1,61 @@
+"""The operations of this process: their numbers, and which of them the log knows of."""
+
+from __future__ import annotations
+
+import itertools
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import CodeType
+
+_MOST_OPERATIONS = 10_000  # of spans named after what they contain there is no end
+_REST = ("(other)", 0, 0, "span")
+_LONGEST = 1000  # characters of a name
+
+
+class Definitions:
+    """Operations by their ids, which count from 1. Any thread may define one at any time."""
+
+    def __init__(self) -> None:
+        self._operations: list[dict[str, object]] = []
+        self._by_id: dict[int, dict[str, object]] = {}
+        self._numbers = itertools.count(1)
+        self._ids: dict[tuple[str, int, int, str], int] = {}
+        self._written = 0
+
+    def define(self, name: str, parent: int = 0, index: int = 0, kind: str = "transform") -> int:
+        """Return the id of an operation, the same one for the same description."""
+        key = (name[:_LONGEST], parent, index, kind)
+        known = self._ids.get(key)
+        if known is None and len(self._operations) >= _MOST_OPERATIONS:
+            key = _REST
+            known = self._ids.get(key)
+        if known is None:
+            name, parent, index, kind = key
+            number = next(self._numbers)
+            operation: dict[str, object] = {
+                "id": number, "name": name, "parent": parent, "index": index, "kind": kind,
+            }  # fmt: skip
+            self._by_id[number] = operation
+            self._operations.append(operation)
+            # It is complete before anybody can ask for it; who was first gave the number.
+            known = self._ids.setdefault(key, number)
+        return known
+
+    def locate(self, number: int, code: CodeType) -> None:
+        """Say which lines of which file an operation executes first."""
+        operation = self._by_id[number]
+        if "file" not in operation and number <= _MOST_OPERATIONS:
+            lines = [line for _, _, line in code.co_lines() if line]
+            operation["file"], operation["first"] = code.co_filename, code.co_firstlineno
+            operation["last"] = max(lines, default=code.co_firstlineno)
+
+    def unwritten(self) -> list[dict[str, object]]:
+        """Operations not yet in the log, which from now on count as written."""
+        count = len(self._operations)
+        first, self._written = self._written, count
+        return self._operations[first:count]
+
+    def forget_written(self) -> None:
+        """The log may have none of them: define all anew."""
+        self._written = 0

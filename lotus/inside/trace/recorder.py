@@ -1,0 +1,458 @@
+"""The recorder: one a process, the only room inside the program that writes (writer.py).
+
+It holds what the hooks append, packs it once a batch and writes it in one system call. It never
+raises into the program: the hooks call it through `guarded`, which on a fault of ours switches
+recording off.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+import threading
+from array import array
+
+from ..common import urls
+from ..common.clocks import clock
+from ..common.guard import ask, guarded, is_number, quiet
+from ..distributed.clock_sync import Meetings
+from . import log_format, rusage, state_page
+from .op_hooks import Timers
+from .writer import Writer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any, TypeVar
+
+    _Row = TypeVar("_Row")
+
+    from ..common.config import Config
+    from .counter_groups import Counters
+
+_BIG_ENDIAN = sys.byteorder == "big"
+_SLOWEST = 32  # samples whose path is kept, per process
+# C longs, where they are 64 bits, are filled twice as fast.
+_CODES = {"I": "I", "q": "q", "Q": "L" if array("L").itemsize == 8 else "Q"}
+_EMPTY: tuple[tuple[()], ...] = ((), (), (), (), (), ())  # for Recorder.buffers
+_LOOSE_ROW = struct.Struct("<QQIIiI")
+
+
+def pack(code: str, values: Iterable[int]) -> bytes:
+    """Little-endian bytes of `values`; OverflowError where one does not fit."""
+    packed: array[int] = array(_CODES[code], values)
+    if _BIG_ENDIAN:
+        packed.byteswap()
+    return packed.tobytes()
+
+
+def _nothing() -> None:
+    pass
+
+
+class Gate:
+    """What the hooks of samples and operations look at first; each look costs an instruction."""
+
+    __slots__ = ("owner", "shut")
+
+    def __init__(self) -> None:
+        self.owner = 0  # the thread whose fetch is recorded in detail, else 0
+        self.shut = False  # nothing is recorded now: not this batch, or no more at all
+
+
+class Fetch:
+    """A fetch in hand, and what its hooks have measured. Only `begin_fetch` enters it."""
+
+    # Of the class, as to make one is on the path of every batch.
+    before: tuple[Any, ...] | None = None  # what to give back at its end; None: not entered
+    detail = False  # whether it is recorded: only then `end_fetch` has to be called
+    where = (-1, 0, 0)  # loader, epoch, batch
+    begun: tuple[Any, int] = ((), 0)  # (resource usage, time)
+    pid = 0
+    samples = 0  # that were collated
+    collate_start = collate_ns = 0
+    collate_readings = (0, 0)  # places of the counters' readings around collate
+
+
+def _taken(rows: list[_Row]) -> list[_Row]:
+    """Empty a list to which other threads append at any time; return what was in it."""
+    # No call between the two: no other thread and no signal handler comes between them.
+    taken, rows[:] = rows[:], ()
+    return taken
+
+
+class Recorder(Writer):
+    """Buffers of this process, and its log."""
+
+    def __init__(self, config: Config, stderr: tuple[int, int] | None) -> None:
+        super().__init__(config, stderr)
+        self.gate = Gate()
+        # The hooks hold these lists: they are emptied, never replaced.
+        self.samples: list[int] = []
+        self.ops: list[int] = []
+        self.ops_cpu: list[int] = []
+        # Rows of two arrays, one item each: other threads append at any time.
+        self.loose: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+        self.sends: list[tuple[int, ...]] = []
+        self.syncs: list[tuple[int, ...]] = []
+        self.counters: Counters | None = None
+        if config.counters and config.level >= 2:
+            from .counter_groups import Counters
+
+            self.counters = Counters(config.counters)
+        self.meetings = Meetings(self)  # with the other hosts of the job
+        # The lists that a fetch inside another one must give back as they were. There are six also
+        # where nothing is counted, so that `begin_fetch` and `fetch` need no condition.
+        self.buffers: tuple[list[Any], ...] = (self.samples, self.ops, self.ops_cpu, [], [], [])
+        if self.counters is not None:
+            counted = (self.counters.readings, self.counters.edges, self.counters.marks)
+            self.buffers = (*self.buffers[:3], *counted)
+        self.timers = Timers(self)
+        self._clear()
+
+    def _clear(self) -> None:
+        """Start empty: at the start, and in a forked child."""
+        self._slowest: list[int] = []
+        self.worker_epoch = 0
+        self.depth = 0  # fetches in hand: one inside the other with nested loaders
+        self.fetcher = 0  # the thread of these fetches
+        self.gate.owner = 0
+        self.gate.shut = not self.on
+        self.missed = 0  # fetches beside another thread's
+        self.crowded = 0  # batches of which only the fixed fields were written
+        del self.samples[:], self.ops[:], self.ops_cpu[:]
+        del self.loose[:], self.sends[:], self.syncs[:]
+        if self.counters is not None:
+            self.counters.forked()
+        self.settle: Callable[[], None] = _nothing  # waits for what the worker is still sending
+        self.meetings.thread = None  # it stayed with the parent
+        self._clear_fetch()
+
+    def after_fork(self) -> None:
+        super().after_fork()
+        self.timers.reset()
+        self._clear()
+
+    def stop(self) -> None:
+        super().stop()
+        self.gate.owner = 0
+        self.gate.shut = True
+
+    def interrupted(self) -> None:
+        super().interrupted()
+        if self.counters is not None:
+            self.counters.interrupted()
+
+    def _clear_fetch(self) -> None:
+        self.pending: tuple[list[int], list[int], bytes] | None = None
+        self.paths = b""  # frames to write with it
+        self.counts = b""
+        self.here = threading.local()  # .where: loader, epoch, batch of the thread's next fetch
+        self.idle_start = self.idle_ns = 0  # of a worker, before the index that it got last
+
+    # -- what hooks add --------------------------------------------------------------------
+
+    @guarded
+    def add_loose(self, start: int, end: int, operation: int, cpu: tuple[int, ...] = ()) -> None:
+        """An operation that `ops` cannot hold: outside a sample or on another thread."""
+        position = len(self.samples) // 3 if self.depth else -1
+        row = (start, end - start, operation, threading.get_native_id(), position, 0)
+        self.loose.append((row, cpu))
+        if self.depth == 0 and len(self.loose) >= 256:
+            self.flush_loose()
+
+    def _take_loose(self) -> tuple[int, int, bytes]:
+        """(number, number with CPU, bytes) of the loose operations so far."""
+        rows = _taken(self.loose)
+        if not rows:
+            return 0, 0, b""
+        data = b"".join([_LOOSE_ROW.pack(*row) for row, _ in rows])
+        cpus = [cpu for _, cpu in rows if cpu]
+        if len(cpus) < len(rows):
+            cpus = []  # the array has a row for each, or none
+        data += b"".join([pack("Q", cpu) for cpu in cpus])
+        return len(rows), len(cpus), data
+
+    @guarded
+    def flush_loose(self) -> None:
+        count, with_cpu, data = self._take_loose()
+        if count:  # another thread may have taken them
+            fixed = log_format.FIXED[log_format.LOOSE].pack(count, with_cpu)
+            self._write(self._definitions() + log_format.frame(log_format.LOOSE, fixed + data))
+
+    @guarded
+    def add_sync(self, step: int, start: int, ready: int, end: int, models: int) -> None:
+        """A backward pass whose gradients were averaged; written with the next `next`."""
+        self.syncs.append((step, start, ready, end, threading.get_native_id(), models))
+        # A program may have no loader, or none that we see.
+        if len(self.syncs) >= 256 or end - self.syncs[0][3] > 1_000_000_000:
+            self.flush_syncs()
+
+    def _take_syncs(self) -> bytes:
+        pack_row = log_format.FIXED[log_format.SYNC].pack
+        return b"".join(
+            [log_format.frame(log_format.SYNC, pack_row(*row)) for row in _taken(self.syncs)]
+        )
+
+    @guarded
+    def flush_syncs(self) -> None:
+        if self.syncs:
+            self._write(self._take_syncs())
+
+    # -- a fetch ---------------------------------------------------------------------------
+
+    @guarded
+    def begin_fetch(self, fetch: Fetch, where: tuple[int, int, int]) -> None:
+        """Enter a fetch, unless another thread is in one."""
+        me = threading.get_ident()
+        if self.depth and self.fetcher != me:
+            self.missed += 1
+            return  # another thread fetches in this process: its buffers are taken
+        depth, gate = self.depth, self.gate
+        outer = [buffer[:] for buffer in self.buffers] if depth else _EMPTY
+        detail = self.config.selects(where[2])
+        owner, counters = (me, self.counters) if detail else (0, None)
+        if counters is not None:
+            counters.prepare()
+        samples, ops, ops_cpu, readings, edges, marks = self.buffers
+        fetch.where, fetch.pid = where, self.pid
+        if detail:
+            fetch.begun = (rusage.now(), clock())
+        if self.depth != depth:
+            self.missed += 1
+            return  # another thread has entered one meanwhile
+        # From here to the next call nothing but assignments, no call, no loop and no condition:
+        # no other thread and no signal handler of the program can run in between.
+        fetch.before = (depth, gate.owner, gate.shut, *outer)
+        fetch.detail = detail
+        self.depth = depth + 1
+        self.fetcher = me
+        gate.owner = owner
+        gate.shut = not detail
+        samples[:] = ops[:] = ops_cpu[:] = readings[:] = edges[:] = marks[:] = ()
+        if counters is not None:
+            counters.begin()
+
+    @guarded
+    def end_fetch(
+        self,
+        fetch: Fetch,
+        indices: list[Any] | None,
+        path_of: Callable[[Any], str | None],
+        nbytes: int,
+        flags: int,
+    ) -> None:
+        """The fetch is over; the batch waits in `pending` until it was handed on.
+
+        `path_of` finds the file of a sample by its index.
+        """
+        now = clock()
+        if fetch.pid != self.pid:
+            return  # a child that was forked in an operation leaves the fetch of its parent
+        usage, start = fetch.begun
+        idle = (0, 0) if fetch.where[0] >= 0 else (self.idle_start, self.idle_ns)
+        cpu = rusage.batch_since(usage)
+        size = fetch.samples if indices is None else len(indices)
+        counts, arrays = self._detail(indices, path_of, flags)
+        fixed = [
+            *fetch.where, self.worker, threading.get_native_id(), size, flags,
+            *idle, start, now - start, fetch.collate_start, fetch.collate_ns, 0, *cpu, nbytes,
+        ]  # fmt: skip
+        if self.counters is not None:
+            self._add_counts(self.counters, start, fetch.collate_readings)
+        if self.pending is not None:  # of another thread, which has yet to return it
+            self.flush_batch(now)
+        self.pending = (fixed, counts, arrays)
+
+    def _add_counts(self, counters: Counters, start: int, collate: tuple[int, int]) -> None:
+        """The COUNTS frame of the batch in hand, to be written before its own."""
+        fields, arrays = counters.end(collate)
+        for event in counters.take_events():
+            self.counts += self._event_frame(event)
+        if fields:
+            tid = threading.get_native_id()
+            fixed = log_format.FIXED[log_format.COUNTS].pack(start, tid, *fields)
+            self.counts += log_format.frame(log_format.COUNTS, fixed + arrays)
+
+    def _detail(
+        self, indices: list[Any] | None, path_of: Callable[[Any], str | None], flags: int
+    ) -> tuple[list[int], bytes]:
+        """Counts and bytes of the arrays of the batch in hand, up to `loose_cpu`."""
+        samples, ops, ops_cpu = self.samples, self.ops, self.ops_cpu
+        index = index64 = b""
+        if indices and all(map(is_number, set(map(type, indices)))):
+            # Neither is known of keys that are no integers.
+            index = ask(pack, "I", indices, default=b"")
+            index64 = b"" if index else ask(pack, "q", indices, default=b"")
+        if samples and max(samples[1::3]) >= 1 << 32:
+            self._ops_to_loose()
+        # The lower half of each 64-bit number.
+        packed_ops = memoryview(pack("Q", ops)).cast("I")[::2].tobytes()
+        packed_cpu = pack("Q", ops_cpu)
+        loose, loose_cpu, packed_loose = self._take_loose()
+        counts = [
+            len(samples) // 3, len(index) // 4, len(index64) // 8, len(packed_ops) // 12,
+            len(packed_cpu) // 32, loose, loose_cpu,
+        ]  # fmt: skip
+        if indices and samples and self.config.level and not flags & log_format.MANY:
+            self._keep_slow(indices, path_of)
+        return counts, pack("Q", samples) + index + index64 + packed_ops + packed_cpu + packed_loose
+
+    def _ops_to_loose(self) -> None:
+        """Move operations to `loose`, whose times are whole, where a sample takes over 4.3 s."""
+        samples, ops, ops_cpu = self.samples, self.ops, self.ops_cpu
+        tid, row = threading.get_native_id(), 0
+        for position in range(len(samples) // 3):
+            while row < samples[3 * position + 2]:
+                start, end, operation = ops[3 * row : 3 * row + 3]
+                cpu = tuple(ops_cpu[4 * row : 4 * row + 4])
+                self.loose.append(((start, end - start, operation, tid, position, 0), cpu))
+                row += 1
+            samples[3 * position + 2] = 0
+        del ops[:], ops_cpu[:]
+
+    def _keep_slow(self, indices: list[Any], path_of: Callable[[Any], str | None]) -> None:
+        """Log the path of samples that are among the slowest of this process so far."""
+        durations, slowest = self.samples[1::3], self._slowest
+        if len(slowest) == _SLOWEST and max(durations) <= slowest[0]:
+            return
+        order = sorted(range(min(len(durations), len(indices))), key=durations.__getitem__)
+        for position in order[-_SLOWEST // 4 :]:
+            took = durations[position]
+            if len(slowest) == _SLOWEST and took <= slowest[0]:
+                continue
+            slowest.append(took)
+            slowest.sort()
+            del slowest[:-_SLOWEST]
+            path = ask(path_of, indices[position])
+            if path is not None:
+                path = urls.without_secrets(path)
+                sample = {"event": "sample_path", "sample": int(indices[position]), "path": path}
+                self.paths += self._event_frame({**sample, "duration_ns": took})
+
+    @guarded
+    def batch_frame(self, put_ns: int) -> bytes:
+        """Bytes of the pending batch and of operations defined meanwhile; b"" if there is none."""
+        pending, self.pending = self.pending, None
+        if pending is None:
+            return b""
+        fields, counts, arrays = pending
+        fields[13] = put_ns
+        if len(arrays) > log_format.MOST_ROWS:
+            self.crowded += 1
+            counts, arrays, self.counts = [0] * len(counts), b"", b""
+        sends = self._take_sends()
+        fixed = log_format.FIXED[log_format.BATCH].pack(*fields, *counts, len(sends) // 64)
+        before, self.paths, self.counts = self.paths + self.counts, b"", b""
+        return (
+            self._definitions()
+            + before
+            + log_format.frame(log_format.BATCH, fixed + arrays + sends)
+        )
+
+    def _take_sends(self) -> bytes:
+        return b"".join([pack("Q", row) for row in _taken(self.sends)])
+
+    @guarded
+    def flush_batch(self, put_ns: int) -> None:
+        data = self.batch_frame(put_ns)
+        if data:
+            self._write(data)
+
+    @guarded
+    def wait(
+        self,
+        where: tuple[int, int, int],
+        flags: int,
+        start: int,
+        end: int,
+        arrival: int,
+        pins: Sequence[tuple[int, int, int]],
+    ) -> None:
+        """One `next` of the consumer, with the batch it made itself, if it did."""
+        data = self.batch_frame(end) or b""
+        loose, loose_cpu, rows = self._take_loose()
+        if len(rows) > log_format.MOST_ROWS:
+            self.crowded += 1
+            loose, loose_cpu, rows = 0, 0, b""
+        fixed = log_format.FIXED[log_format.WAIT].pack(
+            *where,
+            threading.get_native_id(),
+            flags,
+            start,
+            end,
+            arrival,
+            len(pins),
+            loose,
+            loose_cpu,
+        )
+        pinned = b"".join([pack("Q", row) for row in pins])
+        data += self._take_syncs()
+        if loose:
+            data += self._definitions()
+        self._write(data + log_format.frame(log_format.WAIT, fixed + pinned + rows))
+
+    # -- life ------------------------------------------------------------------------------
+
+    @guarded
+    def iteration_started(self) -> None:
+        self.iterations += 1
+        self.look_around()
+
+    def look_around(self) -> None:
+        """Once there is a job of several hosts, compare their clocks."""
+        self.meetings.look()
+
+    @guarded
+    def iteration_ended(self) -> None:
+        """After the last iterator the log is closed."""
+        self.iterations = max(self.iterations - 1, 0)
+        if self.iterations == 0 and self.worker < 0:
+            self.flush_loose()
+            self.flush_syncs()
+            self.log.close()
+
+    @guarded
+    def finish(self) -> None:
+        """Write what is left: at the end of a worker, of the program, of a `lotus.trace` block."""
+        self.meetings.end()
+        self.flush_loose()
+        self.flush_syncs()
+        if self.sends:
+            self._write(self._sends_frame())
+        if self.missed:
+            text = f"{self.missed} batches that one thread fetched beside another are not recorded"
+            self.event({"event": "note", "text": text})
+            self.missed = 0
+        if self.crowded:
+            text = f"{self.crowded} batches had too many samples or operations to be told singly"
+            self.event({"event": "note", "text": text})
+            self.crowded = 0
+        if self.broken:
+            text = f"the program's signal handlers broke off {self.broken} records by exceptions"
+            self.event({"event": "note", "text": text})
+            self.broken = 0
+        self.page.words[state_page.W_PHASE] = state_page.ENDED
+        self.page.words[state_page.W_SINCE] = clock()
+        with quiet(OSError):
+            self.page.settle()
+        self.log.close()
+        if self.counters is not None:
+            self.counters.close()
+
+    def _sends_frame(self) -> bytes:
+        """The last batch's send times, in a batch frame that holds no batch (size 0, no fetch)."""
+        sends = self._take_sends()
+        fixed = [
+            -1,
+            self.worker_epoch,
+            0,
+            self.worker,
+            threading.get_native_id(),
+            0,
+            log_format.SENDS,
+        ]
+        fixed += [0] * 14 + [0] * 7 + [len(sends) // 64]
+        return log_format.frame(
+            log_format.BATCH, log_format.FIXED[log_format.BATCH].pack(*fixed) + sends
+        )

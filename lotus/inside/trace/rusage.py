@@ -1,0 +1,64 @@
+"""What the kernel tells of this thread and process: CPU time, faults, reads, memory."""
+
+import os
+import resource
+
+from ..common.clocks import clock, cpu_clock
+from ..common.guard import quiet
+from . import log_format
+
+
+def now() -> tuple[resource.struct_rusage, int]:
+    """What `since` subtracts: the thread's resource usage and CPU time (ns)."""
+    return resource.getrusage(resource.RUSAGE_THREAD), cpu_clock()
+
+
+def since(before: tuple[resource.struct_rusage, int]) -> tuple[int, int, int, int]:
+    """CPU time (ns), minor and major page faults and bytes read by this thread since."""
+    return batch_since(before)[:4]
+
+
+def batch_since(
+    before: tuple[resource.struct_rusage, int],
+) -> tuple[int, int, int, int, int, int]:
+    """As `since`, then voluntary and involuntary context switches."""
+    cpu = cpu_clock() - before[1]
+    after, then = resource.getrusage(resource.RUSAGE_THREAD), before[0]
+    return (
+        cpu,
+        after.ru_minflt - then.ru_minflt,
+        after.ru_majflt - then.ru_majflt,
+        (after.ru_inblock - then.ru_inblock) * 512,
+        after.ru_nvcsw - then.ru_nvcsw,
+        after.ru_nivcsw - then.ru_nivcsw,
+    )
+
+
+def peak() -> int:
+    """The most memory (bytes) that this process held at once; who started it may have held that."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def pss_and_cost() -> tuple[int, int]:
+    """(proportional set size in bytes or 0, what reading it cost in ns)."""
+    start = clock()
+    pss = 0
+    with quiet(OSError), open("/proc/self/smaps_rollup", "rb") as file:  # not on every kernel
+        for line in file:
+            if line.startswith(b"Pss:"):
+                pss = int(line.split()[1]) * 1024
+                break
+    return pss, clock() - start
+
+
+def resources(worker: int, pss: int) -> bytes:
+    """Fixed fields of a RESOURCES frame for this process."""
+    rss = descriptors = used = 0
+    with quiet(OSError):
+        with open("/proc/self/statm", "rb") as file:
+            rss = int(file.read().split()[1]) * resource.getpagesize()
+        descriptors = len(os.listdir("/proc/self/fd")) - 1
+    with quiet(OSError):
+        shm = os.statvfs("/dev/shm")
+        used = (shm.f_blocks - shm.f_bfree) * shm.f_frsize
+    return log_format.FIXED[log_format.RESOURCES].pack(clock(), worker, descriptors, pss, rss, used)

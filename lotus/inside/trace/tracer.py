@@ -1,0 +1,280 @@
+"""Install and uninstall the hooks, in pairs; wait for torch.utils.data, never import it.
+
+Every Python that the traced program starts loads this file, most of them for nothing: what costs
+time to import is imported when torch.utils.data is. So is `__future__`: annotations are quoted.
+"""
+
+import atexit
+import os
+import sys
+from contextlib import suppress
+from functools import partial
+
+from ..common import import_hook
+from . import active
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import ModuleType
+    from typing import Any
+
+    from ..common.patching import Around, Function
+    from .iterations import Loaders
+    from .recorder import Recorder
+    from .transform_finder import Given
+_DATALOADER = "torch.utils.data.dataloader"
+_CHECKS = "check_worker_number_rationality"  # by which `DataLoader.__init__` ends
+_PARALLEL = "torch.nn.parallel.distributed"
+# What averages gradients in ways of its own: module, class.
+_SHARDED = (
+    ("torch.distributed.fsdp.fully_sharded_data_parallel", "FullyShardedDataParallel"),
+    ("torch.distributed.fsdp._fully_shard._fsdp_state", "FSDPState"),
+)
+# Loaders with a worker loop of their own: module, class, why its inside cannot be seen.
+_UNSEEN = (
+    (
+        "torchdata.stateful_dataloader.stateful_dataloader",
+        "StatefulDataLoader",
+        "it has a worker loop of its own",
+    ),
+    ("ffcv.loader.loader", "Loader", "it loads in compiled threads"),
+    ("nvidia.dali.pipeline", "Pipeline", "DALI loads in its own native threads"),
+)
+
+
+class Tracer:
+    """All hooks of one recording in this process."""
+
+    def __init__(self, environ: "Mapping[str, str]") -> None:
+        self.environ = environ
+        self.named = [name for name in (environ.get("LOTUS_OPS") or "").split("\n") if name]
+        # Functions that put back what was there, called in reverse.
+        self.undo: list[Callable[[], object]] = []
+        # By module name: functions to call once it is imported.
+        self.waiting: dict[str, list[Callable[[Any], object]]] = {}
+        # For __main__, which is complete only when the first loader is iterated.
+        self.late: list[Callable[[Any], object]] = []
+        self.unseen: set[str] = set()
+        self.on = True
+        self._recorder: Recorder | None = None
+        # Later it may be a file of the program.
+        self.stderr: tuple[int, int] | None = None
+        with suppress(OSError):
+            status = os.fstat(2)
+            self.stderr = (status.st_dev, status.st_ino)
+
+    @property
+    def recorder(self) -> "Recorder":
+        if self._recorder is None:
+            from ..common.config import Config
+            from .recorder import Recorder
+
+            self._recorder = recorder = Recorder(Config(self.environ), self.stderr)
+            atexit.register(recorder.finish)
+            self.undo.append(lambda: atexit.unregister(recorder.finish))
+            # Registered for good: Python has no way to take it back.
+            os.register_at_fork(after_in_child=self._after_fork)
+        return self._recorder
+
+    def install(self) -> None:
+        self._when_imported(_DATALOADER, self._hook_torch)
+        self._when_imported(_PARALLEL, self._hook_gradients)
+        for module, name, why in _UNSEEN:
+            self._when_imported(module, partial(self._hook_unseen, name=name, why=why))
+        for named in self.named:
+            module = named.partition(":")[0]
+            call = partial(self._hook_named, named=named)
+            if module == "__main__":
+                self.late.append(call)
+            else:
+                self._when_imported(module, call)
+        if self.waiting:
+            self.undo.append(import_hook.watch(self))
+
+    def uninstall(self) -> None:
+        """Write what is left and put everything back as it was."""
+        self.on = False
+        recorder = self._recorder
+        if recorder is not None:
+            recorder.finish()
+        while self.undo:
+            try:
+                self.undo.pop()()
+            except Exception as error:
+                self.fault(error)
+        if recorder is not None:
+            recorder.stop()
+
+    def fault(self, error: Exception) -> None:
+        with suppress(Exception):  # where not even a recorder could be made
+            self.recorder.fault(error)
+
+    def _when_imported(self, name: str, function: "Callable[[Any], object]") -> None:
+        module = sys.modules.get(name)
+        if module is not None:
+            self.run(function, module)
+        else:
+            self.waiting.setdefault(name, []).append(function)
+
+    def run(self, function: "Callable[[Any], object]", module: "ModuleType") -> None:
+        try:
+            function(module)
+        except Exception as error:
+            from ..common.guard import of_the_program
+
+            self.fault(error)
+            if of_the_program(error):
+                raise
+
+    def listen(self, owner: object, name: str, around: "Around", feature: str = "trace") -> None:
+        """Listen on a method of a class or a module, until this recording ends."""
+        from ..common.patching import listen
+
+        self.undo.append(listen(owner, name, feature, around))
+
+    def _hook_torch(self, module: "Any") -> None:
+        from . import spans  # noqa: F401  (`lotus.span` finds it by its name)
+        from .iterations import Loaders
+        from .log_writer import append_line
+
+        recorder = self.recorder
+        version = str(sys.modules["torch"].__version__)
+        append_line(recorder.config.run, {"event": "torch", "torch": version})
+        loaders = Loaders(recorder)
+        before = len(self.undo)
+        try:
+            for owner, name, around in self._plan(module, loaders):
+                self.listen(owner, name, around)
+        except (AttributeError, KeyError) as error:
+            while len(self.undo) > before:  # all or nothing: another torch is left alone
+                self.undo.pop()()
+            raise LookupError(f"torch {version} is not as lotus knows it: {error}") from error
+
+    def hook_main(self) -> None:
+        """Hook what is named of __main__, where that has not been done."""
+        late, self.late = self.late, []
+        for function in late:
+            self.run(function, sys.modules["__main__"])
+
+    def _plan(self, module: "Any", loaders: "Loaders") -> "list[tuple[Any, str, Around]]":
+        """What to listen on; raises AttributeError where a class or a module is not there."""
+        from . import loader_hooks, worker_hooks
+        from .transform_finder import give_back
+
+        recorder, utils = loaders.recorder, module._utils
+        loader, kind = module.DataLoader, module._DatasetKind
+        many, single = module._MultiProcessingDataLoaderIter, module._SingleProcessDataLoaderIter
+        given: Given = {}
+        self.undo.append(partial(give_back, given))
+        get_iterator = partial(loader_hooks.get_iterator, before=self.hook_main)
+        create_fetcher = partial(loader_hooks.create_fetcher, recorder=recorder, given=given)
+        of_loaders: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
+            (loader, "_get_iterator", get_iterator),
+            (many, "_reset", loader_hooks.reset),
+            (many, "_next_data", loader_hooks.next_data),
+            (single, "_next_data", loader_hooks.next_data),
+            (many, "_shutdown_workers", loader_hooks.shutdown_workers),
+            (utils.pin_memory, "_pin_memory_loop", loader_hooks.pin_memory_loop),
+        )
+        if _CHECKS in vars(loader):  # else only names and places are missing
+            of_loaders = (*of_loaders, (loader, _CHECKS, loader_hooks.check_workers))
+        return [
+            *((owner, name, partial(make, loaders=loaders)) for owner, name, make in of_loaders),
+            (many, "_try_get_data", partial(loader_hooks.try_get_data, recorder=recorder)),
+            (utils.worker, "_worker_loop", partial(worker_hooks.worker_loop, recorder=recorder)),
+            (utils.worker, "ExceptionWrapper", worker_hooks.exception_wrapper),
+            (kind, "create_fetcher", create_fetcher),
+        ]
+
+    def _hook_gradients(self, module: "Any") -> None:
+        from ..distributed import gradient_sync
+        from . import log_writer, recorder, writer
+
+        torch = sys.modules["torch"]
+        cls = getattr(module, "DistributedDataParallel", None)
+        gradients: Any = None
+        if cls is not None and "_post_forward" in vars(cls):
+            with suppress(AttributeError):
+                modules = (recorder, writer, log_writer)
+                gradients = gradient_sync.Gradients(self.recorder, torch, modules)
+        if gradients is None:  # loaders are recorded all the same
+            text = f"gradient synchronisation is not timed: torch {torch.__version__} is another"
+            self.recorder.event({"event": "note", "text": text})
+            return
+
+        def hook(cls: "Any", name: str, make: "Callable[..., Any]", *args: "Any") -> None:
+            if cls is not None and name in vars(cls):
+                around = lambda original: make(original, gradients, *args)  # noqa: E731
+                self.listen(cls, name, around, "gradients")
+
+        hook(cls, "_post_forward", gradient_sync.post_forward)
+
+        def checkpoints(module: "Any") -> None:
+            cls = getattr(module, "CheckpointFunction", None)
+            hook(cls, "backward", gradient_sync.checkpoint_backward)
+
+        def sharded(module: "Any", name: str) -> None:
+            hook(getattr(module, name, None), "__init__", gradient_sync.unmeasured, name)
+
+        self._when_imported("torch.utils.checkpoint", checkpoints)
+        for name, owner in _SHARDED:
+            self._when_imported(name, partial(sharded, name=owner))
+
+    def _after_fork(self) -> None:
+        if self.on:
+            try:
+                self.recorder.after_fork()
+            except Exception as error:
+                self.fault(error)
+
+    def _hook_named(self, module: "Any", named: str) -> None:
+        from .transform_finder import wrap_named
+
+        recorder = self.recorder
+        name = named.partition(":")[2]
+        owner: Any
+        owner, path = module, name.split(".")
+        try:
+            for part in path[:-1]:
+                owner = getattr(owner, part)
+            operation = recorder.definitions.define(name, kind="named")
+            self.undo.append(wrap_named(owner, path[-1], operation, recorder))
+        except (AttributeError, TypeError) as error:
+            recorder.event({"event": "note", "text": f"--op {named}: {error}"})
+
+    def _hook_unseen(self, module: "ModuleType", name: str, why: str) -> None:
+        from ..common.guard import hook
+        from ..common.patching import listen
+
+        cls: Any = getattr(module, name, None)
+        if not hasattr(cls, "__iter__"):
+            return
+
+        def around(original: "Function") -> "Function":
+            def __iter__(loader: "Any") -> "Any":
+                if name not in self.unseen:
+                    self.unseen.add(name)
+                    what = f"{module.__name__}.{name}"
+                    self.recorder.event({"event": "unseen", "what": what, "why": why})
+                return original(loader)
+
+            return hook(__iter__)
+
+        self.undo.append(listen(cls, "__iter__", "trace", around, inherited=True))
+
+
+def install(environ: "Mapping[str, str] | None" = None) -> Tracer:
+    """Start recording in this process as the environment asks; return the Tracer.
+
+    Raises nothing: on a fault there is one line on stderr and no recording.
+    """
+    if active.tracer is not None and active.tracer.on:
+        running: Tracer = active.tracer
+        return running
+    active.tracer = tracer = Tracer(dict(os.environ if environ is None else environ))
+    try:
+        tracer.install()
+    except Exception as error:
+        tracer.fault(error)
+    return tracer

@@ -1,0 +1,353 @@
+"""Operations: find the transforms of a data set and time each call.
+
+A transform is timed by a stand-in at its place in its container (or attribute), never by a hook
+on its class, which would record the model too. A stand-in behaves as what it stands for
+(isinstance, attributes, repr, pickle, copy), so the program does not notice it.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+import weakref
+
+from ..common import patching
+from ..common.guard import ask, hook, of_the_program, quiet
+from ..common.objects import attributes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .recorder import Recorder
+
+    Given = dict[tuple[int, str], weakref.ref[Any]]  # (id(owner), attribute) -> owner
+# Attributes of a data set that hold one callable.
+_SINGLE = ("transform", "target_transform", "transforms", "loader")
+_MOST_OBJECTS = 2000  # looked at in one data set
+_MOST_ITEMS = 64  # of a list that may hold transforms or data sets
+_DEEPEST = 8
+_LONGEST = 200  # characters of a name
+# Looked up on the type, so a stand-in needs its own.
+_NOT_FORWARDED = frozenset(
+    "__class__ __new__ __init__ __getattribute__ __getattr__ __setattr__ __delattr__ __dict__ "
+    "__slots__ __reduce__ __reduce_ex__ __getstate__ __setstate__ __getnewargs__ "
+    "__getnewargs_ex__ __init_subclass__ __subclasshook__ __del__ __call__ __doc__ __module__ "
+    "__weakref__ __dir__ __sizeof__ __get__ __set__ __delete__ __set_name__ __abstractmethods__ "
+    "__class_getitem__ __copy__ __deepcopy__ __firstlineno__ __static_attributes__".split()
+)
+# Neither called: `dataclasses` looks at the type of what it is to make a dictionary of.
+_OF_DATACLASSES = ("__dataclass_fields__", "__dataclass_params__")
+
+
+class StandIn:
+    """Base of the stand-ins; each has a class of its own, made by `stand_in`.
+
+    Its annotations are names that the program can look up.
+    """
+
+    __slots__ = ("__weakref__", "_lotus_operation", "_lotus_original", "_lotus_reduce")
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(object.__getattribute__(self, "_lotus_original"), name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        setattr(object.__getattribute__(self, "_lotus_original"), name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(object.__getattribute__(self, "_lotus_original"), name)
+
+    def __dir__(self) -> list[str]:
+        return dir(object.__getattribute__(self, "_lotus_original"))
+
+    def __del__(self) -> None:
+        # The class, a cycle, would keep the original alive until the collector runs.
+        try:  # noqa: SIM105 - at the end of the program the names of this module may be gone
+            del type(self).__call__
+        except Exception:
+            pass
+
+    def __reduce_ex__(self, protocol: object) -> tuple[object, ...]:
+        # Pickled or copied, a stand-in is what it stands for. `max` of one thing is that thing,
+        # and is there also where lotus is not.
+        return object.__getattribute__(self, "_lotus_reduce") or (max, ((original_of(self),),))
+
+
+def is_stand_in(thing: object) -> bool:
+    return issubclass(type(thing), StandIn)
+
+
+def original_of(thing: Any) -> Any:
+    return object.__getattribute__(thing, "_lotus_original") if is_stand_in(thing) else thing
+
+
+def _forward(name: str) -> Callable[..., Any]:
+    def method(self: object, /, *args: object, **kwargs: object) -> object:
+        original = original_of(self)
+        return getattr(type(original), name)(
+            original, *[original_of(arg) for arg in args], **kwargs
+        )
+
+    method.__name__ = name
+    return method
+
+
+def stand_in(
+    original: Any, operation: int, recorder: Recorder, reduce: tuple[Any, ...] | None = None
+) -> Any:
+    """Return an object that times calls of `original` and is `original` in all else."""
+    kind = type(original)
+    members: dict[str, Any] = {
+        name: _forward(name)
+        for name in dir(kind)
+        if name.startswith("__")
+        and name.endswith("__")
+        and name not in _NOT_FORWARDED
+        and callable(getattr(kind, name, None))
+    }
+    if getattr(kind, "__hash__", None) is None:
+        members["__hash__"] = None
+    for base in reversed(kind.__mro__):
+        members.update({name: vars(base)[name] for name in _OF_DATACLASSES if name in vars(base)})
+    members["__slots__"] = ()
+    members["__class__"] = property(lambda self: original_of(self).__class__)
+    members["__doc__"] = ask(getattr, original, "__doc__", None)
+    members["__call__"] = recorder.timers.operation(original, operation)
+    made: Any = object.__new__(type(kind.__name__, (StandIn,), members))
+    object.__setattr__(made, "_lotus_original", original)
+    object.__setattr__(made, "_lotus_operation", operation)
+    object.__setattr__(made, "_lotus_reduce", reduce)
+    return made
+
+
+def label(thing: Any) -> str:
+    """A short name for a callable: its class, or its own name for a function."""
+    function = getattr(thing, "func", None) if type(thing).__name__ == "partial" else thing
+    function = original_of(function)
+    if type(function) in (types.FunctionType, types.BuiltinFunctionType, types.MethodType):
+        name = function.__name__
+    else:
+        name = type(function).__name__
+    return "lambda" if name == "<lambda>" else str(name)[:_LONGEST]
+
+
+class Finder:
+    """Walks one data set and puts a stand-in at every operation it finds."""
+
+    def __init__(self, recorder: Recorder, given: Given) -> None:
+        self.recorder = recorder
+        self.given = given  # to which the attributes are added that hold stand-ins
+        self.seen: set[int] = set()
+        self.made: dict[int, Any] = {}  # id(original) -> stand-in
+        self.keep: list[object] = []  # what was seen stays alive, so that ids stay theirs
+        module = sys.modules.get("torch.nn")
+        self.module: Any = module.Module if module else ()
+        self.sequence: Any = (module.Sequential, module.ModuleList) if module else ()
+        data = sys.modules.get("torch.utils.data")
+        self.dataset: Any = data.Dataset if data else ()
+
+    def data_set(self, owner: object, depth: int = 0) -> None:
+        """Instrument a data set and the data sets inside it."""
+        if not self._enter(owner, depth):
+            return
+        for name, value in list(attributes(owner).items()):
+            try:
+                self._attribute(owner, name, value, depth)
+            except Exception as error:  # what the program made may be stranger than we think
+                if of_the_program(error):
+                    raise
+                where = f"{type(owner).__name__}.{name}"[:_LONGEST]
+                text = f"operations in {where} not found: {type(error).__name__}"
+                self.recorder.event({"event": "note", "text": text})
+
+    def _enter(self, thing: object, depth: int) -> bool:
+        if depth > _DEEPEST or id(thing) in self.seen or len(self.seen) > _MOST_OBJECTS:
+            return False
+        self.seen.add(id(thing))
+        self.keep.append(thing)
+        return True
+
+    def _attribute(self, owner: object, name: str, value: Any, depth: int) -> None:
+        plain = original_of(value)
+        if self._children(plain) is not None:
+            self.container(
+                plain, "" if name in ("transform", "transforms") else name + ":", 0, depth
+            )
+        elif name in _SINGLE and callable(value):
+            if any(callable(attributes(plain).get(inner)) for inner in _SINGLE[:2]):
+                self.data_set(plain, depth + 1)  # torchvision's StandardTransform
+                return
+            text = "Loader" if name == "loader" else label(plain)
+            prefix = name + ":" if name == "target_transform" else ""
+            made = self._stand_in(value, prefix + text, 0, 0, name == "loader")
+            if made is not value:
+                self._set_attribute(owner, name, made)
+            self._inside(plain, made, prefix + text, depth)
+        elif name == "_format_kwargs" and isinstance(value, dict):
+            transform = value.get("transform")  # Hugging Face: set_transform
+            if callable(transform):
+                made = self._stand_in(transform, label(transform), 0, 0)
+                if made is not transform:
+                    value["transform"] = made
+                    self._give_back_later(owner, name)
+        elif self._is_data_set(plain, name):
+            self.data_set(plain, depth + 1)
+        elif type(value) in (list, tuple) and 0 < len(value) <= _MOST_ITEMS:
+            for item in value:
+                if self._is_data_set(item, name):
+                    self.data_set(item, depth + 1)
+
+    def _is_data_set(self, value: object, name: str) -> bool:
+        if issubclass(type(value), self.module):
+            return False
+        return issubclass(type(value), self.dataset) or (
+            name in ("dataset", "datasets", "_datapipe", "datapipe", "source_datapipe")
+            and bool(attributes(value))
+        )
+
+    def _children(self, thing: Any) -> list[tuple[Any, Any]] | None:
+        """The transforms of a container as (key, callable) pairs, or None if it is none."""
+        kind = type(thing)
+        if issubclass(kind, self.sequence):
+            return list(thing._modules.items())
+        if issubclass(kind, type) or not callable(thing):
+            return None
+        inner: Any = attributes(thing).get("transforms")
+        if inner is None and issubclass(kind, self.module):
+            inner = thing._modules.get("transforms")
+        if issubclass(type(inner), self.sequence):
+            return list(inner._modules.items())
+        few = type(inner) in (list, tuple) and 0 < len(inner) <= 4 * _MOST_ITEMS
+        if few and all(callable(item) for item in inner):
+            return list(enumerate(inner))
+        return None
+
+    def container(self, container: object, path: str, parent: int, depth: int) -> None:
+        """Instrument the transforms of one container; `path` precedes their names."""
+        if not self._enter(container, depth):
+            return
+        children = self._children(container) or []
+        labels = [label(original_of(child)) for _, child in children]
+        for index, (key, child) in enumerate(children):
+            text = labels[index]
+            if labels.count(text) > 1:
+                text += f"[{labels[:index].count(text)}]"
+            made = self._place(container, key, child, path + text, parent, index)
+            self._inside(original_of(child), made, path + text, depth)
+
+    def _inside(self, plain: object, made: object, path: str, depth: int) -> None:
+        """Containers inside an operation: RandomApply, or a transform of the user's own."""
+        operation = object.__getattribute__(made, "_lotus_operation") if is_stand_in(made) else 0
+        if not operation:
+            forward = attributes(plain).get("forward")
+            if is_stand_in(forward):
+                operation = object.__getattribute__(forward, "_lotus_operation")
+        if self._children(plain) is not None:
+            self.container(plain, path + "/", operation, depth + 1)
+            return
+        if issubclass(type(plain), (types.FunctionType, types.BuiltinFunctionType, type)):
+            return
+        for value in list(attributes(plain).values()):
+            value = original_of(value)
+            if self._children(value) is not None:
+                self.container(value, path + "/", operation, depth + 1)
+
+    def _place(
+        self, container: Any, key: Any, child: Any, name: str, parent: int, index: int
+    ) -> Any:
+        if issubclass(type(container), self.sequence):
+            return self._override_forward(child, name, parent, index)
+        inner = attributes(container).get("transforms")
+        if inner is None:
+            inner = container._modules["transforms"]
+        if issubclass(type(inner), self.sequence):
+            return self._override_forward(child, name, parent, index)
+        made = self._stand_in(child, name, parent, index)
+        if made is not child:
+            if type(inner) is list:
+                inner[key] = made
+                self._give_back_later(container, "transforms")
+            else:
+                changed = (*inner[:key], made, *inner[key + 1 :])
+                self._set_attribute(container, "transforms", changed)
+        return made
+
+    def _stand_in(self, child: Any, name: str, parent: int, index: int, loads: bool = False) -> Any:
+        if is_stand_in(child):
+            return child
+        known = self.made.get(id(child))
+        if known is None:
+            kind = "loader" if loads else "transform"
+            number = self.recorder.definitions.define(name, parent, index, kind)
+            known = stand_in(child, number, self.recorder)
+            self.made[id(child)] = known
+            self.keep.append(child)
+        return known
+
+    def _override_forward(self, child: Any, name: str, parent: int, index: int) -> Any:
+        """A module inside a module: other code walks the modules, so it must stay in its place."""
+        if issubclass(type(child), self.module) and "forward" not in attributes(child):
+            forward = getattr(child, "forward", None)
+            if forward is not None and type(child).__module__ != "torch.jit._script":
+                operation = self.recorder.definitions.define(name, parent, index)
+                made = stand_in(forward, operation, self.recorder, (getattr, (child, "forward")))
+                child.__dict__["forward"] = made
+                self._give_back_later(child, "forward")
+        return child
+
+    def _set_attribute(self, owner: object, name: str, value: object) -> None:
+        vars(owner)[name] = value
+        self._give_back_later(owner, name)
+
+    def _give_back_later(self, owner: object, name: str) -> None:
+        # Weak: what the program has no more use for must not live on in here.
+        with quiet(TypeError):  # not everything can be referred to weakly
+            key = (id(owner), name)
+            forget: Callable[[object], object] = functools.partial(self.given.pop, key)
+            self.given[key] = weakref.ref(owner, forget)
+
+
+def give_back(given: Given) -> None:
+    """Replace all stand-ins in these attributes by what they stand for."""
+    for (_, name), reference in list(given.items()):
+        owner = reference()
+        if owner is not None:
+            _give_back(attributes(owner), name)
+    given.clear()
+
+
+def _give_back(held: dict[str, Any], name: str) -> None:
+    value = held.get(name)
+    if is_stand_in(value) and name == "forward":
+        del held[name]
+    elif is_stand_in(value):
+        held[name] = original_of(value)
+    elif type(value) is tuple:
+        held[name] = tuple(original_of(item) for item in value)
+    elif type(value) is list:
+        value[:] = [original_of(item) for item in value]
+    elif isinstance(value, dict):
+        value.update({key: original_of(item) for key, item in value.items()})
+
+
+def wrap_named(owner: Any, name: str, operation: int, recorder: Recorder) -> Callable[[], None]:
+    """Time the function or method `owner.name`; return the function that ends that.
+
+    Raises AttributeError where there is none, TypeError for a class.
+    """
+
+    def around(function: Any) -> Callable[..., Any]:
+        if isinstance(function, type):
+            raise TypeError(f"{name} is a class: name a method, such as {name}.__call__")
+        if not callable(function):
+            raise TypeError(f"{name} is not callable")
+        timed = recorder.timers.operation(function, operation)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return timed(None, *args, **kwargs)
+
+        return hook(call)
+
+    return patching.listen(owner, name, f"operations:{operation}", around, inherited=True)

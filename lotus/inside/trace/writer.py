@@ -1,0 +1,165 @@
+"""What a process of the program writes: its event log, and its state page.
+
+It never raises into the program: a fault of ours switches recording off with one line, and so does
+a log that is as large as it may be.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import sys
+
+from ..common.clocks import clock
+from ..common.config import LEVELS
+from ..common.guard import ask, guarded, quiet
+from . import log_format, rusage, state_page
+from .log_writer import Log, append_line, first_fault, identity
+from .op_table import Definitions
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from ..common.config import Config
+
+
+def _text(thing: object) -> Any:
+    return ask(str, thing)
+
+
+class Writer:
+    """Log and state page of this process. `on` is False after a fault."""
+
+    def __init__(self, config: Config, stderr: tuple[int, int] | None) -> None:
+        """`stderr` is the (device, inode) of descriptor 2 when the process started, or None."""
+        self.config = config
+        self.on = True
+        self.page = state_page.Page()
+        self.definitions = Definitions()
+        self._stderr = stderr
+        self._said = mmap.mmap(-1, 1)  # shared with all that is forked: the line is written once
+        self._begin()
+
+    def _begin(self) -> None:
+        """Nothing was written by this process so far."""
+        self.pid = os.getpid()
+        self.log = Log(self.config.run, LEVELS[self.config.level])
+        self.definitions.forget_written()
+        self._checked_ns = 0
+        self._pss_due_ns = 0
+        self.worker = -1
+        self.has_page = False
+        self.broken = 0  # calls that a signal handler of the program left by an exception
+        self.iterations = 0  # iterators alive: the log stays open while there are any
+
+    def after_fork(self) -> None:
+        """In a forked child, which must not touch the files of its parent."""
+        self.log.leave()
+        self.page.detach()
+        self._begin()
+
+    def stop(self) -> None:
+        """Record nothing more."""
+        self.on = False
+
+    def fault(self, error: BaseException) -> None:
+        """Switch recording off for good, and say so once; with `quiet` only in the run."""
+        if not self.on:
+            return
+        self.stop()
+        text = f"{type(error).__name__}: {error}".replace("\n", " ")[:300]
+        # One line is enough: what multiprocessing spawned keeps quiet where another process of the
+        # run spoke, or where nothing can be written, which its parent will find as well.
+        told = spawned = any("multiprocessing" in arg for arg in sys.orig_argv)
+        with quiet(Exception):
+            append_line(self.config.run, {"event": "fault", "error": text})
+            told = spawned and first_fault(self.config.run) != os.getpid()
+        with quiet(Exception):
+            self.log.close()
+        with quiet(Exception):
+            self.page.settle()
+        with quiet(Exception):
+            # Only if descriptor 2 still is what it was: it may be a file of the program by now.
+            told = told or self.config.quiet
+            if not (told or self._said[0]) and self._stderr and identity(2) == self._stderr:
+                self._said[0] = 1
+                line = f"lotus: tracing of process {os.getpid()} stopped: {text}\n"
+                os.write(2, line.encode("ascii", "backslashreplace"))
+
+    def interrupted(self) -> None:
+        """What was to be written may not be: count it, and define all operations anew."""
+        self.definitions.forget_written()
+        self.broken += 1
+
+    def _write(self, data: bytes) -> None:
+        self.log.write(data)
+        now = clock()
+        if now - self._checked_ns > 1_000_000_000:
+            self._checked_ns = now
+            self._once_a_second()
+        if self.iterations == 0 and self.worker < 0:
+            self.log.close()  # leave no descriptor open in the program
+
+    def _once_a_second(self) -> None:
+        config = self.config
+        if config.max_log:
+            size = self.log.size_of_run()
+            if size >= config.max_log:
+                stopped = {"event": "stopped", "why": "max-log", "bytes": size}
+                self.log.write(self._event_frame(stopped))
+                self.stop()
+                self.log.close()
+                return
+        if self.worker >= 0:
+            # The kernel walks all pages for the PSS: 12 ms for a small torch process. So it is
+            # read once a second where that is cheap, and never for more than 0.1 % of the time.
+            pss = 0
+            if clock() >= self._pss_due_ns:
+                pss, cost = rusage.pss_and_cost()
+                self._pss_due_ns = clock() + 1000 * cost
+            self.log.write(
+                log_format.frame(log_format.RESOURCES, rusage.resources(self.worker, pss))
+            )
+
+    def _event_frame(self, event: Mapping[str, object]) -> bytes:
+        text = json.dumps(event, default=_text).encode()
+        fixed = log_format.FIXED[log_format.EVENT].pack(clock(), len(text))
+        return log_format.frame(log_format.EVENT, fixed + text)
+
+    def _definitions(self) -> bytes:
+        """Frame of operations not yet in the log, or b""."""
+        fresh = self.definitions.unwritten()
+        if not fresh:
+            return b""
+        return self._event_frame({"event": "operations", "operations": fresh})
+
+    @guarded
+    def define_now(self) -> None:
+        """Write the operations that were found, so that a hang in the first batch has a name."""
+        frame = self._definitions()
+        if frame:
+            self._write(frame)
+
+    @guarded
+    def event(self, event: Mapping[str, object]) -> None:
+        """Write one EVENT frame."""
+        self._write(self._event_frame(event))
+
+    @guarded
+    def open_page(self, worker: int) -> None:
+        """Give this process its state page; it goes on without one where that fails."""
+        if self.has_page:
+            return
+        self.has_page = True
+        with quiet(OSError, AttributeError):
+            self.page.attach(self.log.file("state", "state"))
+        page = self.page.words
+        page[state_page.W_PID] = os.getpid()
+        page[state_page.W_WORKER] = worker
+        page[state_page.W_START] = clock()
+        page[state_page.W_LOADER] = page[state_page.W_EPOCH] = page[state_page.W_BATCH] = -1
+        page[state_page.W_SAMPLE] = -1
+        page[state_page.W_MAGIC] = state_page.MAGIC

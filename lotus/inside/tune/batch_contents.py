@@ -1,0 +1,149 @@
+"""What is in a batch: its size in samples and bytes, and hashes of its samples."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import pickle
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+# Of the handles of shared tensors in a message (torch 2.2, 2.14): of the first, of each other.
+_FIRST_HANDLE, _HANDLE = 330, 65
+_DEPTH = 64
+
+
+def leaves(batch: Any) -> Iterator[Any]:
+    """What lists, tuples, dicts and objects of the program hold at their ends, each once."""
+    waiting, seen = [batch], set()
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            inner: Any = one.values()
+        elif isinstance(one, (list, tuple, set, frozenset)):
+            inner = one
+        elif hasattr(one, "__dict__") and not _is_array(one) and not callable(one):
+            inner = vars(one).values()  # a batch class of the program, a dataclass
+        else:
+            yield one
+            continue
+        if id(one) not in seen:
+            seen.add(id(one))
+            waiting.extend(reversed(list(inner)))
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, sys.modules["torch"].Tensor)
+
+
+def _is_array(value: Any) -> bool:
+    return _is_tensor(value) or (hasattr(value, "nbytes") and hasattr(value, "dtype"))
+
+
+def measures(batch: Any) -> dict[str, int]:
+    """`batch_bytes`, `shared_bytes`, `pipe_bytes` and `tensors`, as
+    lotus.tune.search.resource_costs has them.
+    """
+    total = piped = 0
+    storages: dict[int, int] = {}
+    for leaf in leaves(batch):
+        if _is_tensor(leaf):
+            key, size = _storage(leaf)
+            total += leaf.numel() * leaf.element_size()
+            storages[key] = size  # a storage is shared once and as a whole
+        elif _is_array(leaf):
+            total += int(leaf.nbytes)
+            piped += int(leaf.nbytes)
+        elif isinstance(leaf, (bytes, bytearray, str)):
+            total += len(leaf)
+            piped += len(leaf)
+        else:
+            piped += 9  # a number, pickled
+    handles = _FIRST_HANDLE + _HANDLE * (len(storages) - 1) if storages else 0
+    return {
+        "batch_bytes": total,
+        "shared_bytes": sum(storages.values()),
+        "pipe_bytes": piped + handles,
+        "tensors": len(storages),
+    }
+
+
+def _storage(tensor: Any) -> tuple[int, int]:
+    """(what tells its storage from others, the storage's bytes)."""
+    try:
+        storage = tensor.untyped_storage()
+        return int(storage.data_ptr()) or id(tensor), int(storage.nbytes())
+    except (RuntimeError, NotImplementedError):  # a sparse one has several
+        return id(tensor), int(tensor.numel() * tensor.element_size())
+
+
+def samples(batch: Any, size: int | None) -> int:
+    """How many samples a batch of at most `size` has: the first length in it, or `size`."""
+    for leaf in leaves(batch):
+        if _is_array(leaf) and len(getattr(leaf, "shape", ())):
+            first = int(leaf.shape[0])
+            return first if size is None else min(first, size)
+    return size or 1
+
+
+def hashes(batch: Any) -> Iterator[bytes]:
+    """A hash of each sample: the batch cut along the first dimension of all that it holds.
+
+    The batch as a whole is one where its parts have no first dimension in common.
+    """
+    count = _length(batch)
+    for number in range(count if count is not None else 1):
+        digest = hashlib.blake2b(digest_size=16)
+        _feed(digest, batch, number if count is not None else None)
+        yield digest.digest()
+
+
+def _length(part: Any) -> int | None:
+    """The first length that all parts of a batch share; None: there is none."""
+    if _is_array(part):
+        return int(part.shape[0]) if len(part.shape) else None
+    if isinstance(part, dict):
+        found = {_length(one) for one in part.values()}
+    elif isinstance(part, (list, tuple)):
+        found = {_length(one) for one in part}
+        if None in found and not any(_is_array(one) for one in leaves(part)):
+            return len(part)  # names, numbers: one of each sample
+    else:
+        return None
+    return found.pop() if len(found) == 1 else None
+
+
+def _feed(digest: Any, part: Any, number: int | None, depth: int = 0) -> None:
+    """Put a part of a batch into a hash; of each array and flat list only element `number`."""
+    digest.update(type(part).__name__.encode() + b"(")
+    if _is_tensor(part):
+        one = part if number is None else part[number]
+        one = one.detach().cpu().contiguous()
+        digest.update(f"{one.dtype}{tuple(one.shape)}".encode())
+        digest.update(ctypes.string_at(one.data_ptr(), one.numel() * one.element_size()))
+    elif _is_array(part):
+        one = part if number is None else part[number]
+        digest.update(f"{one.dtype}{one.shape}".encode() + one.tobytes())
+    elif depth > _DEPTH:
+        pass
+    elif isinstance(part, dict):
+        for key, value in part.items():
+            digest.update(repr(key).encode())
+            _feed(digest, value, number, depth + 1)
+    elif isinstance(part, (list, tuple)):
+        flat = number is not None and not any(_is_array(one) for one in leaves(part))
+        nested = any(isinstance(one, (list, tuple, dict)) for one in part)
+        for one in [part[number]] if flat and not nested and number is not None else part:
+            _feed(digest, one, number, depth + 1)
+    elif part is None or isinstance(part, (str, bytes, int, float, complex, bool)):
+        digest.update(repr(part).encode())
+    else:
+        try:
+            digest.update(pickle.dumps(part))
+        except Exception:  # code of the program: then no two are taken to be the same
+            digest.update(repr(id(part)).encode())
+    digest.update(b")")

@@ -1,0 +1,309 @@
+"""One candidate: the program's loader with another setting, iterated in this process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+import time
+import warnings
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
+
+from ..apply import loader_attributes
+from ..common import deferred_interrupts
+from ..common.loader_description import is_iterable
+from . import batch_contents, teardown
+from .watchdog import Failed, Watchdog, held, let_go
+from .worker_processes import OwnUsage, Usage
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from .index_replay import Cycle
+
+MARK = "_lotus_candidate"  # attribute of a candidate, by which hooks know it
+SEED = 20_011
+_LONGEST = 70
+
+
+def copy_of(loader: Any, setting: dict[str, Any], cycle: Cycle | None, seed: int = SEED) -> Any:
+    """The loader with a setting, a generator of its own and, for map-style, other indices.
+
+    Raises Failed where torch refuses the setting.
+    """
+    try:
+        after = loader_attributes.wanted(
+            {"setting": setting, "iterable_safe": True},
+            loader,
+            loader_attributes.attributes(loader),
+        )
+    except loader_attributes.Refused as reason:
+        raise Failed(str(reason)) from None
+    if after["pin_memory"] and accelerator() is None:
+        after["pin_memory"] = False  # torch does not pin then, and warns
+    made = object.__new__(type(loader))
+    generator = sys.modules["torch"].Generator()
+    generator.manual_seed(seed)
+    vars(made).update(vars(loader))
+    vars(made).update(
+        _iterator=None,
+        generator=generator,
+        check_worker_number_rationality=bool,  # it would warn
+        **{MARK: True},
+    )
+    loader_attributes.assign(made, after)
+    threads = setting.get("threads")
+    if threads is not None and made.num_workers:
+        if loader_attributes.start_method(made) == "fork" and threads > 1:
+            raise Failed(
+                f"OpenMP can hang in forked workers: {threads} threads a worker need a "
+                "start_method of spawn"
+            )
+        from ..apply.worker_threads import WorkerInit
+
+        made.worker_init_fn = WorkerInit(threads, made.worker_init_fn)
+    if made.num_workers and not _starts_python(made):
+        made.worker_init_fn = Bound(made.worker_init_fn)
+    if cycle is not None:
+        vars(made)["batch_sampler" if made._auto_collation else "sampler"] = cycle
+        if made._index_sampler is not cycle:
+            raise Failed(f"{type(loader).__name__} chooses its indices in a way of its own")
+    return made
+
+
+class Bound:
+    """Stands for a `worker_init_fn` in forked workers: they end at once where the program does.
+
+    By themselves they look every five seconds, and not in the data set's code. No frame of ours is
+    below the user's function: Python takes `__call__` from here, and calls what it got.
+    """
+
+    def __init__(self, function: Callable[[int], object] | None) -> None:
+        self.function, self.parent = function, os.getpid()
+
+    @property
+    def __call__(self) -> Callable[[int], object]:
+        with suppress(Exception):
+            sys.modules["torch"].multiprocessing._prctl_pr_set_pdeathsig(signal.SIGKILL)
+            if os.getppid() != self.parent:
+                os._exit(1)
+        return self.function if self.function is not None else bool
+
+
+@contextmanager
+def _folder_of_sockets(path: str) -> Iterator[None]:
+    """Where workers that start now have the sockets by which they share memory.
+
+    Else each makes a folder, which stays when the worker is killed.
+    """
+    import multiprocessing
+
+    config: Any = vars(multiprocessing.current_process())["_config"]
+    before = config.get("tempdir")
+    if path:
+        config["tempdir"] = path
+    try:
+        yield
+    finally:
+        if path:
+            config["tempdir"] = before
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Workers that start now are not ended by Ctrl-C, of which they would tell: we end them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _starts_python(loader: Any) -> bool:
+    return bool(loader.num_workers) and loader_attributes.start_method(loader) != "fork"
+
+
+def accelerator() -> str | None:
+    """The kind of accelerator that there is; makes no context on one."""
+    torch: Any = sys.modules["torch"]
+    general = getattr(torch, "accelerator", None)
+    if general is not None:
+        return str(general.current_accelerator().type) if general.is_available() else None
+    return "cuda" if torch.cuda.is_available() else None
+
+
+def _wait_only(inner: Any) -> None:
+    """Have Ctrl-C come where torch's iterator waits for a batch, not while it hands on indices or
+    takes descriptors from a worker, which would tell of it.
+    """
+    queue, waits = inner._data_queue, "_poll"
+    if queue is not inner._worker_result_queue:  # of the thread that pins
+        waits = "get"
+    setattr(queue, waits, partial(_wait, getattr(queue, waits)))
+
+
+def _wait(wait: Callable[..., Any], *args: Any, **others: Any) -> Any:
+    with deferred_interrupts.let_come():
+        return wait(*args, **others)
+
+
+class Loading:
+    """Iterates a candidate, from one epoch into the next. To be shut, whatever was raised."""
+
+    def __init__(
+        self, loader: Any, cycle: Cycle | None, say: Callable[[str], object], folder: str = ""
+    ) -> None:
+        self.loader, self.say = loader, say
+        # Where its files go; a socket's path may have 107 characters.
+        self._within = folder if len(folder) < _LONGEST else None
+        self._own = OwnUsage()
+        self.usage: Usage = Usage() if loader.num_workers else self._own
+        self.iterable = is_iterable(loader)
+        self._cycle, self._taken = cycle, 0
+        self._dataloader: Any = sys.modules["torch.utils.data.dataloader"]
+        self._inner: Any = None  # torch's
+        self._iterator: Any = None
+        self._folder = ""
+
+    def start(self, watchdog: Watchdog) -> float:
+        """Start its workers. Returns the seconds that it took."""
+        if self.loader.num_workers and not self._folder:
+            self._folder = tempfile.mkdtemp(prefix="pymp-", dir=self._within or None)
+        before = time.perf_counter()
+        with (
+            held(signal.SIGINT),
+            held(signal.SIGCHLD),
+            _without_interrupts(),
+            _folder_of_sockets(self._folder),
+            warnings.catch_warnings(),
+        ):
+            if _starts_python(self.loader):
+                warnings.simplefilter("ignore")  # of torch, on what cannot be pickled: we say it
+            flag = self._dataloader._utils.signal_handling
+            was_set = flag._SIGCHLD_handler_set
+            try:
+                self._iterator = self.loader._get_iterator()
+                self._inner = self._find_inner()
+                if self.loader.num_workers:
+                    _wait_only(self._inner)
+            except BaseException as error:
+                kind = self._dataloader._MultiProcessingDataLoaderIter
+                self._inner = teardown.half_made(error.__traceback__, kind)
+                let_go(error)
+                raise
+            finally:
+                flag._SIGCHLD_handler_set = was_set  # `held` puts the handler back
+                if self._inner is not None and vars(self._inner).get("_worker_pids_set"):
+                    # Then torch's handler does not raise for them wherever the program is.
+                    flag._remove_worker_pids(id(self._inner))
+                    self._inner._worker_pids_set = False
+        took = time.perf_counter() - before
+        self.limit(watchdog)
+        return took
+
+    def limit(self, watchdog: Watchdog) -> None:
+        """Have torch keep the limit, where the watchdog cannot."""
+        watchdog.workers(self.workers(), self.iterable)
+        if self.loader.num_workers and not self.loader.timeout and not watchdog.raises:
+            self._inner._timeout = watchdog.limit_s
+
+    def _find_inner(self) -> Any:
+        found = self._iterator
+        for _ in range(3):
+            if isinstance(found, self._dataloader._BaseDataLoaderIter):
+                return found
+            found = getattr(found, "iterator", None)
+        raise Failed(f"{type(self.loader).__name__} iterates in a way of its own")
+
+    def workers(self) -> list[Any]:
+        return list(vars(self._inner).get("_workers", ())) if self._inner is not None else []
+
+    def pids(self) -> list[int]:
+        """Of the workers; without, of this process, which fetches."""
+        return [one.pid for one in self.workers()] or [os.getpid()]
+
+    def first(self, watchdog: Watchdog) -> float:
+        """Start, and take the first batch. Returns the seconds of the start."""
+        took = self.start(watchdog)
+        if self._try() is None:
+            raise Failed("its data set gives no batch")
+        return took
+
+    def take(self, watchdog: Watchdog) -> tuple[Any, float, float]:
+        """(batch, seconds in `next`, CPU seconds of this thread in it), of the next epoch too."""
+        watchdog.renew()
+        taken = self._try()
+        if taken is None:
+            self.say("its data set ended and was started again; that is not in the waits")
+            self.usage.add()
+            self._again(watchdog)
+            taken = self._try() and self._try()  # the start of the workers is in the first
+            if taken is None:  # there is one batch only
+                self._again(watchdog)
+                taken = self._try()
+            if taken is None:
+                raise Failed("its data set gives no batch when it is started again")
+            self.usage.start(self.pids())
+        return taken
+
+    def rest(self) -> Iterator[Any]:
+        """All batches that are left of the epoch."""
+        while (taken := self._try()) is not None:
+            yield taken[0]
+
+    def _again(self, watchdog: Watchdog) -> None:
+        """Begin the next epoch as torch does."""
+        if self.loader.persistent_workers and self.loader.num_workers:
+            self._inner._reset(self.loader)
+            return
+        self.shut(0)
+        self.start(watchdog)
+
+    def _try(self) -> tuple[Any, float, float] | None:
+        try:
+            return self._next()
+        except StopIteration:
+            return None
+
+    def _next(self) -> tuple[Any, float, float]:
+        alone = not self.loader.num_workers
+        if alone:
+            self._own.begin()
+        cpu, before = time.thread_time(), time.perf_counter()
+        with deferred_interrupts.only_waits() if not alone else nullcontext():
+            batch = next(self._iterator)
+        cpu_after = time.thread_time()
+        if self.iterable and not alone:
+            self.usage.add(often=True)  # a worker may end at any batch; others go on meanwhile
+        after = time.perf_counter()
+        if alone:
+            self._own.finish()
+        self._taken += 1
+        return batch, after - before, 0.0 if alone else cpu_after - cpu
+
+    def samples(self, batch: Any) -> int:
+        """How many the batch has that was taken last."""
+        loader = self.loader
+        if loader.batch_sampler is None and loader.batch_size is None:
+            return 1
+        if self._cycle is not None and getattr(loader, "in_order", True):
+            drawn = self._cycle.batches
+            try:
+                return len(drawn[(self._taken - 1) % len(drawn)])
+            except TypeError:  # an index of the program's own kind
+                pass
+        return batch_contents.samples(batch, loader.batch_size)
+
+    def shut(self, patience_s: float) -> None:
+        """End it, its workers politely for `patience_s`."""
+        inner, self._inner, self._iterator = self._inner, None, None
+        try:
+            if inner is not None and self.loader.num_workers:
+                teardown.reap(inner, patience_s)
+        finally:
+            folder, self._folder = self._folder, ""
+            teardown.remove_folder(folder)

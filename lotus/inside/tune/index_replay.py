@@ -1,0 +1,55 @@
+"""The indices that all candidates read: drawn once from the program's own sampler, then repeated.
+
+In a forked child, so that neither the sampler nor a generator of the program moves.
+"""
+
+from __future__ import annotations
+
+import time
+
+from .forked_child import once
+from .watchdog import Failed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+MOST = 4096  # batches
+MOST_S = 2.0
+_LIMIT_S = 60.0  # to the first one: a sampler may read a file
+
+
+def draw(sampler: Any) -> tuple[list[Any], bool]:
+    """(what an epoch of it gives, whether that is all). Raises Failed."""
+
+    def drawn() -> tuple[list[Any], bool]:
+        found: list[Any] = []
+        until = time.monotonic() + MOST_S
+        for one in sampler:
+            found.append(one)
+            if len(found) == MOST or time.monotonic() > until:
+                return found, False
+        return found, True
+
+    try:
+        found, whole = once(drawn, _LIMIT_S, "the program's sampler")
+    except Failed as error:
+        raise Failed(f"its sampler cannot be asked: {error}") from None
+    if not found:
+        raise Failed("its sampler gives no batch")
+    return found, whole
+
+
+class Cycle:
+    """A sampler that gives the same batches of indices again and again, from the first one on."""
+
+    def __init__(self, batches: list[Any]) -> None:
+        self.batches = batches
+
+    def __iter__(self) -> Iterator[Any]:
+        while True:
+            yield from self.batches
+
+    def __len__(self) -> int:
+        return len(self.batches)

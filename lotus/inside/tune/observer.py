@@ -1,0 +1,95 @@
+"""What a program does with its loader: how long it waits, steps and computes, batch by batch."""
+
+from __future__ import annotations
+
+import time
+
+from . import batch_contents, file_offsets
+from .quiet_steps import Quiet
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+KEY = "_lotus_watch"  # attribute of an iterator that is watched
+clock = time.perf_counter
+
+
+class LoaderObserver:
+    """What the program did with its loader."""
+
+    def __init__(self, loader: Any) -> None:
+        self.loader = loader
+        self.waits: list[float] = []
+        self.steps: list[float] = []  # one less than the others while the last is not over
+        self.cpu: list[float] = []
+        self.sizes: list[int] = []
+        self.startup_s: float | None = None
+        self.loop_s: float | None = None  # of the last epoch that ended, from `iter()`
+        self.in_next = 0  # the thread whose call of `next` is under way
+        self.began = 0.0  # `iter()`, of this epoch
+        self.first = 0.0  # when the first batch of all came
+        self.returned: tuple[float, float] | None = None  # the last batch: clock, CPU time
+        self.quiet: Quiet | None = None  # under way, or over
+        # What fetches do to this process, where they are made in it.
+        self.fetching = file_offsets.Fetching() if not loader.num_workers else None
+
+    def begin(self, start: float) -> None:
+        """An epoch begins; the last step of the one before has no end."""
+        self.returned = None
+        self.began = start
+        for done in (self.waits, self.sizes):
+            del done[len(self.steps) :]
+
+    def ended(self) -> int:
+        """This epoch has no more batches. Returns how many steps were watched."""
+        self.loop_s = clock() - self.began
+        return len(self.steps)
+
+    def next_called(self) -> None:
+        """The program calls `next`."""
+        if self.returned is not None:
+            now, cpu = clock(), time.process_time()
+            to = self.quiet if self.quiet is not None and self.quiet.on else self
+            to.steps.append(now - self.returned[0])
+            to.cpu.append(cpu - self.returned[1])
+            self.returned = None
+
+    def quieter(self, iterator: Any) -> bool:
+        """Whether the next step is one of those that are taken while no worker works."""
+        if self.quiet is None:
+            self.quiet = Quiet(iterator)
+            return self.quiet.on
+        return self.quiet.goes_on()
+
+    def release_workers(self, begins: Any = None) -> None:
+        """Hand on what was kept back from the workers; `begins`: see `Quiet.end`."""
+        if self.quiet is not None:
+            self.quiet.end(begins)
+
+    def fetch_begins(self) -> None:
+        """The program's call of `next` begins to do its work."""
+        if self.fetching is not None:
+            self.fetching.begin()
+
+    def batch_received(self, start: float, now: float, batch: Any) -> None:
+        """It got a batch, `next` having been called at `start` and returned at `now`."""
+        if not self.first:
+            self.first = now
+            self.startup_s = now - self.began
+        if self.quiet is not None and self.quiet.on:
+            self.returned = (clock(), time.process_time())
+            return
+        self.waits.append(now - start)
+        self.sizes.append(samples_in(batch, self.loader))
+        if self.fetching is not None:
+            self.fetching.finish(batch_contents.measures(batch)["batch_bytes"])
+        self.returned = (clock(), time.process_time())
+
+
+def samples_in(batch: Any, loader: Any) -> int:
+    """Samples of a batch; one where the loader makes none."""
+    size = loader.batch_size
+    if size is None and loader.batch_sampler is None:
+        return 1
+    return batch_contents.samples(batch, size)

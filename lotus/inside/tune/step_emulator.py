@@ -1,0 +1,163 @@
+"""What stands in for the program's step between two batches: as much work, and as long.
+
+The work is fixed, not its time: workers that take its cores make it longer, as they would the
+program's step. What the step does on several threads at once is done as torch does it, by its own
+threads, which wait for each other after every few dozen microseconds. Where one of them has no core
+all others wait for it: beside workers that keep all cores busy a step of a small network takes five
+times as long and more, where the same work without such waits would take twice as long.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import sys
+import time
+from dataclasses import dataclass
+
+from .batch_contents import leaves
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+# Kernels of torch that give Python's lock away, and that MKL does not share out by itself. In a
+# forked process sigmoid of torch 2.2 takes 30 times as long as else.
+_ALONE, _SHARED = "digamma", "sigmoid"
+_ELEMENTS = 1 << 13  # too few to be shared out; 0.1 ms of digamma
+_PER_THREAD = 3 << 15  # shared out from 1 << 15 on; 30 us of sigmoid
+_ROUNDS, _CALLS = 7, 40
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of the program: its seconds, its CPU seconds, and torch's number of threads."""
+
+    seconds: float
+    cpu_seconds: float
+    threads: int = 1
+
+    def shared_s(self) -> float:
+        """Of its seconds those in which all threads work, if else one does."""
+        if self.threads < 2:
+            return 0.0
+        others_s = max(self.cpu_seconds - self.seconds, 0.0)
+        return min(others_s / (self.threads - 1), self.seconds)
+
+    def alone_s(self) -> float:
+        """Of its seconds those in which one thread works."""
+        return min(self.cpu_seconds, self.seconds) - self.shared_s()
+
+
+class StandIn:
+    """Does a step's work. Make one while nothing else runs: it measures how fast it works."""
+
+    def __init__(self, step: Step, own_pins: bool, own_shares: bool = False) -> None:
+        """`own_pins`, `own_shares`: the program's own batches come pinned, in shared memory."""
+        self._own_pins, self._own_shares = own_pins, own_shares
+        self._pid = os.getpid()
+        alone_s, shared_s = step.alone_s(), step.shared_s()
+        self._asleep_s = max(step.seconds - alone_s - shared_s, 0.0)  # an accelerator works
+        self._elements = _PER_THREAD * step.threads
+        self._calls = self._shared_calls = self._instead = 0
+        if step.cpu_seconds > 0:
+            cost_s = _cost(_ALONE, _ELEMENTS, time.thread_time)
+            self._calls, self._instead = round(alone_s / cost_s), round(shared_s / cost_s)
+        if shared_s > 0:
+            cost_s = _cost(_SHARED, self._elements, time.perf_counter)
+            self._shared_calls = round(shared_s / cost_s)
+        self._copy_s: float | None = None
+
+    def run(self, batch: Any) -> None:
+        """One step on one batch, which goes to the accelerator where the program uses one."""
+        device = device_in_use()
+        rest_s = self._asleep_s
+        tensors = [one for one in leaves(batch) if _is_cpu_tensor(one)]
+        if device is not None:
+            if self._copy_s is None:
+                self._copy_s = _copy_time(tensors, device, self._own_pins)
+            rest_s = max(rest_s - self._copy_s, 0.0)
+            _copy(tensors, device)
+        elif not self._own_shares:
+            _touch(tensors)
+        if self._pid == os.getpid():
+            _call(_SHARED, self._elements, self._shared_calls)
+            _call(_ALONE, _ELEMENTS, self._calls)
+        else:  # forked: torch's threads are not there, nor are workers that take their cores
+            _call(_ALONE, _ELEMENTS, self._calls + self._instead)
+        if rest_s > 0:
+            time.sleep(rest_s)
+
+
+def _touch(tensors: list[Any]) -> None:
+    """Read a byte of each page that a worker has shared: a page costs its first reader a fault, in
+    VMs up to some microseconds. A step that was watched without workers had none of them.
+    """
+    torch: Any = sys.modules["torch"]
+    for one in tensors:
+        if one.layout == torch.strided and one.is_shared():
+            whole = torch.empty(0, dtype=torch.uint8, device="cpu").set_(one.untyped_storage())
+            whole[:: mmap.PAGESIZE].sum()
+
+
+def _call(kernel: str, elements: int, count: int) -> None:
+    if count:
+        _work(kernel, _values(elements), count)
+
+
+def _values(elements: int) -> Any:
+    torch: Any = sys.modules["torch"]
+    return torch.ones(elements, dtype=torch.float32, device="cpu")
+
+
+def _work(kernel: str, values: Any, count: int) -> None:
+    torch: Any = sys.modules["torch"]
+    function, out = getattr(torch, kernel), torch.empty_like(values)
+    for _ in range(count):
+        function(values, out=out)
+
+
+def _cost(kernel: str, elements: int, clock: Callable[[], float]) -> float:
+    """Seconds of a call: the least of some rounds, as others only make it more."""
+    values, best = _values(elements), float("inf")
+    for _ in range(_ROUNDS):
+        before = clock()
+        _work(kernel, values, _CALLS)
+        best = min(best, (clock() - before) / _CALLS)
+    return best
+
+
+def device_in_use() -> Any:
+    """The accelerator that the program uses; None where it uses none. Wakes none up."""
+    torch: Any = sys.modules["torch"]
+    cuda = getattr(torch, "cuda", None)
+    if cuda is not None and cuda.is_initialized():
+        return None if cuda._is_in_bad_fork() else torch.device("cuda", cuda.current_device())
+    for name in ("xpu", "npu"):
+        module = getattr(torch, name, None)
+        if module is not None and getattr(module, "is_initialized", bool)():
+            return torch.device(name, module.current_device())
+    return None
+
+
+def _is_cpu_tensor(value: Any) -> bool:
+    return isinstance(value, sys.modules["torch"].Tensor) and value.device.type == "cpu"
+
+
+def _copy(tensors: list[Any], device: Any) -> None:
+    held = [one.to(device, non_blocking=True) for one in tensors]
+    getattr(sys.modules["torch"], device.type).synchronize(device)
+    del held
+
+
+def _copy_time(tensors: list[Any], device: Any, pinned: bool) -> float:
+    """How much of the program's step was the copy, with its own setting: the second of two."""
+    if pinned:
+        tensors = [one.pin_memory() for one in tensors]
+    took = 0.0
+    for _ in range(2):
+        before = time.perf_counter()
+        _copy(tensors, device)
+        took = time.perf_counter() - before
+    return took

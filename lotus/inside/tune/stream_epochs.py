@@ -1,0 +1,129 @@
+"""Whether an epoch of an iterable data set has the same samples with another number of workers.
+
+A data set that does not share its samples out among its workers gives each of them all. That is
+found out by doing it: an epoch with either number, compared as multisets of hashes of samples.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections import Counter
+from functools import partial
+
+from . import batch_contents
+from .candidate_loader import SEED, Loading, copy_of
+from .forked_child import once
+from .trial_requests import EpochComparison
+from .watchdog import Failed, Watchdog, interrupts, words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    _Counted = tuple[Counter[bytes], int]
+
+_WHAT = "an epoch"
+_MORE_S = 1.0  # for a batch: stopped as it comes, its worker would tell of that on stderr
+_SHORT = 8  # bytes of a hash that are kept: of a billion samples, no two alike by chance
+
+
+def compare(
+    loader: Any, own: dict[str, Any], other: dict[str, Any], limit_s: float
+) -> EpochComparison:
+    """Compare an epoch with either setting, within about `limit_s`."""
+    epochs: dict[int, tuple[int, int]] = {}
+    why = _why_not(loader, own, other, limit_s, epochs)
+    return EpochComparison(why, tuple((workers, *each) for workers, each in epochs.items()))
+
+
+def _why_not(
+    loader: Any,
+    own: dict[str, Any],
+    other: dict[str, Any],
+    limit_s: float,
+    epochs: dict[int, tuple[int, int]],
+) -> str:
+    """ "" where the epochs are equal, else why not; (samples, batches) by workers into `epochs`."""
+    until = time.monotonic() + limit_s
+    mine, yours = own["num_workers"], other["num_workers"]
+    try:
+        first, batches = _epoch(loader, own, SEED, until)
+        epochs[mine] = (first.total(), batches)
+        second, batches = _epoch(loader, other, SEED, until)
+        epochs[yours] = (second.total(), batches)
+        if first == second:
+            return ""
+        counts = (
+            f"an epoch has {first.total()} samples with {_workers(mine)} and {second.total()} "
+            f"with {_workers(yours)}"
+        )
+        if first.total() != second.total():
+            return counts
+        if _epoch(loader, own, SEED + 1, until)[0] != first:
+            return (
+                f"two epochs with {_workers(mine)} differ already, as with random augmentation: "
+                "it cannot be told whether other workers keep the samples"
+            )
+    except Failed as error:
+        return f"it was not found out, as may be with a larger budget: {error}"
+    common = (first & second).total()
+    return (
+        f"of the {first.total()} samples of an epoch with {_workers(mine)}, {common} come with "
+        f"{_workers(yours)}"
+    )
+
+
+def _workers(count: int) -> str:
+    return f"{count} worker" if count == 1 else f"{count} workers"
+
+
+def _epoch(loader: Any, setting: dict[str, Any], seed: int, until: float) -> _Counted:
+    """The samples of an epoch, by hash, and its batches. Raises Failed."""
+    left_s = until - time.monotonic()
+    if left_s <= 0:
+        raise Failed("an epoch with each number of workers takes too long")
+    made = copy_of(loader, {**setting, "pin_memory": False}, None, seed)
+    if made.num_workers:
+        return _counted(made, left_s)
+    found: _Counted = once(partial(_seeded, made, seed, left_s), left_s + 2 * _MORE_S, _WHAT)
+    return found
+
+
+def _seeded(made: Any, seed: int, limit_s: float) -> _Counted:
+    """In a child: without workers a data set draws from the process's generators."""
+    random.seed(seed)
+    sys.modules["torch"].manual_seed(seed)
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed)
+    return _counted(made, limit_s)
+
+
+def _counted(made: Any, limit_s: float) -> _Counted:
+    until = time.monotonic() + limit_s
+    watchdog = Watchdog(limit_s + _MORE_S, _WHAT)
+    loading = Loading(made, None, lambda text: None)
+
+    def count() -> _Counted:
+        found: Counter[bytes] = Counter()
+        batches = 0
+        loading.start(watchdog)
+        for batch in loading.rest():
+            batches += 1
+            found.update(one[:_SHORT] for one in batch_contents.hashes(batch))
+            if time.monotonic() > until:
+                raise Failed(f"{_WHAT} took longer than {limit_s:.3g} s")
+        return found, batches
+
+    try:
+        return watchdog.run(count)
+    except Failed:
+        raise
+    except Exception as error:
+        if interrupts(error):
+            raise
+        raise Failed(words(error)) from None
+    finally:
+        loading.shut(0)

@@ -1,0 +1,35 @@
+"""Serves the requests of lotus while the program stands still, one after the other."""
+
+from __future__ import annotations
+
+from . import trial_requests
+from .trials import Failed, Forbidden
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from ..common import exchange
+    from .trials import Trials
+
+
+def serve(
+    link: exchange.Link, trials: Trials, raised: Callable[[], BaseException | None]
+) -> dict[str, Any]:
+    """Serve requests for trials until a message comes that ends them, and return that.
+
+    Raises the exception that a signal's handler has raised meanwhile, of which `raised` knows.
+    """
+    while True:
+        message = link.ask()
+        if trial_requests.ends_trials(message):
+            return message
+        try:
+            answer = {"did": trial_requests.serve(trials, message)}
+        except Failed as error:
+            answer = {"failed": str(error), "final": isinstance(error, Forbidden)}
+        interruption = raised()
+        if interruption is not None:
+            raise interruption
+        link.tell(answer)

@@ -1,0 +1,1 @@
+"""Samples joined with operations: perf's, and the stacks of py-spy."""

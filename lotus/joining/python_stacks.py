@@ -1,0 +1,184 @@
+"""Python functions and lines under each operation, from py-spy's stacks.
+
+py-spy's clock is known to some ten milliseconds only, which is longer than most operations. So a
+stack is told by its frames: the frames of lotus's hooks say that a fetch, a collate or an operation
+is running, and the first frame above the hook that lies in the lines of an operation says which.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pandas as pd
+
+from lotus.common.errors import LotusError
+from lotus.inside.common.guard import HOOK_FILE
+from lotus.joining.recorded_run import RecordedRun
+from native_map.errors import Unusable
+from native_map.recording import py_spy
+
+_STILL = "; all else of the run is there: lotus report RUN"
+COLUMNS = ["kind", "operation", "function", "file", "line", "self_ns", "total_ns", "samples"]
+UNKNOWN = "(unknown operation)"
+LOTUS = "lotus"  # what tracing itself costs, and what py-spy sees of it
+_OURS = re.compile(r"/lotus/inside/(?:\w+/)*\w+\.py$")
+# Names of hooks, the last part of what py-spy calls them; all else of ours is no place to be in.
+_FETCH, _COLLATE = "fetch", "collate"
+_OPERATION = ("__call__", "one")
+
+
+class _Places:
+    """The lines in which operations begin: (file, first, last, name)."""
+
+    def __init__(self, rows: Iterable[tuple[str, int, int, str]]) -> None:
+        self._by_file: dict[str, list[tuple[int, int, str]]] = {}
+        for file, first, last, name in rows:
+            self._by_file.setdefault(file, []).append((first, last, name))
+
+    def find(self, file: str, line: int) -> str | None:
+        """The operation whose lines hold this one; of several the one of fewest lines.
+
+        Operations that inherit one function cannot be told apart, and are named together.
+        """
+        by_size: dict[int, dict[str, None]] = {}
+        for first, last, name in self._by_file.get(file, ()):
+            if first <= line <= last:
+                by_size.setdefault(last - first, {})[name] = None
+        return " or ".join(by_size[min(by_size)]) if by_size else None
+
+
+def label(nodes: pd.DataFrame, places: _Places) -> list[tuple[str, str]]:
+    """(kind, operation) of each node: what a thread that is in it does for a batch; else ("", "").
+
+    A parent stands before its children.
+    """
+    labels: list[tuple[str, str]] = []
+    columns = (nodes[one].tolist() for one in ("parent", "function", "file", "line"))
+    for parent, function, file, line in zip(*columns, strict=True):
+        kind, operation = labels[parent] if parent >= 0 else ("", "")
+        if file == HOOK_FILE:
+            name = function.rpartition(".")[2]
+            if name == _FETCH:
+                kind, operation = "fetch", ""
+            elif name == _COLLATE:
+                kind, operation = "collate", ""
+            elif name in _OPERATION and kind != "collate":
+                kind, operation = "operation", UNKNOWN
+        elif _OURS.search(file):
+            kind, operation = LOTUS, ""
+        elif kind == "operation" and operation == UNKNOWN:
+            operation = places.find(file, line) or UNKNOWN
+        labels.append((kind, operation))
+    return labels
+
+
+def python_functions(run: RecordedRun) -> pd.DataFrame:
+    """One row per kind, operation, function, file and line, those of most time first.
+
+    kind ("operation", "collate", "fetch": the data set's own code, "lotus": what records),
+    operation ("" for the others; of several that inherit one function all of them),
+    function, file, line, self_ns (the line was running, or C code that it called), total_ns (it
+    stood anywhere in the stack), samples. Empty without `lotus trace --py-spy`. Raises LotusError.
+    """
+    recorder = (run.manifest.get("recorders") or {}).get("py_spy") or {}
+    slices = recorder.get("slices")
+    places = _Places(_located(run))
+    parts = []
+    for part in slices if isinstance(slices, list) else []:
+        try:
+            stacks = _read(run, recorder, part)
+        except Unusable as error:
+            raise LotusError(str(error)) from None
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            raise LotusError(f"what py-spy recorded cannot be read: {error}{_STILL}") from None
+        parts.append(_sums(stacks, places))
+    if not parts:
+        return pd.DataFrame(columns=COLUMNS)
+    keys = COLUMNS[:5]
+    table = pd.concat(parts, ignore_index=True).groupby(keys, as_index=False).sum()
+    order = ["kind", "operation", "self_ns", "total_ns"]
+    return table.sort_values(order, ascending=[True, True, False, False], ignore_index=True)
+
+
+def _located(run: RecordedRun) -> list[tuple[str, int, int, str]]:
+    rows = run.operations
+    rows = rows[rows["file"] != ""]
+    columns = (rows[one].tolist() for one in ("file", "first", "last", "operation"))
+    return [(str(f), int(a), int(b), str(name)) for f, a, b, name in zip(*columns, strict=True)]
+
+
+def _read(run: RecordedRun, recorder: dict[str, Any], part: dict[str, Any]) -> py_spy.Stacks:
+    name = str(part["file"])
+    if "/" in name or name.startswith("."):
+        raise LotusError(f"run.json names a file of py-spy's outside of the run{_STILL}")
+    rate = int(recorder.get("rate") or 100)
+    path = run.path / "py-spy" / name
+    if path.is_symlink() or path.parent.is_symlink() or not path.is_file():
+        raise LotusError(
+            f"a file of py-spy's in the run is a link or gone, and was not read{_STILL}"
+        )
+    start, seen, end = (int(part[when]) for when in ("start_ns", "seen_ns", "end_ns"))
+    workers = run.workers[run.workers["end_ns"].notna()]
+    # A worker's loop runs on its main thread, whose number is the pid.
+    ends = dict(zip(workers["pid"].tolist(), workers["end_ns"].astype("int64"), strict=True))
+    return py_spy.read(path, start, seen, end, 10**9 // rate, ends)
+
+
+def _sums(stacks: py_spy.Stacks, places: _Places) -> pd.DataFrame:
+    """Time and samples of each place. A place that stands in a stack several times counts once."""
+    labels = label(stacks.nodes, places)
+    inside = stacks.samples[stacks.samples["node"] >= 0]
+    own = inside.groupby("node")[["weight_ns", "count"]].sum()
+    size = len(stacks.nodes)
+    weights, counts = [0] * size, [0] * size
+    for node, weight, count in own.itertuples(name=None):
+        weights[node], counts[node] = weight, count
+    parents = stacks.nodes["parent"].tolist()
+    columns = (stacks.nodes[one].tolist() for one in ("function", "file", "line"))
+    frames = list(zip(*columns, strict=True))
+    totals = list(weights)  # with all that is above a node under the same label
+    for node in range(size - 1, -1, -1):
+        parent = parents[node]
+        if parent >= 0 and labels[parent] == labels[node]:
+            totals[parent] += totals[node]
+    by_place: dict[tuple[Any, ...], list[int]] = {}
+    for node in _outermost(parents, labels, frames):
+        if labels[node][0] and frames[node][1] != HOOK_FILE and totals[node]:
+            sums = by_place.setdefault((*labels[node], *frames[node]), [0, 0, 0])
+            sums[1] += totals[node]
+    for node in range(size):
+        if labels[node][0] and frames[node][1] != HOOK_FILE and weights[node]:
+            key = (*labels[node], *frames[node])
+            sums = by_place[key]
+            sums[0] += weights[node]
+            sums[2] += counts[node]
+    rows = [(*key, *sums) for key, sums in by_place.items()]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _outermost(
+    parents: list[int], labels: list[tuple[str, str]], frames: list[tuple[Any, ...]]
+) -> Iterator[int]:
+    """Nodes below which their frame does not stand once more in the same stretch of one label.
+
+    A walk through the tree, as looking down from every node would take the square of its depth.
+    """
+    above: list[list[int]] = [[] for _ in parents]
+    waiting = []
+    for node, parent in enumerate(parents):
+        if parent >= 0 and labels[parent] == labels[node]:
+            above[parent].append(node)
+        else:
+            waiting.append(node)
+    active: set[tuple[Any, ...]] = set()
+    ends = -1  # marks in `waiting` that the node before it is left
+    while waiting:
+        node = waiting.pop()
+        if node == ends:
+            active.discard(frames[waiting.pop()])
+            continue
+        if frames[node] not in active:
+            yield node
+            active.add(frames[node])
+            waiting += [node, ends]
+        waiting += above[node]

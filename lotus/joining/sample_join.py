@@ -1,0 +1,290 @@
+"""Samples of a run joined with its operations: which C and C++ functions each one runs."""
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lotus.common.errors import LotusError
+from lotus.format import job_ranks
+from lotus.joining import perf_clock
+from lotus.joining.recorded_run import RecordedRun
+from native_map.errors import Unusable
+from native_map.estimate import count_estimates, interval_join, validation
+from native_map.recording import perf_data
+from native_map.recording.perf_recording import Recording
+from native_map.symbols.symbolizer import Symbols
+
+PERF_DATA = "perf.data"
+CHUNK = 1 << 20
+_SOFTWARE, _CPU_CLOCK, _TASK_CLOCK = 1, 0, 1
+Progress = Callable[[int, int], None]
+UNTRUSTED = (
+    "this run was recorded by another user, elsewhere, or by a lotus before this one, so that no "
+    "file that it names was opened: --trust opens them"
+)
+TO_COMPARE = "to compare them record with"  # in a note on counts that are of other modes
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """What the samples of a run tell.
+
+    events       what was sampled, as perf names it
+    functions    one row per kind, operation, helper_of, library, function and event: samples,
+                 share (of the operation's samples of this event), count, low and high (95 %)
+    operations   one row per kind, operation, helper_of and event: samples, count, low, high; where
+                 exact counts of the event exist also calibrated, calibrated_low, calibrated_high
+                 and exact (of the intervals that were counted and sampled from end to end)
+    calibration  one row per thread and event: exact over sampled count, `factor`, and its `error`
+    compared     one row per kind, operation and event that was counted too: see
+                 native_map.estimate.validation.validate
+    books        one row per event: attributed + unattributed + lost = recorded, missing (0)
+    facts        of the machine and perf that recorded
+    notes        what could not be read, named or compared
+    """
+
+    events: list[str]
+    functions: pd.DataFrame
+    operations: pd.DataFrame
+    calibration: pd.DataFrame
+    compared: pd.DataFrame
+    books: pd.DataFrame
+    facts: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def map_if_sampled(run: RecordedRun, progress: Progress | None = None) -> Mapped | None:
+    """The run's own samples joined, or None where it has none. Raises LotusError."""
+    sampled = (Path(run.path) / PERF_DATA).exists()
+    return map_run(run, progress=progress) if sampled else None
+
+
+def map_run(
+    run: RecordedRun,
+    recording: "Recording | None" = None,
+    kernel: bool = False,
+    progress: Progress | None = None,
+) -> Mapped:
+    """Join the samples of `recording` (default: the run's own perf.data) with the run's intervals.
+
+    `kernel` names the kernel's functions where the system allows it. `progress` is told the samples
+    done and all. Raises LotusError where there is nothing that can be joined.
+    """
+    with _told():
+        return _map(run, recorded(run) if recording is None else recording, kernel, progress)
+
+
+def recorded(run: RecordedRun) -> Recording:
+    """The run's own samples. Raises LotusError where it has none, saying why."""
+    path = run.path / PERF_DATA
+    if path.exists():
+        if path.is_symlink() or not path.is_file():
+            raise LotusError(
+                f"{path} is a link or no plain file and was not read; name one with --perf-data"
+            )
+        return read(path, run.trusted)
+    problem = problem_of(run)
+    raise LotusError(
+        f"there are no samples in {run.path}: "
+        + (f"{problem}; then " if problem else "")
+        + "record with lotus trace --perf -- COMMAND, or name a file with --perf-data"
+    )
+
+
+def problem_of(run: RecordedRun) -> str:
+    """Why there are no samples of perf that were asked for; else ""."""
+    if paths := job_ranks.not_merged(run.manifest.get("merged") or ()).get(job_ranks.SAMPLES):
+        return f"they stayed in the hosts' runs: lotus map reads one of {', '.join(paths)}"
+    recorder = (run.manifest.get("recorders") or {}).get("perf") or {}
+    return str(recorder.get("problem") or "")
+
+
+def read(path: Path, trusted: bool = False) -> Recording:
+    """Read a perf.data file; perf reads what only perf can where it is `trusted`.
+
+    Raises LotusError.
+    """
+    try:
+        return perf_data.read(path, trusted=trusted)
+    except Unusable as error:
+        hint = "" if trusted else "; if you know where it is from: lotus map --trust RUN"
+        raise LotusError(f"{error}{hint}") from None
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except Unusable as error:
+        raise LotusError(str(error)) from None
+
+
+def _map(run: RecordedRun, recording: Recording, kernel: bool, progress: Progress | None) -> Mapped:
+    notes = [*recording.notes, *recording.damage]
+    if not len(recording):
+        raise LotusError(
+            f"{recording.path} holds no samples"
+            + (f" ({recording.damage[0]})" if recording.damage else "")
+            + "; the times of `lotus report` need none, and `lotus doctor` says what can be sampled"
+        )
+    if recording.clock != "monotonic":
+        recording, how = perf_clock.aligned(run, recording)
+        notes.append(how)
+    intervals, exact = run.intervals, run.exact
+    index = interval_join.index(intervals)
+    partners = exact_partners(run, recording, notes)
+    covered = _covered(run, recording)
+    counted = np.zeros(len(intervals), np.bool_)
+    known = exact[list(dict.fromkeys(partners.values()))].assign(row=np.arange(len(exact)))
+    if partners:
+        names = [str(name) for name in known if name != "row"]
+        counted = count_estimates.counted_rows(intervals, known, covered, names)
+        # Reading the counters is sampled in what is left of a fetch, and not counted there.
+        counted &= (intervals["kind"] != "fetch").to_numpy()
+    tally = count_estimates.Tally(index, intervals, recording.events, counted)
+    if not run.trusted:
+        notes.append(UNTRUSTED)
+    symbols = Symbols(kernel=kernel, recorded_s=_recorded_s(run), trusted=run.trusted)
+    done = 0
+    for chunk in recording.chunks(CHUNK):
+        attributed = index.attribute(chunk)
+        functions = symbols.resolve(recording.mappings, chunk, recording.forks, recording.comms)
+        attributed["kind"] = interval_join.classify(attributed, functions)
+        tally.add(chunk, attributed, functions)
+        done += len(chunk)
+        if progress is not None:
+            progress(done, len(recording))
+    sums = tally.table()
+    if not sums["attributed"].any():
+        notes.append(_why_nothing(run, recording))
+    groups = count_estimates.Groups.of(index, intervals)
+    own, scans = {}, {}
+    for event in recording.events:
+        partner = partners.get(event)
+        if partner is not None:
+            own[event] = count_estimates.own_counts(index, known, partner, len(intervals))
+        mine = sums[sums["event"] == event]
+        scans[event] = count_estimates.scan(index, groups, mine, own.get(event))
+    throttled = _throttled(recording, intervals)
+    factors = (
+        count_estimates.calibration(sums, index, own, counted, scans, throttled) if own else None
+    )
+    operations = count_estimates.operations(sums, scans, factors)
+    totals = _exact_totals(groups, own, counted)
+    functions = count_estimates.functions(sums, operations, totals if len(totals) else None)
+    both = count_estimates.operations(sums[sums["counted"]], scans, factors) if own else None
+    operations = operations.merge(totals, on=["kind", "operation", "event"], how="left")
+    if kernel and not (functions["library"] == "[kernel]").any():
+        notes.append("no sample is of the kernel: record with lotus trace --perf-kernel")
+    lost = recording.lost
+    by_event: dict[str, int] = {}
+    for code, count in zip(lost["event"].tolist(), lost["count"].tolist(), strict=True):
+        name = recording.events[code] if 0 <= code < len(recording.events) else "(unknown)"
+        by_event[name] = by_event.get(name, 0) + count
+    in_file = dict(zip(recording.events, recording.sampled, strict=True))
+    books = interval_join.books(sums, in_file, by_event)
+    return Mapped(
+        events=list(recording.events),
+        functions=functions,
+        operations=operations,
+        calibration=factors if factors is not None else pd.DataFrame(columns=["pid", "tid"]),
+        compared=_compared(validation.exact_totals(index, intervals, own, counted), both),
+        books=books,
+        facts={**recording.facts, "clock": recording.clock, "reader": recording.reader},
+        notes=[*dict.fromkeys([*notes, *symbols.notes])],
+    )
+
+
+def _throttled(recording: Recording, intervals: pd.DataFrame) -> pd.DataFrame:
+    """How long the kernel throttled each thread; a throttling without an end lasts to the end."""
+    throttles = recording.throttles
+    ends = [int(times.max()) for times in (intervals["end_ns"], throttles["time_ns"]) if len(times)]
+    return count_estimates.throttled_times(throttles, recording.events, max(ends, default=0))
+
+
+def _exact_totals(
+    groups: count_estimates.Groups, own: dict[str, count_estimates.Floats], counted: Any
+) -> pd.DataFrame:
+    """kind, operation, event, exact: the sums of what was counted and sampled from end to end.
+
+    Only where every interval of the operation was: else the sum is of a part, and is left out.
+    """
+    rows = []
+    size = len(groups.kind)
+    whole = np.bincount(groups.code, minlength=size)
+    for event, counts in own.items():
+        good = counted & np.isfinite(counts)
+        sums = np.bincount(groups.code[good], counts[good], minlength=size)
+        complete = np.bincount(groups.code[good], minlength=size) == whole
+        for code in np.flatnonzero(complete & (whole > 0)):
+            rows.append((groups.kind[code], groups.operation[code], event, float(sums[code])))
+    return pd.DataFrame(rows, columns=["kind", "operation", "event", "exact"])
+
+
+def _compared(exact: pd.DataFrame, joined: pd.DataFrame | None) -> pd.DataFrame:
+    if joined is None or not len(joined):
+        return pd.DataFrame(columns=["kind", "operation", "event"])
+    return validation.validate(exact, joined)
+
+
+def exact_partners(run: RecordedRun, recording: Recording, notes: list[str]) -> dict[str, str]:
+    """Of each sampled event the exact count that it samples: the same, in the same modes.
+
+    The software clocks have no user-space count: they count all the time of a thread.
+    """
+    exact = {(one["type"], one["config"]): one for one in run.counted_events}
+    partners = {}
+    for event in recording.attrs:
+        match = re.search(r"(?<=[:/])[a-zA-Z]*$", event.name)
+        modes = "".join(sorted(set(match[0]) & set("uk"))) if match else ""
+        key = (event.type, event.config)
+        if event.type == _SOFTWARE and event.config == _CPU_CLOCK:
+            key = (_SOFTWARE, _TASK_CLOCK)
+        partner = exact.get(key)
+        if partner is None:
+            continue
+        clock = key == (_SOFTWARE, _TASK_CLOCK)
+        counted = "ku" if clock else "".join(sorted(partner["flags"]))
+        if (modes or "ku") == counted:
+            partners[event.name] = str(partner["name"])
+        elif clock:
+            notes.append(
+                f"{event.name} was sampled in user space, but the exact {partner['name']} counts "
+                f"the kernel's work too: {TO_COMPARE} --counters --perf --perf-kernel"
+            )
+    return partners
+
+
+def _covered(run: RecordedRun, recording: Recording) -> tuple[int, int]:
+    """When samples were taken: from perf's being ready, or the first sample, to the last one."""
+    first, last = np.iinfo(np.int64).max, 0
+    for chunk in recording.chunks(CHUNK):
+        times = chunk["time_ns"].to_numpy(np.int64)
+        first, last = min(first, int(times.min())), max(last, int(times.max()))
+    recorder = (run.manifest.get("recorders") or {}).get("perf") or {}
+    ready, end = recorder.get("ready_ns"), recorder.get("end_ns")
+    if isinstance(ready, int) and ready <= first:
+        first = ready
+    if isinstance(end, int) and end >= last and not recorder.get("problem"):
+        last = end
+    return first, last
+
+
+def _recorded_s(run: RecordedRun) -> float | None:
+    wall, start, end = (run.manifest.get(one) for one in ("start_wall_ns", "start_ns", "end_ns"))
+    if not all(isinstance(one, int) for one in (wall, start, end)):
+        return None
+    return float(wall + end - start) / 1e9  # type: ignore[operator]
+
+
+def _why_nothing(run: RecordedRun, recording: Recording) -> str:
+    here, there = run.manifest.get("host"), recording.facts.get("hostname")
+    if here and there and here != there:
+        return f"no sample fell into an operation: recorded on {there}, the run on {here}"
+    return "no sample fell into an operation: they are of other processes or of another time"

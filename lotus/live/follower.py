@@ -1,0 +1,51 @@
+"""Follows a run directory: one look at a time, at its logs, its pages and /proc."""
+
+from pathlib import Path
+
+from lotus.common.errors import LotusError
+from lotus.live.log_digest import WANTED
+from lotus.live.snapshots import Looks
+from lotus.live.tailing import Reports, Tail, manifest_of
+from lotus.live.view import Live, View
+
+
+class Watch:
+    """`look()` says what is known now; all that it reads is outside of the program."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._begin()
+
+    def _begin(self) -> None:
+        self._live = Live()
+        self._tail = Tail(self.directory, WANTED)
+        self._reports = Reports(self.directory)
+        self._looks = Looks(self.directory)
+        self._run: object = None
+
+    def look(self) -> View:
+        """Return the present view. Raises LotusError where this is no run directory."""
+        if self.directory.exists() and not self.directory.is_dir():
+            raise LotusError(
+                f"{self.directory} is a file, not a run directory: give the directory that lotus "
+                "trace made"
+            )
+        manifest = manifest_of(self.directory)
+        begun = manifest and (manifest.get("start_ns"), manifest.get("boot_id"))
+        if begun != self._run:  # recorded anew into the same directory (-f)
+            self._begin()
+            self._run = begun
+        reports = self._reports.read()
+        others = [
+            (one["pid"], one["time_ns"])
+            for one in reports
+            if isinstance(one.get("pid"), int) and isinstance(one.get("time_ns"), int)
+        ]
+        self._live.add(self._tail.read())
+        shot = self._looks.take(self._live.digest.names(), others, (manifest or {}).get("boot_id"))
+        return self._live.view(shot, manifest, reports)
+
+    @property
+    def behind(self) -> int:
+        """Bytes of the logs that have yet to be read."""
+        return self._tail.behind

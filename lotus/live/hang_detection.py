@@ -1,0 +1,304 @@
+"""Whether a process that iterates a loader moves, and if not, who holds it up: pure.
+
+It judges by what the state pages say of the main process and its workers, and by what the kernel
+says of them. A pause is no verdict on its cause: the text says what is known, and which command
+shows more.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from lotus.common.formatting import duration, operation_name
+
+LEAST_NS, TIMES = 10_000_000_000, 20  # nothing moves for that long, and so many median batches
+BUSY = 0.3  # cores: from there on a process computes
+WORKING = ("fetch", "collate", "send")
+# Kinds of verdicts that mean: somebody has to look.
+BAD = ("dead", "hung", "storage", "slow", "lost", "stopped")
+NAN = float("nan")
+
+
+@dataclass(frozen=True)
+class Doing:
+    """What one process does; durations in ns up to the moment of the view, -1 and None as State.
+
+    alive   None where nobody can say from here
+    quiet_ns  since it last did anything that its page tells; an idle worker's waiting is nothing
+    cpu     cores in use since the last look; NaN where not known
+    status, asleep  as in ProcessStatus; "" where not known
+    rss, shared, pss  bytes, NaN where not known
+    """
+
+    pid: int
+    worker: int
+    alive: bool | None
+    phase: str
+    since_ns: int
+    quiet_ns: int
+    batch: int = -1
+    sample: int | None = None
+    sample_ns: int | None = None
+    operation: str | None = None
+    operation_ns: int | None = None
+    cpu: float = NAN
+    status: str = ""
+    asleep: str = ""
+    rss: float = NAN
+    shared: float = NAN
+    pss: float = NAN
+    loader: int = -1
+
+    @property
+    def name(self) -> str:
+        """What a user calls it."""
+        return "the main process" if self.worker < 0 else f"worker {self.worker}"
+
+
+@dataclass(frozen=True)
+class Loop:
+    """The loop of one main process, as far as it is known.
+
+    workers   those of the loader that it iterates now
+    awaited   the batch that it takes next
+    awaited_made  whether a worker has handed that batch over already
+    whole     every batch is recorded: what is not known to be made was not
+    outside   the epoch has ended, or none has begun
+    in_order  the batches are taken in the order of the sampler
+    typical_ns  median of a batch (the longer of being made and being taken); NaN before the first
+    """
+
+    main: Doing
+    workers: Sequence[Doing] = ()
+    awaited: int = -1
+    awaited_made: bool = False
+    whole: bool = True
+    outside: bool = False
+    in_order: bool = True
+    typical_ns: float = NAN
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """kind: one of BAD, or "moving", "starting", "step" (the program's own), "outside" (no loop),
+    "unwatched" (its recording has stopped).
+
+    pid, worker, batch, sample  of whoever holds the loop up; None where nobody is known to
+    """
+
+    kind: str
+    headline: str
+    lines: list[str] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
+    quiet_ns: int = 0
+    pid: int | None = None
+    worker: int | None = None
+    batch: int | None = None
+    sample: int | None = None
+
+    @property
+    def bad(self) -> bool:
+        """Whether something is wrong."""
+        return self.kind in BAD
+
+
+UNWATCHED = Verdict("unwatched", "its recording has stopped: what it does now is not known")
+
+
+def threshold_ns(typical_ns: float) -> float:
+    """How long nothing may move before it is worth a word."""
+    return LEAST_NS if math.isnan(typical_ns) else max(LEAST_NS, TIMES * typical_ns)
+
+
+def judge(loop: Loop) -> Verdict:
+    """Say what holds this loop up, if anything does."""
+    main, workers = loop.main, loop.workers
+    quiet_ns = min(
+        [main.quiet_ns, *(process.quiet_ns for process in workers if process.phase != "ended")]
+    )
+    stopped = next((process for process in (main, *workers) if process.status in ("T", "t")), None)
+    if stopped is not None:
+        return _stopped(stopped, quiet_ns)
+    gone = [process for process in workers if process.alive is False and process.phase != "ended"]
+    if gone and main.alive is not False:
+        return _dead(gone, loop, quiet_ns)
+    if quiet_ns < threshold_ns(loop.typical_ns):
+        return Verdict("moving", "moving", quiet_ns=quiet_ns)
+    if main.phase == "step":
+        return _step(loop, quiet_ns)
+    culprit = _culprit(loop)
+    if culprit is not None:
+        return _held(culprit, loop, quiet_ns)
+    if main.phase == "wait":
+        return _lost(loop, quiet_ns)
+    text = f"no loop has begun since {duration(quiet_ns)}"
+    return Verdict("starting", text, [_line(main)], [_dump(main)], quiet_ns)
+
+
+def _culprit(loop: Loop) -> Doing | None:
+    """Who makes the batch that the loop waits for."""
+    if loop.main.phase in WORKING:
+        return loop.main  # without workers it makes its batches itself
+    if loop.main.phase != "wait":
+        return None
+    busy = [process for process in loop.workers if process.phase in (*WORKING, "starting")]
+    if loop.in_order:
+        mine = [
+            process
+            for process in busy
+            if process.phase in WORKING and process.batch == loop.awaited
+        ]
+        if mine or loop.awaited_made:
+            return mine[0] if mine else None
+        # torch hands batches out in turn: one that is not begun is behind what its worker has.
+        turn = loop.awaited % len(loop.workers) if loop.workers and loop.awaited >= 0 else -1
+        return next((process for process in busy if process.worker == turn), None)
+    return max(busy, key=lambda process: process.quiet_ns, default=None)
+
+
+def _held(process: Doing, loop: Loop, quiet_ns: int) -> Verdict:
+    place = f"batch {process.batch}" if process.batch >= 0 else "its start"
+    if process.sample is not None:
+        place = f"sample {process.sample} of batch {process.batch}"
+    if process.phase in ("collate", "send"):
+        place = f"{process.phase} of batch {process.batch}"
+    if process.status == "D":
+        kind, word = "storage", "HUNG"
+    elif process.status == "R" or process.cpu >= BUSY:
+        kind, word = "slow", "SLOW"
+    else:
+        kind, word = "hung", "HUNG"
+    headline = f"{word}: nothing has moved for {duration(quiet_ns)}; {process.name} is at {place}"
+    lines = [_line(process), _why(process, kind)]
+    if process is not loop.main:
+        lines.append(f"the main process (pid {loop.main.pid}) waits for batch {loop.awaited}")
+        others = [other for other in loop.workers if other is not process]
+        idle = sum(other.phase == "idle" for other in others)
+        if idle:
+            lines.append(f"{idle} of {len(others)} other workers idle")
+    if process.sample is not None:
+        lines.append(f"to try that sample by itself: dataset[{process.sample}]")
+    commands = [_dump(process)]
+    return Verdict(
+        kind,
+        headline,
+        lines,
+        commands,
+        quiet_ns,
+        process.pid,
+        process.worker,
+        process.batch,
+        process.sample,
+    )
+
+
+def _why(process: Doing, kind: str) -> str:
+    if kind == "storage":
+        return (
+            "the kernel waits for a disk or a file server for it (state D): see dmesg, df, mounts"
+        )
+    if kind == "slow":
+        return "it computes: a sample that takes long, or a loop without end"
+    if process.asleep.startswith("futex"):
+        return (
+            "it waits for a lock: one of its threads holds it, or none any more, as after a fork "
+            "of a program whose threads held one (OpenMP, OpenCV, HDF5)"
+        )
+    if process.asleep:
+        return "it computes nothing: it waits for what that function waits for"
+    return "it computes nothing" if process.status == "S" else "what it waits for is not known here"
+
+
+def _lost(loop: Loop, quiet_ns: int) -> Verdict:
+    main, awaited = loop.main, loop.awaited
+    if not loop.workers:
+        headline = f"HUNG: next() of batch {awaited} lasts {duration(main.since_ns)}"
+        lines = [_line(main), "its sampler or its data set waits: no sample is in hand"]
+        return Verdict("hung", headline, lines, [_dump(main)], quiet_ns, main.pid, -1, awaited)
+    headline = f"DEADLOCK: nothing has moved for {duration(quiet_ns)}; nobody makes batch {awaited}"
+    lines = [_line(main)]
+    if loop.awaited_made:
+        lines.append(
+            f"batch {awaited} was made and has not arrived: look at the worker's queue thread, "
+            "the pin thread and /dev/shm"
+        )
+    elif not loop.whole:
+        lines.append("whether a worker has made it is not known: not every batch is recorded")
+    else:
+        lines.append(
+            f"all {len(loop.workers)} workers are idle: the batch was not asked for, or its "
+            "indices did not arrive"
+        )
+    return Verdict("lost", headline, lines, [_dump(main)], quiet_ns, main.pid, -1, awaited)
+
+
+def _step(loop: Loop, quiet_ns: int) -> Verdict:
+    main = loop.main
+    if loop.outside:
+        text = f"the last epoch ended {duration(main.since_ns)} ago; no loader is iterated since"
+        return Verdict("outside", text, [_line(main)], [_dump(main)], quiet_ns)
+    text = f"the program's own step lasts {duration(main.since_ns)}: it is not waiting for data"
+    return Verdict("step", text, [_line(main)], [_dump(main)], quiet_ns, main.pid)
+
+
+def _stopped(process: Doing, quiet_ns: int) -> Verdict:
+    if process.status == "t":
+        text = f"STOPPED: a debugger holds {process.name} (pid {process.pid})"
+        return Verdict("stopped", text, [_line(process)], [], quiet_ns, process.pid, process.worker)
+    text = f"STOPPED: {process.name} (pid {process.pid}) was stopped by a signal (Ctrl-Z, SIGSTOP)"
+    lines, commands = [_line(process)], [f"kill -CONT {process.pid}"]
+    return Verdict("stopped", text, lines, commands, quiet_ns, process.pid, process.worker)
+
+
+def _dead(gone: Sequence[Doing], loop: Loop, quiet_ns: int) -> Verdict:
+    process = gone[0]
+    more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
+    headline = f"DEAD: {process.name} (pid {process.pid}){more} is gone"
+    if process.sample is not None:
+        headline += f", last at sample {process.sample} of batch {process.batch}"
+    elif process.batch >= 0:
+        headline += f", last at batch {process.batch}"
+    lines = [
+        f"its last state: {_state(process)}",
+        "killed for memory? a crash in C? the kernel may say",
+    ]
+    commands = ["dmesg | tail"]
+    return Verdict(
+        "dead",
+        headline,
+        lines,
+        commands,
+        quiet_ns,
+        process.pid,
+        process.worker,
+        process.batch,
+        process.sample,
+    )
+
+
+def _dump(process: Doing) -> str:
+    return f"py-spy dump --pid {process.pid}"
+
+
+def _line(process: Doing) -> str:
+    """What is known of one process, in a sentence."""
+    text = f"{process.name} (pid {process.pid}): {_state(process)}"
+    if process.status == "D":
+        text += f"; waits for storage{f' in {process.asleep}' if process.asleep else ''}"
+    elif process.cpu >= BUSY:
+        text += f"; uses {process.cpu:.0%} of a core"
+    elif process.status == "R":
+        text += "; is running"
+    elif process.status == "S":
+        text += f"; sleeps{f' in {process.asleep}' if process.asleep else ''}"
+    return text
+
+
+def _state(process: Doing) -> str:
+    text = f"{process.phase} for {duration(process.since_ns)}"
+    if process.sample_ns is not None:
+        what = "a sample" if process.sample is None else f"sample {process.sample}"
+        text += f", {what} for {duration(process.sample_ns)}"
+    if process.operation is not None and process.operation_ns is not None:
+        text += f", {operation_name(process.operation)} began {duration(process.operation_ns)} ago"
+    return text

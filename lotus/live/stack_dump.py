@@ -1,0 +1,63 @@
+"""Python stacks of processes that run, by `py-spy dump`.
+
+py-spy reads the memory of a process without stopping it (--nonblocking), so that a stack may be
+torn between two moments. It takes some CPU time of its own: a few tenths of a second a process.
+"""
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from native_map.programs import Limits, answer
+
+# py-spy maps the files of the process that it looks at.
+_LIMITS = Limits(wait_s=30, cpu_s=30, memory=8 << 30, output=16 << 20)
+_OURS = ("lotus/inside", "_lotus_inside", "<lotus hook")
+
+
+def dump(pids: Iterable[int]) -> dict[int, list[str]]:
+    """pid -> the stack of its main thread, innermost first, as `function (file:line)`.
+
+    What cannot be had is a line that says why.
+    """
+    path = shutil.which("py-spy", path=_search())
+    if path is None:
+        return {pid: ["py-spy is not installed; pip install py-spy"] for pid in pids}
+    return {pid: _dump(path, pid) for pid in pids}
+
+
+def _search() -> str:
+    # Beside the Python that runs lotus too, where its environment is not activated.
+    return os.pathsep.join([os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)])
+
+
+def _dump(path: str, pid: int) -> list[str]:
+    command = [path, "dump", "--json", "--nonblocking", "--pid", str(pid)]
+    try:
+        done = answer(command, _LIMITS)
+    except OSError as error:
+        return [f"py-spy did not answer: {error}"]
+    if done.stopped:
+        return [f"py-spy did not answer: {done.stopped}"]
+    try:
+        threads = json.loads(done.out)
+        return frames(threads, pid) or ["py-spy found no Python frame"]
+    except (ValueError, RecursionError, TypeError, AttributeError, KeyError):
+        return [f"py-spy: {done.complaint[:200] or 'no answer'}"]
+
+
+def frames(threads: Sequence[dict[str, Any]], pid: int) -> list[str]:
+    """The frames of the main thread, innermost first, without lotus's own hooks."""
+    # On Linux the id of the main thread is that of the process.
+    main = [thread for thread in threads if thread.get("os_thread_id") == pid]
+    main = main or [thread for thread in threads if thread.get("thread_name") == "MainThread"]
+    lines = []
+    for frame in (main or list(threads))[0]["frames"] if threads else ():
+        name = str(frame.get("filename") or "")
+        if not any(part in name for part in _OURS):
+            short = frame.get("short_filename") or name
+            lines.append(f"{frame.get('name')} ({short}:{frame.get('line')})")
+    return lines

@@ -1,0 +1,1 @@
+"""The paper's mapping from functions to operations: isolated runs, building, applying."""

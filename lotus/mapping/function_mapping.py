@@ -1,0 +1,186 @@
+"""The paper's mapping from functions to operations: built, laid over profiles, and judged."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from lotus.common import files
+from lotus.common.errors import LotusError
+from lotus.joining.sample_join import TO_COMPARE, Mapped
+from native_map.errors import Unusable
+from native_map.estimate import validation
+from native_map.paper import attribution, importers
+from native_map.paper import paper_mapping as maps
+from native_map.paper.function_counts import Profile
+
+if TYPE_CHECKING:
+    from lotus.mapping.isolated_samples import Isolation
+    from lotus.reading.run import Run
+COLLATE, LOADER = "collate", "Loader"
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A profile given to operations: the three tables of native_map.paper.attribution.apply."""
+
+    mapping: maps.Mapping
+    profile: Profile
+    operations: pd.DataFrame
+    pairs: pd.DataFrame
+    leftovers: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class Judged:
+    """table: native_map.estimate.validation.validate; summary: its summary; pairs: precision and
+    recall of a mapping against the join, None without one."""
+
+    table: pd.DataFrame
+    summary: pd.DataFrame
+    pairs: pd.DataFrame | None
+    notes: list[str]
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except Unusable as error:
+        raise LotusError(str(error)) from None
+    except OSError as error:
+        raise LotusError(
+            f"cannot read {error.filename}: {error.strerror}; see: lotus map apply --help"
+        ) from None
+
+
+def build(isolation: "Isolation", minimum_runs: int = maps.MINIMUM_RUNS) -> maps.Mapping:
+    """The mapping of isolated runs. Raises LotusError where they caught nothing."""
+    counts = {
+        str(name): int(runs)
+        for name, runs in zip(
+            isolation.operations["operation"], isolation.operations["runs"], strict=True
+        )
+    }
+    with _told():
+        # By the sample: a quick operation is called more often in its bucket than a slow one.
+        return maps.build(isolation.a_sample(), minimum_runs, counts)
+
+
+def read(path: Path) -> maps.Mapping:
+    """Raises LotusError."""
+    with _told():
+        return maps.read(path)
+
+
+def is_mapping(path: Path) -> bool:
+    """Whether a file can be read as a mapping."""
+    try:
+        read(path)
+    except LotusError:
+        return False
+    return True
+
+
+def write(mapping: maps.Mapping, path: Path) -> None:
+    """Raises LotusError."""
+    files.replace(path, maps.to_json(mapping))
+
+
+def apply(
+    mapping: maps.Mapping, profile: Path, op_seconds: Mapping[str, float] | None = None
+) -> Applied:
+    """Lay the mapping over an exported profile. Raises LotusError."""
+    with _told():
+        loaded = importers.load(profile)
+        return Applied(mapping, loaded, *attribution.apply(mapping, loaded, op_seconds))
+
+
+def seconds(run: "Run") -> dict[str, float]:
+    """Seconds that each operation, collate and the data set's own code took in a traced run."""
+    ops = run.ops
+    sums = ops.groupby(ops["operation"].astype(str))["duration_ns"].sum() / 1e9
+    by_operation = {str(name): float(took) for name, took in sums.items()}
+    # A mapping isolates a data set's own code as its loader, which no operation has told of.
+    by_operation.setdefault(LOADER, float(run.samples["self_ns"].sum()) / 1e9)
+    return {**by_operation, COLLATE: float(run.batches["collate_ns"].sum()) / 1e9}
+
+
+def judge(mapped: Mapped, mapping: maps.Mapping | None = None) -> Judged:
+    """Hold what samples and a mapping say against exact counts. Raises LotusError without them."""
+    table = mapped.compared
+    if not len(table):
+        raise LotusError(f"there is no truth to compare with: {_why_none(mapped)}")
+    pairs: pd.DataFrame | None = None
+    notes: list[str] = []
+    if mapping is not None:
+        functions, pairs, notes = _mapped(mapped, mapping, table)
+        merged = table.drop(columns=["mapped", "err_mapped"]).merge(
+            functions, on=["operation", "event"], how="left"
+        )
+        truth = merged["exact"].where(merged["exact"] > 0)
+        table = merged.assign(err_mapped=merged["mapped"] / truth - 1)
+    return Judged(table, validation.summary(table), pairs, notes)
+
+
+def _why_none(mapped: Mapped) -> str:
+    again = "lotus trace --counters --perf --perf-kernel -o DIRECTORY -- COMMAND"
+    for note in mapped.notes:
+        if TO_COMPARE in note:
+            return f"{note.partition(f': {TO_COMPARE}')[0]}; record again with {again}"
+    events = ", ".join(mapped.events)
+    if "factor" in mapped.calibration:  # only where a sampled event was counted too
+        return (
+            f"no operation was counted while {events} was sampled from its begin to its end; "
+            f"record again with {again}"
+        )
+    return f"{events} was sampled and not counted; record again with {again}"
+
+
+def _mapped(
+    mapped: Mapped, mapping: maps.Mapping, table: pd.DataFrame
+) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
+    """What the mapping makes of the same samples once their times and threads are forgotten."""
+    rows, pairs = [], []
+    wanted = set(table["operation"])
+    names = [str(name) for name in mapping.operations["name"]]
+    strange = sorted(name for name in names if name not in wanted and name != COLLATE)
+    notes = [f"the mapping has {name}, which this run did not count" for name in strange]
+    for event in dict.fromkeys(table["event"]):
+        of = mapped.functions[mapped.functions["event"] == event]
+        profile = _profile(mapped, str(event))
+        with _told():
+            summed, _, _ = attribution.apply(mapping, profile)
+        for row in summed.to_dict("records"):
+            name = str(row["operation"])
+            label = "" if name == COLLATE else name
+            rows.append({"operation": label, "event": event, "mapped": float(row["samples"])})
+        known = mapping.kept.rename(columns={"module": "library"})
+        # The join keeps collate apart from operations by its kind.
+        collates = of["kind"] == "collate"
+        of = of.assign(
+            operation=of["operation"].mask(collates, COLLATE),
+            kind=of["kind"].mask(collates, "operation"),
+        )
+        pairs.append(validation.precision_recall(known, of, str(event)).assign(event=event))
+    functions = pd.DataFrame(rows, columns=["operation", "event", "mapped"])
+    return functions, pd.concat(pairs, ignore_index=True), notes
+
+
+def _profile(mapped: Mapped, event: str) -> Profile:
+    """Counts by library and function, as a profiler without times and threads has them."""
+    keys = ["kind", "operation", "helper_of", "event"]
+    rows = mapped.functions[mapped.functions["event"] == event]
+    # What the samples alone say: Mapped.functions knows the exact totals.
+    raw = rows[[*keys, "library", "function", "share"]].merge(
+        mapped.operations[[*keys, "count"]], on=keys
+    )
+    raw = raw.assign(samples=raw["share"] * raw["count"])
+    table = raw.groupby(["library", "function"], as_index=False)[["samples"]].sum()
+    table = table.rename(columns={"library": "module"})
+    table["module"] = table["module"].where(table["module"] != "[unknown]", "")
+    total = float(table["samples"].sum())
+    return Profile("samples", table, ("samples",), (), {"samples": total})

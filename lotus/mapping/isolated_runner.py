@@ -1,0 +1,203 @@
+"""Runs a program's own pipeline operation by operation under perf, for `lotus map build`.
+
+The program starts as usual. Where it begins to iterate a loader,
+`lotus/inside/isolate/isolation.py` takes over: it keeps the inputs of each operation, waits until
+perf is attached, runs each operation in buckets and ends the program. Here perf is started;
+`isolated_samples.py` reads what it sampled.
+"""
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lotus.common.errors import LotusError
+from lotus.format.manifest import Settings
+from lotus.inside.isolate.isolation import NAME
+from lotus.mapping.isolated_samples import LENGTH_NS, PERF_DATA, Isolation, lines, load
+from lotus.recording import launcher
+from lotus.recording.sidecars import Perf
+from native_map.paper.capture_probability import executions_needed
+from native_map.recording import perf_command
+
+_ENTRY = "from _lotus_inside.isolate import isolation as isolate\n\nisolate.enter(__file__)\n"
+
+
+def isolate(
+    command: Sequence[str],
+    directory: Path,
+    *,
+    loader: int | None = None,
+    samples: int = 16,
+    runs: int = 20,
+    wanted: float = 0.95,
+    budget_s: float = 5.0,
+    gap_s: float = 0.1,
+    frequency: int = 997,
+    length_ns: int = LENGTH_NS,
+    ops: Sequence[str] = (),
+) -> Isolation:
+    """Run `command` up to its loader, isolate the operations of its pipeline, sample them.
+
+    `directory` is made where missing and gets isolation.jsonl and perf.data. `loader` is a loader's
+    number by first iteration, None the largest that there is when the first is iterated. Each
+    operation has `budget_s` seconds for `runs` runs of warm-up, `gap_s` seconds of rest and a
+    bucket, so it is called thousands of times, on copies of the inputs that it had for `samples`
+    samples. There are fewer calls, then fewer runs, where that takes longer. `wanted` is the
+    probability to catch a function of `length_ns`. `frequency` is perf's, in samples of CPU time a
+    second. `ops` are functions to isolate too, as `package.module:name`.
+
+    Raises LotusError where perf or the command cannot be started, or where no operation was
+    isolated.
+    """
+    if not 0 < wanted < 1 or frequency < 1 or samples < 1 or runs < 1 or length_ns < 1:
+        raise LotusError(
+            "the wanted probability must lie between 0 and 1, samples and runs must be above 0; "
+            "see: lotus map build --help"
+        )
+    if budget_s <= 0 or gap_s < 0:
+        raise LotusError("the budget must be above 0 seconds, as in: --budget 5")
+    perf = shutil.which("perf")
+    if perf is None:
+        raise LotusError(
+            "perf is not installed, and without it no operation can be mapped; "
+            "`lotus trace` works, and `apt install linux-perf` (or linux-tools) brings perf"
+        )
+    _make(directory)
+    request = {
+        "samples": samples,
+        "runs": runs,
+        "needed": executions_needed(length_ns / 1e9, 1 / frequency, wanted),
+        "gap_ns": int(gap_s * 1e9),
+        "budget_ns": int(budget_s * 1e9),
+        "loader": loader,
+    }
+    sampling = perf_command.Sampling(("cpu-clock",), frequency)
+    with tempfile.TemporaryDirectory(prefix="lotus-") as exchange:
+        cut_short = _run(command, directory, Path(exchange), request, perf, sampling, ops)
+    isolation = load(directory, wanted=wanted, length_ns=length_ns)
+    isolation.notes += cut_short
+    return isolation
+
+
+def _make(directory: Path) -> None:
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if any(path.name not in (NAME, PERF_DATA) for path in directory.iterdir()):
+            raise LotusError(f"{directory} is not empty; name another directory with --keep")
+        for name in (NAME, PERF_DATA):
+            (directory / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise LotusError(
+            f"cannot use the directory {directory}: {error.strerror}; name another with --keep"
+        ) from None
+
+
+def _environment(
+    directory: Path, exchange: Path, request: Mapping[str, object], ops: Sequence[str]
+) -> dict[str, str]:
+    settings = Settings(level="batch", ops=tuple(ops))
+    environ = launcher.environment(os.environ, directory.absolute(), settings)
+    # Behind the sitecustomize of `lotus trace`, which runs the one that it hides.
+    entry = exchange / "entry"
+    entry.mkdir()
+    (entry / "sitecustomize.py").write_text(_ENTRY)
+    first, *rest = environ["PYTHONPATH"].split(os.pathsep)
+    environ["PYTHONPATH"] = os.pathsep.join([first, str(entry), *rest])
+    environ["LOTUS_ISOLATE"] = json.dumps({**request, "exchange": str(exchange)})
+    return environ
+
+
+def _run(
+    command: Sequence[str],
+    directory: Path,
+    exchange: Path,
+    request: Mapping[str, object],
+    perf: str,
+    sampling: perf_command.Sampling,
+    ops: Sequence[str],
+) -> list[str]:
+    """Run the program to its end; notes on an end of it or of perf that came too early."""
+    for name in ("ready", "go"):
+        os.mkfifo(exchange / name, 0o600)
+    environ = _environment(directory, exchange, request, ops)
+    ready = os.open(exchange / "ready", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    program: subprocess.Popen[bytes] | None = None
+    recorder = Perf(sampling, perf)
+    attached = done = False
+    try:
+        program = subprocess.Popen(launcher.resolve(command), env=environ)
+        for event in _events(ready, program):
+            if event.get("event") == "ready" and not attached:
+                pid = event.get("pid")
+                if type(pid) is int and pid > 0:
+                    recorder.start(pid, directory)
+                    if recorder.problem:
+                        raise LotusError(
+                            f"perf cannot sample the program: {recorder.problem}; see: lotus doctor"
+                        )
+                    attached = True
+                    (exchange / "go").write_text("go\n")
+            if event.get("event") == "done":
+                done = True
+                break
+        os.close(ready)  # who waits for the end, ends
+        ready = -1
+        recorder.stop()
+        program.wait()
+    except OSError as error:
+        raise LotusError(f"cannot isolate {command[0]}: {error.strerror or error}") from None
+    finally:
+        if ready >= 0:
+            os.close(ready)
+        if program is not None and program.poll() is None:
+            program.terminate()
+            program.wait()
+        recorder.stop()
+    if not attached:
+        raise LotusError(
+            f"the program ended (exit code {program.returncode}) before a loader could be isolated"
+            f"{_told(directory)}; `lotus trace` shows which loaders it iterates"
+        )
+    notes = [f"perf.data ends early: {recorder.problem}"] if recorder.problem else []
+    if not done:
+        how = f"(exit code {program.returncode})"
+        notes.append(
+            f"the program ended {how} before all operations were isolated{_told(directory)}"
+        )
+    return notes
+
+
+def _told(directory: Path) -> str:
+    faults = [
+        str(event.get("error")) for event in lines(directory) if event.get("event") == "fault"
+    ]
+    return f": {faults[-1]}" if faults else ""
+
+
+def _events(ready: int, program: "subprocess.Popen[bytes]") -> Iterator[dict[str, Any]]:
+    """What the inside tells, until the program ends."""
+    text = b""
+    while True:
+        over = program.poll() is not None
+        # A pipe that had a writer and has none is readable at once: do not spin.
+        select.select([ready], [], [], 0.05)
+        with contextlib.suppress(BlockingIOError):
+            data = os.read(ready, 4096)
+            if not data:
+                select.select((), (), (), 0.02)
+            text += data
+        *lines, text = text.split(b"\n")
+        for line in lines:
+            with contextlib.suppress(ValueError):
+                event = json.loads(line)
+                if isinstance(event, dict):
+                    yield event
+        if over:
+            return

@@ -1,0 +1,293 @@
+"""Batches and waits of a run: what a worker made joined with what the consumer took."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from lotus.inside.trace.log_format import FAILED, SENDS
+from lotus.reading.frame_scanner import Array
+from lotus.reading.process_tree import Assembly, Ints, groups, match
+
+ORDERS = ("early", "in turn", "late")
+_I32 = np.dtype(np.int32)
+
+
+def frame(columns: Mapping[str, Any]) -> pd.DataFrame:
+    """A DataFrame that takes the arrays over as they are, one block a column."""
+    return pd.DataFrame(columns, copy=False)
+
+
+def categories(codes: Array, names: Sequence[str]) -> Any:
+    """A category column of signed codes; -1 is missing."""
+    return pd.Categorical.from_codes(codes, pd.Index(list(names), dtype=object))
+
+
+def whose(a: Assembly, spread: Callable[[Array], Array], kind: Any = np.int32) -> dict[str, Any]:
+    """The columns rank, local_rank, world_size, host and pid; rank and pid of type `kind`.
+
+    `spread` makes of one value for each process one for each row.
+    """
+    short = np.min_scalar_type(-len(a.hosts) - 1)
+    types = {"rank": kind, "local_rank": _I32, "world_size": _I32, "host": short, "pid": kind}
+    columns: dict[str, Any] = {
+        name: spread(a.places[name].astype(dtype)) for name, dtype in types.items()
+    }
+    columns["host"] = categories(columns["host"], a.hosts)
+    return columns
+
+
+def repeat(counts: Any) -> Callable[[Array], Array]:
+    """For `whose`, where each process has so many rows, one after the other."""
+    return lambda values: np.repeat(values, counts)
+
+
+def signed(values: Array) -> Ints:
+    """Unsigned values of a log as int64."""
+    return values.astype(np.int64)
+
+
+def measured(values: Array, where: Any = True) -> Array:
+    """As float64, NaN where `where` is False."""
+    return np.where(where, values.astype(np.float64), np.nan)
+
+
+def pick(values: Array, rows: Ints) -> Array:
+    """values[rows] as float64; NaN where a row is -1."""
+    if not len(values):
+        return np.full(len(rows), np.nan)
+    return measured(values[rows], rows >= 0)
+
+
+def pick_int(values: Array, rows: Ints, missing: int) -> Ints:
+    """`values` at `rows` as int64 (n,); `missing` where a row is -1."""
+    if not len(values):
+        return np.full(len(rows), missing, np.int64)
+    return np.where(rows >= 0, signed(values)[rows], missing)
+
+
+class Waits(NamedTuple):
+    """What follows from the `next` calls alone, one element each."""
+
+    step_ns: Array  # float64
+    order: Array  # index into ORDERS
+    first: Array  # bool: the first of its epoch
+
+
+def follow(a: Assembly) -> Waits:
+    """Step, order and firstness of every recorded `next`."""
+    wait = a.wait
+    size = len(wait)
+    start, end, arrival = (signed(wait[name]) for name in ("start_ns", "end_ns", "arrival_ns"))
+    batch = signed(wait["batch"])
+    group = groups(a.wait_process, a.wait_loader, a.wait_epoch)
+    order = np.lexsort((start, group))
+    same = group[order][1:] == group[order][:-1]
+    after = np.full(size, -1, np.int64)  # the `next` that followed it
+    after[order[:-1][same]] = order[1:][same]
+    # Where frames are lost a neighbour in the log need not be the neighbour in time.
+    gapped = np.array([process.gapped for process in a.processes], np.bool_)[a.wait_process]
+    neighbour = after >= 0
+    neighbour &= ~gapped | (batch[after] == batch + 1) if size else neighbour
+    step = measured(start[after] - end if size else start, neighbour)
+    ends = _by_epoch(a, "epoch_end", ("last_next_ns", "batches"))
+    row = match((a.wait_process, a.wait_loader, a.wait_epoch), ends[:3])
+    last = pick_int(ends[3], row, 0)
+    ended = (after < 0) & (last > 0) & (~gapped | (pick_int(ends[4], row, -1) == batch + 1))
+    step = np.where(ended, last - end, step)
+
+    first = np.zeros(size, np.bool_)
+    first[order[np.concatenate(([True], ~same))[: len(order)]]] = True
+    first &= ~gapped | (batch == 0)
+
+    early = (arrival > 0) & (arrival < start)
+    late = (arrival > 0) & ~early & (_arrived_between(group, start, arrival) > 0)
+    # Without in_order nobody is kept waiting for a certain batch; there the order of taking tells.
+    taken = batch[order] + (group[order] << 32)  # one number that grows from group to group
+    if size and int(batch.max()) < 1 << 31 and int(batch.min()) >= 0:
+        late[order[1:]] |= same & (batch[order][1:] < _before(taken, batch[order])[1:])
+        early[order[:-1]] |= same & (batch[order][:-1] > _behind(taken, batch[order])[:-1])
+    early &= ~late
+    code = np.where(early, 0, np.where(late, 2, 1)).astype(np.int8)
+    return Waits(step, code, first)
+
+
+def _before(grouped: Ints, batch: Ints) -> Ints:
+    """The highest batch taken before each one in its group (of rows sorted by group and time)."""
+    highest = np.maximum.accumulate(grouped)
+    return np.concatenate(([-1], highest[:-1] - (grouped - batch)[:-1]))
+
+
+def _behind(grouped: Ints, batch: Ints) -> Ints:
+    """The lowest batch taken after each one in its group."""
+    lowest = np.minimum.accumulate(grouped[::-1])[::-1]
+    return np.concatenate((lowest[1:] - (grouped - batch)[1:], [np.iinfo(np.int64).max]))
+
+
+def _arrived_between(group: Ints, start: Ints, arrival: Ints) -> Ints:
+    """How many other batches of the group arrived from `start` on and before `arrival`."""
+    if not len(group):
+        return np.zeros(0, np.int64)
+    times, place = np.unique(np.concatenate((start, arrival)), return_inverse=True)
+    place = place.astype(np.int64) + np.concatenate((group, group)) * len(times)
+    begins, arrives = place[: len(group)], place[len(group) :]
+    known = np.sort(arrives[arrival > 0])
+    return np.searchsorted(known, arrives) - np.searchsorted(known, begins)
+
+
+def _by_epoch(a: Assembly, event: str, names: Sequence[str]) -> list[Ints]:
+    """Columns of an event that has loader and epoch: process, loader, epoch, then `names`."""
+    rows = [
+        (number, process.base + item["loader"], item["epoch"], *(item[name] for name in names))
+        for number, process in enumerate(a.processes)
+        for item in process.events[event]
+    ]
+    table = np.array(rows, np.int64).reshape(-1, 3 + len(names))
+    return list(table.T)
+
+
+def waits(a: Assembly, follows: Waits) -> pd.DataFrame:
+    """The table `Run.waits`, with its columns."""
+    wait = a.wait
+    start, arrival = signed(wait["start_ns"]), signed(wait["arrival_ns"])
+    return frame(
+        {
+            **whose(a, lambda values: values[a.wait_process]),
+            "tid": wait["tid"].astype(_I32),
+            "loader": a.wait_loader.astype(_I32),
+            "epoch": a.wait_epoch.astype(_I32),
+            "batch": signed(wait["batch"]),
+            "start_ns": start,
+            "wait_ns": signed(wait["end_ns"]) - start,
+            "step_ns": follows.step_ns,
+            "arrival_ns": measured(arrival, arrival > 0),
+            "failed": (wait["flags"] & FAILED) != 0,
+        }
+    )
+
+
+def batches(a: Assembly, follows: Waits) -> pd.DataFrame:
+    """One row per batch that was made or taken; the half that is not recorded is NaN."""
+    made = np.flatnonzero((a.batch["flags"] & SENDS) == 0)
+    wait_keys = (a.ranks[a.wait_process], a.wait_loader, a.wait_epoch, signed(a.wait["batch"]))
+    rank = a.ranks[a.batch_process[made]]
+    keys = (rank, a.batch_loader[made], a.batch_epoch[made], signed(a.batch["batch"][made]))
+    taken = match(keys, wait_keys)
+    # A key that turns up twice is joined once.
+    known, place = np.unique(taken, return_index=True)
+    once = np.zeros(len(taken), np.bool_)
+    once[place] = known >= 0
+    taken = np.where(once, taken, -1)
+    left = np.ones(len(a.wait), np.bool_)
+    left[taken[taken >= 0]] = False
+    alone = np.flatnonzero(left)
+    # `m` is the row of a.batch and `w` that of a.wait, -1 where there is none.
+    m = np.concatenate((made, np.full(len(alone), -1, np.int64)))
+    w = np.concatenate((taken, alone))
+    key = [
+        np.concatenate((mine, theirs[alone])) for mine, theirs in zip(keys, wait_keys, strict=True)
+    ]
+    order = np.lexsort((key[3], key[2], key[1], key[0]))
+    m, w = m[order], w[order]
+    rank, loader, epoch, batch = (values[order] for values in key)
+
+    fixed, wait = a.batch, a.wait
+    owner = np.where(m >= 0, pick_int(a.batch_process, m, -1), pick_int(a.wait_process, w, -1))
+
+    def maker(name: str) -> Array:
+        return pick(fixed[name], m)
+
+    def time(name: str) -> Array:
+        values = maker(name)
+        return np.where(values > 0, values, np.nan)
+
+    flags = pick_int(fixed["flags"], m, 0) | pick_int(wait["flags"], w, 0)
+    fetch_start, fetch = maker("fetch_start_ns"), maker("fetch_ns")
+    sampled = (a.batch["n_samples"] > 0) | (a.batch["size"] == 0)
+    inside = _samples_ns(a)
+    samples_ns = np.where(pick_int(sampled, m, 0) > 0, pick(inside, m), np.nan)
+    collate = maker("collate_ns")
+    at_home = pick_int(fixed["loader"], m, -1) >= 0
+
+    sends, of_batch = a.sends
+    send = pick_int(of_batch, m, -1)
+    send_start, pickle = pick(sends["start_ns"], send), pick(sends["pickle_ns"], send)
+    lock, write = pick(sends["lock_ns"], send), pick(sends["write_ns"], send)
+
+    pins, pin_keys = _pins(a)
+    pin = match((rank, loader, epoch, batch), pin_keys, last=True)
+    pin_start, pin_end = pick(pins["start_ns"], pin), pick(pins["end_ns"], pin)
+
+    ready = np.where(at_home, fetch_start + fetch, time("put_ns"))
+    ready = np.where(send >= 0, send_start + pickle, ready)
+    ready = np.where(pin >= 0, pin_end, ready)
+    end = pick(wait["end_ns"], w)
+    arrival = pick(wait["arrival_ns"], w)
+    code = pick_int(follows.order, w, -1).astype(np.int8)
+    # Taken by nobody: the first of its epoch only where nobody took any.
+    waited = match((rank, loader, epoch), wait_keys[:3])
+    first = np.where(w >= 0, pick_int(follows.first, w, 0) > 0, (batch == 0) & (waited < 0))
+
+    return frame(
+        {
+            **whose(a, lambda values: values[owner]),
+            "pid": np.where(m >= 0, a.places["pid"][owner], -1).astype(_I32),
+            "worker": pick_int(fixed["worker"], m, -1).astype(_I32),
+            "loader": loader.astype(_I32),
+            "epoch": epoch.astype(_I32),
+            "batch": batch,
+            "size": maker("size"),
+            "bytes": maker("bytes"),
+            "flags": flags.astype(_I32),
+            "idle_ns": np.where(np.isnan(time("idle_start_ns")), np.nan, maker("idle_ns")),
+            "fetch_start_ns": fetch_start,
+            "fetch_ns": fetch,
+            "samples_ns": samples_ns,
+            "collate_start_ns": time("collate_start_ns"),
+            "collate_ns": collate,
+            "self_ns": fetch - samples_ns - collate,
+            "cpu_ns": maker("cpu_ns"),
+            "minor_faults": maker("minor_faults"),
+            "major_faults": maker("major_faults"),
+            "read_bytes": maker("read_bytes"),
+            "voluntary_switches": maker("voluntary_switches"),
+            "involuntary_switches": maker("involuntary_switches"),
+            "put_ns": time("put_ns"),
+            "send_start_ns": send_start,
+            "pickle_ns": pickle,
+            "lock_ns": lock,
+            "write_ns": write,
+            "send_ns": pickle + lock + write,
+            "send_bytes": pick(sends["bytes"], send),
+            "send_tid": pick(sends["tid"], send),
+            "pin_start_ns": pin_start,
+            "pin_ns": pin_end - pin_start,
+            "ready_ns": ready,
+            "arrival_ns": np.where(arrival > 0, arrival, np.nan),
+            "wait_start_ns": pick(wait["start_ns"], w),
+            "wait_ns": pick(signed(wait["end_ns"]) - signed(wait["start_ns"]), w),
+            "taken_ns": end,
+            "delay_ns": np.maximum(end - ready, 0.0),
+            "step_ns": pick(follows.step_ns, w),
+            "out_of_order": code == ORDERS.index("early"),
+            "order": categories(code, ORDERS),
+            "first": first,
+        }
+    )
+
+
+def _samples_ns(a: Assembly) -> Ints:
+    return np.concatenate(
+        [np.empty(0, np.int64), *(process.log.samples_ns for process in a.processes)]
+    )
+
+
+def _pins(a: Assembly) -> tuple[Array, tuple[Array, Array, Array, Array]]:
+    """(pin records, their rank, loader, epoch, batch)."""
+    parts = [process.log.pins for process in a.processes]
+    empty = np.empty(0, [(name, "<u8") for name in ("batch", "start_ns", "end_ns")])
+    pins = np.concatenate([empty, *parts])
+    row = np.repeat(np.arange(len(a.wait)), a.wait["n_pins"])
+    rank = a.ranks[a.wait_process[row]]
+    return pins, (rank, a.wait_loader[row], a.wait_epoch[row], signed(pins["batch"]))

@@ -1,0 +1,321 @@
+"""Frames of an event log as numpy rows: what a file's description says, where its frames are.
+
+A light loop walks the frame headers and checks each frame's CRC; everything else is gathered by
+numpy from the places that it found. A file is never trusted: what does not fit is no frame.
+"""
+
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lotus.common import sparse_files
+from lotus.inside.trace import log_format
+
+Array = npt.NDArray[Any]
+
+CORRUPT, TORN = "corrupt frame", "truncated tail"
+TOO_LONG, HOLE = "corrupt frame, longer than lotus writes any", "corrupt: a hole in the file"
+WINDOW = 64 << 20  # bytes of a log in memory at once
+HEADER = np.dtype(
+    [("magic", "<u4"), ("kind", "<u2"), ("flags", "<u2"), ("length", "<u4"), ("crc", "<u4")]
+)
+_MAGIC = log_format.FRAME_MAGIC.to_bytes(4, "little")
+_HEADER = log_format.FRAME_HEADER.size
+# Kinds of frames that the first logs of schema 1 do not describe.
+_LATER = frozenset(("counts", "sync"))
+_CODES = {"b", "B", "h", "H", "i", "I", "q", "Q", "f", "d"}
+
+
+class FrameType(NamedTuple):
+    """A kind of frame: its fixed fields and its arrays, in the order in which they are stored."""
+
+    name: str
+    fixed: np.dtype[Any]
+    arrays: tuple[tuple[str, np.dtype[Any]], ...]
+
+
+def dtype_of(fields: Iterable[Sequence[str]]) -> np.dtype[Any]:
+    """Packed little-endian dtype of (name, struct code) pairs."""
+    return np.dtype([(name, "<" + np.dtype(code).str[1:]) for name, code in fields])
+
+
+# What this version expects of a log, by the name of the frame.
+EXPECTED = {
+    name: FrameType(name, dtype_of(fixed), tuple((array, dtype_of(f)) for array, f in arrays))
+    for name, fixed, arrays in log_format.FRAMES.values()
+}
+
+
+def frame_types(frames: Any) -> dict[int, FrameType] | None:
+    """Frame types by kind, or None where they are damaged or lack what the tables need."""
+    try:
+        types = {}
+        for frame in frames:
+            arrays = [(str(array), _described(fields)) for array, fields in frame["arrays"]]
+            types[int(frame["kind"])] = FrameType(
+                str(frame["name"]), _described(frame["fields"]), tuple(arrays)
+            )
+        by_name = {frame.name: frame for frame in types.values()}
+        for name, expected in EXPECTED.items():
+            if name in _LATER and name not in by_name:
+                continue  # a log of before: it has none
+            frame = by_name[name]
+            for have, want in [
+                (frame.fixed, expected.fixed),
+                *((dict(frame.arrays)[array], fields) for array, fields in expected.arrays),
+            ]:
+                if not set(want.names or ()) <= set(have.names or ()):
+                    return None
+        if len(by_name) != len(types) or any(
+            f"n_{array}" not in (frame.fixed.names or ())
+            for frame in types.values()
+            for array, _ in frame.arrays
+        ):
+            return None
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
+        return None
+    return types
+
+
+def _described(fields: Any) -> np.dtype[Any]:
+    pairs = [(str(name), code) for name, code in fields]
+    if not pairs or len(pairs) > 1000 or any(code not in _CODES for _, code in pairs):
+        raise ValueError("not a field description")
+    return dtype_of(pairs)
+
+
+def gather(data: bytes, places: Array, dtype: np.dtype[Any]) -> Array:
+    """Rows of `dtype` at byte offsets `places` of `data`, which need not be aligned."""
+    if not len(places):
+        return np.empty(0, dtype)
+    width = dtype.itemsize
+    # One opaque item at every byte: fancy indexing then copies rows, whatever their alignment.
+    items = np.ndarray((len(data) - width + 1,), f"V{width}", data, strides=(1,))
+    rows: Array = items[places].view(dtype)
+    return rows
+
+
+def ranges(starts: Array, counts: Array, step: int = 1) -> Array:
+    """starts[0], starts[0] + step, ... (counts[0] of them), starts[1], ... as one int64 array."""
+    ends = np.cumsum(counts, dtype=np.int64)
+    places = np.arange(ends[-1] if len(ends) else 0, dtype=np.int64) * step
+    places += np.repeat(starts - step * (ends - counts), counts)
+    return places
+
+
+def counts_of(rows: Array, array: str) -> Array:
+    """How many elements of an array each row has, int64 (n,)."""
+    counts: Array = rows[f"n_{array}"].astype(np.int64)
+    return counts
+
+
+def length_of(frame: FrameType, rows: Array) -> Array:
+    """Payload length of each frame, from its counts."""
+    total = np.full(len(rows), frame.fixed.itemsize, np.int64)
+    for name, dtype in frame.arrays:
+        total += counts_of(rows, name) * dtype.itemsize
+    return total
+
+
+def take(data: bytes, bodies: Array, rows: Array, frame: FrameType, array: str) -> Array:
+    """All rows of one array of the frames whose payloads begin at `bodies`."""
+    starts = bodies + frame.fixed.itemsize
+    for name, dtype in frame.arrays:
+        counts = counts_of(rows, name)
+        if name == array:
+            taken = gather(data, ranges(starts, counts, dtype.itemsize), dtype)
+            return narrow(taken, dict(EXPECTED[frame.name].arrays)[array])
+        starts = starts + counts * dtype.itemsize
+    raise KeyError(array)
+
+
+def narrow(rows: Array, dtype: np.dtype[Any]) -> Array:
+    """`rows` with just the fields of `dtype`."""
+    if rows.dtype == dtype:
+        return rows
+    result = np.empty(len(rows), dtype)
+    for name in dtype.names or ():
+        result[name] = rows[name]
+    return result
+
+
+def join(parts: Sequence[Array], dtype: np.dtype[Any]) -> Array:
+    """All rows of `parts`, which have that dtype; a single part as it is."""
+    if len(parts) == 1:
+        return parts[0]
+    # As opaque items: numpy would copy structured ones field by field.
+    opaque = np.dtype(f"V{dtype.itemsize}")
+    whole: Array = np.concatenate(
+        [np.empty(0, opaque), *(np.ascontiguousarray(part).view(opaque) for part in parts)]
+    )
+    return whole.view(dtype)
+
+
+def read_exactly(fd: int, offset: int, size: int) -> bytes:
+    """Exactly `size` bytes; raises OSError where the file has become shorter."""
+    parts = []
+    while size > 0:
+        part = os.pread(fd, size, offset)
+        if not part:
+            raise OSError("it has become shorter")
+        parts.append(part)
+        offset += len(part)
+        size -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def windows(places: Array, ends: Array, apart: int) -> Iterator[tuple[int, int]]:
+    """Runs of frames [first, last) that span at most WINDOW bytes (or are a single frame).
+
+    `apart`: bytes between two frames of one run at most.
+    """
+    breaks = np.flatnonzero(places[1:] - ends[:-1] > apart) + 1
+    first = 0
+    while first < len(places):
+        last = int(np.searchsorted(ends, places[first] + WINDOW, side="right"))
+        following = int(np.searchsorted(breaks, first, side="right"))
+        if following < len(breaks):
+            last = min(last, int(breaks[following]))
+        last = max(last, first + 1)
+        yield first, last
+        first = last
+
+
+def _walk(data: bytes, at: int, heads: list[int]) -> int:
+    """Append the offset of every good frame from `at` on; return where the first other thing is."""
+    unpack, crc32, size = log_format.FRAME_HEADER.unpack_from, zlib.crc32, len(data)
+    view, last, magic = memoryview(data), len(data) - _HEADER, log_format.FRAME_MAGIC
+    most = log_format.MOST
+    while at <= last:
+        word, _, _, length, crc = unpack(data, at)
+        body = at + _HEADER
+        stop = body + length
+        if (
+            word != magic
+            or stop > size
+            or length > most
+            or crc32(view[body:stop], crc32(view[at + 4 : at + 12])) != crc
+        ):
+            break
+        heads.append(at)
+        at = stop
+    return at
+
+
+def _wanted(data: bytes, at: int, types: Mapping[int, FrameType]) -> int:
+    """Bytes that the frame at `at` needs if it is one; 0: it is none."""
+    if len(data) - at < _HEADER:
+        return _HEADER if data[at : at + 4] == _MAGIC[: len(data) - at] else 0
+    magic, kind, _, length, _ = log_format.FRAME_HEADER.unpack_from(data, at)
+    frame = types.get(kind)
+    if magic != log_format.FRAME_MAGIC or frame is None or length < frame.fixed.itemsize:
+        return 0
+    if length > log_format.MOST:
+        return 0
+    body = at + _HEADER
+    need = frame.fixed.itemsize
+    if body + need > len(data):
+        return _HEADER + need
+    # A length that the counts do not bear out would only make us read and check at random.
+    rows = np.frombuffer(data, frame.fixed, 1, body)
+    return _HEADER + length if int(length_of(frame, rows)[0]) == length else 0
+
+
+def _is_too_long(data: bytes, at: int, types: Mapping[int, FrameType]) -> bool:
+    """Whether what stands at `at` looks like a frame, but for its length."""
+    if len(data) - at < _HEADER:
+        return False
+    magic, kind, _, length, _ = log_format.FRAME_HEADER.unpack_from(data, at)
+    return bool(magic == log_format.FRAME_MAGIC and kind in types and length > log_format.MOST)
+
+
+class _Gap:
+    """What is no frame, until the next one: told once, as what it began with."""
+
+    def __init__(self, lose: Callable[[str, int, int], None]) -> None:
+        self._lose = lose
+        self.at = -1  # where in the file it began; -1: there is none
+        self._what = ""
+        self._hole = 0  # bytes
+
+    def pass_hole(self, first: int, end: int) -> None:
+        """The file has nothing there."""
+        self.open(first, HOLE)
+        self._hole += end - first
+
+    def open(self, at: int, what: str) -> None:
+        if self.at < 0:
+            self.at, self._what, self._hole = at, what, 0
+
+    def close(self, end: int, size: int) -> None:
+        """`size`: of the file."""
+        if self.at >= 0 and end > self.at:
+            what = self._what
+            if what == CORRUPT and 2 * self._hole > end - self.at:
+                what = HOLE  # in front of it the rest of a block is zeros
+            # What wants more than the file has is a frame that was cut only where nothing follows.
+            torn = what == TORN and end < size
+            self._lose(CORRUPT if torn else what, 1, end - self.at)
+        self.at = -1
+
+
+def scan(
+    fd: int,
+    start: int,
+    size: int,
+    types: Mapping[int, FrameType],
+    lose: Callable[[str, int, int], None],
+) -> Iterator[tuple[bytes, int, Array]]:
+    """Yield (bytes, their offset in the file, offsets of good frames within them).
+
+    After something that is no good frame it goes on at the next one; what was skipped is told to
+    `lose` once a gap. No hole of the file is read but in a frame, and of those no more than a few
+    times what the file holds.
+    """
+    data, base, at = b"", start, 0
+    heads: list[int] = []
+    gap = _Gap(lose)
+    # Bytes checked in vain, and of holes: a file can be made to cost its square, or far more.
+    patience = 8 * sparse_files.data_in(fd, start, size) + WINDOW
+    end = start  # of the data that is known to be there
+
+    while base + at < size and patience > 0:
+        before = len(heads)
+        if gap.at < 0 or _wanted(data, at, types):
+            at = _walk(data, at, heads)
+        if len(heads) > before:
+            gap.close(base + heads[before], size)
+            continue
+        need = max(_wanted(data, at, types), 0 if len(data) - at >= _HEADER else _HEADER)
+        if at + need > len(data) and base + len(data) < size and base + at + need <= size:
+            # The frame goes on beyond the window.
+            if heads:
+                yield data, base, np.array(heads, np.int64)
+                heads = []
+            base += at
+            if base >= end:
+                first, end = sparse_files.data_from(fd, base, size)
+                if first > base:
+                    gap.pass_hole(base, first)
+                    base, data, at = first, b"", 0
+                    continue
+            patience -= max(base + need - end, 0)
+            data = read_exactly(fd, base, max(min(WINDOW, end - base), need))
+            at = 0
+            continue
+        if gap.at < 0:
+            what = TOO_LONG if _is_too_long(data, at, types) else CORRUPT
+            gap.open(base + at, TORN if need > 0 and base + at + need > size else what)
+        patience -= need
+        # The next thing that looks like a frame; a magic number may straddle the window.
+        next_magic = data.find(_MAGIC, at + 1)
+        at = next_magic if next_magic >= 0 else max(len(data) - 3, at + 1)
+    if heads:
+        yield data, base, np.array(heads, np.int64)
+    if base + at < size:
+        gap.open(base + at, CORRUPT)
+    gap.close(size, size)

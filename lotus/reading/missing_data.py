@@ -1,0 +1,90 @@
+"""Why a run recorded nothing, or less than hoped for: by what reported in, never by the command."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lotus.format import process_reports
+
+_NO_PYTHON = (
+    "no Python reported in: the command started none, or started it where lotus cannot load "
+    "(python -I, -E or -S, or an emptied environment); run it without these"
+)
+_NO_TORCH = (
+    "Python ran, but never imported torch.utils.data: there was no data loading to record; "
+    "check that this is the command that trains"
+)
+_NO_ITERATION = (
+    "torch.utils.data was imported, but no DataLoader was iterated: nothing was recorded; "
+    "check that the program came as far as its training loop"
+)
+
+
+def processes(directory: Path) -> list[dict[str, Any]]:
+    """Return what the traced processes reported (processes.jsonl); a torn line is left out."""
+    try:
+        return process_reports.read(directory).lines
+    except OSError:
+        return []
+
+
+def notes(reports: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the remarks among the lines of processes.jsonl."""
+    texts = [report.get("text") for report in reports if report.get("event") == "note"]
+    return [text for text in texts if isinstance(text, str)]
+
+
+def ending(exit_code: int | None, signal: int | None) -> list[str]:
+    """Return a line that says how the program ended, or none where all went well."""
+    if signal is not None:
+        return [f"the program was ended by {_signal_name(signal)}; what it did until then is kept"]
+    if exit_code:
+        return [f"the program ended with code {exit_code}; what it did until then is kept"]
+    return []
+
+
+def missing(
+    reports: Sequence[Mapping[str, Any]], unseen: Sequence[Mapping[str, Any]] = ()
+) -> list[str]:
+    """Return lines that say why no batch was recorded, where none was.
+
+    `reports` are the lines of processes.jsonl, `unseen` the loaders that lotus met and cannot look
+    into.
+    """
+    lines = [f"not seen: {loader.get('what')}, for {loader.get('why')}" for loader in unseen]
+    events = {report.get("event") for report in reports}
+    if "python" not in events:
+        return [_NO_PYTHON]
+    faults = [str(report.get("error")) for report in reports if report.get("event") == "fault"]
+    if faults:
+        return [*lines, f"recording was switched off: {faults[0]}"]
+    lines += notes(reports)
+    if "torch" not in events:
+        return lines or [_NO_TORCH]
+    return lines or [_NO_ITERATION]
+
+
+def unfound(ops: Sequence[str], recorded: Collection[str], notes: Iterable[str]) -> list[str]:
+    """Return a line for each `--op` whose module was never imported.
+
+    `ops` are those of the manifest, `recorded` the names of operations of the kind "named". An `op`
+    on which the tracer already made a remark (`notes`), such as a module without that function, is
+    left to that remark.
+    """
+    lines = []
+    remarks = list(notes)
+    for op in ops:
+        module, _, name = op.partition(":")
+        if name not in recorded and not any(text.startswith(f"--op {op}: ") for text in remarks):
+            hint = "" if module == "__main__" else " (the script itself is __main__)"
+            lines.append(f"--op {op} was never found: no recorded process imported {module}{hint}")
+    return lines
+
+
+def _signal_name(number: int) -> str:
+    import signal
+
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,147 @@
+"""Reads the state pages of a run: what each process does now, or did last before it was killed."""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from lotus.common import files
+from lotus.common.errors import LotusError
+from lotus.inside.trace import state_page
+
+_settle: Callable[[str, str, bytes], None] = state_page.settle
+PHASES = ("starting", "idle", "fetch", "collate", "send", "wait", "step", "ended")
+
+
+@dataclass(frozen=True)
+class State:
+    """One process. Times are CLOCK_MONOTONIC; None where there is none, -1 for no worker or batch.
+
+    worker     its number, -1 for a main process
+    phase      one of PHASES; since_ns is its start
+    loader, epoch, batch  those that it works at (a worker knows no loader)
+    sample     index of the sample in hand; None: it has none, or it is no number
+    operation  the last one that started in the sample in hand (or outside any), and when
+    """
+
+    pid: int
+    worker: int
+    phase: str
+    since_ns: int
+    start_ns: int
+    loader: int
+    epoch: int
+    batch: int
+    sample: int | None
+    sample_since_ns: int | None
+    operation: str | None
+    operation_since_ns: int | None
+
+
+def read(directory: str | os.PathLike[str]) -> list[State]:
+    """Return the states of all processes of a run, by their start; what is no page is left out."""
+    names: dict[int, list[tuple[int, dict[int, str]]]] = {}
+    states = []
+    for words in _pages(Path(directory)):
+        if not names:
+            names = _operation_names(Path(directory))
+        states.append(decoded(words, names.get(words[state_page.W_PID], [])))
+    return sorted(states, key=lambda state: (state.start_ns, state.pid))
+
+
+def settle(directory: Path) -> None:
+    """Move into the run what processes that were killed left in /dev/shm."""
+    for link in _files(directory):
+        with contextlib.suppress(OSError):
+            target = os.readlink(link)
+            if target == _moved(link):
+                try:
+                    _settle(target, str(link), content(link))
+                except OSError:  # the disk is full: better lost than left there for ever
+                    os.unlink(target)
+
+
+def content(path: Path) -> bytes:
+    """The bytes of a page. Raises OSError where it is no plain file of ours, or of another size.
+
+    No link is followed but that to the place in /dev/shm where this page may stand.
+    """
+    place: Path | str = path
+    if path.is_symlink() and os.readlink(path) == _moved(path):
+        place = _moved(path)
+    with open(files.open_plain(place), "rb") as file:
+        if os.fstat(file.fileno()).st_uid != os.geteuid():
+            raise OSError("not a state page")
+        content = file.read(state_page.SIZE + 1)
+    if len(content) != state_page.SIZE:
+        raise OSError("not a state page")
+    return content
+
+
+def _moved(path: Path) -> str:
+    return f"{state_page.SHM}/lotus-{path.name}"
+
+
+def _files(directory: Path) -> list[Path]:
+    """The pages of a run; none where they would lie elsewhere."""
+    folder = directory / "state"
+    return [] if folder.is_symlink() else sorted(folder.glob("*.state"))
+
+
+def _pages(directory: Path) -> Iterator[memoryview]:
+    for path in _files(directory):
+        with contextlib.suppress(OSError):
+            words = memoryview(content(path)).cast("q")
+            if words[state_page.W_MAGIC] == state_page.MAGIC:
+                yield words
+
+
+def _operation_names(directory: Path) -> dict[int, list[tuple[int, dict[int, str]]]]:
+    """pid -> (start of the log, operation id -> name) of each log of that pid."""
+    from lotus.reading.event_log import EventLog, ForeignError  # numpy is slow to import
+
+    names: dict[int, list[tuple[int, dict[int, str]]]] = {}
+    events = directory / "events"
+    for path in [] if events.is_symlink() else sorted(events.glob("*.ltr")):
+        with contextlib.suppress(OSError, ForeignError, LotusError):
+            log = EventLog(str(path.parent), path.name)
+            known: dict[int, str] = {}
+            for event in log.events:
+                for operation in event.get("operations") or ():
+                    if isinstance(operation, dict) and isinstance(operation.get("id"), int):
+                        known[operation["id"]] = str(operation.get("name"))
+            names.setdefault(log.pid, []).append((log.start_ns, known))
+    return names
+
+
+def decoded(words: memoryview, names: list[tuple[int, dict[int, str]]]) -> State:
+    """A state page in words; `names`: (start ns, names of operations by number) of each log."""
+    phase = words[state_page.W_PHASE]
+    since, sample_since = words[state_page.W_SINCE], words[state_page.W_SAMPLE_SINCE]
+    known = phase in range(len(PHASES))
+    in_sample = phase == state_page.FETCH and sample_since >= since
+    place = max(range(state_page.OPERATIONS, state_page.LAST + 1), key=words.__getitem__)
+    began = words[place]
+    operation = None
+    if began > 0 and began >= (sample_since if in_sample else since) and phase != state_page.ENDED:
+        # pids are used again: the log that began nearest to the page is that process's
+        logs = sorted(names, key=lambda log: abs(log[0] - words[state_page.W_START]))
+        number = place - state_page.OPERATIONS
+        operation = (logs[0][1] if logs else {}).get(number, f"operation {number}")
+    return State(
+        pid=words[state_page.W_PID],
+        worker=words[state_page.W_WORKER],
+        phase=PHASES[phase] if known else f"phase {phase}",
+        since_ns=since,
+        start_ns=words[state_page.W_START],
+        loader=words[state_page.W_LOADER],
+        epoch=words[state_page.W_EPOCH],
+        batch=words[state_page.W_BATCH],
+        sample=words[state_page.W_SAMPLE]
+        if in_sample and words[state_page.W_SAMPLE] >= 0
+        else None,
+        sample_since_ns=sample_since if in_sample else None,
+        operation=operation,
+        operation_since_ns=began if operation is not None else None,
+    )

@@ -1,0 +1,111 @@
+"""The newest runs of lotus-runs/ in the current directory, for commands that name none."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lotus.common import files
+from lotus.common.errors import LotusError
+from lotus.format import manifest
+from lotus.format.run_directory import RUNS, SWEEP, script_name
+
+_LARGEST = 64 << 20  # bytes of run.json that are read
+_MOST = 200  # directories whose run.json is read: those that were written to last
+
+
+@dataclass(frozen=True)
+class Recent:
+    """A run, or a sweep, of lotus-runs/.
+
+    program: what its directory is named after; well: whether it ended with exit code 0.
+    """
+
+    path: Path
+    began_ns: int  # since the epoch
+    program: str
+    well: bool
+
+
+def newest(verb: str, sweeps: bool = False) -> Path:
+    """The run that was begun last; with `sweeps` a sweep as well. `verb`: for the message.
+
+    Raises LotusError where there is none.
+    """
+    recent = next(_recent(sweeps), None)
+    if recent is None:
+        raise _none(verb)
+    return recent.path
+
+
+def two_newest() -> tuple[Path, Path]:
+    """The newest run that ended well, and the one of the same program before it: (older, newer).
+
+    Raises LotusError where there are no two.
+    """
+    runs = list(_recent(sweeps=False))
+    ended = [one for one in runs if one.well]
+    if not ended:
+        raise _none("compare A B", " that ended with exit code 0" if runs else "")
+    last = ended[0]
+    before = next((one for one in ended[1:] if one.program == last.program), None)
+    if before is None:
+        others = ", ".join(str(one.path) for one in ended[1:4])
+        raise LotusError(
+            f"{last.path} is the only run of {last.program} in {RUNS}/ of this directory "
+            "that ended with exit code 0; record another one, or name what to compare: "
+            "lotus compare A B" + (f" (there are {others})" if others else "")
+        )
+    return before.path, last.path
+
+
+def _none(verb: str, which: str = "") -> LotusError:
+    words = verb.split()
+    named = verb if len(words) > 1 else f"{verb} RUN"
+    return LotusError(
+        f"no run was named, and there is none{which} in {RUNS}/ of this directory "
+        f"({os.getcwd()}); name one: lotus {named}, or record one: lotus trace -- python train.py"
+    )
+
+
+def _recent(sweeps: bool) -> Iterator[Recent]:
+    """The newest first."""
+    names = [manifest.NAME]
+    if sweeps:
+        names.append(SWEEP)
+    written: list[tuple[int, Path]] = []
+    try:
+        with os.scandir(RUNS) as entries:
+            for entry in entries:
+                for name in names:
+                    path = Path(entry.path, name)
+                    if path.is_file() and not path.is_symlink():
+                        written.append((path.stat().st_mtime_ns, path))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise LotusError(
+            f"cannot look for runs in {RUNS}/: {error.strerror}; see: ls -ld {RUNS}"
+        ) from None
+    written.sort(reverse=True)
+    runs = [_read(path, ns) for ns, path in written[:_MOST]]
+    yield from sorted(runs, key=lambda run: -run.began_ns)
+
+
+def _read(path: Path, written_ns: int) -> Recent:
+    """What its manifest says; a damaged one is as old as its file."""
+    record: Any = None
+    try:
+        record = files.read_json(path, _LARGEST)
+    except (OSError, ValueError):
+        record = None
+    known: dict[str, Any] = record if isinstance(record, dict) else {}
+    began, command = known.get("start_wall_ns"), known.get("command")
+    words = command if isinstance(command, list) and command else [""]
+    return Recent(
+        path=path.parent,
+        began_ns=began if type(began) is int else written_ns,
+        program=script_name([str(word) for word in words]),
+        well=known.get("state") == "ended" and known.get("exit_code") == 0,
+    )

@@ -1,0 +1,452 @@
+"""Run: a run directory as documented pandas DataFrames."""
+
+import importlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pandas as pd
+
+from lotus.common import files, redaction
+from lotus.common.errors import LotusError
+from lotus.format import job_ranks, run_claim
+from lotus.format.clock_offsets import Clock
+from lotus.format.manifest import sound
+from lotus.inside.trace.log_format import SCHEMA
+from lotus.joining import python_stacks
+from lotus.reading import batch_tables as batches
+from lotus.reading import (
+    counter_tables,
+    intervals,
+    missing_data,
+    process_states,
+    sample_tables,
+    summary_tables,
+)
+from lotus.reading.event_log import EventLog, ForeignError, Lost, Shift, newer, parse_json
+from lotus.reading.process_tree import Assembly, Ints, is_a
+
+
+def load(path: str | os.PathLike[str], trust: bool = False) -> "Run":
+    """Read the run directory `path`.
+
+    `trust` a run that this user did not record where it lies: for its samples files of this machine
+    are opened, and perf reads what only perf can. Nothing else needs it.
+
+    Raises LotusError, with one line that names the next step, where there is no run that this
+    version can read. A run in which no DataLoader was iterated has empty tables.
+    """
+    return Run(path, trust)
+
+
+class Run:
+    """One recording. Every table is a DataFrame, made when it is first asked for.
+
+    Where rows are of processes they begin with rank (0: the job set none), local_rank (-1: not
+    told), world_size (not told: 1 without ranks, -1 with them), host (category; "": not told) and
+    pid. A worker has the ranks of the process that made it.
+
+    Times are nanoseconds of CLOCK_MONOTONIC: `*_ns` is a duration, except `start_ns`, `*_start_ns`,
+    `end_ns`, `time_ns`, `put_ns`, `ready_ns`, `arrival_ns`, `taken_ns` and `loop_ns`, which are
+    points in time. -1 stands for no worker, loader, epoch, batch, position or sample; NaN (or <NA>)
+    for a number that was not measured.
+    Loaders are numbered per rank: those of main processes first, then those made inside workers.
+
+    path      the directory
+    trusted   whether this user recorded it, where it lies, or it is to be trusted
+    manifest  run.json; its `ranks` are the main processes that recorded, each with rank,
+              local_rank, world_size, host and pid as in their rows; its `hosts`, of a merged run,
+              how each clock was brought onto the first one: host, clock, at_ns, offset_ns (of the
+              first clock then), drift_ppb, error_ns (None: not known), method
+    """
+
+    def __init__(self, path: str | os.PathLike[str], trust: bool = False) -> None:
+        self.path = Path(path)
+        self.manifest, wrong = sound(_manifest(self.path))
+        self.trusted = trust or run_claim.is_ours(self.path, self.manifest)
+        self._lost: list[Lost] = []
+        if wrong:
+            what = f"run.json has what lotus does not write in {', '.join(wrong)}"
+            self._lost.append(Lost(what, -1, len(wrong), 0))
+        self._reports = summary_tables.processes(self.path, self._lost)
+        logs = self._logs()
+        if not logs and not self._lost and self.manifest.get("state") != "ended":
+            raise LotusError(
+                f"{path} has no events yet: wait until its program has ended, "
+                "or record it again with: lotus trace -o DIRECTORY -- COMMAND"
+            )
+        hosts = job_ranks.names(self.manifest.get("hosts") or ())
+        self._assembly = Assembly(logs, bool(self.manifest.get("merged")), hosts)
+        self._lost += summary_tables.losses(self._assembly)
+        self.manifest["ranks"] = self._assembly.recorded()
+        self.manifest.setdefault("hosts", [])
+
+    def _logs(self) -> list[EventLog]:
+        events = self.path / "events"
+        logs = []
+        clocks = _clocks(self.manifest.get("hosts") or ())
+        try:
+            names = sorted(os.listdir(events)) if not events.is_symlink() else []
+        except (FileNotFoundError, NotADirectoryError):
+            names = []
+        except OSError as error:
+            raise LotusError(
+                f"cannot read {events}: {error.strerror}; see: ls -ld {events}"
+            ) from None
+        if events.is_symlink():
+            self._lost.append(Lost("events/ is a link and was not followed", -1, 1, 0))
+        for name in names:
+            try:
+                logs.append(EventLog(str(events), name, clocks))
+            except ForeignError as error:
+                self._lost.append(Lost(str(error), -1, 1, _size(events / name)))
+            except OSError as error:
+                what = f"file in events/ that cannot be read: {error.strerror or error}"
+                self._lost.append(Lost(what, -1, 1, _size(events / name)))
+        return logs
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
+
+    # How a notebook shows a run. lotus.api sets it, as reports stand above this package.
+    view: ClassVar[Callable[["Run"], str] | None] = None
+
+    def _repr_html_(self) -> str | None:
+        if type(self).view is None:
+            importlib.import_module("lotus.api")  # which sets it
+        view = type(self).view
+        return None if view is None else view(self)
+
+    @cached_property
+    def _follow(self) -> batches.Waits:
+        return batches.follow(self._assembly)
+
+    @cached_property
+    def ops(self) -> pd.DataFrame:
+        """One row per operation: those in samples by process and time, then loose ones.
+
+        rank, local_rank, world_size, host, pid, tid, worker, loader, epoch, batch, position (in the
+        batch), sample (its index in the data set), operation (category), parent (its container, ""
+        for none), index (place in its container), nested (inside another operation of its sample,
+        or of its thread outside of samples), start_ns, duration_ns; with level op+cpu also cpu_ns,
+        minor_faults, major_faults, read_bytes.
+        """
+        return sample_tables.operations(self._assembly, self._with_cpu())
+
+    @cached_property
+    def counters(self) -> pd.DataFrame:
+        """One row per counted interval, with `lotus trace --counters`; else empty.
+
+        rank, local_rank, world_size, host, pid, tid, worker, loader, epoch, batch, kind (category:
+        "operation", "fetch" (all of it), "collate"), operation (category, "" for the others),
+        nested, row (in `ops`, -1 for the others), start_ns, duration_ns, readings (of the counters
+        in it, whose cost was taken off), enabled_ns, running_ns (less: the counters were shared and
+        the counts are scaled), scaled, helper_ns (CPU time of other threads of the process during
+        the fetch, the feeder left out; NaN for the others), and one float column per event: its
+        count on the fetching thread (task_clock in ns), NaN where it could not be counted.
+        """
+        return self._counted[0]
+
+    @cached_property
+    def _counted(self) -> tuple[pd.DataFrame, Ints]:
+        return counter_tables.counters(self._assembly)
+
+    @cached_property
+    def functions(self) -> pd.DataFrame:
+        """C and C++ functions under each operation, with `lotus trace --perf`; else empty.
+
+        kind, operation ("" for kinds that are none), helper_of (other threads worked for this one),
+        event, library, function, samples, share (of the operation's samples of this event), count
+        (of the event, in ns for the clocks: estimated from samples and, where it was counted
+        exactly, from its total), low, high (of count, 95 %). kind is that of `intervals`, or says
+        what is known of samples outside of them.
+        Raises LotusError where the samples cannot be read.
+        """
+        from lotus.joining import sample_join  # which nothing else in here needs
+
+        if not (self.path / sample_join.PERF_DATA).exists():
+            columns = "kind operation helper_of event library function samples share count low high"
+            return pd.DataFrame(columns=columns.split())
+        return sample_join.map_run(self).functions
+
+    @cached_property
+    def python_functions(self) -> pd.DataFrame:
+        """Python functions and lines under each operation, with `lotus trace --py-spy`; else empty.
+
+        kind ("operation", "collate", "fetch": the data set's own code), operation, function, file,
+        line, self_ns (the line ran, or C code that it called), total_ns (it stood in the stack: of
+        callers it holds that of what they called, so only self_ns adds up), samples.
+        Raises LotusError where what py-spy recorded cannot be read.
+        """
+        return python_stacks.python_functions(self)
+
+    @cached_property
+    def counted_events(self) -> list[dict[str, Any]]:
+        """The events of `counters`, each once: name, type, config, config1, flags ("u": user
+        space, "k": kernel)."""
+        return counter_tables.events_of(self._assembly)
+
+    @cached_property
+    def intervals(self) -> pd.DataFrame:
+        """What each thread did when: pid, tid, start_ns, end_ns, kind, operation, worker, row.
+
+        One row per interval; those of one thread nest or are disjoint. kind (category):
+        "operation", "collate", "fetch", "send", "idle", "start-up", "wait", "step". What lies
+        in another one belongs to the inner: fetch is what is left of it, the data set's own code.
+        row: in `ops` for operations.
+        """
+        return intervals.intervals(self._assembly, self.ops, self.waits, self.epochs, self.workers)
+
+    @cached_property
+    def exact(self) -> pd.DataFrame:
+        """Exact counts beside `intervals`: one float column per event, and scaled.
+
+        NaN where an interval was not counted. Those of intervals inside are in them.
+        """
+        counters, batch_rows = self._counted
+        names = counter_tables.names_of(self._assembly)
+        return intervals.exact(self.intervals, counters, batch_rows, names)
+
+    @cached_property
+    def samples(self) -> pd.DataFrame:
+        """One row per sample.
+
+        rank, local_rank, world_size, host, pid, worker, loader, epoch, batch, position, sample,
+        start_ns, duration_ns, ops_ns (its top-level operations), self_ns (the rest), many (the row
+        is a whole batch, fetched in one call; its sample is -1).
+        """
+        return sample_tables.samples(self._assembly)
+
+    @cached_property
+    def batches(self) -> pd.DataFrame:
+        """One row per batch that was made or taken, sorted by rank, loader, epoch and batch.
+
+        rank, local_rank, world_size, host, pid (of its maker; -1: not recorded), worker, loader,
+        epoch, batch, size (samples), bytes, flags, idle_ns (the worker waited for its index),
+        fetch_start_ns, fetch_ns, samples_ns, collate_start_ns, collate_ns, self_ns (fetch less
+        samples and collate), cpu_ns, minor_faults, major_faults, read_bytes, voluntary_switches and
+        involuntary_switches (of the thread, during the fetch), put_ns, send_start_ns, pickle_ns,
+        lock_ns, write_ns, send_ns (their sum), send_bytes, send_tid, pin_start_ns, pin_ns, ready_ns
+        (pinned, else pickled, else put; without workers fetched), arrival_ns (taken from the
+        workers' queue), wait_start_ns, wait_ns, taken_ns (`next` returned), delay_ns (taken less
+        ready), step_ns (the consumer's own time until its following `next`), out_of_order (order is
+        "early"), order ("early": arrived before the `next` that returned it, or was returned before
+        an earlier batch; "late": one asked for later arrived or was returned first; "in turn"; NaN
+        if nobody took it), first (of its epoch).
+        """
+        return batches.batches(self._assembly, self._follow)
+
+    @cached_property
+    def waits(self) -> pd.DataFrame:
+        """One row per `next` that returned a batch or failed.
+
+        rank, local_rank, world_size, host, pid, tid, loader, epoch, batch, start_ns, wait_ns,
+        step_ns, arrival_ns, failed.
+        """
+        return batches.waits(self._assembly, self._follow)
+
+    @cached_property
+    def syncs(self) -> pd.DataFrame:
+        """One row per backward pass in which DistributedDataParallel averaged gradients on a CPU.
+
+        rank, local_rank, world_size, host, pid, step (such passes of this process before it, timed
+        or not), start_ns (the pass comes to the model's output), ready_ns (this rank has computed
+        all its gradients: it has arrived), end_ns (they are averaged), exposed_ns (end less ready:
+        synchronisation that no computing of gradients overlaps, with DDP's copying). What is not
+        timed, as models on a GPU, FSDP and compiled DDP, has no rows, and but for the last a note.
+        """
+        return summary_tables.syncs(self._assembly)
+
+    @cached_property
+    def models(self) -> pd.DataFrame:
+        """One row per model whose gradients a process averaged by DistributedDataParallel.
+
+        rank, local_rank, world_size, host, pid, parameters (how many numbers are trained), shapes
+        (SHA-256 over a line for each trained parameter: its name and sizes, sorted by name).
+        """
+        return summary_tables.models(self._assembly)
+
+    @cached_property
+    def workers(self) -> pd.DataFrame:
+        """One row per worker process.
+
+        rank, local_rank, world_size, host, pid, worker, loader (-1: its maker left no record),
+        start_ns (of the process, else of its loop), loop_ns, ready_ns (asked for its first index),
+        startup_ns (ready less start of `iter()`), end_ns (NaN if killed), batches, samples,
+        fetch_ns, idle_ns, cpu_ns (sums).
+        """
+        return summary_tables.workers(self._assembly)
+
+    @cached_property
+    def loaders(self) -> pd.DataFrame:
+        """One row per loader and process.
+
+        rank, local_rank, world_size, host, pid, loader, name (the variable, folder or role that
+        tells what it is for), call_site (`file:line` that builds it; that iterates it where the
+        building was not seen), iterated_at (`file:line`), class, dataset, dataset_kind,
+        dataset_length, length, batch_size, num_workers, prefetch_factor, pin_memory,
+        persistent_workers, start_method, drop_last, in_order, sampler, batch_sampler, collate_fn,
+        timeout.
+        """
+        return summary_tables.loaders(self._assembly)
+
+    @cached_property
+    def epochs(self) -> pd.DataFrame:
+        """One row per iteration of a loader.
+
+        rank, local_rank, world_size, host, pid, loader, epoch, start_ns, startup_ns (`iter()` to
+        the end of the first `next`), iter_ns (`iter()` itself), end_ns (NaN if killed), batches,
+        exhausted, shutdown_ns, peak_rss (bytes: the most that the process held until then), ahead
+        (batches that a library takes before it hands on the first), sanity (whether it was the
+        sanity check that Lightning makes before training).
+        """
+        return summary_tables.epochs(self._assembly)
+
+    @cached_property
+    def resources(self) -> pd.DataFrame:
+        """The process once a second.
+
+        rank, local_rank, world_size, host, pid, worker, time_ns, pss, rss (bytes), descriptors, shm
+        (bytes). pss and rss are 0 where they were not read.
+        """
+        return summary_tables.resources(self._assembly)
+
+    @cached_property
+    def operations(self) -> pd.DataFrame:
+        """Every operation that was found, once: operation, parent, index, kind, file, first, last
+        (the lines of the function that it calls; "", -1, -1 where that is not Python's)."""
+        return summary_tables.operations(self._assembly.processes)
+
+    @cached_property
+    def paths(self) -> pd.DataFrame:
+        """Files of the slowest samples.
+
+        rank, local_rank, world_size, host, pid, worker, sample, path, duration_ns.
+        """
+        return summary_tables.paths(self._assembly)
+
+    @cached_property
+    def processes(self) -> pd.DataFrame:
+        """Every Python process that our hook saw: pid, ppid, time_ns, executable, argv, python,
+        torch (missing where torch.utils.data was not imported)."""
+        return self._reports
+
+    @cached_property
+    def lost(self) -> pd.DataFrame:
+        """What was recorded and cannot be read, or was not recorded: what, pid, count, bytes."""
+        rows = [(loss.what, loss.pid, loss.count, loss.bytes) for loss in self._lost]
+        table = pd.DataFrame(rows, columns=["what", "pid", "count", "bytes"])
+        types = {"what": "object", "pid": "int64", "count": "int64", "bytes": "int64"}
+        return table.astype(types)
+
+    @cached_property
+    def notes(self) -> list[str]:
+        """Remarks of the tracer, each once; first what of the job is not in the run."""
+        remarks = [redaction.text(event["text"]) for event in self._events("note")]
+        lacking = job_ranks.missing(self.manifest["ranks"])
+        left = job_ranks.not_merged(self.manifest.get("merged") or ())
+        for what, names in left.items():
+            lacking.append(f"{what} stayed in the hosts' runs: {', '.join(names)}")
+        apart = missing_data.notes(missing_data.processes(self.path))
+        return list(dict.fromkeys([*lacking, *apart, *remarks]))
+
+    @cached_property
+    def open_waits(self) -> pd.DataFrame:
+        """Waits in which the run ended, as when it was killed; `waits` does not have them.
+
+        pid, loader, epoch, batch, start_ns, wait_ns (until the run's end).
+        """
+        end_ns = self.manifest.get("end_ns")
+        end = end_ns if isinstance(end_ns, int) else 0
+        rows = []
+        for state in process_states.read(self.path) if end else ():
+            if state.worker < 0 and state.phase == "wait" and 0 < state.since_ns < end:
+                place = (
+                    state.loader,
+                    state.epoch,
+                    state.batch,
+                    state.since_ns,
+                    end - state.since_ns,
+                )
+                rows.append((state.pid, *place))
+        columns = ["pid", "loader", "epoch", "batch", "start_ns", "wait_ns"]
+        return pd.DataFrame(rows, columns=columns).astype("int64")
+
+    @cached_property
+    def unseen(self) -> list[dict[str, Any]]:
+        """What could not be observed and why, each once: {"what": ..., "why": ...}."""
+        reasons = {
+            (event["what"], redaction.text(str(event.get("why", ""))))
+            for event in self._events("unseen")
+        }
+        return [{"what": what, "why": why} for what, why in sorted(reasons)]
+
+    def _events(self, name: str) -> list[dict[str, Any]]:
+        return [event for process in self._assembly.processes for event in process.events[name]]
+
+    def _with_cpu(self) -> bool:
+        logs = [process.log for process in self._assembly.processes]
+        return self.manifest.get("level") == "op+cpu" or any(
+            log.header.get("level") == "op+cpu" for log in logs
+        )
+
+
+def _clocks(hosts: Sequence[Mapping[str, Any]]) -> dict[str, Shift]:
+    """What to add to the times of each clock but the run's own."""
+    shifts: dict[str, Shift] = {}
+    for host in hosts:
+        at, offset = (host.get(name) for name in ("at_ns", "offset_ns"))
+        drift = host.get("drift_ppb")
+        sound = is_a(at, int) and is_a(offset, int) and type(drift) in (int, float)
+        if not sound or abs(drift) > 1e6 or abs(offset) >= 1 << 62:  # type: ignore[arg-type]
+            continue
+        if offset or drift:
+            shifts[str(host.get("clock"))] = Clock(at, offset, drift).shift  # type: ignore[arg-type]
+    return shifts
+
+
+def _size(path: Path) -> int:
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return 0
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    again = "record one with: lotus trace -o DIRECTORY -- python train.py"
+    try:
+        names = os.listdir(path)
+    except FileNotFoundError:
+        raise LotusError(f"there is no run at {path}; {again}") from None
+    except NotADirectoryError:
+        raise LotusError(
+            f"{path} is a file, not a run directory: give the directory that lotus trace made"
+        ) from None
+    except OSError as error:
+        raise LotusError(f"cannot read {path}: {error.strerror}; see: ls -ld {path}") from None
+    if not names:
+        raise LotusError(f"{path} is empty; {again}")
+    if "run.json" not in names:
+        if {"events", "processes.jsonl"} & set(names):
+            raise LotusError(f"{path} is half written: it has no run.json; {again}")
+        inside = [name for name in sorted(names) if (path / name / "run.json").is_file()]
+        if inside:
+            again = f"it has {len(inside)} in it, as {path / inside[0]}"
+            again += "; lotus merge makes one run of those of a job's hosts" * (len(inside) > 1)
+        raise LotusError(f"{path} is not a run directory: it has no run.json; {again}")
+    try:
+        text = files.read(path / "run.json", files.LARGEST)
+    except OSError as error:
+        raise LotusError(
+            f"cannot read {path / 'run.json'}: {error.strerror}; see: ls -l {path / 'run.json'}"
+        ) from None
+    manifest = parse_json(text)
+    if manifest is None:
+        raise LotusError(f"{path / 'run.json'} is half written or damaged; {again}")
+    if not isinstance(manifest, dict) or not is_a(manifest.get("schema"), range(1, 1 << 31)):
+        raise LotusError(f"{path / 'run.json'} was not written by lotus; {again}")
+    if manifest["schema"] > SCHEMA:
+        raise LotusError(newer(str(path), manifest["schema"]))
+    return manifest

@@ -1,0 +1,323 @@
+"""The small tables of a run: workers, loaders, epochs, resources, operations, paths, losses."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lotus.common import redaction
+from lotus.format import process_reports
+from lotus.inside.trace.log_format import FAILED, SENDS, STOPPED
+from lotus.reading import counter_tables
+from lotus.reading.batch_tables import frame, repeat, signed, whose
+from lotus.reading.event_log import Lost
+from lotus.reading.process_tree import Assembly, Process, groups, is_a
+
+_MOST_FAULTS = 100  # that are told in their own words
+_REPORT = ("pid", "ppid", "time_ns", "executable", "argv", "python", "torch")
+
+
+def workers(a: Assembly) -> pd.DataFrame:
+    """One row per worker process that left a log."""
+    made = (a.batch["flags"] & SENDS) == 0
+    rows, owners = [], []
+    for number, (process, own) in enumerate(zip(a.processes, a.slices, strict=True)):
+        if not process.is_worker:
+            continue
+        owners.append(number)
+        batch = a.batch[own][made[own] & (a.batch["loader"][own] < 0)]
+        entered, ready, end = (
+            process.events[name][0] if process.events[name] else {}
+            for name in ("worker", "worker_ready", "worker_end")
+        )
+        origin = process.origin
+        loop, ready_ns = entered.get("loop_ns"), ready.get("time_ns")
+        began = entered.get("process_ns")
+        whole = batch[(batch["flags"] & STOPPED == 0) | (batch["size"] > 0)]
+        startup = None
+        if origin is not None and ready_ns is not None and ready_ns >= origin.start_ns:
+            startup = ready_ns - origin.start_ns
+        rows.append(
+            (
+                process.worker,
+                -1 if origin is None else origin.process.base + origin.loader,
+                began if is_a(began, int) else loop,
+                loop,
+                ready_ns,
+                startup,
+                end.get("time_ns"),
+                len(whole),
+                *(int(signed(batch[name]).sum()) for name in ("size", "fetch_ns", "idle_ns")),
+                int(signed(batch["cpu_ns"]).sum()),
+            )
+        )
+    maybe = ("start_ns", "loop_ns", "ready_ns", "startup_ns", "end_ns")
+    sums = ("batches", "samples", "fetch_ns", "idle_ns", "cpu_ns")
+    table = pd.DataFrame(rows, columns=["worker", "loader", *maybe, *sums])
+    return _owned(a, owners, table, dict.fromkeys(maybe, "float64"))
+
+
+def _owned(
+    a: Assembly, owners: Sequence[int], table: pd.DataFrame, types: Mapping[str, str]
+) -> pd.DataFrame:
+    """`table`, typed, after the columns that tell whose rows they are: of processes `owners`."""
+    numbers = np.array(owners, np.int64)
+    owned = frame(whose(a, lambda values: values[numbers], np.int64))
+    return pd.concat([owned, _typed(table, types)], axis=1)
+
+
+def _typed(table: pd.DataFrame, types: Mapping[str, str]) -> pd.DataFrame:
+    """`table` with the given types; its other columns are int64."""
+    return table.astype({name: types.get(name, "int64") for name in table.columns})
+
+
+_LOADER_TYPES = {
+    "name": "object",
+    "call_site": "object",
+    "iterated_at": "object",
+    "class": "object",
+    "dataset": "object",
+    "dataset_kind": "object",
+    "dataset_length": "Int64",
+    "length": "Int64",
+    "batch_size": "Int64",
+    "num_workers": "Int64",
+    "prefetch_factor": "Int64",
+    "pin_memory": "boolean",
+    "persistent_workers": "boolean",
+    "start_method": "object",
+    "drop_last": "boolean",
+    "in_order": "boolean",
+    "sampler": "object",
+    "batch_sampler": "object",
+    "collate_fn": "object",
+    "timeout": "float64",
+}
+
+
+def _sane(value: Any, kind: str) -> Any:
+    """The value if it is of that kind, else missing: a program may give a loader anything."""
+    if kind == "object":
+        return value if isinstance(value, str) else None
+    if kind == "boolean":
+        return value if isinstance(value, bool) else pd.NA
+    if isinstance(value, str) and len(value) < 19 and value.isascii() and value.isdecimal():
+        value = int(value)  # a numpy integer, which JSON does not know
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or abs(value) >= 2**62 or value != value:
+        return np.nan if kind == "float64" else pd.NA
+    return float(value) if kind == "float64" else int(value)
+
+
+def loaders(a: Assembly) -> pd.DataFrame:
+    """One row per loader and process that iterated it."""
+    columns: dict[str, list[Any]] = {name: [] for name in ("loader", *_LOADER_TYPES)}
+    owners = []
+    for number, process in enumerate(a.processes):
+        for event in process.events["loader"]:
+            owners.append(number)
+            columns["loader"].append(process.base + event["loader"])
+            for name, kind in _LOADER_TYPES.items():
+                columns[name].append(_sane(event.get(name), kind))
+    table = pd.DataFrame({name: pd.Series(v, dtype=object) for name, v in columns.items()})
+    return _owned(a, owners, table, _LOADER_TYPES)
+
+
+def epochs(a: Assembly) -> pd.DataFrame:
+    """One row per iteration of a loader that any record speaks of."""
+    rows: dict[tuple[int, int, int], dict[str, Any]] = {}
+
+    def row(number: int, loader: int, epoch: int) -> dict[str, Any]:
+        return rows.setdefault((number, loader, epoch), {})
+
+    for number, process in enumerate(a.processes):
+        for event in process.events["iterator"]:
+            entry = row(number, process.base + event["loader"], event["epoch"])
+            entry["start_ns"] = event["start_ns"]
+            entry["iter_ns"] = event["end_ns"] - event["start_ns"]
+            ahead = event.get("ahead")
+            entry["ahead"] = ahead if type(ahead) is int and 0 < ahead < 2**31 else 0
+            entry["sanity"] = event.get("sanity") is True
+        for event in process.events["epoch_end"]:
+            entry = row(number, process.base + event["loader"], event["epoch"])
+            entry["end_ns"], entry["batches"] = event["time_ns"], event["batches"]
+            entry["exhausted"] = event["exhausted"]
+            entry["peak_rss"] = _sane(event.get("peak_rss") or None, "float64")
+        for event in process.events["shutdown"]:
+            entry = row(number, process.base + event["loader"], event["epoch"])
+            entry["shutdown_ns"] = event["end_ns"] - event["start_ns"]
+    group = groups(a.wait_process, a.wait_loader, a.wait_epoch)
+    _, place = np.unique(group, return_index=True)
+    count = np.bincount(group[(a.wait["flags"] & FAILED) == 0], minlength=len(place))
+    for at, taken in zip(place.tolist(), count[group[place]].tolist(), strict=True):
+        number = int(a.wait_process[at])
+        entry = row(number, int(a.wait_loader[at]), int(a.wait_epoch[at]))
+        if not a.processes[number].gapped:
+            entry.setdefault("batches", taken)
+            if "start_ns" in entry:
+                entry["startup_ns"] = int(a.wait["end_ns"][at]) - entry["start_ns"]
+    names = ("start_ns", "startup_ns", "iter_ns", "end_ns", "batches", "exhausted", "shutdown_ns",
+             "peak_rss", "ahead", "sanity")  # fmt: skip
+    other = {"exhausted": False, "ahead": 0, "sanity": False}
+    ordered = sorted(rows.items())
+    table = pd.DataFrame(
+        [
+            (
+                loader,
+                epoch,
+                *(entry.get(name, other.get(name)) for name in names),
+            )
+            for (_, loader, epoch), entry in ordered
+        ],
+        columns=["loader", "epoch", *names],
+    )
+    types = dict.fromkeys(names, "float64") | {"batches": "Int64", "exhausted": "bool"}
+    types |= {"ahead": "int64", "sanity": "bool"}
+    return _owned(a, [number for (number, _, _), _ in ordered], table, types)
+
+
+def resources(a: Assembly) -> pd.DataFrame:
+    """The table `Run.resources`, with its columns; pss, rss and shm in bytes."""
+    parts = [process.log.fixed["resources"] for process in a.processes]
+    columns = whose(a, repeat([len(part) for part in parts]), np.int64)
+    for name in ("worker", "time_ns", "pss", "rss", "descriptors", "shm"):
+        columns[name] = np.concatenate(
+            [np.empty(0, np.int64), *(signed(part[name]) for part in parts)]
+        )
+    return frame(columns)
+
+
+def syncs(a: Assembly) -> pd.DataFrame:
+    """One row per backward pass that averaged gradients, in the order of each process."""
+    parts = [process.log.fixed["sync"] for process in a.processes]
+    columns = whose(a, repeat([len(part) for part in parts]), np.int64)
+    for name in ("step", "start_ns", "ready_ns", "end_ns"):
+        columns[name] = np.concatenate(
+            [np.empty(0, np.int64), *(signed(part[name]) for part in parts)]
+        )
+    columns["exposed_ns"] = columns["end_ns"] - columns["ready_ns"]
+    return frame(columns)
+
+
+def models(a: Assembly) -> pd.DataFrame:
+    """One row per model that a process trained in DistributedDataParallel, in their order."""
+    models = [
+        (number, event["parameters"], event["shapes"])
+        for number, process in enumerate(a.processes)
+        for event in process.events["model"]
+    ]
+    rows = [row for _, *row in models]
+    table = pd.DataFrame(rows, columns=["parameters", "shapes"])
+    return _owned(a, [number for number, *_ in models], table, {"shapes": "object"})
+
+
+def operations(processes: Iterable[Process]) -> pd.DataFrame:
+    """Every operation that was defined, once."""
+    rows: dict[tuple[str, str, int, str], tuple[Any, ...]] = {}
+    for process in processes:
+        defined = process.operations()
+        names = {operation["id"]: operation["name"] for operation in defined}
+        for operation in defined:
+            parent = names.get(operation["parent"], "")
+            key = (operation["name"], parent, operation["index"], operation["kind"])
+            lines = (operation.get("file"), operation.get("first"), operation.get("last"))
+            valid = is_a(lines[0], str) and all(is_a(one, range(1 << 31)) for one in lines[1:])
+            rows.setdefault(key, lines if valid else ("", -1, -1))
+    columns = ["operation", "parent", "index", "kind", "file", "first", "last"]
+    table = pd.DataFrame([(*key, *lines) for key, lines in rows.items()], columns=columns)
+    texts = ("operation", "parent", "kind", "file")
+    return _typed(table, dict.fromkeys(texts, "object"))
+
+
+def paths(a: Assembly) -> pd.DataFrame:
+    """File paths of samples that were among the slowest of their process."""
+    events = [
+        (number, event)
+        for number, process in enumerate(a.processes)
+        for event in process.events["sample_path"]
+    ]
+    rows = [
+        (
+            a.processes[number].worker,
+            event["sample"],
+            redaction.text(event["path"]),  # again: an earlier lotus recorded queries that sign
+            event["duration_ns"],
+        )
+        for number, event in events
+    ]
+    table = pd.DataFrame(rows, columns=["worker", "sample", "path", "duration_ns"])
+    return _owned(a, [number for number, _ in events], table, {"path": "object"})
+
+
+def losses(a: Assembly) -> list[Lost]:
+    """What the processes lost, told or to be inferred."""
+    lost = list(a.lost)
+    for process in a.processes:
+        lost += counter_tables.losses(process)
+        for event in process.events["stopped"]:
+            size: Any = event.get("bytes")
+            what = f"recording stopped: {event['why']}"
+            lost.append(Lost(what, process.pid, 1, size if is_a(size, int) else 0))
+    # Of a loader that was not seen nobody knows how it sends.
+    sent = (a.batch["loader"] < 0) & (a.batch_loader >= 0)
+    made = np.flatnonzero(((a.batch["flags"] & (SENDS | FAILED | STOPPED)) == 0) & sent)
+    _, send = a.sends
+    owner, count = np.unique(a.batch_process[made[send[made] < 0]], return_counts=True)
+    for number, missing in zip(owner.tolist(), count.tolist(), strict=True):
+        lost.append(Lost("send times of a batch", a.processes[number].pid, missing, 0))
+    return lost
+
+
+def processes(path: Path, lost: list[Lost]) -> pd.DataFrame:
+    """processes.jsonl as a table; what the tracers reported as faults goes to `lost`."""
+    try:
+        reports = process_reports.read(path)
+    except FileNotFoundError:
+        reports = process_reports.NONE
+    except OSError as error:
+        reports = process_reports.NONE
+        lost.append(Lost(f"processes.jsonl cannot be read: {error.strerror}", -1, 1, 0))
+    rows: dict[tuple[int, int], dict[str, Any]] = {}
+    latest: dict[int, dict[str, Any]] = {}
+    nobody, nobody_bytes, faults = reports.torn, reports.torn_bytes, 0
+    for event in reports.lines:
+        if not is_a(event.get("pid"), int):
+            nobody, nobody_bytes = nobody + 1, nobody_bytes + len(json.dumps(event))
+            continue
+        pid = event["pid"]
+        if event.get("event") == "python":
+            latest[pid] = rows[(pid, len(rows))] = _report(event)
+        elif event.get("event") == "torch":
+            process = latest.setdefault(pid, _report({"pid": pid}))
+            rows.setdefault((pid, -1), process) if process["time_ns"] is None else None
+            process["torch"] = str(event.get("torch"))
+        elif event.get("event") == "fault":
+            faults += 1
+            what = f"tracer fault: {event.get('error')}"[:400]
+            lost.append(Lost(what if faults <= _MOST_FAULTS else "tracer fault", pid, 1, 0))
+    if nobody:
+        lost.append(Lost("unreadable line of processes.jsonl", -1, nobody, nobody_bytes))
+    if reports.left_bytes:
+        what = "rest of processes.jsonl, which has more than lotus reads of it"
+        lost.append(Lost(what, -1, 1, reports.left_bytes))
+    table = pd.DataFrame(list(rows.values()), columns=list(_REPORT))
+    for name in ("ppid", "time_ns"):
+        # Not through float64, which holds no large number whole.
+        table[name] = pd.array([one[name] for one in rows.values()], dtype="Int64")
+    return table.astype({"pid": "int64"})
+
+
+def _report(event: Mapping[str, Any]) -> dict[str, Any]:
+    numbers = {
+        name: event[name] if is_a(event.get(name), int) else None
+        for name in ("pid", "ppid", "time_ns")
+    }
+    texts = {
+        name: event[name] if isinstance(event.get(name), str) else None
+        for name in ("executable", "python")
+    }
+    argv = event.get("argv")  # a list of texts, or None
+    return {**numbers, **texts, "argv": argv or [], "torch": None}

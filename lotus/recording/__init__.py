@@ -1,0 +1,1 @@
+"""Recording a run: the launcher, recorders beside the program, `lotus.trace`, `lotus.span`."""

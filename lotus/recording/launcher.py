@@ -1,0 +1,496 @@
+"""Starts the program that is traced, passes signals on to it, and ends as it ended.
+
+The program keeps lotus's standard streams, terminal, process group and working directory: nothing
+is piped, and nothing of lotus stands between it and its terminal. lotus waits beside it. Where
+recorders are to run beside it (sidecars.py), it is held until they are attached.
+
+What a process sends to the whole process group (`timeout`, a shell's `kill %1`) cannot be told
+from what it sends to lotus alone: the program gets it twice. What the terminal sends can be told.
+"""
+
+import contextlib
+import errno
+import json
+import os
+import resource
+import shlex
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from lotus.common.errors import LotusError
+from lotus.format import job_ranks, manifest
+from lotus.format.manifest import Settings
+from lotus.format.run_directory import make, make_default
+
+if TYPE_CHECKING:
+    from lotus.recording.sidecars import Sibling
+
+# Forwarded where a process sent them to lotus alone.
+_FORWARDED = {
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+}
+_TAKEN = _FORWARDED | {signal.SIGCHLD}
+VARIABLES = frozenset(
+    "LOTUS_RUN LOTUS_LEVEL LOTUS_BATCHES LOTUS_EVERY LOTUS_MAX_LOG LOTUS_OPS LOTUS_COUNTERS "
+    "LOTUS_QUIET".split()
+)
+_T = TypeVar("_T")
+_PATH_ENTRY = Path(__file__).resolve().parents[1] / "inside" / "sitecustomize"
+
+
+class CannotStart(LotusError):
+    """The command cannot be started; `exit_code` is what a shell would return."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a program ended: with an exit code, or by a signal (the other one is None)."""
+
+    exit_code: int | None
+    signal: int | None
+    end_ns: int
+
+
+def trace(
+    command: Sequence[str],
+    directory: Path | None,
+    settings: Settings,
+    force: bool = False,
+    siblings: Sequence["Sibling"] = (),
+    progress: Callable[[Path], AbstractContextManager[object]] | None = None,
+    quiet: bool = False,
+) -> tuple[Path, Outcome]:
+    """Run a command traced into a run directory; returns the directory and how it ended.
+
+    `siblings` record beside it from its first instruction on; what became of them is in run.json
+    under "recorders", and none of them can fail the run. `progress` makes, of the run directory,
+    a context that is entered while the program runs.
+    `quiet` keeps what runs in the program from saying there that it had to stop.
+    Raises CannotStart where the command cannot be started, LotusError for the directory.
+    """
+    # First of all: a mistyped command leaves no directory behind and overwrites none.
+    words = resolve(command)
+    if directory is None:
+        directory = make_default(command)
+    else:
+        make(directory, force)
+    environ = environment(os.environ, directory.absolute(), settings, quiet)
+    record = manifest.begin(command, settings, environ)
+    try:
+        manifest.write(directory, record)
+    except OSError as error:
+        raise LotusError(
+            f"cannot write {directory / manifest.NAME}: {error.strerror}; choose another directory "
+            "with -o"
+        ) from None
+    _tell_outer(directory.absolute())
+    beside = Beside(siblings, directory, record) if siblings else None
+    try:
+        outcome = run(words, environ, beside, progress(directory) if progress else None)
+    except CannotStart as error:
+        _write_end(directory, record, Outcome(error.exit_code, None, time.monotonic_ns()))
+        raise
+    _settle(directory)
+    _write_end(directory, record, outcome)
+    return directory, outcome
+
+
+def _tell_outer(directory: Path) -> None:
+    """Leave a word in the run that this command is a part of, where there is one."""
+    if outer := os.environ.get("LOTUS_RUN"):
+        text = f"a part was recorded apart, in {directory}"
+        line = json.dumps({"event": "note", "pid": os.getpid(), "text": text})
+        flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        with contextlib.suppress(OSError):
+            fd = os.open(os.path.join(outer, "processes.jsonl"), flags)
+            with open(fd, "ab") as file:
+                file.write(f"{line}\n".encode())
+
+
+def _settle(directory: Path) -> None:
+    # On most file systems there is nothing to do, and nothing to import.
+    pages = directory / "state"
+    if any(path.is_symlink() for path in pages.glob("*.state")) and not pages.is_symlink():
+        from lotus.reading import process_states
+
+        process_states.settle(directory)
+
+
+def _write_end(directory: Path, record: dict[str, Any], outcome: Outcome) -> None:
+    # On a full disk the manifest stays "running", which its readers understand.
+    with contextlib.suppress(OSError):
+        ranks = job_ranks.recorded(directory)
+        end = manifest.end(record, outcome.exit_code, outcome.signal, outcome.end_ns, ranks)
+        manifest.write(directory, end)
+
+
+def environment(
+    environ: Mapping[str, str], directory: Path, settings: Settings, quiet: bool = False
+) -> dict[str, str]:
+    """Return the environment of the traced program: `environ`, PYTHONPATH and LOTUS_*."""
+    # A run inside a traced run records to its own directory only, with its own settings.
+    added = {name: content for name, content in environ.items() if name not in VARIABLES}
+    added["PYTHONPATH"] = _python_path(environ)
+    added["LOTUS_RUN"] = str(directory)
+    added["LOTUS_LEVEL"] = settings.level
+    if settings.batches is not None:
+        added["LOTUS_BATCHES"] = settings.batches
+    if settings.every != 1:
+        added["LOTUS_EVERY"] = str(settings.every)
+    if settings.max_log is not None:
+        added["LOTUS_MAX_LOG"] = str(settings.max_log)
+    if settings.ops:
+        added["LOTUS_OPS"] = "\n".join(settings.ops)
+    if settings.counters:
+        added["LOTUS_COUNTERS"] = settings.counters
+    if quiet:
+        added["LOTUS_QUIET"] = "1"
+    return added
+
+
+def with_settings(environ: Mapping[str, str], text: str) -> dict[str, str]:
+    """Return the environment of a program on whose loaders settings are put
+    (lotus/settings/tuned_file.py).
+
+    A recording that goes on around it stays what it is.
+    """
+    return {**environ, "PYTHONPATH": _python_path(environ), "LOTUS_SETTINGS": text}
+
+
+def with_tuning(environ: Mapping[str, str], text: str) -> dict[str, str]:
+    """Return the environment of a program that is tuned (lotus/tune/session/subprocess_tuning.py).
+
+    What puts settings on loaders is in force too, with none to put on where there was none.
+    """
+    settings = environ.get("LOTUS_SETTINGS") or '{"loaders": []}'
+    return {**with_settings(environ, settings), "LOTUS_TUNE": text}
+
+
+def _python_path(environ: Mapping[str, str]) -> str:
+    """PYTHONPATH with our folder in front."""
+    ours = str(_PATH_ENTRY)
+    # An empty PYTHONPATH is none, but an empty entry in it is the working directory.
+    paths = (environ.get("PYTHONPATH") or ours).split(os.pathsep)
+    return os.pathsep.join([ours, *(path for path in paths if path != ours)])
+
+
+def resolve(command: Sequence[str]) -> list[str]:
+    """Return the words to execute: `-m`, `-c` and plain .py files run under PATH's python.
+
+    Raises CannotStart where there is no such command.
+    """
+    words = list(command)
+    if words[0] in ("-m", "-c") or _needs_python(words[0]):
+        python = shutil.which("python") or shutil.which("python3") or sys.executable
+        return [python, *words]
+    if shutil.which(words[0]) is None:
+        raise _cannot_start(words)
+    return words
+
+
+def _needs_python(name: str) -> bool:
+    """Whether this is a Python file that the system would not run by itself."""
+    if not name.endswith(".py") or not os.path.isfile(name):
+        return False
+    if shutil.which(name) is None:
+        return True
+    try:
+        with open(name, "rb") as file:
+            return file.read(2) != b"#!"
+    except OSError:
+        return False
+
+
+def _cannot_start(words: Sequence[str]) -> CannotStart:
+    name = words[0]
+    if os.path.isdir(name):
+        return CannotStart(f"{name} is a directory, not a command; name a program in it", 126)
+    if os.path.dirname(name) and os.path.exists(name):
+        return CannotStart(f"{name} is not executable; chmod +x it or name its interpreter", 126)
+    if name.endswith(".py"):
+        return CannotStart(
+            f"there is no file {name} in {os.getcwd()}; give the script's path: "
+            f"-- python {shlex.join(['PATH/' + os.path.basename(name), *words[1:]])}",
+            127,
+        )
+    return CannotStart(f"{name}: command not found; what follows `--` is run as it stands", 127)
+
+
+class Beside:
+    """The recorders of one run, and their part of its manifest."""
+
+    def __init__(
+        self, siblings: Sequence["Sibling"], directory: Path, record: dict[str, Any]
+    ) -> None:
+        self._siblings, self._directory, self._record = list(siblings), directory, record
+        self._notes: dict[str, Any] = {}
+
+    def start(self, pid: int) -> None:
+        """Attach all recorders to the program; none can fail the run."""
+        self._each(lambda sibling: sibling.start(pid, self._directory.absolute()))
+        # Already now: lotus may be killed before the end.
+        self._note()
+        with contextlib.suppress(OSError):
+            manifest.write(self._directory, self._record)
+
+    def watch(self) -> float | None:
+        """Return after how many seconds to look again, None for never."""
+        times = self._each(lambda sibling: sibling.watch())
+        return min((seconds for seconds in times if seconds is not None), default=None)
+
+    def stop(self) -> None:
+        """End all recorders, and keep what they say."""
+        self._each(lambda sibling: sibling.stop())
+        self._note()
+
+    def _note(self) -> None:
+        self._each(lambda sibling: self._notes.update({sibling.name: sibling.note()}))
+        self._record["recorders"] = dict(self._notes)
+
+    def _each(self, call: Callable[["Sibling"], _T]) -> list[_T]:
+        """Call for each recorder; one that raises is a mistake of ours, and is left alone."""
+        results = []
+        for sibling in list(self._siblings):
+            try:
+                results.append(call(sibling))
+            except Exception as error:
+                self._siblings.remove(sibling)
+                self._notes[sibling.name] = {"problem": f"{type(error).__name__}: {error}"}
+        return results
+
+
+def run(
+    words: Sequence[str],
+    environ: Mapping[str, str],
+    beside: Beside | None = None,
+    meanwhile: AbstractContextManager[object] | None = None,
+) -> Outcome:
+    """Run a program to its end with lotus's own streams and terminal; pass signals on to it.
+
+    `meanwhile` is entered once it runs, and left as soon as it has ended.
+    """
+    # Inherited as ignored, it would make the kernel forget how the program ended.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _TAKEN)
+    try:
+        try:
+            pid = _spawn(words, environ, before, beside)
+            with meanwhile or contextlib.nullcontext():
+                outcome = _wait(pid, beside)
+            # What the terminal sent to both while the program ended was meant for it.
+            _forget_signals()
+            return outcome
+        finally:
+            if beside is not None:
+                beside.stop()
+                _forget_signals()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _forget_signals() -> None:
+    while signal.sigtimedwait(_TAKEN, 0) is not None:
+        pass
+
+
+def _spawn(
+    words: Sequence[str],
+    environ: Mapping[str, str],
+    mask: set[int | signal.Signals],
+    beside: Beside | None,
+) -> int:
+    try:
+        if beside is not None:
+            return _start_held(words, environ, mask, beside)
+        return _posix_spawn(words, environ, mask)
+    except FileNotFoundError:
+        path = shutil.which(words[0])
+        if path is None:
+            raise _cannot_start(words) from None
+        raise CannotStart(f"{path}: the interpreter in its first line is missing", 126) from None
+    except OSError as error:
+        raise CannotStart(f"{words[0]} cannot be started: {error.strerror}", 126) from None
+
+
+def _posix_spawn(
+    words: Sequence[str], environ: Mapping[str, str], mask: set[int | signal.Signals]
+) -> int:
+    def spawn(words: list[str]) -> int:
+        return os.posix_spawnp(
+            words[0],
+            words,
+            environ,
+            setsigmask=mask,
+            # Python ignores these two; the program must find them as it would without us.
+            setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+        )
+
+    try:
+        return spawn(list(words))
+    except OSError as error:
+        return spawn(_for_the_shell(words, error))
+
+
+def _for_the_shell(words: Sequence[str], error: OSError) -> list[str]:
+    """Return how every shell runs a script whose first line names no interpreter.
+
+    Raises the error where that was not its reason.
+    """
+    path = shutil.which(words[0])
+    if error.errno != errno.ENOEXEC or path is None or _is_binary(path):
+        raise error
+    return ["/bin/sh", path, *words[1:]]
+
+
+def _start_held(
+    words: Sequence[str],
+    environ: Mapping[str, str],
+    mask: set[int | signal.Signals],
+    beside: Beside,
+) -> int:
+    """Start a process that becomes the program once the recorders are attached to it.
+
+    A stopped process would tell its parents and its terminal; this one reads a pipe. Where lotus
+    is killed meanwhile the pipe ends, and the program starts. Raises OSError as the exec did.
+    """
+    held, go = os.pipe()
+    failed, failure = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(go)
+        _become(words, environ, mask, held, failure)
+    os.close(held)
+    os.close(failure)
+    try:
+        beside.start(pid)
+    finally:
+        os.close(go)
+        number = b""
+        while part := os.read(failed, 16):  # ends with the exec
+            number += part
+        os.close(failed)
+    if number:
+        os.waitpid(pid, 0)
+        raise OSError(int(number), os.strerror(int(number)))
+    return pid
+
+
+def _become(
+    words: Sequence[str],
+    environ: Mapping[str, str],
+    mask: set[int | signal.Signals],
+    held: int,
+    failure: int,
+) -> NoReturn:
+    """In the child: wait, then execute the program as posix_spawn would have."""
+    try:
+        os.read(held, 1)
+        # While all are blocked: one that came meanwhile must find the program's disposition.
+        for number in signal.valid_signals():
+            if callable(signal.getsignal(number)):
+                signal.signal(number, signal.SIG_DFL)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        try:
+            os.execvpe(words[0], list(words), environ)
+        except OSError as error:
+            shell = _for_the_shell(words, error)
+            os.execve(shell[0], shell, environ)
+    except OSError as error:
+        os.write(failure, b"%d" % (error.errno or errno.EIO))
+    finally:
+        os._exit(127)
+
+
+def _is_binary(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return b"\0" in file.read(128)
+    except OSError:
+        return True
+
+
+def _wait(pid: int, beside: Beside | None = None) -> Outcome:
+    had_terminal = _has_terminal()
+    while True:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            break
+        seconds = beside.watch() if beside is not None else None
+        if seconds is None:
+            taken = signal.sigwaitinfo(_TAKEN)
+        elif (soon := signal.sigtimedwait(_TAKEN, seconds)) is not None:
+            taken = soon
+        else:
+            continue
+        if taken.si_signo in _FORWARDED and not _reached_both(taken, had_terminal):
+            # The pid is still ours: the program has not been waited for.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, taken.si_signo)
+    end_ns = time.monotonic_ns()
+    code = os.waitstatus_to_exitcode(status)
+    return Outcome(code, None, end_ns) if code >= 0 else Outcome(None, -code, end_ns)
+
+
+def _reached_both(taken: signal.struct_siginfo, had_terminal: bool) -> bool:
+    """Whether the program has got this signal too, in the same moment as lotus."""
+    leader = os.getsid(0)
+    if taken.si_code > 0:
+        # From the terminal (SI_KERNEL), to its foreground group; but a hang-up goes to the leader
+        # of the session alone, which lotus is where a terminal was opened just for it.
+        return not (taken.si_signo == signal.SIGHUP and leader == os.getpid())
+    # A shell whose terminal hung up passes that on to the whole group.
+    return (
+        taken.si_signo == signal.SIGHUP
+        and taken.si_pid == leader
+        and had_terminal
+        and not _has_terminal()
+    )
+
+
+def _has_terminal() -> bool:
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
+
+
+def end_as(outcome: Outcome) -> int:
+    """Die by the signal that the program died by, or return its exit code."""
+    if outcome.signal is None:
+        assert outcome.exit_code is not None
+        return outcome.exit_code
+    with contextlib.suppress(Exception):
+        # The program dumped its core; a second one, of lotus, would be a nuisance. A core
+        # handler that is a pipe takes no notice of the limit, hence both.
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+        import ctypes
+
+        ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    with contextlib.suppress(OSError, ValueError):  # of SIGKILL there is nothing to reset
+        signal.signal(outcome.signal, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {outcome.signal})
+    os.kill(os.getpid(), outcome.signal)
+    # The first process of a container does not die of signals.
+    return 128 + outcome.signal

@@ -1,0 +1,124 @@
+"""`lotus.trace(path)`: record a part of the running program, in a notebook or a script."""
+
+import contextlib
+import importlib
+import importlib.util
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from lotus.common.errors import LotusError
+from lotus.format import job_ranks, manifest
+from lotus.format import run_directory as directories
+from lotus.format.manifest import Settings
+from lotus.recording import launcher
+
+_INSIDE = Path(__file__).parents[1] / "inside"
+_current: Any = None  # the tracer of the block that is running
+
+
+class Recording:
+    """What `lotus.trace` gives: `path` of the run directory, and `load()` after the block."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def load(self) -> Any:
+        """Return the recorded `Run`."""
+        from lotus.reading.run import load
+
+        return load(self.path)
+
+
+@contextmanager
+def trace(
+    path: str | os.PathLike[str],
+    *,
+    level: str = "op",
+    batches: str | None = None,
+    every: int = 1,
+    max_log: int | None = None,
+    ops: tuple[str, ...] = (),
+    counters: str | None = None,
+    force: bool = False,
+) -> Iterator[Recording]:
+    """Record every DataLoader that is iterated inside the `with` block.
+
+    Arguments are those of `lotus trace`: `batches` is "FIRST:LAST" of each epoch, `max_log` bytes,
+    `ops` names such as "package.module:function", `counters` sets or events ("auto": the most
+    telling ones that this machine has). Loaders whose iterator was made before the
+    block, and workers of a forkserver that was running before it, are not seen. In a program under
+    `lotus trace` the block is recorded here and not there.
+
+    Raises LotusError where the directory cannot be used or another such block is running.
+    """
+    global _current
+    if level not in manifest.LEVELS:
+        raise LotusError(f"level {level!r} is none of {', '.join(manifest.LEVELS)}")
+    inside = _load_inside()
+    outer = inside.active.tracer
+    if outer is not None and not outer.on:
+        outer = None
+    if outer is not None and outer is _current:
+        raise LotusError("this is a lotus.trace() inside another one; leave one of them out")
+    target = Path(os.path.abspath(path))
+    settings = Settings(level, batches, every, max_log, tuple(ops))
+    if counters is not None:
+        from lotus.recording import measurement_plan
+
+        chosen = measurement_plan.plan(counters)
+        settings = replace(settings, counters=chosen.counters, cpu=chosen.cpu)
+    directories.make(target, force)
+    quiet = bool(os.environ.get("LOTUS_QUIET"))  # of the `lotus trace -q` around it
+    environ = launcher.environment(os.environ, target, settings, quiet)
+    record = manifest.begin([sys.executable, *sys.argv], settings, environ)
+    manifest.write(target, record)
+    if outer is not None:
+        outer.recorder.event({"event": "note", "text": f"a part was recorded apart, in {target}"})
+        outer.uninstall()
+    # Spawned workers find the hooks by the environment.
+    ours = {*environ, *launcher.VARIABLES}
+    before = {
+        name: os.environ.get(name) for name in ours if os.environ.get(name) != environ.get(name)
+    }
+    _set_environment({name: environ.get(name) for name in before})
+    tracer = _current = inside.install(environ)
+    try:
+        yield Recording(target)
+    finally:
+        tracer.uninstall()
+        _set_environment(before)
+        _current = None
+        if outer is not None:
+            inside.install(outer.environ)
+        with contextlib.suppress(OSError):  # a full disk: the manifest stays "running"
+            end = manifest.end(record, None, None, time.monotonic_ns(), job_ranks.recorded(target))
+            manifest.write(target, end)
+
+
+def _set_environment(values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def _load_inside() -> ModuleType:
+    """The code that lives inside traced programs, under its private name."""
+    if "_lotus_inside" not in sys.modules:
+        spec = importlib.util.spec_from_file_location(
+            "_lotus_inside", _INSIDE / "__init__.py", submodule_search_locations=[str(_INSIDE)]
+        )
+        if spec is None or spec.loader is None:
+            raise LotusError(f"{_INSIDE} is incomplete; install lotus-profiler again")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["_lotus_inside"] = module
+        spec.loader.exec_module(module)
+    return importlib.import_module("_lotus_inside.trace.tracer")

@@ -1,0 +1,1 @@
+"""What all reports share: the console, names, the HTML page."""

@@ -1,0 +1,44 @@
+"""What all charts share: colours, labels as plotly shows them, axes of names, heights."""
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from lotus.common.formatting import plain, shorten
+from lotus.reporters.base.display_names import shorten_apart
+from lotus.reporters.base.page import COLOURS
+
+BLUE, ORANGE, SKY, PINK, GREEN, RED, YELLOW, GREY = COLOURS
+WAIT, STEP, IDLE_GREY = RED, GREEN, "#C4C8CE"
+
+
+# Its HTML, and TeX between dollars.
+_READ_BY_PLOTLY = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("$", "&#36;"))
+
+
+def label(name: object, width: int = 32) -> str:
+    """A name as plotly shows it: text, whatever it holds (plotly reads some HTML)."""
+    text = shorten(plain(name), width)
+    for character, entity in _READ_BY_PLOTLY:
+        text = text.replace(character, entity)
+    return text
+
+
+def names_axis(names: Sequence[object], width: int = 32) -> dict[str, Any]:
+    """An axis of rows 0, 1, ... from top to bottom, each with its name, of two lines at most."""
+    texts = [
+        textwrap.wrap(name, 24, max_lines=2, placeholder="…")
+        for name in shorten_apart([plain(name) for name in names], width)
+    ]
+    return {
+        "tickvals": list(range(len(names))),
+        "ticktext": ["<br>".join(label(line) for line in lines) for lines in texts],
+        "autorange": "reversed",
+        "showgrid": False,
+        "zeroline": False,
+    }
+
+
+def bars_height(count: int, least: int = 180) -> int:
+    """Height of a chart of so many bars, in pixels."""
+    return max(least, 90 + 26 * count)

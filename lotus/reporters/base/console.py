@@ -1,0 +1,146 @@
+"""Tables and paragraphs on a terminal, as all reporters write them."""
+
+import textwrap
+from collections.abc import Collection, Iterable, Sequence
+from typing import IO, TYPE_CHECKING, Any
+
+import pandas as pd
+
+from lotus.analysis.common.columns import plain_value
+from lotus.common.formatting import duration, size
+from lotus.reporters.base.display_names import shorten_apart
+
+if TYPE_CHECKING:  # rich is imported when there is something to print
+    from rich.console import Console
+
+WIDEST, NARROWEST = 110, 12  # of a line that is easy to read; of a column of names
+INDENT = 2  # of tables
+LEFT, RIGHT = "left", "right"
+
+
+def plain_console(file: IO[str] | None = None, width: int | None = None) -> "Console":
+    """A console that shows text as it is, without markup; on the standard output by default."""
+    from rich.console import Console
+
+    return Console(file=file, highlight=False, markup=False, emoji=False, width=width)
+
+
+def tight(ns: float) -> str:
+    """A duration in nanoseconds, without a space."""
+    return duration(ns).replace(" ", "")
+
+
+def tight_size(count: float) -> str:
+    """A size in bytes, without a space."""
+    return size(count).replace(" ", "")
+
+
+def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows with NaN for what was not measured, so that all numbers can be formatted alike."""
+    rows = []
+    for record in frame.to_dict("records"):
+        row = {str(name): plain_value(value) for name, value in record.items()}
+        rows.append({name: float("nan") if value is None else value for name, value in row.items()})
+    return rows
+
+
+def print_table(
+    console: "Console",
+    title: str,
+    columns: Sequence[tuple[str, str]],
+    rows: Iterable[Sequence[str]],
+    names_in: Collection[int] = (),
+) -> None:
+    """Print rows under a title; nothing where there are none.
+
+    names_in: the columns of names, which stay apart where they have to be shortened. They come
+    whole, and are shortened here alone.
+    """
+    from rich.cells import cell_len
+    from rich.text import Text
+
+    rows = list(rows)
+    if not rows:
+        return
+    names = [name for name, _ in columns]
+    whole = [max(map(cell_len, cells)) for cells in zip(names, *rows, strict=True)]
+    # Names give way first, then the gaps. A number is never cut, nor a path: it is to be copied.
+    last = len(columns) - 1
+    gives = [
+        justify != RIGHT and not any(row[place].startswith("/") for row in rows)
+        for place, (_, justify) in enumerate(columns)
+    ]
+    gap, room, widths = 1, console.width - INDENT, whole
+    for gap in (2, 1):
+        widths = _narrowed(whole, gives, room - gap * last)
+        if sum(widths) + gap * last <= room:
+            break
+    console.print(f"\n{title}", style="bold")
+    # Rows as they are shown: what is too wide for its column is shortened once.
+    cut = {k: shorten_apart([row[k] for row in rows], widths[k]) for k in names_in if gives[k]}
+    if gives[0] and last and 0 not in cut and not _told_apart([row[0] for row in rows], widths[0]):
+        cut[0] = shorten_apart([row[0] for row in rows], widths[0])
+    for place, row in enumerate((names, *rows)):
+        cells = [_ended(cell, widths[k]) if gives[k] else cell for k, cell in enumerate(row)]
+        if place:
+            cells = [cut[k][place - 1] if k in cut else cell for k, cell in enumerate(cells)]
+        more: list[str] = []
+        if gives[last] and last not in cut and cell_len(row[last]) > widths[last]:
+            # The last column has room below it.
+            cells[last], *more = textwrap.wrap(
+                row[last], widths[last], break_long_words=False, break_on_hyphens=False
+            )
+        line = " " * INDENT
+        for cell, width, (_, justify) in zip(cells, widths, columns, strict=True):
+            space = " " * (width - cell_len(cell))
+            line += (space + cell if justify == RIGHT else cell + space) + " " * gap
+        indent = " " * (INDENT + sum(widths[:last]) + gap * last)
+        for shown in (line, *(indent + one for one in more)):
+            style = "dim" if row is names else ""
+            console.print(Text(shown.rstrip(), style=style), soft_wrap=True)
+
+
+def _told_apart(texts: Sequence[str], width: int) -> bool:
+    """Whether those that differ still do without their ends."""
+    return len({_ended(text, width) for text in texts}) == len(set(texts))
+
+
+def _narrowed(whole: Sequence[int], gives: Sequence[bool], room: int) -> list[int]:
+    """Widths of columns that fit into `room`, if those that give way can make them."""
+    widths = list(whole)
+    while sum(widths) > room:
+        wide = [place for place, give in enumerate(gives) if give and widths[place] > NARROWEST]
+        if not wide:
+            break
+        widths[max(wide, key=lambda place: widths[place])] -= 1
+    return widths
+
+
+def _ended(text: str, width: int) -> str:
+    """`text` in `width` characters; what is left out is its end, after a whole word if it can."""
+    if len(text) <= width:
+        return text
+    kept = text[: width - 1]
+    words = kept.rsplit(" ", 1)[0].rstrip(" ,;:(")
+    if text[width - 1] != " " and len(words) >= width // 2:
+        kept = words
+    return kept.rstrip(" ,;:(") + "…"
+
+
+def print_paragraph(console: "Console", label: str, text: str) -> None:
+    """`text`, wrapped, after a label of fixed width."""
+    from rich.text import Text
+
+    indent = "  " + (f"{label:11} " if label else "")
+    width = max(min(console.width, WIDEST) - 1, len(indent) + 20)
+    wrapped = textwrap.wrap(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=" " * len(indent),
+        break_on_hyphens=False,
+    )
+    for line in wrapped:
+        shown = Text(line, no_wrap=True, overflow="ignore")
+        shown.stylize("dim", 0, len(indent) if line is wrapped[0] else 0)
+        console.print(shown, soft_wrap=True)

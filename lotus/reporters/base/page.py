@@ -1,0 +1,196 @@
+"""One self-contained HTML page of sections, charts and tables: no network, opens from disk.
+
+Charts are plotly figures as plain dicts; plotly's script stands in the page, beside a few lines of
+ours that draw a chart when it comes into view and follow light and dark. A content policy by
+hashes lets the page run these scripts and nothing else, wherever a name in it came from.
+"""
+
+import base64
+import hashlib
+import html
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lotus.common import files
+from lotus.common.errors import LotusError
+from lotus.common.formatting import plain
+
+# Okabe and Ito, "Color Universal Design" (2008), without black: told apart by all eyes.
+COLOURS = ("#0072B2", "#E69F00", "#56B4E9", "#CC79A7", "#009E73", "#D55E00", "#F0E442", "#999999")
+_MOST_ROWS = 1000  # of a table: more is for --json
+_ASSETS = Path(__file__).with_name("assets")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells are text as a person reads it. Columns: name, and "left" or "right"."""
+
+    columns: Sequence[tuple[str, str]]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A plotly figure ({"data": [...], "layout": {...}}), and the numbers behind it.
+
+    `id` ([a-z0-9-]+) is unique on the page. Text and background have no colours in the figure: the
+    page gives them. `note` says what was left out or put together; `keys` are names and colours of
+    a picture whose parts plotly has no legend for.
+    """
+
+    id: str
+    title: str
+    figure: dict[str, Any]
+    table: Table
+    note: str = ""
+    keys: Sequence[tuple[str, str]] = ()
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and what stands under it; a text is a paragraph."""
+
+    title: str
+    parts: Sequence[str | Table | Chart]
+
+
+def write(
+    path: Path, title: str, heading: Section, sections: Sequence[Section], document: object
+) -> None:
+    """Write the page. `document` is what `--json` prints, kept in the page for programs; of lists
+    in it the first 1,000 entries.
+
+    Raises LotusError where the file cannot be written.
+    """
+    files.replace(path, pieces(title, heading, sections, document), "--html")
+
+
+def packed(values: Any, kind: str) -> dict[str, Any]:
+    """Numbers as plotly takes them in little room. `kind`: u1, i4, f4 or f8."""
+    array = np.ascontiguousarray(values, dtype=np.dtype(kind).newbyteorder("<"))
+    typed_array: dict[str, Any] = {
+        "dtype": kind,
+        "bdata": base64.b64encode(array.tobytes()).decode(),
+    }
+    if array.ndim > 1:
+        typed_array["shape"] = ", ".join(str(one) for one in array.shape)
+    return typed_array
+
+
+def pieces(
+    title: str, heading: Section, sections: Sequence[Section], document: object
+) -> Iterator[str]:
+    """The page's text, piece by piece."""
+    library, glue = _plotly(), (_ASSETS / "page.js").read_text("utf-8")
+    sources = " ".join(f"'sha256-{_hash(script)}'" for script in (library, glue))
+    policy = f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; "
+    policy += "img-src data: blob:; font-src data:"
+    charts = [part for one in (heading, *sections) for part in one.parts if isinstance(part, Chart)]
+    if len({one.id for one in charts}) != len(charts):
+        raise AssertionError("two charts have one id")
+    yield (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f"<title>{_escape(title)}</title>\n"
+        f"<style>\n{(_ASSETS / 'page.css').read_text('utf-8')}</style>\n</head>\n<body>\n"
+    )
+    yield '<header><button id="theme" type="button" title="light or dark">◐</button>\n'
+    yield f"<h1>{_escape(heading.title)}</h1>\n"
+    for part in heading.parts:
+        yield _part(part)
+    if len(sections) > 1:
+        links = (
+            f'<a href="#section-{number}">{_escape(one.title)}</a>'
+            for number, one in enumerate(sections)
+        )
+        yield f"<nav>{' '.join(links)}</nav>\n"
+    yield "</header>\n<main>\n"
+    yield "<noscript><p>Without scripts there are no charts; the tables hold their numbers.</p></noscript>\n"  # noqa: E501
+    for number, section in enumerate(sections):
+        yield f'<section id="section-{number}">\n<h2>{_escape(section.title)}</h2>\n'
+        for part in section.parts:
+            yield _part(part)
+        yield "</section>\n"
+    yield "</main>\n"
+    figures = {one.id: one.figure for one in charts}
+    yield f'<script type="application/json" id="figures">{_json(figures)}</script>\n'
+    yield f'<script type="application/json" id="document">{_json(_cut(document))}</script>\n'
+    yield f"<script>{library}</script>\n<script>{glue}</script>\n</body>\n</html>\n"
+
+
+def _plotly() -> str:
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError:
+        raise LotusError(
+            "charts need plotly, which is not installed; the report without them is there; "
+            "type: pip install plotly"
+        ) from None
+    # What would end the script element must not stand in it, not even in a string.
+    return str(get_plotlyjs()).replace("</script", "<\\/script")
+
+
+def _hash(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def _json(value: object) -> str:
+    """JSON that can stand in a script element: nothing in it can end that."""
+    text = files.json_text(value, indent=None, digits=7)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _cut(value: Any) -> Any:
+    """Without what lists have beyond so many entries: the page is to open fast."""
+    if isinstance(value, dict):
+        return {name: _cut(one) for name, one in value.items()}
+    return [_cut(one) for one in value[:_MOST_ROWS]] if isinstance(value, list) else value
+
+
+def _escape(text: str) -> str:
+    return html.escape(plain(text))
+
+
+def _part(part: str | Table | Chart) -> str:
+    if isinstance(part, str):
+        return f"<p>{_escape(part)}</p>\n"
+    if isinstance(part, Table):
+        return _table(part)
+    note = f'<p class="note">{_escape(part.note)}</p>\n' if part.note else ""
+    keys = "".join(
+        f'<li><i style="background:{_escape(colour)}"></i>{_escape(name)}</li>'
+        for name, colour in part.keys
+    )
+    keys = f'<ul class="keys">{keys}</ul>\n' if keys else ""
+    height = int(part.figure.get("layout", {}).get("height", 360))
+    return (
+        f'<figure id="{part.id}">\n<figcaption>{_escape(part.title)}</figcaption>\n'
+        f"{keys}"
+        f'<div class="chart" role="img" aria-label="{_escape(part.title)}" data-chart="{part.id}" '
+        f'style="height:{height}px"></div>\n{note}'
+        f"<details><summary>The numbers</summary>\n{_table(part.table)}</details>\n</figure>\n"
+    )
+
+
+def _table(table: Table) -> str:
+    def row(cells: Sequence[str], tag: str) -> str:
+        made = (
+            f"<{tag}{' class=right' if side == 'right' else ''}>{_escape(cell)}</{tag}>"
+            for cell, (_, side) in zip(cells, table.columns, strict=True)
+        )
+        return f"<tr>{''.join(made)}</tr>\n"
+
+    head = row([name for name, _ in table.columns], "th")
+    body = "".join(row(cells, "td") for cells in table.rows[:_MOST_ROWS])
+    more = len(table.rows) - _MOST_ROWS
+    after = (
+        f'<p class="note">{more:,} rows more are left out: see --json.</p>\n' if more > 0 else ""
+    )
+    inner = f"<table>\n<thead>{head}</thead>\n<tbody>\n{body}</tbody></table>"
+    return f'<div class="table">{inner}</div>\n{after}'

@@ -1,0 +1,117 @@
+"""What `lotus trace --live` says while the program runs: a line now and then, on stderr.
+
+The terminal is the program's. So nothing is redrawn, no mode of the terminal is touched and none is
+asked for: whole lines are added, every ten seconds and where something has come to a stop, and
+only where they can do no harm. Elsewhere than on a terminal there is one a minute.
+
+A line begins at the left edge without overwriting what the program has begun there (a progress
+bar, a prompt): as many spaces as the terminal is wide bring the cursor to the next line if it is
+not at the edge already, and back to the same edge if it is. zsh finds its place so.
+
+It is a thread of lotus that reads and writes; who waits for the program's end never waits for it.
+"""
+
+import contextlib
+import os
+import shlex
+import sys
+import termios
+import threading
+from pathlib import Path
+
+from lotus.common.stderr import say
+
+_EVERY_S, _EVERY_ELSEWHERE_S = 10.0, 60.0
+_LOOK_S = 2.0  # a stop is told that soon after it is known
+_PATIENCE_S = 0.1  # for a line that is being written as the program ends, and for the thread
+
+
+class Ticker:
+    """A context around the waiting for the program."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._ended = threading.Event()
+        self._writing = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="lotus-live", daemon=True)
+
+    def __enter__(self) -> "Ticker":
+        with contextlib.suppress(RuntimeError):  # no thread can be had: the program comes first
+            self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._ended.set()
+        # A terminal that takes no output (Ctrl-S) would hold a line, and us, for as long.
+        if self._writing.acquire(timeout=_PATIENCE_S):
+            self._writing.release()
+        if self._thread.ident is not None:
+            self._thread.join(_PATIENCE_S)
+
+    def _run(self) -> None:
+        with contextlib.suppress(Exception):  # a fault of ours costs the lines, never the run
+            self._tell()
+
+    def _tell(self) -> None:
+        from lotus.live.follower import Watch
+        from lotus.reporters.live import top_report
+
+        where = shlex.quote(str(self._directory))
+        self._say(f"lotus: recording into {where}; lotus top {where} shows more")
+        watch = Watch(self._directory)
+        every = _EVERY_S if _is_terminal() else _EVERY_ELSEWHERE_S
+        passed, taken, told_bad = 0.0, 0, False
+        while not self._ended.wait(_LOOK_S):
+            view = watch.look()
+            passed += _LOOK_S
+            verdict = view.verdict
+            bad = verdict is not None and verdict.bad and view.state == "running"
+            now_taken = sum(group.taken for group in view.groups)
+            # Again only where it moves: a program that waits for its user is left in peace.
+            due = passed >= every and now_taken != taken
+            if not (due and not bad) and not (bad and not told_bad):
+                told_bad = told_bad and bad
+                continue
+            text = top_report.status(view, _width() - 1 if _is_terminal() else None)
+            if text and bad and verdict is not None:
+                text = "\n".join([text, *(f"lotus: next: {one}" for one in verdict.commands[:1])])
+            if text and self._say(text):
+                passed, taken, told_bad = 0.0, now_taken, bad
+
+    def _say(self, text: str) -> bool:
+        """Write whole lines, if now they do no harm."""
+        start = ""
+        if _is_terminal():
+            if not _is_ours():
+                return False
+            start = " " * _width() + "\r"
+        with self._writing:
+            if self._ended.is_set():
+                return False
+            say(text, start)
+        return True
+
+
+def _is_terminal() -> bool:
+    try:
+        return os.isatty(2) and sys.stderr is not None
+    except OSError:
+        return False
+
+
+def _width() -> int:
+    try:
+        return os.get_terminal_size(2).columns or 80
+    except OSError:
+        return 80
+
+
+def _is_ours() -> bool:
+    """Whether a line would stand among lines: not in an editor, a prompt, or another's terminal."""
+    try:
+        # Local modes: a program that takes keys one by one draws its screen itself.
+        by_lines = termios.tcgetattr(2)[3] & termios.ICANON
+        # From the background a write may stop us, and with us nobody would wait for the program.
+        return bool(by_lines) and os.tcgetpgrp(2) == os.getpgrp()
+    except (OSError, termios.error):
+        return False

@@ -1,0 +1,1 @@
+"""Reports of counters and functions per operation."""

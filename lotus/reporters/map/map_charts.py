@@ -1,0 +1,237 @@
+"""Charts of counters and functions per operation: what `lotus map` shows, to look at."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.common.columns import Floats, number
+from lotus.analysis.counters.function_profile import MapSummary
+from lotus.common.formatting import amount, big, library, operation_name, plain, share
+from lotus.reporters.base.chart_parts import bars_height, label, names_axis
+from lotus.reporters.base.console import LEFT, RIGHT, rows_of, tight
+from lotus.reporters.base.page import COLOURS, Chart, Table
+from lotus.reporters.map.map_report import turns_text
+from native_map.events.catalogue import METRICS
+from native_map.symbols.demangle import short
+
+# As the literature of the top-down method stacks them.
+TOP_DOWN = {
+    "frontend_bound": ("front-end bound", COLOURS[1]),
+    "backend_bound": ("back-end bound", COLOURS[5]),
+    "bad_speculation": ("bad speculation", COLOURS[3]),
+    "retiring": ("retiring", COLOURS[4]),
+}
+_MOST, _MOST_FUNCTIONS = 25, 12
+_CLOCKS = ("cpu_ns", "task_clock", "cpu_clock")  # nanoseconds
+_FIRST = ("ipc", "task_clock")  # what a menu begins with
+
+
+def top_down(measured: MapSummary) -> Chart | None:
+    """Stacked shares of the CPU's slots, per operation; None where the CPU was not asked."""
+    table = measured.operations
+    names = [name for name in TOP_DOWN if name in table and table[name].notna().any()]
+    shown = table[table[names].notna().all(axis=1)].head(_MOST) if names else table.head(0)
+    if not len(shown):
+        return None
+    data = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": TOP_DOWN[name][0],
+            "x": (100 * number(shown, name)).tolist(),
+            "y": list(range(len(shown))),
+            "marker": {"color": TOP_DOWN[name][1]},
+            "hovertemplate": f"{TOP_DOWN[name][0]}: %{{x:.3g}} %<extra></extra>",
+        }
+        for name in names
+    ]
+    layout = {
+        "height": bars_height(len(shown)),
+        "barmode": "relative",
+        "xaxis": {"title": {"text": "% of the slots of a cycle"}},
+        "yaxis": names_axis(shown["operation"].map(operation_name).tolist()),
+    }
+    columns = [("", LEFT), *((TOP_DOWN[name][0], RIGHT) for name in names)]
+    rows = [
+        [operation_name(row["operation"]), *(share(row[name]) for name in names)]
+        for row in rows_of(shown)
+    ]
+    return Chart(
+        "top-down", "Front end, back end: what held the CPU up", {"data": data, "layout": layout},
+        Table(columns, rows), _scaled(measured),
+    )  # fmt: skip
+
+
+def metrics(measured: MapSummary) -> Chart | None:
+    """Cycles, instructions, misses and other counts: one at a time, chosen in a menu."""
+    table = measured.operations.head(_MOST)
+    events = [str(one["name"]) for one in measured.counted]
+    events += [one for one in measured.sampled if one not in events]
+    shown = {*TOP_DOWN, *(["cpu_ns"] if "task_clock" in events else [])}  # the same
+    per = [name for name in METRICS if name in table and name not in shown]
+    names = [
+        name
+        for name in (*per, *(one for one in events if one not in per))
+        if name in table and table[name].notna().any()
+    ]
+    if not names:
+        return None
+    names.sort(key=lambda name: name not in _FIRST)
+    data: list[dict[str, Any]] = []
+    buttons, titles = [], []
+    for place, name in enumerate(names):
+        values, unit = of_a_call(measured, table, name)
+        words = name.replace("_", " ")
+        data.append(
+            {
+                "type": "bar",
+                "orientation": "h",
+                "name": words,
+                "x": values.tolist(),
+                "y": list(range(len(table))),
+                "marker": {"color": COLOURS[0]},
+                "visible": place == 0,
+                "hovertemplate": f"%{{x:.4g}} {label(unit, 60)}<extra></extra>",
+            }
+        )
+        visible = [other == name for other in names]
+        titles.append(f"{words} ({label(unit, 60)})")
+        change = [{"visible": visible}, {"xaxis.title.text": titles[-1]}]
+        buttons.append({"label": words, "method": "update", "args": change})
+    layout = {
+        "height": bars_height(len(table)) + 40,
+        "margin": {"t": 52},
+        "xaxis": {"rangemode": "tozero", "title": {"text": titles[0]}},
+        "yaxis": names_axis(table["operation"].map(operation_name).tolist()),
+        "showlegend": False,
+        "updatemenus": [
+            {"buttons": buttons, "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom",
+             "pad": {"b": 10}}
+        ],
+    }  # fmt: skip
+    columns = [("", LEFT), ("time", RIGHT)]
+    columns += [(name.replace("_", " "), RIGHT) for name in names]
+    rows = [
+        [
+            operation_name(row["operation"]),
+            tight(row["total_ns"]),
+            *(_cell(name, row[name]) for name in names),
+        ]
+        for row in rows_of(table)
+    ]
+    note = "Choose in the menu what is drawn. Counts are of one call; the table has their sums. "
+    return Chart(
+        "metrics", "Counters per operation", {"data": data, "layout": layout},
+        Table(columns, rows), note + _scaled(measured),
+    )  # fmt: skip
+
+
+def of_a_call(measured: MapSummary, table: pd.DataFrame, name: str) -> tuple[Floats, str]:
+    """What is drawn of an event or a metric, and its unit."""
+    values = number(table, name)
+    metric = METRICS.get(name)
+    if metric is not None and name not in _CLOCKS and metric.unit != "":
+        return values, metric.unit
+    # Counts are sums over the counted intervals; estimates are sums over all.
+    counted = number(table, "counted")
+    every = np.maximum(number(table, "intervals"), 1)
+    of = np.where((counted > 0) & (name not in measured.sampled), counted, every)
+    if name in _CLOCKS:
+        return values / of / 1e6, "ms a call"
+    return values / of, "a call"
+
+
+def _cell(name: str, value: float) -> str:
+    metric = METRICS.get(name)
+    if metric is None:
+        return big(value)
+    if metric.unit.startswith("of "):
+        return share(value)
+    return "-" if value != value else f"{value:.3g}"
+
+
+def _scaled(measured: MapSummary) -> str:
+    texts = []
+    if (number(measured.operations, "running_share") < 0.995).any():
+        texts.append("The counters were shared: counts are scaled by the share counted.")
+    if turns := turns_text(measured):
+        texts.append(f"{turns}.")
+    if measured.sampled:
+        names = ", ".join(plain(name) for name in measured.sampled)
+        texts.append(f"Estimated from samples: {names}.")
+    return " ".join(texts)
+
+
+def functions(measured: MapSummary) -> Chart | None:
+    """C and C++ functions under each operation, as an icicle; None without samples."""
+    table = measured.functions
+    table = table[(table["helper_of"] == "") & table["operation"].ne("")] if len(table) else table
+    if not len(table):
+        return None
+    ids, labels, parents, values = ["all"], [f"samples of {label(measured.event)}"], [""], [0.0]
+    colours, rows = ["rgba(128,128,128,0.25)"], []
+    kept = cut = 0
+    for place, (operation, group) in enumerate(table.groupby("operation", sort=False)):
+        sums = by_function(group)
+        whole = float(sums.sum())
+        colour = COLOURS[place % len(COLOURS)]
+
+        def add(key: str, text: str, parent: str, value: float, colour: str = colour) -> None:
+            ids.append(key)
+            labels.append(label(text, 60))
+            parents.append(parent)
+            values.append(value)
+            colours.append(colour)
+
+        add(f"{place}", operation_name(operation), "all", whole)
+        values[0] += whole
+        libraries: dict[str, str] = {}
+        shown = sums.head(_MOST_FUNCTIONS)
+        kept, cut = kept + len(shown), cut + len(sums) - len(shown)
+        rest = whole - float(shown.sum())
+        by_library = shown.groupby(level=0).sum()
+        for (file, function), value in zip(shown.index.tolist(), shown.tolist(), strict=True):
+            if file not in libraries:
+                libraries[file] = f"{place}/{len(libraries)}"
+                add(libraries[file], file, f"{place}", float(by_library[file]))
+            add(f"{libraries[file]}/{len(ids)}", function, libraries[file], float(value))
+            rows.append(
+                [operation_name(operation), file, function, amount(value), share(value / whole)]
+            )
+        if rest > 0:
+            add(f"{place}/rest", f"{len(sums) - len(shown)} more functions", f"{place}", rest)
+    data = {
+        "type": "icicle",
+        "ids": ids,
+        "labels": labels,
+        "parents": parents,
+        "values": values,
+        "branchvalues": "total",
+        "marker": {"colors": colours},
+        "tiling": {"orientation": "v"},
+        "pathbar": {"visible": True},
+        "hovertemplate": "%{label}<br>%{value:,.0f} samples, %{percentParent:.1%} of %{parent}"
+        "<extra></extra>",
+    }
+    columns = [("operation", LEFT), ("library", LEFT), ("function", LEFT)]
+    columns += [("samples", RIGHT), ("of the operation", RIGHT)]
+    note = "Click on a part to see it alone. A function of a stripped library goes by the address "
+    note += "where it starts."
+    note += f" {cut:,} functions of fewer samples are put together." if cut else ""
+    return Chart(
+        "functions", "C and C++ functions under each operation",
+        {"data": [data], "layout": {"height": 480, "margin": {"l": 0, "r": 0, "t": 26, "b": 0},
+         "uniformtext": {"minsize": 9, "mode": "hide"}}}, Table(columns, rows), note,
+    )  # fmt: skip
+
+
+def by_function(functions: pd.DataFrame) -> "pd.Series[float]":
+    """Samples by (library, function) as they are shown, the most first."""
+    names = [
+        (plain(library(str(file))), plain(short(str(function))))
+        for file, function in zip(functions["library"], functions["function"], strict=True)
+    ]
+    counted = pd.Series(functions["samples"].to_numpy(np.float64), pd.MultiIndex.from_tuples(names))
+    sums = counted.groupby(level=[0, 1]).sum()
+    return sums.sort_values(ascending=False, kind="stable")

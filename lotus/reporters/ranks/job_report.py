@@ -1,0 +1,119 @@
+"""`lotus whatif --ranks` on a terminal and as a document."""
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lotus.analysis.common.columns import plain_value
+from lotus.balance.job_whatif import Answer
+from lotus.common.formatting import MISSING, amount, duration, plain, share
+from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table
+from lotus.tune.simulation import model_error
+from lotus.tune.simulation.job_simulation import Outcome
+
+if TYPE_CHECKING:  # rich is imported when there is something to print
+    from rich.console import Console
+
+SCHEMA = 1
+_NEXT = (
+    "`lotus trace -o RUN -- COMMAND` for more steps, while nothing else uses the machines; "
+    "`lotus report RUN` says who holds the others up without simulating"
+)
+_NAMED, _OFTEN = 3, 0.05  # ranks that come last most often, in so many steps at least
+
+
+def document(answer: Answer) -> dict[str, Any]:
+    """Fields as in lotus.tune.simulation.job_simulation.Outcome, seconds; null: not known."""
+    return {
+        "schema": SCHEMA,
+        "title": answer.job.title,
+        "measured": {
+            "ranks": len(answer.job.ranks),
+            "step_s": plain_value(answer.measured_s),
+            "batch_sizes": list(answer.job.batch_sizes),
+        },
+        "today": _outcome(answer.today),
+        "whatif": _outcome(answer.then),
+        "times_the_samples_per_second": answer.times,
+        "error_of_today": plain_value(answer.error),
+        "collective": answer.collective,
+        "notes": list(answer.notes),
+    }
+
+
+def _outcome(outcome: Outcome) -> dict[str, Any]:
+    fields = {
+        field.name: plain_value(getattr(outcome, field.name))
+        for field in dataclasses.fields(outcome)
+        if field.name != "last"
+    }
+    return {
+        **fields,
+        "straggler_share": outcome.straggler_share,
+        "last": [round(one, 6) for one in outcome.last.tolist()],
+    }
+
+
+def write(console: "Console", answer: Answer) -> None:
+    """Print what a job of many ranks would do, beside what it does."""
+    today, then, measured = answer.today, answer.then, answer.measured_s
+    columns = [("", LEFT), ("measured", RIGHT), ("simulated", RIGHT), ("what if", RIGHT)]
+    rate = answer.job.global_batch / measured if measured > 0 else math.nan
+
+    def row(name: str, words: Any, label: str, known: str = MISSING) -> list[str]:
+        return [label, known, *(words(getattr(one, name)) for one in (today, then))]
+
+    rows = [
+        row("ranks", amount, "ranks", amount(len(answer.job.ranks))),
+        row("samples_per_s", amount, "samples/s", amount(rate)),
+        row("step_s", _seconds, "step", _seconds(measured)),
+        row("step_p95_s", _seconds, "  slowest of 20"),
+        row("input_s", _seconds, "  waits for its batch"),
+        row("own_s", _seconds, "  its own"),
+        row("waiting_s", _seconds, "  waits for the last rank"),
+        row("collective_s", _seconds, "  collective"),
+        row("straggler_share", share, "straggler's share"),
+        row("efficiency", share, "efficiency"),
+    ]
+    more = answer.times
+    if more is None:  # what is asked about is not shown: it would be believed
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
+    print_table(console, f"What if: {plain(answer.job.title)}", columns, rows)
+    console.print()
+    if more is None:
+        print_paragraph(console, "last", f"today {_last(today)}")
+        print_paragraph(console, "what if", f"{model_error.no_answer(answer.error)}.")
+        print_paragraph(console, "next", _NEXT)
+    else:
+        print_paragraph(console, "collective", answer.collective)
+        print_paragraph(console, "last", f"today {_last(today)}; what if {_last(then)}")
+        words = "as many" if abs(more - 1) < 0.005 else f"{more:.2f} times as many"
+        print_paragraph(
+            console,
+            "what if",
+            f"{words} samples a second as today; efficiency is against the same ranks if none "
+            "waited for another and nothing was exchanged",
+        )
+    if not math.isnan(answer.error):
+        accuracy = f"the run itself is simulated {answer.error:+.1%} off its measured step"
+        print_paragraph(console, "reliance", accuracy)
+    for note in answer.notes:
+        print_paragraph(console, "note", plain(note))
+
+
+def _last(outcome: Outcome) -> str:
+    """Who comes last, where some do so more often than by chance."""
+    if outcome.ranks < 2:
+        return "there is one rank"
+    order = np.argsort(-outcome.last, kind="stable")[:_NAMED]
+    least = max(1.5 / outcome.ranks, _OFTEN)
+    often = [rank for rank in order.tolist() if outcome.last[rank] > least]
+    if not often:
+        return "no rank more often than others"
+    return ", ".join(f"rank {rank} in {share(float(outcome.last[rank]))}" for rank in often)
+
+
+def _seconds(value: float) -> str:
+    return duration(value * 1e9)

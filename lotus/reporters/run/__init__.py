@@ -1,0 +1,1 @@
+"""Reports of one run: terminal, page, document, notebook."""

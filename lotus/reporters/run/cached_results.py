@@ -1,0 +1,51 @@
+"""What notebooks ask of one object again and again, computed once for each."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from lotus.analysis.counters.function_profile import MapSummary, summarise_map
+from lotus.analysis.summary import Summary, summarise
+
+if TYPE_CHECKING:
+    from lotus.sweep.sweep_record import Sweep
+    from lotus.sweep.sweep_summary import SweepSummary
+
+Made = TypeVar("Made")
+_made: "WeakKeyDictionary[object, dict[str, Any]]" = WeakKeyDictionary()
+
+
+def _once(of: object, name: str, make: Callable[[], Made]) -> Made:
+    try:
+        known = _made.setdefault(of, {})
+    except TypeError:  # what is no Run, only like one
+        return make()
+    if name not in known:
+        known[name] = make()
+    made: Made = known[name]
+    return made
+
+
+def summary(run: Any) -> Summary:
+    """`lotus.analysis.summary.summarise` of a run."""
+    return _once(run, "summary", lambda: summarise(run))
+
+
+def measured(run: Any) -> MapSummary:
+    """`lotus.analysis.counters.function_profile.summarise_map`. Raises LotusError where samples
+    cannot be read.
+    """
+
+    def make() -> MapSummary:
+        from lotus.joining import sample_join
+
+        return summarise_map(run, sample_join.map_if_sampled(run))
+
+    return _once(run, "measured", make)
+
+
+def swept(sweep: "Sweep") -> "SweepSummary":
+    """`lotus.sweep.sweep_summary.summarise` of a sweep."""
+    from lotus.sweep import sweep_summary as analysis
+
+    return _once(sweep, "swept", lambda: analysis.summarise(sweep))

@@ -1,0 +1,91 @@
+"""What is said when the traced program has ended: how it went, what was seen, what to type next."""
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lotus.common import host
+from lotus.common.errors import LotusError
+from lotus.reading import missing_data
+from lotus.recording.launcher import Outcome
+
+if TYPE_CHECKING:
+    from lotus.reading.run import Run
+
+# Reading takes about twenty bytes of memory for each of the logs. Above half a gigabyte of logs, or
+# half of the memory there is, nobody asked for that here: `lotus report` does it when asked.
+_MOST_LOG, _MEMORY_PER_BYTE = 1 << 29, 20
+_SLOW_LOG = 16 << 20  # bytes that take about a second to read
+
+
+def text(directory: Path, outcome: Outcome, next_command: str, full: bool = False) -> str:
+    """Return the closing words on a run: a report (the short one unless `full`), lines, what next.
+
+    A fault in the reading or reporting of the run is a line too, never an exception: the
+    program's own exit code is what counts.
+    """
+    lines = missing_data.ending(outcome.exit_code, outcome.signal)
+    report = ""
+    if not directory.exists():
+        lines.append(f"{directory} was removed while the program ran: nothing of the run is left")
+        return "\n".join(f"lotus: {line}" for line in lines)
+    try:
+        logs = [path.stat().st_size for path in (directory / "events").glob("*.ltr")]
+        if sum(logs) > _most_log():
+            lines.append(f"{sum(logs) / 1e9:.1f} GB were recorded: too much to report on here")
+        else:
+            report, reasons = _report(directory, full, sum(logs))
+            lines += reasons
+    except Exception as error:
+        name = "" if isinstance(error, LotusError) else f"{type(error).__name__}: "
+        lines.append(f"the run could not be read: {name}{error}")
+    closing = [f"lotus: {line}" for line in lines]
+    return "\n".join(
+        [*([report.rstrip("\n")] if report else []), *closing, f"next: {next_command}"]
+    )
+
+
+def _report(directory: Path, full: bool, size: int) -> tuple[str, list[str]]:
+    reports = missing_data.processes(directory)
+    if not size:  # nothing that pandas would have to be imported for
+        return "", missing_data.missing(reports)
+    with _busy(size):
+        from lotus.reading.run import load
+        from lotus.reporters.run import terminal
+
+        run = load(directory)
+        if not len(run.batches):
+            return "", missing_data.missing(reports, run.unseen)
+        # Loaders that were not seen stand in the report.
+        return terminal.report(run) if full else terminal.short_report(run), _unfound(run)
+
+
+def _unfound(run: "Run") -> list[str]:
+    wanted = run.manifest.get("ops")
+    if not isinstance(wanted, list) or not wanted:
+        return []
+    named = run.operations[run.operations["kind"] == "named"]["operation"]
+    return missing_data.unfound([str(op) for op in wanted], set(named), run.notes)
+
+
+def _most_log() -> int:
+    available = host.available_memory()
+    return _MOST_LOG if available is None else min(_MOST_LOG, available // (2 * _MEMORY_PER_BYTE))
+
+
+@contextmanager
+def _busy(size: int) -> Iterator[None]:
+    """Show on a terminal that something goes on, where it takes more than a moment."""
+    if size < _SLOW_LOG or not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            status = Console(stderr=True).status(f"reading {size / 1e6:.0f} MB of events")
+            stack.enter_context(status)
+        yield

@@ -1,0 +1,182 @@
+"""The columns of the report's tables: a new one is one row of one of the lists here.
+
+The document (`--json`) has every column that the analysis has, under its own name.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lotus.analysis.summary import LoaderSummary
+from lotus.common.formatting import amount, duration, operation_name, plain, share
+from lotus.reporters.base.console import LEFT, RIGHT, tight, tight_size
+
+Row = Mapping[str, Any]
+TERMINAL, PAGE = "terminal", "page"
+BOTH = (TERMINAL, PAGE)
+
+
+def _always(loader: LoaderSummary) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class Column:
+    """`cell` makes its text of a row of the analysis; `when`: which loaders it is shown for."""
+
+    title: str
+    cell: Callable[[Row], str]
+    where: Sequence[str] = BOTH
+    align: str = RIGHT
+    when: Callable[[LoaderSummary], bool] = _always
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table that are shown somewhere for a loader."""
+
+    shown: Sequence[Column]
+
+    @property
+    def headings(self) -> list[tuple[str, str]]:
+        """Titles with how they are aligned."""
+        return [(column.title, column.align) for column in self.shown]
+
+    def cells(self, row: Row) -> list[str]:
+        """The texts of a row."""
+        return [column.cell(row) for column in self.shown]
+
+    def rows(self, rows: Iterable[Row]) -> list[list[str]]:
+        """The texts of several rows."""
+        return [self.cells(row) for row in rows]
+
+
+def shown(table: Sequence[Column], loader: LoaderSummary, where: str) -> Columns:
+    """The columns of `table` that are shown in `where` for this loader."""
+    return Columns([column for column in table if where in column.where and column.when(loader)])
+
+
+def _of(name: str, words: Callable[[Any], str]) -> Callable[[Row], str]:
+    """A cell of one value; "" in a row that has no such value."""
+    return lambda row: words(row[name]) if name in row else ""
+
+
+def _several_ranks(loader: LoaderSummary) -> bool:
+    return len(loader.scope.ranks) > 1
+
+
+def _one_rank(loader: LoaderSummary) -> bool:
+    return not _several_ranks(loader)
+
+
+def _worker(row: Row) -> str:
+    return "main" if row["worker"] < 0 else str(row["worker"])
+
+
+def _long_worker(row: Row) -> str:
+    return "main" if row["worker"] < 0 else f"worker {row['worker']}"
+
+
+def _memory(loader: LoaderSummary) -> bool:
+    return bool(loader.workers["pss_bytes"].notna().any())
+
+
+def _waits(loader: LoaderSummary) -> bool:
+    return bool(loader.operations["waiting_share"].notna().any())
+
+
+def _paths(loader: LoaderSummary) -> bool:
+    return bool(loader.slowest["path"].astype(bool).any())
+
+
+WORKERS = (
+    Column("worker", _worker, (TERMINAL,), LEFT, _one_rank),
+    Column(
+        "rank/worker", lambda row: f"{row['rank']}/{_worker(row)}", (TERMINAL,), LEFT,
+        _several_ranks,
+    ),
+    Column("", _long_worker, (PAGE,), LEFT, _one_rank),
+    Column(
+        "", lambda row: f"rank {row['rank']} {_long_worker(row)}", (PAGE,), LEFT, _several_ranks,
+    ),
+    Column("batches", _of("batches", amount), (PAGE,)),
+    Column("samples", _of("samples", amount)),
+    Column("fetch", _of("batch_mean_ns", tight), (TERMINAL,)),
+    Column("fetching", _of("fetch_ns", tight), (PAGE,)),
+    Column("a sample", _of("sample_ns", tight)),
+    Column("idle", _of("idle_share", share)),
+    Column("on CPU", _of("cpu_share", share)),
+    Column("start-up", _of("startup_ns", tight)),
+    Column("memory", _of("pss_bytes", tight_size), (TERMINAL,), when=_memory),
+    Column("grew", _of("pss_growth_bytes", tight_size), (TERMINAL,), when=_memory),
+)  # fmt: skip
+
+# Without their names, which stand before them as a tree.
+OPERATIONS = (
+    Column("count", _of("count", amount)),
+    *(Column(name, _of(f"{name}_ns", tight)) for name in ("mean", "p50", "p95", "p99", "std")),
+    Column("share", _of("workers_share", share)),
+    Column("off CPU", _of("waiting_share", share), when=_waits),
+)
+
+SLOWEST_SAMPLES = (
+    Column("index", lambda row: "-" if row["sample"] == -1 else str(row["sample"])),
+    Column("took", _of("duration_ns", tight)),
+    Column("median", lambda row: f"{row['times']:.1f}x", (TERMINAL,)),
+    Column("times the median", lambda row: f"{row['times']:.1f}", (PAGE,)),
+    Column("mostly", lambda row: plain(operation_name(row["operation"])), align=LEFT),
+    Column("epoch/batch", lambda row: f"{row['epoch']}/{row['batch']}"),
+    Column("path", lambda row: plain(row["path"]), align=LEFT, when=_paths),
+)
+
+RANKS = (
+    Column("rank", _of("rank", str), align=LEFT),
+    Column("loop", _of("loop_ns", tight)),
+    Column("blocked", _of("wait_share", share)),
+    Column("step", _of("step_share", share)),
+    Column("samples/s", _of("samples_per_s", amount)),
+)
+
+CAUSES = (
+    Column("", _of("title", plain), (PAGE,), LEFT),
+    Column("of loop", _of("share", share)),
+    Column("of waits", _of("wait_share", share)),
+    Column("time", _of("ns", duration), (PAGE,)),
+    Column("", _of("title", plain), (TERMINAL,), LEFT),
+)
+
+SLOW_BATCHES = (
+    Column("epoch/batch", lambda row: f"{row['epoch']}/{row['batch']}"),
+    Column("worker", _worker, when=_one_rank),
+    Column("rank/worker", lambda row: f"{row['rank']}/{_worker(row)}", when=_several_ranks),
+    Column("slow samples", lambda row: f"{row['slow']} of {row['samples']}"),
+    Column("a sample", _of("typical_ns", tight)),
+    Column("usual", lambda row: f"{row['times']:.1f}x"),
+    Column(
+        "",
+        lambda row: "the first of its worker" if row["first"] and row["worker"] >= 0 else "",
+        align=LEFT,
+    ),
+)
+SLOW_BATCHES_NOTE = (
+    "Their samples are not among the slowest, unless they stand out of their batch: a stall of the "
+    "machine or of storage slows all of a batch, or its samples are of a slow kind."
+)
+
+BOOKS = (
+    Column("", _of("whole", str), align=LEFT),
+    Column("total", _of("total_ns", tight)),
+    Column("parts", _of("parts_ns", tight)),
+    Column("itself", _of("own_ns", tight)),
+    Column("remainder", _of("remainder_ns", tight)),
+    Column("", _of("remainder_share", share)),
+)
+
+
+def batches(threshold_ns: float) -> Sequence[Column]:
+    """Of the table of batches; its last column counts those above the threshold."""
+    return (
+        Column("", _of("measure", str), align=LEFT),
+        *(Column(name, _of(f"{name}_ns", tight)) for name in ("mean", "p50", "p95", "p99", "max")),
+        Column(f"> {duration(threshold_ns)}", _of("over_share", share)),
+    )

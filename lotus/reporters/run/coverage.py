@@ -1,0 +1,212 @@
+"""Lines that every form of the report shares: what was recorded, of what, and what is missing."""
+
+import os
+import shlex
+from collections.abc import Iterator
+
+from lotus.analysis.batches.epoch_coverage import Passes
+from lotus.analysis.common.columns import integer, records
+from lotus.analysis.summary import LoaderSummary, Summary
+from lotus.analysis.verdict.causes.ledger import core_shared
+from lotus.analysis.verdict.verdict import Cause, Verdict
+from lotus.common import redaction, tunable_loop
+from lotus.common.formatting import (
+    amount,
+    brief_command,
+    command,
+    duration,
+    plain,
+    plural,
+    share,
+    size,
+)
+
+
+def heading(summary: Summary) -> Iterator[str]:
+    """What ran, how it ended and what the recording covers."""
+    manifest = summary.manifest
+    start, end = manifest.get("start_ns"), manifest.get("end_ns")
+    words = manifest.get("command") or []
+    parts = [brief_command(words, 60)] if words else []
+    if start and end:
+        parts.append(duration(end - start))
+    parts.append(_ending(summary))
+    yield "lotus report: " + ", ".join(part for part in parts if part)
+    cover = coverage(summary)
+    if cover:
+        yield cover
+
+
+def _ending(summary: Summary) -> str:
+    manifest = summary.manifest
+    if manifest.get("state") == "running":
+        return "still running, or lotus was killed"
+    if manifest.get("signal"):
+        return f"ended by signal {manifest['signal']}"
+    code = manifest.get("exit_code")
+    return f"exit code {code}" if code else ""
+
+
+def coverage(summary: Summary) -> str:
+    """What was asked to be recorded, if that was not everything."""
+    manifest = summary.manifest
+    parts = []
+    level = manifest.get("level")
+    if level and level != "op":
+        parts.append(f"level {plain(level)}")
+    if manifest.get("batches"):
+        parts.append(f"batches {plain(manifest['batches'])} of each epoch")
+    if (manifest.get("every") or 1) != 1:
+        parts.append(f"one batch in {manifest['every']}")
+    if manifest.get("max_log"):
+        parts.append(f"at most {size(float(manifest['max_log']))}")
+    return "Recorded: " + ", ".join(parts) if parts else ""
+
+
+def verdict_words(judged: Verdict) -> str:
+    """The verdict in capitals; a loop bound by its training step is not input-bound."""
+    if judged.kind in ("input-bound", "consumer-bound"):
+        return f"{judged.degree.upper()} INPUT-BOUND"
+    return judged.kind.upper().replace("UNKNOWN", "NO VERDICT")
+
+
+def loader_lines(loader: LoaderSummary) -> Iterator[str]:
+    """Which loader this is and how it is set."""
+    scope = loader.scope
+    settings = scope.settings
+    text = f"Loader {scope.loader}: {plain(scope.title)}, "
+    if settings.get("name") and settings.get("dataset"):
+        text += f"{plain(settings['dataset'])}, "
+    text += f"{plural(scope.num_workers, 'worker')}"
+    if isinstance(settings.get("batch_size"), int):
+        text += f", batch size {settings['batch_size']}"
+    if scope.num_workers and settings.get("prefetch_factor"):
+        text += f", prefetch {settings['prefetch_factor']}"
+    for name, label in (("pin_memory", "pinned"), ("persistent_workers", "persistent")):
+        if settings.get(name) is True:
+            text += f", {label}"
+    text += f", {_passes(loader.passes)}"
+    if len(scope.ranks) > 1:
+        text += f", {len(scope.ranks)} ranks"
+    yield text
+    made, taken = loader.coverage["batches_made"], loader.coverage["batches_taken"]
+    whole = loader.coverage["batches_recorded_whole"]
+    if taken and whole < taken:
+        yield f"{amount(whole)} of {plural(taken, 'batch')} are recorded in detail."
+    shared = core_shared(scope)
+    if shared > 0:
+        whose, own = ("workers'", "their") if scope.num_workers else ("main process's", "its")
+        yield (
+            f"The cores were shared: {share(shared)} of the {whose} time off a core was not {own} "
+            "own waiting; the verdict is less certain."
+        )
+    unused = loader.passes.unused
+    if unused:
+        were = "was" if unused == 1 else "were"
+        yield f"{plural(unused, 'batch')} that a library took ahead {were} not used."
+    if loader.coverage["made_never_taken"] and made:
+        yield f"{plural(loader.coverage['made_never_taken'], 'batch')} made were not taken."
+
+
+def _passes(passes: Passes) -> str:
+    """How often the loader was iterated; an epoch is what came to the end of the data."""
+    count, left = passes.iterations, passes.iterations - passes.whole
+    if passes.endless:
+        text = f"{plural(count, 'iteration')} past the length that it tells"
+    elif left == 0:
+        text = plural(count, "epoch")
+    elif passes.whole == 0:
+        text = f"{plural(count, 'iteration')}, {'not' if count == 1 else 'none'} to the end"
+    else:
+        text = f"{plural(count, 'epoch')}, {left} of them left early"
+    if not passes.sanity:
+        return text
+    sanity = f"Lightning's sanity check ({plural(passes.sanity_batches, 'batch')})"
+    return f"{text} and {sanity}" if count else sanity
+
+
+def second_cause(judged: Verdict) -> Cause | None:
+    """The cause to look at after the first, where there is other advice for it."""
+    known = {cause.advice for cause in judged.causes[:1]}
+    return next((cause for cause in judged.causes[1:2] if cause.advice not in known), None)
+
+
+def next_command(summary: Summary) -> str:
+    """What to type next; "" where no setting of a loader is to be looked for.
+
+    A command of which something was hidden cannot be typed again, nor one that was not recorded. A
+    loop that `lotus tune` would refuse as too short is not offered to it.
+    """
+    if not summary.loaders or summary.loaders[0].verdict.kind != "input-bound":
+        return ""
+    if tunable_loop.too_short(summary.loaders[0].longest_epoch_s):
+        return ""
+    manifest = summary.manifest
+    ends = (manifest.get(name) for name in ("exit_code", "signal"))
+    if manifest.get("state") == "ended" and all(end is None for end in ends):
+        return "lotus.tune(loader)"  # lotus.trace recorded it, in a notebook for one
+    words = [str(word) for word in manifest.get("command") or []]
+    whole = bool(words) and not any(redaction.HIDDEN in word for word in words)
+    if not whole:
+        return "lotus tune -- COMMAND"
+    return f"{_in_folder(manifest.get('cwd'))}lotus tune -- {command(words)}"
+
+
+def _in_folder(folder: object) -> str:
+    """What to put before a command so that it runs in `folder`; "" in that folder already.
+
+    A folder of another machine, which does not exist here, is left out.
+    """
+    if not isinstance(folder, str) or not os.path.isdir(folder) or os.path.samefile(folder, "."):
+        return ""
+    return f"env -C {plain(shlex.quote(folder))} "
+
+
+def open_waits(summary: Summary) -> Iterator[str]:
+    """One line for each wait in which the run ended: the numbers leave it out."""
+    for row in records(summary.open_waits):
+        of = f"loader {row['loader']}, " if len(summary.loaders) > 1 else ""
+        yield (
+            f"It ended after {duration(row['wait_ns'])} of waiting for batch {row['batch']} ({of}"
+            f"epoch {row['epoch']}), which no number here holds: `lotus top "
+            f"{plain(shlex.quote(summary.path))}` says who held it up."
+        )
+
+
+def unseen(summary: Summary) -> Iterator[str]:
+    """One line for each kind of loader that was met and cannot be looked into."""
+    for thing in summary.unseen:
+        yield f"Not seen: {plain(thing.get('what', '?'))}: {plain(thing.get('why', ''))}"
+
+
+def losses(summary: Summary) -> Iterator[str]:
+    """One line for each kind of loss and each note."""
+    lost = summary.lost
+    if len(lost):
+        table = lost.assign(
+            what=lost["what"].astype(str),
+            count=integer(lost, "count", 0),
+            bytes=integer(lost, "bytes", 0),
+        )
+        table = table.groupby("what", as_index=False).agg(
+            times=("what", "size"), count=("count", "sum"), bytes=("bytes", "sum")
+        )
+        for row in records(table):
+            text = plain(row["what"])
+            if row["count"] > 0:
+                text += f": {amount(row['count'])}"
+            if row["bytes"] > 0:
+                text += f" ({size(row['bytes'])})"
+            if row["times"] > 1:
+                text += f", in {row['times']} places"
+            yield text
+    for note in summary.notes:
+        yield plain(note)
+    for one_loader in summary.loaders:
+        unknown = one_loader.phases["unseen"]
+        wait = one_loader.times["wait_ns"]
+        if not one_loader.scope.partial and unknown > 0.03 * wait:
+            yield (
+                f"Loader {one_loader.scope.loader}: {duration(unknown)} of waiting have no "
+                "record of how the batch was made."
+            )

@@ -1,0 +1,252 @@
+"""Charts of one loader: where its time went, over time, by operation, by worker, by rank."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.batches.distributions import NAMES
+from lotus.analysis.batches.operation_statistics import IDLE
+from lotus.analysis.common.columns import number
+from lotus.analysis.summary import LoaderSummary
+from lotus.common.formatting import amount, operation_name, share
+from lotus.reporters.base.chart_parts import (
+    BLUE,
+    GREY,
+    IDLE_GREY,
+    ORANGE,
+    RED,
+    SKY,
+    STEP,
+    WAIT,
+    bars_height,
+    label,
+    names_axis,
+)
+from lotus.reporters.base.console import LEFT, RIGHT, rows_of, tight
+from lotus.reporters.base.page import Chart, Table
+from lotus.reporters.run import columns
+
+PART_COLOURS = {"waits": WAIT, "step": STEP, "start-up": GREY, "shut-down": GREY}
+_MOST_NAMES, _MOST_WORKERS, _MOST_CAUSES = 25, 64, 10
+
+
+def _room(values: Sequence[float]) -> list[float]:
+    """The range of an axis of bars, with room for a text after the longest."""
+    return [0.0, 1.2 * max([*values, 1e-9])]
+
+
+def brief(title: str, width: int) -> str:
+    """A title without what stands in brackets, where it is too wide: a point shows it whole."""
+    return title if len(title) <= width else re.sub(r" \([^()]*\)", "", title)
+
+
+def causes(loader: LoaderSummary) -> Chart:
+    """What the loop's time is owed to, the verdict's causes, as shares of the loop."""
+    largest = sorted(loader.verdict.causes, key=lambda cause: -cause.share)[:_MOST_CAUSES]
+    left = len(loader.verdict.causes) - len(largest)
+    data: dict[str, Any] = {
+        "type": "bar",
+        "orientation": "h",
+        "x": [100 * cause.share for cause in largest],
+        "y": list(range(len(largest))),
+        "marker": {"color": [PART_COLOURS[cause.part] for cause in largest]},
+        "text": [share(cause.share) for cause in largest],
+        "textposition": "outside",
+        "cliponaxis": False,
+        "customdata": [label(cause.title, 120) for cause in largest],
+        "hovertemplate": "%{customdata}: %{x:.3g} %<extra></extra>",
+    }
+    layout = {
+        "height": bars_height(len(largest), 140),
+        "xaxis": {"title": {"text": "% of the loop's time"}, "range": _room(data["x"])},
+        "yaxis": names_axis([brief(cause.title, 46) for cause in largest], 46),
+        "showlegend": False,
+    }
+    table = columns.shown(columns.CAUSES, loader, columns.PAGE)
+    return Chart(
+        "causes",
+        "What the loop's time is owed to",
+        {"data": [data], "layout": layout},
+        Table(table.headings, table.rows(vars(cause) for cause in largest)),
+        "Green is the training step, grey start-up and shut-down, red what it waits for."
+        + (f" {left} smaller ones are left out here." if left > 0 else ""),
+    )
+
+
+def operations(quantiles: pd.DataFrame) -> Chart:
+    """How long each operation takes: boxes over a logarithmic axis, of `quantiles`."""
+    shown = quantiles.head(_MOST_NAMES)
+    ms = {name: (shown[name] / 1e6).tolist() for name in (*NAMES, "min_ns", "max_ns")}
+    box = {
+        "type": "box",
+        "orientation": "h",
+        "y": list(range(len(shown))),
+        "q1": ms["p25_ns"],
+        "median": ms["p50_ns"],
+        "q3": ms["p75_ns"],
+        "lowerfence": ms["p5_ns"],
+        "upperfence": ms["p95_ns"],
+        "name": "5, 25, 50, 75, 95 %",
+        "line": {"color": BLUE, "width": 1.5},
+        "hoverinfo": "x",
+    }
+    ends = [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": words,
+            "x": ms[name],
+            "y": list(range(len(shown))),
+            "marker": {"color": colour, "symbol": symbol, "size": 8},
+            "hovertemplate": f"{words}: %{{x:.4g}} ms<extra></extra>",
+        }
+        for name, words, colour, symbol in (
+            ("p99_ns", "99 %", ORANGE, "line-ns-open"),
+            ("max_ns", "longest", RED, "x-thin-open"),
+        )
+    ]
+    of = {"batch": " (a batch)"}
+    names = [f"{operation_name(row['name'])}{of.get(row['kind'], '')}" for row in rows_of(shown)]
+    layout = {
+        "height": bars_height(len(shown)),
+        "xaxis": {"type": "log", "title": {"text": "ms"}, "dtick": 1},
+        "yaxis": names_axis(names),
+    }
+    headings = [("", LEFT), ("count", RIGHT), ("total", RIGHT)]
+    headings += [(name.removesuffix("_ns"), RIGHT) for name in ("min_ns", *NAMES, "max_ns")]
+    rows = [
+        [operation_name(row["name"]), amount(row["count"]), tight(row["total_ns"])]
+        + [tight(row[name]) for name in ("min_ns", *NAMES, "max_ns")]
+        for row in rows_of(quantiles)
+    ]
+    more = len(quantiles) - len(shown)
+    note = f"Those of most time in all; {more} more are in the table." if more else ""
+    return Chart(
+        "operations", "How long each operation takes", {"data": [box, *ends], "layout": layout},
+        Table(headings, rows), note,
+    )  # fmt: skip
+
+
+def shares(loader: LoaderSummary) -> Chart:
+    """What the workers' time went to: operations, the rest of the fetch, and idle."""
+    table = loader.operations
+    outer = table[~table["nested"].astype(bool)]
+    inner, others = outer.head(_MOST_NAMES), outer.iloc[_MOST_NAMES:]
+    entries = [(operation_name(row["operation"]), row["total_ns"], row["workers_share"], BLUE)
+               for row in rows_of(inner)]  # fmt: skip
+    entries += [
+        (
+            f"({row['part']})",
+            row["total_ns"],
+            row["workers_share"],
+            GREY if row["part"] == IDLE else SKY,
+        )
+        for row in rows_of(loader.other_time)
+        if row["total_ns"] > 0
+    ]
+    if len(others):
+        entries.append(
+            (f"{amount(len(others))} other operations", float(others["total_ns"].sum()),
+             float(others["workers_share"].sum()), BLUE)
+        )  # fmt: skip
+    entries.sort(key=lambda entry: -entry[1])
+    bars: dict[str, Any] = {
+        "type": "bar",
+        "orientation": "h",
+        "x": [100 * entry[2] for entry in entries],
+        "y": list(range(len(entries))),
+        "marker": {"color": [entry[3] for entry in entries]},
+        "text": [share(entry[2]) for entry in entries],
+        "textposition": "outside",
+        "cliponaxis": False,
+        "hovertemplate": "%{x:.3g} %<extra></extra>",
+    }
+    who = "the workers'" if loader.scope.num_workers else "fetching"
+    layout = {
+        "height": bars_height(len(entries)),
+        "xaxis": {"title": {"text": f"% of {who} time"}, "range": _room(bars["x"])},
+        "yaxis": names_axis([entry[0] for entry in entries]),
+        "showlegend": False,
+    }
+    headings = [("", LEFT), ("time", RIGHT), ("share", RIGHT)]
+    rows = [[name, tight(ns), share(part)] for name, ns, part, _ in entries]
+    note = "Blue: operations; light blue: the data set's own code and torch's; grey: idle."
+    return Chart(
+        "shares", f"What {who} time went to", {"data": [bars], "layout": layout},
+        Table(headings, rows), note,
+    )  # fmt: skip
+
+
+def workers(loader: LoaderSummary) -> Chart:
+    """Fetching and idle time of each worker, and what a sample takes it."""
+    table = loader.workers
+    shown = table.head(_MOST_WORKERS)
+    cells = columns.shown(columns.WORKERS, loader, columns.PAGE)
+    rows = cells.rows(rows_of(shown))
+    names = [row[0] for row in rows]
+    data = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": words,
+            "x": (number(shown, column) / 1e9).tolist(),
+            "y": list(range(len(shown))),
+            "marker": {"color": colour},
+            "hovertemplate": f"{words}: %{{x:.4g}} s<extra></extra>",
+        }
+        for column, words, colour in (
+            ("fetch_ns", "fetching", BLUE),
+            ("idle_ns", "idle in the loop", IDLE_GREY),
+        )
+    ]
+    layout = {
+        "height": bars_height(len(shown)),
+        "barmode": "stack",
+        "xaxis": {"title": {"text": "seconds"}},
+        "yaxis": names_axis(names),
+    }
+    more = len(table) - len(shown)
+    return Chart(
+        "workers", "Balance of the workers", {"data": data, "layout": layout},
+        Table(cells.headings, rows), f"{more} more workers: see --json." if more else "",
+    )  # fmt: skip
+
+
+def ranks(loader: LoaderSummary) -> Chart:
+    """What each rank's loop went to."""
+    table = loader.ranks.sort_values("rank").head(_MOST_WORKERS)
+    waits, steps = 100 * number(table, "wait_share"), 100 * number(table, "step_share")
+    parts: Mapping[str, tuple[Any, str]] = {
+        "blocked": (waits, WAIT),
+        "step": (steps, STEP),
+        "other": (np.maximum(100 - waits - steps, 0), GREY),
+    }
+    data = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": name,
+            "x": values.tolist(),
+            "y": list(range(len(table))),
+            "marker": {"color": colour},
+            "hovertemplate": f"{name}: %{{x:.3g}} %<extra></extra>",
+        }
+        for name, (values, colour) in parts.items()
+    ]
+    layout = {
+        "height": bars_height(len(table)),
+        "barmode": "stack",
+        "xaxis": {"title": {"text": "% of the rank's loop"}},
+        "yaxis": names_axis([f"rank {rank}" for rank in table["rank"]]),
+    }
+    cells = columns.shown(columns.RANKS, loader, columns.PAGE)
+    rows = cells.rows(rows_of(table))
+    return Chart(
+        "ranks",
+        "Balance of the ranks",
+        {"data": data, "layout": layout},
+        Table(cells.headings, rows),
+    )

@@ -1,0 +1,71 @@
+"""A run as a notebook shows it: the verdict, why, what to do next, and a small table."""
+
+import html
+from collections.abc import Iterable
+from typing import Any
+
+from lotus.analysis.summary import LoaderSummary
+from lotus.common.formatting import amount, duration, plain, share, shorten
+from lotus.reporters.run import cached_results, coverage
+
+_MOST_CAUSES, _MOST_LINES, _WIDTH = 5, 3, 300
+
+
+def run_html(run: Any) -> str:
+    """The HTML; no script, no style but what is inline, all text escaped."""
+    summary = cached_results.summary(run)
+    lines = [_paragraph(line) for line in coverage.heading(summary)]
+    if not summary.loaders:
+        lines.insert(0, _paragraph("No DataLoader was iterated in what was recorded.", "strong"))
+    else:
+        lines = [*_verdict(summary.loaders[0]), *lines]
+    more = len(summary.loaders) + summary.loaders_left_out - 1
+    if more > 0:
+        lines.append(_paragraph(f"{amount(more)} smaller loaders are in lotus report."))
+    missing = [*coverage.unseen(summary), *coverage.losses(summary)]
+    lines += [_paragraph(line) for line in missing[:_MOST_LINES]]
+    if len(missing) > _MOST_LINES:
+        lines.append(_paragraph(f"and {len(missing) - _MOST_LINES} more losses or notes"))
+    return f"<div>{''.join(lines)}</div>"
+
+
+def _verdict(loader: LoaderSummary) -> Iterable[str]:
+    judged, times = loader.verdict, loader.times
+    yield _paragraph(f"{coverage.verdict_words(judged)}: {judged.summary}", "strong")
+    if judged.causes:
+        first = judged.causes[0]
+        text = f"First cause: {first.title}, {share(first.share)} of the loop."
+        yield _paragraph(f"{text} {first.reason}")
+        yield _paragraph(f"Next step: {first.advice}")
+        yield _causes(loader)
+    for line in coverage.loader_lines(loader):
+        yield _paragraph(line)
+    if judged.kind == "unknown":
+        return
+    ranks = max(len(loader.scope.ranks), 1)
+    yield _paragraph(
+        f"{amount(times['samples_per_s'])} samples/s, {duration(times['loop_ns'] / ranks)} of "
+        f"loop{' per rank' if ranks > 1 else ''}, {duration(times['startup_mean_ns'])} from "
+        "iter() to the first batch."
+    )
+
+
+def _causes(loader: LoaderSummary) -> str:
+    rows = "".join(
+        f"<tr><td style='text-align:left'>{_escape(cause.title)}</td><td>{share(cause.share)}</td>"
+        f"<td>{duration(cause.ns)}</td></tr>"
+        for cause in loader.verdict.causes[:_MOST_CAUSES]
+    )
+    head = "<tr><th style='text-align:left'>cause</th><th>of the loop</th><th>time</th></tr>"
+    return f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>"
+
+
+def _paragraph(text: str, tag: str = "") -> str:
+    inner = _escape(text.strip())
+    inner = f"<{tag}>{inner}</{tag}>" if tag else inner
+    return f"<p style='margin:0.3em 0'>{inner}</p>"
+
+
+def _escape(text: str) -> str:
+    # Notebooks typeset what stands between dollars.
+    return html.escape(shorten(plain(text), _WIDTH)).replace("$", "<span>$</span>")

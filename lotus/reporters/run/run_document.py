@@ -1,0 +1,142 @@
+"""The report as a document for programs: `lotus report RUN --json`.
+
+Units are in the names: `_ns` nanoseconds, `_share` a fraction of 1, `_bytes`, `_per_s`. What was
+not measured is null. Keys are only ever added within one `schema`.
+
+{
+  "schema": 1,
+  "run": {"path", "command", "state", "exit_code", "signal", "elapsed_ns", "level", "batches",
+          "every", "max_log", "host", "ranks", "lotus", "threshold_ns"},
+  "verdict": the first loader's verdict, or null where no loader was iterated,
+  "loaders": [{           # the one with the most samples first
+    "loader", "ranks", "settings": {...},
+    "verdict": {"kind", "degree", "summary", "input_share", "startup_share", "step_share",
+                "shutdown_share",
+                "causes": [{"kind", "title", "share", "wait_share", "ns", "evidence", "advice"}]},
+    "times": {...}, "phases": {...}, "operations": [...], "other_time": [...], "books": [...],
+    "slowest_samples": [...], "slow_batches": [...], "batches": [...], "order": {...},
+    "workers": [...], "rank_times": [...], "epochs": [...], "passes": {...}, "coverage": {...}
+  }],
+  "loaders_left_out": how many more there were,
+  "ranks": {              # a run of several ranks, else null
+    "verdict": [sentences], "remarks": [sentences], "synced", "world_size", "missing": [ranks],
+    "decided": steps, "undecided": steps, "mean_ns",
+    "stragglers": [{"ranks", "host", "last": {...}, "behind_ns", "cost_ns", "why": {...}}],
+    "table": [a rank], "steps": [a step], "loaders", "thinned"
+  },
+  "open_waits": [{"pid", "loader", "epoch", "batch", "start_ns", "wait_ns"}],
+  "lost": [{"what", "pid", "count", "bytes"}], "unseen": [...], "notes": [...],
+  "map": counters and functions as of `lotus map --json`, or null
+}
+
+kind of a verdict: input-bound, consumer-bound, start-up-bound, unknown. kind of a cause: those of
+`lotus.analysis.verdict.causes`. The tables' columns are those of `lotus.analysis`.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from lotus.analysis.common.columns import plain_value, records
+from lotus.analysis.counters.function_profile import MapSummary
+from lotus.analysis.ranks.rank_verdict import RankSummary
+from lotus.analysis.summary import LoaderSummary, Summary
+from lotus.common import files
+from lotus.reporters.map import map_tables
+from lotus.reporters.ranks import rank_report
+
+SCHEMA = 1
+_RUN = "command state exit_code signal level batches every max_log host ranks".split()
+
+
+def document(summary: Summary, measured: MapSummary | None = None) -> dict[str, Any]:
+    """The document as JSON-able values; `measured`: counters and functions, where there are any."""
+    manifest = summary.manifest
+    start, end = manifest.get("start_ns"), manifest.get("end_ns")
+    loaders = [_loader(loader) for loader in summary.loaders]
+    run = {
+        "path": summary.path,
+        **{name: manifest.get(name) for name in _RUN},
+        "lotus": manifest.get("lotus"),
+        "elapsed_ns": end - start if start and end else None,
+        "threshold_ns": summary.threshold_ns,
+    }
+    whole = {
+        "schema": SCHEMA,
+        "run": run,
+        "verdict": loaders[0]["verdict"] if loaders else None,
+        "loaders": loaders,
+        "loaders_left_out": summary.loaders_left_out,
+        "ranks": None if summary.ranks is None else ranks_document(summary.ranks),
+        "open_waits": summary.open_waits,
+        "lost": summary.lost,
+        "unseen": summary.unseen,
+        "notes": summary.notes,
+        "map": None if measured is None else map_tables.document(measured),
+    }
+    plain = _plain(whole)
+    assert isinstance(plain, dict)
+    return plain
+
+
+def text(summary: Summary, measured: MapSummary | None = None) -> str:
+    """The document as JSON text: ASCII, so that no name in it can steer a terminal."""
+    return files.json_text(document(summary, measured))
+
+
+def _loader(loader: LoaderSummary) -> dict[str, Any]:
+    scope = loader.scope
+    return {
+        "loader": scope.loader,
+        "ranks": scope.ranks,
+        "settings": scope.settings,
+        "verdict": dataclasses.asdict(loader.verdict),
+        "times": loader.times,
+        "phases": {f"{name}_ns": ns for name, ns in loader.phases.items()},
+        "operations": loader.operations,
+        "other_time": loader.other_time,
+        "books": loader.books,
+        "slowest_samples": loader.slowest,
+        "slow_batches": loader.slow_batches,
+        "batches": loader.batches,
+        "order": loader.order,
+        "workers": loader.workers,
+        "rank_times": loader.ranks,
+        "epochs": loader.epochs,
+        "passes": dataclasses.asdict(loader.passes),
+        "coverage": loader.coverage,
+    }
+
+
+def ranks_document(summary: RankSummary) -> dict[str, Any]:
+    """The part of the document that is of the ranks, as JSON-able values."""
+    whole = {
+        "verdict": rank_report.verdict(summary),
+        "remarks": rank_report.remarks(summary),
+        "synced": summary.steps.synced,
+        "world_size": summary.steps.world_size,
+        "missing": summary.missing,
+        "decided": summary.decided,
+        "undecided": summary.undecided,
+        "mean_ns": summary.mean_ns,
+        "stragglers": [dataclasses.asdict(straggler) for straggler in summary.stragglers],
+        "table": summary.table,
+        "steps": summary.over,
+        "loaders": summary.steps.loaders,
+        "thinned": summary.steps.thinned,
+    }
+    plain = _plain(whole)
+    assert isinstance(plain, dict)
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, pd.DataFrame):
+        return records(value)
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return plain_value(value)

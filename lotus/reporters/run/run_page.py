@@ -1,0 +1,196 @@
+"""The report as one HTML page: what the terminal says, to look at."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.batches import distributions, time_series
+from lotus.analysis.batches.lanes import lanes
+from lotus.analysis.counters.function_profile import MapSummary
+from lotus.analysis.summary import LoaderSummary, Summary
+from lotus.common.formatting import amount, brief_command, duration, plain, plural, share
+from lotus.reading.run import Run
+from lotus.reporters.base import page
+from lotus.reporters.base.console import LEFT, RIGHT, rows_of
+from lotus.reporters.base.page import Chart, Section, Table
+from lotus.reporters.map import map_charts, map_report
+from lotus.reporters.ranks import rank_charts
+from lotus.reporters.run import columns, coverage, loader_charts, run_document, time_charts
+
+_MOST_RANKS = 8  # as many as there are colours
+_CELLS = 400_000  # of the timeline: 1 MB of the page
+
+
+def write(
+    run: Run, summary: Summary, path: Path, measured: MapSummary | None, loader: int | None = None
+) -> None:
+    """Write the page of a run; in full for `loader`, by default the one of most samples.
+
+    Raises LotusError where the file cannot be written.
+    """
+    heading, sections = contents(run, summary, measured, loader)
+    words = summary.manifest.get("command") or []
+    title = f"lotus: {brief_command(words, 60) if words else summary.path}"
+    page.write(path, title, heading, sections, run_document.document(summary, measured))
+
+
+def contents(
+    run: Run, summary: Summary, measured: MapSummary | None, loader: int | None = None
+) -> tuple[Section, list[Section]]:
+    """The heading and the sections of the page."""
+    stopped = list(coverage.open_waits(summary))
+    lines: list[str | Table | Chart] = list(coverage.heading(summary))
+    chosen = next((each for each in summary.loaders if each.scope.loader == loader), None)
+    if chosen is None and summary.loaders:
+        chosen = summary.loaders[0]
+    if chosen is None:
+        heading = Section("No DataLoader was iterated in what was recorded", [*stopped, *lines])
+        return heading, [_footer(summary)]
+    following = coverage.next_command(summary)
+    if following:
+        lines.append(f"next: {following}")
+    heading = Section(coverage.verdict_words(chosen.verdict), [*stopped, *_verdict(chosen), *lines])
+    sections = []
+    if chosen.coverage["batches_taken"] or chosen.coverage["batches_made"]:
+        sections += _loader(run, summary, chosen)
+    if summary.ranks is not None:
+        sections += rank_charts.sections(summary.ranks)
+    if measured is not None:
+        sections.append(_silicon(measured))
+    if len(summary.loaders) > 1:
+        sections.append(_others(summary, chosen))
+    sections.append(_footer(summary))
+    return heading, [each for each in sections if each.parts]
+
+
+def _verdict(loader: LoaderSummary) -> list[str | Table | Chart]:
+    judged, times = loader.verdict, loader.times
+    parts: list[str | Table | Chart] = [judged.summary]
+    if judged.causes:
+        first = judged.causes[0]
+        text = f"First cause: {first.title}, {share(first.share)} of the loop."
+        parts.append(f"{text} {first.reason}" if first.reason else text)
+        parts.append(f"Next step: {first.advice}")
+        second = coverage.second_cause(judged)
+        if second is not None:
+            parts.append(f"Then, for {second.title}: {second.advice}")
+    parts += list(coverage.loader_lines(loader))
+    parts.append(
+        f"{amount(times['samples_per_s'])} samples/s, "
+        f"{duration(times['loop_ns'] / max(len(loader.scope.ranks), 1))} of loop"
+        f"{' per rank' if len(loader.scope.ranks) > 1 else ''}, "
+        f"{duration(times['startup_mean_ns'])} from iter() to the first batch."
+    )
+    if judged.causes:
+        parts.append(loader_charts.causes(loader))
+    return parts
+
+
+def _loader(run: Run, summary: Summary, loader: LoaderSummary) -> list[Section]:
+    table = time_series.batch_series(loader.scope)
+    over_time: list[str | Table | Chart] = []
+    ranks = table.groupby("rank")["wait_ns"].sum().sort_values(ascending=False, kind="stable")
+    if len(ranks) > _MOST_RANKS:
+        over_time.append(
+            f"Batches and throughput are those of the {_MOST_RANKS} ranks, of {len(ranks)}, that "
+            "waited most."
+        )
+        table = table[table["rank"].isin(ranks.index[:_MOST_RANKS])]
+    if len(table):
+        over_time.append(time_charts.batches(loader, time_series.thinned(table)))
+    rates = time_series.throughput(table)
+    if len(rates):
+        over_time.append(time_charts.throughput(rates))
+    count = len(loader.workers) + 1
+    bins = int(np.clip(_CELLS / (count * time_charts.lane_rows(count)), 400, 2000))
+    made = lanes(run.intervals, run.workers, pd.DataFrame(run.manifest["ranks"]), bins)
+    if len(made.lanes):
+        over_time.append(time_charts.timeline(made))
+    inside: list[str | Table | Chart] = []
+    if loader.other_time["total_ns"].gt(0).any() or len(loader.operations):
+        inside.append(loader_charts.shares(loader))
+    quantiles = distributions.quantiles(loader.scope)
+    if len(quantiles):
+        inside.append(loader_charts.operations(quantiles))
+    balance: list[str | Table | Chart] = []
+    if len(loader.workers):
+        balance.append(loader_charts.workers(loader))
+    if len(loader.ranks) > 1:
+        balance.append(loader_charts.ranks(loader))
+    memory = time_series.memory(loader.scope)
+    if memory.duplicated(["rank", "worker", "pid"]).any():  # more than one reading of one
+        balance.append(time_charts.memory(memory))
+    return [
+        Section("Over time", over_time),
+        Section("Operations", inside),
+        Section("Slowest samples", _slowest(loader)),
+        Section("Workers and ranks", balance),
+    ]
+
+
+def _slowest(loader: LoaderSummary) -> list[str | Table | Chart]:
+    parts: list[str | Table | Chart] = []
+    if len(loader.slowest):
+        table = columns.shown(columns.SLOWEST_SAMPLES, loader, columns.PAGE)
+        parts.append(Table(table.headings, table.rows(rows_of(loader.slowest))))
+    if len(loader.slow_batches):
+        table = columns.shown(columns.SLOW_BATCHES, loader, columns.PAGE)
+        parts.append("Batches that were slow as a whole:")
+        parts.append(Table(table.headings, table.rows(rows_of(loader.slow_batches))))
+        parts.append(columns.SLOW_BATCHES_NOTE)
+    return parts
+
+
+def _silicon(measured: MapSummary) -> Section:
+    made = (
+        map_charts.top_down(measured),
+        map_charts.metrics(measured),
+        map_charts.functions(measured),
+    )
+    parts: list[str | Table | Chart] = [part for part in made if part is not None]
+    if made[0] is None:
+        parts.insert(
+            0,
+            "Front-end and back-end bound were not counted: this CPU, or this virtual machine, "
+            "gives no such counters; `lotus doctor` says why.",
+        )
+    notes = map_report.worth(measured)
+    parts += [plain(note) for note in notes]
+    if more := len(measured.notes) - len(notes):
+        parts.append(f"and {more} remarks more: see --json")
+    return Section("Down to the silicon", parts)
+
+
+def _others(summary: Summary, chosen: LoaderSummary) -> Section:
+    columns = [("loader", LEFT), ("", LEFT), ("samples", RIGHT), ("loop", RIGHT)]
+    columns += [("waiting", RIGHT), ("verdict", LEFT)]
+    rows = [
+        [
+            str(loader.scope.loader),
+            loader.scope.title,
+            amount(loader.times["samples"]),
+            duration(loader.times["loop_ns"]),
+            share(loader.verdict.input_share),
+            coverage.verdict_words(loader.verdict).lower(),
+        ]
+        for loader in summary.loaders
+        if loader is not chosen
+    ]
+    parts: list[str | Table | Chart] = [Table(columns, rows)]
+    if summary.loaders_left_out:
+        left = plural(summary.loaders_left_out, "smaller loader")
+        parts.append(f"Left out here: {left}; see --json.")
+    parts.append("One of them in full: lotus report --loader N --html FILE RUN")
+    return Section("Other loaders", parts)
+
+
+def _footer(summary: Summary) -> Section:
+    lines: list[str | Table | Chart] = [*coverage.unseen(summary), *coverage.losses(summary)]
+    host = summary.manifest.get("host")
+    where = f"Recorded on {plain(host)} by lotus" if host else "Recorded by lotus"
+    version = summary.manifest.get("lotus")
+    lines = lines or ["Nothing was lost, and nothing was met that could not be looked into."]
+    return Section(
+        "Lost or not measured", [*lines, f"{where} {plain(version or '')}".strip() + "."]
+    )

@@ -1,0 +1,231 @@
+"""The report on a terminal: 80 columns are enough; colour only where there is a terminal."""
+
+import io
+from typing import IO, TYPE_CHECKING, Any
+
+from lotus.analysis.batches.slow_batches import SLOW_TIMES
+from lotus.analysis.counters.function_profile import MapSummary
+from lotus.analysis.summary import LoaderSummary, Summary, summarise
+from lotus.analysis.verdict.worker_balance import READ_ONCE
+from lotus.common.formatting import amount, duration, plain, plural, share
+from lotus.reporters.base.console import LEFT, print_paragraph, print_table, rows_of
+from lotus.reporters.base.display_names import tree
+from lotus.reporters.map import map_report
+from lotus.reporters.ranks import rank_report
+from lotus.reporters.run import columns, coverage
+from lotus.reporters.run import short_report as short
+
+if TYPE_CHECKING:  # rich is imported when there is something to print
+    from rich.console import Console
+
+_MOST_OPERATIONS, _MOST_WORKERS, _MOST_CAUSES, _MOST_LOADERS = 25, 16, 5, 4
+_COLOURS = {"consumer-bound": "green", "unknown": "yellow"}
+
+
+def report(run: Any) -> str:
+    """The report of a `Run`, without colour, 80 columns wide."""
+    file = io.StringIO()
+    write(summarise(run), file)
+    return file.getvalue()
+
+
+def short_report(run: Any) -> str:
+    """What is left of it at the end of `lotus trace`: about a dozen lines."""
+    return "\n".join(short.short_report(run))
+
+
+def write(
+    summary: Summary,
+    file: IO[str],
+    loader: int | None = None,
+    measured: MapSummary | None = None,
+) -> None:
+    """Print the report; in full for `loader`, by default the one with the most samples.
+
+    `measured`: the counters and functions of the run, where there are any.
+    """
+    from rich.console import Console
+
+    console = Console(file=file, highlight=False, markup=False, emoji=False)
+    for line in coverage.heading(summary):
+        console.print(line, style="dim", soft_wrap=True)
+    for line in coverage.open_waits(summary):
+        console.print()
+        print_paragraph(console, "", line)
+    if not summary.loaders:
+        console.print("\nNo DataLoader was iterated in what was recorded.", style="bold")
+    chosen = summary.loaders[0].scope.loader if summary.loaders and loader is None else loader
+    ordered = sorted(summary.loaders, key=lambda each: each.scope.loader != chosen)
+    for each in ordered[:_MOST_LOADERS]:
+        _loader(console, each, summary, in_full=each.scope.loader == chosen)
+    more = len(ordered[_MOST_LOADERS:]) + summary.loaders_left_out
+    if more:
+        console.print(f"\n{plural(more, 'smaller loader')} more: see --json", style="dim")
+    if summary.ranks is not None:
+        rank_report.write(console, summary.ranks)
+    if measured is not None:
+        map_report.write_part(console, measured)
+    _footer(console, summary)
+
+
+def _loader(console: "Console", loader: LoaderSummary, summary: Summary, in_full: bool) -> None:
+    console.print()
+    _verdict(console, loader, in_full)
+    if not loader.coverage["batches_taken"] and not loader.coverage["batches_made"]:
+        return
+    if in_full:
+        _causes(console, loader)
+        _operations(console, loader)
+        _batches(console, loader, summary.threshold_ns)
+        _workers(console, loader)
+        _ranks(console, loader)
+        _slowest(console, loader)
+        _books(console, loader)
+    else:
+        number = loader.scope.loader
+        console.print(f"  All of it: lotus report --loader {number} ...", style="dim")
+
+
+def _verdict(console: "Console", loader: LoaderSummary, in_full: bool) -> None:
+    judged, times = loader.verdict, loader.times
+    colour = _COLOURS.get(judged.kind, "red" if judged.degree != "moderately" else "yellow")
+    console.print(coverage.verdict_words(judged), style=f"bold {colour}")
+    print_paragraph(console, "", judged.summary)
+    if judged.causes:
+        first = judged.causes[0]
+        print_paragraph(
+            console, "First cause", f"{plain(first.title)}, {share(first.share)} of the loop."
+        )
+        if first.reason:
+            print_paragraph(console, "Reason", first.reason)
+        if in_full:
+            print_paragraph(console, "Next step", plain(first.advice))
+    console.print()
+    for line in coverage.loader_lines(loader):
+        print_paragraph(console, "", line)
+    shares = (
+        ("waiting", judged.input_share),
+        ("step", judged.step_share),
+        ("start-up", judged.startup_share),
+        ("shut-down", judged.shutdown_share),
+    )
+    per_rank = times["loop_ns"] / max(len(loader.scope.ranks), 1)
+    text = ", ".join(f"{name} {share(value)}" for name, value in shares)
+    of_rank = " per rank" if len(loader.scope.ranks) > 1 else ""
+    print_paragraph(console, "Loop", f"{duration(per_rank)}{of_rank}: {text}")
+    print_paragraph(
+        console,
+        "Throughput",
+        f"{amount(times['samples_per_s'])} samples/s "
+        f"({plural(times['samples'], 'sample')} in {plural(times['batches'], 'batch')})",
+    )
+    print_paragraph(
+        console,
+        "Start-up",
+        f"{duration(times['startup_mean_ns'])} from iter() to the first batch, "
+        f"shut-down {duration(times['shutdown_mean_ns'])}"
+        + (f" (means of {plural(times['epochs'], 'start')})" if times["epochs"] > 1 else ""),
+    )
+    if loader.order["batches"]:
+        out = loader.order["out_of_order_share"]
+        early, late = loader.order["early_share"], loader.order["late_share"]
+        print_paragraph(
+            console,
+            "Order",
+            f"{share(out)} of the batches arrived out of order "
+            f"({share(early)} early, {share(late)} late)",
+        )
+
+
+def _causes(console: "Console", loader: LoaderSummary) -> None:
+    causes = loader.verdict.causes[:_MOST_CAUSES]
+    if len(causes) > 1:
+        table = columns.shown(columns.CAUSES, loader, columns.TERMINAL)
+        rows = table.rows(vars(cause) for cause in causes)
+        print_table(console, "What the loop's time is owed to", table.headings, rows)
+        second = coverage.second_cause(loader.verdict)
+        if second is not None:
+            print_paragraph(console, "Then", f"for {plain(second.title)}: {plain(second.advice)}")
+
+
+def _operations(console: "Console", loader: LoaderSummary) -> None:
+    table = columns.shown(columns.OPERATIONS, loader, columns.TERMINAL)
+    rows = []
+    shown = rows_of(loader.operations.head(_MOST_OPERATIONS))
+    names, nested = ([row[key] for row in shown] for key in ("operation", "nested"))
+    for line in tree([str(name) for name in names], nested):
+        row = {} if line.row is None else shown[line.row]
+        rows.append([line.name, *table.cells(row)])
+    for row in rows_of(loader.other_time):
+        if row["total_ns"] > 0:
+            rows.append([f"({row['part']})", *table.cells(row)])
+    who = "the workers'" if loader.scope.num_workers else "fetching"
+    headings = [("", LEFT), *table.headings]
+    print_table(console, f"Operations (share: of {who} time)", headings, rows, names_in=(0,))
+    more = len(loader.operations) - _MOST_OPERATIONS
+    if more > 0:
+        console.print(f"  and {more} more: see --json", style="dim")
+
+
+def _batches(console: "Console", loader: LoaderSummary, threshold_ns: float) -> None:
+    table = columns.shown(columns.batches(threshold_ns), loader, columns.TERMINAL)
+    rows = table.rows(rows_of(loader.batches))
+    print_table(console, "Per batch (delay: ready, but not yet taken)", table.headings, rows)
+
+
+def _workers(console: "Console", loader: LoaderSummary) -> None:
+    workers = loader.workers
+    slow_first = workers.sort_values("times", ascending=False, na_position="last", kind="stable")
+    shown = workers if len(workers) <= _MOST_WORKERS else slow_first.head(_MOST_WORKERS)
+    table = columns.shown(columns.WORKERS, loader, columns.TERMINAL)
+    rows = table.rows(rows_of(shown))
+    print_table(console, "Workers (a sample: its typical share of a batch)", table.headings, rows)
+    if len(workers) > len(shown):
+        more = len(workers) - len(shown)
+        console.print(f"  the slowest first; {more} more: see --json", style="dim")
+    measured = shown["pss_bytes"].notna().any()
+    if measured and (shown["pss_growth_reason"] == READ_ONCE).any():
+        print_paragraph(
+            console,
+            "",
+            "grew -: not known, as the memory of that worker was read once in this run.",
+        )
+
+
+def _ranks(console: "Console", loader: LoaderSummary) -> None:
+    if len(loader.ranks) < 2:
+        return
+    table = columns.shown(columns.RANKS, loader, columns.TERMINAL)
+    blocked_first = loader.ranks.sort_values("wait_share", ascending=False).head(_MOST_WORKERS)
+    rows = table.rows(rows_of(blocked_first))
+    print_table(console, "Ranks (most blocked first)", table.headings, rows)
+
+
+def _slowest(console: "Console", loader: LoaderSummary) -> None:
+    # Of samples that are all alike, three say as much as ten.
+    slowest = loader.slowest[(loader.slowest["beyond"] >= SLOW_TIMES) | (loader.slowest.index < 3)]
+    table = columns.shown(columns.SLOWEST_SAMPLES, loader, columns.TERMINAL)
+    rows = table.rows(rows_of(slowest))
+    print_table(console, "Slowest samples", table.headings, rows, names_in=(3,))
+    table = columns.shown(columns.SLOW_BATCHES, loader, columns.TERMINAL)
+    rows = table.rows(rows_of(loader.slow_batches))
+    print_table(console, "Batches that were slow as a whole", table.headings, rows)
+    if rows:
+        print_paragraph(console, "", columns.SLOW_BATCHES_NOTE)
+
+
+def _books(console: "Console", loader: LoaderSummary) -> None:
+    table = columns.shown(columns.BOOKS, loader, columns.TERMINAL)
+    rows = table.rows(rows_of(loader.books))
+    print_table(console, "Books (fetch = samples + collate + itself)", table.headings, rows)
+
+
+def _footer(console: "Console", summary: Summary) -> None:
+    lines = [*coverage.unseen(summary), *coverage.losses(summary)]
+    if lines:
+        console.print("\nLost or not seen", style="bold")
+        for line in lines:
+            print_paragraph(console, "", line)
+    following = coverage.next_command(summary)
+    if following:
+        console.print(f"\nnext: {following}", soft_wrap=True)

@@ -1,0 +1,94 @@
+"""What is said on stderr while a sweep goes on: which run of how many, its rate, what is left."""
+
+import math
+import shutil
+import sys
+from collections.abc import Sequence
+
+from lotus.common import redaction
+from lotus.common.formatting import amount, command, duration, plain, plural, shorten
+from lotus.common.stderr import progress, say
+from lotus.settings.space import Setting
+from lotus.sweep.sweep_record import Sweep
+from lotus.sweep.sweep_runner import Made, Progress
+from lotus.sweep.sweep_summary import label
+
+_MOST_LOST = 5
+
+
+class Live(Progress):
+    """Tells of each run when it has ended; on a terminal, of the one that goes on too."""
+
+    def __init__(self, terminal: bool, varied: tuple[str, ...] = ()) -> None:
+        self._terminal, self._varied = terminal, varied
+        self._now, self._left_s = "", math.nan
+
+    def lost(self, directories: Sequence[str]) -> None:
+        shown = ", ".join(directories[:_MOST_LOST])
+        if len(directories) > _MOST_LOST:
+            shown += f" and {len(directories) - _MOST_LOST} more"
+        what = plural(len(directories), "run")
+        say(f"lotus: {what} cannot be read any more, to be made again: {plain(shown)}")
+
+    def began(self, number: int, whole: int, setting: Setting, repeat: int) -> None:
+        self._now = f"{number} of {whole}: {label(setting, self._varied)}, round {repeat + 1}"
+        self._show(self._now)
+
+    def running(self, elapsed_s: float) -> None:
+        left = "" if math.isnan(self._left_s) else f", about {_time(self._left_s - elapsed_s)} left"
+        self._show(f"{self._now}, for {_time(elapsed_s)}{left}")
+
+    def ended(self, made: Made) -> None:
+        self._show("")
+        self._left_s = made.left_s
+        what = f"lotus: {made.number} of {made.whole}: {label(made.setting, self._varied)}, "
+        what += f"round {made.repeat + 1}: "
+        if made.state == "done":
+            left = "" if not made.left_s > 0 else f"; about {_time(made.left_s)} left"
+            say(f"{what}{amount(made.samples_per_s)} samples/s, {_time(made.elapsed_s)}{left}")
+        else:
+            say(f"{what}failed: {plain(made.problem)}")
+            if made.last_lines:
+                say(f"lotus: the last lines of {plain(made.log)}:")
+            for line in made.last_lines:
+                say("  " + plain(shorten(line, 200)))
+        for note in made.notes:
+            say(f"lotus: {plain(note)}")
+
+    def _show(self, text: str) -> None:
+        if self._terminal and sys.stderr is not None:
+            # Kept on one line, which is written over; say() adds a line's end of its own.
+            width = shutil.get_terminal_size().columns
+            sys.stderr.write("\r\x1b[K" + shorten(text, max(width - 1, 20)))
+            sys.stderr.flush()
+
+
+def intend(sweep: Sweep) -> None:
+    """What is about to be done."""
+    waiting = int((sweep.runs["state"] != "done").sum())
+    whole = len(sweep.runs)
+    settings, again = plural(len(sweep.settings()), "setting"), sweep.manifest.get("plan") or {}
+    what = f"{settings}, {plural(again.get('repeat', 1), 'round')}: {plural(whole, 'run')}"
+    if waiting < whole:
+        what += f", of which {whole - waiting} are done"
+    words = command(redaction.command([str(one) for one in sweep.manifest.get("command") or ()]))
+    say(f"lotus: {what} into {plain(sweep.path)}, of: {words}")
+    for note in sweep.manifest.get("notes") or []:
+        say(f"lotus: {plain(note)}")
+
+
+def conclude(sweep: Sweep) -> None:
+    """The sentence that a sweep is made for, and what to type next."""
+    from lotus.reporters.sweep.sweep_report import sentences
+    from lotus.sweep.sweep_summary import summarise
+
+    with progress("reading runs") as advance:
+        summary = summarise(sweep, advance)
+    for text in sentences(summary):
+        say(text)
+    path = command([str(sweep.path)])
+    say(f"next: lotus report {path} --html {path}.html")
+
+
+def _time(seconds: float) -> str:
+    return duration(max(seconds, 0.0) * 1e9)

@@ -1,0 +1,378 @@
+"""A sweep on a terminal, and as a document for programs.
+
+The document: units are in the names (`_s` seconds, `_us` microseconds, `_share` and `_bound`
+fractions of 1, `_bytes`); what was not measured is null or absent.
+
+{
+  "schema": 1,
+  "sweep": {"path", "command", "host", "cpu", "cores", "memory_bytes", "kernel", "lotus", "torch",
+            "seed", "level", "counters", "varied", "loaders", "planned", "done", "pending"},
+  "settings": [{"label", "setting": what was set,
+                "measures": {name: {"mean", "low", "high", "repeats"}},
+                "operations": [{"kind", "operation", "measures": {...}}]}],
+  "series": [{"name", "settings": [places], "knee": {...} or null,
+              "limits": [{"kind", "text", "evidence": {...}}]}],     # the best series first
+  "runs": [{"setting", "repeat", measures}],
+  "failed": [{"label", "repeat", "exit_code", "signal", "problem", "log"}],
+  "notes": [...]
+}
+
+low and high are the 95 % interval of the mean over repeats (Student's t), null with one repeat.
+The measures are those of `lotus.sweep.run_numbers`.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from lotus.analysis.common.columns import plain_value, records
+from lotus.common import redaction
+from lotus.common.formatting import (
+    amount,
+    big,
+    command,
+    duration,
+    operation_name,
+    plain,
+    plural,
+    share,
+    size,
+)
+from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table
+from lotus.sweep.knee import Knee
+from lotus.sweep.run_numbers import OPERATION_MEASURES
+from lotus.sweep.sweep_summary import Series, SweepSummary
+
+if TYPE_CHECKING:  # rich is imported when there is something to print
+    from rich.console import Console
+
+SCHEMA = 1
+_MOST_OPERATIONS = 12
+_MOST_NAMED = 8  # settings in a sentence
+_PARAMETERS = {
+    "num_workers": "workers",
+    "prefetch_factor": "prefetch",
+    "pin_memory": "pinned",
+    "persistent_workers": "persistent",
+    "start_method": "start",
+}
+_HOST = ("host", "cpu", "memory_bytes", "kernel", "lotus", "torch", "seed", "level", "counters")
+
+
+def write(console: "Console", summary: SweepSummary) -> None:
+    """Print what a sweep shows: the knee and what saturates first, then the settings."""
+    for line in heading_lines(summary):
+        console.print(line, style="dim", soft_wrap=True)
+    console.print()
+    for text in sentences(summary):
+        print_paragraph(console, "", text)
+    _settings(console, summary)
+    _machine(console, summary)
+    _operations(console, summary)
+    _failed(console, summary)
+    for note in summary.notes:
+        print_paragraph(console, "note", plain(note))
+
+
+def heading_lines(summary: SweepSummary) -> list[str]:
+    """What was swept, where, and how much of it there is."""
+    known = summary.manifest
+    cpu = known.get("cpu")
+    model = cpu.get("model") if isinstance(cpu, dict) else None
+    cores = "" if math.isnan(summary.cores) else f", {plural(summary.cores, 'core')}"
+    torch = f", torch {known['torch']}" if known.get("torch") else ""
+    lines = [
+        f"{plain(summary.path)}: {command(_command(known))}",
+        f"{plain(known.get('host') or 'an unknown host')}: {plain(model or 'CPU not told')}{cores}"
+        f"{plain(torch)}",
+        f"{plural(len(summary.settings), 'setting')}, {summary.done} of "
+        f"{plural(summary.planned, 'run')} done"
+        + (f", {len(summary.failed)} failed" if summary.failed else "")
+        + (f", {summary.pending} not made yet" if summary.pending else ""),
+    ]
+    if summary.loaders:
+        several = f" ({plural(len(summary.loaders), 'loader')}: the runs differ)"
+        lines.append(plain(summary.loaders[0]) + (several if len(summary.loaders) > 1 else ""))
+    return lines
+
+
+def sentences(summary: SweepSummary) -> list[str]:
+    """What a sweep is made for: each line's knee and what saturates, the best line first."""
+    if not len(summary.runs):
+        return ["No run of this sweep counts yet, so there is nothing to compare."]
+    texts = []
+    missing = _not_compared(summary)
+    for series in ordered(summary):
+        name = f"{series.name}: " if series.name and len(summary.series) > 1 else ""
+        if series.knee is not None:
+            texts.append(plain(name + knee_text(series.knee)))
+        if missing:
+            texts.append(missing)
+            missing = ""
+        texts += [plain(name + limit.text) for limit in series.limits]
+    return texts
+
+
+def _not_compared(summary: SweepSummary) -> str:
+    """The settings of which every run failed, in a sentence; "" where there is none."""
+    counted = set(summary.runs["setting"])
+    failed = {str(one["label"]) for one in summary.failed}
+    names = [
+        name for place, name in enumerate(summary.labels) if name in failed and place not in counted
+    ]
+    if not names:
+        return ""
+    several = len(names) > 1 or not names[0].startswith("1 worker")
+    shown = "; ".join(names[:_MOST_NAMED])
+    shown += f"; and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return plain(f"{shown} failed and {'are' if several else 'is'} not compared.")
+
+
+def ordered(summary: SweepSummary) -> list[Series]:
+    """Lines of settings, the one with the best throughput first."""
+    return sorted(summary.series, key=lambda series: series is not summary.best)
+
+
+def knee_text(knee: Knee) -> str:
+    """A knee in a sentence."""
+    single, few = knee.workers == 1, _workers(knee.workers)
+    if knee.undecided:
+        best = _workers(knee.best_workers)
+        return (
+            "Repeats differ too much to tell how many workers are enough: the 95 % interval, "
+            f"{knee.low} to {knee.high}, holds all that were tried. {best} gave the best mean."
+        )
+    if knee.last:
+        text = f"{few}, the most that were tried, give{'s' if single else ''} the best throughput"
+    elif knee.workers == knee.best_workers:
+        text = f"{few} {'is' if single else 'are'} enough: more bring nothing"
+    else:
+        text = (
+            f"{few} {'is' if single else 'are'} enough: {knee.of_best:.1%} of the best throughput, "
+        )
+        text += f"which {knee.best_workers} gave"
+    if knee.low is None:
+        return f"{text}. No setting was run twice, so there is no interval."
+    if knee.low == knee.high:
+        return f"{text} (95 % interval: {knee.low} only)."
+    return f"{text} (95 % interval: {knee.low} to {knee.high})."
+
+
+def _settings(console: "Console", summary: SweepSummary) -> None:
+    names = (*_names(summary), "runs", "samples/s", "command", "loop", "waits", "idle", "1st batch")
+    columns = [(name, RIGHT) for name in names]
+    rows = []
+    for place in range(len(summary.settings)):
+        count = int((summary.runs["setting"] == place).sum()) if len(summary.runs) else 0
+        cells = [*_values(summary, place), str(count)]
+        cells[0] += _mark(summary, place)
+        cells.append(interval(summary, place, "samples_per_s", amount))
+        cells.append(interval(summary, place, "elapsed_s", seconds))
+        cells.append(interval(summary, place, "loop_s", seconds))
+        cells += [share(summary.of(place, name)[0]) for name in ("wait_share", "idle_share")]
+        cells.append(seconds(summary.of(place, "startup_s")[0]))
+        rows.append(cells)
+    print_table(console, "Settings (mean ± 95 % over repeats; < the knee)", columns, rows)
+
+
+def _names(summary: SweepSummary) -> list[str]:
+    """A column for each parameter that is set."""
+    return [_PARAMETERS.get(name, name) for name in summary.varied]
+
+
+def _values(summary: SweepSummary, place: int) -> list[str]:
+    """What a setting has in these columns."""
+    words = {None: "-", True: "yes", False: "no"}
+    setting = summary.settings[place]
+    alone = {} if setting.num_workers else {"persistent_workers": "-", "prefetch_factor": "-"}
+    cells = []
+    for name in summary.varied:
+        value = getattr(setting, name)
+        shown = words[value] if value is None or isinstance(value, bool) else str(value)
+        cells.append(alone.get(name, shown))
+    return cells
+
+
+def _mark(summary: SweepSummary, place: int) -> str:
+    knees = [
+        one.knee.workers
+        for one in summary.series
+        if one.knee and not one.knee.undecided and place in one.settings
+    ]
+    return " <" if summary.settings[place].num_workers in knees else ""
+
+
+def _machine(console: "Console", summary: SweepSummary) -> None:
+    names = ("CPU a sample", "cores used", "queued", "off core", "read", "faults", "switches")
+    columns = [(name, RIGHT) for name in (*_names(summary), *names, "memory")]
+    hardware = [("IPC", "ipc", amount), ("front end", "frontend_bound", share),
+                ("back end", "backend_bound", share),
+                ("DRAM loads", "dram_loads_per_sample", big)]  # fmt: skip
+    hardware = [one for one in hardware if one[1] in summary.runs]
+    columns += [(name, RIGHT) for name, _, _ in hardware]
+    rows = []
+    for place in range(len(summary.settings)):
+
+        def mean(measure: str, place: int = place) -> float:
+            return summary.of(place, measure)[0]
+
+        faults = mean("minor_faults") + mean("major_faults")
+        switches = mean("voluntary_switches") + mean("involuntary_switches")
+        cells = [*_values(summary, place), duration(1e3 * mean("cpu_us_per_sample"))]
+        cells += [share(mean(one)) for one in ("fetch_utilisation", "queue_share", "off_share")]
+        cells += [size(mean("read_bytes")), amount(faults), amount(switches)]
+        cells.append(size(mean("memory_bytes")))
+        cells += [say(mean(measure)) for _, measure, say in hardware]
+        rows.append(cells)
+    print_table(console, "What fetching costs the machine", columns, rows)
+
+
+def _operations(console: "Console", summary: SweepSummary) -> None:
+    wanted: list[tuple[str, str, Callable[[float], str]]] = []
+    wanted.append(("cpu_s", "CPU seconds per operation", seconds))
+    if summary.counted:
+        wanted += [("frontend_bound", "Slots lost to the front end", share),
+                   ("backend_bound", "Slots lost to the back end", share),
+                   ("ipc", "Instructions a cycle", amount),
+                   ("dram_loads", "Loads that memory served", big)]  # fmt: skip
+    for measure, title, say in wanted:
+        table = per_operation(summary, measure)
+        if not len(table):
+            continue
+        lines = summary.best.settings if summary.best is not None else []
+        places = [place for place in lines if place in table]
+        if not places:
+            continue
+        counts = [summary.settings[one].num_workers for one in places]
+        columns = [("", LEFT), *((_workers(count), RIGHT) for count in counts)]
+        if len(summary.series) > 1 and summary.best is not None and summary.best.name:
+            title += f", {summary.best.name}"
+        rows = [
+            [plain(operation_name(row["operation"])), *(say(float(row[one])) for one in places)]
+            for _, row in table.head(_MOST_OPERATIONS).iterrows()
+        ]
+        if len(table) > _MOST_OPERATIONS:
+            title += f" (the {_MOST_OPERATIONS} largest of {len(table)})"
+        print_table(console, title, columns, rows, names_in=(0,))
+
+
+def _workers(count: int) -> str:
+    return "1 worker" if count == 1 else f"{count} workers"
+
+
+def per_operation(summary: SweepSummary, measure: str, column: str = "mean") -> pd.DataFrame:
+    """One row per operation and part: kind, operation, one column per setting (its place).
+
+    Those with the most CPU time first; rows in which nothing was measured are left out.
+    """
+    table = summary.operations
+    if not len(table):
+        return pd.DataFrame(columns=["kind", "operation"])
+    weight = table[table["measure"] == "cpu_s"].groupby(["kind", "operation"])["mean"].sum()
+    mine = table[table["measure"] == measure]
+    wide = mine.pivot(index=["kind", "operation"], columns="setting", values=column)
+    order = weight.reindex(wide.index).fillna(0.0).sort_values(ascending=False, kind="stable")
+    ordered_rows: pd.DataFrame = wide.reindex(order.index).reset_index()
+    return ordered_rows
+
+
+def _failed(console: "Console", summary: SweepSummary) -> None:
+    columns = [("", LEFT), ("round", RIGHT), ("why", LEFT), ("output", LEFT)]
+    rows = [
+        [plain(one["label"]), str(one["repeat"] + 1), plain(one["problem"]), plain(one["log"])]
+        for one in summary.failed
+    ]
+    print_table(console, "Runs that failed, and do not count", columns, rows)
+
+
+def seconds(value: float) -> str:
+    """A duration in seconds, in words."""
+    return duration(1e9 * value)
+
+
+def interval(summary: SweepSummary, place: int, measure: str, say: Any) -> str:
+    """A mean with half its interval: `423 ±12`; without where there was one repeat."""
+    mean, _, high = summary.of(place, measure)
+    if math.isnan(mean) or math.isnan(high):
+        return str(say(mean))
+    return f"{say(mean)} ±{say(high - mean)}"
+
+
+def document(summary: SweepSummary) -> dict[str, Any]:
+    """The document as JSON-able values."""
+    known = summary.manifest
+    settings = []
+    for place, setting in enumerate(summary.settings):
+        settings.append(
+            {
+                "label": summary.labels[place],
+                "setting": {name: getattr(setting, name) for name in summary.varied},
+                "measures": _measured(summary.measures, place),
+                "operations": _operations_of(summary, place),
+            }
+        )
+    return {
+        "schema": SCHEMA,
+        "sweep": {
+            "path": summary.path,
+            "command": _command(known),
+            **{name: known.get(name) for name in _HOST},
+            "cores": plain_value(summary.cores),
+            "varied": list(summary.varied),
+            "loaders": summary.loaders,
+            "planned": summary.planned,
+            "done": summary.done,
+            "pending": summary.pending,
+        },
+        "settings": settings,
+        "series": [_series(one) for one in ordered(summary)],
+        "runs": records(summary.runs),
+        "failed": summary.failed,
+        "notes": summary.notes,
+    }
+
+
+def _measured(table: pd.DataFrame, place: int) -> dict[str, Any]:
+    mine = table[table["setting"] == place]
+    return {str(row["measure"]): _numbers(row) for row in records(mine)}
+
+
+def _numbers(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in ("mean", "low", "high", "repeats")}
+
+
+def _operations_of(summary: SweepSummary, place: int) -> list[dict[str, Any]]:
+    table = summary.operations
+    operations: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in records(table[table["setting"] == place]) if len(table) else []:
+        measured = operations.setdefault((row["kind"], row["operation"]), {})
+        if row["measure"] in OPERATION_MEASURES:
+            measured[row["measure"]] = _numbers(row)
+    return [
+        {"kind": kind, "operation": name, "measures": measures}
+        for (kind, name), measures in operations.items()
+    ]
+
+
+def _series(series: Series) -> dict[str, Any]:
+    knee = None
+    if series.knee is not None:
+        knee = dataclasses.asdict(series.knee)
+        knee["shares"] = {str(workers): part for workers, part in series.knee.shares.items()}
+    limits = [
+        {
+            "kind": limit.kind,
+            "text": limit.text,
+            "evidence": {name: plain_value(value) for name, value in limit.evidence.items()},
+        }
+        for limit in series.limits
+    ]
+    return {"name": series.name, "settings": series.settings, "knee": knee, "limits": limits}
+
+
+def _command(manifest: Mapping[str, Any]) -> list[str]:
+    """The words of the command, without secrets that an earlier lotus may have left there."""
+    return redaction.command([str(word) for word in manifest.get("command") or ()])

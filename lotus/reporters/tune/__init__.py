@@ -1,0 +1,1 @@
+"""Reports of tuning and of simulated settings."""

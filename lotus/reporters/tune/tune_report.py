@@ -1,0 +1,257 @@
+"""`lotus tune` on a terminal: what it is doing, and in the end what it found."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from lotus.common.formatting import MISSING, amount, command, duration, plain, plural, share, size
+from lotus.common.stderr import say
+from lotus.reporters.base.console import RIGHT, print_paragraph, print_table
+
+if TYPE_CHECKING:
+    from lotus.settings.space import Measurement, Setting
+    from lotus.tune.search.result import Result
+    from lotus.tune.search.search import Progress
+
+SCHEMA = 1
+_REASONS = 6  # why settings were ruled out, at most
+
+
+def document(result: Result, output: Path | None) -> dict[str, Any]:
+    """What was found, for programs: the fields of lotus.tune.Result.
+
+    `settings` is the file that holds it, null where none could be written.
+    """
+    file = None if output is None else str(output)
+    return {"schema": SCHEMA, "settings": file, **result.as_json()}
+
+
+class Live:
+    """Says on stderr how a search goes: a line a trial; on a terminal also what is tried now."""
+
+    def __init__(self, terminal: bool) -> None:
+        self._terminal = terminal
+        self._shown = False
+
+    def __call__(self, progress: Progress) -> None:
+        from lotus.tune.search import search_notes
+
+        used = f"{progress.spent_s:.0f} of {progress.budget_s:g} s"
+        what = search_notes.setting(progress.setting)
+        if progress.measurement is not None:
+            self.clear()
+            say(f"lotus: {used}: {what}: {plain(_gave(progress.measurement))}")
+        elif self._terminal:
+            more = "" if progress.speedup is None else f", {progress.speedup.mean:.2f} times"
+            self._show(f"lotus: {used}: {progress.doing} {what}{more} ...")
+        elif progress.doing == "checking samples":
+            say(f"lotus: {used}: checking that {what} give the same samples")
+
+    def trains(self, setting: Setting) -> None:
+        """The program itself goes on for a while, with this setting."""
+        from lotus.tune.search import search_notes
+
+        say(f"lotus: the program trains on with {search_notes.setting(setting)}, for a comparison")
+
+    def _show(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            columns = os.get_terminal_size(2).columns or 80
+            os.write(2, b"\r\x1b[K" + plain(text)[: columns - 1].encode("utf-8", "replace"))
+            self._shown = True
+
+    def clear(self) -> None:
+        """Take the live line away."""
+        if self._shown:
+            self._shown = False
+            with contextlib.suppress(OSError):
+                os.write(2, b"\r\x1b[K")
+
+
+def _gave(measurement: Measurement) -> str:
+    if measurement.failed:
+        return f"failed: {measurement.failed}"
+    return f"{amount(measurement.samples_per_s)} samples/s{_between(measurement)}"
+
+
+def _between(one: Measurement) -> str:
+    if not math.isfinite(one.high):
+        return ""
+    return f" ({amount(one.low)} to {amount(one.high)})"
+
+
+def write(
+    result: Result, words: Sequence[str], output: Path | None, file: IO[str], width: int
+) -> None:
+    """What was found for the program of this command line, with what to do next.
+
+    `output` is the file of it, None where it could not be written.
+    """
+    from rich.console import Console
+
+    from lotus.settings import tuned_file
+
+    console = Console(file=file, width=width, highlight=False, markup=False, emoji=False)
+    console.print(f"\nTuned: {plain(result.watched.title())}", style="bold")
+    for label, text in _verdict(result):
+        print_paragraph(console, label, plain(text))
+    if result.step():
+        print_paragraph(console, "step", result.step())
+    title = (
+        f"Trials: {plural(result.settings_tried, 'setting')} in "
+        f"{duration(result.seconds * 1e9)} of {duration(result.budget_s * 1e9)}, "
+        f"{result.cores:g} core{'s' if result.cores != 1 else ''} ({plain(result.cores_why)})"
+    )
+    every = _rows(result)
+    more = any(cells[3] for cells, _ in every)
+    columns = [
+        ("", RIGHT),
+        ("workers", RIGHT),
+        ("prefetch", RIGHT),
+        *([("more", RIGHT)] if more else []),
+        ("samples/s", RIGHT),
+        ("95 %", RIGHT),
+        ("first batch", RIGHT),
+        ("memory", RIGHT),
+        ("took", RIGHT),
+    ]
+    rows = [cells if more else [*cells[:3], *cells[4:]] for cells, _ in every]
+    print_table(console, title, columns, rows)
+    console.print()
+    for cells, why in every:
+        print_paragraph(console, f"{cells[1]} x {cells[2]}".removesuffix(f" x {MISSING}"), why)
+    if result.reason and not result.untried:
+        print_paragraph(console, result.strategy, plain(result.reason))
+    if result.operations is not None:
+        from lotus.tune.search import operation_costs
+
+        for said in operation_costs.words(result.operations):
+            print_paragraph(console, "operations", plain(said))
+    for label, text in _never(result):
+        print_paragraph(console, label, plain(text))
+    for note in result.notes:
+        print_paragraph(console, "note", plain(note))
+    if result.best.normal() != result.own.normal():
+        console.print("\nIn the code:", style="bold")
+        for line in tuned_file.code_change(result.best):
+            console.print(f"  {line}", soft_wrap=True)
+        if output is None:
+            return
+        where = f"or without a change of it (the settings are in {plain(output)}):"
+        console.print(where, style="bold", soft_wrap=True)
+        file_words = [] if output == tuned_file.DEFAULT else ["--settings", output]
+        next_command = command(["lotus", "run", *file_words, "--", *words])
+        console.print(f"  {next_command}", soft_wrap=True)
+
+
+def _verdict(result: Result) -> list[tuple[str, str]]:
+    from lotus.tune.search import search_notes
+
+    best, own = search_notes.setting(result.best), search_notes.setting(result.own)
+    if result.failure:
+        return [("verdict", result.failure)]
+    if result.untried:
+        step = search_notes.next_step(result.untried)
+        said = [("verdict", f"no other setting could be tried: keep {own}")]
+        return [*said, ("why", result.untried), *([("next", step)] if step else [])]
+    if result.speedup is None:
+        if result.best.normal() == result.own.normal():
+            return [("verdict", f"nothing was found: keep {own}")]
+        return [("verdict", f"{best} worked; {own}, the program's own, was not measured")]
+    if result.benefit:
+        shown = search_notes.speedup(result.speedup)
+        said = [("verdict", f"{best} instead of {own}: {shown}")]
+        if result.checked is not None:
+            steps = search_notes.checked(result.checked, result.best)
+            said = [("verdict", f"{best} instead of {own}: {steps}")]
+            said.append(("trials", f"{shown}, with something that stands in for its step"))
+        if result.predicted is not None:
+            said.append(("predicted", f"{result.predicted:.3g} times as fast"))
+        return said
+    if result.best.normal() == result.own.normal() and result.interrupted:
+        return [("verdict", f"nothing was shown to be faster until then than {own}")]
+    if result.best.normal() == result.own.normal():
+        return [("verdict", f"no benefit: no other setting was shown to be faster; keep {own}")]
+    text = f"no benefit in speed, but {best} does what {own} does, for less"
+    return [("verdict", f"{text}: {search_notes.speedup(result.speedup)}")]
+
+
+def _name(setting: Setting) -> str:
+    from lotus.tune.search import search_notes
+
+    return search_notes.setting(setting)
+
+
+def _mean_rate(measured: Sequence[Measurement]) -> float | None:
+    return statistics.mean(one.samples_per_s for one in measured) if measured else None
+
+
+def _rows(result: Result) -> list[tuple[list[str], str]]:
+    """(Cells, why) a setting, in the order of first trials; several blocks of one are averaged."""
+    from lotus.tune.search.rejected_settings import passed_over
+
+    whys: dict[Setting, tuple[list[Measurement], str]] = {}
+    for row in result.measured:
+        setting = row.measurement.setting.normal()
+        whys.setdefault(setting, ([], row.why))[0].append(row.measurement)
+    rows, not_chosen = [], passed_over(result)
+    for setting, (measured, why) in whys.items():
+        name = [
+            "*" if setting == result.best.normal() else "",
+            str(setting.num_workers),
+            MISSING if setting.prefetch_factor is None else str(setting.prefetch_factor),
+            _more(setting),
+        ]
+        worked = [one for one in measured if not one.failed]
+        failed = [one.failed for one in measured if one.failed]
+        took = duration(sum(one.seconds for one in measured) * 1e9)
+        words = f"failed: {failed[-1]}" if failed else why
+        words = plain("; ".join(one for one in (words, not_chosen.get(setting, "")) if one))
+        if not worked:
+            rows.append(([*name, MISSING, MISSING, MISSING, MISSING, took], words))
+            continue
+        first = [one.first_batch_s for one in worked if one.first_batch_s is not None]
+        memory = [one.memory_bytes for one in worked if one.memory_bytes is not None]
+        figures = [
+            amount(_mean_rate(worked) or 0.0),
+            _interval(worked),
+            duration(statistics.median(first) * 1e9) if first else MISSING,
+            size(max(memory)) if memory else MISSING,
+        ]
+        rows.append(([*name, *figures, took], words))
+    return rows
+
+
+def _more(setting: Setting) -> str:
+    """What a setting has besides workers and prefetch."""
+    return _name(setting).partition(", ")[2]
+
+
+def _interval(worked: Sequence[Measurement]) -> str:
+    """Half the 95 % interval of the mean, in per cent of it: blocks are independent."""
+    halves = [(one.high - one.low) / 2 for one in worked]
+    mean = _mean_rate(worked)
+    if not mean or not all(math.isfinite(half) for half in halves):
+        return MISSING
+    if len(worked) == 1 and not halves[0] > 0:  # its spread is in no part of an epoch's time
+        return MISSING
+    return f"±{share(math.hypot(*halves) / len(halves) / mean)}"
+
+
+def _never(result: Result) -> list[tuple[str, str]]:
+    """A line a reason why settings were never tried, the reason of most settings first."""
+    from lotus.tune.search import search_notes
+
+    found = search_notes.grouped(result.ruled_out)
+    said = [("never tried", search_notes.never(those, why)) for those, why in found[:_REASONS]]
+    if len(found) > _REASONS:
+        rest = sum(len(those) for those, _ in found[_REASONS:])
+        said.append(
+            ("", f"and {plural(rest, 'setting')} more, for {len(found) - _REASONS} reasons")
+        )
+    return said

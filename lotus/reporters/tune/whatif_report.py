@@ -1,0 +1,143 @@
+"""`lotus whatif` on a terminal and as a document."""
+
+import dataclasses
+import math
+from typing import IO, Any
+
+from lotus.common.formatting import MISSING, amount, duration, plain, share, size
+from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table
+from lotus.tune.simulation import model_error
+from lotus.tune.simulation.bottleneck import Binding
+from lotus.tune.simulation.loader_simulation import Outcome
+from lotus.tune.simulation.run_profile import Figures
+from lotus.tune.simulation.what_if import Answer, setting_words
+
+SCHEMA = 1
+_NEXT = (
+    "`lotus tune -- COMMAND` tries settings on the program itself; a longer run, recorded while "
+    "nothing else uses the machine, may be simulated better"
+)
+
+
+def document(answer: Answer) -> dict[str, Any]:
+    """Fields as in lotus.tune: simulate.Outcome, profile.Figures, binding.Binding; null: not
+    known."""
+    return {
+        "schema": SCHEMA,
+        "loader": answer.profile.loader,
+        "title": answer.profile.title,
+        "measured": _known(dataclasses.asdict(answer.measured)),
+        "today": _outcome(answer.today, answer.today_binding),
+        "whatif": _outcome(answer.then, answer.then_binding),
+        "times_as_fast": answer.times,
+        "error_of_today": _finite(answer.error),
+        "machine": _known(dataclasses.asdict(answer.machine)),
+        "machine_of_run": _known(dataclasses.asdict(answer.profile.machine(answer.contention))),
+        "notes": answer.notes,
+    }
+
+
+def _outcome(outcome: Outcome, bound: Binding) -> dict[str, Any]:
+    fields = {
+        field.name: getattr(outcome, field.name)
+        for field in dataclasses.fields(outcome)
+        if field.name not in ("timeline", "setting")
+    }
+    return {
+        "setting": outcome.setting.as_json(),
+        **_known(fields),
+        "binds": bound.resource or None,
+        "reason": bound.reason,
+        "gains": [dataclasses.asdict(gain) for gain in bound.gains],
+    }
+
+
+def _known(fields: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: _finite(value) if isinstance(value, float) else value
+        for name, value in fields.items()
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def write(answer: Answer, file: IO[str]) -> None:
+    """Print measured, simulated and what if beside each other, and what sets the pace."""
+    from rich.console import Console
+
+    console = Console(file=file, highlight=False, markup=False, emoji=False)
+    today, then = answer.today, answer.then
+    why_not = model_error.no_answer(answer.error)
+    columns = [("", LEFT), ("measured", RIGHT), ("simulated", RIGHT), ("what if", RIGHT)]
+    rows = [
+        ["samples/s", *_row(answer, "samples_per_s", amount)],
+        ["  after warm-up", *_row(answer, "steady_samples_per_s", amount)],
+        ["first batch", *_row(answer, "first_batch_s", _seconds)],
+        ["loop waits", *_row(answer, "wait_share", share)],
+        ["whole loop", *_row(answer, "seconds", _seconds)],
+        ["cores busy", MISSING, f"{today.cores:.1f}", f"{then.cores:.1f}"],
+        ["workers idle", MISSING, *(share(one.idle_share) for one in (today, then))],
+        ["batches in flight", MISSING, *(amount(one.peak_batches) for one in (today, then))],
+        ["  their memory", MISSING, *(size(one.in_flight_bytes) for one in (today, then))],
+        ["memory in all", MISSING, *(size(one.memory_bytes) for one in (today, then))],
+    ]
+    if why_not:  # what is asked about is not shown: it would be believed
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
+    print_table(console, f"What if: {plain(answer.profile.title)}", columns, rows)
+    console.print()
+    cores = answer.profile.cores
+    print_paragraph(console, "today", f"{setting_words(today.setting)}, {cores:g} cores")
+    if why_not:
+        print_paragraph(console, "what if", f"{why_not}.")
+        print_paragraph(console, "next", _NEXT)
+    else:
+        what = f"{setting_words(then.setting)}, {answer.machine.cores:g} cores"
+        print_paragraph(console, "what if", what)
+        print_paragraph(console, "", _compared(answer))
+        if math.isfinite(then.memory_bytes):
+            print_paragraph(console, "memory", _memory(answer))
+        print_paragraph(console, "today", answer.today_binding.reason)
+        print_paragraph(console, "what if", answer.then_binding.reason)
+    if math.isfinite(answer.error):
+        print_paragraph(
+            console,
+            "reliance",
+            f"the run itself is simulated {answer.error:+.1%} off its measured rate",
+        )
+    for note in answer.notes:
+        print_paragraph(console, "note", plain(note))
+
+
+def _memory(answer: Answer) -> str:
+    """The terms of "memory in all" of what is asked about."""
+    fixed, then = answer.profile.fixed, answer.then
+    terms = [f"main process {size(fixed['main_bytes'])} besides mapped files"]
+    workers = then.setting.num_workers
+    if workers:
+        what = "worker" if workers == 1 else "workers"
+        terms.append(f"{workers} {what} x {size(fixed['worker_bytes'])} of their own")
+    return f"{', '.join(terms)}, batches in flight {size(then.in_flight_bytes)}"
+
+
+def _row(answer: Answer, name: str, words: Any) -> list[str]:
+    figures: tuple[Figures | Outcome, ...] = (answer.measured, answer.today, answer.then)
+    return [words(getattr(one, name)) for one in figures]
+
+
+def _seconds(value: float) -> str:
+    return duration(value * 1e9)
+
+
+def _compared(answer: Answer) -> str:
+    times, steady = answer.times, answer.steady_times
+    assert times is not None
+    words = f"{_times(times)} today"
+    if steady is not None and abs(steady / times - 1) >= 0.05:
+        words += f"; after the warm-up {_times(steady)} today"
+    return words[0].upper() + words[1:] + "."
+
+
+def _times(times: float) -> str:
+    return "as fast as" if abs(times - 1) < 0.02 else f"{times:.2f} times as fast as"

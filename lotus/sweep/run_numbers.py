@@ -1,0 +1,354 @@
+"""One run of a sweep, reduced to the numbers that a sweep shows of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.batches.components import (
+    STORAGE_NS_PER_BYTE,
+    STORAGE_NS_PER_FAULT,
+    core_taken,
+    off_cpu,
+)
+from lotus.analysis.common.columns import (
+    Bools,
+    Floats,
+    flag,
+    integer,
+    number,
+    plain_value,
+    ratio,
+    total,
+)
+from lotus.analysis.common.loader_titles import title_of
+from lotus.analysis.common.scope import RunLike, Scope, iterated, table
+from lotus.analysis.counters.counter_metrics import COLLATE, REST, counter_table, events_of
+from lotus.analysis.counters.function_profile import known_events
+from lotus.analysis.summary import LoaderSummary, summarise
+from lotus.analysis.verdict.causes.transport import HANDOVER, INDEX, PINNING, SENDING
+from lotus.settings.space import Setting
+from native_map.events import formulas
+
+# Rows of `Reduced.operations` that are no operation of the program.
+UNSPLIT = "collate and rest of the fetch"  # where no counter tells the two apart
+SEND = "sending batches"
+OUTSIDE = "rest of the command"
+OWED = tuple(row.kind for row in (SENDING, PINNING, HANDOVER, INDEX))
+SHARES = ("frontend_bound", "backend_bound", "retiring", "bad_speculation", "smt_contention")
+DRAM = ("dram_loads", "dram_local_loads", "dram_remote_loads")
+MOST_NAMED = 10  # loaders in a line
+_KERNEL = ("minor_faults", "major_faults", "read_bytes")
+_METRICS = ("ipc", *SHARES, "frontend_lost", "backend_lost", "dram_loads")
+OPERATION_MEASURES = ("cpu_s", "wall_s", *_METRICS, *_KERNEL)
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """What is kept of a run.
+
+    measures    name -> number, NaN where it was not measured; units are in the names, `*_share` and
+                `utilisation` are between 0 and 1
+    operations  one row per operation that is not nested, per other part of the fetch, "send" and
+                "command" (what the command used besides): kind, operation, OPERATION_MEASURES (sums
+                over the run; *_lost in cycles' worth of slots)
+    loader      its title
+    others      the other loaders that were iterated, as `named` has them
+    lost        records that could not be read
+    """
+
+    measures: dict[str, float]
+    operations: pd.DataFrame
+    loader: str
+    lost: int
+    others: tuple[str, ...] = ()
+
+
+def chosen(run: RunLike, target: Mapping[str, Any] | None) -> int | None:
+    """The loader that a sweep is about: the one of most samples among those it sets; None: none."""
+    wanted = dict(target or {})
+    for loader in iterated(run):
+        row = _loader_rows(run, loader)
+        if wanted.get("number") is not None and loader != wanted["number"]:
+            continue
+        names = set(row["dataset"].astype(str)) if len(row) else set()
+        if wanted.get("dataset") is not None and wanted["dataset"] not in names:
+            continue
+        return loader
+    return None
+
+
+def named(run: RunLike) -> dict[int, str]:
+    """The loaders that were iterated, those of most samples first, as "0 Photos at train.py:9"."""
+    names = {}
+    for loader in iterated(run):
+        row = _loader_rows(run, loader).head(1)
+        known = {key: value for one in row.to_dict("records") for key, value in one.items()}
+        texts = {str(key): value for key, value in known.items() if isinstance(value, str)}
+        names[loader] = f"{loader} {title_of(texts)}".rstrip()
+    return names
+
+
+def missing(run: RunLike, target: Mapping[str, Any] | None) -> str:
+    """Why `chosen` finds no loader."""
+    names, wanted = list(named(run).values()), dict(target or {})
+    if not names:
+        return "no DataLoader was iterated under lotus in it"
+    target_value = next((one for one in wanted.values() if one is not None), "such")
+    shown = ", ".join(names[:MOST_NAMED])
+    shown += f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"there is no loader {target_value} in it; there are: {shown}"
+
+
+def _loader_rows(run: RunLike, loader: int) -> pd.DataFrame:
+    rows: pd.DataFrame = run.loaders[integer(run.loaders, "loader") == loader]
+    return rows
+
+
+def not_as_set(run: RunLike, loader: int, setting: Setting, varied: Sequence[str]) -> str:
+    """How the loader differs from the setting, in words; "" where it is as it was set."""
+    rows = _loader_rows(run, loader)
+    wanted = {name: getattr(setting, name) for name in ("num_workers", *varied)}
+    if not setting.num_workers:
+        wanted = {name: wanted[name] for name in wanted if name in ("num_workers", "pin_memory")}
+    for name, value in wanted.items():
+        if value is None or name not in rows:
+            continue
+        values = {plain_value(one) for one in rows[name]}
+        if values != {value}:
+            had = ", ".join(sorted(str(one) for one in values)) or "nothing"
+            return f"{name} was {had} instead of {value}"
+    return ""
+
+
+def rate(run: RunLike, loader: int) -> float:
+    """Samples a second of the loader's loop; NaN where it took no batch."""
+    loaders = summarise(run, loader=loader).loaders
+    return next((o.times["samples_per_s"] for o in loaders if o.scope.loader == loader), np.nan)
+
+
+def reduce(run: Any, loader: int, elapsed_s: float = np.nan, cpu_s: float = np.nan) -> Reduced:
+    """Reduce a run; `elapsed_s` and `cpu_s` are of the whole command, all its processes."""
+    summary = next(o for o in summarise(run, loader=loader).loaders if o.scope.loader == loader)
+    counted = _counted(run, loader)
+    operations = _operations(run, summary, counted, cpu_s)
+    return Reduced(
+        measures={**_measures(run, summary, elapsed_s, cpu_s), **_hardware(run, counted, summary)},
+        operations=operations,
+        loader=summary.scope.title,
+        lost=int(table(run, "lost")["count"].sum()) if len(table(run, "lost")) else 0,
+        others=tuple(name for number, name in named(run).items() if number != loader),
+    )
+
+
+def _measures(run: Any, summary: LoaderSummary, elapsed_s: float, cpu_s: float) -> dict[str, float]:
+    scope, times = summary.scope, summary.times
+    batches = scope.batches
+    fetch = np.nan_to_num(number(batches, "fetch_ns"))
+    cpu = number(batches, "cpu_ns")
+    fetched, used = total(fetch), total(cpu) if (~np.isnan(cpu)).any() else np.nan
+    made = total(number(batches, "size")[~np.isnan(number(batches, "fetch_ns"))])
+    cores = scope.cores * max(len(scope.ranks), 1)
+    off, taken = (total(part(batches, fetch)) for part in (off_cpu, core_taken))
+    # Of a partly recorded loop the mean stands for all batches.
+    share = ratio(len(scope.waits), int((fetch > 0).sum())) if scope.partial else 1.0
+    loop_ns = times["loop_ns"] / max(len(scope.ranks), 1)
+    blocked = times["wait_ns"] + times["iter_ns"] + max(times["tail_ns"], 0.0)
+    return {
+        "elapsed_s": elapsed_s,
+        "loop_s": loop_ns / 1e9,
+        "samples": float(times["samples"]),
+        "samples_per_s": times["samples_per_s"],
+        "wait_share": ratio(blocked, times["loop_ns"]),
+        "input_share": summary.verdict.input_share,
+        "step_share": summary.verdict.step_share,
+        "edges_share": summary.verdict.startup_share + summary.verdict.shutdown_share,
+        "startup_s": times["startup_mean_ns"] / 1e9,
+        "idle_share": times["workers_idle_share"] if scope.num_workers else np.nan,
+        "cpu_s": cpu_s,
+        "utilisation": ratio(cpu_s, elapsed_s * cores),
+        "fetch_cpu_s": used / 1e9,
+        "fetch_utilisation": ratio(used * share, loop_ns * cores),
+        "cpu_us_per_sample": ratio(used / 1e3, made),
+        "wall_us_per_sample": ratio(fetched / 1e3, made),
+        "queue_share": _share(taken, fetched, used),
+        "off_share": _share(off, fetched, used),
+        "storage_share": _share(min(off, _storage_ns(batches)), fetched, used),
+        "read_bytes": _sum(number(batches, "read_bytes")),
+        "minor_faults": _sum(number(batches, "minor_faults")),
+        "major_faults": _sum(number(batches, "major_faults")),
+        "voluntary_switches": _sum(number(batches, "voluntary_switches")),
+        "involuntary_switches": _sum(number(batches, "involuntary_switches")),
+        "send_s": total(number(batches, "send_ns")) / 1e9,
+        "memory_bytes": peak_memory(table(run, "resources")),
+        **_owed(summary),
+    }
+
+
+def _owed(summary: LoaderSummary) -> dict[str, float]:
+    """Shares of the loop owed to the way of the batches, neither to their making nor to a step."""
+    shares = dict.fromkeys(OWED, 0.0)
+    for cause in summary.verdict.causes:
+        if cause.kind in OWED:
+            shares[cause.kind] += cause.share
+    return {f"{kind}_owed_share": value for kind, value in shares.items()}
+
+
+def _share(part: float, fetched: float, used: float) -> float:
+    """`part` of the fetches; NaN where their CPU time was not measured."""
+    return float("nan") if np.isnan(used) else ratio(part, fetched)
+
+
+def _sum(values: Floats) -> float:
+    return float("nan") if np.isnan(values).all() else total(values)
+
+
+def _storage_ns(batches: pd.DataFrame) -> float:
+    """The longest that reading what the batches read from local storage can have taken."""
+    read = np.nan_to_num(number(batches, "read_bytes")) * STORAGE_NS_PER_BYTE
+    faults = np.nan_to_num(number(batches, "major_faults")) * STORAGE_NS_PER_FAULT
+    return total(np.maximum(read, faults))
+
+
+def peak_memory(resources: pd.DataFrame) -> float:
+    """Bytes: the largest sum over all processes within a second, of PSS (RSS where there is none).
+
+    NaN where nothing was recorded. RSS counts what processes share once for each of them.
+    """
+    pss, rss = number(resources, "pss"), number(resources, "rss")
+    used = np.where(np.nan_to_num(pss) > 0, pss, rss)
+    known = ~np.isnan(used) & (used > 0)
+    if not known.any():
+        return float("nan")
+    time = number(resources, "time_ns")[known]
+    frame = pd.DataFrame(
+        {
+            "second": ((time - time.min()) // 1e9).astype(np.int64),
+            "process": integer(resources, "rank")[known] * 4_194_304
+            + integer(resources, "pid")[known],
+            "bytes": used[known],
+        }
+    )
+    each = frame.pivot_table(index="second", columns="process", values="bytes", aggfunc="max")
+    # A process that was not looked at in this very second still is there in the next two.
+    return float(each.reindex(range(int(each.index.max()) + 1)).ffill(limit=2).sum(axis=1).max())
+
+
+def _counted(run: Any, loader: int) -> pd.DataFrame:
+    counters = table(run, "counters")
+    mine: pd.DataFrame = counters[integer(counters, "loader") == loader]
+    return mine.reset_index(drop=True)
+
+
+def _cpu_of(run: RunLike) -> str:
+    return str(run.manifest.get("uarch") or "generic")
+
+
+def _hardware(run: Any, counted: pd.DataFrame, summary: LoaderSummary) -> dict[str, float]:
+    """Metrics of all fetches together; nothing where they were not counted."""
+    fetch = counted[counted["kind"].astype(str) == "fetch"] if len(counted) else counted
+    if not len(fetch):
+        return {}
+    events = fetch[events_of(fetch)].astype(np.float64)
+    good = events[events.notna().all(axis=1)]
+    if not len(good):
+        return {}
+    sums = pd.DataFrame([good.sum()])
+    known_table = known_events(run.manifest, _cpu_of(run))
+    metrics = formulas.clip_shares(formulas.metrics(sums, _cpu_of(run), known_table))
+    row = {**sums.iloc[0].to_dict(), **metrics.iloc[0].to_dict()}
+    known = {name: float(row[name]) for name in ("ipc", *SHARES) if name in row}
+    made = total(number(summary.scope.batches, "size")) * ratio(len(good), len(fetch))
+    loads = [float(row[name]) for name in DRAM if name in row]
+    if loads:
+        known["dram_loads_per_sample"] = ratio(sum(loads), made)
+    for side in ("frontend", "backend"):
+        if f"{side}_bound" in known and "cycles" in row:
+            lost = known[f"{side}_bound"] * float(row["cycles"])
+            known[f"{side}_lost_per_sample"] = ratio(lost, made)
+    return known
+
+
+def _operations(
+    run: Any, summary: LoaderSummary, counted: pd.DataFrame, cpu_s: float
+) -> pd.DataFrame:
+    scope = summary.scope
+    exact = counter_table(counted, _cpu_of(run), known_events(run.manifest, _cpu_of(run)))
+    rows = _timed(scope) + _other(summary, exact)
+    made = pd.DataFrame(rows, columns=["kind", "operation", "cpu_s", "wall_s", "minor_faults",
+                                       "major_faults", "read_bytes"])  # fmt: skip
+    used = made.loc[made["kind"] != "send", "cpu_s"]
+    if not np.isnan(cpu_s) and used.notna().all():
+        outside = {"kind": "command", "operation": OUTSIDE, "cpu_s": max(cpu_s - used.sum(), 0.0)}
+        made = pd.concat([made, pd.DataFrame([outside])], ignore_index=True)
+    made = made.merge(_counts(exact), on=["kind", "operation"], how="left")
+    return made.reindex(columns=["kind", "operation", *OPERATION_MEASURES])
+
+
+def _timed(scope: Scope) -> list[dict[str, Any]]:
+    """Operations of batches that are not nested."""
+    ops = scope.ops
+    mine = ops[_in_fetches(ops)] if len(ops) else ops
+    if not len(mine):
+        return []
+    columns = ["cpu_ns", "duration_ns", "minor_faults", "major_faults", "read_bytes"]
+    values = pd.DataFrame({name: number(mine, name) for name in columns})
+    names = mine["operation"].astype(str).to_numpy(object)
+    sums = values.groupby(names, sort=False).sum(min_count=1)
+    return [
+        {"kind": "operation", "operation": str(name), "cpu_s": row["cpu_ns"] / 1e9,
+         "wall_s": row["duration_ns"] / 1e9, "minor_faults": row["minor_faults"],
+         "major_faults": row["major_faults"], "read_bytes": row["read_bytes"]}
+        for name, row in sums.iterrows()
+    ]  # fmt: skip
+
+
+def _in_fetches(ops: pd.DataFrame) -> Bools:
+    """Which operations add up, with collate and the rest, to the fetches."""
+    return (integer(ops, "batch") >= 0) & ~flag(ops, "nested")
+
+
+def _other(summary: LoaderSummary, exact: pd.DataFrame) -> list[dict[str, Any]]:
+    """Collate and the rest of the fetch, told apart where their CPU time was; and the sending."""
+    scope = summary.scope
+    batches, ops = scope.batches, scope.ops
+    inside = _in_fetches(ops)
+    # NaN where that of the operations was not measured.
+    used = _sum(number(batches, "cpu_ns")) - float(number(ops, "cpu_ns")[inside].sum())
+    took = total(number(batches, "fetch_ns")) - total(number(ops, "duration_ns")[inside])
+    collate = total(number(batches, "collate_ns"))
+    rows: list[dict[str, Any]] = []
+
+    def add(kind: str, name: str, used_ns: float, took_ns: float) -> None:
+        cpu_s, wall_s = (float(np.maximum(ns, 0.0)) / 1e9 for ns in (used_ns, took_ns))
+        rows.append({"kind": kind, "operation": name, "cpu_s": cpu_s, "wall_s": wall_s})
+
+    counted_collate = exact[exact["kind"] == "collate"] if "task_clock" in exact else exact.iloc[:0]
+    if len(counted_collate) and float(counted_collate["counted"].iloc[0]) > 0:
+        row = counted_collate.iloc[0]
+        apart = float(row["task_clock"]) * float(row["intervals"]) / float(row["counted"])
+        add("collate", COLLATE, apart, collate)
+        add("fetch", REST, used - apart, took - collate)
+    elif (number(batches, "fetch_ns") > 0).any():
+        add("fetch", UNSPLIT, used, took)
+    sending = total(number(batches, "send_ns"))
+    if scope.num_workers and sending:
+        add("send", SEND, np.nan, sending)
+    return rows
+
+
+def _counts(exact: pd.DataFrame) -> pd.DataFrame:
+    """Metrics per operation, kind and operation first."""
+    columns = ["kind", "operation", *_METRICS]
+    if not len(exact):
+        return pd.DataFrame(columns=columns)
+    rows = exact[~exact["nested"].to_numpy(np.bool_)].copy()
+    loads = [name for name in DRAM if name in rows]
+    if loads:
+        rows["dram_loads"] = rows[loads].sum(axis=1, min_count=len(loads))
+    for side in ("frontend", "backend"):
+        if f"{side}_bound" in rows and "cycles" in rows:
+            rows[f"{side}_lost"] = rows[f"{side}_bound"] * rows["cycles"]
+    return rows.reindex(columns=columns)

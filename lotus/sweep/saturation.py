@@ -1,0 +1,281 @@
+"""Which part of the machine keeps more workers from helping, from what a sweep measured.
+
+Each judgement stands on numbers that are handed out with it. Where no number tells, the answer is
+that it is not known.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lotus.analysis.verdict.causes.ledger import CROWDED, SHARED
+from lotus.analysis.verdict.causes.transport import HANDOVER, INDEX, PINNING, SENDING
+from lotus.analysis.verdict.verdict import HIGH, MODERATE
+from lotus.common.statistics import t_quantile
+from lotus.sweep.knee import Knee
+
+GROWS = 1.15  # times; what a sample costs more than that with more workers is more than noise
+OFF_CORE = 0.3  # of the fetches: so much waiting off the cores sets the pace
+IDLE = 0.2  # of the workers' time: with so much left they do not set the pace
+BUSY = 0.9  # of all cores, the whole command
+OTHERS = 0.5  # of all cores: who uses less does not take them from itself
+CONSUMER, GROWING, MAIN_PROCESS, CORES = "consumer", "none yet", "main process", "cores"
+FRONTEND, BACKEND, SHARED_CPU = "front end", "back end", "shared parts of the CPU"
+OTHER_PROGRAMS = "cores that something else has"
+STORAGE, WAITING, EDGES, UNKNOWN = "storage", "waiting", "start-up", "not known"
+
+# Between the workers and the loop.
+_ON_THE_WAY = {
+    SENDING.kind: "sending batches from the workers (pickling, the queue)",
+    PINNING.kind: "copying batches to pinned memory",
+    HANDOVER.kind: "the main process taking batches off the queue and handing them out",
+    INDEX.kind: "workers that were not asked early enough (prefetch_factor)",
+}
+
+Table = Mapping[int, Mapping[str, Sequence[float]]]  # workers -> measure -> each repeat's value
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What saturates (`kind`), one sentence on it, and the numbers it stands on."""
+
+    kind: str
+    text: str
+    evidence: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Change:
+    """By how many times a measure is larger at one setting than at another, 95 % interval.
+
+    NaN for the interval where no setting was run twice.
+    """
+
+    times: float
+    low: float
+    high: float
+
+    @property
+    def grows(self) -> bool:
+        """Whether it grows by what counts, and surely."""
+        return self.times >= GROWS and not self.low <= 1
+
+
+def limits(table: Table, knee: Knee | None, cores: float) -> list[Limit]:
+    """What saturates beyond the knee, the most telling first; never empty.
+
+    `table` holds the runs of settings that differ in their workers alone, `cores` is what the
+    program could use at once (NaN: not known).
+    """
+    if knee is None:
+        return [Limit(UNKNOWN, "One number of workers alone does not tell what saturates.")]
+    at, most = _means(table[knee.workers]), max(table)
+    top = _means(table[most])
+    edges = at.get("edges_share", 0.0)
+    if edges > HIGH and edges > at.get("input_share", 0.0):
+        return [_edges(knee, at)]
+    if at.get("input_share", math.nan) < MODERATE:
+        return [_training_step(knee, at)]
+    if knee.last and not knee.undecided:
+        return [_growing(knee, at), *_cores(most, top, cores)]
+    causes = [
+        *_main(most, top),
+        *_cores(most, top, cores),
+        *_cpu(table),
+        *_off_core(most, top),
+    ]
+    return causes or [
+        Limit(
+            UNKNOWN,
+            "What was measured does not tell what saturates."
+            if knee.undecided
+            else f"Throughput no longer grows beyond {knee.workers} workers, and what was measured "
+            "does not tell why.",
+            _evidence(top, "fetch_utilisation", "off_share", "idle_share", "wait_share"),
+        )
+    ]
+
+
+def change(table: Table, measure: str, first: int, last: int) -> Change:
+    """How a measure changes from `first` to `last` workers; the spread is that of all settings."""
+    logs = {
+        workers: np.log([one for one in values.get(measure, ()) if one > 0])
+        for workers, values in table.items()
+    }
+    before, after = logs.get(first, np.zeros(0)), logs.get(last, np.zeros(0))
+    if not len(before) or not len(after):
+        return Change(math.nan, math.nan, math.nan)
+    step = float(after.mean() - before.mean())
+    freedom = sum(max(len(values) - 1, 0) for values in logs.values())
+    if not freedom:
+        return Change(math.exp(step), math.nan, math.nan)
+    spread = sum(
+        float(((values - values.mean()) ** 2).sum()) for values in logs.values() if len(values)
+    )
+    half = t_quantile(freedom) * math.sqrt(spread / freedom * (1 / len(before) + 1 / len(after)))
+    return Change(math.exp(step), math.exp(step - half), math.exp(step + half))
+
+
+def _means(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    means = {}
+    for name, repeats in values.items():
+        known = [one for one in repeats if not math.isnan(one)]
+        if known:
+            means[name] = sum(known) / len(known)
+    return means
+
+
+def _evidence(means: Mapping[str, float], *names: str) -> dict[str, float]:
+    return {name: means[name] for name in names if name in means}
+
+
+def _training_step(knee: Knee, at: Mapping[str, float]) -> Limit:
+    return Limit(
+        CONSUMER,
+        f"The training step: with {_workers(knee.workers)} it takes "
+        f"{at.get('step_share', math.nan):.0%} of the loop, so more workers cannot help.",
+        _evidence(at, "step_share", "input_share", "wait_share"),
+    )
+
+
+def _edges(knee: Knee, at: Mapping[str, float]) -> Limit:
+    return Limit(
+        EDGES,
+        f"Starting and ending: with {_workers(knee.workers)} {at['edges_share']:.0%} of the loop "
+        "passes before its first batch or after its last one; longer epochs or persistent workers "
+        "would show what more workers bring.",
+        _evidence(at, "edges_share", "startup_s", "input_share"),
+    )
+
+
+def _growing(knee: Knee, at: Mapping[str, float]) -> Limit:
+    return Limit(
+        GROWING,
+        f"No limit seen: throughput still grows at {_workers(knee.workers)}, the most that "
+        "were tried.",
+        _evidence(at, "fetch_utilisation", "wait_share"),
+    )
+
+
+def _main(most: int, top: Mapping[str, float]) -> list[Limit]:
+    """Workers that have time left while the loop waits: the way between them and the loop."""
+    idle = top.get("idle_share", 0.0)
+    shares = {kind: top.get(f"{kind}_owed_share", 0.0) for kind in _ON_THE_WAY}
+    kind = max(shares, key=lambda kind: shares[kind])
+    if idle < IDLE or shares[kind] < MODERATE:
+        return []
+    return [
+        Limit(
+            MAIN_PROCESS,
+            f"The way to the main process: with {_workers(most)} these idle {idle:.0%} of the time "
+            f"while {shares[kind]:.0%} of the loop is owed to {_ON_THE_WAY[kind]}.",
+            {"idle_share": idle, f"{kind}_owed_share": shares[kind],
+             **_evidence(top, "wait_share")},
+        )
+    ]  # fmt: skip
+
+
+def _cores(most: int, top: Mapping[str, float], cores: float) -> list[Limit]:
+    queue, used = top.get("queue_share", 0.0), top.get("fetch_utilisation", 0.0)
+    whole = top.get("utilisation", 0.0)
+    if queue < SHARED and used < CROWDED and whole < BUSY:
+        return []
+    evidence = {**_evidence(top, "queue_share", "fetch_utilisation", "utilisation"), "cores": cores}
+    if max(used, whole) < OTHERS:
+        return [
+            Limit(
+                OTHER_PROGRAMS,
+                f"Cores that something else has: with {_workers(most)} fetches are ready to run "
+                f"without getting a core {queue:.0%} of their time, while the command uses "
+                f"{max(used, whole):.0%} of the cores. Unless its step keeps them busy, other "
+                "programs do: sweep again on a machine that is left alone.",
+                evidence,
+            )
+        ]
+    text = f"Cores: with {_workers(most)} fetching alone uses {used:.0%} of "
+    text += "the cores" if math.isnan(cores) else f"the {cores:g} cores" if cores != 1 else "1 core"
+    if queue >= 0.01:
+        text += f", and fetches are ready to run without getting one {queue:.0%} of their time"
+    return [Limit(CORES, text + ".", evidence)]
+
+
+def _cpu(table: Table) -> list[Limit]:
+    """A sample costs more CPU time with more workers: they share what is not a core."""
+    several = sorted(workers for workers in table if workers)
+    if len(several) < 2:
+        return []
+    first, last = several[0], several[-1]
+    cost = change(table, "cpu_us_per_sample", first, last)
+    if not cost.grows:
+        return []
+    growth_text = (
+        f"a sample costs {cost.times:.2f} times the CPU time with {_workers(last)} that it "
+    )
+    growth_text += f"costs with {first}"
+    evidence = {"cpu_times": cost.times, "cpu_times_low": cost.low, "cpu_times_high": cost.high}
+    ends = _means(table[first]), _means(table[last])
+    grown = {}
+    for side in ("frontend", "backend"):
+        lost = [end.get(f"{side}_lost_per_sample", math.nan) for end in ends]
+        share = [end.get(f"{side}_bound", math.nan) for end in ends]
+        growth = lost[1] - lost[0] if not any(map(math.isnan, lost)) else share[1] - share[0]
+        if not math.isnan(growth):
+            grown[side] = growth
+            evidence |= {f"{side}_bound_first": share[0], f"{side}_bound_last": share[1]}
+    if grown and max(grown.values()) > 0:
+        return [_slots(growth_text, evidence, max(grown, key=lambda side: grown[side]), ends)]
+    why = "hardware counters would tell which" if not grown else "neither end of the pipeline tells"
+    return [
+        Limit(
+            SHARED_CPU,
+            f"Shared parts of the CPU: {growth_text} (memory bandwidth, caches, hyper-threads, "
+            f"clock frequency; {why}).",
+            evidence,
+        )
+    ]
+
+
+def _slots(
+    growth_text: str, evidence: dict[str, float], side: str, ends: Sequence[Mapping[str, float]]
+) -> Limit:
+    first, last = (end.get(f"{side}_bound", math.nan) for end in ends)
+    loads = [end.get("dram_loads_per_sample", math.nan) for end in ends]
+    growth_text += (
+        f", and the {'front' if side == 'frontend' else 'back'} end leaves {last:.0%} of the "
+    )
+    growth_text += f"slots empty, {first:.0%} before"
+    if not any(map(math.isnan, loads)):
+        evidence |= {"dram_loads_first": loads[0], "dram_loads_last": loads[1]}
+    if side == "frontend":
+        return Limit(FRONTEND, f"The CPU's front end: {growth_text}.", evidence)
+    return Limit(
+        BACKEND, f"Memory, or what else the CPU's back end waits for: {growth_text}.", evidence
+    )
+
+
+def _off_core(most: int, top: Mapping[str, float]) -> list[Limit]:
+    off, storage = top.get("off_share", 0.0), top.get("storage_share", 0.0)
+    if off < OFF_CORE:
+        return []
+    evidence = _evidence(top, "off_share", "storage_share", "read_bytes", "major_faults")
+    wait_text = f"with {_workers(most)} fetches wait {off:.0%} of their time without wanting a core"
+    if storage >= off / 2:
+        return [
+            Limit(
+                STORAGE, f"Storage: {wait_text}, and read from local storage meanwhile.", evidence
+            )
+        ]
+    return [
+        Limit(
+            WAITING,
+            f"Waiting that is no reading from local storage: {wait_text} (a network, a lock, the "
+            "interpreter, a sleep).",
+            evidence,
+        )
+    ]
+
+
+def _workers(count: int) -> str:
+    return "1 worker" if count == 1 else f"{count} workers"

@@ -1,0 +1,189 @@
+"""What a sweep is asked to run: settings, rounds, the directory, the command to go on with."""
+
+import itertools
+import json
+import os
+import random
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lotus.common import host, redaction
+from lotus.common.errors import LotusError
+from lotus.common.version import __version__
+from lotus.format import run_directory
+from lotus.recording import launcher
+from lotus.settings.space import Setting, Value
+
+if TYPE_CHECKING:  # pandas; the process of a run needs none
+    from lotus.sweep.sweep_record import Sweep
+
+LEVEL = "op+cpu"
+RUNS = "runs"
+WITHOUT_WORKERS = ("num_workers", "pin_memory")  # what a setting says where it has none
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be run. `varied` are the parameters that the sweep sets; all others stay.
+
+    `loader` says which one as an entry of `LOTUS_SETTINGS` does; None for every one. `counters` are
+    sets or events as `lotus trace --counters` takes them, None for none.
+    """
+
+    settings: tuple[Setting, ...]
+    varied: tuple[str, ...]
+    repeat: int = 3
+    loader: Mapping[str, Any] | None = None
+    batches: str | None = None
+    counters: str | None = "auto"
+    perf: bool = False
+    iterable_safe: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """As sweep.json has it; two plans are the same where this is."""
+        content = {**asdict(self), "varied": list(self.varied)}
+        content["settings"] = [one.as_json() for one in self.settings]
+        return content
+
+
+def combined(values: Mapping[str, Sequence[Value]]) -> tuple[Setting, ...]:
+    """All combinations of values of parameters, each setting that can be once.
+
+    Without workers nothing but pinning is left to set. Raises ValueError.
+    """
+    settings: dict[Setting, None] = {}
+    for chosen in itertools.product(*values.values()):
+        fields: dict[str, Any] = dict(zip(values, chosen, strict=True))
+        if not fields["num_workers"]:
+            fields = {name: fields[name] for name in WITHOUT_WORKERS if name in fields}
+        settings[Setting(**fields)] = None
+    return tuple(settings)
+
+
+def begin(path: Path | None, command: Sequence[str], plan: Plan, seed: int | None) -> Path:
+    """Make the directory of a sweep, or find that it is one of this plan; returns it.
+
+    Raises LotusError where something else is there, CannotStart where there is no such command.
+    """
+    from lotus.sweep import sweep_record
+
+    launcher.resolve(command)  # a mistyped command leaves no directory behind
+    if path is not None and sweep_record.is_sweep(path):
+        _same(sweep_record.load(path), command, plan, seed)
+        return path
+    if path is None:
+        path = run_directory.make_default(command)
+    else:
+        if path.is_dir() and any(path.iterdir()):
+            raise LotusError(
+                f"{path} is not empty and holds no sweep; choose another directory with -o"
+            )
+        run_directory.make(path)
+    counters, cpu, notes = _counters(plan.counters)
+    seed = random.SystemRandom().randrange(1 << 32) if seed is None else seed
+    shown = redaction.command(list(command))
+    manifest = {
+        "lotus": __version__,
+        "torch": None,  # known after the first run
+        "state": "running",
+        "command": shown,
+        "hidden": shown != list(command),  # something of the command is not here
+        "cwd": os.getcwd(),
+        "start_wall_ns": time.time_ns(),
+        "seed": seed,
+        "plan": plan.as_json(),
+        "level": LEVEL,
+        "counters": counters,
+        "cpu_events": cpu,
+        "notes": notes,
+        **host.facts(),
+        "settings": [one.as_json() for one in plan.settings],
+        "varied": list(plan.varied),
+        "runs": _runs(plan, seed),
+    }
+    sweep_record.write(path, manifest)
+    return path
+
+
+def _runs(plan: Plan, seed: int) -> list[dict[str, Any]]:
+    """All runs in the order in which they are made."""
+    from lotus.sweep import sweep_record
+
+    dice, runs = random.Random(seed), []
+    for repeat in range(plan.repeat):
+        order = list(range(len(plan.settings)))
+        dice.shuffle(order)
+        for place in order:
+            name = f"{sweep_record.name_of(plan.settings[place], plan.varied)}-{repeat}"
+            known = {"setting": place, "repeat": repeat, "directory": f"{RUNS}/{name}"}
+            runs.append({**known, "state": "pending", "exit_code": None, "signal": None})
+    return runs
+
+
+def _counters(counters: str | None) -> tuple[str | None, dict[str, Any], list[str]]:
+    """What every run of the sweep counts, chosen once: what LOTUS_COUNTERS says, the CPU, notes."""
+    if counters is None:
+        return None, {}, []
+    from lotus.recording import measurement_plan  # looks at what this machine can do
+
+    measured = measurement_plan.plan(counters)
+    return measured.counters, dict(measured.cpu), list(measured.notes)
+
+
+def _same(sweep: "Sweep", command: Sequence[str], plan: Plan, seed: int | None) -> None:
+    """Raise LotusError where a directory holds another sweep than what is asked for."""
+    other = f"{sweep.path} holds another sweep"
+    known = sweep.manifest
+    there, wanted = known.get("plan"), json.loads(json.dumps(plan.as_json()))
+    if redaction.command(list(command)) != redaction.command(_words(known)):
+        raise LotusError(f"{other}, of another command; choose another directory with -o")
+    if there != wanted:
+        there = there if isinstance(there, dict) else {}
+        names = ", ".join(name for name in wanted if there.get(name) != wanted[name])
+        raise LotusError(
+            f"{other}: {names} are not the same; choose another directory with -o, or go on with "
+            f"it by: lotus sweep --resume {sweep.path}"
+        )
+    if seed is not None and seed != known.get("seed"):
+        raise LotusError(f"{other}: its seed is {known.get('seed')}; leave --seed out to go on")
+
+
+def _words(known: Mapping[str, Any]) -> list[str]:
+    """The command of a sweep's manifest, which an earlier lotus may have redacted otherwise."""
+    words = known.get("command")
+    return [str(word) for word in words] if isinstance(words, list) else []
+
+
+def command_of(sweep: "Sweep", command: Sequence[str]) -> list[str]:
+    """`command` if it is not empty, else the recorded one. Raises LotusError."""
+    from lotus.sweep import sweep_record
+
+    status = (sweep.path / sweep_record.NAME).lstat()
+    shared = status.st_mode & 0o022
+    words = _words(sweep.manifest)
+    if command:
+        if redaction.command(list(command)) != redaction.command(words):
+            raise LotusError(
+                f"{sweep.path} is a sweep of another command; go on with its own by: "
+                f"lotus sweep --resume {sweep.path}"
+            )
+        return list(command)
+    # What somebody else may have written is not run unseen.
+    doubt = "belongs to another user" if status.st_uid != os.geteuid() else ""
+    doubt = doubt or ("may be written by other users" if shared else "")
+    if not doubt and sweep.manifest.get("host") != host.facts()["host"]:
+        doubt = "was made on another machine"
+    if doubt:
+        raise LotusError(
+            f"{sweep.path} {doubt}; say what is to be run: "
+            f"lotus sweep --resume {sweep.path} -- COMMAND"
+        )
+    if not words or sweep.manifest.get("hidden"):
+        raise LotusError(
+            f"{sweep.path} does not keep the whole command, as it holds a secret; give it again: "
+            f"lotus sweep --resume {sweep.path} -- COMMAND"
+        )
+    return words

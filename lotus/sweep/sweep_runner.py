@@ -1,0 +1,426 @@
+"""Runs a program once per loader setting and repeat, each run traced, into a directory of sweeps.
+
+Every repeat is a round in which each setting runs once, in an order of its own: what drifts while a
+sweep lasts (heat, other work on the machine, what is in the page cache) then meets all settings.
+sweep.json is written before the first run and after each, so that a sweep may stop and go on.
+
+A run is a process of its own, as `lotus trace` is one: nothing of this process is in it, and its
+output goes where it is told to. The settings are put on in the program, by
+lotus/inside/apply/settings_applier.py.
+"""
+
+import contextlib
+import fcntl
+import itertools
+import json
+import os
+import shlex
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lotus.common.errors import LotusError
+from lotus.format import run_directory
+from lotus.format.manifest import Settings
+from lotus.recording import launcher
+from lotus.settings.space import Setting
+from lotus.sweep.sweep_plan import WITHOUT_WORKERS
+
+if TYPE_CHECKING:  # pandas; the process of a run needs none
+    from lotus.sweep.sweep_record import Sweep
+
+LOG = ".log"
+_TAKEN = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD}
+_LOOK_S = 1.0  # how often progress is shown
+# The process of a run imports what this one would, whatever lies in the working directory.
+_CHILD = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from lotus.sweep.sweep_runner import child; "
+    "sys.exit(child(sys.argv[2], int(sys.argv[3]), sys.argv[4:]))"
+)
+_KEPT = "keeps its own settings"  # lotus/inside/apply/settings_applier.py: so it will in each run
+_NO_EFFECT = "the setting did not take effect"
+_SAFE = "; where they do not, sweep with --iterable-safe"
+_TAIL = 1 << 16  # bytes of a log that are looked at for its last lines
+
+
+@dataclass(frozen=True)
+class Made:
+    """One run that has ended, for who shows progress."""
+
+    number: int  # from 1 on
+    whole: int
+    setting: Setting
+    repeat: int
+    state: str  # "done", "failed"
+    problem: str  # why it failed
+    last_lines: tuple[str, ...]  # of the output of a run that failed
+    notes: tuple[str, ...]
+    log: Path
+    elapsed_s: float
+    samples_per_s: float  # NaN where it failed
+    left_s: float  # what all others will take, NaN: not known
+
+
+class Progress:
+    """Who is told how a sweep goes; this one is silent."""
+
+    def lost(self, directories: Sequence[str]) -> None:
+        """Runs that were done cannot be read any more, and are made again."""
+
+    def began(self, number: int, whole: int, setting: Setting, repeat: int) -> None:
+        """A run starts."""
+
+    def running(self, elapsed_s: float) -> None:
+        """It goes on; about once a second."""
+
+    def ended(self, made: Made) -> None:
+        """It has ended."""
+
+
+@dataclass
+class Swept:
+    """How a sweep went, this time."""
+
+    sweep: "Sweep"
+    signal: int | None = None  # that stopped it
+
+
+def run(
+    path: Path, command: Sequence[str], progress: Progress | None = None, show_output: bool = False
+) -> Swept:
+    """Make the runs of a sweep that are not done, those that failed once more.
+
+    Stops at a signal; the run that it broke is made again next time. Raises LotusError.
+    """
+    from lotus.sweep import sweep_record as sweep
+
+    progress = progress or Progress()
+    with _alone(path):
+        recorded = sweep.load(path)
+        here, there = os.getcwd(), recorded.manifest.get("cwd")
+        if there is not None and here != there:
+            raise LotusError(
+                f"the sweep began in another working directory; first: cd {shlex.quote(str(there))}"
+            )
+        manifest: dict[str, Any] = {**recorded.manifest, "state": "running"}
+        if not _can_go_on(manifest):
+            raise LotusError(
+                f"{path / sweep.NAME} is damaged: it does not say how to go on; "
+                f"what was done can be read: lotus report {shlex.quote(str(path))}"
+            )
+        runs = manifest["runs"]
+        for record in runs:
+            if record["state"] == "failed":
+                record.update(state="pending", refused=False)
+        lost = [one for one in runs if one["state"] == "done" and not _readable(path, one)]
+        for record in lost:
+            record.update(state="pending")
+            _set_aside(path / record["directory"])
+        if lost:
+            progress.lost([one["directory"] for one in lost])
+        stopped = None
+        waiting = [number for number, one in enumerate(runs) if one["state"] == "pending"]
+        for number in waiting:
+            if runs[number]["state"] != "pending":  # refused with another round
+                continue
+            setting = recorded.settings()[runs[number]["setting"]]
+            progress.began(number + 1, len(runs), setting, runs[number]["repeat"])
+            stopped = _one(path, manifest, number, setting, command, progress, show_output)
+            if stopped is not None:
+                break
+        manifest["state"] = "ended" if stopped is None else "stopped"
+        sweep.write(path, manifest)
+    return Swept(sweep.load(path), stopped)
+
+
+def _readable(path: Path, record: Mapping[str, Any]) -> bool:
+    """Whether the directory of a run is there, with its manifest and its logs."""
+    from lotus.reading import run as runs
+
+    where = path / record["directory"]
+    try:
+        runs.load(where)
+        return any(name.endswith(".ltr") for name in os.listdir(where / "events"))
+    except (LotusError, OSError):
+        return False
+
+
+def _set_aside(where: Path) -> None:
+    """Keep what stands in the place of a run and is none: it may be all that is left of it."""
+    if not os.path.lexists(where) or run_directory.is_run(where):
+        return
+    for number in itertools.count():
+        kept = where.with_name(f"{where.name}.unreadable" + (f"-{number}" if number else ""))
+        if not os.path.lexists(kept):
+            break
+    try:
+        where.rename(kept)
+    except OSError as error:
+        raise LotusError(
+            f"cannot move {where} aside: {error.strerror}; remove it, then go on with: "
+            "lotus sweep --resume SWEEP"
+        ) from None
+
+
+def _can_go_on(manifest: Mapping[str, Any]) -> bool:
+    """Whether a manifest says all that a run needs."""
+    plan = manifest.get("plan")
+    needed = {"loader", "varied", "batches", "perf", "iterable_safe"}
+    if not isinstance(plan, dict) or not needed <= plan.keys():
+        return False
+    return {"level", "counters", "cpu_events", "varied"} <= manifest.keys()
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Hold the sweep's directory. Raises LotusError where another lotus sweep does."""
+    try:
+        lock = os.open(path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise LotusError(f"cannot write to {path}: {error.strerror}; see: ls -ld {path}") from None
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LotusError(f"another lotus sweep is at work in {path}; wait for it") from None
+        except OSError:  # a file system without locks
+            pass
+        yield
+    finally:
+        os.close(lock)
+
+
+def _one(
+    path: Path,
+    manifest: dict[str, Any],
+    number: int,
+    setting: Setting,
+    command: Sequence[str],
+    progress: Progress,
+    show_output: bool,
+) -> int | None:
+    """Make one run and write down what became of it; returns the signal that broke the sweep."""
+    from lotus.sweep import sweep_record as sweep
+
+    record = manifest["runs"][number]
+    where = path / record["directory"]
+    where.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    sweep.write(path, manifest)  # the process of the run reads it
+    log = where.with_name(where.name + LOG)
+    with tempfile.TemporaryDirectory(prefix="lotus-sweep-") as folder:
+        messages = Path(folder) / "said"
+        messages.touch(0o600)
+        environ = launcher.with_settings(os.environ, _given(manifest, setting, messages))
+        words = [sys.executable, "-c", _CHILD, json.dumps(sys.path)]
+        begin_ns = time.monotonic_ns()
+        status, usage, stopped = _wait(
+            [*words, str(path.absolute() / sweep.NAME), str(number), *command],
+            environ,
+            None if show_output else log,
+            progress,
+        )
+        elapsed_ns = time.monotonic_ns() - begin_ns
+        refused = _refused(messages)
+    if stopped is not None:
+        sweep.write(path, manifest)
+        return stopped
+    code = os.waitstatus_to_exitcode(status)
+    record.update(
+        exit_code=code if code >= 0 else None,
+        signal=-code if code < 0 else None,
+        elapsed_ns=elapsed_ns,
+        cpu_s=usage.ru_utime + usage.ru_stime,
+    )
+    problem = _how(code)
+    notes: list[str] = []
+    rate, hopeless = float("nan"), False
+    if not problem:
+        rate, problem, facts = _looked_at(where, manifest, setting, refused)
+        hopeless = problem.startswith(_NO_EFFECT) and any(_KEPT in one for one in refused)
+        notes = [] if problem else refused
+        manifest["torch"] = manifest.get("torch") or facts.get("torch")
+    record.update(state="failed" if problem else "done", problem=problem or None)
+    if hopeless:
+        notes.append(_give_up(manifest["runs"], record))
+    sweep.write(path, manifest)
+    lines = () if not problem or show_output else last_lines(log)
+    progress.ended(
+        Made(
+            number + 1, len(manifest["runs"]), setting, record["repeat"], record["state"], problem,
+            lines, tuple(notes), log, elapsed_ns / 1e9, rate, _left(manifest["runs"]),
+        )
+    )  # fmt: skip
+    return None
+
+
+def _give_up(runs: Sequence[dict[str, Any]], record: dict[str, Any]) -> str:
+    """Take a setting that is refused out of the sweep, all its rounds; returns what to say."""
+    record["refused"] = True
+    known = {"state": "failed", "problem": record["problem"], "refused": True}
+    others = [
+        one for one in runs if one["setting"] == record["setting"] and one["state"] == "pending"
+    ]
+    for other in others:
+        other.update(known, exit_code=None, signal=None, elapsed_ns=None, cpu_s=None)
+    if not others:
+        return "this setting cannot succeed in this sweep"
+    rounds = "round is" if len(others) == 1 else f"{len(others)} rounds are"
+    return f"this setting cannot succeed in this sweep: its other {rounds} not made"
+
+
+def _given(manifest: Mapping[str, Any], setting: Setting, messages: Path) -> str:
+    """What lotus/inside/apply/settings_applier.py is told."""
+    plan = manifest["plan"]
+    names = [name for name in plan["varied"] if getattr(setting, name) is not None]
+    if not setting.num_workers:
+        names = [name for name in names if name in WITHOUT_WORKERS]
+    entry = {
+        "loader": plan["loader"] or {"every": True},
+        "setting": {name: getattr(setting, name) for name in names},
+        "iterable_safe": plan["iterable_safe"],
+        "keep": True,
+    }
+    return json.dumps({"loaders": [entry], "torch": None, "said": str(messages)})
+
+
+def _wait(
+    words: list[str], environ: Mapping[str, str], log: Path | None, progress: Progress
+) -> tuple[int, Any, int | None]:
+    """Run a process to its end, its output into `log`; returns how it ended, what it and all its
+    children used, and the signal that this process got meanwhile, which is passed on."""
+    actions = []
+    if log is not None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+        actions = [(os.POSIX_SPAWN_OPEN, 1, str(log), flags, 0o600), (os.POSIX_SPAWN_DUP2, 1, 2)]
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    # One that is ignored (nohup, a shell's background) is ignored by the program as well.
+    watched = {one for one in _TAKEN if signal.getsignal(one) != signal.SIG_IGN}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    try:
+        begin, stopped = time.monotonic(), None
+        try:
+            pid = os.posix_spawn(words[0], words, environ, file_actions=actions, setsigmask=before)
+        except OSError as error:
+            raise LotusError(f"a run cannot be started: {error.strerror} ({log})") from None
+        while True:
+            ended, status, usage = os.wait4(pid, os.WNOHANG)
+            if ended:
+                break
+            taken = signal.sigtimedwait(watched, _LOOK_S)
+            if taken is None:
+                progress.running(time.monotonic() - begin)
+            elif taken.si_signo != signal.SIGCHLD:
+                stopped = taken.si_signo
+                # What the terminal sends has reached the program as well (see
+                # lotus/recording/launcher.py).
+                if taken.si_code <= 0 or taken.si_signo == signal.SIGHUP:
+                    os.kill(pid, taken.si_signo)
+        while (late := signal.sigtimedwait(watched, 0)) is not None:
+            if late.si_signo != signal.SIGCHLD:
+                stopped = stopped or late.si_signo
+        return status, usage, stopped
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def child(path: str, number: int, command: Sequence[str]) -> int:
+    """The process of one run: trace the command into its directory, end as it ended.
+
+    `path`: the sweep's manifest, `number`: the run's place in it.
+    """
+    manifest = json.loads(Path(path).read_bytes())
+    plan = manifest["plan"]
+    where = Path(path).parent / manifest["runs"][number]["directory"]
+    recorders: list[Any] = []
+    if plan["perf"]:
+        from lotus.recording import measurement_plan
+
+        recorders = measurement_plan.plan(None, perf=True).recorders
+    settings = Settings(
+        manifest["level"],
+        plan["batches"],
+        counters=manifest["counters"],
+        cpu=manifest["cpu_events"],
+    )
+    try:
+        _, outcome = launcher.trace(command, where, settings, True, recorders)
+    except LotusError as error:
+        print(f"lotus: {error}", file=sys.stderr)
+        return error.exit_code
+    return launcher.end_as(outcome)
+
+
+def _how(code: int) -> str:
+    """Why an ended process failed; "" if it did not."""
+    if code < 0:
+        try:
+            return f"ended by {signal.Signals(-code).name}"
+        except ValueError:
+            return f"ended by signal {-code}"
+    return f"exit code {code}" if code else ""
+
+
+def _refused(messages: Path) -> list[str]:
+    """Notes on loaders that kept their own settings."""
+    notes = []
+    with contextlib.suppress(OSError):
+        for line in messages.read_bytes()[: 1 << 20].splitlines():
+            with contextlib.suppress(ValueError, RecursionError):
+                fact = json.loads(line)
+                text = str(fact.get("note", "")) if isinstance(fact, dict) else ""
+                if "its own settings" in text or "not applied" in text:
+                    notes.append(text[:1000] + (_SAFE if "data set is iterable" in text else ""))
+    return notes
+
+
+def _looked_at(
+    where: Path, manifest: Mapping[str, Any], setting: Setting, refused: Sequence[str]
+) -> tuple[float, str, dict[str, Any]]:
+    """(samples/s, why the run does not count, facts) of a run whose program ended well."""
+    from lotus.reading import run as runs
+    from lotus.sweep import run_numbers as analysis
+
+    try:
+        recorded = runs.load(where)
+        loader = analysis.chosen(recorded, manifest["plan"]["loader"])
+        if loader is None:
+            return float("nan"), analysis.missing(recorded, manifest["plan"]["loader"]), {}
+        torch = next(iter(recorded.processes["torch"].dropna()), None)
+        other = analysis.not_as_set(recorded, loader, setting, manifest["varied"])
+    except LotusError as error:
+        return float("nan"), f"the run cannot be read: {error}", {}
+    if other:
+        why = f": {refused[0]}" if refused else ""
+        return float("nan"), f"{_NO_EFFECT}, {other}{why}", {"torch": torch}
+    return analysis.rate(recorded, loader), "", {"torch": torch}
+
+
+def last_lines(log: Path, count: int = 8) -> tuple[str, ...]:
+    """The last lines of a run's output that are not empty."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(os.fstat(file.fileno()).st_size - _TAIL, 0))
+            text = file.read().decode("utf-8", "replace")
+    except OSError:
+        return ()
+    return tuple([line.rstrip() for line in text.splitlines() if line.strip()][-count:])
+
+
+def _left(runs: Sequence[Mapping[str, Any]]) -> float:
+    """How long the runs that are left will take, by what others of their setting took."""
+    took: dict[int, list[float]] = {}
+    for record in runs:
+        if record["state"] == "done" and isinstance(record.get("elapsed_ns"), int):
+            took.setdefault(record["setting"], []).append(record["elapsed_ns"] / 1e9)
+    known = [seconds for some in took.values() for seconds in some]
+    if not known:
+        return float("nan")
+    mean = sum(known) / len(known)
+    waiting = [took.get(one["setting"], [mean]) for one in runs if one["state"] == "pending"]
+    return sum(sum(some) / len(some) for some in waiting)

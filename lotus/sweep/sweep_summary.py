@@ -1,0 +1,348 @@
+"""What is shown of a sweep, computed once: each setting over its repeats, the knee, what saturates.
+
+Runs are read one after the other and only their numbers are kept.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.common.columns import plain_value
+from lotus.common.errors import LotusError
+from lotus.common.statistics import t_quantile
+from lotus.reading import run as runs
+from lotus.settings.space import Setting
+from lotus.sweep.knee import Knee, knee
+from lotus.sweep.run_numbers import MOST_NAMED, OPERATION_MEASURES, Reduced, chosen, missing, reduce
+from lotus.sweep.saturation import Limit, limits
+from lotus.sweep.sweep_record import Sweep
+
+KEYS = ["setting", "kind", "operation"]
+INTERVAL = ["mean", "low", "high", "repeats"]
+_MUCH_READ = 100e6  # bytes
+_BETWEEN_0_AND_1 = ("_share", "_bound", "utilisation", "retiring")
+
+
+@dataclass(frozen=True)
+class Series:
+    """Settings that differ in their workers alone.
+
+    name      what they have in common, "" where nothing but the workers was set
+    settings  their places in `SweepSummary.settings`, by workers
+    """
+
+    name: str
+    settings: list[int]
+    knee: Knee | None
+    limits: list[Limit]
+
+
+@dataclass(frozen=True)
+class SweepSummary:
+    """A sweep. Tables have one row per setting (its place in `settings`) and thing measured.
+
+    runs        one row per run that counts: setting, repeat, and the measures of
+                `sweep_runs.Reduced`
+    measures    setting, measure, mean, low, high, repeats (that it was measured in); low and high
+                are the 95 % interval of the mean by Student's t, NaN with one repeat
+    operations  setting, kind, operation, measure, mean, low, high, repeats
+    failed      label, repeat, problem, log (relative path) of each run that failed
+    """
+
+    path: str
+    manifest: Mapping[str, Any]
+    settings: list[Setting]
+    labels: list[str]
+    varied: tuple[str, ...]
+    planned: int
+    done: int
+    pending: int
+    failed: list[dict[str, Any]]
+    loaders: list[str]  # titles of the loader looked at; one unless the runs differ
+    cores: float  # that the program could use; NaN: not known
+    runs: pd.DataFrame
+    measures: pd.DataFrame
+    operations: pd.DataFrame
+    series: list[Series]
+    best: Series | None  # the one with the best throughput
+    counted: bool  # whether hardware events were counted
+    notes: list[str] = field(default_factory=list)
+
+    def of(self, setting: int, measure: str) -> tuple[float, float, float]:
+        """(mean, low, high) of a measure; NaN where it was not measured."""
+        table = self.measures
+        row = table[(table["setting"] == setting) & (table["measure"] == measure)]
+        if not len(row):
+            return math.nan, math.nan, math.nan
+        mean, low, high = (float(row[name].iloc[0]) for name in ("mean", "low", "high"))
+        return mean, low, high
+
+
+def summarise(
+    sweep: Sweep, progress: Callable[[int, int], None] = lambda done, whole: None
+) -> SweepSummary:
+    """Read the runs of a sweep, and compute all that is shown; `told` how many have been read."""
+    settings = sweep.settings()
+    notes: list[str] = []
+    rows: list[dict[str, Any]] = []
+    parts: list[pd.DataFrame] = []
+    loaders: dict[str, None] = {}
+    others: dict[str, None] = {}
+    done = sweep.runs[sweep.runs["state"] == "done"]
+    records = sweep.manifest["runs"]
+    for count, (number, row) in enumerate(done.iterrows()):
+        progress(count, len(done))
+        where = sweep.path / str(row["directory"])
+        reduced = _reduced(where, sweep, records[int(str(number))], notes)
+        if reduced is None:
+            continue
+        place = {"setting": int(row["setting"]), "repeat": int(row["repeat"])}
+        rows.append({**place, **reduced.measures})
+        parts.append(reduced.operations.assign(**place))
+        loaders[reduced.loader] = None
+        others.update(dict.fromkeys(reduced.others))
+        if reduced.lost:
+            notes.append(f"{row['directory']}: {reduced.lost} records were lost")
+    progress(len(done), len(done))
+    notes += _others(list(others), sweep.manifest.get("plan"))
+    frame = pd.DataFrame(rows, columns=None if rows else ["setting", "repeat"])
+    operations = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    return built(sweep, frame, operations, list(loaders), notes, settings)
+
+
+def _reduced(
+    where: Path, sweep: Sweep, record: Mapping[str, Any], notes: list[str]
+) -> Reduced | None:
+    plan = sweep.manifest.get("plan")
+    target = plan.get("loader") if isinstance(plan, dict) else None
+    elapsed, used = record.get("elapsed_ns"), record.get("cpu_s")
+    try:
+        run = runs.load(where)
+        target = target if isinstance(target, dict) else None
+        loader = chosen(run, target)
+        if loader is None:
+            notes.append(f"{record['directory']}: {missing(run, target)}")
+            return None
+        return reduce(
+            run,
+            loader,
+            elapsed / 1e9 if isinstance(elapsed, int) else math.nan,
+            float(used) if isinstance(used, (int, float)) else math.nan,
+        )
+    except LotusError as error:
+        notes.append(str(error))
+        return None
+
+
+def _others(names: Sequence[str], plan: Any) -> list[str]:
+    """A note on the loaders that the report is not on."""
+    if not names:
+        return []
+    target = plan.get("loader") if isinstance(plan, dict) else None
+    why = "the one that --loader names" if target else "the one with most samples"
+    shown = ", ".join(names[:MOST_NAMED])
+    shown += f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    several = "loaders" if len(names) > 1 else "another loader"
+    more = "" if target else "; --loader sweeps another"
+    return [f"the program iterates {several} besides, {shown}: this is on {why}{more}"]
+
+
+def built(
+    sweep: Sweep,
+    rows: pd.DataFrame,
+    operations: pd.DataFrame,
+    loaders: list[str],
+    notes: list[str],
+    settings: list[Setting],
+) -> SweepSummary:
+    """A summary of the numbers of runs: `rows` and `operations` with setting and repeat."""
+    manifest = sweep.manifest
+    cores = _cores(manifest)
+    series = [
+        _series(name, places, settings, rows, cores)
+        for name, places in _groups(settings, sweep.varied).items()
+    ]
+    states = sweep.runs["state"].value_counts()
+    rates = [_best_rate(one, rows) for one in series]
+    return SweepSummary(
+        path=str(sweep.path),
+        manifest=manifest,
+        settings=settings,
+        labels=[label(one, sweep.varied) for one in settings],
+        varied=sweep.varied,
+        planned=len(sweep.runs),
+        done=int(states.get("done", 0)),
+        pending=int(states.get("pending", 0)),
+        failed=_failed(sweep, settings),
+        loaders=loaders,
+        cores=cores,
+        runs=rows,
+        measures=_measures(rows),
+        operations=_operations(operations),
+        series=series,
+        best=series[int(np.argmax(rates))] if max(rates, default=0.0) > 0 else None,
+        counted="ipc" in rows or "frontend_bound" in rows,
+        notes=[*notes, *_notes(manifest), *_few(rows), *_cold(rows)],
+    )
+
+
+def label(setting: Setting, varied: Sequence[str]) -> str:
+    """A setting as a person reads it: "4 workers, prefetch 2"."""
+    words = ["1 worker" if setting.num_workers == 1 else f"{setting.num_workers} workers"]
+    return ", ".join([*words, *_common(setting, varied)])
+
+
+def _common(setting: Setting, varied: Sequence[str]) -> list[str]:
+    """What a setting says besides its workers, in words."""
+    words = []
+    if "prefetch_factor" in varied and setting.prefetch_factor is not None:
+        words.append(f"prefetch {setting.prefetch_factor}")
+    if "pin_memory" in varied:
+        words.append("pinned" if setting.pin_memory else "not pinned")
+    if "persistent_workers" in varied and setting.num_workers:
+        words.append("persistent" if setting.persistent_workers else "not persistent")
+    if "start_method" in varied and setting.start_method is not None:
+        words.append(setting.start_method)
+    return words
+
+
+def _groups(settings: Sequence[Setting], varied: Sequence[str]) -> dict[str, list[int]]:
+    """Name -> places of settings that differ in their workers alone, by workers.
+
+    Without workers nothing but pinning is set: such a setting begins every line that pins alike.
+    """
+    groups: dict[str, list[int]] = {}
+    for place, setting in enumerate(settings):
+        if setting.num_workers:
+            groups.setdefault(", ".join(_common(setting, varied)), []).append(place)
+    for place, setting in enumerate(settings):
+        if not setting.num_workers:
+            alike = [
+                name
+                for name, places in groups.items()
+                if settings[places[0]].pin_memory == setting.pin_memory
+            ]
+            for name in alike:
+                groups[name].append(place)
+            if not alike:
+                groups.setdefault(", ".join(_common(setting, varied)), []).append(place)
+    return {
+        name: sorted(places, key=lambda place: settings[place].num_workers)
+        for name, places in groups.items()
+    }
+
+
+def _series(
+    name: str, places: list[int], settings: Sequence[Setting], rows: pd.DataFrame, cores: float
+) -> Series:
+    table: dict[int, dict[str, list[float]]] = {}
+    for place in places:
+        mine = rows[rows["setting"] == place].drop(columns=["setting", "repeat"])
+        if len(mine):
+            values = {str(one): [float(v) for v in mine[one]] for one in mine}
+            table[settings[place].num_workers] = values
+    rates = {workers: values.get("samples_per_s", []) for workers, values in table.items()}
+    result = knee(rates)
+    return Series(name, places, result, limits(table, result, cores))
+
+
+def _best_rate(series: Series, rows: pd.DataFrame) -> float:
+    if "samples_per_s" not in rows:
+        return 0.0
+    mine = rows[rows["setting"].isin(series.settings)]
+    means = mine.groupby("setting")["samples_per_s"].mean().dropna()
+    return float(means.max()) if len(means) else 0.0
+
+
+def _measures(rows: pd.DataFrame) -> pd.DataFrame:
+    columns = ["setting", "measure", *INTERVAL]
+    names = [name for name in rows.columns if name not in ("setting", "repeat")]
+    if not len(rows):
+        return pd.DataFrame(columns=columns)
+    long = rows.melt(["setting"], names, "measure", "value")
+    return _intervals(long, ["setting", "measure"])[columns]
+
+
+def _operations(operations: pd.DataFrame) -> pd.DataFrame:
+    columns = [*KEYS, "measure", *INTERVAL]
+    if not len(operations):
+        return pd.DataFrame(columns=columns)
+    measured = operations.astype(dict.fromkeys(OPERATION_MEASURES, "float64"))
+    long = measured.melt(KEYS, list(OPERATION_MEASURES), "measure", "value")
+    return _intervals(long, [*KEYS, "measure"])[columns]
+
+
+def _intervals(long: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+    """Means of `value` with their 95 % intervals (Student's t), in the order of the rows."""
+    known = long[long["value"].notna()]
+    table = known.groupby(list(keys), as_index=False, sort=False).agg(
+        mean=("value", "mean"), spread=("value", "std"), repeats=("value", "size")
+    )
+    count = table["repeats"].to_numpy(np.float64)
+    wide = np.array([t_quantile(int(one) - 1) for one in count])
+    half = np.where(count > 1, wide * table["spread"].to_numpy() / np.sqrt(count), np.nan)
+    mean = table["mean"].to_numpy(np.float64)
+    shares = table["measure"].astype(str).str.endswith(_BETWEEN_0_AND_1).to_numpy()
+    # No measure can be below 0 but the share of bad speculation, which is a difference.
+    least = np.where(table["measure"] == "bad_speculation", -np.inf, np.minimum(mean, 0.0))
+    most = np.where(shares, np.fmax(mean, 1.0), np.inf)
+    return table.assign(low=np.fmax(mean - half, least), high=np.fmin(mean + half, most)).assign(
+        low=lambda t: t["low"].where(count > 1), high=lambda t: t["high"].where(count > 1)
+    )
+
+
+def _failed(sweep: Sweep, settings: Sequence[Setting]) -> list[dict[str, Any]]:
+    failures = []
+    for record, (_, row) in zip(sweep.manifest["runs"], sweep.runs.iterrows(), strict=True):
+        if row["state"] == "failed":
+            failures.append(
+                {
+                    "label": label(settings[int(row["setting"])], sweep.varied),
+                    "repeat": int(row["repeat"]),
+                    "exit_code": plain_value(row["exit_code"]),
+                    "signal": plain_value(row["signal"]),
+                    "problem": str(record.get("problem") or "it failed")[:1000],
+                    "log": f"{row['directory']}.log",
+                }
+            )
+    return failures
+
+
+def _cores(manifest: Mapping[str, Any]) -> float:
+    cpu = manifest.get("cpu")
+    known = cpu if isinstance(cpu, dict) else {}
+    bounds = [known.get("affinity") or known.get("logical"), known.get("quota")]
+    numbers = [float(one) for one in bounds if isinstance(one, (int, float)) and one > 0]
+    return min(numbers, default=math.nan)
+
+
+def _few(rows: pd.DataFrame) -> list[str]:
+    repeats = int(rows.groupby("setting").size().max()) if len(rows) else 0
+    if repeats != 2:
+        return []
+    return [
+        "two rounds make intervals of 12.7 standard errors, three of 4.3: --repeat 3 tells more"
+    ]
+
+
+def _cold(rows: pd.DataFrame) -> list[str]:
+    """Whether the first run filled the page cache for all others."""
+    if "read_bytes" not in rows or len(rows) < 3:
+        return []
+    first, others = rows["read_bytes"].iloc[0], rows["read_bytes"].iloc[1:].median()
+    if not first > max(_MUCH_READ, 10 * others):
+        return []
+    return [
+        f"the first run read {first / 1e9:.1f} GB from storage, the others {others / 1e9:.1f}: it "
+        "found the page cache empty, and is not like them"
+    ]
+
+
+def _notes(manifest: Mapping[str, Any]) -> list[str]:
+    notes = manifest.get("notes")
+    return [str(one)[:1000] for one in notes] if isinstance(notes, list) else []

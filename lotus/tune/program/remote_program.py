@@ -1,0 +1,46 @@
+"""A Program that sends each request to lotus/inside/tune/trials.py as a message."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from lotus.inside.tune import trial_requests
+from lotus.inside.tune.trial_requests import Opened, Reply, Request
+from lotus.settings.space import Setting
+from lotus.settings.tuned_file import Target
+from lotus.tune.program.program import TrialFailed, Watched
+
+
+class RemoteProgram(ABC):
+    """A lotus.tune.program.program.Program; subclasses transport its messages."""
+
+    def __init__(self, watched: Watched) -> None:
+        self.watched = watched
+        self.workers: dict[Setting, list[int]] = {}  # process numbers of each setting's
+
+    @abstractmethod
+    def _send(self, message: dict[str, Any]) -> Any:
+        """Send a message and return the value of its reply; raises TrialFailed."""
+
+    def perform(self, setting: Setting, request: Request[Reply]) -> Reply:
+        """Do what a request asks for: see `Program.perform`."""
+        value = self._send(trial_requests.message_of(request, setting.as_json()))
+        try:
+            reply = trial_requests.reply_from(request, value)
+        except (AttributeError, TypeError, ValueError):
+            raise TrialFailed("the program sent an invalid reply") from None
+        if isinstance(reply, Opened):
+            self.workers.setdefault(setting.normal(), []).extend(reply.workers)
+        return reply
+
+
+def watched_from(message: dict[str, Any]) -> Watched:
+    """The description of a loader that `Trials.describe`, or the agent, sends."""
+    rest: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in message.items()
+        if name not in ("loader", "setting")
+    }
+    target, own = Target(**message["loader"]), Setting.from_json(message["setting"])
+    return Watched(loader=target, setting=own, **rest)

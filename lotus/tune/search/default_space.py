@@ -1,0 +1,85 @@
+"""What a search chooses among where nobody says: from what the program was seen to do."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Collection
+
+from lotus.settings.space import TORCH_PREFETCH, Measurement, Setting, Space
+from lotus.tune.program.program import Watched
+
+VARIED = ("start_method", "in_order", "threads")  # what is varied on request only
+_WORKERS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+_PREFETCHES = (1, 2, 4, 8, 16)
+
+
+def plain(setting: Setting, vary: Collection[str] = ()) -> Setting:
+    """The own setting without what is torch's default anyway, where that is not varied."""
+    if "start_method" not in vary:
+        setting = dataclasses.replace(setting, start_method=None)
+    if "in_order" not in vary and setting.in_order:
+        setting = dataclasses.replace(setting, in_order=None)
+    return setting.normal()
+
+
+def step_of(watched: Watched) -> tuple[float, float]:
+    """The median of the program's own step in seconds, and how many cores that keeps busy.
+
+    Of those beside which no worker worked, if there are some. Its first step, which often does
+    more, is left out where there are others.
+    """
+    steps, cpu = watched.alone_s, watched.alone_cpu_s
+    if not steps:
+        steps = watched.steps_s[1:] if len(watched.steps_s) > 2 else watched.steps_s
+        cpu = watched.step_cpu_s[1:] if len(watched.step_cpu_s) > 2 else watched.step_cpu_s
+    seconds = statistics.median(steps) if steps else 0.0
+    if not seconds > 0 or not cpu:
+        return max(seconds, 0.0), 1.0
+    return seconds, max(statistics.median(cpu) / seconds, 0.0)
+
+
+def default_space(
+    watched: Watched, cores: float, own: Measurement, vary: Collection[str] = ()
+) -> Space:
+    """What may be worth a trial: as many workers as the cores and waits for storage could use.
+
+    At least twice the cores. Workers that wait leave their cores to others: as many more as the
+    trial of the own setting shows, twice that to be sure, to 16 times the cores and 64. Never more
+    than an epoch has batches: the others would have none to make.
+    """
+    setting = plain(watched.setting, vary)
+    most = 2.0 * cores
+    seen = own.observed
+    if seen is None:
+        most = max(most, min(16 * cores, _WORKERS[-1]))
+    elif seen.cpu_s > 0:
+        waits = seen.capacity_s * max(setting.num_workers, 1) - seen.cpu_s - seen.queued_s
+        wanted = 2 * cores * (1 + max(waits, 0.0) / seen.cpu_s)
+        most = max(most, min(wanted, 16 * cores, _WORKERS[-1]))
+    most = min(most, watched.batches or math.inf)
+    workers = {count for count in _WORKERS if count <= most} | {setting.num_workers}
+    if max(workers) < most:  # more cores than the list goes to
+        workers.add(math.ceil(most))
+    prefetches: set[int] = {*_PREFETCHES, setting.prefetch_factor or TORCH_PREFETCH}
+    pins = {setting.pin_memory} | ({True, False} if watched.accelerator else set())
+    starts: tuple[str | None, ...] = (setting.start_method,)
+    if "start_method" in vary:
+        starts = (*dict.fromkeys((setting.start_method, "fork", "spawn", "forkserver")),)
+    orders: tuple[bool | None, ...] = (setting.in_order,)
+    if "in_order" in vary and watched.in_order:
+        orders = (*dict.fromkeys((setting.in_order, False)),)
+    threads: tuple[int | None, ...] = (setting.threads,)
+    if "threads" in vary:
+        several = (count for count in (1, 2, 4, 8) if count <= max(cores, 1))
+        threads = (*dict.fromkeys((setting.threads, *several)),)
+    return Space(
+        num_workers=tuple(sorted(workers)),
+        prefetch_factor=tuple(sorted(prefetches)),
+        pin_memory=tuple(sorted(pins)),
+        persistent_workers=(False, True),
+        start_method=starts,
+        in_order=orders,
+        threads=threads,
+    )

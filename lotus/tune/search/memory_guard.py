@@ -1,0 +1,179 @@
+"""Which settings are safe to try: what each takes at its worst against what is free.
+
+Pure: costs of one worker and the limits of the machine go in, a verdict with its terms comes out.
+"""
+
+from dataclasses import dataclass
+
+from lotus.common.formatting import amount, plural, size
+from lotus.settings.space import Setting
+from lotus.tune.search.machine_limits import Limits, Room
+from lotus.tune.search.resource_costs import Costs
+
+# Left alone: other programs take memory as well, and growth measured over seconds goes on.
+MEMORY_MARGIN = 0.10  # of the memory that is free
+SHM_MARGIN = 0.10  # of what is free in /dev/shm
+DESCRIPTOR_MARGIN = 64
+
+# Batches outside of the loader: the consumer's, and the last one, to which its loop's variable or
+# an unfinished copy to a device still holds.
+HELD = 2
+_PAGE = 4096  # of which each shared tensor takes whole ones
+# A pinned tensor's allocation is rounded up to a power of two (torch's caching host allocator).
+_PINNED = 2
+_PER_WORKER = 4  # descriptors in the main process: two queues' pipes and the process's sentinel
+
+
+@dataclass(frozen=True)
+class Need:
+    """The most that a setting takes beyond what is in use without it, in bytes."""
+
+    in_flight: int  # batches asked for and not yet given to the consumer
+    held: int  # batches that the consumer has
+    worker_bytes: int  # of one worker
+    workers_bytes: int  # of all
+    batches_bytes: int  # of the batches, in whatever memory
+    shm_bytes: int  # the part of them that is in /dev/shm
+    descriptors: int | None  # in the process that needs most; None: not known
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of workers and of batches."""
+        return self.workers_bytes + self.batches_bytes
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a setting may be tried; why not, and what could not be checked, one line each."""
+
+    setting: Setting
+    need: Need | None  # None: not known
+    reasons: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def allowed(self) -> bool:
+        """Whether it fits."""
+        return not self.reasons
+
+
+def judge(setting: Setting, costs: Costs, limits: Limits) -> Verdict:
+    """Say whether `setting` fits in `limits`, which were read while no worker was running."""
+    setting = setting.normal()
+    need = predict(setting, costs)
+    if need is None:
+        why = (
+            f"what a worker takes under {setting.start_method} is not known: "
+            f"it was measured under {costs.start_method}, the main process not at all"
+        )
+        return Verdict(setting, None, reasons=(why,))
+    reasons, unknown = [], []
+    if limits.memory is None:
+        unknown.append("the system does not tell how much memory is free")
+    elif need.memory_bytes > limits.memory.free * (1 - MEMORY_MARGIN):
+        reasons.append(_memory_reason(setting, costs, need, limits.memory))
+    if limits.shm is None:
+        if need.shm_bytes:
+            unknown.append("there is no /dev/shm to be seen")
+    elif need.shm_bytes > limits.shm.free * (1 - SHM_MARGIN):
+        reasons.append(_shm_reason(setting, costs, need, limits.shm))
+    if limits.descriptors is not None and need.shm_bytes and setting.num_workers:
+        if need.descriptors is None:
+            unknown.append("how many descriptors a batch takes is not known")
+        elif need.descriptors > limits.descriptors - DESCRIPTOR_MARGIN:
+            reasons.append(_descriptor_reason(setting, costs, need, limits.descriptors))
+    return Verdict(setting, need, tuple(reasons), tuple(unknown))
+
+
+def predict(setting: Setting, costs: Costs) -> Need | None:
+    """Return what a setting takes at its worst: the consumer stands still and all is prefetched.
+
+    Without workers the main process is taken to grow as a worker does. A worker under another
+    start method than the measured one is taken to hold all that the main process holds besides;
+    None where that is not known.
+    """
+    setting = setting.normal()
+    workers, prefetch = setting.num_workers, setting.prefetch_factor or 0
+    each = costs.worker_bytes
+    methods = {setting.start_method, costs.start_method}
+    if workers and None not in methods and len(methods) > 1:
+        if costs.main_bytes is None:
+            return None
+        each += costs.main_bytes
+    in_flight = workers * prefetch
+    if costs.batches is not None:
+        in_flight = min(in_flight, costs.batches)
+    count = in_flight + HELD
+    pages = _PAGE * (costs.tensors if costs.tensors is not None else 1)
+    one_shared = costs.shared_bytes + pages if costs.shared_bytes else 0
+    if workers == 0:
+        shm = 0
+        batches = (count + 1) * costs.batch_bytes  # and the samples that are being collated
+    else:
+        shm = count * one_shared
+        # What goes through a pipe is there twice while a worker writes it and the main reads it.
+        batches = shm + (count + workers + 1) * costs.pipe_bytes
+    if setting.pin_memory:
+        # The shared memory of a batch is free once its copy is pinned; one is being copied.
+        batches = max(batches, _PINNED * count * costs.batch_bytes) + costs.batch_bytes
+    return Need(
+        in_flight=in_flight,
+        held=HELD,
+        worker_bytes=each,
+        workers_bytes=max(workers, 1) * each,
+        batches_bytes=batches,
+        shm_bytes=shm,
+        descriptors=_descriptors(workers, prefetch, count, costs),
+    )
+
+
+def _descriptors(workers: int, prefetch: int, count: int, costs: Costs) -> int | None:
+    """Descriptors of the process that needs most, beyond those that are open without the loader."""
+    own = _PER_WORKER * workers
+    if not workers or not costs.shared_bytes or costs.sharing != "file_descriptor":
+        return own
+    if costs.tensors is None:
+        return None
+    # One for each tensor that was received; a worker has two until the main process has its own.
+    return max(own + count * costs.tensors, 2 * (prefetch + 1) * costs.tensors)
+
+
+def _held(setting: Setting, need: Need, each: int) -> str:
+    if setting.num_workers == 0:
+        return f"{need.held} batches of {size(each)} in use"
+    batches = f"{plural(need.in_flight, 'batch')} of {size(each)}"
+    return (
+        f"{plural(setting.num_workers, 'worker')} x prefetch {setting.prefetch_factor} "
+        f"hold up to {batches}, the training loop {need.held}"
+    )
+
+
+def _memory_reason(setting: Setting, costs: Costs, need: Need, room: Room) -> str:
+    who = plural(setting.num_workers, "worker") if setting.num_workers else "the main process"
+    return (
+        f"{_held(setting, need, costs.batch_bytes)}: {size(need.batches_bytes)}"
+        f"{' with pinned copies' if setting.pin_memory else ''}, and {who} "
+        f"x {size(need.worker_bytes)} = {size(need.workers_bytes)}, together "
+        f"{size(need.memory_bytes)} of memory: {room.why}{_margin(need.memory_bytes, room)}"
+    )
+
+
+def _shm_reason(setting: Setting, costs: Costs, need: Need, room: Room) -> str:
+    return (
+        f"{_held(setting, need, costs.shared_bytes)}: {size(need.shm_bytes)} of shared memory: "
+        f"{room.why}{_margin(need.shm_bytes, room)}"
+    )
+
+
+def _margin(wanted: int, room: Room) -> str:
+    """What is said where it would fit, but only just."""
+    return ", of which a tenth is left alone" if wanted <= room.free else ""
+
+
+def _descriptor_reason(setting: Setting, costs: Costs, need: Need, free: int) -> str:
+    return (
+        f"{plural(need.in_flight + need.held, 'batch')} of {plural(costs.tensors or 0, 'tensor')} "
+        f"in shared memory, and {plural(setting.num_workers, 'worker')}, take "
+        f"{amount(need.descriptors or 0)} descriptors of one process, which may open "
+        f"{amount(free)} more (ulimit -n), {DESCRIPTOR_MARGIN} of them left alone"
+    )

@@ -1,0 +1,142 @@
+"""What each operation cost in the workers of each setting that was tried: why rates are so.
+
+Trials are traced as `lotus trace` does it, only some of their batches; a trial is known by its
+workers' process numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.common.columns import integer, number
+from lotus.analysis.counters.counter_metrics import BASE as COUNTER_BASE
+from lotus.analysis.counters.counter_metrics import REST, counter_table, events_of
+from lotus.common.formatting import operation_name, plural
+from lotus.settings.space import Setting
+from native_map.events.event_model import Table
+
+_OWN = "the data set's own code with collate"
+Rows = dict[str, dict[str, Any]]  # by operation
+BASE = ["workers", "prefetch_factor", "operation", "batches", "time_ms", "cpu_ms", "share"]
+# An operation is said to suffer from others where its CPU time grows by this much.
+_GROWTH = 1.10
+_WAITING = 0.2  # of its operations' time a worker may be off the CPU without a word
+_TELLING = 0.05  # share of a worker's time below which an operation is not worth a word
+
+
+def operation_costs(
+    run: Any,
+    workers: Mapping[Setting, Sequence[int]],
+    cpu: str = "",
+    known: Table | None = None,
+) -> pd.DataFrame:
+    """One row for each setting and operation, most time first; the fewest workers first.
+
+    workers, prefetch_factor, operation (REST: the data set's own code, and collate), batches (that
+    were recorded), time_ms and cpu_ms (of the operation in a batch; cpu_ms is NaN without level
+    op+cpu), share (of the fetch) and, where the run has counters, a column for each metric of
+    `counter_table`.
+    """
+    parts = []
+    ops = run.ops[~run.ops["nested"].to_numpy(np.bool_)]
+    batches = run.batches[~np.isnan(number(run.batches, "fetch_ns"))]
+    for setting in sorted(workers):
+        own, made, counters = (
+            table[np.isin(integer(table, "pid"), list(workers[setting]))]
+            for table in (ops, batches, run.counters)
+        )
+        if not len(made):
+            continue
+        part = _costs(own, made)
+        part.insert(0, "workers", setting.num_workers)
+        part.insert(1, "prefetch_factor", setting.prefetch_factor)
+        if len(counters):
+            table = counter_table(counters, cpu, known)
+            counted = table[table["kind"] != "collate"].set_index("operation")
+            skip = {*COUNTER_BASE, *events_of(counters)}
+            metrics = [name for name in counted if name not in skip]
+            part = part.join(counted[metrics], on="operation")
+        parts.append(part)
+    if not parts:
+        return pd.DataFrame(columns=BASE)
+    return pd.concat(parts, ignore_index=True)
+
+
+def _costs(ops: pd.DataFrame, batches: pd.DataFrame) -> pd.DataFrame:
+    count = len(batches)
+    names = ops["operation"].astype(str).to_numpy(object)
+    columns = {"time_ms": ("duration_ns", "fetch_ns"), "cpu_ms": ("cpu_ns", "cpu_ns")}
+    found = {}
+    for name, (of_op, of_batch) in columns.items():
+        sums = pd.Series(number(ops, of_op)).groupby(names, sort=False).sum(min_count=1)
+        rest = float(number(batches, of_batch).sum()) - float(sums.sum(skipna=False))
+        found[name] = pd.concat([sums, pd.Series({REST: max(rest, 0.0)})]) / count / 1e6
+    table = pd.DataFrame(found)
+    table.insert(0, "batches", count)
+    table["share"] = table["time_ms"] / max(float(table["time_ms"].sum()), 1e-12)
+    table = table.sort_values("time_ms", ascending=False, kind="stable")
+    return table.rename_axis("operation").reset_index()
+
+
+def words(costs: pd.DataFrame) -> list[str]:
+    """What the costs say, a line each: where a worker's time goes, and what more workers change."""
+    found: dict[tuple[int, int], Rows] = {}
+    for row in costs.to_dict("records"):
+        prefetch = -1 if pd.isna(row["prefetch_factor"]) else int(row["prefetch_factor"])
+        key = (int(row["workers"]), prefetch)
+        name = str(row["operation"])
+        found.setdefault(key, {})[_OWN if name == REST else operation_name(name)] = {
+            str(k): v for k, v in row.items()
+        }
+    if not found:
+        return []
+    few, many = min(found), max(found)
+    telling = [
+        f"{name} ({row['share']:.0%})"
+        for name, row in found[few].items()
+        if row["share"] >= _TELLING
+    ]
+    said = ["a worker's time goes to " + ", ".join(telling)]
+    said += _waiting(found[few])
+    if many[0] > few[0]:
+        said += _growth(found[few], found[many], few[0], many[0])
+    return said
+
+
+def _waiting(rows: Rows) -> list[str]:
+    """The operation that is off the CPU for most time, where that is much of a batch's."""
+    lost = {name: row["time_ms"] - row["cpu_ms"] for name, row in rows.items()}
+    # NaN, where CPU time was not measured, is more than nothing.
+    if not sum(lost.values()) > _WAITING * sum(row["time_ms"] for row in rows.values()):
+        return []
+    worst = max(lost, key=lambda name: lost[name])
+    return [
+        f"{worst} is off the CPU for {lost[worst] / rows[worst]['time_ms']:.0%} of its time: it "
+        "waits for storage or the like, or for a core that others have"
+    ]
+
+
+def _growth(few: Rows, many: Rows, low: int, high: int) -> list[str]:
+    """The operations whose CPU time grows with the workers, and what the counters say of it."""
+    grown = []
+    for name, row in few.items():
+        before, after = row["cpu_ms"], many.get(name, {}).get("cpu_ms", math.nan)
+        if row["share"] < _TELLING or not (before > 0 and after / before >= _GROWTH):
+            continue
+        text = f"{name} {after / before:.2f} times"
+        slower = row.get("ipc", math.nan) / (many[name].get("ipc") or math.nan)
+        if slower > 0:
+            text += f" (its cycles per instruction {slower:.2f} times)"
+        grown.append(text)
+    if not grown:
+        return []
+    return [
+        f"with {plural(high, 'worker')} in place of {low} the CPU time of a batch grows: "
+        + ", ".join(grown)
+        + ": cores share caches, memory and clock, so more workers bring less each"
+    ]

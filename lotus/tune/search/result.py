@@ -1,0 +1,251 @@
+"""What a search found: the setting, what it gains, every trial, and what was never tried."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lotus.common import files
+from lotus.common.errors import LotusError
+from lotus.common.formatting import amount, duration, plural, share
+from lotus.settings import tuned_file
+from lotus.settings.space import PARAMETERS, Measurement, Setting
+from lotus.settings.tuned_file import Entry, Tuned
+from lotus.tune.program.program import Watched
+from lotus.tune.search import operation_costs
+from lotus.tune.search import search_notes as notes
+from lotus.tune.search.default_space import step_of
+from lotus.tune.search.rejected_settings import passed_over
+from lotus.tune.search.trial_rates import Checked, Speedup
+from lotus.tune.search.trial_runner import Row, RuledOut
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_MEASURED = (
+    "samples_per_s",
+    "low",
+    "high",
+    "seconds",
+    "first_batch_s",
+    "memory_bytes",
+    "failed",
+)
+_SHOWN = 8  # reasons why settings were ruled out, in `explain`
+
+
+@dataclass(frozen=True)
+class Result:
+    """The outcome of a search. Rates are samples/s over an epoch (see `Measurement`)."""
+
+    best: Setting  # what is recommended; the own setting where nothing better was shown
+    own: Setting  # the program's
+    speedup: Speedup | None  # of `best` over `own`; None where one of them was not measured
+    predicted: float | None  # the same by the strategy's model, where it has one
+    benefit: bool  # whether `best` was shown to be faster, by 2 % or more
+    measured: tuple[Row, ...]
+    ruled_out: tuple[RuledOut, ...]
+    seconds: float  # that the search took
+    budget_s: float
+    settings_tried: int  # different loaders, the own setting's counted
+    interrupted: bool
+    notes: tuple[str, ...]
+    watched: Watched
+    objective: str  # "train" or "throughput"
+    strategy: str
+    reason: str  # why the strategy asked for no more
+    cores: float
+    cores_why: str
+    pruned: tuple[tuple[str, str], ...] = ()  # what the strategy left out by itself, and why
+    untried: str = ""  # why nothing but the own setting could be tried
+    failure: str = ""  # why not even that could
+    iterable_safe: bool = False  # an iterable data set was shown to keep its samples
+    checked: Checked | None = None  # None: nothing was, or could be
+    compared: tuple[tuple[Setting, Speedup], ...] = ()  # measured in turn with the own setting
+    # Of operations in the workers of each setting, as
+    # `lotus.tune.search.operation_costs.operation_costs` makes it; None: not recorded.
+    operations: pd.DataFrame | None = field(default=None, repr=False, compare=False)
+    make: Callable[[Setting], Any] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def trials(self) -> pd.DataFrame:
+        """A row a measurement, in order, blocks that confirm the result counted.
+
+        The fields of `Setting`; `samples_per_s` with its 95 % interval `low`, `high`; `seconds`
+        that it took, start-up included; `first_batch_s` from `iter()`; `memory_bytes` of the main
+        process and the workers; `failed`, why a trial gave no rate, or ""; `why` it was made.
+        """
+        import pandas as pd
+
+        rows = [self._row(row) for row in self.measured]
+        return pd.DataFrame(rows, columns=[*PARAMETERS, *_MEASURED, "why"])
+
+    def _row(self, row: Row) -> dict[str, Any]:
+        values = {name: getattr(row.measurement, name) for name in _MEASURED}
+        return {**row.measurement.setting.as_json(), **values, "why": row.why}
+
+    def loader(self) -> Any:
+        """Return the user's loader made again with the best setting; theirs stays as it was.
+
+        The new one shares its data set, sampler, collate and worker_init_fn. Raises LotusError
+        where the search was not made in this process.
+        """
+        if self.make is None:
+            raise LotusError(
+                "this result is of another program; apply it with: lotus run --settings tuned.json"
+            )
+        return self.make(self.best)
+
+    def tuned(self, command: Sequence[str]) -> Tuned:
+        """What tuned.json holds, for the program of this command."""
+        entry = Entry(self.watched.loader, self.best, self.watched.setting, self.iterable_safe)
+        return tuned_file.found_for(
+            [entry], command, torch=self.watched.torch, evidence=self.as_json()
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it but the loader, as JSON's own types; what is not finite is null."""
+        data = {
+            each.name: getattr(self, each.name)
+            for each in dataclasses.fields(self)
+            if each.name
+            not in (
+                "best", "own", "speedup", "measured", "ruled_out", "operations", "make", "compared",
+            )
+        }  # fmt: skip
+        data["watched"] = dataclasses.asdict(self.watched)
+        data["notes"] = list(self.notes)
+        data["best"], data["own"] = self.best.as_json(), self.own.as_json()
+        data["speedup"] = None if self.speedup is None else dataclasses.asdict(self.speedup)
+        if self.checked is not None:
+            setting = self.checked.setting.as_json()
+            data["checked"] = {**dataclasses.asdict(self.checked), "setting": setting}
+        data["trials"] = [self._row(row) for row in self.measured]
+        data["ruled_out"] = [
+            {"setting": one.setting.as_json(), "why": one.why} for one in self.ruled_out
+        ]
+        data["passed_over"] = [
+            {"setting": one.as_json(), "why": why} for one, why in passed_over(self).items()
+        ]
+        costs = self.operations
+        data["operations"] = [] if costs is None else costs.to_dict("records")
+        plain: dict[str, Any] = files.json_value(data)
+        return plain
+
+    def explain(self) -> str:
+        """The result for a person: what to set, what it gains, how it was found."""
+        lines = self._headline()
+        if self.best != self.own:
+            lines += [f"  {line}" for line in tuned_file.code_change(self.best)]
+        if self.step():
+            lines.append(f"step: {self.step()}")
+        if self.predicted is not None and self.best != self.own:
+            lines.append(f"predicted: {self.predicted:.3g} times as fast")
+        lines.append(
+            f"{plural(self.settings_tried, 'setting')} tried in {duration(self.seconds * 1e9)} "
+            f"of {duration(self.budget_s * 1e9)}, with {self.cores:g} cores ({self.cores_why}):"
+        )
+        lines += [f"  {line}" for line in self._tried()]
+        if self.reason and not self.untried:
+            lines.append(f"{self.strategy}: {self.reason}")
+        if self.ruled_out:
+            lines.append(f"never tried: {plural(len(self.ruled_out), 'setting')}")
+            lines += [f"  {line}" for line in self._never()]
+        lines += [f"left out: {what}: {why}" for what, why in self.pruned[:_SHOWN]]
+        if self.operations is not None:
+            lines += operation_costs.words(self.operations)
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+    def __str__(self) -> str:
+        return self.explain()
+
+    def step(self) -> str:
+        """How long the program's own step takes, and what that leaves to be gained."""
+        watched = self.watched
+        if not watched.steps_s or not watched.sizes:
+            return ""
+        step = step_of(watched)[0]
+        samples = statistics.mean(watched.sizes)
+        if step <= 0 or samples <= 0:
+            return ""
+        said = f"the program's step takes {duration(step * 1e9)} a batch"
+        if self.objective == "train":
+            said += f"; with data always ready it would take {amount(samples / step)} samples/s"
+            wanted = self.best.normal()
+            rates = [
+                row.measurement.samples_per_s
+                for row in self.measured
+                if row.measurement.setting.normal() == wanted and not row.measurement.failed
+            ]
+            if rates:
+                part = share(statistics.mean(rates) * step / samples)
+                said += f", of which {notes.setting(self.best)} gives {part}"
+        return said
+
+    def _headline(self) -> list[str]:
+        best, own = notes.setting(self.best), notes.setting(self.own)
+        if self.failure:
+            return [self.failure]
+        if self.untried:
+            step = notes.next_step(self.untried)
+            said = [f"no other setting could be tried: the program keeps its own, {own}"]
+            return [*said, f"why: {self.untried}", *([f"next: {step}"] if step else [])]
+        if self.speedup is None:
+            if self.best == self.own:
+                return [f"nothing found: the program keeps its own setting, {own}"]
+            return [f"{best} worked; the program's own setting, {own}, was not measured"]
+        shown = notes.speedup(self.speedup)
+        if self.benefit and self.checked is not None:
+            steps = notes.checked(self.checked, self.best)
+            return [f"{best} instead of {own}: {steps}; in trials {self.speedup.mean:.3g} times"]
+        if self.benefit:
+            return [f"{best} instead of {own}: {shown}"]
+        if self.best == self.own and self.interrupted:
+            return [f"nothing was shown to be better until then than the program's own, {own}"]
+        if self.best == self.own:
+            return [f"no benefit from another setting: the program keeps its own, {own}"]
+        return [f"no benefit in speed: {best} does what {own} does, for less: {shown}"]
+
+    def _tried(self) -> list[str]:
+        """A line a setting, in the order of their first trials."""
+        found: dict[Setting, list[Measurement]] = {}
+        for row in self.measured:
+            found.setdefault(row.measurement.setting, []).append(row.measurement)
+        width = max((len(notes.setting(one)) for one in found), default=0)
+        whys = passed_over(self)
+        return [
+            f"{notes.setting(one):{width}}  {_rates(rows)}"
+            + (f"; {whys[one.normal()]}" if one.normal() in whys else "")
+            for one, rows in found.items()
+        ]
+
+    def _never(self) -> list[str]:
+        """A line a reason, with how many settings it rules out and the cheapest of them."""
+        grouped = notes.grouped(self.ruled_out)
+        lines = [notes.never(those, why) for those, why in grouped[:_SHOWN]]
+        if len(grouped) > _SHOWN:
+            rest = sum(len(those) for those, _ in grouped[_SHOWN:])
+            lines.append(f"and {plural(rest, 'setting')} more")
+        return lines
+
+
+def _rates(rows: Sequence[Measurement]) -> str:
+    worked = [one for one in rows if not one.failed]
+    if not worked:
+        return f"failed: {rows[-1].failed}"
+    mean = sum(one.samples_per_s for one in worked) / len(worked)
+    text = f"{amount(mean)} samples/s"
+    if len(worked) == 1 and math.isfinite(worked[0].high):
+        text += f" ({amount(worked[0].low)} to {amount(worked[0].high)})"
+    elif len(worked) > 1:
+        text += f" (mean of {len(worked)} blocks)"
+    failed = [one.failed for one in rows if one.failed]
+    return (
+        text
+        + f", {duration(sum(one.seconds for one in rows) * 1e9)}"
+        + (f"; then failed: {failed[-1]}" if failed else "")
+    )

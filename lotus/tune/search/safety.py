@@ -1,0 +1,181 @@
+"""Keeps a search from trying what does not fit: costs so far, limits now, candidates still open."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from lotus.inside.tune.trial_requests import Block
+from lotus.settings.space import TORCH_PREFETCH, Setting
+from lotus.tune.program.program import Watched
+from lotus.tune.search import machine_limits, memory_guard
+from lotus.tune.search.machine_limits import Limits, Room
+from lotus.tune.search.memory_guard import Need
+from lotus.tune.search.resource_costs import Costs
+
+# Handles of shared tensors, strings: what a batch without arrays takes of a pipe.
+_PIPE = 4096
+
+
+def limits_of(pid: int) -> Limits:
+    """The limits of a process, its launcher's word on ranks taken from its own environment.
+
+    Where it has gone, as the next question to it will tell, those of this one.
+    """
+    if pid == os.getpid():
+        return machine_limits.read()
+    environment = dict(os.environ)
+    try:
+        raw = Path(f"/proc/{pid}/environ").read_bytes()
+        pairs = (os.fsdecode(one).partition("=") for one in raw.split(b"\0") if b"=" in one)
+        environment = {name: value for name, _, value in pairs}
+    except OSError:
+        pass
+    try:
+        return machine_limits.read(environment=environment, pid=pid)
+    except (ProcessLookupError, FileNotFoundError):
+        return machine_limits.read()
+
+
+class Safety:
+    """What may be tried. `read` gives the limits as they are now.
+
+    How many batches an epoch has bounds nothing: the indices of trials go round.
+    """
+
+    def __init__(self, watched: Watched, read: Callable[[], Limits]) -> None:
+        self._watched = watched
+        self._read = read
+        self.start = read()  # with none of our candidates open
+        self._sent: Costs | None = None  # of blocks whose workers sent their batches
+        self._alone: Costs | None = None  # from the main process alone
+        self._worker_bytes: dict[str | None, int] = {}  # by start method
+        self.unknown: dict[str, None] = {}  # what could not be checked, in words
+
+    @property
+    def known(self) -> bool:
+        """Whether a block has shown what batches and workers take."""
+        return self._sent is not None or self._alone is not None
+
+    def first(self, setting: Setting) -> bool:
+        """Whether it may be tried while nothing is known: no more than the program itself does."""
+        own = self._watched.setting.normal()
+        wanted = setting.normal()
+        if wanted.num_workers == 0:
+            return True
+        small = wanted.num_workers == 1 and (wanted.prefetch_factor or 0) <= TORCH_PREFETCH
+        return small or (
+            wanted.num_workers <= own.num_workers
+            and _in_flight(wanted) <= _in_flight(own)
+            and wanted.pin_memory <= own.pin_memory
+            and wanted.start_method in (None, own.start_method)
+        )
+
+    def learn(self, setting: Setting, block: Block) -> None:
+        """Take what a block showed into account; the largest that was seen counts."""
+        before = self._sent if setting.num_workers else self._alone
+        sent = (block.shared_bytes, block.pipe_bytes)
+        if not setting.num_workers:
+            # What a worker would send is not known: all of it is taken to be shared memory.
+            sent = (block.batch_bytes, _PIPE)
+        found = Costs(
+            batch_bytes=max(block.batch_bytes, before.batch_bytes if before else 0),
+            shared_bytes=max(sent[0], before.shared_bytes if before else 0),
+            pipe_bytes=max(sent[1], before.pipe_bytes if before else 0),
+            worker_bytes=max(block.worker_bytes, before.worker_bytes if before else 0),
+            main_bytes=max(block.main_bytes, (before.main_bytes or 0) if before else 0),
+            tensors=max(block.tensors, 1, (before.tensors or 0) if before else 0),
+        )
+        if not setting.num_workers:
+            self._alone = found
+            return
+        self._sent = found
+        method = self._method(setting)
+        known = self._worker_bytes.get(method, 0)
+        self._worker_bytes[method] = max(known, block.worker_bytes)
+
+    def costs(self, setting: Setting) -> Costs | None:
+        """What is known for a setting: of workers started as it starts them, if there were any.
+
+        What the program's own process grew by while it fetched, as by a cache, the workers of
+        trials have from it; those of a program that starts with the setting fill their own.
+        """
+        grown = self._watched.grown_bytes if setting.num_workers else 0
+        if self._sent is None:
+            alone = self._alone
+            if alone is None or not grown:
+                return alone
+            return dataclasses.replace(alone, worker_bytes=alone.worker_bytes + grown)
+        method = self._method(setting)
+        if method not in self._worker_bytes:
+            method = max(self._worker_bytes, key=lambda one: self._worker_bytes[one])
+        return dataclasses.replace(
+            self._sent, worker_bytes=self._worker_bytes[method] + grown, start_method=method
+        )
+
+    def why_not(self, setting: Setting) -> str:
+        """Return "", or with its terms why a setting does not fit even where no other is open."""
+        return self.beside(setting, (), self.start)
+
+    def beside(
+        self, setting: Setting, others: Collection[Setting], room: Limits | None = None
+    ) -> str:
+        """Return "", or why a setting does not fit beside other candidates at their worst.
+
+        Nor may it take more than is free now, when the others hold what they hold.
+        """
+        costs = self.costs(setting)
+        if costs is None:
+            return ""
+        setting = dataclasses.replace(
+            setting.normal(), start_method=self._method(setting) if setting.num_workers else None
+        )
+        needs = [self._need(one) for one in others]
+        verdict = memory_guard.judge(
+            setting, costs, _less(self.start, [one for one in needs if one])
+        )
+        if verdict.allowed:
+            verdict = memory_guard.judge(setting, costs, room or self._now())
+        self.unknown |= dict.fromkeys(verdict.unknown)
+        return "; ".join(verdict.reasons)
+
+    def _now(self) -> Limits:
+        try:
+            return self._read()
+        except OSError:  # the program has just ended, which the next trial will tell
+            return self.start
+
+    def _need(self, setting: Setting) -> Need | None:
+        costs = self.costs(setting)
+        return None if costs is None else memory_guard.predict(setting, costs)
+
+    def _method(self, setting: Setting) -> str | None:
+        return setting.start_method or self._watched.setting.start_method
+
+
+def _in_flight(setting: Setting) -> int:
+    return setting.num_workers * (setting.prefetch_factor or 0)
+
+
+def _less(start: Limits, needs: Collection[Need]) -> Limits:
+    """The limits with what open candidates may come to take set aside."""
+    if not needs:
+        return start
+    memory = sum(one.memory_bytes for one in needs)
+    shm = sum(one.shm_bytes for one in needs)
+    descriptors = sum(one.descriptors or 0 for one in needs)
+    left = start.descriptors
+    return dataclasses.replace(
+        start,
+        memory=_without(start.memory, memory),
+        shm=_without(start.shm, shm),
+        descriptors=None if left is None else max(left - descriptors, 0),
+    )
+
+
+def _without(room: Room | None, taken: int) -> Room | None:
+    if room is None:
+        return None
+    return Room(max(room.free - taken, 0), f"{room.why}, less what open candidates may take")

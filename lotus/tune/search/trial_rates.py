@@ -1,0 +1,148 @@
+"""What the batches of a trial say of its rate, with 95 % intervals.
+
+Batches that follow each other are not independent, and workers deliver in bursts of one batch
+each. So an interval comes from means of sub-blocks, each of whole bursts where there are enough.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lotus.common.statistics import t_quantile
+from lotus.inside.tune.trial_requests import Block, Opened
+from lotus.settings.space import Observed, Setting
+
+LEAST_PARTS = 4  # sub-blocks, fewer only of a block that has not as many batches
+_MOST_PARTS = 10
+_KNOWN = 0.02  # the standard error of a block's mean that is good enough
+_LONGER = 3.0
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Seconds a sample, with the 95 % interval of the mean; no end is known with one part only."""
+
+    sample_s: float
+    low_s: float
+    high_s: float
+    samples: float  # mean of a batch
+
+
+def rate(block: Block, workers: int) -> Rate:
+    """The mean time a sample takes in steady state, waits and steps together.
+
+    A block begins when its queue has been emptied, which is not how a consumer with steps of its
+    own finds it: there the first batch counts for nothing.
+    """
+    times = [wait + step for wait, step in zip(block.waits_s, block.steps_s, strict=True)]
+    first = 1 if workers and any(block.steps_s) and len(times) > LEAST_PARTS else 0
+    last = first + whole(len(times) - first, workers)
+    times, sizes = times[first:last], block.sizes[first:last]
+    if not times or sum(times) <= 0 or sum(sizes) <= 0:
+        raise ValueError("a rate needs batches that have samples and take time")
+    mean = sum(times) / sum(sizes)
+    spread = _spread(times, sizes, workers)
+    return Rate(mean, max(mean - spread, 0.0), mean + spread, sum(sizes) / len(sizes))
+
+
+def whole(count: int, workers: int) -> int:
+    """How many of so many batches are whole bursts; all where there is no whole one."""
+    return count - count % workers if workers > 1 and count >= workers else count
+
+
+def _spread(times: Sequence[float], sizes: Sequence[int], workers: int) -> float:
+    """Half the interval's width, from means of parts."""
+    means = means_of_parts(times, sizes, workers)
+    if len(means) < 2:
+        return math.inf
+    return t_quantile(len(means) - 1) * statistics.stdev(means) / math.sqrt(len(means))
+
+
+def means_of_parts(times: Sequence[float], sizes: Sequence[int], workers: int) -> list[float]:
+    """Seconds a sample in parts of about equal numbers of batches, of whole bursts if possible."""
+    burst = workers if workers > 1 and len(times) >= LEAST_PARTS * workers else 1
+    units = len(times) // burst
+    parts = min(_MOST_PARTS, units)
+    edges = [units * part // parts * burst for part in range(parts + 1)]
+    edges[-1] = len(times)
+    means = []
+    for start, end in itertools.pairwise(edges):
+        samples = sum(sizes[start:end])
+        if samples:
+            means.append(sum(times[start:end]) / samples)
+    return means
+
+
+def needed(variation: float, batch_s: float, block_s: float) -> int:
+    """How many batches a block needs so that its mean is known, in `_LONGER` blocks' time at most.
+
+    `variation`: standard deviation over mean of the times of batches.
+    """
+    if not batch_s > 0:
+        return 0
+    return int(min((variation / _KNOWN) ** 2, _LONGER * block_s / batch_s))
+
+
+def observed(block: Block, opened: Opened, workers: int, shutdown_s: float) -> Observed:
+    """What a block without steps between its batches shows; `shutdown_s` of the whole loader.
+
+    Workers that take turns hide how much their batches vary: then it is the variation of bursts,
+    and 0 where there are less than three.
+    """
+    count = len(block.waits_s)
+    kept = whole(count, workers)
+    capacity = sum(block.waits_s[:kept]) / kept
+    burst = max(workers, 1)
+    bursts = [sum(block.waits_s[at : at + burst]) for at in range(0, kept - burst + 1, burst)]
+    varies = len(bursts) > 2 and statistics.mean(bursts) > 0
+    return Observed(
+        capacity_s=max(capacity, 1e-9),  # the clock's grain
+        cpu_s=max(block.worker_cpu_s, 0.0) / count,
+        queued_s=max(block.worker_queued_s, 0.0) / count,
+        get_s=max(block.main_cpu_s, 0.0) / count,
+        variation=statistics.stdev(bursts) / statistics.mean(bursts) if varies else 0.0,
+        startup_s=opened.first_batch_s,
+        iter_s=opened.iter_s,
+        shutdown_s=shutdown_s,
+        samples=max(sum(block.sizes) / count, 1e-9),
+    )
+
+
+@dataclass(frozen=True)
+class Speedup:
+    """How many times the rate of the program's own setting, with its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+    pairs: int  # of blocks that were measured next to each other; 0: from trials apart
+
+    @property
+    def precision(self) -> float:
+        """Half the interval's width, as a part of the mean."""
+        return (self.high - self.low) / 2 / self.mean
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What the program's own training showed, some batches with a setting and some with its own."""
+
+    setting: Setting
+    speedup: Speedup  # of the setting over the own one, over an epoch
+    batches: int  # that were counted with the setting
+    own_batches: int  # with the own one
+
+
+def compared(pairs: Sequence[tuple[float, float]]) -> Speedup:
+    """The speed-up that pairs of rates (new, own) show; what drifts is in both of a pair."""
+    logs = [math.log(new / own) for new, own in pairs]
+    mean = statistics.mean(logs)
+    if len(logs) < 2:
+        return Speedup(math.exp(mean), 0.0, math.inf, len(logs))
+    spread = t_quantile(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+    low, high = (math.exp(max(min(one, 700.0), -700.0)) for one in (mean - spread, mean + spread))
+    return Speedup(math.exp(mean), low, high, len(logs))

@@ -1,0 +1,92 @@
+"""The trials of a search are traced as well: what operations cost is why rates are as they are.
+
+Every fourth batch only, so that tracing changes what it measures by little.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lotus.common.errors import LotusError
+from lotus.format import manifest
+from lotus.format import run_directory as directories
+from lotus.format.manifest import Settings
+from lotus.inside.common import perf_event
+from lotus.recording import measurement_plan
+from lotus.recording.session import trace
+
+if TYPE_CHECKING:
+    from lotus.settings.space import Setting
+    from lotus.tune.search.result import Result
+from native_map.events.event_model import HARDWARE, RAW
+
+EVERY = 4
+LEVEL = "op+cpu"
+
+
+def settings() -> Settings:
+    """What is recorded: operations with their CPU time, and hardware counters where there are any.
+
+    CPU time is recorded anyway, so counters of the kernel's software would tell nothing more.
+    """
+    found = Settings(LEVEL, every=EVERY)
+    with contextlib.suppress(LotusError):
+        plan = measurement_plan.plan("auto")
+        if plan.counters is not None:
+            groups = perf_event.parse_groups(plan.counters)
+            if any(event.type in (HARDWARE, RAW) for group in groups for event in group):
+                return dataclasses.replace(found, counters=plan.counters, cpu=plan.cpu)
+    return found
+
+
+def begin(directory: Path, command: Sequence[str], environ: Mapping[str, str]) -> Settings | None:
+    """Make a run directory for the trials of a command; None where that cannot be."""
+    try:
+        directories.make(directory, force=False)
+        asked = settings()
+        manifest.write(directory, manifest.begin(command, asked, environ))
+    except (LotusError, OSError):
+        return None
+    return asked
+
+
+@contextlib.contextmanager
+def here() -> Iterator[Path | None]:
+    """Record trials in this process; gives the run directory, None in a block of `lotus.trace`."""
+    with tempfile.TemporaryDirectory(prefix="lotus-tune-") as folder, contextlib.ExitStack() as on:
+        try:
+            asked = settings()
+            counters = "auto" if asked.counters else None
+            block = trace(
+                Path(folder) / "run", level=asked.level, every=asked.every, counters=counters
+            )
+            recording = on.enter_context(block)
+        except LotusError:
+            recording = None
+        yield recording.path if recording is not None else None
+
+
+def with_operations(
+    result: Result, directory: Path | None, workers: Mapping[Setting, Sequence[int]]
+) -> Result:
+    """The result with what operations cost in the workers of each setting, if that was recorded."""
+    if directory is None or not workers:  # nothing was tried
+        return result
+    # Not above: pandas would keep the program waiting at its start.
+    from lotus.analysis.counters.function_profile import known_events
+    from lotus.reading.run import load
+    from lotus.tune.search.operation_costs import operation_costs
+
+    try:
+        run = load(directory)
+        cpu = str(run.manifest.get("uarch") or "generic")
+        costs = operation_costs(run, workers, cpu, known_events(run.manifest, cpu))
+    except LotusError as error:
+        note = f"what operations cost is not known: {error}"
+        return dataclasses.replace(result, notes=(*result.notes, note))
+    return dataclasses.replace(result, operations=costs)

@@ -1,0 +1,406 @@
+"""Carries out the trials of a search: opens candidates, measures blocks, keeps guard and time.
+
+Settings that differ only in `persistent_workers` are one loader until an epoch ends, so they share
+their blocks: one of them is measured, the other worked out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+
+from lotus.common.formatting import duration, plural
+from lotus.inside.tune.trial_requests import Block, Close, Measure, Open, Opened
+from lotus.settings.space import Measurement, Observed, Setting
+from lotus.tune.program.program import Forbidden, Program, TrialFailed
+from lotus.tune.search.default_space import step_of
+from lotus.tune.search.safety import Safety
+from lotus.tune.search.trial_rates import Rate, needed, observed, rate
+from lotus.tune.simulation import epoch_time
+
+_LEAST_LIMIT_S = 10.0
+_PATIENCE = 5.0  # how many times the expected time is waited
+_BATCHES = 8  # of a block, at least, where they are quick enough
+_LEAST_BATCHES = 4
+_AHEAD = 0.15  # of the budget, at most, to fill a queue
+
+
+@dataclass(frozen=True)
+class Row:
+    """A measurement and why it was made."""
+
+    measurement: Measurement
+    why: str
+
+
+@dataclass(frozen=True)
+class RuledOut:
+    """A setting that was never tried, and why."""
+
+    setting: Setting
+    why: str
+
+
+@dataclass(frozen=True)
+class Read:
+    """What the workers of a setting read from storage in a block."""
+
+    setting: Setting
+    batch_bytes: float
+
+
+class NeverTried(Exception):
+    """A setting was not tried, in words that follow "because"."""
+
+
+class TrialRunner:
+    """The trials of one search. `train`: blocks have the program's step between their batches."""
+
+    def __init__(
+        self,
+        program: Program,
+        safety: Safety,
+        clock: Callable[[], float],
+        budget_s: float,
+        train: bool,
+    ) -> None:
+        self.program, self.safety, self.clock, self.train = program, safety, clock, train
+        self.began = clock()
+        self.deadline = self.began + budget_s
+        self.block_s = min(max(budget_s / 60, 0.1), 2.0)
+        self._budget_s = budget_s
+        self._slow_s = budget_s / 20  # no block should take longer for the sake of its batches
+        self._step_s = step_of(program.watched)[0]
+        self.rows: list[Row] = []
+        self.ruled_out: dict[Setting, str] = {}
+        self.reads: list[Read] = []
+        self.workers: set[int] | None = None  # counts allowed of an iterable data set; None: all
+        self.workers_why = ""
+        self.batches = program.watched.batches  # of an epoch, with the own setting; None: not known
+        self._samples: int | None = None  # of an epoch, where they were counted
+        self.forbidden = program.watched.forbidden  # why no trial may be made any more
+        self._open: dict[Setting, Opened] = {}  # as `loader_of` has them, least recently used first
+        self._starts: dict[Setting, list[float]] = {}  # times to the first batch
+        self._ends: list[tuple[int, float]] = []  # workers and how long their end took
+        self._rates: dict[Setting, list[Rate]] = {}  # of each block of a loader
+        self._steps: dict[Setting, list[float]] = {}  # of each block with them, their mean seconds
+        self._seen: dict[Setting, Observed] = {}  # of each loader, when it was first opened
+        self.failed: dict[Setting, str] = {}
+        self._first: dict[Setting, Measurement] = {}  # of each loader that worked
+
+    # Time.
+
+    @property
+    def spent(self) -> float:
+        """Seconds since the search began."""
+        return self.clock() - self.began
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left."""
+        return self.deadline - self.clock()
+
+    @property
+    def tried(self) -> int:
+        """How many different loaders were made."""
+        return len(self._starts.keys() | self.failed.keys())
+
+    def _limit(self, expected_s: float | None) -> float:
+        """How long the next may take: more than expected, and little past the budget."""
+        patience = self.left / 2 if expected_s is None else _PATIENCE * expected_s
+        limit = min(max(patience, _LEAST_LIMIT_S), self.left + _LEAST_LIMIT_S)
+        if limit < 1.0:
+            raise TrialFailed("the budget ended before it was measured")
+        return limit
+
+    def _first_batch_s(self, setting: Setting) -> float | None:
+        """How long a first batch may be expected to take, by those of workers started alike.
+
+        The longest that it took until now, more workers taking longer; None where none was.
+        """
+        watched = self.program.watched
+        known = [
+            (one, start)
+            for one, starts in self._starts.items()
+            for start in starts
+            if one.start_method == setting.start_method or not setting.num_workers
+        ]
+        own = watched.setting.start_method
+        if watched.startup_s is not None and setting.start_method in (None, own):
+            known.append((watched.setting, watched.startup_s))
+        workers = setting.num_workers
+        return max(
+            (start * max(workers / max(one.num_workers, 1), 1.0) for one, start in known),
+            default=None,
+        )
+
+    def _batch_s(self) -> float:
+        """The longest that a batch takes on average, as far as it is known."""
+        watched = self.program.watched
+        known = [rates[-1].sample_s * rates[-1].samples for rates in self._rates.values()]
+        known += [statistics.mean(one) for one in (watched.waits_s,) if one]
+        return max(known, default=0.0)
+
+    # Trials.
+
+    def refused(self, setting: Setting) -> str:
+        """Why a setting must never be tried; "" where nothing speaks against it."""
+        if self.workers is not None and setting.num_workers not in self.workers:
+            return self.workers_why
+        return self.safety.why_not(setting)
+
+    def measure(self, setting: Setting, why: str) -> Measurement:
+        """Measure a setting, once more where it was before; failures are measurements too."""
+        setting = setting.normal()
+        loader = loader_of(setting)
+        start = self.clock()
+        twin = self._first.get(loader)
+        if twin is not None and all(row.measurement.setting != setting for row in self.rows):
+            found = self._worked_out(setting, twin)
+            why = f"{why}; worked out from its twin, persistent_workers apart"
+        else:
+            try:
+                found = self._measured(setting, start)
+            except NeverTried as error:
+                self.ruled_out[setting] = str(error)
+                return Measurement.failure(setting, f"never tried: {error}")
+            except TrialFailed as error:
+                self.heed(error)
+                self.failed[loader] = str(error) or "it failed"
+                took = self.clock() - start
+                found = Measurement.failure(setting, self.failed[loader], took)
+        self.rows.append(Row(found, why))
+        return found
+
+    def heed(self, error: TrialFailed) -> None:
+        """Make no trial any more where a failed one says so."""
+        if isinstance(error, Forbidden):
+            self.forbidden = str(error)
+            self._open.clear()  # the program has closed them
+
+    def _measured(self, setting: Setting, start: float) -> Measurement:
+        loader = loader_of(setting)
+        if loader in self.failed:
+            raise NeverTried(f"a trial of the same loader failed: {self.failed[loader]}")
+        new = loader not in self._open
+        opened = self.opened(setting)
+        seen = None
+        if new and loader not in self._first:
+            block = self._block(setting, step=False)
+            seen = observed(block, opened, setting.num_workers, self._end_s(setting.num_workers))
+            self._seen[loader] = seen
+        if self.train or seen is None:
+            block = self._block(setting, step=self.train)
+        found = self._measurement(setting, block, self.clock() - start)
+        found = dataclasses.replace(found, observed=seen)
+        self._first.setdefault(loader, found)
+        return found
+
+    def _measurement(self, setting: Setting, block: Block, seconds: float) -> Measurement:
+        try:
+            found = rate(block, setting.num_workers)
+        except ValueError as error:
+            raise TrialFailed(str(error)) from None
+        self._rates.setdefault(loader_of(setting), []).append(found)
+        if self.train:
+            self._steps.setdefault(loader_of(setting), []).append(statistics.mean(block.steps_s))
+        workers = setting.num_workers * block.worker_bytes
+        return Measurement(
+            setting,
+            self._epoch(setting, found.sample_s, found.samples),
+            self._epoch(setting, found.high_s, found.samples),
+            self._epoch(setting, found.low_s, found.samples),
+            seconds,
+            first_batch_s=self._starts[loader_of(setting)][-1],
+            memory_bytes=block.main_bytes + workers,
+        )
+
+    def _worked_out(self, setting: Setting, twin: Measurement) -> Measurement:
+        found = self._rates[loader_of(setting)][-1]
+        low, middle, high = (
+            self._epoch(setting, one, found.samples)
+            for one in (found.high_s, found.sample_s, found.low_s)
+        )
+        return dataclasses.replace(
+            twin, setting=setting, samples_per_s=middle, low=low, high=high, seconds=0.0
+        )
+
+    def again(self, setting: Setting, why: str) -> None:
+        """Measure one more block of an open candidate. Raises TrialFailed."""
+        setting = setting.normal()
+        start = self.clock()
+        block = self._block(setting, step=self.train)
+        found = self._measurement(setting, block, self.clock() - start)
+        self.rows.append(Row(found, why))
+
+    def last(self, setting: Setting) -> float:
+        """The rate of a setting over an epoch by the last block of its loader."""
+        found = self._rates[loader_of(setting)][-1]
+        return self._epoch(setting, found.sample_s, found.samples)
+
+    def first_epoch(self, setting: Setting) -> float:
+        """As `last`, of the epoch that starts the workers, though these may stay for others."""
+        return self.last(dataclasses.replace(setting, persistent_workers=False))
+
+    def steady(self, setting: Setting) -> float | None:
+        """Samples a second without the set-up, by all blocks of its loader."""
+        rates = self._rates.get(loader_of(setting))
+        return 1 / statistics.mean(one.sample_s for one in rates) if rates else None
+
+    def step_beside(self, setting: Setting) -> float | None:
+        """Seconds that a step takes beside the workers of a setting, by all blocks of its loader.
+
+        Of the median block: a step is slowed by other work on the machine too.
+        """
+        steps = self._steps.get(loader_of(setting))
+        return statistics.median(steps) if steps else None
+
+    def _epoch(self, setting: Setting, sample_s: float, samples: float) -> float:
+        loader, workers = loader_of(setting), setting.num_workers
+        step_s = self._step_s if self.train else 0.0
+        pace = epoch_time.observed_pace(workers, sample_s * samples, self._seen.get(loader), step_s)
+        first = end = 0.0
+        if not setting.persistent_workers:
+            first, end = self._starts[loader][-1], self._end_s(workers)
+        batches = self.batches
+        if self._samples is not None:
+            # Some of them are cut short, where each worker has a last one, but not the epoch.
+            batches = max(math.ceil(self._samples / samples), 1)
+            samples = self._samples / batches
+        return epoch_time.rate(pace, samples, batches, first, end)
+
+    def counted(self, samples: int, batches: int) -> None:
+        """An epoch of a loader that did not tell its length was counted; rates go by it now."""
+        self._samples, self.batches = samples, batches
+        for number, row in enumerate(self.rows):
+            found = row.measurement
+            if not found.failed:
+                again = self._worked_out(found.setting, found)
+                again = dataclasses.replace(again, seconds=found.seconds)
+                self.rows[number] = dataclasses.replace(row, measurement=again)
+                self._first[loader_of(found.setting)] = again
+
+    def setup_s(self, setting: Setting) -> float:
+        """What an epoch takes besides its batches: nothing once workers persist."""
+        if setting.persistent_workers:
+            return 0.0
+        return self._starts[loader_of(setting)][-1] + self._end_s(setting.num_workers)
+
+    def setup_share(self, setting: Setting) -> float:
+        """The part that the set-up has of an epoch."""
+        batches, found = self.batches, self._rates[loader_of(setting)][-1]
+        setup = self.setup_s(setting)
+        if batches is None or not setup:
+            return 0.0
+        return setup / (setup + (batches - 1) * found.sample_s * found.samples)
+
+    def _end_s(self, workers: int) -> float:
+        """How long the end of so many workers takes, by those that ended until now.
+
+        They end side by side, as far as there are cores.
+        """
+        cores = self.safety.start.cores
+        known = [seconds / max(count / cores, 1.0) for count, seconds in self._ends if count]
+        return statistics.mean(known) * max(workers / cores, 1.0) if known and workers else 0.0
+
+    # Candidates.
+
+    def opened(self, setting: Setting, keep: Collection[Setting] = ()) -> Opened:
+        """Have a candidate open, others closed where they do not fit beside it.
+
+        `keep`: those that are only closed where nothing else helps. Raises NeverTried, TrialFailed.
+        """
+        loader = loader_of(setting)
+        if loader in self._open:
+            self._open[loader] = self._open.pop(loader)
+            return self._open[loader]
+        why = self.refused(setting) or self._too_long(setting)
+        if why:
+            raise NeverTried(why)
+        kept = {loader_of(one) for one in keep}
+        while why := self.safety.beside(setting, list(self._open)):
+            if not self._open:
+                raise NeverTried(why)
+            self.close(min(self._open, key=lambda one: one in kept))
+        opened = self.program.perform(loader, Open(self._limit(self._first_batch_s(loader))))
+        self._open[loader] = opened
+        self._starts.setdefault(loader, []).append(opened.first_batch_s)
+        return opened
+
+    def _too_long(self, setting: Setting) -> str:
+        """Whether what must lie ready before each block takes too much of the budget."""
+        ahead = setting.num_workers * (setting.prefetch_factor or 0)
+        costs = [one.observed.cpu_s for one in self._first.values() if one.observed is not None]
+        takes = ahead * min(costs, default=0.0) / self.safety.start.cores
+        if takes <= self._budget_s * _AHEAD:
+            return ""
+        return (
+            f"the {plural(ahead, 'batch')} that it makes ahead take at least "
+            f"{duration(takes * 1e9)} before each block, of a budget of "
+            f"{duration(self._budget_s * 1e9)}"
+        )
+
+    def _block(self, setting: Setting, step: bool) -> Block:
+        loader = loader_of(setting)
+        batch_s = max(self._batch_s(), self._step_s if step else 0.0)
+        least = max(_BATCHES, setting.num_workers) + 1  # a whole burst of the workers
+        varies = max((one.variation for one in self._seen.values()), default=0.0)
+        if step or not self.train:  # else only the model goes by it
+            least = max(least, needed(varies, batch_s, self.block_s))
+        if batch_s * least > self._slow_s:
+            least = max(int(self._slow_s / batch_s), _LEAST_BATCHES)
+        ahead = setting.num_workers * (setting.prefetch_factor or 0)
+        expected = self.block_s + (least + ahead) * batch_s
+        if step:
+            expected += least * self._step_s
+        limit_s = self._limit(expected)
+        try:
+            request = Measure(self.block_s, least, step, limit_s)
+            block = self.program.perform(loader, request)
+        except TrialFailed:
+            self._open.pop(loader, None)  # the program has closed it
+            raise
+        self.safety.learn(setting, block)
+        self.reads.append(Read(loader, block.read_bytes / max(len(block.sizes), 1)))
+        return block
+
+    def close(self, setting: Setting) -> None:
+        """Close a candidate, if it is open."""
+        loader = loader_of(setting)
+        if self._open.pop(loader, None) is not None:
+            took = self.program.perform(loader, Close())
+            if loader.num_workers and math.isfinite(took):
+                self._ends.append((loader.num_workers, took))
+
+    def make_room(self, setting: Setting) -> str:
+        """Close what does not fit beside a setting; why it does not fit alone."""
+        while self._open and self.safety.beside(setting, list(self._open)):
+            self.close(next(iter(self._open)))
+        return self.refused(setting) or self.safety.beside(setting, ())
+
+    def close_all(self) -> None:
+        """Close what is open; one that cannot be closed hinders no other."""
+        for loader in list(self._open):
+            try:
+                self.close(loader)
+            except TrialFailed:
+                continue
+
+    def all_ruled_out(self, settings: Iterable[Setting]) -> tuple[RuledOut, ...]:
+        """What was not tried for a reason, and which loaders of `settings` could not have been."""
+        tried = {loader_of(row.measurement.setting) for row in self.rows}
+        found = dict(self.ruled_out)
+        known = tried | {loader_of(one) for one in found}
+        for loader in {loader_of(one) for one in settings} - known:
+            why = self.refused(loader)
+            if why:
+                found[loader] = why
+        return tuple(RuledOut(setting, found[setting]) for setting in sorted(found))
+
+
+def loader_of(setting: Setting) -> Setting:
+    """The setting of the loader that stands for this one while no epoch ends."""
+    return dataclasses.replace(setting.normal(), persistent_workers=False)

@@ -1,0 +1,413 @@
+"""Tunes a program that is started for it: the search here, the trials inside the program.
+
+`launch.run` runs the program as always, with its terminal and its signals. A thread beside it
+listens to the agent in the program (lotus/inside/tune/agent.py), and when that has taken over,
+searches by asking it for trials over two pipes. What the search finds is written before the agent
+is told how to go on.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import select
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from lotus.common import files
+from lotus.common.errors import LotusError
+from lotus.common.stderr import say
+from lotus.format.manifest import Settings
+from lotus.inside.tune.trial_requests import Close, Reply, Request, Train
+from lotus.recording import launcher
+from lotus.recording.launcher import Outcome
+from lotus.settings import tuned_file
+from lotus.settings.space import Setting
+from lotus.settings.tuned_file import Tuned
+from lotus.tune.program.program import Forbidden, TrialFailed, Watched
+from lotus.tune.program.remote_program import RemoteProgram, watched_from
+from lotus.tune.search.loop_length import NotWorth
+
+_LONGEST = 64 << 20  # bytes of a tell
+_LOOK_S = 0.2  # how often it is seen whether the program still is there
+_INTERRUPTED = 130
+
+
+class Found(Protocol):
+    """What a search returns, as far as it is used here."""
+
+    best: Setting
+    speedup: object  # None where nothing was found
+    interrupted: bool
+    iterable_safe: bool
+    failure: str  # why nothing could be found; then nothing is written
+
+    def tuned(self, command: Sequence[str]) -> Tuned:
+        """The document to be written."""
+
+
+Search = Callable[["PipedProgram"], Found]
+Record = Callable[[Path, Sequence[str], Mapping[str, str]], Settings | None]
+
+
+class Ended(Exception):
+    """The program, or the agent in it, is not there any more."""
+
+
+@dataclass
+class Tuning:
+    """How tuning a program went."""
+
+    found: Any  # what the search returned; None where that is nothing
+    outcome: Outcome
+    problem: str = ""  # why there is no result, or why it is not whole
+    ended_by_us: bool = False
+    applied: bool = False
+    written: Path | None = None  # the file of the result
+    unwritten: str = ""  # why that is another one than was asked for, or none
+
+
+def tune(
+    command: Sequence[str],
+    search: Search,
+    *,
+    output: Path,
+    loader: int | str | None = None,
+    watch: int | None = None,
+    apply: bool = False,
+    on_found: Callable[[Any, Path | None], object] | None = None,
+    record: Record | None = None,
+) -> Tuning:
+    """Start a command, and let `search` try settings of its loader where it begins to iterate it.
+
+    `loader`: the loader's number by first iteration, or the name of its data set's class, or
+    `file:line` where it is made; None the one of most samples. `watch` batches are watched first.
+    `record` makes a run directory at a path, for the program to be traced into, and says what of
+    it. With `apply` the program then goes on with what was found, else it is ended. The result is
+    written to `output` or, where that fails meanwhile, to a new folder for temporary files; then
+    `on_found` is called with it and its file (None: there is none), from another thread.
+
+    `search` may raise NotWorth, which ends it without a result.
+
+    Raises LotusError where the output cannot be written, or the search cannot be done (with `apply`
+    only before the program has run), CannotStart where the command cannot be started.
+    """
+    files.writable(output)
+    words = launcher.resolve(command)
+    exchange = Path(tempfile.mkdtemp(prefix="lotus-tune-"))
+    try:
+        for name in ("asks", "tells"):
+            os.mkfifo(exchange / name, 0o600)
+        asked = {"exchange": str(exchange), "loader": loader, "watch": watch, "apply": apply}
+        environ: Mapping[str, str] = os.environ
+        run, recording = None, {}
+        if record is not None and "LOTUS_RUN" not in environ:
+            traced = record(exchange / "run", command, environ)
+            if traced is not None:
+                run = exchange / "run"
+                # Of the trials only: the program may run for long before, and with `apply` after.
+                recording = launcher.environment({}, run, traced)
+                del recording["PYTHONPATH"]
+        environ = launcher.with_tuning(environ, json.dumps({**asked, "record": recording}))
+        pipe = Pipe(exchange)
+        beside = _Beside(pipe, search, command, output, apply, on_found, run)
+        try:
+            beside.start()
+            outcome = launcher.run(words, environ)
+        finally:
+            pipe.over.set()
+            beside.join()
+            pipe.close()
+        if beside.error is None:
+            return beside.tuning(outcome)
+        if apply and isinstance(beside.error, LotusError):  # the program went on, and has ended
+            return Tuning(None, outcome, str(beside.error))
+        raise beside.error
+    finally:
+        shutil.rmtree(exchange, ignore_errors=True)
+
+
+class Pipe:
+    """lotus's ends of the two pipes."""
+
+    def __init__(self, exchange: Path) -> None:
+        self._exchange = exchange
+        # Both ends are held, so that neither pipe ends while processes of the program come and go.
+        flags = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
+        self._tells = os.open(exchange / "tells", flags)
+        self._asks = os.open(exchange / "asks", flags)
+        self._text = b""
+        self._process = -1
+        self.over = threading.Event()  # the program has ended
+
+    def close(self) -> None:
+        """Close both pipes."""
+        for descriptor in (self._tells, self._asks, self._process):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def follow(self, pid: int) -> None:
+        """Take it that the agent has gone when this process has."""
+        with contextlib.suppress(OSError, AttributeError):
+            self._process = os.pidfd_open(pid)
+
+    def tell(self) -> dict[str, Any]:
+        """The next that the program tells. Raises Ended where there will be none."""
+        while True:
+            line, newline, rest = self._text.partition(b"\n")
+            if newline:
+                self._text = rest
+                with contextlib.suppress(ValueError, RecursionError):
+                    told = json.loads(line)
+                    if isinstance(told, dict):
+                        return told
+                continue
+            ended = self.over.is_set() or self._has_gone()
+            select.select([self._tells], [], [], 0 if ended else _LOOK_S)
+            try:
+                data = os.read(self._tells, 1 << 16)
+            except BlockingIOError:
+                if ended:
+                    raise Ended from None
+                continue
+            self._text += data
+            if len(self._text) > _LONGEST:
+                raise Ended
+
+    def _has_gone(self) -> bool:
+        return self._process >= 0 and bool(select.select([self._process], [], [], 0)[0])
+
+    def ask(self, what: Mapping[str, object]) -> None:
+        """Ask the agent for something. Raises Ended where it does not listen."""
+        data = (json.dumps(what) + "\n").encode()
+        while data:
+            try:
+                data = data[os.write(self._asks, data) :]
+            except BlockingIOError:
+                if self.over.is_set() or self._has_gone():
+                    raise Ended from None
+                select.select([], [self._asks], [], _LOOK_S)
+
+    def answer(self, what: Mapping[str, object]) -> None:
+        """Say to all processes of the program what they shall do in the end."""
+        # The folder may have been removed; the pipes are there.
+        with contextlib.suppress(OSError), files.atomic(self._exchange / "answer") as file:
+            file.write(files.json_text(what, indent=None).encode())
+        self.ask(what)
+
+
+class PipedProgram(RemoteProgram):
+    """A lotus.tune.program.program.Program that runs elsewhere.
+
+    Raises KeyboardInterrupt where the program was interrupted, Ended where it has gone.
+    """
+
+    def __init__(self, watched: Watched, pipe: Pipe, run: Path | None = None) -> None:
+        super().__init__(watched)
+        self.run = run  # where its trials are recorded
+        self._pipe = pipe
+        self.interrupted = False
+        self.problem = ""
+
+    def perform(self, setting: Setting, request: Request[Reply]) -> Reply:
+        if isinstance(request, Close) and (self.interrupted or self.problem):
+            return cast("Reply", 0.0)  # the agent closes all that is open
+        if isinstance(request, Train):
+            # Only in this epoch, and for no other loader that the program makes meanwhile.
+            setting = dataclasses.replace(setting, persistent_workers=False)
+        return super().perform(setting, request)
+
+    def _send(self, message: dict[str, Any]) -> Any:
+        try:
+            self._pipe.ask(message)
+            while True:
+                told = self._pipe.tell()
+                if "did" in told:
+                    return told["did"]
+                if "failed" in told:
+                    kind = Forbidden if told.get("final") else TrialFailed
+                    raise kind(str(told["failed"]))
+                if told.get("interrupted"):
+                    self.interrupted = True
+                    raise KeyboardInterrupt
+                if told.get("event") == "fault":
+                    self.problem = f"lotus failed inside the program: {told.get('error')}"
+                    raise Ended
+        except Ended:
+            self.problem = self.problem or "the program ended while settings were tried"
+            raise KeyboardInterrupt from None  # a search then returns what it has
+
+
+class _Beside(threading.Thread):
+    """Listens to the program, searches, says how to go on."""
+
+    def __init__(
+        self,
+        pipe: Pipe,
+        search: Search,
+        command: Sequence[str],
+        output: Path,
+        apply: bool,
+        on_found: Callable[[Any, Path | None], object] | None,
+        run: Path | None,
+    ) -> None:
+        super().__init__(name="lotus-tune", daemon=True)
+        self._pipe, self._search, self._command = pipe, search, command
+        self._output, self._apply, self._on_found = output, apply, on_found
+        self._run = run
+        self.error: BaseException | None = None
+        self._found: Any = None
+        self._program: PipedProgram | None = None
+        self._said: list[dict[str, Any]] = []
+        self._last = ""
+        self._failure = ""
+        self._written: Path | None = None
+        self._unwritten = ""
+
+    def start(self) -> None:
+        # Signals are the main thread's: it passes them on to the program.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            super().start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def run(self) -> None:
+        try:
+            watched = self._watched()
+            if watched is not None:
+                self._tune(watched)
+        except Ended:
+            pass
+        except NotWorth as reason:
+            self._failure = str(reason)
+            self._finish({"do": "leave"} if self._apply else {"do": "end", "code": 0})
+        except BaseException as error:
+            self.error = error
+            self._finish({"do": "leave"} if self._apply else {"do": "end", "code": 1})
+
+    def _watched(self) -> dict[str, Any] | None:
+        """What the agent tells when it has taken over; None where the program goes its way."""
+        while True:
+            told = self._pipe.tell()
+            if "watched" in told:
+                return dict(told["watched"])
+            if told not in self._said:
+                self._said.append(told)
+                if told.get("event") == "unmatched":
+                    say(
+                        "lotus: no loader that was iterated until now is the one of --loader; "
+                        f"there were: {self._iterated()}"
+                    )
+            del self._said[50:-50]  # the first and the last, of a program that makes many loaders
+            if told.get("interrupted"):
+                self._finish({"do": "leave"} if self._apply else {"do": "end", "code": 130})
+
+    def _iterated(self) -> str:
+        """The loaders that the program has iterated, a few of them."""
+        named = [one for one in self._said if one.get("event") == "iterated"]
+        more = f" and {len(named) - 3} more" if len(named) > 3 else ""
+        return ", ".join(str(one.get("loader")) for one in named[:3]) + more
+
+    def _tune(self, told: dict[str, Any]) -> None:
+        watched = watched_from(told)
+        self._pipe.follow(watched.pid)
+        self._program = program = PipedProgram(watched, self._pipe, self._run)
+        found = self._search(program)
+        if program.problem and found.speedup is None:
+            return  # nothing was found
+        if found.failure:
+            self._failure = found.failure
+            self._finish({"do": "leave"} if self._apply else {"do": "end", "code": 1})
+            return
+        self._found = found
+        self._write(found.tuned(self._command))
+        if self._on_found is not None:
+            self._on_found(found, self._written)
+        if program.problem:
+            return
+        if not self._apply:
+            code = _INTERRUPTED if program.interrupted else 0
+            self._finish({"do": "end", "code": code})
+        elif program.interrupted or found.best.normal() == watched.setting.normal():
+            self._finish({"do": "leave"})
+        else:
+            facts = {
+                "loader": {**dataclasses.asdict(watched.loader), "number": None},
+                "setting": found.best.normal().as_json(),
+                "iterable_safe": found.iterable_safe,
+            }
+            self._finish({"do": "apply", **facts})
+
+    def _write(self, tuned: Tuned) -> None:
+        """The trials were not for nothing where a disk is full."""
+        try:
+            tuned_file.write(self._output, tuned)
+            self._written = self._output
+        except LotusError as error:
+            self._unwritten = str(error)
+            with contextlib.suppress(LotusError, OSError):
+                folder = Path(tempfile.mkdtemp(prefix="lotus-tuned-"))
+                try:
+                    tuned_file.write(folder / tuned_file.DEFAULT.name, tuned)
+                    self._written = folder / tuned_file.DEFAULT.name
+                except LotusError:
+                    folder.rmdir()
+
+    def _finish(self, what: dict[str, Any]) -> None:
+        self._last = what["do"]
+        with contextlib.suppress(Ended, OSError):
+            self._pipe.answer(what)
+
+    def tuning(self, outcome: Outcome) -> Tuning:
+        program = self._program
+        problem = program.problem if program is not None else self._why_not(outcome)
+        problem = problem or self._failure
+        return Tuning(
+            self._found,
+            outcome,
+            problem,
+            ended_by_us=self._last == "end",
+            applied=self._last == "apply",
+            written=self._written,
+            unwritten=self._unwritten,
+        )
+
+    def _why_not(self, outcome: Outcome) -> str:
+        """Why the program ended before it could be tuned."""
+        how = (
+            f"exit code {outcome.exit_code}"
+            if outcome.signal is None
+            else f"signal {outcome.signal}"
+        )
+        events: dict[str, list[dict[str, Any]]] = {}
+        for told in self._said:
+            events.setdefault(str(told.get("event")), []).append(told)
+        if "fault" in events:
+            return f"lotus failed inside the program: {events['fault'][-1].get('error')}"
+        before = f"the program ended ({how}) before"
+        iterated = events.get("iterated", [])
+        if "torch" not in events:
+            return f"{before} it imported torch.utils.data under lotus; is it a Python program?"
+        if not iterated:
+            return f"{before} it iterated a DataLoader of torch, so there is no loader to tune"
+        chosen = [str(one.get("loader")) for one in iterated if one.get("chosen")]
+        if not chosen:
+            return f"{before} it iterated the loader to tune; --loader can name {self._iterated()}"
+        if "exhausted" in events:
+            batches = events["exhausted"][-1].get("batches")
+            return (
+                f"{before} enough could be watched: {chosen[-1]} was exhausted after {batches} "
+                "batch" + ("" if batches == 1 else "es")
+            )
+        taken = max((one.get("batches", 0) for one in events.get("watched", ())), default=0)
+        short = f"{before} enough batches of {chosen[-1]} could be watched"
+        if not taken or outcome.signal is not None or outcome.exit_code == 1:
+            return short  # it failed, or asked for one batch only
+        return f"{short}; --watch {taken} takes so few"

@@ -1,0 +1,218 @@
+"""A data-parallel job simulated: ranks with prefetched inputs that wait for each other every step.
+
+Each rank has a DataLoader with workers and a bounded number of batches ahead, as torch has it:
+batch n is made by worker n mod workers, once that worker is free and batch n - workers x prefetch
+has been taken; batches are taken in their order. So a rank's input runs ahead while the rank waits
+for the others. A step begins when the rank has its batch and the step before has ended everywhere;
+when the last rank is done, the collective follows, and the next step begins.
+
+The times of steps and batches are drawn from what was measured, each rank from its own (with
+replacement, independently: what slows all ranks down at once makes them wait less than this says).
+All ranks are computed at once, step after step: 1,024 ranks x 1,000 steps take a second or two.
+Times are nanoseconds.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lotus.analysis.common.columns import Floats, Ints
+
+COLLECTIVES = ("ring", "tree")
+
+
+@dataclass(frozen=True)
+class Member:
+    """One rank: any number of measured times of its own step, and of one worker for a batch."""
+
+    step_ns: Floats
+    fetch_ns: Floats
+    samples: float  # of a batch
+    workers: int = 1  # 0: the main process makes the batches itself
+    prefetch: int = 2
+
+    def __post_init__(self) -> None:
+        for name in ("step_ns", "fetch_ns"):
+            values = getattr(self, name)
+            if not len(values) or not (np.isfinite(values).all() and (values >= 0).all()):
+                raise ValueError(f"{name} needs times that are not negative")
+        if not self.samples > 0 or self.workers < 0 or self.prefetch < 1:
+            raise ValueError("a rank needs samples, and batches ahead")
+
+
+@dataclass(frozen=True)
+class Stragglers:
+    """Ranks that take `times` as long, for step and input: the last `ranks` of them always, and
+    any rank in a step with probability `chance`."""
+
+    ranks: int = 0
+    chance: float = 0.0
+    times: float = 2.0
+
+    def __post_init__(self) -> None:
+        if self.ranks < 0 or not 0 <= self.chance <= 1 or not 0 < self.times < math.inf:
+            raise ValueError("stragglers: a number of ranks, a chance from 0 to 1, times above 0")
+
+
+@dataclass(frozen=True)
+class Collective:
+    """An all-reduce of so many bytes over links of that latency and bandwidth (bytes per second).
+
+    ring: 2 (N - 1) rounds of 1 / N of the bytes; tree: up and down, 2 log2 N rounds of all of
+    them (Thakur, Rabenseifner and Gropp 2005, without the time of adding up).
+    """
+
+    kind: str
+    bytes: float
+    latency_ns: float
+    bandwidth: float
+
+    def __post_init__(self) -> None:
+        if self.kind not in COLLECTIVES:
+            raise ValueError(f"{self.kind!r} is no collective: {', '.join(COLLECTIVES)}")
+        if not (self.bytes >= 0 and self.latency_ns >= 0 and self.bandwidth > 0):
+            raise ValueError("bytes and latency must be at least 0, the bandwidth above it")
+
+    def ns(self, ranks: int) -> float:
+        """How long it takes among so many ranks, nanoseconds."""
+        if ranks < 2:
+            return 0.0
+        whole = self.bytes / self.bandwidth * 1e9
+        if self.kind == "ring":
+            return 2 * (ranks - 1) * (self.latency_ns + whole / ranks)
+        return 2 * math.ceil(math.log2(ranks)) * (self.latency_ns + whole)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a job does, after the first steps. Times are means over steps (and ranks), seconds.
+
+    The step is that of all ranks: input, own step, waiting for the last, collective.
+    efficiency: samples per second against those of the same ranks if none waited for another and
+    nothing had to be exchanged.
+    """
+
+    ranks: int
+    steps: int
+    step_s: float
+    step_p95_s: float
+    samples_per_s: float
+    input_s: float  # a rank waits for its batch
+    own_s: float
+    waiting_s: float  # for the last rank
+    collective_s: float
+    efficiency: float
+    last: Floats  # (ranks,) share of the steps in which the rank came last
+
+    @property
+    def straggler_share(self) -> float:
+        """The part of a step that a rank waits for the last one, on average."""
+        return self.waiting_s / self.step_s if self.step_s > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class _Trace:
+    """Times after the warm-up, (steps, ranks): when batches were taken and ranks done."""
+
+    begin: Floats  # the step before had ended
+    taken: Floats
+    done: Floats
+    end: Floats
+
+
+def simulate(
+    members: Sequence[Member],
+    *,
+    steps: int = 1000,
+    collective_ns: float = 0.0,
+    stragglers: Stragglers | None = None,
+    seed: int = 0,
+) -> Outcome:
+    """Run `steps` steps of a job of these ranks, and as many before them as fill the queues."""
+    if not members or steps < 1:
+        raise ValueError("there must be a rank and a step")
+    depths = np.array([max(one.workers, 1) * one.prefetch for one in members])
+    warm = int(min(2 * depths.max(), 500))
+    random = np.random.default_rng(seed)
+    slower = stragglers or Stragglers()
+    job = _run(members, steps, warm, collective_ns, slower, random, together=True)
+    alone = _run(members, steps, warm, 0.0, slower, random, together=False)
+    samples = np.array([one.samples for one in members])
+    whole = float(job.end[-1].max() - job.begin[0].min())
+    each = alone.end[-1] - alone.begin[0]
+    ideal = float((samples * steps / each).sum()) if (each > 0).all() else math.nan
+    rate = float(samples.sum()) * steps / whole * 1e9 if whole > 0 else math.nan
+    last = job.done.max(axis=1)
+    took = job.end[:, 0] - job.begin[:, 0]
+    winners = np.bincount(job.done.argmax(axis=1), minlength=len(members))
+    return Outcome(
+        ranks=len(members),
+        steps=steps,
+        step_s=float(took.mean()) / 1e9,
+        step_p95_s=float(np.quantile(took, 0.95)) / 1e9,
+        samples_per_s=rate,
+        input_s=float((job.taken - job.begin).mean()) / 1e9,
+        own_s=float((job.done - job.taken).mean()) / 1e9,
+        waiting_s=float((last[:, None] - job.done).mean()) / 1e9,
+        collective_s=collective_ns / 1e9,
+        efficiency=rate / (ideal * 1e9) if ideal > 0 else math.nan,
+        last=winners / steps,
+    )
+
+
+def _run(
+    members: Sequence[Member],
+    steps: int,
+    warm: int,
+    collective_ns: float,
+    stragglers: Stragglers,
+    random: np.random.Generator,
+    together: bool,
+) -> _Trace:
+    count, total = len(members), warm + steps
+    workers = np.array([one.workers for one in members])
+    alone = workers == 0
+    lanes = np.maximum(workers, 1)
+    ahead = lanes * np.array([one.prefetch for one in members])
+    own, fetch = _drawn(members, total, stragglers, random)
+    ranks = np.arange(count)
+    made = np.zeros((int(lanes.max()), count))  # when each worker made its last batch
+    taken = np.full((int(ahead.max()), count), -math.inf)  # the latest batches, by number
+    now = np.zeros(count)
+    rows: list[tuple[Floats, Floats, Floats, Floats]] = []
+    for step in range(total):
+        lane, place = step % lanes, step % ahead
+        ready = np.maximum(made[lane, ranks], taken[place, ranks]) + fetch[step]
+        got = np.where(alone, now + fetch[step], np.maximum(ready, now))
+        made[lane, ranks] = ready
+        taken[place, ranks] = got
+        done = got + own[step]
+        end = np.full(count, done.max() + collective_ns) if together else done
+        if step >= warm:
+            rows.append((now, got, done, end))
+        now = end
+    begin, got, done, end = (np.array(one) for one in zip(*rows, strict=True))
+    return _Trace(begin, got, done, end)
+
+
+def _drawn(
+    members: Sequence[Member], total: int, stragglers: Stragglers, random: np.random.Generator
+) -> tuple[Floats, Floats]:
+    """Times of steps and of batches, (total, ranks)."""
+    count = len(members)
+    own, fetch = np.empty((total, count)), np.empty((total, count))
+    for place, one in enumerate(members):
+        own[:, place] = one.step_ns[_any_of(one.step_ns, total, random)]
+        fetch[:, place] = one.fetch_ns[_any_of(one.fetch_ns, total, random)]
+    factor = np.ones((total, count))
+    if stragglers.ranks:
+        factor[:, count - min(stragglers.ranks, count) :] *= stragglers.times
+    if stragglers.chance:
+        factor[random.random((total, count)) < stragglers.chance] *= stragglers.times
+    return own * factor, fetch * factor
+
+
+def _any_of(values: Floats, count: int, random: np.random.Generator) -> Ints:
+    return random.integers(0, len(values), count)

@@ -1,0 +1,182 @@
+"""What a run tells of its loader besides the batches: start, hand-over, end, memory."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.common.columns import Bools, Floats, Ints, integer, median, number
+from lotus.settings.space import Setting
+from lotus.tune.simulation.loader_simulation import Machine
+
+# Without a run with workers: what starting one, and handing a batch over, take at least on Linux.
+_SPAWN_NS, _BOOT_NS, _PICKLE_NS, _GET_NS = 3e6, 10e6, 0.1e6, 0.3e6
+
+# A page of shared memory: its bytes, what making it takes, assumed and at most, and which part of
+# that freeing takes. (In a VM, Linux 6.18: 2.5 us with Python's own part, and 0.8.)
+_PAGE, _TOUCH_NS, _TOUCH_AT_MOST_NS, _FREED = 4096, 2e3, 10e3, 1 / 3
+_PRIVATE = 0.6  # of the cost of such a page is that of one of the process's own
+_COPIED = 10.0  # bytes per ns by one core
+_MALLOC_KEEPS = 32 * 2**20  # glibc's DEFAULT_MMAP_THRESHOLD_MAX
+_MATTERS = 0.05  # of a batch's time: less is not worth a note
+# Batches that a worker holds: the one it makes, and the one that is being sent.
+_HELD = 2
+
+
+def first_of_process(batches: pd.DataFrame) -> Bools:
+    """The first batch that each process made."""
+    order = np.argsort(number(batches, "fetch_start_ns"), kind="stable")
+    first = np.zeros(len(batches), np.bool_)
+    _, places = np.unique(integer(batches, "pid")[order], return_index=True)
+    first[order[places]] = True
+    return first
+
+
+def first_extra(batches: pd.DataFrame, firsts: Bools) -> float:
+    """CPU time that a process's first batch takes more than the others."""
+    cpu = number(batches, "cpu_ns")
+    extra = median(cpu[firsts]) - median(cpu[~firsts])
+    return max(extra, 0.0) if extra == extra else 0.0
+
+
+def start_and_end(
+    epochs: pd.DataFrame, workers: pd.DataFrame, count: int, machine: Machine, notes: list[str]
+) -> dict[str, float]:
+    """Start and end of the workers."""
+    iter_ns, shutdown = number(epochs, "iter_ns"), number(epochs, "shutdown_ns")
+    if not count:
+        notes.append("the run had no workers: what starting them takes is assumed, not measured")
+        begun = max(median(iter_ns), 0.0)
+        begun = begun if begun == begun else 0.0
+        return {"iter_ns": begun, "spawn_ns": _SPAWN_NS, "boot_ns": _BOOT_NS}
+    # Persistent workers are started, and ended, in one epoch only.
+    spawn = float(np.nanmax(iter_ns, initial=0.0)) / count
+    if len(epochs) > 1 and len(workers) >= count * len(epochs):
+        spawn = median(iter_ns) / count
+    # The quickest waited least for a core.
+    taken = number(workers, "ready_ns") - number(workers, "start_ns")
+    taken = taken[~np.isnan(taken)]
+    boot = max(float(taken.min()), 0.0) if len(taken) else _BOOT_NS
+    # They end side by side.
+    ended = median(shutdown[shutdown > 0])
+    return {
+        "spawn_ns": spawn * machine.pace(1.0),
+        "boot_ns": boot * machine.pace(1.0),
+        "shutdown_ns": ended * machine.pace(count) if ended == ended else 0.0,
+    }
+
+
+def handover(
+    batches: pd.DataFrame, count: int, machine: Machine, notes: list[str]
+) -> dict[str, float]:
+    """What it takes to send, take and pin a batch."""
+    pin = median(number(batches, "pin_ns"))
+    pinned = {"pin_ns": pin if pin == pin else 0.0}
+    if not count:
+        notes.append("handing batches over is assumed to take 0.4 ms each, not measured")
+        return {"pickle_ns": _PICKLE_NS, "get_ns": _GET_NS, **pinned}
+    pickle = number(batches, "pickle_ns")
+    pickle = pickle[~np.isnan(pickle)]
+    # The feeder thread also waits for the interpreter that its worker computes with; the quickest
+    # show the work itself.
+    worked = float(np.quantile(pickle, 0.25)) if len(pickle) else _PICKLE_NS
+    begin, pin_start = number(batches, "wait_start_ns"), number(batches, "pin_start_ns")
+    sent = number(batches, "send_start_ns") + number(batches, "pickle_ns")
+    if pin == pin:
+        taking = pin_start - sent
+    else:
+        taking = number(batches, "arrival_ns") - np.fmax(begin, sent)
+    # Those that had been there for long need nothing but to be taken.
+    there = (sent < begin) & (taking > 0)
+    values = taking[taking > 0 if pin == pin or there.sum() < 5 else there]
+    # Where the main process waited for a core, the quickest show the work itself here too. (Of one
+    # program with 1 to 4 workers on 2 cores, middles of 1.0 to 3.3 ms had quartiles of 0.9 to 1.1.)
+    get = float(np.quantile(values, 0.25)) if len(values) else _GET_NS
+    alone = machine.pace(1.0)
+    return {"pickle_ns": worked * alone, "get_ns": get * alone, **pinned}
+
+
+def shared_memory(
+    batches: pd.DataFrame, collate_ns: Floats, count: int, notes: list[str]
+) -> dict[str, float]:
+    """What it costs that workers collate into new shared memory; `collate_ns`: CPU time.
+
+    Its pages are made, zeroed and freed for every batch. The main process by itself gets the memory
+    of the batch before from malloc, with its pages, up to the largest that malloc keeps; and as
+    malloc keeps twice the largest that was ever freed, no page is made for samples either.
+    """
+    size = median(np.nan_to_num(number(batches, "bytes")))
+    sent = number(batches, "send_bytes")
+    pages = max(size - (median(sent) if count and (sent > 0).any() else 0.0), 0.0) / _PAGE
+    if size > _MALLOC_KEEPS:
+        return {"shared_ns": 0.0, "free_ns": 0.0}
+    if not count:
+        made = pages * _TOUCH_NS
+        if made > _MATTERS * median(number(batches, "cpu_ns")):
+            notes.append(
+                "workers collate into new shared memory: that is assumed to take "
+                f"{made / 1e6:.1f} ms a batch more, not measured"
+            )
+        return {"shared_ns": made, "free_ns": made * _FREED}
+    faults = number(batches, "minor_faults")
+    if np.isnan(faults).all():
+        return {"shared_ns": 0.0, "free_ns": 0.0}
+    seen = min(pages, median(faults))
+    # What copying does not explain.
+    made = max(median(collate_ns) - size / _COPIED, 0.0)
+    made = min(made, seen * _TOUCH_AT_MOST_NS)
+    made *= 1.0 + _PRIVATE * max(median(faults) - seen, 0.0) / max(seen, 1.0)
+    return {"shared_ns": made, "free_ns": made * _FREED}
+
+
+def memory(
+    resources: pd.DataFrame, batches: pd.DataFrame, setting: Setting, notes: list[str]
+) -> dict[str, float]:
+    """Memory of the main process, and what each worker adds to it, batches apart; NaN: not known.
+
+    A forked worker begins with the main process's memory: its resident set then is taken for the
+    main process's, where that was not recorded (files that are mapped, as libraries are, are not
+    in it). Of its own it has what its resident set grew by, less the batches that it may hold, or
+    what its proportional set size (pss = own + shared / processes) says if that is more: pages
+    that were copied as they were written to.
+    """
+    ours = np.isin(integer(resources, "pid"), integer(batches, "pid"))
+    ours &= integer(resources, "worker") >= 0
+    pid = integer(resources, "pid")[ours]
+    pss, rss = number(resources, "pss"), number(resources, "rss")
+    of_main = np.where(pss > 0, pss, rss)[integer(resources, "worker") < 0]
+    pss, rss = pss[ours], rss[ours]
+    method = setting.start_method or "fork"
+    first = np.zeros(len(pid), np.bool_)
+    first[np.unique(pid, return_index=True)[1]] = True
+    main = float(np.nanmax(of_main)) if len(of_main) else math.nan
+    if main != main and method == "fork":
+        main = median(rss[first])
+    why = ""
+    if not len(pid):
+        why = "lotus trace reads that of workers, and there was none"
+    elif main != main:
+        why = f"workers started by {method} do not begin with the main process's, which is not read"
+    if why:
+        notes.append(f"memory in all is not known: {why}")
+    if not len(pid):
+        return {"main_bytes": main, "worker_bytes": math.nan}
+    if len(pid) == first.sum():
+        notes.append("memory of workers was read at their start only: they come to take more")
+    if method != "fork":
+        return {"main_bytes": main, "worker_bytes": median(_largest(pid, rss))}
+    batch = median(np.nan_to_num(number(batches, "bytes")))
+    grown = _largest(pid, rss) - rss[first]
+    processes = setting.num_workers + 1
+    read = (pss > 0) & ~first  # by then all of them had started
+    own = (processes * pss[read] - rss[read]) / (processes - 1.0)
+    held = _HELD * batch
+    least = median(_largest(pid[read], own)) if read.any() else 0.0
+    return {"main_bytes": main, "worker_bytes": max(median(grown), least, held) - held}
+
+
+def _largest(pid: Ints, values: Floats) -> Floats:
+    """Of each process, in the order of their ids."""
+    return np.asarray(pd.Series(values).groupby(pid).max(), dtype=np.float64)

@@ -1,0 +1,358 @@
+"""From a `Run` to the simulator's input: what each batch cost, operation by operation.
+
+The costs of every recorded batch are kept, not their means: slow ones make a loader stall.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.batches.waits import loop_times
+from lotus.analysis.common.columns import Floats, integer, number, ratio, total
+from lotus.analysis.common.scope import RunLike, Scope, iterated, scopes, table
+from lotus.common.errors import LotusError
+from lotus.inside.trace.log_format import FAILED, STOPPED
+from lotus.settings.space import START_METHODS, Setting
+from lotus.tune.simulation.batch_parts import (
+    COLLATE,
+    ENOUGH,
+    costs,
+    least_crowding,
+    own_waiting,
+    waiting,
+)
+from lotus.tune.simulation.loader_simulation import Machine, Outcome, Work, simulate, steady_rate
+from lotus.tune.simulation.loop_edges import (
+    first_extra,
+    first_of_process,
+    handover,
+    memory,
+    shared_memory,
+    start_and_end,
+)
+
+STEP = "step"  # the consumer's, which --speedup takes like a part
+# Less of other programs on the cores than this is not worth a note.
+_FOREIGN = 0.1
+
+
+@dataclass(frozen=True)
+class Figures:
+    """A run as it was, in the words of `simulate.Outcome`; NaN: not to be told."""
+
+    samples_per_s: float
+    steady_samples_per_s: float
+    first_batch_s: float
+    wait_share: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Costs of one loader's batches on one rank, ns; `cpu` and `wait` have a row per batch and a
+    column per part (operations, the data set's own code, collate). Waiting is what took no core,
+    less what was waited for cores that others used."""
+
+    loader: int
+    title: str
+    setting: Setting
+    cores: float
+    epochs: int
+    batches: int  # of an epoch
+    parts: tuple[str, ...]
+    size: Floats
+    cpu: Floats
+    wait: Floats
+    nested: Mapping[str, Floats]  # time in operations inside other ones; part of theirs
+    bytes: Floats
+    read_bytes: Floats
+    step_ns: Floats
+    step_cores: float
+    fixed: Mapping[str, float]  # the other numbers of Work
+    crowding: float  # wall time of computing per CPU time
+    busy: float  # cores busy while a worker computes, itself included
+    others: float  # see Machine
+    measured: Figures
+    notes: tuple[str, ...]
+
+    def names(self) -> list[str]:
+        """What can be made faster."""
+        return [*dict.fromkeys((*self.parts, *self.nested)), STEP]
+
+    def work(self, speedups: Mapping[str, float] | None = None, contention: float = 0.0) -> Work:
+        """The simulator's input, with parts made faster so many times. `contention`: that of the
+        measured machine, which is taken out of the times.
+
+        Raises LotusError for a part that the run does not have.
+        """
+        known = self.names()
+        faster = dict(speedups or {})
+        for name, factor in faster.items():
+            if name not in known:
+                raise LotusError(f"the run has no {name!r}; it has: {', '.join(known)}")
+            if not 0 < factor < math.inf:
+                raise LotusError(f"{name}={factor}: how many times as fast must be above 0")
+        scale = np.array([1.0 / faster.get(name, 1.0) for name in self.parts])
+        alone = 1.0 / (1.0 + contention * max(self.busy - 1.0, 0.0))
+        cpu = self.cpu @ scale
+        wait = self.wait @ scale
+        for name, inner in self.nested.items():
+            saved = inner * (1.0 - 1.0 / faster.get(name, 1.0))
+            cpu = np.maximum(cpu - saved, 0.0)
+        steps, shared = self.step_ns, self.fixed["shared_ns"]
+        if not self.setting.num_workers:  # Work has them as they are with workers
+            cpu = cpu + shared
+            steps = steps + self.fixed["free_ns"]
+        freed = self.fixed["free_ns"] * (self.crowding if self.setting.num_workers else 1.0)
+        fixed = {**self.fixed, "shared_ns": shared * alone, "free_ns": freed}
+        step = steps / faster.get(STEP, 1.0) * (alone if self.step_cores else 1.0)
+        try:
+            return Work(
+                size=self.size,
+                cpu_ns=cpu * alone,
+                wait_ns=wait,
+                step_ns=step,
+                bytes=self.bytes,
+                read_bytes=np.zeros(len(self.size)),
+                step_cores=self.step_cores,
+                **fixed,
+            )
+        except ValueError as error:  # a damaged run
+            raise LotusError(
+                f"the run's times cannot be replayed: {error}; record it again with: "
+                "lotus trace --level op+cpu -- COMMAND"
+            ) from None
+
+    def machine(self, contention: float = 0.0) -> Machine:
+        """The machine that the run was recorded on."""
+        return Machine(self.cores, contention, others=self.others)
+
+    def replay(self, contention: float = 0.0) -> Outcome:
+        """The run itself, simulated."""
+        return simulate(
+            self.work(contention=contention),
+            self.setting,
+            self.machine(contention),
+            batches=self.batches,
+            epochs=self.epochs,
+        )
+
+
+def profile(run: RunLike, loader: int | None = None, step_cores: float = 1.0) -> Profile:
+    """The profile of a loader (by default the one with the most samples) on its first rank.
+
+    `step_cores`: cores that the consumer's step keeps busy; a run does not tell.
+    Raises LotusError where the run has no such loader, or no batch of it that was taken.
+    """
+    known = iterated(run)
+    if loader is not None and loader not in known:
+        names = ", ".join(str(one) for one in sorted(known)) or "none"
+        raise LotusError(f"there is no loader {loader} in this run; there are: {names}")
+    if not known:
+        raise LotusError(
+            "no DataLoader was iterated in this run: there is nothing to replay; record one with: "
+            "lotus trace --level op+cpu -- COMMAND"
+        )
+    scope = scopes(run, [known[0] if loader is None else loader])[0]
+    return _profile(scope, table(run, "resources"), step_cores)
+
+
+def _profile(scope: Scope, resources: pd.DataFrame, step_cores: float) -> Profile:
+    notes: list[str] = []
+    rank = scope.ranks[0] if scope.ranks else 0
+    if len(scope.ranks) > 1:
+        notes.append(f"of {len(scope.ranks)} ranks, rank {rank} is replayed on its share of cores")
+    own = {
+        name: frame[integer(frame, "rank") == rank].reset_index(drop=True)
+        for name in ("ops", "batches", "waits", "epochs", "workers")
+        for frame in [getattr(scope, name)]
+    }
+    batches = own["batches"]
+    made = ~np.isnan(number(batches, "fetch_ns")) & (number(batches, "size") > 0)
+    made &= (integer(batches, "flags", 0) & (FAILED | STOPPED)) == 0
+    batches = batches[made].reset_index(drop=True)
+    steps = number(own["waits"], "step_ns")
+    steps = steps[~np.isnan(steps)]
+    if not len(batches) or not len(steps):
+        raise LotusError(
+            "the run has too few batches to replay: record at least two of a loader, with: "
+            "lotus trace --level op+cpu -- COMMAND"
+        )
+    cores = scope.cores
+    if not cores > 0:
+        cores = 1.0
+        notes.append("the run does not tell how many cores it had: 1 is assumed")
+    setting = _setting(scope.settings, scope.num_workers)
+    workers = setting.num_workers
+    parts, wall, cpu, nested = costs(own["ops"], batches, scope.level, notes)
+
+    loop = loop_times(own["epochs"], own["waits"])
+    loop_ns = total(number(loop, "loop_ns"))
+    if not loop_ns > 0:
+        raise LotusError(
+            "the run's times do not make a loop that could be replayed; record it again with: "
+            "lotus trace --level op+cpu -- COMMAND"
+        )
+    step_share = ratio(total(number(loop, "step_ns")), loop_ns)
+    everything, computed = float(wall.sum()), max(float(cpu.sum()), 1.0)
+    own_ns = own_waiting(wall, cpu, batches)
+    runnable = everything - own_ns if own_ns is not None else computed
+    used = min(ratio(runnable, loop_ns * max(workers, 1)), 1.0)
+    # Those who wanted a core while one of the workers did, itself included.
+    demand = 1.0 + max(workers - 1, 0) * used + (step_cores * step_share if workers else 0.0)
+    if own_ns is None:
+        crowding = least_crowding(wall, cpu, demand, cores)
+    elif everything - computed - own_ns < ENOUGH * everything:
+        crowding = 1.0  # too little to tell from chance
+    else:
+        crowding = (everything - own_ns) / computed
+    wait = waiting(wall, cpu, crowding)
+    # Crowded by more than the loader's own processes explain.
+    foreign = max(crowding - max(demand / cores, 1.0), 0.0) / min(demand / cores, 1.0)
+    if foreign > _FOREIGN:
+        notes.append(
+            f"other programs used the cores as well: on average {foreign:.1f} per core wanted it"
+        )
+    machine = Machine(cores, others=foreign)
+    firsts = first_of_process(batches)
+    first_ns = first_extra(batches, firsts)
+    # It is put back where a process starts.
+    computing = cpu.sum(axis=1)
+    over = np.where(firsts, np.minimum(first_ns, computing), 0.0)
+    cpu = cpu * (1.0 - over / np.maximum(computing, 1.0))[:, None]
+    if scope.partial:
+        notes.append("not every batch was recorded: rates of the run itself cannot be told")
+    if scope.settings.get("dataset_kind") == "iterable":
+        notes.append(
+            "the data set is iterable: other numbers of workers are those of one that shares its "
+            "samples among them"
+        )
+    if step_cores:
+        notes.append(
+            f"a step is taken to keep {step_cores:g} core{'s' if step_cores != 1 else ''} busy "
+            "(--step-cores; 0 where it waits for an accelerator)"
+        )
+    each = number(own["epochs"], "batches")
+    made_profile = Profile(
+        loader=scope.loader,
+        title=scope.title,
+        setting=setting,
+        cores=cores,
+        epochs=max(len(loop), 1),
+        batches=int(max(np.nanmax(each, initial=0.0), 1.0)) if not scope.partial else len(batches),
+        parts=parts,
+        size=number(batches, "size"),
+        cpu=cpu,
+        wait=wait,
+        nested=nested,
+        bytes=np.nan_to_num(number(batches, "bytes")),
+        read_bytes=np.nan_to_num(number(batches, "read_bytes")),
+        step_ns=steps,
+        step_cores=step_cores,
+        fixed={
+            **start_and_end(own["epochs"], own["workers"], workers, machine, notes),
+            **handover(batches, workers, machine, notes),
+            **shared_memory(batches, cpu[:, parts.index(COLLATE)], workers, notes),
+            **memory(resources, own["batches"], setting, notes),
+            "first_ns": first_ns,
+        },
+        crowding=crowding,
+        busy=min(demand, cores),
+        others=foreign,
+        measured=_figures(loop, batches, own["epochs"], setting, scope.partial),
+        notes=tuple(notes),
+    )
+    return _own_steps(made_profile)
+
+
+def _setting(settings: Mapping[str, Any], workers: int) -> Setting:
+    """The loader's own; what was not recorded is torch's default."""
+    prefetch = settings.get("prefetch_factor")
+    method, in_order = settings.get("start_method"), settings.get("in_order")
+    return Setting(
+        num_workers=workers,
+        prefetch_factor=prefetch if isinstance(prefetch, int) and prefetch > 0 else None,
+        pin_memory=settings.get("pin_memory") is True,
+        persistent_workers=settings.get("persistent_workers") is True,
+        start_method=method if method in START_METHODS else None,
+        in_order=in_order if isinstance(in_order, bool) else None,
+    ).normal()
+
+
+def _figures(
+    loop: pd.DataFrame, batches: pd.DataFrame, epochs: pd.DataFrame, setting: Setting, partial: bool
+) -> Figures:
+    nan = math.nan
+    time, step = total(number(loop, "loop_ns")), total(number(loop, "step_ns"))
+    startup = number(epochs, "startup_ns")
+    first = float(startup[0]) / 1e9 if len(startup) else nan
+    if partial or not time > 0:
+        return Figures(nan, nan, first, nan, nan)
+    taken, size = number(batches, "taken_ns"), number(batches, "size")
+    seen = ~np.isnan(taken)
+    epoch = integer(batches, "epoch")
+    parts = []
+    for one in np.unique(epoch[seen]):
+        mine = np.flatnonzero(seen & (epoch == one))
+        mine = mine[np.argsort(taken[mine], kind="stable")]
+        parts.append((taken[mine], size[mine]))
+    depth = max(setting.num_workers * (setting.prefetch_factor or 1), 1)
+    return Figures(
+        samples_per_s=float(size[seen].sum()) * 1e9 / time,
+        steady_samples_per_s=steady_rate(parts, depth) or nan,
+        first_batch_s=first,
+        wait_share=1.0 - step / time,
+        seconds=time / 1e9,
+    )
+
+
+def _own_steps(made: Profile) -> Profile:
+    """Take out of the steps what they waited for cores that the workers used."""
+    workers = made.setting.num_workers
+    crowded = workers + made.step_cores > made.cores or made.others > 0
+    if not made.step_cores or not workers or not crowded:
+        return made
+    measured = float(made.step_ns.mean())
+    scale, low = 1.0, made.machine().pace(workers + made.step_cores)
+    for _ in range(4):
+        tried = dataclasses.replace(made, step_ns=made.step_ns * scale)
+        outcome = tried.replay()
+        taken = (1.0 - outcome.wait_share) * outcome.seconds * 1e9
+        simulated = taken / len(outcome.timeline.order)
+        if not simulated > 0:
+            break
+        scale = min(max(scale * measured / simulated, low), 1.0)
+    return dataclasses.replace(made, step_ns=made.step_ns * scale)
+
+
+def _middle(values: Floats) -> float:
+    """The mean of the middle half: what a few slow batches take is not the cores' doing."""
+    ordered = np.sort(values)
+    cut = len(ordered) // 4
+    return float(ordered[cut : len(ordered) - cut].mean())
+
+
+def contention(first: Profile, second: Profile) -> float:
+    """How much slower each further busy core makes all, from two runs with unlike numbers of
+    workers: the CPU time of a sample against the cores that were busy meanwhile.
+
+    Raises LotusError where they kept about as many cores busy.
+    """
+    low, high = sorted((first, second), key=lambda one: one.busy)
+    if high.busy - low.busy < 0.2:
+        raise LotusError(
+            "both runs kept about as many cores busy, which tells nothing of contention: record "
+            "one with one worker and one with as many as there are cores"
+        )
+    costs = [_middle(one.cpu.sum(axis=1) / one.size) for one in (low, high)]
+    growth = costs[1] / max(costs[0], 1e-9)
+    # growth = (1 + c (high - 1)) / (1 + c (low - 1))
+    below = (high.busy - 1.0) - growth * (low.busy - 1.0)
+    return max((growth - 1.0) / below, 0.0) if below > 0 else 0.0

@@ -1,0 +1,166 @@
+"""A recorded run under another setting, on another machine, with quicker parts: simulated."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lotus.common.errors import LotusError
+from lotus.settings.space import Setting
+from lotus.tune.simulation import model_error
+from lotus.tune.simulation.bottleneck import Binding, binding
+from lotus.tune.simulation.loader_simulation import Machine, Outcome, Work, simulate
+from lotus.tune.simulation.run_profile import Figures, Profile
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is to be different; None and empty: as in the run."""
+
+    num_workers: int | None = None
+    prefetch_factor: int | None = None
+    pin_memory: bool | None = None
+    persistent_workers: bool | None = None
+    in_order: bool | None = None
+    cores: float | None = None  # then nothing else runs on them
+    speedups: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    latency_ns: float | None = None  # per sample, in place of the waiting that was measured
+    bandwidth: float | None = None  # bytes per second, shared by all that read
+    sample_bytes: float | None = None  # read for a sample; None: as measured
+    epochs: int | None = None
+    batches: int | None = None
+    contention: float = 0.0  # of the machine of the run and of the one asked about
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The run as it was simulated, and as asked for, each with what sets its pace."""
+
+    profile: Profile
+    today: Outcome
+    today_binding: Binding
+    then: Outcome
+    then_binding: Binding
+    machine: Machine  # asked about
+    contention: float
+    notes: list[str]
+
+    @property
+    def measured(self) -> Figures:
+        """The run as it was."""
+        return self.profile.measured
+
+    @property
+    def error(self) -> float:
+        """Of the simulated rate of the run itself, relative to the measured one; NaN: unknown."""
+        measured = self.measured.samples_per_s
+        return self.today.samples_per_s / measured - 1.0 if measured > 0 else math.nan
+
+    @property
+    def times(self) -> float | None:
+        """How many times as fast; None where the simulation is too far off on the run itself."""
+        if not model_error.predicts(self.error):
+            return None
+        return self.then.samples_per_s / self.today.samples_per_s
+
+    @property
+    def steady_times(self) -> float | None:
+        """The same after the warm-up; None where the simulation is too far off on that."""
+        measured = self.measured.steady_samples_per_s
+        error = self.today.steady_samples_per_s / measured - 1.0 if measured > 0 else math.nan
+        if self.times is None or not model_error.predicts(error):
+            return None
+        return self.then.steady_samples_per_s / max(self.today.steady_samples_per_s, 1e-9)
+
+
+def answer(profile: Profile, question: Question) -> Answer:
+    """Simulate the run as it was and as asked. Raises LotusError for what cannot be simulated."""
+    contention = question.contention
+    notes = list(profile.notes)
+    base, machine_of_run = profile.work(contention=contention), profile.machine(contention)
+    work = profile.work(question.speedups, contention)
+    setting, machine = profile.setting, machine_of_run
+    changes = {
+        name: getattr(question, name)
+        for name in (
+            "num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "in_order",
+        )
+        if getattr(question, name) is not None
+    }  # fmt: skip
+    try:
+        setting = dataclasses.replace(setting, **changes).normal()
+        if question.cores is not None:
+            machine = dataclasses.replace(machine, cores=question.cores, others=0.0)
+        work, machine = _storage(work, machine, profile, question)
+    except ValueError as error:
+        raise LotusError(str(error)) from None
+    if bool(setting.num_workers) != bool(profile.setting.num_workers):
+        notes.append(
+            "only workers collate into new shared memory, which the main process frees: that is "
+            f"taken to cost {work.shared_ns / 1e6:.1f} + {work.free_ns / 1e6:.1f} ms a batch, an "
+            "estimate; a run with that many workers would tell"
+        )
+    if setting.pin_memory and not work.pin_ns:
+        notes.append("no batch of the run was pinned (that takes an accelerator): it costs nothing")
+    if not contention and profile.setting.num_workers != setting.num_workers:
+        notes.append(
+            "busy cores are taken not to slow each other down; a second run with another number "
+            "of workers (--also RUN) tells how much they do"
+        )
+    batches = profile.batches if question.batches is None else question.batches
+    epochs = profile.epochs if question.epochs is None else question.epochs
+    today = simulate(
+        base, profile.setting, machine_of_run, batches=profile.batches, epochs=profile.epochs
+    )
+    then = simulate(work, setting, machine, batches=batches, epochs=epochs)
+    made = Answer(
+        profile=profile,
+        today=today,
+        today_binding=binding(
+            base, today, machine_of_run, batches=profile.batches, epochs=profile.epochs
+        ),
+        then=then,
+        then_binding=binding(work, then, machine, batches=batches, epochs=epochs),
+        machine=machine,
+        contention=contention,
+        notes=notes,
+    )
+    if model_error.far_off(made.error):
+        notes.insert(0, model_error.far_off(made.error))
+    return made
+
+
+def _storage(
+    work: Work, machine: Machine, profile: Profile, question: Question
+) -> tuple[Work, Machine]:
+    """With the storage that is asked about in place of the measured waiting."""
+    if question.sample_bytes is not None and question.bandwidth is None:
+        raise LotusError("--sample-bytes means something only with --bandwidth, as 200MB/s; add it")
+    latency = question.latency_ns
+    if question.bandwidth is not None:
+        read = profile.read_bytes
+        if question.sample_bytes is not None:
+            read = profile.size * question.sample_bytes
+        if not read.any():
+            raise LotusError(
+                "the run read nothing from storage (its files were in the page cache): say how "
+                "many bytes a sample is, with --sample-bytes"
+            )
+        work = dataclasses.replace(work, read_bytes=read)
+        latency = latency or 0.0
+        machine = dataclasses.replace(machine, bandwidth=question.bandwidth)
+    return work, dataclasses.replace(machine, latency_ns=latency)
+
+
+def setting_words(setting: Setting) -> str:
+    """A setting as a person says it."""
+    if not setting.num_workers:
+        return "no workers" + (", pinned" if setting.pin_memory else "")
+    workers = "1 worker" if setting.num_workers == 1 else f"{setting.num_workers} workers"
+    parts = [workers, f"prefetch {setting.prefetch_factor}"]
+    parts += ["pinned"] if setting.pin_memory else []
+    parts += ["persistent"] if setting.persistent_workers else []
+    parts += ["not in order"] if setting.in_order is False else []
+    return ", ".join(parts)

@@ -1,0 +1,69 @@
+"""Who is measured again: all that may be the one to choose, in rounds of random order."""
+
+from __future__ import annotations
+
+import math
+import random
+
+from lotus.common.statistics import Z95
+from lotus.settings.space import Setting
+from lotus.tune.strategies.candidates import words
+from lotus.tune.strategies.equivalent_settings import loader_of
+from lotus.tune.strategies.observations import Measured
+from lotus.tune.strategies.preference import TIE
+from lotus.tune.strategies.problem import Problem
+
+BLOCKS = 8  # of each setting at most
+
+
+class Race:
+    """The rounds between settings that trials do not tell apart, by the problem's seed."""
+
+    def __init__(self, problem: Problem, measured: Measured) -> None:
+        self._problem = problem
+        self._measured = measured
+        self._chance = random.Random(problem.seed)
+        self._round: list[Setting] = []
+
+    def next(self) -> tuple[Setting | None, str]:
+        """Who is measured again, and why; None when it is decided, or the budget is spent."""
+        told_of = self._measured.told_of
+        self._round = [one for one in self._round if told_of(one) is not None]
+        if not self._round:
+            self._round, why = self._contenders()
+            if not self._round:
+                return None, why
+            self._chance.shuffle(self._round)
+        one = told_of(self._round[-1])
+        if one is None or self._too_dear(one):
+            return None, "the budget is spent, with others too close to tell apart"
+        self._round.pop()
+        return one, "it may be the one to choose: measured again, in turn with the others"
+
+    def _too_dear(self, setting: Setting) -> bool:
+        """Whether another block of a setting does not fit in the budget any more."""
+        measured = self._measured
+        return measured.spent_s + measured.blocks[setting][-1].seconds > self._problem.budget_s
+
+    def _contenders(self) -> tuple[list[Setting], str]:
+        """Those between which another block of each may decide; none, and why it is decided."""
+        best = self._measured.chosen()
+        if best is None:
+            return [], "nothing that was tried has worked"
+        known = self._measured.loaders()
+        most = max(one.rate for one in known)
+        found, unsure = [best.setting], False
+        for one in known:
+            if loader_of(one.setting) == loader_of(best.setting):
+                continue
+            wide = Z95 * math.hypot(one.error, best.error)
+            if math.log(one.rate / most) + wide > math.log(1.0 - TIE):
+                found.append(one.setting)
+                unsure = unsure or wide > TIE
+        if len(found) == 1:
+            return [], f"{words(best.setting)}: all others that were tried are slower"
+        if not unsure:
+            return [], f"{words(best.setting)}: no other is cheaper, or faster by more than 2 %"
+        if min(len(self._measured.of_loader(one)) for one in found) >= BLOCKS:
+            return [], f"{words(best.setting)}: others are too close to tell apart"
+        return found, ""

@@ -1,0 +1,70 @@
+"""Settings that differ in `persistent_workers` alone: one loader until an epoch ends.
+
+What a trial of one of them gives says what the other does, so that noise does not choose between
+them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+
+from lotus.settings.space import Setting
+from lotus.tune.simulation.epoch_time import observed_pace
+from lotus.tune.strategies.hypotheses import Known
+from lotus.tune.strategies.preference import TIE, cost
+from lotus.tune.strategies.problem import Problem
+
+_SUREST, _UNSURE = 1e-6, 1e3  # standard deviations of a rate's logarithm
+
+
+def loader_of(setting: Setting) -> Setting:
+    """The setting that stands for a loader until an epoch ends."""
+    return replace(setting, persistent_workers=False)
+
+
+def twin_of(setting: Setting) -> Setting:
+    """The same with the other value of persistent_workers, which 0 workers cannot have."""
+    return replace(setting, persistent_workers=not setting.persistent_workers)
+
+
+def both(setting: Setting) -> tuple[Setting, ...]:
+    """A setting and its twin, where it has one."""
+    return (setting, twin_of(setting)) if setting.num_workers else (setting,)
+
+
+def worked_out(one: Known, problem: Problem) -> Known | None:
+    """What the twin of a setting with workers brings; None where no trial showed enough."""
+    twin, seen = twin_of(one.setting), one.observed
+    if problem.batches is None:
+        return replace(one, setting=twin)
+    if seen is None:
+        return None
+    epoch_s = problem.batches * problem.samples / one.rate
+    each = min(max(seen.capacity_s, problem.step_s + seen.get_s), epoch_s / problem.batches)
+    pace = observed_pace(twin.num_workers, each, seen, problem.step_s)
+    kept = pace.epoch_s(problem.batches)
+    saved = pace.epoch_s(problem.batches, seen.startup_s, seen.shutdown_s) - kept
+    if twin.persistent_workers:
+        other = max(epoch_s - max(saved, 0.0), min(kept, epoch_s) / 2)  # both are noisy
+    else:
+        other = epoch_s + max(saved, 0.0)
+    return replace(one, setting=twin, rate=problem.batches * problem.samples / other)
+
+
+def better(twins: Iterable[Known]) -> Known:
+    """Of all that is known of one loader the faster twin; without persistent workers in a tie."""
+    twins = list(twins)
+    settings = dict.fromkeys(one.setting for one in twins)
+    known = [_together([one for one in twins if one.setting == setting]) for setting in settings]
+    most = max(one.rate for one in known)
+    return min((o for o in known if o.rate >= (1.0 - TIE) * most), key=lambda o: cost(o.setting))
+
+
+def _together(some: list[Known]) -> Known:
+    """All that is known of one setting, told and worked out, weighed by how sure it is."""
+    # One that is not sure at all still counts where nothing else is known.
+    weights = [min(max(one.error, _SUREST), _UNSURE) ** -2 for one in some]
+    log = sum(w * math.log(one.rate) for w, one in zip(weights, some, strict=True)) / sum(weights)
+    return replace(some[0], rate=math.exp(log), error=sum(weights) ** -0.5)

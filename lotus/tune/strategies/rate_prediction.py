@@ -1,0 +1,147 @@
+"""From what few trials showed to what every other setting would bring, with bounds.
+
+All hypotheses (hypotheses.py) that agree with what was measured have their say, so bounds are wide
+where measurements leave much open. What none of them explains is carried over from
+measured settings to those with about as many workers: measurements outdo the model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from lotus.settings.space import Setting
+from lotus.tune.simulation import formula_model
+from lotus.tune.strategies.hypotheses import MODEL_ERROR, Known, epoch_rate, weighed
+from lotus.tune.strategies.problem import Problem
+
+KEPT = 24  # hypotheses that agree best; the others are forgotten until the next trial
+# Standard deviations of the natural logarithm of a rate.
+FAR_ERROR = 0.06  # for each doubling of workers away from what was measured
+PREFETCH_ERROR = 0.015  # for another prefetch factor
+OTHER_ERROR = 0.05  # for another value of what the model does not know
+OTHERS = ("pin_memory", "start_method", "in_order", "threads")
+BEYOND = 0.1  # as a power of the workers that compute against the cores
+UNSENT = 1.3  # how much sooner a batch may be made where it is not sent: no trial tells
+CONSUMER = 1.01  # how well the consumer's rate is known
+
+
+@dataclass(frozen=True)
+class Guess:
+    """What a setting brings over an epoch, in samples/s, with about 95 % bounds."""
+
+    rate: float
+    low: float
+    high: float
+
+
+class Estimate:
+    """What is to be expected of every setting, by all that is known now.
+
+    `worked_out`: settings that follow from known ones, and so say nothing more of the rest.
+    """
+
+    def __init__(
+        self, problem: Problem, known: Iterable[Known], worked_out: Iterable[Known] = ()
+    ) -> None:
+        self.problem = problem
+        self.known = {one.setting: one for one in known}
+        if not self.known:
+            raise ValueError("nothing was measured")
+        self.hypotheses = weighed(problem, list(self.known.values()), KEPT)
+        self._guesses: dict[Setting, Guess] = {}
+        for one in worked_out:
+            self.known.setdefault(one.setting, one)
+        self._shown = {setting: self._rates(setting) for setting in self.known}
+        self._residuals = {
+            setting: math.log(one.rate) - self._mean(self._shown[setting])
+            for setting, one in self.known.items()
+        }
+
+    def guess(self, setting: Setting) -> Guess:
+        """What a setting would give."""
+        setting = setting.normal()
+        if setting not in self._guesses:
+            self._guesses[setting] = self._guess(setting)
+        return self._guesses[setting]
+
+    def prediction(self, setting: Setting) -> formula_model.Prediction:
+        """By the hypothesis that agrees best, with what it could not explain carried over."""
+        setting = setting.normal()
+        made = self.hypotheses[0].predict(setting, self.problem.cores)
+        rate = made.batches_per_s * math.exp(self._carried(setting))
+        guess = self.guess(setting)
+        return replace(
+            made,
+            batches_per_s=rate,
+            low=rate * min(guess.low / guess.rate, 1.0),
+            high=rate * max(guess.high / guess.rate, 1.0),
+        )
+
+    def _guess(self, setting: Setting) -> Guess:
+        if setting in self.known:
+            one = self.known[setting]
+            spread = math.exp(2.0 * one.error)
+            return Guess(one.rate, one.rate / spread, one.rate * spread)
+        logs = self._rates(setting)
+        rate = math.exp(self._mean(logs) + self._carried(setting) - self._beyond(setting))
+        error = min(self._error(setting, logs, other) for other in self.known)
+        high = rate * math.exp(2.0 * error) * (1.0 if setting.num_workers else UNSENT)
+        if self.problem.step_s:
+            # No loader makes the consumer faster; pinning may, of which this knows nothing.
+            high = max(min(high, CONSUMER * self.problem.samples / self.problem.step_s), rate)
+        return Guess(rate, rate * math.exp(-2.0 * error), high)
+
+    def _beyond(self, setting: Setting) -> float:
+        """What more workers than cores lose for certain, where waiting does not explain them."""
+        stages = self.hypotheses[0].stages
+        computing = setting.num_workers * stages.cpu_s / (stages.cpu_s + stages.wait_s)
+        return BEYOND * math.log(max(computing / self.problem.cores, 1.0))
+
+    def _error(self, setting: Setting, logs: list[float], other: Setting) -> float:
+        """How unsure the ratio to a measured setting is: hypotheses differ, and all may be wrong.
+
+        What they differ in of both alike does not count.
+        """
+        ratios = [log - shown for log, shown in zip(logs, self._shown[other], strict=True)]
+        mean = self._mean(ratios)
+        variance = sum(
+            one.weight * (ratio - mean) ** 2
+            for one, ratio in zip(self.hypotheses, ratios, strict=True)
+        )
+        strange = sum(getattr(setting, name) != getattr(other, name) for name in OTHERS)
+        return math.hypot(
+            math.sqrt(variance),
+            FAR_ERROR * abs(_distance(setting, other)),
+            PREFETCH_ERROR * (setting.prefetch_factor != other.prefetch_factor),
+            OTHER_ERROR * strange,
+            self.known[other].error,
+        )
+
+    def _rates(self, setting: Setting) -> list[float]:
+        """The logarithm of the rate by each hypothesis."""
+        problem = self.problem
+        return [
+            math.log(epoch_rate(problem, one.predict(setting, problem.cores)))
+            for one in self.hypotheses
+        ]
+
+    def _mean(self, values: list[float]) -> float:
+        return sum(one.weight * v for one, v in zip(self.hypotheses, values, strict=True))
+
+    def _carried(self, setting: Setting) -> float:
+        """The logarithm of measured against predicted, from the settings nearest to this one."""
+        total = weights = 0.0
+        for other, residual in self._residuals.items():
+            strange = sum(getattr(setting, name) != getattr(other, name) for name in OTHERS)
+            near = math.exp(-2.0 * abs(_distance(setting, other)) - strange)
+            weight = near / (MODEL_ERROR**2 + self.known[other].error ** 2)
+            total += weight * residual
+            weights += weight
+        return total / (weights + 0.25 / MODEL_ERROR**2)
+
+
+def _distance(one: Setting, other: Setting) -> float:
+    """Doublings of the workers between two settings."""
+    return math.log2((one.num_workers + 0.5) / (other.num_workers + 0.5))

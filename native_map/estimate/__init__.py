@@ -1,0 +1,1 @@
+"""Samples joined with intervals, and counts with confidence intervals."""

@@ -1,0 +1,244 @@
+"""Counts per operation and function from samples, with confidence intervals, and calibrated.
+
+A sample stands for the `period` of its event, so a count is the sum of the periods. Its variance is
+that of systematic sampling, `phi` times Poisson's (`spread.scan`); the intervals are score
+intervals (Wilson's form), which stay sensible for few samples. What `phi` does not know is bias:
+samples lost to throttling, or a clock that is off. Exact counts show it, and `calibration` takes
+it out, per thread.
+
+In order: `Tally` adds up joined samples; `own_counts` and `counted_rows` say what is known
+exactly; `scan`; `calibration`; `operations`; `functions`.
+"""
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from native_map.estimate.interval_join import Index
+from native_map.estimate.sampling_variance import Floats as Floats
+from native_map.estimate.sampling_variance import Groups as Groups
+from native_map.estimate.sampling_variance import scan as scan
+from native_map.estimate.tally import Tally as Tally
+
+Z = 1.96  # 95 %
+# Of sampling's own faults that no spread shows (timers that are late, a sample too many after a
+# preemption), one standard deviation, relative. tools/bench/join_accuracy.py on a busy VM:
+# cpu-clock gave the operation in which most preemptions fell 0.4 to 0.9 % too much.
+SYSTEMATIC = 0.005
+
+
+def counted_rows(
+    intervals: pd.DataFrame, exact: pd.DataFrame, covered_ns: tuple[int, int], events: list[str]
+) -> npt.NDArray[np.bool_]:
+    """Of each interval row: is its count of all `events` known, and was it sampled from end to end?
+
+    `exact` has row (of `intervals`) and a column per event; `covered_ns` is when samples were
+    taken: what ran outside has counts but no samples.
+    """
+    row = exact["row"].to_numpy(np.int64)
+    known = np.zeros(len(intervals), bool)
+    known[row] = exact[events].notna().all(axis=1).to_numpy()
+    inside = intervals["start_ns"].to_numpy() >= covered_ns[0]
+    inside &= intervals["end_ns"].to_numpy() <= covered_ns[1]
+    return np.asarray(known & inside)
+
+
+def own_counts(index: Index, exact: pd.DataFrame, event: str, rows: int) -> Floats:
+    """Of each of the `rows` intervals, its exact count less those within it; NaN if not known.
+
+    Samples go to the innermost interval, so this is what they are to be compared with. One within
+    that has no count of its own, as a span of the user's, leaves the outer without one too.
+    """
+    whole = np.full(rows, np.nan)
+    whole[exact["row"].to_numpy(np.int64)] = exact[event].to_numpy(np.float64)
+    placed = whole[index.rows]
+    inner = np.flatnonzero(index.parent >= 0)
+    within = np.bincount(index.parent[inner], weights=placed[inner], minlength=len(placed))
+    own = np.full(rows, np.nan)
+    own[index.rows] = np.maximum(placed - within, 0)
+    return own
+
+
+def score_interval(samples: Floats, phi: Floats, z: float = Z) -> tuple[Floats, Floats]:
+    """The means that a number of hits of variance phi x mean does not rule out.
+
+    For phi 1 that is the score interval of a Poisson count; 0 hits give [0, z² phi].
+    """
+    half = z * z * phi / 2
+    reach = np.sqrt(half * (half + 2 * samples))
+    return np.maximum(samples + half - reach, 0.0), samples + half + reach
+
+
+def wilson(hits: Floats, trials: Floats, z: float = Z) -> tuple[Floats, Floats]:
+    """Wilson's score interval of a share."""
+    trials = np.maximum(trials, 1e-9)
+    share = hits / trials
+    middle = share + z * z / (2 * trials)
+    reach = z * np.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
+    scale = 1 + z * z / trials
+    # Rounding must not leave the share itself outside.
+    low = np.minimum(np.maximum((middle - reach) / scale, 0.0), share)
+    return low, np.maximum(np.minimum((middle + reach) / scale, 1.0), share)
+
+
+def calibration(
+    tally: pd.DataFrame,
+    index: Index,
+    own: dict[str, Floats],
+    counted: npt.NDArray[np.bool_],
+    scans: dict[str, pd.DataFrame],
+    throttled: pd.DataFrame | None = None,
+) -> pd.DataFrame:
+    """Per thread and event: exact over sampled count of the thread's counted intervals, together.
+
+    pid, tid, event, exact, sampled, samples, factor, error (one standard deviation, relative),
+    throttled_ns (from `throttled_times`, else 0). Throttled time is not left out: a kernel that
+    throttles does so all the time, and the factor corrects for it.
+    It knows nothing of single operations: what it does to one of them is a prediction, not a fit.
+    `own` and `scans` are by event, from `own_counts` and `scan`.
+    """
+    rows = []
+    thread = np.repeat(np.arange(len(index.keys)), np.diff(index.bounds))
+    usable = counted[index.rows]
+    inside = tally[tally["counted"] & tally["attributed"]]
+    for event, counts in own.items():
+        placed = counts[index.rows]
+        good = usable & np.isfinite(placed)
+        exact = np.bincount(thread[good], weights=placed[good], minlength=len(index.keys))
+        of = inside[inside["event"] == event]
+        # The operations' errors largely cancel in their sum: at most the largest phi remains.
+        phi = scans[event].groupby(["pid", "tid"])["phi"].max() if event in scans else None
+        for number, key in enumerate(index.keys.tolist()):
+            pid, tid = key >> 32, key & 0xFFFFFFFF
+            mine = of[(of["pid"] == pid) & (of["tid"] == tid)]
+            sampled, samples = float(mine["count"].sum()), int(mine["samples"].sum())
+            if exact[number] <= 0 or samples == 0:
+                continue
+            spread = 1.0 if phi is None else float(phi.get((pid, tid), 1.0))
+            error = float(np.sqrt(spread * mine["squares"].sum())) / sampled
+            factor = float(exact[number]) / sampled
+            rows.append((pid, tid, event, exact[number], sampled, samples, factor, error))
+    columns = ["pid", "tid", "event", "exact", "sampled", "samples", "factor", "error"]
+    table = pd.DataFrame(rows, columns=columns)
+    if throttled is None:
+        return table.assign(throttled_ns=0)
+    table = table.merge(throttled, on=["pid", "tid", "event"], how="left")
+    table["throttled_ns"] = table["throttled_ns"].fillna(0).astype(np.int64)
+    return table
+
+
+def throttled_times(throttles: pd.DataFrame, events: list[str], until_ns: int) -> pd.DataFrame:
+    """pid, tid, event, throttled_ns: how long the kernel took no samples of a thread.
+
+    `throttles` (time_ns, pid, tid, event, throttle: begins or ends) is of a recording; what does
+    not end by its own record ends at `until_ns`.
+    """
+    order = ["pid", "tid", "event", "time_ns"]
+    rows = throttles[[*order, "throttle"]].sort_values(order, kind="stable")
+    by = rows.groupby(["pid", "tid", "event"])
+    begins = rows["throttle"].astype(bool)
+    # From a beginning to whatever comes next: a second beginning goes on where the first was.
+    ends = by["time_ns"].shift(-1).fillna(until_ns)
+    rows["throttled_ns"] = (ends - rows["time_ns"]).clip(lower=0).where(begins, 0)
+    rows["throttled_ns"] = rows["throttled_ns"].astype(np.int64)
+    by = rows.groupby(["pid", "tid", "event"])
+    table: pd.DataFrame = by["throttled_ns"].sum().reset_index()
+    named = [events[at] if 0 <= at < len(events) else "" for at in table["event"].tolist()]
+    table["event"] = pd.Series(named, index=table.index, dtype=object)
+    return table
+
+
+def operations(
+    tally: pd.DataFrame,
+    scans: dict[str, pd.DataFrame],
+    factors: pd.DataFrame | None = None,
+    systematic: float = SYSTEMATIC,
+) -> pd.DataFrame:
+    """One row per kind, operation, helper_of and event, over all threads.
+
+    samples, count, low, high (95 %); with the factors of `calibration` also calibrated,
+    calibrated_low, calibrated_high: the count by each thread's factor. A thread without one takes
+    that of all threads together; where no thread has one the three are NaN.
+    """
+    keys = ["kind", "operation", "helper_of", "event"]
+    threads = ["pid", "tid", *keys]
+    sums = tally.groupby(threads, as_index=False, observed=True)[["samples", "count", "squares"]]
+    rows = sums.sum()
+    parts = [one.assign(event=event) for event, one in scans.items() if len(one)]
+    on = ["pid", "tid", "kind", "operation", "event"]
+    phi = pd.concat(parts) if parts else pd.DataFrame(columns=[*on, "phi", "phi_share"])
+    text = dict.fromkeys(("kind", "operation", "helper_of", "event"), str)
+    rows = rows.astype(text).merge(phi.astype(dict.fromkeys(on[2:], str)), on=on, how="left")
+    rows[["phi", "phi_share"]] = rows[["phi", "phi_share"]].astype(float).fillna(1.0)
+    rows["variance"] = rows["phi"] * rows["squares"]
+    rows["factor"], spread = np.nan, rows["phi"]
+    if factors is not None and len(factors):
+        own = factors[["pid", "tid", "event", "factor"]]
+        rows = rows.drop(columns="factor").merge(own, on=["pid", "tid", "event"], how="left")
+        # Where the thread's total is not known, the operation's error is not made up for by others.
+        spread = rows["phi_share"].where(rows["factor"].notna(), rows["phi"])
+        total = factors.groupby("event")[["exact", "sampled"]].sum()
+        pooled = rows["event"].map(total["exact"] / total["sampled"])
+        rows["factor"] = rows["factor"].fillna(pooled)
+    rows["calibrated"] = rows["count"] * rows["factor"]
+    rows["calibrated_variance"] = spread * rows["squares"] * rows["factor"] ** 2
+    added = ["samples", "count", "squares", "variance", "calibrated", "calibrated_variance"]
+    table = rows.groupby(keys, as_index=False)[added].sum(min_count=1)
+    sampled = table["count"].to_numpy(np.float64)
+    sampled = np.where(sampled > 0, sampled, np.nan)  # periods of 0: nothing can be said
+    unit = table["squares"].to_numpy() / sampled
+    for name, variance in (("count", "variance"), ("calibrated", "calibrated_variance")):
+        count = table[name].to_numpy(np.float64)
+        scale = unit * count / sampled
+        of = table[variance].to_numpy(np.float64) / (count * scale)
+        low, high = score_interval(count / scale, of)
+        prefix, more = "" if name == "count" else "calibrated_", Z * systematic * count
+        table[f"{prefix}low"] = np.maximum(count - np.hypot(count - low * scale, more), 0)
+        table[f"{prefix}high"] = count + np.hypot(high * scale - count, more)
+    table = table.drop(columns=["squares", "variance", "calibrated_variance"])
+    return table if factors is not None else table.drop(columns=[
+        "calibrated", "calibrated_low", "calibrated_high"])  # fmt: skip
+
+
+def functions(
+    tally: pd.DataFrame, totals: pd.DataFrame, exact: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """One row per operation, kind, helper_of, library, function and event, the largest first.
+
+    samples, share (of the operation's samples of this event, by count), count, low, high. `totals`
+    is the table of `operations`: its calibrated counts where it has them, else its sampled ones are
+    shared out. `exact` (kind, operation, event, exact) gives the totals that are known exactly.
+    """
+    keys = ["kind", "operation", "helper_of", "event"]
+    names = [*keys, "library", "function"]
+    rows = tally.astype(dict.fromkeys(names, str)).groupby(names, as_index=False)
+    table = rows[["samples", "count"]].sum().rename(columns={"count": "sampled"})
+    whole = totals[[*keys, "samples", "count"]].copy()
+    whole["low"], whole["high"] = totals["low"], totals["high"]
+    if "calibrated" in totals:
+        good = totals["calibrated"].notna()
+        for name, better in (("low", "calibrated_low"), ("high", "calibrated_high")):
+            whole[name] = totals[better].where(good, totals[name])
+        whole["total"] = totals["calibrated"].where(good, totals["count"])
+    else:
+        whole["total"] = totals["count"]
+    if exact is not None and len(exact):
+        known = whole.merge(exact, on=["kind", "operation", "event"], how="left")["exact"]
+        known = known.where((whole["helper_of"] == "").to_numpy())
+        for name in ("total", "low", "high"):
+            whole[name] = known.fillna(whole[name])
+    table = table.merge(
+        whole.rename(columns={"samples": "of", "count": "all", "low": "least", "high": "most"}),
+        on=keys,
+    )
+    share = (table["sampled"] / table["all"]).to_numpy()
+    trials = table["of"].to_numpy(np.float64)
+    least, most = wilson(share * trials, trials)
+    total = table["total"].to_numpy()
+    # The errors of the share and of the total, each side by itself (MOVER, Zou and Donner 2008).
+    below = np.hypot((share - least) * total, share * (total - table["least"].to_numpy()))
+    above = np.hypot((most - share) * total, share * (table["most"].to_numpy() - total))
+    table["share"], table["count"] = share, share * total
+    table["low"], table["high"] = np.maximum(share * total - below, 0), share * total + above
+    table = table[[*names, "samples", "share", "count", "low", "high"]]
+    return table.sort_values([*keys, "count"], ascending=[True] * 4 + [False], ignore_index=True)

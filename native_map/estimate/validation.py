@@ -1,0 +1,202 @@
+"""How right the joined and the mapped counts are, held against the exact ones.
+
+The exact counts are the truth here. `joined` is what the samples alone say, `joined_calibrated`
+what they say with each thread's total known (never the operation's own count: see
+`estimate.calibration`), `mapped` what a mapping from functions to operations makes of a profile
+without times. Only intervals that were both counted and sampled are to be compared: give
+`estimate.operations(tally[tally["counted"]], ...)`.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+
+from native_map.estimate.count_estimates import Floats, Groups, wilson
+from native_map.estimate.interval_join import Index
+
+ENOUGH = 1000  # samples from which an operation is judged
+NEAR = 0.05  # relative error that is good enough
+WIDE = 0.10  # half an interval's width, relative, that is a miss
+FITTED = 0.9  # share of the exact total above which calibration says nothing of an operation
+
+UNKNOWN = ("", "[unknown]")  # libraries of a profile that knows none
+
+
+def exact_totals(
+    index: Index,
+    intervals: pd.DataFrame,
+    own: dict[str, Floats],
+    counted: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
+) -> pd.DataFrame:
+    """kind, operation, event, exact: sums of the own counts (`estimate.own_counts`, by event)."""
+    groups = Groups.of(index, intervals)
+    parts = []
+    for event, counts in own.items():
+        good = counted & np.isfinite(counts)
+        size = len(groups.kind)
+        known = np.bincount(groups.code[good], minlength=size) > 0
+        total = np.bincount(groups.code[good], weights=counts[good], minlength=size)
+        table = {"kind": groups.kind, "operation": groups.operation, "event": event, "exact": total}
+        parts.append(pd.DataFrame(table)[known])
+    if not parts:
+        return pd.DataFrame(columns=["kind", "operation", "event", "exact"])
+    return pd.concat(parts, ignore_index=True)
+
+
+def validate(
+    exact: pd.DataFrame, joined: pd.DataFrame, mapped: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """One row per counted operation and event.
+
+    `exact` (kind, operation, event, exact) is from `exact_totals`, `joined` from
+    `estimate.operations`, `mapped` has operation, event and mapped. Columns: kind, operation,
+    event, samples, exact, joined, low, high, joined_calibrated, calibrated_low, calibrated_high,
+    mapped; err_joined, err_calibrated, err_mapped (relative, signed, NaN: nothing to compare);
+    width, width_calibrated (half the interval over the count); within_ci, calibrated_within_ci;
+    fitted (the operation is nearly all that was counted, so that calibration is no prediction);
+    judged (ENOUGH samples) and good: within NEAR or its own interval, and that not WIDE.
+    """
+    keys = ["kind", "operation", "event"]
+    mine = joined[joined["helper_of"] == ""].drop(columns="helper_of")
+    mine = mine.rename(columns={"count": "joined", "calibrated": "joined_calibrated"})
+    table = exact.astype(dict.fromkeys(keys, str)).merge(mine, on=keys, how="left")
+    table["samples"] = table["samples"].fillna(0).astype(np.int64)
+    for name in ("joined_calibrated", "calibrated_low", "calibrated_high"):
+        if name not in table:
+            table[name] = np.nan
+    if mapped is None:
+        table["mapped"] = np.nan
+    else:
+        others = mapped[["operation", "event", "mapped"]].astype({"operation": str, "event": str})
+        table = table.merge(others, on=["operation", "event"], how="left")
+    truth = table["exact"].where(table["exact"] > 0)
+    for name, of in (
+        ("err_joined", "joined"),
+        ("err_calibrated", "joined_calibrated"),
+        ("err_mapped", "mapped"),
+    ):
+        table[name] = table[of] / truth - 1
+    table["width"] = (table["high"] - table["low"]) / 2 / table["joined"]
+    span = table["calibrated_high"] - table["calibrated_low"]
+    table["width_calibrated"] = span / 2 / table["joined_calibrated"]
+    table["within_ci"] = table["exact"].between(table["low"], table["high"])
+    table["calibrated_within_ci"] = table["exact"].between(
+        table["calibrated_low"], table["calibrated_high"]
+    )
+    whole = table.groupby("event")["exact"].transform("sum")
+    table["fitted"] = table["exact"] > FITTED * whole
+    table["judged"] = table["samples"] >= ENOUGH
+    near = (table["err_joined"].abs() <= NEAR) | table["within_ci"]
+    table["good"] = near & (table["width"] <= WIDE)
+    order = [*keys, "samples", "exact", "joined", "low", "high", "joined_calibrated"]
+    order += ["calibrated_low", "calibrated_high", "mapped"]
+    rest = [name for name in table.columns if name not in order]
+    return table[[*order, *rest]].sort_values(
+        ["event", "exact"], ascending=[True, False], ignore_index=True
+    )
+
+
+def summary(table: pd.DataFrame) -> pd.DataFrame:
+    """One row per event of `validate`'s table.
+
+    operations, judged, good (of the judged), within_ci, calibrated_within_ci (of the judged),
+    and the median and largest relative error of the judged, unsigned, of each way of counting:
+    joined_median, joined_worst, calibrated_..., mapped_.... NaN where there is none.
+    """
+    rows = []
+    for event, of in table.groupby("event"):
+        judged = of[of["judged"]]
+        row: dict[str, object] = {"event": event, "operations": len(of), "judged": len(judged)}
+        for name in ("good", "within_ci", "calibrated_within_ci"):
+            row[name] = int(judged[name].sum())
+        for name in ("joined", "calibrated", "mapped"):
+            error = judged[f"err_{name}"].abs()
+            row[f"{name}_median"], row[f"{name}_worst"] = error.median(), error.max()
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def coverage(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """How often the intervals held the exact count, over the tables of several runs.
+
+    One row per event and way of counting (joined, calibrated): judged (operations with ENOUGH
+    samples, over all runs), held, share, low, high (95 %, Wilson), wide (how many were WIDE).
+    """
+    whole = pd.concat([table[table["judged"]] for table in tables], ignore_index=True)
+    rows = []
+    ways = (("joined", "within_ci", "width"), ("calibrated", "calibrated_within_ci", ""))
+    for event, of in whole.groupby("event"):
+        for way, name, width in ways:
+            used = of if way == "joined" else of[of["joined_calibrated"].notna() & ~of["fitted"]]
+            if not len(used):
+                continue
+            held = int(used[name].sum())
+            low, high = wilson(np.array([float(held)]), np.array([float(len(used))]))
+            wide = int((used[width or "width_calibrated"] > WIDE).sum())
+            share = held / len(used)
+            rows.append((event, way, len(used), held, share, low[0], high[0], wide))
+    columns = ["event", "counted", "judged", "held", "share", "low", "high", "wide"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def precision_recall(
+    mapping: pd.DataFrame, functions: pd.DataFrame, event: str, least_share: float = 0.01
+) -> pd.DataFrame:
+    """How far the functions that a mapping gives an operation are those that the join saw in it.
+
+    `mapping` has operation, library, function and maybe weight (its evidence, else 1 each);
+    `functions` is `estimate.functions`. Where the mapping knows no library its function matches in
+    any. One row per operation of either: mapped, joined and both (pairs; those of the join that
+    have at least `least_share` of the operation), precision (mapped pairs that the join saw at
+    all), precision_weighted (by the mapping's weight), recall (of the joined pairs), recall_count
+    (share of the operation's counts, rare functions included, in functions that were mapped). NaN
+    where there is nothing to divide by.
+    """
+    of = functions[(functions["event"] == event) & (functions["kind"] == "operation")]
+    of = of[of["helper_of"] == ""]
+    rows = []
+    names = dict.fromkeys([*mapping["operation"].astype(str), *of["operation"].astype(str)])
+    for operation in names:
+        theirs = mapping[mapping["operation"].astype(str) == operation]
+        seen = of[of["operation"].astype(str) == operation]
+        pairs = list(
+            zip(theirs["library"].astype(str), theirs["function"].astype(str), strict=True)
+        )
+        joined = list(zip(seen["library"].astype(str), seen["function"].astype(str), strict=True))
+        loose = {function for library, function in pairs if library in UNKNOWN}
+        exactly, seen_pairs = set(pairs), set(joined)
+        seen_functions = {function for _, function in joined}
+        right = np.array(
+            [
+                function in seen_functions
+                if library in UNKNOWN
+                else (library, function) in seen_pairs
+                for library, function in pairs
+            ],
+            dtype=bool,
+        )
+        agreeing = np.array([pair in exactly or pair[1] in loose for pair in joined], dtype=bool)
+        large = seen["share"].to_numpy(np.float64) >= least_share
+        count = seen["count"].to_numpy(np.float64)
+        weight = np.ones(len(pairs))
+        if "weight" in theirs:
+            weight = theirs["weight"].to_numpy(np.float64)
+        rows.append(
+            {
+                "operation": operation,
+                "mapped": len(pairs),
+                "joined": int(large.sum()),
+                "both": int((agreeing & large).sum()),
+                "precision": _share(right, np.ones(len(pairs))),
+                "precision_weighted": _share(right, weight),
+                "recall": _share(agreeing[large], np.ones(int(large.sum()))),
+                "recall_count": _share(agreeing, count),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _share(which: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], weight: Floats) -> float:
+    total = float(weight.sum())
+    return float(weight[which].sum()) / total if total > 0 else float("nan")

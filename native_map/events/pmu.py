@@ -1,0 +1,261 @@
+"""Which events to count on which CPU, and what their counts mean. Pure: opens no counter.
+
+Events have stable names that are the same on every CPU ("cycles", "slots_frontend"); what stands
+behind a name on one micro-architecture is in `native_map.events`, with its source.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from native_map.errors import Unusable
+from native_map.events import TABLES, catalogue, generic
+from native_map.events.cpu import Cpu
+from native_map.events.event_model import SOFTWARE, Event, EventSet, Table
+from native_map.events.generic import CYCLES, INSTRUCTIONS, TASK_CLOCK
+from native_map.events.spelling import OTHER_EVENTS, SETS, parse
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to count: the events of a group are opened together, the first as the leader.
+
+    `multiplexed` is the number of groups that need counters and so take turns: with more than 1
+    each counts about 1/multiplexed of the time, and an event of several groups is the mean of its
+    scaled counts. `notes` say in words what was left out and why.
+    """
+
+    groups: tuple[tuple[Event, ...], ...]
+    multiplexed: int
+    notes: tuple[str, ...]
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """Every event once, in the order of the groups."""
+        return tuple({e.name: e for group in self.groups for e in group}.values())
+
+
+def table(cpu: Cpu | str) -> Table:
+    """The table of a CPU or of a micro-architecture's name; the generic one if it is unknown."""
+    uarch = cpu if isinstance(cpu, str) else cpu.uarch
+    return TABLES.get(uarch, TABLES["generic"])
+
+
+def sets(cpu: Cpu | str) -> dict[str, EventSet]:
+    """The named sets of this CPU, each in its best form. "generic" and "software" always exist."""
+    return {name: forms[0] for name, forms in table(cpu).sets.items()}
+
+
+def choose(
+    cpu: Cpu | str,
+    fits: int,
+    working: Collection[str] | None = None,
+    wanted: Sequence[str] = ("auto",),
+    known: Table | None = None,
+) -> Choice:
+    """Groups of events for this CPU, of which each fits into the counters.
+
+    `fits` is the size of the largest group that starts with cycles and instructions and counts
+    rightly here (software events and perf metrics do not count towards it; 0: no PMU). `working`
+    names the events that were tried and count rightly; None trusts all. `wanted` holds names of
+    sets, names of events, or perf's spellings; "auto" is top-down level 1 as far as one group
+    takes it, so that nothing is multiplexed. `known` replaces the table of the CPU, for one
+    that `native_map.events.perf_list` made. Raises Unusable for what is not understood.
+    """
+    known = known or table(cpu)
+    virtual = isinstance(cpu, Cpu) and cpu.virtual
+    notes: list[str] = []
+    if known.name.startswith("generic") and fits > 0 and not known.expressions:
+        notes.append("unknown CPU: generic events, no top-down shares")
+    requested = [u for word in wanted for u in _units(known, word, fits, working, virtual, notes)]
+    software = _unique([TASK_CLOCK, *(e for u in requested for e in u if e.type == SOFTWARE)])
+    units = [tuple(e for e in u if e.type != SOFTWARE) for u in requested]
+    units = [u for u in units if u]
+    if fits <= 0:
+        names = _unique(e.name for u in units for e in u)
+        if names:
+            notes.append(f"no hardware counters here: not counted: {', '.join(names)}")
+        units = []
+    groups: list[tuple[Event, ...]] = []
+    # Of a set of which nothing works, cycles and instructions are still counted.
+    hardware = fits > 0 and any(_is_hardware(known, word) for word in wanted)
+    base = _working((CYCLES, INSTRUCTIONS), working, notes) if units or hardware else ()
+    for unit in units:
+        _place(groups, unit, base, fits, notes)
+    counted = {e for group in groups for e in group}
+    alone = [(event,) for event in base if event not in counted]
+    if alone and tuple(wanted) != ("auto",):
+        groups[:0] = [base] if _cost(base) <= fits else alone
+    if not groups:
+        if any(word != "software" for word in wanted):
+            reason = "no hardware counters" if fits <= 0 else "no hardware event counts rightly"
+            notes.append(f"{reason}: software events only")
+        return Choice(
+            (tuple(_unique([*software, *generic.SOFTWARE_SET.events])),), 1, (*_unique(notes),)
+        )
+    # Hardware leads: perf metrics need their own leader, and the kernel moves a group that
+    # a software event leads.
+    groups[0] = (*groups[0], *software)
+    groups[1:] = [(*group, TASK_CLOCK) for group in groups[1:]]
+    if len(groups) > 1:
+        notes.append(
+            f"{len(groups)} groups take turns on {fits} counters: each counts about "
+            f"1/{len(groups)} of the time and is scaled; short operations get few of them"
+        )
+    return Choice(tuple(groups), len(groups), (*_unique(notes),))
+
+
+def _is_hardware(known: Table, word: str) -> bool:
+    """Whether a word that is understood asks for more than software events."""
+    if word in known.sets:
+        return any(e.type != SOFTWARE for form in known.sets[word] for e in form.events)
+    return word == "auto" or (_by_name(known, word) or parse(word)).type != SOFTWARE
+
+
+def _units(
+    known: Table,
+    word: str,
+    fits: int,
+    working: Collection[str] | None,
+    virtual: bool,
+    notes: list[str],
+) -> list[tuple[Event, ...]]:
+    """What one word asks for, as groups of events that must count together."""
+    if word == "auto":
+        return _auto(known, fits, working, virtual, notes)
+    if word not in known.sets and word in SETS:
+        raise Unusable(
+            f"{known.name} has no events of the set {word!r}; it has {', '.join(known.sets)}"
+        )
+    if word not in known.sets:
+        return [_working((_by_name(known, word) or parse(word),), working, notes)]
+    form = _best_form(known.sets[word], working, virtual)
+    units = []
+    for group in form.groups:
+        room = fits - _cost((CYCLES, INSTRUCTIONS))
+        unit = []
+        for event in _working(group, working, notes):
+            room -= event.counters
+            if room >= 0 or event.name not in form.optional:
+                unit.append(event)
+        units.append(tuple(unit))
+    return units
+
+
+def _auto(
+    known: Table, fits: int, working: Collection[str] | None, virtual: bool, notes: list[str]
+) -> list[tuple[Event, ...]]:
+    """One group: of the best set what fits and gives a metric."""
+    if fits <= 0:
+        return []
+    name = "topdown" if "topdown" in known.sets else "generic"
+    form = _best_form(known.sets[name], working, virtual)
+    base = list(_working((CYCLES, INSTRUCTIONS), working, []))
+    events = [e for group in form.groups for e in _working(group, working, notes)]
+    taken: list[Event] = []
+    for event in (*base, *events):
+        if _cost(taken) + event.counters <= fits:
+            taken.append(event)
+    # Half of a ratio is not worth its counter.
+    optional = form.optional | {e.name for e in (*base, *taken) if not e.counters}
+    for event in [e for e in taken if e not in base and e.name not in optional]:
+        rest = [e.name for e in taken if e is not event]
+        if catalogue.gives(rest, known) == catalogue.gives([*rest, event.name], known):
+            taken.remove(event)
+    given_metrics = catalogue.gives((e.name for e in taken), known)
+    missing = [m for m in form.gives if m not in given_metrics and m != "smt_contention"]
+    possible = catalogue.gives((e.name for e in (*base, *events)), known)
+    if missing := [m for m in missing if m in possible]:
+        notes.append(
+            f"{fits} counters hold one group without {', '.join(missing)}; ask for {name} to count "
+            "all in turns"
+        )
+    return [tuple(taken)] if taken else []
+
+
+def _best_form(
+    forms: tuple[EventSet, ...], working: Collection[str] | None, virtual: bool
+) -> EventSet:
+    """The form of which most events work; untried, the last in a VM, as they hide registers."""
+    if working is None:
+        return forms[-1 if virtual else 0]
+    return max(
+        forms, key=lambda form: sum(e.name in working for e in form.events) / len(form.events)
+    )
+
+
+def _working(
+    events: Iterable[Event], working: Collection[str] | None, notes: list[str]
+) -> tuple[Event, ...]:
+    kept = []
+    for event in events:
+        if working is None or event.type == SOFTWARE or event.name in working:
+            kept.append(event)
+        else:
+            notes.append(f"{event.name} does not count rightly on this machine: left out")
+    return tuple(kept)
+
+
+def _cost(events: Iterable[Event]) -> int:
+    return sum(e.counters for e in events)
+
+
+def _place(
+    groups: list[tuple[Event, ...]],
+    unit: tuple[Event, ...],
+    base: tuple[Event, ...],
+    fits: int,
+    notes: list[str],
+) -> None:
+    """Adds a unit to a group that has room, else in a new one, else in several."""
+    if groups:
+        joined = _join(groups[-1], unit)
+        if _cost(joined) <= fits:
+            groups[-1] = joined
+            return
+    for start in (base, base[:1]):
+        if _cost(_join(start, unit)) <= fits:
+            groups.append(_join(start, unit))
+            return
+    start = next((s for s in (base, base[:1]) if _cost(s) < fits), ())
+    counted = {e for group in groups for e in group}
+    left = [e for e in unit if e not in counted and e not in start]
+    filling = start
+    for event in left:
+        if _cost(filling) + event.counters > fits:
+            groups.append(filling)
+            filling = start
+        filling = (*filling, event)
+    if left:
+        groups.append(filling)
+    notes.append(
+        f"{', '.join(e.name for e in unit)} do not fit into {fits} counters together: ratios "
+        "between them join different moments"
+    )
+
+
+def _join(group: tuple[Event, ...], unit: tuple[Event, ...]) -> tuple[Event, ...]:
+    """Both, each event once; the slots register leads where there is one, as its shares need."""
+    events = {e.name: e for e in (*group, *unit)}
+    lead = [e for e in events.values() if e.name == "slots"]
+    shares = [e for e in events.values() if e.name.startswith("topdown_")]
+    return (*lead, *shares, *(e for e in events.values() if e not in lead and e not in shares))
+
+
+_T = TypeVar("_T")
+
+
+def _unique(things: Iterable[_T]) -> list[_T]:
+    return list(dict.fromkeys(things))
+
+
+def _by_name(known: Table, name: str) -> Event | None:
+    for forms in known.sets.values():
+        for form in forms:
+            for event in form.events:
+                if event.name == name:
+                    return event
+    for event in (CYCLES, INSTRUCTIONS, *OTHER_EVENTS):
+        if event.name == name:
+            return event
+    return None

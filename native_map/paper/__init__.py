@@ -1,0 +1,1 @@
+"""The Lotus paper's mapping by isolated runs, and profiles of other tools."""

@@ -1,0 +1,52 @@
+"""How likely isolated runs are to catch a short function at all (the Lotus paper's section IV-B).
+
+A sampler that looks every `interval_s` seconds meets a function that lasts `function_s` with
+probability f/s in one execution, and in at least one of n independent ones with 1 - (1 - f/s)^n.
+"""
+
+import math
+
+
+def capture_probability(function_s: float, interval_s: float, executions: int) -> float:
+    """The probability that at least one of so many executions is sampled, 0..1."""
+    once = _once(function_s, interval_s)
+    if executions < 0:
+        raise ValueError("executions must not be negative")
+    if once == 1.0:
+        return 1.0 if executions else 0.0
+    # log1p and expm1 keep the digits where f/s is small.
+    return -math.expm1(executions * math.log1p(-once))
+
+
+def executions_needed(function_s: float, interval_s: float, wanted: float = 0.95) -> int:
+    """The fewest executions whose capture probability is at least `wanted` (0 <= wanted < 1)."""
+    once = _once(function_s, interval_s)
+    if not 0.0 <= wanted < 1.0:
+        raise ValueError("the wanted probability must be at least 0 and below 1")
+    if wanted == 0.0:
+        return 0
+    if once == 1.0:
+        return 1
+    needed = math.ceil(math.log1p(-wanted) / math.log1p(-once))
+    # The ceiling of a quotient of logarithms may be one off either way.
+    while needed > 1 and capture_probability(function_s, interval_s, needed - 1) >= wanted:
+        needed -= 1
+    while capture_probability(function_s, interval_s, needed) < wanted:
+        needed += 1
+    return needed
+
+
+def shortest_captured(interval_s: float, executions: int, wanted: float = 0.95) -> float:
+    """Seconds: a function at least this long is caught with probability `wanted`."""
+    if executions < 1 or not 0.0 <= wanted < 1.0 or not interval_s > 0:
+        raise ValueError("executions, the interval and the probability must be positive")
+    return -interval_s * math.expm1(math.log1p(-wanted) / executions)
+
+
+def _once(function_s: float, interval_s: float) -> float:
+    if not (0 < function_s < math.inf and 0 < interval_s < math.inf):
+        raise ValueError("the function's time and the sampling interval must be positive")
+    once = min(1.0, function_s / interval_s)
+    if once < 1e-15:
+        raise ValueError("the function is too short for this sampling interval ever to catch it")
+    return once

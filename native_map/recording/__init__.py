@@ -1,0 +1,1 @@
+"""What perf and py-spy recorded: files, records, command lines, clocks."""

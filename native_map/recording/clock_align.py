@@ -1,0 +1,243 @@
+"""A recording on another clock → CLOCK_MONOTONIC, through events that both sides saw.
+
+Our side knows of each event a bracket: it happened no earlier and no later than two moments. Every
+pair of an event of theirs and a bracket of ours cuts away straight lines (offset + drift) that
+cannot be the relation of the clocks; what is left bounds the error without any assumption about how
+late we look at a clock.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from native_map.errors import Unusable
+from native_map.recording.perf_recording import Recording
+
+MOST_DRIFT = 1e-3  # NTP slews by 5e-4 at most; a counter's calibration is off by less than that
+MOST_ERROR_NS = 5_000_000
+FEWEST = 3
+RESOLUTION_NS = 1  # of both clocks: what is exact need not fit a line better than that
+OPEN_BEFORE, OPEN_AFTER = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+RECORD_RIGHT = "record again with `perf record -k CLOCK_MONOTONIC ...`"
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """ours = theirs + offset_ns + drift * (theirs - reference_ns), off by error_ns at most."""
+
+    offset_ns: int
+    drift: float
+    reference_ns: int
+    error_ns: int
+    matched: int  # events that took part
+    rejected: int  # events of both sides that contradict the others
+
+    def apply(self, times: Ints) -> Ints:
+        """Their times in ns on our clock."""
+        turned = np.rint((times - self.reference_ns) * self.drift).astype(np.int64)
+        aligned: Ints = times + self.offset_ns + turned
+        return aligned
+
+    def __str__(self) -> str:
+        return (
+            f"clocks aligned through {self.matched} events: {self.offset_ns / 1e9:+.6f} s,"
+            f" drift {self.drift * 1e6:+.1f} ppm, within {self.error_ns / 1e3:.0f} us"
+        )
+
+
+def events_of(recording: Recording) -> pd.DataFrame:
+    """pid, tid, kind, time_ns of the forks, exits and comms in a recording, without those that
+    perf made up at its start (time 0)."""
+    tables = []
+    for kind, table in (
+        ("fork", recording.forks),
+        ("exit", recording.exits),
+        ("comm", recording.comms),
+    ):
+        tables.append(table[["pid", "tid", "time_ns"]].assign(kind=kind))
+    events = pd.concat(tables, ignore_index=True)
+    return events[events["time_ns"] > 0].reset_index(drop=True)
+
+
+def align(
+    ours: pd.DataFrame,
+    theirs: pd.DataFrame,
+    span: tuple[int, int] | None = None,
+    most_error_ns: int = MOST_ERROR_NS,
+) -> Alignment:
+    """Relate two clocks.
+
+    ours            pid, tid, kind ("fork", "exit", "comm"), and earliest_ns, latest_ns on
+                    CLOCK_MONOTONIC (the smallest and largest int64 where not known); or time_ns
+                    alone, taken within the process itself: a fork or comm came before it, an exit
+                    after it.
+    theirs          pid, tid, kind, time_ns on the other clock
+    span            first and last of their times for which the error shall hold; by default those
+                    of their events
+
+    Raises Unusable, with the command that records it right, where fewer than three events match,
+    where they contradict each other, or where the error would pass most_error_ns.
+    """
+    pairs = _match(_brackets(ours), theirs)
+    if len(pairs) < FEWEST:
+        raise _refusal(f"only {len(pairs)} of its process events are known to the run")
+    times = pairs["time_ns"].to_numpy(np.int64)
+    first, last = span or (int(theirs["time_ns"].min()), int(theirs["time_ns"].max()))
+    first, last = min(first, int(times.min())), max(last, int(times.max()))
+    reference = first
+    base = _base(pairs)
+    low = _difference(pairs["earliest_ns"].to_numpy(np.int64), times, OPEN_BEFORE, base)
+    high = _difference(pairs["latest_ns"].to_numpy(np.int64), times, OPEN_AFTER, base)
+    low, high = low - RESOLUTION_NS, high + RESOLUTION_NS
+    x = (times - reference).astype(np.float64)
+    agreed = _agreeing(x, low, high)
+    rejected = int((~agreed).sum())
+    if rejected * 5 > len(agreed) or agreed.sum() < FEWEST:
+        raise _refusal(f"{rejected} of {len(agreed)} process events contradict the others")
+    corners = _corners(x[agreed], low[agreed], high[agreed])
+    if corners is None:
+        raise _refusal("the process events of both sides contradict each other")
+    width = float(last - first)
+    ends = np.stack([corners[:, 0], corners[:, 0] + corners[:, 1] * width])
+    if not np.isfinite(ends).all():
+        raise _refusal("it has no events that bound the offset from both sides")
+    middle = (ends.max(axis=1) + ends.min(axis=1)) / 2
+    error = float((ends.max(axis=1) - ends.min(axis=1)).max() / 2)
+    if error > most_error_ns:
+        raise _refusal(f"it could only be aligned within {error / 1e6:.1f} ms")
+    return Alignment(
+        offset_ns=base + round(float(middle[0])),
+        drift=float(middle[1] - middle[0]) / width if width else 0.0,
+        reference_ns=reference,
+        error_ns=int(np.ceil(error)) + 1,
+        matched=int(agreed.sum()),
+        rejected=rejected,
+    )
+
+
+def _refusal(why: str) -> Unusable:
+    return Unusable(
+        f"the recording is on another clock and cannot be aligned: {why}; its functions can still"
+        f" be counted for the whole run, not per operation; {RECORD_RIGHT}"
+    )
+
+
+def _brackets(ours: pd.DataFrame) -> pd.DataFrame:
+    if "earliest_ns" in ours.columns and "latest_ns" in ours.columns:
+        return ours
+    ends = ours["kind"].eq("exit").to_numpy()
+    time = ours["time_ns"].to_numpy(np.int64)
+    return ours.assign(
+        earliest_ns=np.where(ends, time, OPEN_BEFORE), latest_ns=np.where(ends, OPEN_AFTER, time)
+    )
+
+
+def _match(ours: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:
+    """Pairs by (pid, tid, kind), the first with the first. Where one side saw more of a kind than
+    the other (a number used again), nobody knows which belong together: none is taken."""
+    key = ["pid", "tid", "kind"]
+    sides = []
+    for side, order in ((ours, ["latest_ns", "earliest_ns"]), (theirs, ["time_ns"])):
+        ordered = side.sort_values(order, kind="stable")
+        grouped = ordered.groupby(key, observed=True)
+        sides.append(
+            ordered.assign(
+                turn=grouped.cumcount(), times=grouped["pid"].transform("size").to_numpy()
+            )
+        )
+    left = sides[0][[*key, "turn", "times", "earliest_ns", "latest_ns"]]
+    right = sides[1][[*key, "turn", "times", "time_ns"]]
+    return pd.merge(left, right, on=[*key, "turn", "times"])
+
+
+def _base(pairs: pd.DataFrame) -> int:
+    """A rough offset in whole ns: the rest is small enough for floats."""
+    known = pairs[pairs["latest_ns"] != OPEN_AFTER]
+    column = "latest_ns" if len(known) else "earliest_ns"
+    known = known if len(known) else pairs
+    differences = known[column].to_numpy(np.int64) - known["time_ns"].to_numpy(np.int64)
+    return int(np.sort(differences)[len(differences) // 2])
+
+
+def _difference(ours: Ints, theirs: Ints, unknown: int, base: int) -> Floats:
+    known = ours != unknown
+    result = np.full(len(ours), np.inf if unknown == OPEN_AFTER else -np.inf)
+    result[known] = ours[known] - theirs[known] - base
+    return result
+
+
+def _agreeing(x: Floats, low: Floats, high: Floats) -> npt.NDArray[np.bool_]:
+    """Which brackets hold the offset that most of them hold, whatever the drift."""
+    slack = np.abs(x - np.median(x)) * MOST_DRIFT
+    begin, end = low - slack, high + slack
+    moments = np.concatenate([begin, end])
+    steps = np.concatenate([np.ones(len(x)), -np.ones(len(x))])
+    order = np.lexsort((-steps, moments))
+    depth = np.cumsum(steps[order])
+    best = moments[order][int(depth.argmax())]
+    agreed: npt.NDArray[np.bool_] = (begin <= best) & (best <= end)
+    return agreed
+
+
+def _hull(x: Floats, y: Floats, upper: bool) -> list[tuple[float, float]]:
+    """The corners of the points' upper or lower convex hull: no other point bounds a line."""
+    sign = 1.0 if upper else -1.0
+    corners: list[tuple[float, float]] = []
+    for px, py in sorted(zip(x.tolist(), (sign * y).tolist(), strict=True)):
+        while len(corners) >= 2:
+            (ax, ay), (bx, by) = corners[-2:]
+            if (bx - ax) * (py - ay) < (by - ay) * (px - ax):
+                break
+            corners.pop()
+        # Two points above each other: only the outer one counts.
+        if corners and corners[-1][0] == px:
+            corners.pop()
+        corners.append((px, py))
+    return [(px, sign * py) for px, py in corners]
+
+
+def _corners(x: Floats, low: Floats, high: Floats) -> Floats | None:
+    """The corners (offset, drift) of the set of lines above all `low` and below all `high`.
+
+    None where there is no such line; infinite where the set has no bound.
+    """
+    has_low, has_high = np.isfinite(low), np.isfinite(high)
+    if not has_low.any() or not has_high.any():
+        return np.full((1, 2), np.inf)
+    above = _hull(x[has_low], low[has_low], upper=True)
+    below = _hull(x[has_high], high[has_high], upper=False)
+    # A line's offset, for a drift d, lies between the largest y - d x of `above` and the smallest
+    # of `below`; both bend only at the drifts of the hulls' edges and where they meet.
+    points = [np.array(side) for side in (above, below)]
+    drifts = {-MOST_DRIFT, MOST_DRIFT}
+    for side in (above, below):
+        drifts |= {(by - ay) / (bx - ax) for (ax, ay), (bx, by) in pairwise(side)}
+    tried = np.array(sorted(d for d in drifts if abs(d) <= MOST_DRIFT))
+
+    def ranges(at: Floats) -> tuple[Floats, Floats]:
+        floor = (points[0][:, 1] - at[:, None] * points[0][:, 0]).max(axis=1)
+        ceiling = (points[1][:, 1] - at[:, None] * points[1][:, 0]).min(axis=1)
+        return floor, ceiling
+
+    floor, ceiling = ranges(tried)
+    room = ceiling - floor
+    # Where the room changes its sign, the limit lies between (it is linear in between).
+    met = []
+    for at in np.flatnonzero(room[:-1] * room[1:] < 0).tolist():
+        share = room[at] / (room[at] - room[at + 1])
+        met.append(tried[at] + share * (tried[at + 1] - tried[at]))
+    inside = tried[room >= 0]
+    corners = []
+    for drift in inside.tolist():
+        low_end, high_end = (float(end[0]) for end in ranges(np.array([drift])))
+        corners += [(low_end, drift), (high_end, drift)]
+    for drift in met:
+        low_end, high_end = (float(end[0]) for end in ranges(np.array([drift])))
+        corners += [(low_end, drift), (high_end, drift)]
+    return np.array(corners) if corners else None

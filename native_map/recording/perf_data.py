@@ -1,0 +1,140 @@
+"""perf.data → samples and what a profile needs to make sense of them (numpy, in bounded memory).
+
+Files that it does not read (pipe mode, other byte order, layouts that tell no event apart) go
+through `perf script`, and `Recording.reader` and `Recording.notes` say so.
+
+Source: Linux include/uapi/linux/perf_event.h and tools/lib/perf/include/perf/event.h.
+"""
+
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from native_map.errors import Unusable
+from native_map.recording.perf_header import Header, NeedsPerf, read_header
+from native_map.recording.perf_recording import Recording
+from native_map.recording.perf_records import PERF_ONLY, SAMPLE, Kept, Reader
+from native_map.recording.perf_script import read_script
+from native_map.recording.perf_tasks import Tables, TaskRecords
+
+KEPT = 512 << 20  # bytes of records up to which the samples stay in memory once read
+RECORDS = dict(
+    enumerate(
+        "mmap lost comm exit throttle unthrottle fork read sample mmap2 aux itrace_start"
+        " lost_samples switch switch_cpu_wide namespaces ksymbol bpf_event cgroup text_poke"
+        " aux_output_hw_id".split(),
+        1,
+    )
+) | dict(
+    enumerate(
+        "attr event_type tracing_data build_id finished_round id_index auxtrace_info auxtrace"
+        " auxtrace_error thread_map cpu_map stat_config stat stat_round event_update time_conv"
+        " feature compressed finished_init compressed2".split(),
+        64,
+    )
+)
+
+
+def read(path: str | os.PathLike[str], perf: str = "perf", *, trusted: bool = True) -> Recording:
+    """Read a perf.data file.
+
+    perf is the binary that is asked where the file is not for our own reader; a file that is not
+    `trusted` never reaches it. Raises Unusable where nothing can be read.
+    """
+    try:
+        return _read_direct(Path(path))
+    except NeedsPerf as reason:
+        if not trusted:
+            raise Unusable(
+                f"{path} can only be read by perf ({reason}), which does not get files of others:"
+                " trust it, or record into a file with `perf record -k CLOCK_MONOTONIC -o FILE ...`"
+            ) from None
+        return read_script(Path(path), reason, perf)
+    except Unusable as error:
+        text = str(error) if str(path) in str(error) else f"{path}: {error}"
+        again = "; record one with: perf record -k CLOCK_MONOTONIC -o FILE -- COMMAND"
+        raise Unusable(text + ("" if "record " in str(error) else again)) from None
+    except OSError as error:
+        raise Unusable(
+            f"cannot read {path}: {error.strerror or error}; name what perf record wrote"
+        ) from error
+
+
+def _read_direct(path: Path) -> Recording:
+    with path.open("rb") as file:
+        length = os.fstat(file.fileno()).st_size
+        header = read_header(file, length)
+    if sys.byteorder != "little":
+        raise NeedsPerf("this machine's byte order is the other one", header)
+    for event in header.events:
+        for wanted, option in (("tid", ""), ("ip", ""), ("time", " -T")):
+            if wanted not in event.fields and event.type != 1 | 1 << 31:
+                raise Unusable(
+                    f"the samples of {event.name} carry no {wanted}: record with"
+                    f" `perf record{option} -k CLOCK_MONOTONIC ...`"
+                )
+    reader = Reader(path, header)
+    counted: Counter[int] = Counter()
+    sampled = np.zeros(len(header.events), np.int64)
+    unreadable = 0
+    tasks = TaskRecords(header, reader.lookup.events_of)
+    smallest = 8 * min(1 + len(event.fields) for event in header.events)
+    small = header.data[1] <= KEPT and not header.compressed  # unpacked, its size is not known
+    kept = Kept(header.data[1] // smallest) if small else None
+    for block in reader.blocks():
+        for kind, number in enumerate(np.bincount(block.kinds).tolist()):
+            if number and kind in PERF_ONLY:
+                raise NeedsPerf(PERF_ONLY[kind], header)
+            counted[kind] += number
+        is_sample = block.kinds == SAMPLE
+        mine, others = np.flatnonzero(is_sample), np.flatnonzero(~is_sample)
+        starts, heads = block.starts[mine], block.heads[mine]
+        events = reader.sample_events(block.words, starts, heads)
+        if kept:
+            kept.add(reader.columns(block.words, starts, heads, events))
+        counts = np.bincount(events + 1, minlength=len(sampled) + 1)  # first those of event -1
+        sampled += counts[1:]
+        unreadable += int(counts[0])
+        tasks.add(block.words, block.starts[others], block.kinds[others])
+    tables = tasks.tables(header.build_ids)
+    damage = header.damage + reader.damage + tables.damage
+    if unreadable:
+        damage.append(f"{unreadable} samples are of no known event or too short")
+    return _recording(path, header, tables, counted, sampled, unreadable, damage, reader, kept)
+
+
+def _recording(
+    path: Path,
+    header: Header,
+    tables: Tables,
+    counted: Counter[int],
+    sampled: npt.NDArray[np.int64],
+    unreadable: int,
+    damage: list[str],
+    reader: Reader,
+    kept: Kept | None,
+) -> Recording:
+    clocks = {event.clock for event in header.events}
+    return Recording(
+        path=str(path),
+        events=[event.name for event in header.events],
+        attrs=header.events,
+        mappings=tables.mappings,
+        comms=tables.comms,
+        forks=tables.forks,
+        exits=tables.exits,
+        lost=tables.lost,
+        throttles=tables.throttles,
+        clock=clocks.pop() if len(clocks) == 1 else "other:several",
+        facts=header.facts,
+        counted={RECORDS.get(k, f"type {k}"): n for k, n in sorted(counted.items()) if n},
+        sampled=sampled.tolist(),
+        unreadable=unreadable,
+        unread=reader.unread,
+        damage=damage,
+        pieces=kept.pieces if kept else reader.pieces,
+    )

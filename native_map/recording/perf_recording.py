@@ -1,0 +1,106 @@
+"""What a perf.data file holds, whoever read it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import pandas as pd
+
+from native_map.errors import Unusable
+from native_map.recording.perf_header import Event
+from native_map.recording.perf_records import Columns, joined
+
+
+@dataclass
+class Recording:
+    """What a perf.data file holds. All times are ns of `clock`, addresses and counts uint64.
+
+    samples     whole, in the order of the file, not of time (see `chunks`): time_ns int64, pid
+                int32, tid int32, event int16 (number in `events`), ip uint64, period uint64 (count
+                that the sample stands for), cpu_mode int8 (perf's misc & 7: 1 kernel, 2 user,
+                4 guest kernel, 5 guest user)
+    mappings    pid int32 (-1: the kernel's own), start, end, offset uint64, time_ns int64 (valid
+                from), until_ns int64 (valid before: an exec or the number's next process; the
+                largest int64 if never), path, build_id (hex or ""), executable bool. What a forked
+                process inherits is repeated for it. Later rows hide earlier ones that they overlap.
+    comms       pid, tid, time_ns, comm, exec bool
+    forks       pid, ppid, tid, ptid, time_ns; exits likewise. A thread's start has pid == ppid.
+    lost        time_ns, event (-1: unknown), count, kind ("records" or "samples"). time_ns is
+                when the kernel reported it, not when it happened.
+    throttles   time_ns, pid, tid, cpu (-1: not recorded), event, throttle bool (False: it ended)
+    clock       "monotonic", "other:NAME" or "default" (the kernel's own, not any that a program
+                can read)
+    facts       hostname, osrelease, arch, cpudesc, cpuid, cmdline, version, nr_cpus ... as far as
+                the file has them
+    counted     number of records by type. counted["sample"] = len(samples) + unreadable.
+    sampled     number of samples that can be read, for each event
+    unreadable  samples whose event is unknown or whose bytes are too few
+    unread      bytes of records behind a damaged one; what they held is not known
+    damage      texts: what of the file could not be read
+    notes       texts: how it was read, where that is worth a word
+    reader      "direct" or "perf script"
+    """
+
+    path: str
+    events: list[str]
+    attrs: list[Event]
+    mappings: pd.DataFrame
+    comms: pd.DataFrame
+    forks: pd.DataFrame
+    exits: pd.DataFrame
+    lost: pd.DataFrame
+    throttles: pd.DataFrame
+    clock: str
+    facts: dict[str, str | int]
+    counted: dict[str, int]
+    sampled: list[int]
+    unreadable: int = 0
+    unread: int = 0
+    damage: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    reader: str = "direct"
+    pieces: Callable[[], Iterator[Columns]] = field(default=lambda: iter(()), repr=False)
+
+    def __len__(self) -> int:
+        """The number of samples, known without reading them again."""
+        return sum(self.sampled)
+
+    def chunks(self, rows: int = 1 << 20) -> Iterator[pd.DataFrame]:
+        """The samples in tables of `rows` (the last has fewer), in the file's order.
+
+        Unusable where the file changes meanwhile.
+        """
+        if rows < 1:
+            raise ValueError("a chunk has at least one row")
+        held: list[Columns] = []
+        size = seen = 0
+        for piece in self.pieces():
+            held.append(piece)
+            size += len(piece["tid"])
+            while size >= rows:
+                whole = joined(held)
+                yield frame_of({name: column[:rows] for name, column in whole.items()})
+                seen += rows
+                size -= rows
+                held = [{name: column[rows:] for name, column in whole.items()}]
+        if size:
+            yield frame_of(joined(held))
+        if seen + size != len(self):
+            raise Unusable(f"{self.path} changed while it was read: read it when perf has ended")
+
+    @cached_property
+    def samples(self) -> pd.DataFrame:
+        """All samples at once: 34 bytes each. Use `chunks` where the file is large.
+
+        Unusable where the file has changed.
+        """
+        pieces = list(self.pieces())
+        whole = frame_of(joined(pieces))
+        if len(whole) != len(self):
+            raise Unusable(f"{self.path} changed while it was read: read it when perf has ended")
+        return whole
+
+
+def frame_of(columns: Columns) -> pd.DataFrame:
+    """A table of these columns, which are not copied."""
+    return pd.DataFrame(columns, copy=False)

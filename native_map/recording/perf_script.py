@@ -1,0 +1,244 @@
+"""Reads through `perf script` what our own reader does not: slower, and `Recording` says so.
+
+perf prints the samples in order of time. Its text carries neither throttle records nor the CPU;
+the rest is as `perf_data.read` gives it. Source: Linux tools/perf/builtin-script.c and
+tools/perf/util/event.c (the functions perf_event__fprintf_*).
+"""
+
+import itertools
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from native_map.errors import Unusable
+from native_map.programs import Limits, Program
+from native_map.recording.perf_header import MOST_EVENTS, Header, NeedsPerf
+from native_map.recording.perf_recording import Recording
+from native_map.recording.perf_records import SAMPLE_COLUMNS, Columns
+from native_map.recording.perf_tasks import inherit, table
+
+ROWS = 1 << 16  # samples of one piece
+MOST_FACTS = 10_000  # lines about the machine
+KEPT = 8_000_000  # samples up to which they stay in memory once read
+MOST_ROWS = 1_000_000  # lines of processes and mappings; what is beyond is counted
+FIELDS = "misc,pid,tid,time,event,ip,period"
+MODES = {"K": 1, "U": 2, "H": 3, "G": 4, "g": 5}
+
+_WHO = rb"^\s*(-?\d+)/(-?\d+)\s+([A-Za-z]*)\s+(\d+)\.(\d{9}):\s+"
+_SAMPLE = re.compile(_WHO + rb"(\d+)\s+(\S.*?):\s+([0-9a-f]+)\s*$")
+_OTHER = re.compile(_WHO + rb"PERF_RECORD_(\w+)(.*)$", re.DOTALL)
+_MMAP = re.compile(
+    rb"^ (-?\d+)/(-?\d+): \[(?:0x)?([0-9a-f]+)\((?:0x)?([0-9a-f]+)\) @ (?:0x)?([0-9a-f]+)"
+    rb"([^\]]*)\]: (\S+) (.*)$"
+)
+_COMM = re.compile(rb"^( exec)?: (.*):(-?\d+)/(-?\d+)$", re.DOTALL)
+_TASK = re.compile(rb"^\((-?\d+):(-?\d+)\):\((-?\d+):(-?\d+)\)$")
+_LOST = re.compile(rb"lost(?: samples)? (\d+)")
+
+
+def limits_for(size: int) -> Limits:
+    """What `perf script` may take for a file of so many bytes.
+
+    perf maps the whole file, prints some 10 MB a second, and takes 5 s for what perf compressed
+    into a MB at most.
+    """
+    whole = -(-size >> 20)
+    return Limits(
+        wait_s=20.0 + 15 * whole,
+        cpu_s=5 + 5 * whole,
+        memory=(800 << 20) + 2 * size,
+        output=(128 << 20) + 200 * size,
+    )
+
+
+def read_script(path: Path, needs: NeedsPerf, perf: str = "perf") -> Recording:
+    """The recording as `perf script` prints it. Raises Unusable where perf cannot read it."""
+    text = _Text(path, perf, needs)
+    kept: list[Columns] | None = []
+    sampled: Counter[int] = Counter()
+    for piece in text.pieces():
+        sampled.update(dict(enumerate(np.bincount(piece["event"].astype(np.int64)).tolist())))
+        if kept is not None:
+            kept.append(piece)
+            if sum(sampled.values()) > KEPT:
+                kept = None
+    if not sampled and not text.counted and text.failure:
+        raise Unusable(f"{path} can only be read by perf ({needs}), which says: {text.failure}")
+    header = needs.header or text.facts()
+    clocks = {event.clock for event in header.events} or {str(header.facts.pop("clock", "default"))}
+    damage = [*header.damage]
+    if text.failure:
+        damage.append(f"perf script stopped: {text.failure}")
+    if text.refused:
+        damage.append(f"{text.refused} records of processes and mappings are too many, not read")
+    if text.strange:
+        damage.append(f"{text.strange} lines of perf script were not understood")
+    return Recording(
+        path=str(path),
+        events=text.events,
+        attrs=header.events,
+        mappings=inherit(text.maps, text.forks, text.comms, header.build_ids, damage),
+        comms=table("comms", text.comms),
+        forks=table("forks", text.forks),
+        exits=table("forks", text.exits),
+        lost=table("lost", text.lost),
+        throttles=table("throttles", {}),
+        clock=clocks.pop() if len(clocks) == 1 else "other:several",
+        facts=header.facts,
+        counted=dict(text.counted),
+        sampled=[sampled[number] for number in range(len(text.events))],
+        damage=damage,
+        notes=[f"read through `perf script`, which is slower: {needs}; throttling is not shown"],
+        reader="perf script",
+        pieces=text.again if kept is None else lambda: iter(kept),
+    )
+
+
+class _Text:
+    """The output of `perf script`, line by line: samples as pieces, the rest collected."""
+
+    def __init__(self, path: Path, perf: str, needs: NeedsPerf) -> None:
+        self.path, self.perf = path, perf
+        self.events = [event.name for event in needs.header.events] if needs.header else []
+        self.counted: Counter[str] = Counter()
+        self.strange = self.refused = self._rows = 0
+        self.failure = ""
+        self.maps: dict[str, list[object]] = {}
+        self.forks: dict[str, list[object]] = {}
+        self.exits: dict[str, list[object]] = {}
+        self.comms: dict[str, list[object]] = {}
+        self.lost: dict[str, list[object]] = {}
+
+    def again(self) -> Iterator[Columns]:
+        """The samples once more, from another run of perf."""
+        other = _Text(self.path, self.perf, NeedsPerf(""))
+        other.events = list(self.events)
+        return other.pieces()
+
+    def pieces(self) -> Iterator[Columns]:
+        options = ["-f", "-G", "-i", str(self.path), "-F", FIELDS, "--ns"]
+        options += ["--show-task-events", "--show-mmap-events", "--show-lost-events"]
+        known = {name.encode(): at for at, name in enumerate(self.events)}
+        rows: list[tuple[int, int, int, int, int, int, int]] = []
+        with self._run(options) as program:
+            for line in program.lines():
+                match = _SAMPLE.match(line)
+                if not match:
+                    self._other(line)
+                    continue
+                pid, tid, misc, seconds, nanos, period, name, ip = match.groups()
+                if name not in known and len(known) == MOST_EVENTS:
+                    self.strange += 1
+                    continue
+                if name not in known:
+                    known[name] = len(self.events)
+                    self.events.append(name.decode("utf-8", "backslashreplace"))
+                time = signed(int(seconds) * 1_000_000_000 + int(nanos))
+                mode = MODES.get(misc[:1].decode(), 0)
+                rows.append((time, int(pid), int(tid), known[name], int(ip, 16), int(period), mode))
+                if len(rows) == ROWS:
+                    self.counted["sample"] += len(rows)
+                    yield _columns(rows)
+                    rows = []
+            if code := program.end():
+                self.failure = program.stopped or program.complaint or f"exit code {code}"
+        if rows:
+            self.counted["sample"] += len(rows)
+            yield _columns(rows)
+
+    def _run(self, options: list[str]) -> Program:
+        try:
+            return Program(
+                [self.perf, "script", *options],
+                limits_for(self.path.stat().st_size),
+                env={**os.environ, "LC_ALL": "C"},
+            )
+        except OSError as error:
+            raise Unusable(
+                f"{self.path} can only be read by perf, which is not here"
+                f" ({self.perf}: {error.strerror}): install it, or record into a file with"
+                " `perf record -k CLOCK_MONOTONIC -o FILE ...`"
+            ) from error
+
+    def _other(self, line: bytes) -> None:
+        match = _OTHER.match(line.rstrip(b"\n"))
+        if not match:
+            self.strange += bool(line.strip())
+            return
+        _, _, misc, seconds, nanos, kind, rest = match.groups()
+        time = signed(int(seconds) * 1_000_000_000 + int(nanos))
+        self.counted[kind.decode().lower()] += 1
+        self._rows += 1
+        if self._rows > MOST_ROWS:
+            self.refused += 1
+            return
+        if kind in (b"MMAP", b"MMAP2") and (parts := _MMAP.match(rest)):
+            pid, _, start, length, offset, middle, protection, name = parts.groups()
+            hexes = middle.strip()
+            add(
+                self.maps,
+                time_ns=time,
+                pid=int(pid),
+                start=int(start, 16),
+                length=int(length, 16),
+                offset=int(offset, 16),
+                path=name.decode("utf-8", "backslashreplace"),
+                build_id=hexes.strip(b"<>").decode() if hexes.startswith(b"<") else "",
+                executable=b"x" in protection,
+            )
+        elif kind == b"COMM" and (parts := _COMM.match(rest)):
+            is_exec, name, pid, tid = parts.groups()
+            comm = name.decode("utf-8", "backslashreplace")
+            add(self.comms, time_ns=time, pid=int(pid), tid=int(tid), comm=comm, exec=bool(is_exec))
+        elif kind in (b"FORK", b"EXIT") and (parts := _TASK.match(rest)):
+            pid, tid, ppid, ptid = (int(number) for number in parts.groups())
+            into = self.forks if kind == b"FORK" else self.exits
+            clones = b"F" not in misc
+            add(into, time_ns=time, pid=pid, tid=tid, ppid=ppid, ptid=ptid, clones=clones)
+        elif kind in (b"LOST", b"LOST_SAMPLES") and (parts := _LOST.search(rest)):
+            word = "records" if kind == b"LOST" else "samples"
+            add(self.lost, time_ns=time, event=-1, count=signed(int(parts[1])), kind=word)
+        elif kind in (b"MMAP", b"MMAP2", b"COMM", b"FORK", b"EXIT", b"LOST", b"LOST_SAMPLES"):
+            self.strange += 1
+
+    def facts(self) -> Header:
+        """What `perf script --header-only` says of a file whose header is not for us."""
+        header = Header([], (0, 0))
+        names = {b"hostname": "hostname", b"os release": "osrelease", b"perf version": "version"}
+        names |= {b"arch": "arch", b"cpudesc": "cpudesc", b"cmdline": "cmdline", b"cpuid": "cpuid"}
+        with self._run(["-f", "-i", str(self.path), "--header-only"]) as program:
+            for line in itertools.islice(program.lines(), MOST_FACTS):
+                name, _, value = line.lstrip(b"# ").partition(b":")
+                shown = value.strip().decode("utf-8", "backslashreplace")
+                if name.strip() in names:
+                    header.facts[names[name.strip()]] = shown
+                elif name.strip() == b"clockid":
+                    is_ours = shown.startswith("monotonic (")
+                    header.facts["clock"] = (
+                        "monotonic" if is_ours else f"other:{(shown.split() or [shown])[0]}"
+                    )
+        return header
+
+
+def signed(number: int) -> int:
+    """What 64 bits that perf prints as unsigned are in a signed column."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def add(columns: dict[str, list[object]], **row: object) -> None:
+    """Append a row to lists by name."""
+    for name, value in row.items():
+        columns.setdefault(name, []).append(value)
+
+
+def _columns(rows: list[tuple[int, int, int, int, int, int, int]]) -> Columns:
+    return {
+        name: np.array(column, kind)
+        for (name, kind), column in zip(
+            SAMPLE_COLUMNS.items(), zip(*rows, strict=True), strict=True
+        )
+    }

@@ -1,0 +1,190 @@
+"""The records of a perf.data file that `perf record -z` compressed, unpacked within bounds.
+
+perf packs what it writes as one zstd stream, cut into records of 64 KiB at most, between which
+others may stand as they are. A few bytes of such a stream can stand for gigabytes: what is unpacked
+is bounded by the size of the file and absolutely, and is never held as a whole. libzstd is asked
+for when it is needed, by ctypes: perf brings it along.
+Source: Linux tools/perf/util/zstd.c, tools/perf/util/tool.c, zstd.h of libzstd 1.4.
+"""
+
+import ctypes
+import struct
+from collections.abc import Iterator
+from functools import cache
+from io import FileIO
+from typing import Any
+
+import numpy as np
+
+from native_map.recording.perf_header import COMPRESSED_RECORDS, Header
+from native_map.recording.record_bounds import boundaries
+
+RATIO = 100  # perf's own recordings shrink to a fifth, very even ones to a fortieth
+LEAST_BOUND, MOST_BOUND = 16 << 20, 2 << 30
+MOST_PLAIN = 2_000_000  # records that stand uncompressed in such a file
+LONGEST = 1 << 16
+PIECE = 1 << 20
+WINDOW_LOG = 27  # 128 MiB, that of zstd's highest level
+
+
+class _Buffer(ctypes.Structure):
+    _fields_ = [("at", ctypes.c_void_p), ("size", ctypes.c_size_t), ("pos", ctypes.c_size_t)]
+
+
+@cache
+def library() -> Any:
+    """libzstd with its functions declared; None where this machine has none."""
+    for name in ("libzstd.so.1", "libzstd.so"):
+        try:
+            zstd = ctypes.CDLL(name)
+            zstd.ZSTD_createDStream.restype = ctypes.c_void_p
+            zstd.ZSTD_freeDStream.argtypes = [ctypes.c_void_p]
+            zstd.ZSTD_DCtx_setParameter.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int]
+            zstd.ZSTD_DCtx_setParameter.restype = ctypes.c_size_t
+            pointer = ctypes.POINTER(_Buffer)
+            zstd.ZSTD_decompressStream.argtypes = [ctypes.c_void_p, pointer, pointer]
+            zstd.ZSTD_decompressStream.restype = ctypes.c_size_t
+            zstd.ZSTD_isError.argtypes = [ctypes.c_size_t]
+            return zstd
+        except (OSError, AttributeError):
+            continue
+    return None
+
+
+class _Stream:
+    """One zstd stream, fed in parts."""
+
+    def __init__(self) -> None:
+        self._library = library()
+        self._out = ctypes.create_string_buffer(PIECE)
+        self.between = True  # all that was fed has been unpacked
+        self._stream = self._library.ZSTD_createDStream()
+        if not self._stream:
+            raise MemoryError
+        self._library.ZSTD_DCtx_setParameter(self._stream, 100, WINDOW_LOG)
+
+    def unpack(self, packed: bytes) -> Iterator[bytes]:
+        """What these bytes stand for, in pieces. Raises ValueError where they are damaged."""
+        held = ctypes.create_string_buffer(packed, len(packed))
+        source = _Buffer(ctypes.cast(held, ctypes.c_void_p), len(packed), 0)
+        while True:
+            target = _Buffer(ctypes.cast(self._out, ctypes.c_void_p), PIECE, 0)
+            code = self._library.ZSTD_decompressStream(
+                self._stream, ctypes.byref(target), ctypes.byref(source)
+            )
+            if self._library.ZSTD_isError(code):
+                raise ValueError("damaged")
+            # What it wants next: the header of a block, or nothing where a frame has ended.
+            self.between = code in (0, 3)
+            if target.pos:
+                yield ctypes.string_at(self._out, target.pos)
+            if source.pos == len(packed) and target.pos < PIECE:
+                return
+
+    def close(self) -> None:
+        self._library.ZSTD_freeDStream(self._stream)
+
+
+class Unpacking:
+    """The records of one file, unpacked, as a stream of bytes. `damage` says what was not."""
+
+    def __init__(self, file: FileIO, header: Header) -> None:
+        self._file = file
+        self._begin, self._size = header.data
+        self.bound = min(max(RATIO * self._size, LEAST_BOUND), MOST_BOUND)
+        self.damage: list[str] = []
+        self.unread = 0  # bytes of the file
+        self._pieces = self._read()
+        self._rest = memoryview(b"")
+
+    def fill(self, into: memoryview) -> int:
+        """Fill the buffer as far as there is anything; return the number of bytes."""
+        got = 0
+        while got < len(into):
+            if not len(self._rest):
+                piece = next(self._pieces, None)
+                if piece is None:
+                    break
+                self._rest = memoryview(piece)
+            part = self._rest[: len(into) - got]
+            into[got : got + len(part)] = part
+            self._rest = self._rest[len(part) :]
+            got += len(part)
+        return got
+
+    def skip(self) -> int:
+        """Unpack the rest for nothing, within bounds; return how many bytes it is."""
+        rest, self._rest = len(self._rest), memoryview(b"")
+        return rest + sum(len(piece) for piece in self._pieces)
+
+    def _tell(self, at: int, why: str) -> None:
+        self.unread = self._size - at
+        self.damage.append(f"{why}: {self.unread} bytes from byte {self._begin + at} are not read")
+
+    def _read(self) -> Iterator[bytes]:
+        stream = _Stream()
+        try:
+            yield from self._records(stream)
+        finally:
+            stream.close()
+
+    def _records(self, stream: _Stream) -> Iterator[bytes]:
+        cut = b""  # the beginning of a record whose rest is in the next compressed one
+        total = plain = whole_to = 0
+        for at, kind, record in self._outer():
+            if kind not in COMPRESSED_RECORDS:
+                plain += 1
+                if plain > MOST_PLAIN:
+                    self._tell(at, "a file of compressed records has too many others")
+                    break
+                yield record
+                continue
+            packed = record[8:]
+            if kind == COMPRESSED_RECORDS[1]:
+                size = struct.unpack_from("<Q", packed)[0] if len(packed) >= 8 else 0
+                packed = packed[8 : 8 + min(size, len(packed))]
+            try:
+                for piece in stream.unpack(packed):
+                    total += len(piece)
+                    if total > self.bound:
+                        break
+                    whole, cut = _whole_records(cut + piece)
+                    yield whole
+                if stream.between:
+                    whole_to = at + len(record)
+            except ValueError:
+                self._tell(at, "a compressed record is damaged")
+                break
+            if total > self.bound:
+                many = f"{self.bound >> 20} MiB"
+                self._tell(at, f"the compressed records unpack to more than {many}")
+                break
+        if not stream.between and not self.damage:
+            self._tell(whole_to, "the compressed records are damaged")
+        if cut:
+            yield cut
+
+    def _outer(self) -> Iterator[tuple[int, int, bytes]]:
+        """Place, type and bytes of each record as the file has them."""
+        at, held, start = 0, b"", 0
+        while at < self._size:
+            if len(held) - start < min(LONGEST, self._size - at):
+                self._file.seek(self._begin + at)
+                held, start = self._file.read(min(PIECE, self._size - at)), 0
+            size = struct.unpack_from("<H", held, start + 6)[0] if len(held) - start >= 8 else 0
+            if size < 8 or size > len(held) - start:
+                self._tell(at, "a record is cut or damaged")
+                return
+            (kind,) = struct.unpack_from("<I", held, start)
+            yield at, kind, held[start : start + size]
+            start += size
+            at += size
+
+
+def _whole_records(data: bytes) -> tuple[bytes, bytes]:
+    """The whole records that these bytes begin with, and the rest."""
+    words = np.frombuffer(data, "<u8", len(data) // 8)
+    _, end, _ = boundaries(words, len(words))
+    end *= 8
+    # A record that is longer than any is damaged: whoever reads on says so.
+    return (data[:end], data[end:]) if len(data) - end < LONGEST else (data, b"")

@@ -1,0 +1,288 @@
+"""Python stacks with their times from `py-spy record --format chrometrace --threads`.
+
+Of py-spy's formats only this one carries times: raw and flamegraph count whole stacks, speedscope
+numbers the samples of each thread. It writes what changed between two samples of a thread: an "E"
+for each frame left, a "B" for each entered, at microseconds since py-spy's own start. Three things
+of it must be undone (py-spy 0.4, src/chrometrace.rs):
+
+- `tid` is the pthread's address (later versions: a number that stands for it), which the main
+  threads of forked processes share. Their stacks then alternate under one `tid`, and an "E" carries
+  the process id of the stack that follows. The frames "process PID:" and "thread (TID):" that
+  py-spy puts below a stack tell them apart; the thread id there is the kernel's.
+- A thread that has ended keeps its last stack until the file's end, which `ends` corrects.
+- py-spy's own start is not in the file. Whoever started it bounds it: after the start of its
+  process, before its first line, and before its end by at least the last time in the file.
+"""
+
+import json
+import re
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from native_map.errors import Unusable
+
+_CHUNK = 1 << 20  # no event is longer than this
+_PROCESS = re.compile(r"process (\d{1,9}):")
+_THREAD = re.compile(r"thread \((\d{1,9})\)")
+_MAX_US = 1 << 52  # times are below a century and a half
+_MOST_EVENTS = 5_000_000  # 11 hours of 100 samples a second that each differ in one frame
+MOST_ROWS = 4_000_000  # of samples; of a longer recording each stands for several
+_HINT = "record again with `lotus trace --py-spy`"
+
+
+class Frame(NamedTuple):
+    """One line of a stack; `line` is 0 where py-spy knows none."""
+
+    function: str
+    file: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Stacks:
+    """Samples of Python stacks.
+
+    `samples`: time_ns (CLOCK_MONOTONIC), weight_ns (time that the row stands for), count (samples
+    that it stands for: 1, more where they would be too many rows), pid, tid (the kernel's), node
+    (row of `nodes`; -1: the thread was in no Python function); sorted by time.
+    `nodes`: parent (row or -1), function, file, line: a stack is a node and its parents.
+    `threads`: pid, tid, name. The clocks are `bound_ns` apart at most; beside that py-spy notes the
+    time after it has looked at all processes, which on a busy machine may be milliseconds later.
+    """
+
+    samples: pd.DataFrame
+    nodes: pd.DataFrame
+    threads: pd.DataFrame
+    bound_ns: int
+
+    def frames(self, node: int) -> list[Frame]:
+        """Return the frames of a stack, outermost first."""
+        frames = []
+        while node >= 0:
+            row = self.nodes.iloc[node]
+            frames.append(Frame(row["function"], row["file"], int(row["line"])))
+            node = int(row["parent"])
+        return frames[::-1]
+
+
+class _Tree:
+    """All stacks as one tree, so that memory grows with the file and not with its stacks."""
+
+    def __init__(self) -> None:
+        self.parents = array("q")
+        self.frames: list[Frame] = []
+        self._known: dict[tuple[int, Frame], int] = {}
+
+    def child(self, parent: int, frame: Frame) -> int:
+        node = self._known.setdefault((parent, frame), len(self.frames))
+        if node == len(self.frames):
+            self.parents.append(parent)
+            self.frames.append(frame)
+        return node
+
+
+class _Thread:
+    """What py-spy takes for one thread: of forked processes, a main thread of each."""
+
+    def __init__(self) -> None:
+        # (frame, node or -1 above a thread, pid, tid) from the bottom.
+        self.stack: list[tuple[Frame, int, int, int]] = []
+        self.current: tuple[int, int] | None = None
+        self.open: dict[tuple[int, int], tuple[int, int]] = {}
+
+
+class _Reader:
+    def __init__(self, period_us: int) -> None:
+        self.tree = _Tree()
+        self.columns = {name: array("q") for name in ("start", "end", "pid", "tid", "node")}
+        self.threads: dict[int, _Thread] = {}
+        self.names: dict[tuple[int, int], str] = {}
+        self.last = 0
+        self._period = period_us
+        self._group: tuple[int, int] | None = None
+
+    def take(self, event: Any) -> None:
+        if not isinstance(event, dict):
+            raise Unusable(f"py-spy's file holds {type(event).__name__} instead of events; {_HINT}")
+        kind, key, time = event.get("ph"), event.get("tid"), event.get("ts")
+        if kind not in ("B", "E"):
+            return
+        name, args = event.get("name"), event.get("args")
+        if (
+            not isinstance(key, int)
+            or not isinstance(time, int)
+            or not 0 <= time < _MAX_US
+            or not isinstance(name, str)
+            or not isinstance(args, dict)
+        ):
+            raise Unusable(f"py-spy's file holds an event without name, thread or time; {_HINT}")
+        if self._group != (key, time):
+            self.settle()
+            self._group = (key, time)
+            self.last = max(self.last, time)
+        thread = self.threads.setdefault(key, _Thread())
+        if kind == "B":
+            file, line = _text(args.get("filename")), _line(args.get("line"))
+            self._enter(thread, Frame(_text(name), file, line))
+        elif thread.stack:
+            thread.stack.pop()
+        else:
+            raise Unusable(f"py-spy's file leaves a function that was not entered; {_HINT}")
+
+    def _enter(self, thread: _Thread, frame: Frame) -> None:
+        _, node, pid, tid = thread.stack[-1] if thread.stack else (frame, -1, 0, 0)
+        if not frame.file and (match := _PROCESS.match(frame.function)):
+            thread.stack.append((frame, -1, int(match[1]), 0))
+        elif not frame.file and not tid and (match := _THREAD.match(frame.function)):
+            tid = int(match[1])
+            self.names[pid, tid] = frame.function.partition(": ")[2]
+            thread.stack.append((frame, -1, pid, tid))
+        else:
+            thread.stack.append((frame, self.tree.child(node, frame), pid, tid))
+
+    def settle(self) -> None:
+        """Note the stack that a thread has after all events of one moment."""
+        if self._group is None:
+            return
+        key, time = self._group
+        thread = self.threads[key]
+        _, node, pid, tid = thread.stack[-1] if thread.stack else (None, -1, 0, 0)
+        if thread.stack and not tid:
+            raise Unusable(f"py-spy's file names no threads: it was run without --threads; {_HINT}")
+        if not thread.stack:
+            # The file's end. Of those that share this key only the last was there until now.
+            for owner, (start, above) in thread.open.items():
+                end = time if owner == thread.current else min(time, start + self._period)
+                self._close(owner, start, end, above)
+            thread.open.clear()
+            thread.current = None
+            return
+        owner = (pid, tid)
+        if owner in thread.open:
+            start, above = thread.open[owner]
+            self._close(owner, start, time, above)
+        thread.open[owner] = (time, node)
+        thread.current = owner
+
+    def _close(self, owner: tuple[int, int], start: int, end: int, node: int) -> None:
+        if end > start:
+            for name, number in zip(self.columns, (start, end, *owner, node), strict=True):
+                self.columns[name].append(number)
+
+
+def read(
+    path: Path,
+    start_ns: int,
+    seen_ns: int,
+    end_ns: int,
+    period_ns: int,
+    ends: Mapping[int, int] | None = None,
+) -> Stacks:
+    """Read one file.
+
+    py-spy was started not before `start_ns`, had written its first line at `seen_ns` and had ended
+    at `end_ns`, all of CLOCK_MONOTONIC; it samples each `period_ns`. `ends` gives the times at
+    which threads (by the kernel's id) have ended. Raises Unusable for what is no such file, OSError
+    where it cannot be read.
+    """
+    if period_ns < 1000:
+        raise ValueError("a period below a microsecond")
+    reader = _Reader(period_ns // 1000)
+    for number, event in enumerate(_events(path)):
+        if number == _MOST_EVENTS:
+            raise Unusable(f"{path} has more than {_MOST_EVENTS:,} events; {_HINT}")
+        reader.take(event)
+    reader.settle()
+    if any(thread.stack for thread in reader.threads.values()):
+        raise Unusable(f"{path} ends in the midst of a recording; {_HINT}")
+    latest_ns = min(seen_ns, end_ns - reader.last * 1000)
+    if latest_ns < start_ns:
+        raise Unusable(f"the times in {path} do not fit the run's; {_HINT}")
+    origin_ns = (start_ns + latest_ns) // 2
+    runs = {name: np.array(column, dtype=np.int64) for name, column in reader.columns.items()}
+    nodes = pd.DataFrame(reader.tree.frames, columns=["function", "file", "line"])
+    nodes.insert(0, "parent", np.array(reader.tree.parents, dtype=np.int64))
+    threads = pd.DataFrame(
+        [(pid, tid, name) for (pid, tid), name in reader.names.items()],
+        columns=["pid", "tid", "name"],
+    )
+    samples = _samples(runs, origin_ns, period_ns, ends or {})
+    return Stacks(samples, nodes, threads, -(-(latest_ns - start_ns) // 2))
+
+
+def _samples(
+    runs: Mapping[str, np.ndarray], origin_ns: int, period_ns: int, ends: Mapping[int, int]
+) -> pd.DataFrame:
+    """Give each sampling period of a run a sample of its own, as several may fall in it."""
+    start = runs["start"] * 1000 + origin_ns
+    length = (runs["end"] - runs["start"]) * 1000
+    if ends:
+        last = pd.Series(runs["tid"]).map(pd.Series(ends, dtype="int64"))
+        limit = last.fillna(np.iinfo(np.int64).max).astype("int64").to_numpy()
+        length = np.minimum(length, limit - start)
+    keep = length > 0
+    start, length = start[keep], length[keep]
+    true = np.maximum(1, (length + period_ns // 2) // period_ns)
+    # What a file of a few bytes says to have lasted for weeks must not cost more than its bytes.
+    each = -(-int(true.sum()) // max(MOST_ROWS, len(true)))
+    count = -(-true // max(each, 1))
+    row = np.repeat(np.arange(len(count)), count)
+    within = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+    weight = length / count
+    table = pd.DataFrame(
+        {
+            "time_ns": start[row] + (within * weight[row]).astype(np.int64),
+            "weight_ns": np.rint(weight[row]).astype(np.int64),
+            "count": (within + 1) * true[row] // count[row] - within * true[row] // count[row],
+            "pid": runs["pid"][keep][row].astype(np.int32),
+            "tid": runs["tid"][keep][row].astype(np.int32),
+            "node": runs["node"][keep][row],
+        }
+    )
+    return table.sort_values("time_ns", kind="stable", ignore_index=True)
+
+
+def _events(path: Path) -> Iterator[Any]:
+    """Yield the elements of a JSON array without holding it."""
+    decoder = json.JSONDecoder()
+    with open(path, encoding="utf-8", errors="replace") as file:
+        text, at = file.read(_CHUNK).lstrip(), 1
+        if not text.startswith("["):
+            raise Unusable(f"{path} is not what py-spy writes as chrometrace; {_HINT}")
+        complete = False
+        while True:
+            while at < len(text) and text[at] in ", \t\r\n":
+                at += 1
+            if at < len(text) and text[at] == "]":
+                return
+            try:
+                # A number at the very end of the text may go on in the next part.
+                event, after = decoder.raw_decode(text, at)
+                if after == len(text) and not complete:
+                    raise ValueError
+            except (ValueError, RecursionError):
+                more = file.read(_CHUNK)
+                complete = not more
+                if complete or len(text) - at > _CHUNK:
+                    raise Unusable(
+                        f"{path} is damaged or ends early, as after a full disk; {_HINT}"
+                    ) from None
+                text, at = text[at:] + more, 0
+                continue
+            at = after
+            yield event
+
+
+def _text(value: Any) -> str:
+    """A text as pandas can hold it: half of a surrogate pair becomes an escape."""
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else ""
+
+
+def _line(value: Any) -> int:
+    return value if isinstance(value, int) and 0 <= value < 1 << 31 else 0

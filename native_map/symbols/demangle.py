@@ -1,0 +1,154 @@
+"""C++ names as people read them, and a short form of them for tables.
+
+A mangled name of 200 characters can stand for gigabytes of text (each substitution may double what
+came before), so libstdc++'s `__cxa_demangle` runs in a child process with limits on its memory and
+on the CPU time of each name. This file is also that child's program: standard library only.
+"""
+
+import re
+import resource
+import signal
+import sys
+from collections.abc import Iterable
+from functools import lru_cache
+
+CHILD_MEMORY = 512 << 20
+NAME_CPU_S = 0.5
+MOST_CHILDREN = 5
+CHILD_OUTPUT = 64 << 20
+CHILD_WAIT_S, CHILD_CPU_S = 60.0, 10  # libstdc++ reads some 200,000 names a second
+LONGEST = 1 << 16  # bytes of one demangled name; longer ones stay mangled
+
+# What gcc appends to the name of a copy or a part of a function (gcc/cgraphclones.cc, clone names).
+CLONE = re.compile(r"(\.(cold|part|isra|constprop|lto_priv|localalias|cfi)(\.\d+)*)+$")
+BRACKETS = re.compile(r"\[(clone|abi:)[^\]]*\]")
+OPERATOR = re.compile(
+    r"operator\s*(\(\)|\[\]|<=>|<<=?|>>=?|->\*?|<=?|>=?|(?:new|delete)(?:\[\])?(?![\w]))"
+)
+PREFIX = re.compile(r"^((non-)?virtual thunk to |covariant return thunk to )+")
+TRAILING = re.compile(r"(\s*(const|volatile|noexcept|&&|&))+$")
+CONVERSION = re.compile(r"(?:^|::)operator\s+[\w:*& ]+$")
+ANONYMOUS = "(anonymous namespace)"
+
+
+def demangle(names: Iterable[str]) -> dict[str, str]:
+    """The readable form of each name that has one (those that begin with `_Z`).
+
+    Names that cannot be demangled, or not to 64 KiB at most in half a second, are absent; so are
+    all that come after the fifth that stops the child, and after ten seconds of its CPU time.
+    """
+    from native_map.programs import Limits, answer  # not for the child
+
+    limits = Limits(CHILD_WAIT_S, CHILD_CPU_S, CHILD_MEMORY, CHILD_OUTPUT)
+    wanted = sorted({name for name in names if name.startswith("_Z") and name.isascii()})
+    demangled: dict[str, str] = {}
+    for _ in range(MOST_CHILDREN):
+        if not wanted or not sys.executable:
+            break
+        try:
+            names_in = "\n".join(wanted).encode()
+            done = answer([sys.executable, "-I", "-S", __file__], limits, names_in)
+        except OSError:
+            break
+        # A line is complete only where another follows.
+        lines = done.out.decode("utf-8", "replace").split("\n")[:-1]
+        demangled.update((a, b) for a, b in zip(wanted, lines, strict=False) if b)
+        if done.code >= 0 or done.stopped:
+            break
+        wanted = wanted[len(lines) + 1 :]  # without the name that it died of
+    return demangled
+
+
+@lru_cache(maxsize=1 << 16)
+def short(name: str) -> str:
+    """The function's name without return type, parameters, template arguments and clone suffixes.
+
+    >>> short("void at::native::f<float>(at::Tensor const&, int) [clone .cold]")
+    'at::native::f'
+    """
+    if name.startswith(("_Z", "py::", "0x", "[")) or len(name) > LONGEST:
+        return name
+    text = CLONE.sub("", PREFIX.sub("", BRACKETS.sub("", name)).rstrip())
+    if not re.search(r"[(<]|\boperator\b", text):
+        return text
+    kept = _without_groups(text.replace(ANONYMOUS, "\1"))
+    kept = TRAILING.sub("", kept)
+    conversion = CONVERSION.search(kept)
+    if conversion:
+        head = kept[: conversion.start()].rsplit(" ", 1)[-1]
+        kept = head + kept[conversion.start() :]
+    else:
+        kept = kept.strip().rsplit(" ", 1)[-1]
+    kept = kept.replace("\1", ANONYMOUS).replace("\2", " ")
+    return kept.strip() or name
+
+
+def _without_groups(text: str) -> str:
+    """`text` without what stands in (), <> and {}; of a lambda, `{lambda}` is left."""
+    kept: list[str] = []
+    depth = at = 0
+    while at < len(text):
+        operator = OPERATOR.match(text, at) if text[at] == "o" else None
+        if operator and (at == 0 or not (text[at - 1].isalnum() or text[at - 1] == "_")):
+            if depth == 0:
+                kept.append(re.sub(r"\s+", "\2", operator.group()))
+            at = operator.end()
+            continue
+        char = text[at]
+        if char in "(<{":
+            if depth == 0 and text.startswith("{lambda", at):
+                kept.append("{lambda}")
+            elif depth == 0 and char == "{":
+                kept.append("{unnamed}")
+            depth += 1
+        elif char in ")>}":
+            if not (char == ">" and text[at - 1] == "-"):
+                depth = max(depth - 1, 0)
+        elif depth == 0:
+            kept.append(char)
+        at += 1
+    return "".join(kept)
+
+
+def _child() -> None:
+    import ctypes
+
+    for what, limit in (
+        (resource.RLIMIT_AS, CHILD_MEMORY),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        resource.setrlimit(what, (limit, limit))
+    for library in ("libstdc++.so.6", "libc++abi.so.1", "libc++.so.1"):
+        try:
+            function = ctypes.CDLL(library).__cxa_demangle
+            break
+        except (OSError, AttributeError):
+            continue
+    else:
+        return
+    function.restype = ctypes.c_void_p
+    function.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    libc = ctypes.CDLL(None)
+    libc.free.argtypes = [ctypes.c_void_p]
+    libc.strnlen.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    libc.strnlen.restype = ctypes.c_size_t
+    written = 0
+    out = sys.stdout.buffer
+    for name in sys.stdin.buffer.read().split(b"\n"):
+        text = b""
+        signal.setitimer(signal.ITIMER_VIRTUAL, NAME_CPU_S)  # at its end SIGVTALRM kills
+        pointer = function(name, None, None, None)
+        if pointer:
+            length = libc.strnlen(pointer, LONGEST + 1)
+            if length <= LONGEST:
+                text = ctypes.string_at(pointer, length).replace(b"\n", b" ")
+            libc.free(pointer)
+        written += len(text) + 1
+        if written > CHILD_OUTPUT:
+            return
+        out.write(text + b"\n")
+        out.flush()
+
+
+if __name__ == "__main__":
+    _child()

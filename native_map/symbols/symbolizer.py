@@ -1,0 +1,346 @@
+"""From sampled addresses to libraries and functions.
+
+A sample's process, address and time give the mapping that it fell in, the mapping a file and an
+offset, the program headers the file's own address, and `elf_image.py` its function. All of it on
+unique (process, address) pairs and sorted tables; time counts only where the mappings of a process
+overlapped at different times.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from native_map.errors import Unusable
+from native_map.symbols import demangle
+from native_map.symbols.address_space import AddressSpaces, Match
+from native_map.symbols.elf import U64, same_build
+from native_map.symbols.elf_files import DELETED, Files, Found, own_vdso
+from native_map.symbols.elf_image import UNKNOWN
+from native_map.symbols.named_ranges import MapBudget, PerfMap, Ranges, kernel_ranges, perf_map
+
+KERNEL, VDSO, JIT = "[kernel]", "[vdso]", "[jit]"
+MANGLED = "{n} C++ names stay mangled: longer than libstdc++ reads, damaged, or it is not installed"
+UNTRUSTED = "{n} samples without names: files are not opened for a recording that is not trusted"
+MOST_NOTES = 200
+MOST_FILES = 10_000  # of one table of samples, those of most samples
+MANY_FILES = "{n} samples without names: they are in too many files to open them all"
+MOST_GENERATORS = 4096  # processes whose perf map is looked for
+CROWDED = "{n} samples in generated code of too many processes, whose names were not looked for"
+ANONYMOUS = ("//", "[heap", "[stack", "[anon", "anon_inode:", "/dev/zero", "/SYSV", "/anon_huge")
+MEMFD = "/memfd:"
+
+short = demangle.short
+
+
+class Symbols:
+    """Names for samples. One object keeps the files that it has opened.
+
+    `root` is where the recorded machine's files lie; `debug_dirs` where separate debug files are
+    (`.build-id/` trees, debuginfod's cache, and `objcopy`'s debug links); `kernel` asks for kernel
+    names from this machine's /proc/kallsyms; `perf_maps` is the directory of `perf-PID.map` files;
+    `recorded_s` (Unix time of the recording's end) makes a file without a build id to compare, and
+    changed since then, unusable. A recording that is not `trusted` has no file opened for it: it
+    says which ones it wants.
+    """
+
+    def __init__(
+        self,
+        root: str = "/",
+        debug_dirs: "Sequence[str] | None" = None,
+        kernel: bool = False,
+        perf_maps: str = "/tmp",
+        recorded_s: "float | None" = None,
+        *,
+        trusted: bool = True,
+    ) -> None:
+        self.files = Files(root, debug_dirs, recorded_s)
+        self.trusted = trusted
+        self.kernel = kernel and trusted
+        self.perf_maps = perf_maps
+        self._notes: Counter[str] = Counter()
+        self._others: dict[str, None] = {}  # notes that count no samples
+        self._readable: dict[str, str] = {}
+        self._kernel_ranges: Ranges | None = None
+        self._perf_maps: dict[int, PerfMap | None] = {}
+        self._map_budget = MapBudget()
+
+    @property
+    def notes(self) -> list[str]:
+        """What could not be named, most samples first, and what helps; the rarest as one."""
+        texts = [
+            text.replace("{n} samples", "1 sample" if n == 1 else f"{n:,} samples").replace(
+                "{n}", f"{n:,}"
+            )
+            for text, n in self._notes.most_common(MOST_NOTES)
+        ]
+        others = [*self._others, *self._map_budget.refused]
+        more = len(self._notes) - len(texts) + max(len(others) - MOST_NOTES, 0)
+        left = [f"{more:,} more notes of this kind, on less"] if more else []
+        return [*texts, *others[:MOST_NOTES], *left]
+
+    def resolve(
+        self,
+        mappings: pd.DataFrame,
+        samples: pd.DataFrame,
+        forks: "pd.DataFrame | None" = None,
+        comms: "pd.DataFrame | None" = None,
+    ) -> pd.DataFrame:
+        """`library`, `function` and `path` (categories) of each sample, with the samples' index.
+
+        `mappings`, `samples`, `forks` and `comms` are those of a Recording. Forks serve where
+        `mappings` lacks what a child inherited, comms to end the mappings before an exec.
+        `library` is the file's name or `[kernel]`, `[vdso]`, `[jit]`, `[unknown]`; `function` is
+        demangled, or the hex of its start in the file, or `[unknown]`; `path` is "" where no file.
+        Never raises for what cannot be named: that is in `notes`.
+        """
+        targets = _Targets()
+        ip = samples["ip"].to_numpy(np.uint64)
+        pid = samples["pid"].to_numpy(np.int64)
+        mode = samples["cpu_mode"].to_numpy() if "cpu_mode" in samples else np.zeros(len(ip), int)
+        in_kernel = (mode == 1) | ((mode == 0) & (ip >= np.uint64(1 << 63)))
+        other = (mode > 2) & (mode < 6)
+        result = np.full(len(ip), targets.add(UNKNOWN, UNKNOWN, ""), np.int64)
+        table = AddressSpaces(mappings, forks, comms)
+        if in_kernel.any():
+            result[in_kernel] = self._in_kernel(ip[in_kernel], table, targets)
+        if other.any():
+            self._notes[
+                "{n} samples are a virtual machine's or hypervisor's and have no names"
+            ] += int(other.sum())
+        user = np.flatnonzero(~in_kernel & ~other)
+        if len(user):
+            time = samples["time_ns"].to_numpy(np.int64)
+            matches = table.match(pid[user], ip[user], time[user])
+            self._notes.update(table.refused)
+            self._in_user(user, matches, table, targets, result)
+        return self._frame(result, targets, samples.index)
+
+    def _in_user(
+        self,
+        user: NDArray[np.intp],
+        matches: Match,
+        table: AddressSpaces,
+        targets: "_Targets",
+        result: NDArray[np.int64],
+    ) -> None:
+        """Name the pairs that `AddressSpaces.match` made, and spread the names over the samples."""
+        weight = np.bincount(matches.pair, minlength=len(matches.ip))
+        named = np.zeros(len(matches.ip), np.int64)
+        used = np.flatnonzero(weight)
+        used = used[np.argsort(matches.source[used], kind="stable")]
+        sources, first = np.unique(matches.source[used], return_index=True)
+        chosen = np.arange(len(sources))
+        if len(sources) > MOST_FILES:
+            samples = np.add.reduceat(weight[used], first)
+            order = np.argsort(-samples, kind="stable")
+            chosen = np.sort(order[:MOST_FILES])
+            self._notes[MANY_FILES] += int(samples[order[MOST_FILES:]].sum())
+        ends = np.append(first[1:], len(used))
+        for at in chosen.tolist():
+            source, rows = int(sources[at]), used[first[at] : ends[at]]
+            path, build_id = ("", "")
+            if source >= 0:
+                path, build_id = table.paths[source], table.build_ids[source]
+            if not path or path.startswith((*ANONYMOUS, MEMFD)):
+                self._generated(rows, path, matches, weight, table, targets, named)
+            elif path.startswith("["):
+                self._bracketed(rows, path, build_id, matches, weight, table, targets, named)
+            else:
+                self._in_files(rows, path, build_id, matches, weight, targets, named)
+        result[user] = named[matches.pair]
+
+    def _in_files(
+        self,
+        rows: NDArray[np.intp],
+        path: str,
+        build_id: str,
+        matches: Match,
+        weight: NDArray[np.intp],
+        targets: "_Targets",
+        named: NDArray[np.int64],
+    ) -> None:
+        if not self.trusted:
+            shown = _printable(path)
+            library = _printable(path.removesuffix(DELETED).rsplit("/", 1)[-1]) or UNKNOWN
+            named[rows] = targets.add(library, UNKNOWN, shown)
+            self._notes[UNTRUSTED] += int(weight[rows].sum())
+            return
+        for prefix, mine in self.files.by_root(matches.pid[rows]):
+            here = rows[mine]
+            file = self.files.find(path, build_id, prefix)
+            self._file(here, path, file, matches.offset[here], weight, targets, named)
+
+    def _file(
+        self,
+        rows: NDArray[np.intp],
+        path: str,
+        file: Found,
+        offsets: U64,
+        weight: NDArray[np.intp],
+        targets: "_Targets",
+        named: NDArray[np.int64],
+    ) -> None:
+        library = _printable(path.removesuffix(DELETED).rsplit("/", 1)[-1]) or UNKNOWN
+        shown = _printable(path)
+        total = int(weight[rows].sum())
+        if file.image is None:
+            named[rows] = targets.add(library, UNKNOWN, shown)
+            self._notes[file.note] += total
+            return
+        back, unique = pd.factorize(offsets)
+        addresses, known = file.image.elf.addresses(unique)
+        codes, names = file.image.resolve(addresses)
+        codes[~known] = 0
+        numbers = np.array([targets.add(library, name, shown) for name in names])
+        named[rows] = numbers[codes][back]
+        for refused in file.image.refused:
+            self._others[f"{shown}: {refused}"] = None
+        starts = np.array([name.startswith("0x") for name in names])[codes][back]
+        self._note(
+            f"{{n}} samples by the start of their function, as {shown} is stripped" + file.hint,
+            weight[rows][starts],
+        )
+        self._note(
+            f"{{n}} samples without a function: {shown} does not tell where one starts there",
+            weight[rows][codes[back] == 0],
+        )
+
+    def _note(self, text: str, weight: NDArray[np.intp]) -> None:
+        if len(weight):
+            self._notes[text] += int(weight.sum())
+
+    def _bracketed(
+        self,
+        rows: NDArray[np.intp],
+        path: str,
+        build_id: str,
+        matches: Match,
+        weight: NDArray[np.intp],
+        table: AddressSpaces,
+        targets: "_Targets",
+        named: NDArray[np.int64],
+    ) -> None:
+        if path != VDSO:
+            named[rows] = targets.add(_printable(path), UNKNOWN, "")
+            return
+        image = own_vdso()
+        same = image is not None and bool(build_id) and same_build(build_id, image.elf.build_id)
+        if image is None or not same:
+            named[rows] = targets.add(VDSO, UNKNOWN, "")
+            return
+        addresses, known = image.elf.addresses(matches.offset[rows])
+        codes, names = image.resolve(addresses)
+        codes[~known] = 0
+        named[rows] = np.array([targets.add(VDSO, name, "") for name in names])[codes]
+
+    def _generated(
+        self,
+        rows: NDArray[np.intp],
+        path: str,
+        matches: Match,
+        weight: NDArray[np.intp],
+        table: AddressSpaces,
+        targets: "_Targets",
+        named: NDArray[np.int64],
+    ) -> None:
+        """Code in no file: the process's perf map names it, or a parent's from before a fork."""
+        library = JIT if path else UNKNOWN
+        if path.startswith(MEMFD):
+            library = _printable(path.removesuffix(DELETED)[1:])
+        named[rows] = targets.add(library, UNKNOWN, "")
+        order = np.argsort(matches.pid[rows], kind="stable")
+        pids, first = np.unique(matches.pid[rows][order], return_index=True)
+        groups = np.split(rows[order], first[1 : MOST_GENERATORS + 1])
+        if len(pids) > MOST_GENERATORS:
+            self._notes[CROWDED] += int(weight[groups.pop()].sum())
+        for pid, mine in zip(pids.tolist()[:MOST_GENERATORS], groups, strict=True):
+            for ancestor in table.ancestors(pid):
+                ranges = self._perf_map(ancestor)
+                if ranges is None or not len(mine):
+                    continue
+                names = ranges.names(matches.ip[mine])
+                hit = np.array([name is not None for name in names], bool)
+                named[mine[hit]] = [
+                    targets.add(JIT, name, "") for name in names if name is not None
+                ]
+                mine = mine[~hit]
+            if len(mine) and path:
+                self._notes[
+                    f"{{n}} samples without a name, in generated code of process {pid};"
+                    " `python -X perf` (3.12 or later) writes names for Python functions"
+                ] += int(weight[mine].sum())
+            elif len(mine):
+                self._notes["{n} samples at addresses that no mapping covers"] += int(
+                    weight[mine].sum()
+                )
+
+    def _perf_map(self, pid: int) -> "PerfMap | None":
+        if pid not in self._perf_maps:
+            path = os.path.join(self.perf_maps, f"perf-{pid}.map")
+            self._perf_maps[pid] = perf_map(path, self._map_budget) if self.trusted else None
+        return self._perf_maps[pid]
+
+    def _in_kernel(self, ip: U64, table: AddressSpaces, targets: "_Targets") -> NDArray[np.int64]:
+        unknown = np.full(len(ip), targets.add(KERNEL, UNKNOWN, ""), np.int64)
+        if not self.kernel:
+            self._notes["{n} samples in the kernel; its names were not asked for"] += len(ip)
+            return unknown
+        try:
+            if self._kernel_ranges is None:
+                self._kernel_ranges = kernel_ranges()
+            for name, address in table.kernel_marks():
+                if self._kernel_ranges.marks.get(name, address) != address:
+                    raise Unusable(
+                        "{n} samples without names, in the kernel of another boot or machine;"
+                        " read the recording where it was made, before the next boot"
+                    )
+        except Unusable as error:
+            self._notes[str(error)] += len(ip)
+            return unknown
+        back, unique = pd.factorize(ip)
+        names = self._kernel_ranges.names(unique)
+        return np.array([targets.add(KERNEL, name or UNKNOWN, "") for name in names])[back]
+
+    def _frame(
+        self, result: NDArray[np.int64], targets: "_Targets", index: pd.Index
+    ) -> pd.DataFrame:
+        libraries, functions, paths = targets.columns()
+        plain = [name.removesuffix("@plt") for name in functions]
+        new = {name for name in plain if name.startswith("_Z") and name not in self._readable}
+        demangled = demangle.demangle(new)
+        self._readable.update((name, demangled.get(name, name)) for name in new)
+        if len(new) > len(demangled):
+            self._notes[MANGLED] += len(new) - len(demangled)
+        readable = [
+            self._readable.get(name, name) + full[len(name) :]
+            for name, full in zip(plain, functions, strict=True)
+        ]
+        columns = {}
+        for title, texts in (("library", libraries), ("function", readable), ("path", paths)):
+            codes, categories = pd.factorize(np.array(texts, object), sort=True)
+            columns[title] = pd.Categorical.from_codes(
+                codes.astype(np.int32)[result], categories=pd.Index(categories)
+            )
+        return pd.DataFrame(columns, index=index)
+
+
+class _Targets:
+    """Numbers for (library, function, path)."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[str, str, str], int] = {}
+
+    def add(self, library: str, function: str, path: str) -> int:
+        return self._numbers.setdefault((library, function, path), len(self._numbers))
+
+    def columns(self) -> tuple[list[str], list[str], list[str]]:
+        rows = list(self._numbers)
+        return [r[0] for r in rows], [r[1] for r in rows], [r[2] for r in rows]
+
+
+def _printable(text: str) -> str:
+    return text if text.isprintable() else text.encode("unicode_escape").decode()

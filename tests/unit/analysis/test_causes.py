@@ -1,0 +1,412 @@
+"""Loops with a planted cause, simulated: the planted one comes out first, and the books close."""
+
+import dataclasses
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lotus.analysis.common.scope import scopes
+from lotus.analysis.verdict.account import account
+from lotus.analysis.verdict.causes.cause_row import Charge
+from lotus.analysis.verdict.causes.circumstances import circumstances
+from lotus.analysis.verdict.causes.ledger import core_shared
+from lotus.analysis.verdict.causes.work import OPERATION
+from lotus.analysis.verdict.verdict import Verdict, verdict
+from lotus.reporters.run.terminal import report
+from tests.unit.simulated import Plan
+
+PLANTED = {
+    "slow operation": (Plan(operations={"Loader": 2.0, "Slow": 20.0}), "operation"),
+    "slow operation, many workers": (
+        # The loop sees little but sending, yet the making sets the pace.
+        Plan(workers=4, batches=80, operations={"Loader": 2.0, "Slow": 20.0}, pickle=60),
+        "operation",
+    ),
+    "own code": (Plan(own=20.0), "dataset"),
+    "one slow sample": (
+        Plan(step=6, operations={"Loader": lambda sample, _: 800.0 if sample == 53 else 2.0}),
+        "slow-samples",
+    ),
+    "a few slow samples": (
+        Plan(batches=100, operations={"Loader": lambda s, _: 200.0 if s % 101 == 53 else 2.0}),
+        "slow-samples",
+    ),
+    "one slow sample, in every epoch": (
+        Plan(epochs=3, step=6, operations={"Loader": lambda s, _: 800.0 if s == 53 else 2.0}),
+        "slow-samples",
+    ),
+    "slow step": (Plan(step=30), "consumer"),
+    "start-up of workers": (Plan(epochs=4, batches=4, spawn=300), "start-up"),
+    "start-up in the first sample": (Plan(epochs=2, batches=8, first_sample=500), "start-up"),
+    "start-up in the first sending": (Plan(epochs=2, batches=8, first_pickle=500), "start-up"),
+    "start-up in iter()": (Plan(epochs=2, batches=8, iter=500), "start-up"),
+    "one slow worker of four": (
+        Plan(workers=4, step=4, operations={"Loader": lambda _, w: 20.0 if w == 2 else 2.0}),
+        "slow-worker",
+    ),
+    "one slow worker of two": (
+        Plan(workers=2, step=4, operations={"Loader": lambda _, w: 20.0 if w == 1 else 2.0}),
+        "slow-worker",
+    ),
+    "big collate": (Plan(collate=40), "collate"),
+    "big send": (Plan(pickle=30, write=20, unpickle=20), "send"),
+    "big send, lock": (Plan(workers=4, pickle=1, write=20, unpickle=10), "send"),
+    "big send, unpickled slowly": (Plan(unpickle=40, operations={"Loader": 8.0}), "send"),
+    "cold files": (Plan(operations={"Loader": 20.0}, cpu=0.1, read_bytes=110_000), "cold-files"),
+    "waits for the network": (Plan(operations={"Fetch": 20.0}, cpu=0.1), "operation"),
+    "no workers": (Plan(workers=0), "operation"),
+    "slow sampler": (Plan(sampler=50), "main-process"),
+    "slow sampler, no workers": (Plan(workers=0, sampler=50), "main-process"),
+    "pinning": (Plan(pin=50), "pin"),
+}
+
+
+def judged(run: SimpleNamespace) -> Verdict:
+    return verdict(scopes(run)[0])
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_the_planted_cause_comes_first(name: str) -> None:
+    plan, kind = PLANTED[name]
+    found = judged(plan.run())
+    assert found.causes[0].kind == kind, [(one.kind, one.share) for one in found.causes]
+    assert found.causes[0].share > 0.5
+    assert found.causes[0].advice
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_every_nanosecond_of_the_loop_is_charged_once(name: str) -> None:
+    plan, _ = PLANTED[name]
+    books = account(scopes(plan.run())[0])
+    assert sum(charge.ns for charge in books.charges) == pytest.approx(books.loop_ns, rel=1e-6)
+    assert all(charge.ns > 0 for charge in books.charges)
+    assert not [charge for charge in books.charges if charge.kind == "unseen"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("slow operation", "input-bound"),
+        ("slow step", "consumer-bound"),
+        ("start-up of workers", "start-up-bound"),
+    ],
+)
+def test_the_verdict_is_of_three_kinds(name: str, kind: str) -> None:
+    found = judged(PLANTED[name][0].run())
+    assert found.kind == kind
+    shares = (found.input_share, found.startup_share, found.step_share, found.shutdown_share)
+    assert sum(shares) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("step", "degree"), [(0.5, "highly"), (9.6, "moderately"), (14.0, "not")])
+def test_the_degree_follows_the_share_of_waiting(step: float, degree: str) -> None:
+    plan = Plan(workers=1, batches=200, step=step, pickle=0, write=0, unpickle=0)
+    assert judged(plan.run()).degree == degree
+
+
+def test_titles_name_the_operation_the_sample_the_worker() -> None:
+    assert judged(PLANTED["slow operation"][0].run()).causes[0].title == "Slow"
+    assert "53" in judged(PLANTED["one slow sample"][0].run()).causes[0].title
+    assert "worker 2" in judged(PLANTED["one slow worker of four"][0].run()).causes[0].title
+    assert "(in decode (loader))" in judged(PLANTED["cold files"][0].run()).causes[0].title
+    assert "waits" in judged(PLANTED["waits for the network"][0].run()).causes[0].title
+
+
+def test_a_sample_fetched_in_two_epochs_is_one_slow_sample() -> None:
+    plan = dataclasses.replace(PLANTED["one slow sample"][0], epochs=2)
+    first = judged(plan.run()).causes[0]
+    assert first.title == "one slow sample: index 53"
+    assert first.evidence["times_fetched"] == 2
+
+
+def in_one_epoch(took: float, epochs: int) -> SimpleNamespace:
+    """A run in which sample 53 took so many milliseconds in the last epoch alone."""
+    calls = []
+
+    def loader(sample: int, worker: int) -> float:
+        calls.extend([1] * (sample == 53))
+        return took if sample == 53 and len(calls) == epochs else 2.0
+
+    return Plan(epochs=epochs, step=6, operations={"Loader": loader}).run()
+
+
+@pytest.mark.parametrize("epochs", [2, 3, 4])
+def test_a_stall_in_one_of_several_epochs_is_no_slow_sample(epochs: int) -> None:
+    run = in_one_epoch(3000.0, epochs)
+    causes = judged(run).causes
+    assert causes[0].kind == "stalls"
+    assert causes[0].share > 0.5
+    assert (causes[0].evidence["times_fetched"], causes[0].evidence["slowest_sample"]) == (1, 53)
+    assert "no sample is to blame" in causes[0].advice
+    assert "fetched again they were not slow" in causes[0].reason
+    assert not [cause for cause in causes if cause.kind == "slow-samples"]
+    books = account(scopes(run)[0])
+    assert sum(charge.ns for charge in books.charges) == pytest.approx(books.loop_ns, rel=1e-6)
+
+
+def test_one_epoch_cannot_tell_a_slow_sample_from_a_stall() -> None:
+    cause = judged(in_one_epoch(3000.0, 1)).causes[0]
+    assert (cause.kind, cause.evidence["most_fetches"]) == ("slow-samples", 1)
+    assert "one epoch cannot tell a slow sample from a chance stall" in cause.reason
+    again = judged(PLANTED["one slow sample, in every epoch"][0].run()).causes[0]
+    assert again.evidence["most_fetches"] == 3
+    assert "cannot tell" not in again.reason
+
+
+def test_samples_without_an_index_are_not_recognised_in_another_epoch() -> None:
+    run = in_one_epoch(3000.0, 3)
+    run.samples["sample"] = -1
+    assert judged(run).causes[0].kind == "slow-samples"
+
+
+def test_reading_explains_no_more_time_than_storage_can_take() -> None:
+    plan = Plan(operations={"Fetch": 20.0}, cpu=0.1, read_bytes=512)
+    assert judged(plan.run()).causes[0].kind == "operation"
+
+
+def on_shared_cores(batches: int = 20, epochs: int = 1, **changes: int) -> SimpleNamespace:
+    """27% on a CPU, the rest mostly taken off its core, and 704 KiB read, almost all at first.
+
+    As measured on two busy cores with every file in the page cache.
+    """
+    plan = Plan(batches=batches, epochs=epochs, operations={"Loader": 20.0}, cpu=0.27)
+    run = plan.run()
+    table = run.batches
+    table["voluntary_switches"], table["involuntary_switches"] = 4, 20
+    table["major_faults"] = 0
+    table.loc[::2, "major_faults"] = 1
+    table.loc[::2, "read_bytes"] = 4096
+    table.loc[0, ["read_bytes", "major_faults"]] = [704 * 1024 - 9 * 4096, 40]
+    for name, value in changes.items():
+        table[name] = value
+    return run
+
+
+def cold_share(run: SimpleNamespace) -> float:
+    return sum(one.share for one in judged(run).causes if one.kind == "cold-files")
+
+
+def test_files_are_not_blamed_for_cores_that_others_had() -> None:
+    run = on_shared_cores()
+    assert run.batches["read_bytes"].sum() == 704 * 1024
+    found = judged(run)
+    assert cold_share(run) == 0
+    assert (found.causes[0].kind, found.causes[0].title) == ("operation", "decode (loader)")
+
+
+def test_files_are_not_blamed_for_a_fetch_without_waiting_of_its_own() -> None:
+    everywhere = {"read_bytes": 1 << 20, "major_faults": 0}
+    assert cold_share(on_shared_cores(**everywhere, voluntary_switches=0)) == 0
+    assert cold_share(on_shared_cores(**everywhere, involuntary_switches=400)) == 0
+
+
+def test_cold_files_are_named_on_shared_cores_as_well() -> None:
+    run = on_shared_cores(read_bytes=1 << 20, voluntary_switches=40)
+    assert judged(run).causes[0].kind == "cold-files"
+
+
+def test_what_only_first_batches_read_is_no_file_of_the_data_set() -> None:
+    # Not one switch was forced, so only the reading itself can tell.
+    few = {"batches": 4, "epochs": 5}  # half of them are the first ones of their processes
+    run = on_shared_cores(**few, involuntary_switches=0, read_bytes=0, major_faults=0)
+    run.batches.loc[run.batches["batch"] < 2, "read_bytes"] = 1 << 26
+    assert cold_share(run) == 0
+    run.batches["read_bytes"] = 1 << 20
+    assert cold_share(run) > 0.5
+
+
+def test_batches_that_read_nothing_tell_what_else_is_waited_for() -> None:
+    run = on_shared_cores(involuntary_switches=0, read_bytes=0, major_faults=0)
+    run.batches.loc[::2, "read_bytes"] = 1 << 20
+    assert cold_share(run) == 0
+    # Where batches without reading do not wait, the reading is what the others wait for.
+    run.batches["cpu_ns"] = run.batches["cpu_ns"].where(run.batches["read_bytes"] > 0, 80_000_000)
+    assert cold_share(run) > 0.5
+
+
+def test_what_operations_read_is_held_to_their_batch() -> None:
+    run = on_shared_cores(involuntary_switches=0, read_bytes=0, major_faults=0)
+    run.ops["cpu_ns"] = run.ops["duration_ns"] * 0.27
+    run.ops["read_bytes"], run.ops["major_faults"] = 1 << 20, 0
+    run.batches["read_bytes"] = 4 << 20
+    assert judged(run).causes[0].kind == "cold-files"
+    run.batches["involuntary_switches"] = 400
+    assert cold_share(run) == 0
+
+
+def test_only_what_a_batch_read_itself_counts() -> None:
+    run = on_shared_cores(involuntary_switches=0, read_bytes=0, major_faults=0)
+    run.batches.loc[run.batches["batch"] % 5 == 4, "read_bytes"] = 1 << 26
+    assert cold_share(run) == 0
+
+
+def test_shared_cores_are_told_and_call_for_no_more_workers() -> None:
+    run = on_shared_cores()
+    scope = scopes(run)[0]
+    assert core_shared(scope) == pytest.approx(20 / 24)
+    assert "less certain" in report(run)
+    # 27% on a CPU and a sixth of the rest waiting: 40% of the fetch is the worker's own.
+    own = 0.27 + 0.73 * 4 / 24
+    assert circumstances(scope).needed == pytest.approx(80.7 * own, rel=0.01)
+    assert judged(run).causes[0].evidence["waiting_share"] < 0.5
+
+    alone = on_shared_cores(involuntary_switches=0)
+    assert core_shared(scopes(alone)[0]) == 0
+    assert "less certain" not in report(alone)
+    assert judged(alone).causes[0].evidence["waiting_share"] > 0.5
+
+
+def test_what_others_took_is_not_called_waiting_of_an_operation() -> None:
+    """GIVEN an operation that was off the CPU, of a program whose cores others had
+    THEN it is not said to wait, and no workers are advised against it."""
+    charge = Charge(OPERATION.kind, "Decode", 100.0, {"waiting_share": 0.9})
+    around = circumstances(scopes(on_shared_cores())[0])
+    assert OPERATION.full_title(charge, around) == "Decode"
+    assert "others had the cores" in OPERATION.advice(charge, around)
+    assert "num_workers" not in OPERATION.advice(charge, around)
+    alone = circumstances(scopes(on_shared_cores(involuntary_switches=0))[0])
+    assert OPERATION.full_title(charge, alone) == "Decode (waits, not computing)"
+
+
+def test_workers_that_crowd_one_another_share_with_nobody() -> None:
+    run = Plan(workers=8, operations={"Loader": 20.0}, cpu=0.25, cores=2).run()
+    run.batches["voluntary_switches"], run.batches["involuntary_switches"] = 1, 50
+    assert core_shared(scopes(run)[0]) == 0
+
+
+def test_pickling_that_stops_the_fetch_is_charged_to_sending() -> None:
+    run = Plan(workers=1, pickle=9, operations={"Loader": 4.0}).run()
+    batches = run.batches
+    before = judged(run).causes[0]
+    # The same wall times, but the fetch had no CPU while its own process pickled.
+    run.batches = batches.assign(cpu_ns=batches["fetch_ns"] - batches["pickle_ns"])
+    after = next(one for one in judged(run).causes if one.kind == "send")
+    assert before.kind == "operation"
+    assert after.share > 0.3
+
+
+def test_more_workers_are_advised_only_where_there_are_cores() -> None:
+    plan = Plan(operations={"Slow": 20.0}, step=30.0)
+    assert "from 2 to" in judged(plan.run()).causes[0].advice
+    few = dataclasses.replace(plan, cores=2)
+    assert "will not help" in judged(few.run()).causes[0].advice
+
+
+def test_no_more_workers_are_advised_than_an_epoch_has_batches() -> None:
+    plan = Plan(workers=0, batches=20, operations={"Slow": 100.0}, step=1.0, cpu=0.0)
+    run = plan.run()
+    assert "num_workers=20 " in judged(run).causes[0].advice
+    run.epochs["exhausted"] = False  # it was left: more may have followed
+    assert "num_workers=4" in judged(run).causes[0].advice
+
+
+def test_too_many_workers_are_told() -> None:
+    found = judged(Plan(workers=8, batches=100, step=30).run())
+    assert found.kind == "consumer-bound"
+    assert "About 1 worker would do" in found.causes[0].advice
+
+
+@pytest.mark.parametrize("level", ["batch", "sample"])
+def test_lower_levels_still_have_a_verdict(level: str) -> None:
+    run = Plan(operations={"Loader": 2.0, "Slow": 20.0}, level=level).run()
+    run.ops = run.ops.iloc[:0]
+    if level == "batch":
+        run.samples = run.samples.iloc[:0]
+    else:
+        run.samples = run.samples.assign(self_ns=np.nan, ops_ns=np.nan)
+    found = judged(run)
+    assert found.kind == "input-bound"
+    assert "--level op" in found.causes[0].advice
+
+
+def test_what_was_recorded_of_every_tenth_batch_stands_for_all() -> None:
+    run = Plan(operations={"Loader": 2.0, "Slow": 20.0}, batches=200).run()
+    whole = judged(run).causes[0]
+    run.manifest["every"] = 10
+    skipped = run.batches["batch"] % 10 != 0
+    making = ["fetch_start_ns", "fetch_ns", "put_ns", "idle_ns", "send_start_ns", "pickle_ns"]
+    run.batches[making] = run.batches[making].astype("float64")
+    run.batches.loc[skipped, making] = np.nan
+    run.batches["worker"] = run.batches["worker"].where(~skipped, -1)
+    run.ops = run.ops[run.ops["batch"] % 10 == 0]
+    run.samples = run.samples[run.samples["batch"] % 10 == 0]
+    part = judged(run).causes[0]
+    assert part.title == whole.title
+    assert part.share == pytest.approx(whole.share, abs=0.1)
+
+
+def test_a_run_that_was_killed_has_a_verdict() -> None:
+    run = Plan(operations={"Slow": 20.0}).run()
+    run.epochs = run.epochs.assign(end_ns=np.nan, exhausted=False, shutdown_ns=np.nan)
+    run.waits["step_ns"] = run.waits["step_ns"].astype("float64")
+    run.waits.loc[len(run.waits) - 1, "step_ns"] = np.nan
+    assert judged(run).causes[0].title == "Slow"
+
+
+def test_a_worker_whose_log_is_lost_leaves_a_remainder() -> None:
+    run = Plan(operations={"Slow": 20.0}).run()
+    run.batches["fetch_start_ns"] = run.batches["fetch_start_ns"].astype("float64")
+    run.batches["fetch_ns"] = run.batches["fetch_ns"].astype("float64")
+    lost = run.batches["worker"] == 0
+    run.batches.loc[lost, ["fetch_start_ns", "fetch_ns"]] = np.nan
+    run.ops = run.ops[run.ops["worker"] == 1]
+    run.samples = run.samples[run.samples["worker"] == 1]
+    books = account(scopes(run)[0])
+    unseen = sum(charge.ns for charge in books.charges if charge.kind == "unseen")
+    assert unseen > 0
+    assert sum(charge.ns for charge in books.charges) == pytest.approx(books.loop_ns, rel=1e-6)
+    assert verdict(scopes(run)[0]).causes[-1].kind == "unseen"
+
+
+def test_a_wait_that_was_broken_off_is_the_cause_where_it_is_most_of_the_waiting() -> None:
+    run = Plan(operations={"Slow": 2.0}, step=1.0).run()
+    assert judged(run).causes[0].kind == "operation"
+    last = run.waits.index[-1]
+    batch = run.waits.loc[last, "batch"]
+    hung = 10 * int(run.waits["wait_ns"].sum())
+    run.waits.loc[last, "wait_ns"] += hung
+    run.waits["failed"] = run.waits.index == last
+    run.epochs["end_ns"] += hung
+    run.batches["fetch_start_ns"] = run.batches["fetch_start_ns"].astype("float64")
+    run.batches["fetch_ns"] = run.batches["fetch_ns"].astype("float64")
+    run.batches.loc[run.batches["batch"] == batch, ["fetch_start_ns", "fetch_ns"]] = np.nan
+    found = judged(run)
+    assert found.causes[0].kind == "unseen"
+    assert found.causes[0].share > 0.8
+    assert "lotus top RUN" in found.causes[0].advice
+    assert found.causes[1].kind == "operation"
+
+
+def test_a_loader_of_which_no_batch_was_taken_has_no_verdict() -> None:
+    run = Plan().run()
+    for name in ("ops", "samples", "batches", "waits"):
+        setattr(run, name, getattr(run, name).iloc[:0])
+    run.epochs = run.epochs.assign(iter_ns=0, shutdown_ns=0, exhausted=False)
+    assert judged(run).kind == "unknown"
+
+
+def test_ranks_are_added_up() -> None:
+    one, other = (
+        Plan(operations={"Slow": 20.0}).run(),
+        Plan(operations={"Slow": 20.0}, rank=1).run(),
+    )
+    names = ("ops", "samples", "batches", "waits", "workers", "epochs", "loaders")
+    for name in names:
+        setattr(one, name, pd.concat([getattr(one, name), getattr(other, name)], ignore_index=True))
+    found = scopes(one)
+    assert len(found) == 1
+    assert found[0].ranks == [0, 1]
+    books = account(found[0])
+    assert books.loop_ns == pytest.approx(2 * account(scopes(other)[0]).loop_ns)
+    assert verdict(found[0]).causes[0].title == "Slow"
+
+
+def test_more_workers_than_cores_wait_for_a_core() -> None:
+    plan = Plan(workers=8, operations={"Loader": 20.0}, cpu=0.25, read_bytes=110_000, cores=2)
+    first = judged(plan.run()).causes[0]
+    assert (first.kind, first.title) == ("operation", "decode (loader)")
+    assert "will not help" in first.advice
+    roomy = dataclasses.replace(plan, cores=64)
+    assert judged(roomy.run()).causes[0].kind == "cold-files"

@@ -1,0 +1,53 @@
+"""Which nodes of top-down level 2 an operation is bound by."""
+
+import pandas as pd
+
+from lotus.analysis.counters.topdown import MEANING, THRESHOLDS, nodes
+from native_map.events.catalogue import LEVEL_2, METRICS
+
+
+def table(**shares):
+    known = {node: 0.0 for group in LEVEL_2.values() for node in group}
+    level_1 = dict.fromkeys(LEVEL_2, 0.0)
+    return pd.DataFrame([{"operation": "Decode", "counted": 9, **level_1, **known, **shares}])
+
+
+def test_a_node_is_told_where_it_and_its_parent_cross_their_thresholds():
+    found = nodes(
+        table(
+            frontend_bound=0.25,
+            frontend_latency=0.2,
+            backend_bound=0.37,
+            backend_memory=0.3,
+            bad_speculation=0.05,
+            mispredicted_branches=0.12,  # its parent does not cross
+        )
+    )
+    assert found.rows["node"].tolist() == ["backend_memory", "frontend_latency"]
+    assert found.rows["binding"].tolist() == [True, False]
+    assert found.unbound == []
+
+
+def test_where_no_node_crosses_that_is_told():
+    found = nodes(table(retiring=0.6))
+    assert not len(found.rows)
+    assert found.unbound == ["Decode"]
+
+
+def test_without_level_2_nothing_is_said():
+    found = nodes(pd.DataFrame([{"operation": "Decode", "counted": 9, "frontend_bound": 0.9}]))
+    assert not len(found.rows)
+    assert found.unbound == []
+
+
+def test_what_could_not_be_told_crosses_nothing():
+    found = nodes(table(backend_bound=0.9, backend_memory=float("nan"), backend_core=float("nan")))
+    assert not len(found.rows)
+
+
+def test_every_node_has_a_threshold_and_a_meaning():
+    for parent, group in LEVEL_2.items():
+        for node in (parent, *group):
+            assert node in THRESHOLDS
+            assert node in METRICS
+        assert set(group) <= set(MEANING)

@@ -1,0 +1,143 @@
+"""The command line as a whole: its help, its cheapness, its errors."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lotus import cli
+from lotus.commands.common import arguments
+
+HEAVY = ("torch", "pandas", "numpy", "rich", "torchvision", "PIL")
+
+
+def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "lotus", *arguments], capture_output=True, text=True
+    )
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import lotus",
+        "from lotus import cli; cli.main(['--help'])",
+        "from lotus import cli; cli.main(['trace', '-q', '-o', sys.argv[1], '--', 'true'])",
+        "from lotus import cli; cli.main(['tune', '-q', '-o', sys.argv[1], '--', 'true'])",
+    ],
+)
+def test_nothing_heavy_is_imported(statement: str, tmp_path: Path) -> None:
+    code = f"""
+import sys
+try:
+    {statement}
+except SystemExit:
+    pass
+found = [name for name in {HEAVY!r} if name in sys.modules]
+assert not found, found
+"""
+    run = subprocess.run([sys.executable, "-c", code, tmp_path / "run"], capture_output=True)
+    assert run.returncode == 0, run.stderr.decode()
+
+
+def test_help_names_every_command_and_each_has_an_example() -> None:
+    overview = _run("--help").stdout
+    for name in ("trace", "report", "tune", "demo"):
+        assert f"\n    {name} " in overview
+        text = _run(name, "--help").stdout
+        assert "example" in text
+        assert f"  lotus {name}" in text
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    import lotus
+
+    assert _run("--version").stdout == f"lotus {lotus.__version__}\n"
+
+
+def test_an_unknown_command_is_a_usage_error() -> None:
+    run = _run("frobnicate")
+    assert run.returncode == 2
+    assert "frobnicate" in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+def test_unknown_attributes_of_lotus_are_attribute_errors() -> None:
+    import lotus
+
+    with pytest.raises(AttributeError, match="frobnicate"):
+        _ = lotus.frobnicate
+    assert {"load", "span", "trace"} <= set(dir(lotus))
+    assert lotus.span("x") is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("500MB", 500_000_000), ("2G", 2_000_000_000), ("1.5KiB", 1536), ("10", 10), ("7 kB", 7000)],
+)
+def test_sizes_are_read_with_their_units(text: str, size: int) -> None:
+    assert arguments.size(text) == size
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--max-log", "lots"],
+        ["--max-log", "0"],
+        ["--batches", "5"],
+        ["--batches", "9:5"],
+        ["--every", "0"],
+        ["--every", "x"],
+        ["--op", "no_colon"],
+        ["--op", "a.b:"],
+        ["--level", "everything"],
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_option_is_a_usage_error(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["trace", *arguments, "--", "true"])
+    assert caught.value.code == 2
+    assert arguments[1] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_a_shell_completes_verbs_and_options(
+    shell: str, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    pytest.importorskip("shtab")
+    if shutil.which(shell) is None:
+        pytest.skip(f"there is no {shell}")
+    assert cli.main(["completion", shell]) == 0
+    script = tmp_path / "lotus"
+    script.write_text(capfd.readouterr().out)
+    assert subprocess.run([shell, "-n", script]).returncode == 0
+    if shell == "bash":
+        ask = "source {}; COMP_WORDS=({}); COMP_CWORD={}; _shtab_lotus; echo ${{COMPREPLY[@]}}"
+        for words, found in (("lotus sw", "sweep"), ("lotus report --ht", "--html")):
+            line = ask.format(script, words, len(words.split()) - 1)
+            done = subprocess.run([shell, "-c", line], capture_output=True, text=True)
+            assert done.stdout.split() == [found]
+
+
+def test_an_error_is_one_line_that_steers_no_terminal(tmp_path, capfd):
+    assert cli.main(["report", str(tmp_path / "a\n\x1b[2J\u202eb")]) == 2
+    said = capfd.readouterr().err
+    assert said.count("\n") == 1
+    assert "a\\n\\x1b[2J\\u202eb" in said
+
+
+def test_a_full_disk_behind_stdout_is_said(tmp_path: Path) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("there is no /dev/full")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "lotus", "completion", "bash"],
+            stdout=full, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == "lotus: cannot write to the standard output: No space left on device\n"

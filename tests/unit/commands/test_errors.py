@@ -1,0 +1,70 @@
+"""What is refused is refused in one line that says what to do next."""
+
+import os
+import shlex
+from pathlib import Path
+
+import pytest
+
+from lotus import cli
+from lotus.compare import sides
+from tests.logs import RunBuilder
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a run that iterated nothing, and things that are no run."""
+    RunBuilder(tmp_path / "run").end()
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "run.json").write_text("{}")
+    (tmp_path / "sweep").mkdir()
+    (tmp_path / "sweep" / "sweep.json").write_text('{"schema": 1, "settings": [], "runs": []}')
+    (tmp_path / "many").mkdir()
+    for number in range(3):
+        run = tmp_path / "many" / str(number)
+        run.mkdir()
+        (run / "run.json").write_text("{}")
+    monkeypatch.setattr(sides, "_MOST_RUNS", 2)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "next_step"),
+    [
+        ("trace", "try `lotus trace -- python train.py`"),
+        ("trace -- ./foreign", "name a program in it"),
+        ("report nothing", "record one with: lotus trace -o DIRECTORY -- python train.py"),
+        ("report file", "give the directory that lotus trace made"),
+        ("report run --loader 7", "there are: none"),
+        ("map run", "record them with: lotus trace --counters --perf -o DIRECTORY -- COMMAND"),
+        ("map validate run", "record with lotus trace --perf -- COMMAND"),
+        ("map apply nothing.json file", "type: lotus map build --help"),
+        ("map build --budget 0 -- python train.py", "as in: --budget 5"),
+        ("map build --wanted 2 -- python train.py", "see: lotus map build --help"),
+        ("whatif run", "record one with: lotus trace --level op+cpu -- COMMAND"),
+        ("top nothing", "it is made by lotus trace -o nothing -- COMMAND"),
+        ("top file", "give the directory that lotus trace made"),
+        ("top foreign", "give the directory that lotus trace made"),
+        ("compare run", "type: lotus compare A B"),
+        ("compare run 'no-*'", "see what is there with: ls"),
+        ("compare many run", "name fewer"),
+        ("report sweep", "its runs can be read: lotus report sweep/runs/NAME"),
+        ("sweep -o foreign -- true", "choose another directory with -o"),
+        ("sweep --resume nothing", "make a sweep with: lotus sweep --workers 1,2,4"),
+        ("run --settings nothing.json -- true", "--settings FILE names what"),
+        ("tune", "try `lotus tune -- python train.py`"),
+        ("schema nothing", "there are: balance, "),
+    ],
+)
+def test_an_error_is_one_line_that_says_what_to_do_next(
+    words: str, next_step: str, folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(os.listdir(folder))
+    assert cli.main(shlex.split(words)) in (2, 126)
+    *progress, said = capfd.readouterr().err.splitlines()
+    assert said.startswith("lotus: ")
+    assert next_step in said
+    assert len(progress) == words.startswith("map build")
+    assert sorted(os.listdir(folder)) == before, "nothing is left behind"

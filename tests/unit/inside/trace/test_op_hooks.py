@@ -1,0 +1,193 @@
+"""The hooks of operations: what one costs that is not recorded, and those of other threads."""
+
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from lotus.inside.trace import recorder as recording
+from lotus.inside.trace.op_table import Definitions
+from tests.unit.fetches import Fetches, Numbers, broken_into
+
+THREADS, EACH = 4, 5000
+
+
+def calls(function: Callable[[], object]) -> int:
+    """How many functions are called until it returns, built-in ones included."""
+    count = 0
+
+    def profile(frame: object, event: str, arg: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        function()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+@pytest.mark.parametrize("level", ["op", "op+cpu"])
+@pytest.mark.parametrize("option", [{"every": "2"}, {"batches": "0:1"}, {"max_log": "1000000"}])
+def test_an_operation_that_is_not_recorded_calls_nothing_but_the_original(
+    tmp_path: Path, level: str, option: dict[str, str]
+) -> None:
+    fetches = Fetches(tmp_path / "R", level=level, **option)
+    recorder, counted = fetches.recorder, []
+    data = Numbers(lambda index: counted.append(calls(lambda: data.transform(1))))
+    alone = calls(lambda: data.transform(1))
+    fetch = fetches.fetcher(data, loader=0)
+    fetch(0, [7])
+    if recorder.config.max_log:
+        recorder.config.max_log, recorder._checked_ns = 1, 0  # the log is now too large
+    recorder.flush_batch(1)
+    fetch(1, [7])
+    recorded, left_out = counted
+    assert left_out == alone + 2  # operations, each by a stand-in
+    assert recorded > left_out
+    assert set(fetches.end().ops["batch"]) == {0}
+
+
+def test_operations_of_threads_keep_their_own_cpu_times(tmp_path: Path) -> None:
+    fetches = Fetches(tmp_path / "R", level="op+cpu")
+    recorder = fetches.recorder
+    number = recorder.definitions.define("beside")
+    gate, before = threading.Barrier(THREADS), sys.getswitchinterval()
+
+    def work(which: int) -> None:
+        gate.wait()
+        for start in range(which * EACH + 1, (which + 1) * EACH + 1):
+            recorder.add_loose(start, start + 1, number, (start, 0, 0, 0))
+
+    threads = [threading.Thread(target=work, args=(which,)) for which in range(THREADS)]
+    sys.setswitchinterval(1e-7)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert recorder.on
+    ops = fetches.end().ops
+    assert sorted(ops["start_ns"]) == list(range(1, THREADS * EACH + 1))
+    assert (ops["cpu_ns"] == ops["start_ns"]).all()
+
+
+def test_what_two_threads_write_at_once_is_written_once(tmp_path: Path) -> None:
+    fetches = Fetches(tmp_path / "R", level="op+cpu")
+    recorder = fetches.recorder
+    number = recorder.definitions.define("beside")
+    added = 0
+
+    def add() -> None:
+        nonlocal added
+        added += 1
+        recorder.add_loose(added, added + 1, number, (added, 0, 0, 0))
+        recorder.add_sync(added, added, added + 1, added + 2, 1)
+        recorder.sends.append((0, added, added, 1, 1, 1, 1, 1))
+
+    def flush() -> None:
+        recorder.flush_loose()
+        recorder.flush_syncs()
+        recorder._write(recorder._sends_frame())
+
+    def other() -> None:
+        if recorder.log._lock._is_owned():  # type: ignore[attr-defined]
+            return  # it would wait for us
+        thread = threading.Thread(target=lambda: (flush(), add(), add()))
+        thread.start()
+        thread.join()
+
+    moment, reached = 0, True
+    while reached:
+        add()
+        reached = broken_into(moment, other, flush)
+        moment += 1
+    flush()
+    assert moment > 50
+    assert recorder.on
+    run = fetches.end()
+    assert not len(run.lost)
+    expected = list(range(1, added + 1))
+    assert sorted(run.ops["start_ns"]) == expected
+    assert (run.ops["cpu_ns"] == run.ops["start_ns"]).all()
+    assert sorted(run.syncs["start_ns"]) == expected
+    (process,) = run._assembly.processes
+    sends = process.log.arrays("batch", ("sends",))["sends"]
+    assert sorted(sends["start_ns"].tolist()) == expected
+
+
+@pytest.mark.parametrize("raises", [False, True], ids=["thread", "handler"])
+def test_operations_that_are_defined_at_once_have_numbers_of_their_own(raises: bool) -> None:
+    """By another thread, or by a handler that then raises, at every instruction of ours."""
+    definitions = Definitions()
+    numbers: dict[str, int] = {}
+    told: list[dict[str, object]] = []
+
+    def define(name: str, last: bool = False) -> None:
+        numbers[name] = definitions.define(name)
+        told.extend(definitions.unwritten())
+        if last and raises:
+            raise TimeoutError
+
+    moment, reached = 0, True
+    while reached:
+        this, that = partial(define, f"this {moment}"), partial(define, f"that {moment}", True)
+        try:
+            reached = broken_into(moment, that, this)
+        except TimeoutError:
+            this()
+        moment += 1
+    assert moment > 5
+    assert len(set(numbers.values())) == len(numbers)
+    if not raises:  # else what was taken may not have been written, and all is defined anew
+        told.extend(definitions.unwritten())
+        assert {one["name"] for one in told} == set(numbers)
+    definitions.forget_written()
+    known = {one["id"]: one["name"] for one in definitions.unwritten()}
+    assert all(known[number] == name for name, number in numbers.items())
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_thread_that_enters_a_fetch_meanwhile_has_it_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: bool
+) -> None:
+    # GIVEN a thread whose fetch begins, and ends or not, while another one's is about to
+    fetches = Fetches(tmp_path / "R")
+    recorder, hold, begun = fetches.recorder, threading.Event(), threading.Event()
+    now, here = recording.rusage.now, threading.get_ident()
+
+    def between(index: int) -> None:
+        begun.set()
+        assert ends or hold.wait(60)
+
+    fetch = fetches.fetcher(Numbers(between), loader=0)
+    other = threading.Thread(target=fetch, args=(0, [7, 8, 9]))
+
+    def interrupted() -> tuple[float, ...]:
+        if threading.get_ident() == here and not begun.is_set():
+            other.start()
+            assert begun.wait(60)
+            if ends:
+                other.join()
+        return now()
+
+    monkeypatch.setattr(recording.rusage, "now", interrupted)
+    # WHEN that one fetches as well
+    assert fetches.fetcher(Numbers(), loader=1)(0, [1, 2]) == (4, 5)
+    hold.set()
+    other.join()
+    # THEN each record holds its own samples, or there is none, which is counted
+    assert recorder.missed == (not ends)
+    assert (recorder.depth, recorder.gate.owner) == (0, 0)
+    recorder.flush_batch(1)
+    run = fetches.end()
+    indices = {0: [7, 8, 9]} | ({1: [1, 2]} if ends else {})
+    found = run.samples.groupby("loader")["sample"].apply(list).to_dict()
+    assert found == indices

@@ -1,0 +1,157 @@
+"""Every public function, class and method says what it does, in which units, and what it raises."""
+
+import ast
+import functools
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lotus
+import lotus.api
+import lotus.plot
+import lotus.reading.run
+import lotus.recording.session
+import lotus.recording.span
+import lotus.settings.tuned_file
+import lotus.sweep.sweep_record
+import lotus.tune.search.result
+import lotus.tune.session.local_tuning
+
+ROOT = Path(lotus.__file__).parents[1]
+# Inside is the user's program; commands and workloads are programs, not for import.
+OTHERS = (
+    "lotus/inside/",
+    "lotus/commands/",
+    "lotus/workloads/",
+)
+API = (
+    lotus.plot, lotus.api, lotus.reading.run, lotus.recording.session, lotus.settings.tuned_file,
+    lotus.recording.span, lotus.sweep.sweep_record, lotus.tune.session.local_tuning,
+    lotus.tune.search.result,
+)  # fmt: skip
+UNITS = {
+    r"_ns$": r"\bns\b|_ns\b|nanosecond",
+    r"_s$|^seconds$": r"\bsecond|_s\b|samples/s",
+    r"bytes$": r"\bbytes\b|_bytes\b",
+    r"^budget$": r"\bsecond",
+}
+_ERRORS = {"LotusError", "Unusable"}
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Defined = Function | ast.ClassDef
+
+
+def files() -> list[str]:
+    paths = [*ROOT.glob("lotus/**/*.py"), *ROOT.glob("native_map/**/*.py")]
+    names = sorted(str(path.relative_to(ROOT)) for path in paths)
+    return [name for name in names if not name.startswith(OTHERS)]
+
+
+def public(body: list[ast.stmt], prefix: str = "") -> Iterator[tuple[str, Defined]]:
+    for node in body:
+        if isinstance(node, Defined) and not node.name.startswith("_"):
+            yield prefix + node.name, node
+            if isinstance(node, ast.ClassDef):
+                yield from public(node.body, f"{prefix}{node.name}.")
+
+
+@functools.cache
+def everything() -> dict[str, dict[str, Defined]]:
+    return {
+        name: dict(public(ast.parse((ROOT / name).read_text(encoding="utf-8")).body))
+        for name in files()
+    }
+
+
+def test_everything_public_has_a_docstring() -> None:
+    known = everything()
+    # What a protocol or another class of a kind documents, its other classes need not repeat.
+    told = {
+        name.rpartition(".")[2]
+        for of in known.values()
+        for name, node in of.items()
+        if "." in name and ast.get_docstring(node)
+    }
+    silent = [
+        f"{file}: {name}"
+        for file, of in known.items()
+        for name, node in of.items()
+        if not ast.get_docstring(node) and not ("." in name and name.rpartition(".")[2] in told)
+    ]
+    assert silent == []
+
+
+def raised(node: Defined) -> set[str]:
+    """The errors for users that a function raises itself."""
+    found = set()
+    for one in ast.walk(node):
+        if isinstance(one, ast.Raise) and isinstance(one.exc, ast.Call):
+            name = getattr(one.exc.func, "id", "")
+            found |= {name} & _ERRORS
+    return found
+
+
+@pytest.mark.parametrize("package", ["lotus", "native_map"])
+def test_errors_are_told(package: str) -> None:
+    silent = []
+    for file, of in everything().items():
+        if not file.startswith(f"{package}/"):
+            continue
+        for name, node in of.items():
+            if isinstance(node, ast.ClassDef):
+                continue
+            text = ast.get_docstring(node) or ""
+            missing = [one for one in raised(node) if one not in text]
+            silent += [f"{file}: {name} raises {one}" for one in missing]
+    assert silent == []
+
+
+def functions(module: Any) -> Iterator[tuple[str, str, Any]]:
+    """Name, all that documents it, and the function, of all public ones of a module."""
+    for name, one in vars(module).items():
+        if name.startswith("_") or getattr(one, "__module__", "") != module.__name__:
+            continue
+        if inspect.isfunction(one):
+            yield name, inspect.getdoc(one) or "", one
+        elif inspect.isclass(one):
+            for inner, method in vars(one).items():
+                if inspect.isfunction(method) and not inner.startswith("_"):
+                    texts = (inspect.getdoc(method) or "", inspect.getdoc(one) or "")
+                    yield f"{name}.{inner}", "\n".join(texts), method
+
+
+@pytest.mark.parametrize("module", API, ids=lambda module: module.__name__)
+def test_units_of_what_is_given_are_told(module: Any) -> None:
+    silent = []
+    for name, text, function in functions(module):
+        for parameter in inspect.signature(function).parameters:
+            for ending, unit in UNITS.items():
+                if re.search(ending, parameter) and not re.search(unit, text):
+                    silent.append(f"{name}({parameter})")
+    assert silent == []
+
+
+def test_tables_of_a_run_say_their_units_and_columns() -> None:
+    assert "nanosecond" in (inspect.getdoc(lotus.Run) or "")
+    tables = [
+        (name, one)
+        for name, one in vars(lotus.Run).items()
+        if not name.startswith("_") and hasattr(one, "func")
+    ]
+    assert len(tables) > 15
+    for name, one in tables:
+        text = inspect.getdoc(one.func) or ""
+        if "DataFrame" in str(one.func.__annotations__.get("return")):
+            columns = re.findall(r"\b[a-z]+(?:_[a-z]+)*\b", text)
+            assert len(columns) >= 4, name
+
+
+def test_what_lotus_offers_is_documented() -> None:
+    for name in lotus.__all__:
+        if name != "__version__":
+            assert f"lotus.{name}" in (lotus.__doc__ or ""), name
+            assert inspect.getdoc(getattr(lotus, name)), name

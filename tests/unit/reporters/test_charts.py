@@ -1,0 +1,250 @@
+"""Every chart of a report is one that plotly knows, and shows the report's own numbers."""
+
+import base64
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+import pytest
+
+import lotus
+from lotus.analysis.batches import lanes as lane_kinds
+from lotus.analysis.batches import time_series
+from lotus.analysis.counters.function_profile import MapSummary, summarise_map
+from lotus.analysis.summary import summarise
+from lotus.common.formatting import operation_name
+from lotus.joining import sample_join
+from lotus.reading.intervals import KINDS
+from lotus.reporters.base import chart_parts
+from lotus.reporters.base.page import Chart, Section, Table
+from lotus.reporters.map import map_charts
+from lotus.reporters.run import loader_charts, run_document, run_page, time_charts
+from tests.logs import RunBuilder
+from tests.unit.joining.test_sample_join import batch, every_ms, recording
+from tests.unit.simulated import Plan
+
+HOSTILE = "<script>alert(1)</script> & \x1b[31m" + "x" * 300
+
+
+def of(plan: Plan) -> Any:
+    """A simulated run with what lanes need."""
+    run = plan.run()
+    run.intervals = pd.DataFrame(
+        {
+            "pid": run.ops["pid"],
+            "tid": run.ops["pid"],
+            "start_ns": run.ops["start_ns"],
+            "end_ns": run.ops["start_ns"] + run.ops["duration_ns"],
+            "kind": pd.Categorical(["operation"] * len(run.ops), KINDS),
+            "operation": run.ops["operation"].astype("category"),
+            "worker": run.ops["worker"],
+            "row": np.arange(len(run.ops)),
+        }
+    )
+    return run
+
+
+def contents(run: Any, measured: MapSummary | None = None) -> tuple[Section, list[Section]]:
+    return run_page.contents(run, summarise(run), measured)
+
+
+def charts_in(sections: list[Section]) -> dict[str, Chart]:
+    found = [part for one in sections for part in one.parts if isinstance(part, Chart)]
+    assert len({one.id for one in found}) == len(found)
+    for one in found:
+        go.Figure(one.figure)  # raises ValueError for what plotly does not know
+        assert one.table.rows
+        assert {len(row) for row in one.table.rows} == {len(one.table.columns)}
+    return {one.id: one for one in found}
+
+
+def numbers(packed: dict[str, Any]) -> np.ndarray:
+    found = np.frombuffer(base64.b64decode(packed["bdata"]), packed["dtype"])
+    return found.reshape([int(one) for one in packed.get("shape", str(len(found))).split(",")])
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Plan(),
+        Plan(workers=0),
+        Plan(batches=1),
+        Plan(epochs=3, workers=4),
+        Plan(level="batch"),
+        Plan(operations={HOSTILE: 2.0, "B" * 40: 1.0}),
+        Plan(operations={f"Op{n}": 0.1 for n in range(60)}, batches=3),
+    ],
+    ids=["usual", "no workers", "one batch", "epochs", "level batch", "hostile", "many"],
+)
+def test_charts_of_all_kinds_of_runs(plan: Plan) -> None:
+    heading, sections = contents(of(plan))
+    found = charts_in([heading, *sections])
+    assert {"causes", "batches", "throughput", "shares", "workers"} <= set(found)
+    for chart in found.values():
+        assert "<script" not in str(chart.figure)
+
+
+def test_a_long_cause_is_named_without_its_brackets_and_whole_at_its_bar() -> None:
+    heading, _ = contents(of(Plan(own=20.0)))
+    figure = charts_in([heading])["causes"].figure
+    names = figure["layout"]["yaxis"]["ticktext"]
+    assert names[0] == "the data set's own code"
+    assert figure["data"][0]["customdata"][0].endswith("(__getitem__, outside its operations)")
+
+
+def test_slow_samples_have_paths_where_they_have_any() -> None:
+    run = of(Plan())
+    every = run.samples.assign(path="/data/one.jpg")
+    for paths, last in ((every.iloc[:0], "epoch/batch"), (every, "path")):
+        run.paths = paths
+        table = next(one for one in contents(run)[1] if one.title == "Slowest samples").parts[0]
+        assert isinstance(table, Table)
+        assert table.columns[-1][0] == last
+
+
+def test_a_run_without_a_loader_has_a_page() -> None:
+    run = of(Plan(batches=1))
+    for name in ("ops", "samples", "batches", "waits", "epochs", "loaders"):
+        setattr(run, name, getattr(run, name).iloc[:0])
+    heading, sections = contents(run)
+    assert heading.title.startswith("No DataLoader was iterated")
+    assert not charts_in([heading, *sections])
+
+
+def test_the_charts_show_the_numbers_of_the_document() -> None:
+    run = of(Plan(operations={"Loader": 2.0, "Slow": 20.0}))
+    document = run_document.document(summarise(run))
+    loader = document["loaders"][0]
+    heading, sections = contents(run)
+    found = charts_in([heading, *sections])
+    causes = sorted(document["verdict"]["causes"], key=lambda one: -one["share"])
+    assert found["causes"].figure["data"][0]["x"] == [100 * one["share"] for one in causes]
+    shares = dict(zip(
+        found["shares"].figure["layout"]["yaxis"]["ticktext"],
+        found["shares"].figure["data"][0]["x"],
+        strict=True,
+    ))  # fmt: skip
+    for row in loader["operations"]:
+        assert shares[operation_name(row["operation"])] == pytest.approx(100 * row["workers_share"])
+    fetching = found["workers"].figure["data"][0]["x"]
+    assert fetching == pytest.approx([row["fetch_ns"] / 1e9 for row in loader["workers"]])
+    waits = numbers(found["batches"].figure["data"][0]["y"]) * 1e6
+    spread = next(row for row in loader["batches"] if row["measure"] == "wait")
+    assert waits.sum() == pytest.approx(spread["total_ns"], rel=1e-5)
+
+
+def test_the_shares_add_up_however_many_operations_there_are() -> None:
+    run = of(Plan(operations={f"Op{n}": 0.1 for n in range(60)}, batches=3))
+    one = summarise(run).loaders[0]
+    assert sum(loader_charts.shares(one).figure["data"][0]["x"]) == pytest.approx(100)
+
+
+def test_of_many_ranks_those_are_drawn_that_waited_most() -> None:
+    runs = [of(Plan(batches=3, rank=rank, step=30.0 - rank)) for rank in range(12)]
+    run = runs[0]
+    for name in ("ops", "samples", "batches", "waits", "epochs", "workers"):
+        setattr(run, name, pd.concat([getattr(one, name) for one in runs], ignore_index=True))
+    heading, sections = contents(run)
+    found = charts_in([heading, *sections])
+    drawn = {trace["name"] for trace in found["throughput"].figure["data"]}
+    assert len(drawn) == 8
+    assert any("of 12" in part for part in sections[0].parts if isinstance(part, str))
+
+
+def test_the_batches_beyond_a_screen_are_put_together_and_it_says_so() -> None:
+    run = of(Plan(batches=100))
+    one = summarise(run).loaders[0]
+    chart = time_charts.batches(one, time_series.thinned(time_series.batch_series(one.scope), 30))
+    assert "mean of 4 neighbouring batches" in chart.note
+    names = [trace["name"] for trace in chart.figure["data"]]
+    assert "longest wait" in names
+    go.Figure(chart.figure)
+
+
+def test_the_timeline_is_as_dense_as_the_work() -> None:
+    share = np.zeros((1, 2, 4))
+    share[0, 0] = [1.0, 0.5, 0.25, 0.0]
+    share[0, 1] = [0.0, 0.5, 0.25, 0.0]
+    table = pd.DataFrame({"rank": [0], "loader": 0, "worker": 1, "pid": -1})
+    edges = np.linspace(0, 4e9, 5)
+    made = lane_kinds.Lanes(0, edges, table, ["A<b>", "idle"], share, 0)
+    chart = time_charts.timeline(made)
+    go.Figure(chart.figure)
+    cells = numbers(chart.figure["data"][0]["z"])[:20]
+    assert [(cells[:, bin] == 0).mean() for bin in range(4)] == [1.0, 0.5, 0.25, 0.0]
+    assert [(cells[:, bin] == 1).mean() for bin in range(4)] == [0.0, 0.5, 0.25, 0.0]
+    assert (cells[10:, 1] == 0).all()  # the first kind at the bottom
+    assert [name for name, _ in chart.keys] == ["A<b>", "idle"]
+    assert chart.table.rows == [["worker 1", "1.75s", "750ms"]]
+
+
+def test_memory_that_was_read_once_has_no_last_reading() -> None:
+    table = pd.DataFrame(
+        {"rank": 0, "worker": [0, 0, 1], "pid": [7, 7, 8], "time_ns": [0, 1e9, 0],
+         "pss_bytes": [1024.0, 2048.0, 4096.0]}
+    )  # fmt: skip
+    rows = time_charts.memory(table).table.rows
+    assert rows == [
+        ["worker 0", "7", "1.00 KiB", "2.00 KiB", "2.00 KiB"],
+        ["worker 1", "8", "4.00 KiB", "-", "4.00 KiB"],
+    ]
+
+
+def test_lanes_are_named_as_briefly_as_they_differ() -> None:
+    one = pd.DataFrame({"rank": [0, 0], "loader": [-1, 0], "worker": [-1, 3], "pid": [1, -1]})
+    assert time_charts.lane_titles(one) == ["main", "worker 3"]
+    two = pd.concat([one, one.assign(rank=1, loader=[-1, 1])], ignore_index=True)
+    assert time_charts.lane_titles(two)[2:] == ["rank 1 main", "rank 1 loader 1 worker 3"]
+
+
+@pytest.fixture
+def measured(tmp_path: Any) -> MapSummary:
+    builder = RunBuilder(tmp_path / "run")
+    batch(builder.process(pid=100))
+    run = lotus.load(builder.end(uarch="generic"))
+    return summarise_map(run, sample_join.map_run(run, recording(every_ms())))
+
+
+def test_counters_and_functions(measured: MapSummary) -> None:
+    chart = map_charts.metrics(measured)
+    assert chart is not None
+    go.Figure(chart.figure)
+    first = chart.figure["data"][0]
+    assert first["name"] == "task clock"
+    assert first["x"][:2] == [40.0, 10.0]  # ms a call
+    assert [trace["visible"] for trace in chart.figure["data"]].count(True) == 1
+    assert map_charts.top_down(measured) is None
+    icicle = map_charts.functions(measured)
+    assert icicle is not None
+    data = icicle.figure["data"][0]
+    go.Figure(icicle.figure)
+    known = dict(zip(data["ids"], data["values"], strict=True))
+    assert known["all"] == measured.functions["samples"].sum()
+    for key in known:  # children never have more than their parent
+        children = [v for k, v, p in zip(data["ids"], data["values"], data["parents"], strict=True)
+                    if p == key]  # fmt: skip
+        assert sum(children) <= known[key]
+
+
+def test_top_down_shares_are_stacked(measured: MapSummary) -> None:
+    shares = {"frontend_bound": 0.1, "backend_bound": 0.5, "retiring": 0.3, "bad_speculation": 0.1}
+    operations = measured.operations.assign(**shares)
+    chart = map_charts.top_down(SimpleNamespace(**{**vars(measured), "operations": operations}))
+    assert chart is not None
+    go.Figure(chart.figure)
+    stacked = np.array([trace["x"] for trace in chart.figure["data"]])
+    assert stacked.sum(axis=0) == pytest.approx(100)
+    names = [trace["name"] for trace in chart.figure["data"]]
+    assert names == ["front-end bound", "back-end bound", "bad speculation", "retiring"]
+    heading, sections = contents(
+        of(Plan()), SimpleNamespace(**{**vars(measured), "operations": operations})
+    )
+    assert "top-down" in charts_in([heading, *sections])
+
+
+def test_labels_are_text_to_plotly() -> None:
+    assert chart_parts.label("<b>a</b> & \x1b") == "&lt;b&gt;a&lt;/b&gt; &amp; \\x1b"
+    axis = chart_parts.names_axis(["RandomResizedCropOfAVeryLongName " * 5])
+    assert len(axis["ticktext"][0]) < 60

@@ -1,0 +1,111 @@
+"""The closing words on a run: never an exception, and the reason why nothing was recorded."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lotus.common.errors import LotusError
+from lotus.reading import missing_data
+from lotus.recording.launcher import Outcome
+from lotus.reporters.run import closing
+from tests.logs import RunBuilder
+from tests.simulation import simulate
+
+ENDED = Outcome(0, None, 1)
+
+
+def _run(path: Path, *events: str) -> Path:
+    (path / "events").mkdir()
+    (path / "events" / "1.ltr").write_bytes(b"x" * 100)
+    lines = [json.dumps({"event": event, "error": "disk full"}) for event in events]
+    (path / "processes.jsonl").write_text("\n".join([*lines, '{"event": "tor']))  # torn by a kill
+    return path
+
+
+@pytest.mark.parametrize("error", [LotusError("the log is from a newer lotus"), ValueError("oops")])
+def test_a_run_that_cannot_be_read_is_a_line(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: Path) -> None:
+        raise error
+
+    monkeypatch.setattr("lotus.reading.run.load", fail)
+    first, last = closing.text(_run(tmp_path), ENDED, "lotus report R").splitlines()
+    assert str(error) in first
+    assert last == "next: lotus report R"
+
+
+def test_a_run_larger_than_the_memory_is_left_to_who_asks_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lotus.common.host.available_memory", lambda: 1000)
+    first, _ = closing.text(_run(tmp_path), ENDED, "lotus report R").splitlines()
+    assert "too much" in first
+
+
+@pytest.mark.parametrize(
+    ("events", "word"),
+    [
+        ([], "no Python reported in"),
+        (["python"], "never imported torch.utils.data"),
+        (["python", "torch"], "no DataLoader was iterated"),
+        (["python", "torch", "fault"], "disk full"),
+    ],
+)
+def test_the_reason_is_judged_by_what_reported_in(
+    events: list[str], word: str, tmp_path: Path
+) -> None:
+    (line,) = missing_data.missing(missing_data.processes(_run(tmp_path, *events)))
+    assert word in line
+
+
+@pytest.mark.parametrize("events", [["python"], ["python", "torch"]])
+def test_what_was_not_seen_is_the_reason(events: list[str]) -> None:
+    unseen = [{"event": "unseen", "what": "ffcv.Loader", "why": "it has its own worker loop"}]
+    (line,) = missing_data.missing([{"event": event} for event in events], unseen)
+    assert "ffcv.Loader" in line
+
+
+@pytest.mark.parametrize("full", [True, False])
+@pytest.mark.parametrize("batches", [0, 4])
+def test_a_loader_that_was_not_seen_is_named_once(batches: int, full: bool, tmp_path: Path) -> None:
+    run = RunBuilder(tmp_path / "run")
+    run.report("python")
+    run.report("torch")
+    if batches:
+        simulate(tmp_path, builder=run, batches=batches)
+    else:
+        run.process(100)
+    run.logs[0].event("unseen", what="ffcv.Loader", why="it has its own worker loop")
+    said = closing.text(run.end(), ENDED, "lotus report R", full)
+    assert said.count("ffcv.Loader") == 1
+    assert ("samples/s" in said) == bool(batches)
+
+
+def test_functions_that_were_never_found_are_named_with_the_reason() -> None:
+    asked = ["data:decode", "nosuch.mod:f", "train:nosuch", "__main__:g"]
+    lines = missing_data.unfound(asked, {"decode"}, ["--op train:nosuch: it has no 'nosuch'", "x"])
+    assert lines == [
+        "--op nosuch.mod:f was never found: no recorded process imported nosuch.mod"
+        " (the script itself is __main__)",
+        "--op __main__:g was never found: no recorded process imported __main__",
+    ]
+
+
+def test_a_function_that_was_never_found_is_told_at_the_end(tmp_path: Path) -> None:
+    run = RunBuilder(tmp_path / "run")
+    run.report("python")
+    run.report("torch")
+    simulate(tmp_path, builder=run, batches=4)
+    path = run.end()
+    manifest = json.loads((path / "run.json").read_text())
+    (path / "run.json").write_text(json.dumps({**manifest, "ops": ["nosuch.mod:f"]}))
+    said = closing.text(path, ENDED, "lotus report R")
+    assert said.count("lotus: --op nosuch.mod:f was never found") == 1
+
+
+def test_an_unknown_signal_is_named_by_its_number() -> None:
+    assert "signal 63" in missing_data.ending(None, 63)[0]
+    assert "SIGKILL" in missing_data.ending(None, 9)[0]
+    assert missing_data.ending(0, None) == []

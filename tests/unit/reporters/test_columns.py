@@ -1,0 +1,55 @@
+"""A column of the report is one row of a list: its title, its cell and where it is shown."""
+
+import io
+
+import pytest
+
+from lotus.analysis.summary import LoaderSummary, summarise
+from lotus.common.formatting import duration
+from lotus.reporters.run import columns, loader_charts, terminal
+from lotus.reporters.run.columns import BOTH, PAGE, TERMINAL, Column
+from tests.unit.simulated import Plan
+
+
+def shown(loader: LoaderSummary) -> tuple[str, list[str]]:
+    """The terminal's table of workers, and the titles of the page's."""
+    run = Plan().run()
+    file = io.StringIO()
+    terminal.write(summarise(run), file)
+    table = file.getvalue().partition("\nWorkers")[2].partition("\n\n")[0]
+    return table, [title for title, _ in loader_charts.workers(loader).table.columns]
+
+
+@pytest.mark.parametrize("where", [(TERMINAL,), (PAGE,), BOTH])
+def test_a_column_more_is_shown_where_its_row_says(
+    where: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loader = summarise(Plan().run()).loaders[0]
+    before, page_before = shown(loader)
+    more = Column("all of it", lambda row: duration(row["fetch_ns"]), where)
+    monkeypatch.setattr(columns, "WORKERS", (*columns.WORKERS, more))
+    table, page = shown(loader)
+    assert ("all of it" in table) == (TERMINAL in where)
+    assert ("all of it" in page) == (PAGE in where)
+    if TERMINAL in where:
+        assert duration(loader.workers["fetch_ns"][0]) in table
+    else:
+        assert (table, page[:-1]) == (before, page_before)
+
+
+def test_columns_are_shown_for_the_loaders_that_they_are_of() -> None:
+    one_rank = summarise(Plan().run()).loaders[0]
+    titles = [title for title, _ in columns.shown(columns.WORKERS, one_rank, TERMINAL).headings]
+    assert titles[0] == "worker"
+    assert "memory" not in titles
+    for where in BOTH:
+        for table in (columns.WORKERS, columns.SLOWEST_SAMPLES, columns.CAUSES, columns.RANKS):
+            rows = columns.shown(table, one_rank, where)
+            assert len({title for title, _ in rows.headings}) == len(rows.headings)
+
+
+def test_a_row_without_a_value_has_an_empty_cell() -> None:
+    loader = summarise(Plan().run()).loaders[0]
+    table = columns.shown(columns.OPERATIONS, loader, TERMINAL)
+    assert table.cells({}) == [""] * len(table.headings)
+    assert table.cells({"workers_share": 0.5}).count("50%") == 1

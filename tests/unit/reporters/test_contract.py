@@ -1,0 +1,47 @@
+"""Every reporter follows the contract of lotus/reporters/base/contract.py."""
+
+import importlib
+import inspect
+import pkgutil
+
+import pytest
+
+import lotus.reporters
+from lotus.reporters.base.contract import CONTRACT
+
+# The packages of reporters whose modules still have signatures of their own.
+NOT_YET = ("lotus.reporters.base.", "lotus.reporters.run.", "lotus.reporters.tune.")
+MODULES = [
+    module.name
+    for module in pkgutil.walk_packages(lotus.reporters.__path__, "lotus.reporters.")
+    if not module.ispkg and not module.name.startswith(NOT_YET)
+]
+FUNCTIONS = [
+    (name, kind)
+    for name in MODULES
+    for kind in CONTRACT
+    if inspect.isfunction(getattr(importlib.import_module(name), kind, None))
+]
+
+
+def test_the_reporters_are_there() -> None:
+    assert {kind for _, kind in FUNCTIONS} >= {"write", "document", "heading", "sections", "csv"}
+    assert len({name for name, _ in FUNCTIONS}) > 8
+
+
+@pytest.mark.parametrize(("name", "kind"), FUNCTIONS)
+def test_the_signature_is_that_of_the_contract(name: str, kind: str) -> None:
+    function = getattr(importlib.import_module(name), kind)
+    own = inspect.signature(function)
+    expected = inspect.signature(CONTRACT[kind].__call__)
+    positional = [
+        parameter
+        for parameter in own.parameters.values()
+        if parameter.kind is not inspect.Parameter.KEYWORD_ONLY
+    ]
+    wanted = list(expected.parameters.values())[1:]
+    assert len(positional) == len(wanted)
+    if kind == "write":
+        assert positional[0].name == "console"
+    shown = str(own.return_annotation).replace("lotus.reporters.base.page.", "")
+    assert shown == str(expected.return_annotation).replace("lotus.reporters.base.page.", "")

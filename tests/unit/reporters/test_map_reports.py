@@ -1,0 +1,190 @@
+"""`lotus map` as words, as a document and as CSV."""
+
+import csv
+import dataclasses
+import io
+import json
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+import lotus
+from lotus.analysis.counters.function_profile import summarise_map
+from lotus.joining import sample_join
+from lotus.reporters.base.console import plain_console
+from lotus.reporters.map import map_report, map_tables
+from tests.logs import MS, RunBuilder
+from tests.unit.joining.test_sample_join import AT, batch, every_ms, recording
+
+
+@pytest.fixture
+def run(tmp_path):
+    builder = RunBuilder(tmp_path / "run")
+    batch(builder.process(pid=100))
+    return lotus.load(builder.end(uarch="generic"))
+
+
+@pytest.fixture
+def summary(run):
+    times = [AT - MS, *every_ms(), AT + 70 * MS]
+    return summarise_map(run, sample_join.map_run(run, recording(times)))
+
+
+def words(summary, **given):
+    file = io.StringIO()
+    map_report.write(plain_console(file), summary, **given)
+    return file.getvalue()
+
+
+def test_words(summary):
+    text = words(summary)
+    told = "52 samples of cpu-clock: 50 in operations and other intervals, 2 outside"
+    assert told in " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= 80
+    assert "MISSING" not in text
+    for name in ("Decode", "Flip", "collate", "libwork.so!", "task_clock"):
+        assert name in text
+    assert "libwork.so!" not in words(summary, top=0)
+
+
+def test_books_that_do_not_close_are_shouted(summary):
+    summary.mapped.books["missing"] = 3
+    assert "3 MISSING" in words(summary)
+
+
+def test_names_from_files_cannot_write_to_the_terminal(run):
+    made = sample_join.map_run(run, recording(every_ms()))
+    made.functions["function"] = "evil\x1b[31m\nname"
+    text = words(summarise_map(run, made))
+    assert "\x1b" not in text
+    assert "evil" in text
+
+
+def test_of_many_notes_those_on_few_samples_are_left_out(summary):
+    small = [f"1 sample by the start of its function, as lib{one} is stripped" for one in range(3)]
+    large = ["1,000 samples without a name", "the clock is another one"]
+    few = words(dataclasses.replace(summary, notes=small))
+    assert "lib2" in few
+    summary.mapped.books["recorded"] = 5000
+    many = words(dataclasses.replace(summary, notes=[*small, *large]))
+    assert "stripped" not in many
+    assert all(note in many for note in large)
+    assert "and 3 more: see --json" in many
+
+
+def test_python_lines_stand_as_the_operations_do(summary):
+    hook = "a_function_with_a_very_long_name_that_finds_no_room_on_a_line_of_eighty_columns"
+    rows = [
+        ("lotus", "", "Log._status", "/x/lotus/inside/trace/log_writer.py", 107),
+        ("collate", "", "stack", "/x/collate.py", 5),
+        ("operation", "Flip", hook, "/x/<frozen importlib._bootstrap_external>", 729),
+        ("operation", "Other or Decode", "one", "/x/y.py", 1),
+    ]
+    columns = ["kind", "operation", "function", "file", "line"]
+    python = pd.DataFrame(rows, columns=columns).assign(self_ns=MS, total_ns=MS, samples=1)
+    text = words(dataclasses.replace(summary, python=python))
+    text = text[text.index("Python lines") :]
+    places = [text.index(one) for one in ("Other or Decode", "Flip", "stack", "Log._status")]
+    assert places == sorted(places)
+    assert "(<frozen importlib._bootstrap_external>:729)" in text
+    assert "(log_writer.py:107)" in text
+    assert "over-counts lotus's own hooks" in " ".join(text.split())
+
+
+def test_functions_of_one_short_name_are_one_row(run):
+    made = sample_join.map_run(run, recording(every_ms()))
+    of = made.functions[made.functions["operation"] == "Decode"]
+    assert of["samples"].tolist() == [40]
+    half = [
+        of.assign(function=f"at::work<{one}>(int)", samples=20, share=0.5)
+        for one in ("int", "float")
+    ]
+    twice = dataclasses.replace(made, functions=pd.concat(half, ignore_index=True))
+    summary = summarise_map(run, twice)
+    # Of 40 samples 40: Wilson's interval is 8.8 % wide.
+    (line,) = [one for one in words(summary).splitlines() if "at::work" in one]
+    assert line.split() == ["100%", "±4", "libwork.so!at::work"]
+    assert len(json.loads(json.dumps(map_tables.document(summary)))["functions"]) == 2
+
+
+def test_few_samples_have_no_interval_and_fewer_no_rows(run):
+    made = sample_join.map_run(run, recording(every_ms(count=55)))
+    text = words(summarise_map(run, made))
+    # Of collate and of the rest of the fetch.
+    assert "and 2 more operations with fewer than 10 samples" in text
+    of = made.functions[made.functions["operation"] == "Decode"]
+    parts = [
+        of.assign(function=name, samples=count, share=count / 40)
+        for name, count in (("many", 31), ("few", 9))
+    ]
+    two = dataclasses.replace(made, functions=pd.concat(parts, ignore_index=True))
+    lines = {one.split("!")[-1].strip(): one for one in words(summarise_map(run, two)).splitlines()}
+    assert "±" in lines["many"]
+    assert lines["few"].split() == ["22%", "libwork.so!few"]
+
+
+def test_the_document_is_json_and_closes(summary):
+    got = json.loads(json.dumps(map_tables.document(summary)), parse_constant=pytest.fail)
+    assert sum(row["samples"] for row in got["functions"]) == 52
+    assert got["books"][0]["recorded"] == 52
+    rows = {row["operation"]: row for row in got["operations"]}
+    assert rows["Decode"]["task_clock"] == 40 * MS
+    assert got["counted"][0]["name"] == "task_clock"
+
+
+def test_what_was_not_measured_is_null_not_nan(run):
+    got = json.loads(
+        json.dumps(map_tables.document(summarise_map(run, None))), parse_constant=pytest.fail
+    )
+    assert got["functions"] == got["books"] == got["sampled"] == []
+
+
+@pytest.mark.parametrize("table", ["operations", "functions"])
+def test_csv(summary, table):
+    rows = list(csv.DictReader(io.StringIO(map_tables.csv(summary, table=table))))
+    expected = summary.operations if table == "operations" else summary.mapped.functions
+    assert [row["operation"] for row in rows] == expected["operation"].astype(str).tolist()
+
+
+def test_csv_has_the_same_head_without_samples(run, summary):
+    empty = map_tables.csv(summarise_map(run, None), table="functions")
+    assert empty == map_tables.csv(summary, table="functions").splitlines(keepends=True)[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [(["R", "validate"], "did you mean: lotus map validate R"),
+     (["--json", "build", "R"], "did you mean: lotus map build R"),
+     (["R", "S"], "one run is mapped at a time: lotus map R"),
+     (["R", "--json", "--csv", "functions"], "not allowed with argument")],
+)  # fmt: skip
+def test_words_that_do_not_go_together(arguments, told):
+    run = [sys.executable, "-m", "lotus", "map", *arguments]
+    ended = subprocess.run(run, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert told in ended.stderr
+
+
+def test_without_samples_it_says_how_to_have_them(run):
+    assert "lotus trace --perf" in words(summarise_map(run, None))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0"), (999, "999"), (1234, "1.23k"), (999_900, "1M"), (4.5e9, "4.5G"),
+     (2e13, "20T"), (float("nan"), "-"), (-1500, "-1.5k")],
+)  # fmt: skip
+def test_counts_have_three_digits(value, text):
+    assert map_report.big(value) == text
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [("_imaging.cpython-311-x86_64-linux-gnu.so", "_imaging.so"),
+     ("libjpeg-77ae51ab.so.62.4.0", "libjpeg.so"), ("libc.so.6", "libc.so"),
+     ("[kernel]", "[kernel]"), ("_C.abi3.so", "_C.so")],
+)  # fmt: skip
+def test_libraries_are_short(file, name):
+    assert map_report.library(file) == name

@@ -1,0 +1,127 @@
+"""Pages that stand alone, whatever names are in them."""
+
+import base64
+import hashlib
+import html
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lotus.common.errors import LotusError
+from lotus.reporters.base import page
+from lotus.reporters.base.page import Chart, Section, Table
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\x1b[31m\u202e&amp;\"'"
+
+
+def chart(name: str = "one", title: str = "A chart") -> Chart:
+    figure = {"data": [{"type": "bar", "x": [1.0, np.nan], "name": title}], "layout": {}}
+    return Chart(name, title, figure, Table([(title, "left"), ("n", "right")], [[title, "2"]]))
+
+
+def text_of(*sections: Section, title: str = "t", document: object = None) -> str:
+    return "".join(page.pieces(title, Section(title, [title]), sections, document))
+
+
+class Seen(HTMLParser):
+    """Elements and the text of scripts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self._inside = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append("")
+            self._inside = True
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = self._inside and tag != "script"
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self.scripts[-1] += data
+
+
+def parsed(text: str) -> Seen:
+    seen = Seen()
+    seen.feed(text)
+    return seen
+
+
+def test_names_stay_text() -> None:
+    parts = [HOSTILE, chart(title=HOSTILE), Table([(HOSTILE, "left")], [[HOSTILE]])]
+    text = text_of(Section(HOSTILE, parts), title=HOSTILE, document={HOSTILE: HOSTILE})
+    seen = parsed(text)
+    plain = parsed(text_of(Section("t", ["t", chart(), Table([("t", "left")], [["t"]])])))
+    assert [tag for tag, _ in seen.elements] == [tag for tag, _ in plain.elements]
+    assert not any(name.startswith("on") for _, attributes in seen.elements for name in attributes)
+    assert not set(text) & set("\x1b\u202e")
+    assert json.loads(seen.scripts[1]) == {HOSTILE: HOSTILE}
+
+
+def test_the_page_may_run_its_own_scripts_and_load_nothing() -> None:
+    seen = parsed(text_of(Section("t", [chart()])))
+    policy = next(
+        one["content"] for tag, one in seen.elements if "content" in one and tag == "meta"
+    )
+    assert policy is not None
+    assert policy.startswith("default-src 'none'; ")
+    kinds = [one.get("type") for tag, one in seen.elements if tag == "script"]
+    run = [text for text, kind in zip(seen.scripts, kinds, strict=True) if kind is None]
+    hashes = {base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in run}
+    assert set(re.findall(r"'sha256-([^']+)'", policy)) == hashes
+    assert len(hashes) == 2
+    assert not any({"src", "href"} & one.keys() for _, one in seen.elements)
+
+
+def test_the_document_and_the_numbers_of_figures_are_kept() -> None:
+    numbers = {"a": [1, 2.5, None], "b": {"c": "d"}}
+    seen = parsed(text_of(Section("t", [chart()]), document=numbers))
+    assert json.loads(seen.scripts[1]) == numbers
+    assert json.loads(seen.scripts[0])["one"]["data"][0]["x"] == [1.0, None]
+
+
+def test_packed_numbers_are_what_they_were() -> None:
+    values = np.arange(6).reshape(2, 3)
+    found = page.packed(values, "i4")
+    again = np.frombuffer(base64.b64decode(found["bdata"]), "<i4").reshape(2, 3)
+    assert (again == values).all()
+    assert found["shape"] == "2, 3"
+
+
+def test_a_table_of_very_many_rows_is_cut_and_says_so() -> None:
+    table = Table([("n", "right")], [[str(n)] for n in range(5000)])
+    text = text_of(Section("t", [table]))
+    assert text.count("<td ") == 1000
+    assert "4,000 rows more are left out" in text
+
+
+def test_two_charts_of_one_id_are_a_defect() -> None:
+    with pytest.raises(AssertionError):
+        text_of(Section("t", [chart(), chart()]))
+
+
+def test_a_page_that_fails_leaves_the_old_one(tmp_path: Path) -> None:
+    target = tmp_path / "page.html"
+    target.write_text("old")
+    broken = Chart("x", "t", {"data": [object()], "layout": {}}, Table([], []))
+    with pytest.raises(TypeError):
+        page.write(target, "t", Section("t", []), [Section("t", [broken])], None)
+    assert target.read_text() == "old"
+    with pytest.raises(LotusError, match="--html names another file"):
+        page.write(tmp_path / "none" / "p", "t", Section("t", []), [], None)
+    page.write(target, "t", Section("a < b", []), [], None)
+    assert f"<h1>{html.escape('a < b')}</h1>" in target.read_text()
+
+
+def test_the_document_keeps_no_more_of_a_list_than_a_page_can_bear() -> None:
+    seen = parsed(text_of(Section("t", []), document={"rows": list(range(5000)), "n": 1}))
+    assert json.loads(seen.scripts[1]) == {"rows": list(range(1000)), "n": 1}

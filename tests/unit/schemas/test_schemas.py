@@ -1,0 +1,345 @@
+"""The schemas of lotus's documents, held against real documents of every kind.
+
+A field that a document has and its schema has not fails here; so does a number that is no number.
+"""
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from jsonschema import Draft202012Validator
+
+import lotus
+from lotus import cli
+from lotus.analysis.counters.function_profile import summarise_map
+from lotus.analysis.summary import summarise
+from lotus.balance.split import Question, balance
+from lotus.compare import gate
+from lotus.doctor import examination
+from lotus.format import manifest
+from lotus.joining import sample_join
+from lotus.mapping import function_mapping
+from lotus.recording import sidecars
+from lotus.reporters.compare import comparison_report
+from lotus.reporters.live import top_report
+from lotus.reporters.map import attribution_report, map_tables, validation_report
+from lotus.reporters.ranks import balance_report as balancing
+from lotus.reporters.ranks import job_report
+from lotus.reporters.run import run_document
+from lotus.reporters.sweep import sweep_report
+from lotus.reporters.tune import tune_report, whatif_report
+from lotus.schemas import documents
+from lotus.settings import share_plan as plan
+from lotus.settings import tuned_file as settings_file
+from lotus.settings.space import Setting
+from lotus.sweep import sweep_plan
+from lotus.tune.search.operation_costs import operation_costs
+from lotus.tune.search.trial_rates import Checked, Speedup
+from native_map.paper import paper_mapping as maps
+from tests.logs import MS, RunBuilder
+from tests.unit import machines, sides
+from tests.unit.analysis import test_rank_verdict
+from tests.unit.balance import test_job_whatif
+from tests.unit.joining.test_sample_join import AT, batch, every_ms, recording
+from tests.unit.live.test_view import IDLE, at_sample
+from tests.unit.many_ranks import Costs
+from tests.unit.many_ranks import job as many_ranks
+from tests.unit.mapping.test_function_mapping import a_mapping
+from tests.unit.reporters import test_report, test_sweep_reports
+from tests.unit.reporters.test_top_report import group, hung, running
+from tests.unit.simulated import Plan
+from tests.unit.tune import test_operation_costs, test_what_if
+from tests.unit.tuned_program import Fake, find
+
+TRACES = Path(__file__).parents[3] / "traces" / "classification"
+RUNS = sorted(path.parent for path in TRACES.glob("runs/*/run.json"))
+
+
+UNITS = {
+    "_ns": "nanosecond", "_ms": "millisecond", "_s": "second", "_bytes": "byte", "_share": "0 to 1",
+    "_ppb": "parts of", "_kb": "1,024 bytes",
+}  # fmt: skip
+
+
+def written(*words: str | Path) -> Callable[[pytest.CaptureFixture[str]], Any]:
+    """What a command prints, as a program that reads it would have it."""
+
+    def document(captured: pytest.CaptureFixture[str]) -> Any:
+        assert cli.main([str(word) for word in words]) == 0
+        return json.loads(captured.readouterr().out, parse_constant=lambda name: 1 / 0)
+
+    return document
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+    """Documents of made-up tables, by schema."""
+    folder = tmp_path_factory.mktemp("made")
+    builder = RunBuilder(folder / "run")
+    batch(builder.process(pid=100))
+    run = lotus.load(builder.end(uarch="generic"))
+    times = [AT - MS, *every_ms(), AT + 70 * MS]
+    joined = sample_join.map_run(run, recording(times))
+    joined = dataclasses.replace(joined, functions=joined.functions.assign(function="work"))
+    measured = summarise_map(run, joined)
+    python = pd.DataFrame(
+        {"kind": ["operation"], "operation": "Decode", "function": "open", "file": "a.py",
+         "line": 3, "self_ns": 10 * MS, "total_ns": 20 * MS, "samples": 2}
+    )  # fmt: skip
+    profile = folder / "report.txt"
+    profile.write_text(REPORT)
+    ranks = many_ranks([Costs(1.0), Costs(1.0, fetch=4.0)])
+    return {
+        "report": [
+            run_document.document(summarise(test_report.hostile()), measured),
+            run_document.document(
+                summarise(Plan(cpu=0.2, read_bytes=1 << 20, level="op+cpu").run())
+            ),
+            run_document.document(summarise(job())),
+            run_document.document(summarise(test_rank_verdict.slow_input().run())),
+            run_document.document(summarise(test_rank_verdict.job(steps=5).run())),
+            run_document.document(summarise(lotus.load(RunBuilder(folder / "empty").end()))),
+        ],
+        "map": [map_tables.document(dataclasses.replace(measured, python=python))],
+        "map-apply": [
+            attribution_report.document(
+                function_mapping.apply(a_mapping("work", "Decode", "Flip"), profile)
+            )
+        ],
+        "map-validate": [
+            validation_report.document(function_mapping.judge(joined)),
+            validation_report.document(function_mapping.judge(joined, a_mapping("work", "Decode"))),
+        ],
+        "tune": [tune_report.document(tuned(), path) for path in (None, Path("tuned.json"))],
+        "compare": [compared(), comparison_report.document([sides.hostile()])],
+        "report-sweep": [
+            sweep_report.document(test_sweep_reports.summary_of(made_in(folder / name), **options))
+            for name, options in (
+                ("plain", {}), ("counted", {"counted": True, "prefetch": (1, 2)}),
+                ("once", {"repeat": 1}),
+            )
+        ],
+        "top": [
+            top_report.document(view, run="R", stacks={102: ["f (x.py:1)"]})
+            for view in (running(hung([IDLE, at_sample()])), running(group([IDLE])), running())
+        ],
+        "doctor": [
+            examination.report(facts).document()
+            for facts in (
+                machines.WHOLE,
+                dataclasses.replace(machines.WHOLE, survey=machines.NO_PMU, python=None),
+            )
+        ],
+        "whatif": [
+            whatif_report.document(test_what_if.asked(latency_ns=20e6)),
+            whatif_report.document(test_what_if.asked(Plan(workers=0), num_workers=2, cores=64)),
+        ],
+        "run": run_files(),
+        "sweep": [sweep_file(folder / "sweep")],
+        "tuned": [tuned_file(folder / "tuned.json")],
+        "mapping": [json.loads(maps.to_json(a_mapping("work", "Decode")))],
+        "balance-report": [
+            balancing.document(balance(ranks, Question(strategy))) for strategy in ("lotus", "bno")
+        ],
+        "whatif-ranks": [job_report.document(test_job_whatif.asked(64))],
+        "balance": [plan.document(plan.Plan((3, 5), "lotus", settings_file.Target(number=0)))],
+    }  # fmt: skip
+
+
+REPORT = """\
+# Samples: 2K of event 'cpu-clock'
+# Event count (approx.): 100
+#
+# Overhead       Samples  Command  Shared Object  Symbol
+# ........  ............  .......  .............  ......
+#
+    90.00%            90  python   libwork.so     [.] work
+    10.00%            10  python   libother.so    [.] rest
+"""
+
+
+def made_in(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def job() -> Any:
+    """A run of two ranks."""
+    run, other = Plan().run(), Plan(rank=1, operations={"Loader": 4.0}).run()
+    for name in ("ops", "samples", "batches", "waits", "workers", "epochs", "loaders"):
+        both = [getattr(run, name), getattr(other, name)]
+        setattr(run, name, pd.concat(both, ignore_index=True))
+    return run
+
+
+def tuned() -> Any:
+    costs = operation_costs(test_operation_costs.run(), test_operation_costs.WORKERS)
+    found = find(Fake(own=Setting(0)), Setting(2), Setting(4))
+    shown = Checked(found.best, Speedup(2.0, 1.9, 2.1, 0), 30, 20)
+    return dataclasses.replace(found, operations=costs, checked=shown)
+
+
+def compared() -> dict[str, Any]:
+    found = sides.held(sides.recorded(1), sides.recorded(2, 1.3))
+    return comparison_report.document([found], gate=gate.judge([found], "throughput", 0.05))
+
+
+def run_files() -> list[Any]:
+    began = manifest.begin(["python", "train.py"], manifest.Settings(), {"RANK": "1"})
+    rank = {"rank": 0, "local_rank": 0, "world_size": 2, "host": "h", "pid": 7}
+    perf = sidecars.Perf(sidecars.Sampling(("cpu-clock",), 997))
+    recorders = {"perf": perf.note(), "py_spy": sidecars.PySpy().note()}
+    ended = manifest.end({**began, "recorders": recorders}, 0, None, began["start_ns"] + 1, [rank])
+    return [began, ended, *(json.loads((path / "run.json").read_bytes()) for path in RUNS)]
+
+
+def sweep_file(path: Path) -> Any:
+    given = {"num_workers": (1, 2), "pin_memory": (True, False)}
+    plan = sweep_plan.Plan(sweep_plan.combined(given), tuple(given), counters=None)
+    sweep_plan.begin(path, ["python", "-c", "pass"], plan, 7)
+    return json.loads((path / "sweep.json").read_bytes())
+
+
+def tuned_file(path: Path) -> Any:
+    settings_file.write(path, tuned().tuned(["python", "train.py"]))
+    return json.loads(path.read_bytes())
+
+
+def problems(name: str, document: Any) -> list[str]:
+    found = Draft202012Validator(documents.schema(name)).iter_errors(document)
+    return [f"{'/'.join(map(str, one.absolute_path))}: {one.message[:200]}" for one in found]
+
+
+@pytest.mark.parametrize("name", documents.names())
+def test_documents_are_as_their_schema_says(name: str, made: dict[str, list[Any]]) -> None:
+    for document in made[name]:
+        plain = json.loads(json.dumps(document, allow_nan=False))
+        assert problems(name, plain) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("report", ("report", RUNS[0], "--json")),
+        ("report", ("report", RUNS[-1], "--json", "--slowest", "2")),
+        ("map", ("map", RUNS[-1], "--json")),
+        ("compare", ("compare", RUNS[0], RUNS[1], "--json")),
+        ("whatif", ("whatif", RUNS[-1], "--workers", "8", "--cores", "16", "--json")),
+        ("whatif", ("whatif", RUNS[-1], "--latency", "20ms", "--bandwidth", "1GB/s", "--json")),
+        ("top", ("top", "--json", RUNS[-1])),
+    ],
+)
+def test_what_commands_print_of_a_real_run_is_as_its_schema_says(
+    name: str, words: tuple[str | Path, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert problems(name, written(*words)(capsys)) == []
+
+
+def test_a_real_sweep_is_as_its_schemas_say(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = json.loads((TRACES / "sweep.json").read_bytes())
+    assert problems("sweep", content) == []
+    # Two of its runs are enough, and sooner read.
+    of = [one for one in content["runs"] if one["repeat"] == 0 and one["setting"] in (0, 2)]
+    for one in of:
+        shutil.copytree(TRACES / one["directory"], tmp_path / one["directory"])
+    (tmp_path / "sweep.json").write_text(json.dumps({**content, "runs": of}))
+    document = written("report", tmp_path, "--json")(capsys)
+    assert problems("report-sweep", document) == []
+    assert len(document["runs"]) == 2
+
+
+def objects(value: Any) -> Iterator[dict[str, Any]]:
+    """All objects in a document; of lists their first element."""
+    if isinstance(value, dict):
+        yield value
+        for one in list(value.values()):
+            yield from objects(one)
+    elif isinstance(value, list):
+        for one in value[:1]:
+            yield from objects(one)
+
+
+@pytest.mark.parametrize("name", documents.names())
+def test_a_wrong_document_fails(name: str, made: dict[str, list[Any]]) -> None:
+    document = json.loads(json.dumps(made[name][0]))
+    validator = Draft202012Validator(documents.schema(name))
+    assert validator.is_valid(document)
+    for place in list(objects(document)):
+        # A name that no schema has; where names are free, a value that none may have.
+        place["undocumented"] = [[0]]
+        assert not validator.is_valid(document), sorted(place)
+        del place["undocumented"]
+    for field in documents.schema(name)["required"]:
+        kept = document.pop(field)
+        assert not validator.is_valid(document), field
+        document[field] = kept
+    assert validator.is_valid(document)
+
+
+def test_numbers_that_are_none_fail(made: dict[str, list[Any]]) -> None:
+    document = json.loads(json.dumps(made["report"][0]))
+    document["loaders"][0]["times"]["loop_ns"] = "NaN"
+    (problem,) = problems("report", document)
+    assert problem.startswith("loaders/0/times/loop_ns: 'NaN'")
+
+
+def fields(schema: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every field of a schema with its name."""
+    if isinstance(schema, dict):
+        for name, field in (schema.get("properties") or {}).items():
+            yield f"{path}.{name}", field
+        for key, value in schema.items():
+            yield from fields(value, f"{path}.{key}" if key != "properties" else path)
+    elif isinstance(schema, list):
+        for value in schema:
+            yield from fields(value, path)
+
+
+@pytest.mark.parametrize("name", documents.names())
+def test_every_field_has_a_description_and_says_its_unit(name: str) -> None:
+    schema = documents.schema(name)
+    Draft202012Validator.check_schema(schema)
+    assert schema["$id"].startswith(f"urn:lotus:{name}:")
+    found = list(fields(schema))
+    assert found
+    for path, field in found:
+        text = field.get("description", "")
+        assert text.endswith("."), path
+        for ending, unit in UNITS.items():
+            if path.endswith(ending):
+                assert unit in text.lower(), (path, text)
+
+
+def test_every_verb_with_json_has_a_schema_and_says_so() -> None:
+    titles = {documents.schema(name)["title"]: name for name in documents.names()}
+    actions: Any = cli.parser()._subparsers
+    verbs = actions._group_actions[0].choices
+    for verb, parser in verbs.items():
+        for action in parser._actions:
+            if "--json" in action.option_strings:
+                (name, *_) = (titles[one] for one in titles if one.startswith(f"lotus {verb} "))
+                assert f"lotus schema {name}" in action.help, verb
+
+
+def test_the_command_prints_schemas_and_their_names(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["schema"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == documents.names()
+    assert ["report", "lotus report RUN --json"] in [line.split(maxsplit=1) for line in lines]
+    assert cli.main(["schema", "run.json"]) == 0
+    assert json.loads(capsys.readouterr().out)["title"] == "run.json"
+
+
+def test_a_schema_that_is_not_there_is_said_with_those_that_are(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert cli.main(["schema", "../run"]) == 2
+    said = capfd.readouterr().err
+    assert said.startswith("lotus: there is no schema ../run; there are: balance, balance-report,")

@@ -1,0 +1,85 @@
+"""balance.json: what is written is read again; what contradicts itself is refused by name."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lotus.common.errors import LotusError
+from lotus.settings import share_plan
+from lotus.settings.share_plan import Model, Plan
+from lotus.settings.tuned_file import Target
+
+PLAN = Plan(
+    batch_sizes=(10, 6, 16),
+    strategy="lotus",
+    loader=Target(call_site="train.py:3", dataset="Images", dataset_length=100),
+    model=Model(12, "ab" * 32),
+    predicted={"before_s": 0.25, "low": None},
+    notes=("one",),
+)
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "balance.json"
+    share_plan.write(path, PLAN)
+    assert share_plan.read(path) == PLAN
+    assert share_plan.is_plan(path)
+    content = json.loads(path.read_text())
+    assert content["world_size"] == 3
+    assert content["global_batch"] == 32
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"world_size": 4}, '"world_size" is 4 where its batch_sizes make 3'),
+        ({"global_batch": 31}, '"global_batch" is 31 where its batch_sizes make 32'),
+        ({"batch_sizes": [10, 0, 22]}, "rank 1 would have no samples"),
+        ({"batch_sizes": [10, -1, 23]}, "batch_sizes[1] is -1"),
+        ({"batch_sizes": [10, True, 21]}, "batch_sizes[1] is True"),
+        ({"batch_sizes": [10, 1.5, 20.5]}, "batch_sizes[1] is 1.5"),
+        ({"batch_sizes": []}, "batch_sizes must have a number for each rank"),
+        ({"batch_sizes": None}, '"batch_sizes" must be a list'),
+        ({"version": 2}, "its version is 2, this lotus reads 1"),
+        ({"format": "other"}, 'its "format" is not "lotus-balance"'),
+        ({"strategy": "best"}, "strategy is 'best'"),
+        ({"loader": {"line": 3}}, '"loader" must be an object with number'),
+        ({"model": {"parameters": 3}}, '"model" must have parameters, shapes'),
+        ({"notes": [1]}, '"notes" must be a list of texts'),
+        ({"more": 1}, "unknown fields: more"),
+    ],
+)
+def test_what_contradicts_itself_is_refused_by_name(
+    tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    path = tmp_path / "balance.json"
+    path.write_text(json.dumps(share_plan.document(PLAN) | changes))
+    with pytest.raises(LotusError) as raised:
+        share_plan.read(path)
+    assert said in str(raised.value)
+    assert "lotus balance RUN -o balance.json" in str(raised.value)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, '{"schema": 1}'])
+def test_other_files_are_no_plans(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "b.json"
+    path.write_text(text)
+    assert not share_plan.is_plan(path)
+    with pytest.raises(LotusError, match="holds no plan"):
+        share_plan.read(path)
+    assert not share_plan.is_plan(tmp_path / "none")
+    with pytest.raises(LotusError, match="No such file"):
+        share_plan.read(tmp_path / "none")
+
+
+def test_reading_a_plan_imports_no_library() -> None:
+    code = (
+        "import sys, lotus.settings.share_plan\n"
+        "print([name for name in ('numpy', 'pandas', 'torch', 'rich') if name in sys.modules])"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"

@@ -1,0 +1,195 @@
+"""The plan of a sweep, and how its command line reads."""
+
+import argparse
+import collections
+from pathlib import Path
+
+import pytest
+
+from lotus.commands import sweep as verb
+from lotus.common.errors import LotusError
+from lotus.settings.space import Setting
+from lotus.sweep import sweep_plan, sweep_record, sweep_runner
+from lotus.sweep.sweep_plan import Plan, combined
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    verb.add_arguments(parser)
+    return parser.parse_args([*words, "--", "true"])
+
+
+def begun(path: Path, plan: Plan, seed: int | None = 1, *more: str) -> sweep_record.Sweep:
+    return sweep_record.load(sweep_plan.begin(path, ["true", *more], plan, seed))
+
+
+PLAN = Plan(combined({"num_workers": (0, 1, 2, 4)}), ("num_workers",), 4, counters=None)
+
+
+def test_without_workers_a_setting_is_made_once() -> None:
+    values = {"num_workers": (0, 2), "prefetch_factor": (2, 4), "persistent_workers": (True, False)}
+    found = combined(values)
+    assert found[0] == Setting(0)
+    assert len(found) == 1 + 4
+    assert set(found[1:]) == {
+        Setting(2, two, False, stay) for two in (2, 4) for stay in (True, False)
+    }
+
+
+def test_pinning_is_a_setting_without_workers_too() -> None:
+    found = combined({"num_workers": (0,), "pin_memory": (True, False)})
+    assert found == (Setting(0, pin_memory=True), Setting(0))
+
+
+def test_every_round_has_all_settings_in_an_order_of_its_own(tmp_path: Path) -> None:
+    runs = begun(tmp_path / "S", PLAN).runs
+    assert runs["repeat"].tolist() == sorted([0, 1, 2, 3] * 4)
+    rounds = [tuple(mine["setting"]) for _, mine in runs.groupby("repeat")]
+    assert all(sorted(one) == [0, 1, 2, 3] for one in rounds)
+    assert len(set(rounds)) > 1
+    assert len(set(runs["directory"])) == 16
+    assert set(runs["state"]) == {"pending"}
+
+
+def test_the_order_is_that_of_the_seed(tmp_path: Path) -> None:
+    orders = collections.defaultdict(list)
+    for number, seed in enumerate((1, 1, 2)):
+        found = begun(tmp_path / str(number), PLAN, seed)
+        orders[seed].append(found.runs["setting"].tolist())
+        assert found.manifest["seed"] == seed
+    assert orders[1][0] == orders[1][1] != orders[2][0]
+
+
+def test_a_seed_that_is_not_given_is_drawn_and_kept(tmp_path: Path) -> None:
+    seeds = {begun(tmp_path / str(number), PLAN, None).manifest["seed"] for number in range(5)}
+    assert len(seeds) > 1
+    # And does not have to be said again.
+    assert begun(tmp_path / "0", PLAN, None).manifest["seed"] in seeds
+
+
+def test_the_same_plan_finds_its_sweep_again(tmp_path: Path) -> None:
+    before = begun(tmp_path, PLAN)
+    assert begun(tmp_path, PLAN).manifest == before.manifest
+
+
+@pytest.mark.parametrize(
+    ("plan", "seed", "more", "words"),
+    [
+        (PLAN, 1, ["--lr"], "another command"),
+        (PLAN, 2, [], "its seed is 1"),
+        (Plan(PLAN.settings, PLAN.varied, 5, counters=None), 1, [], "repeat are not the same"),
+        (Plan(PLAN.settings, PLAN.varied, 4, counters="auto"), 1, [], "counters"),
+    ],
+)
+def test_another_plan_is_refused(
+    tmp_path: Path, plan: Plan, seed: int, more: list[str], words: str
+) -> None:
+    begun(tmp_path, PLAN)
+    with pytest.raises(LotusError, match=words):
+        begun(tmp_path, plan, seed, *more)
+
+
+def test_what_is_no_sweep_is_not_written_into(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(LotusError, match="choose another directory"):
+        begun(tmp_path, PLAN)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_command_that_another_user_wrote_has_to_be_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = begun(tmp_path, PLAN)
+    assert sweep_plan.command_of(found, []) == ["true"]
+    monkeypatch.setattr("os.geteuid", lambda: 1 << 20)
+    with pytest.raises(LotusError, match="another user"):
+        sweep_plan.command_of(found, [])
+    assert sweep_plan.command_of(found, ["true"]) == ["true"]
+
+
+def test_a_resumed_command_is_the_one_that_was_swept(tmp_path: Path) -> None:
+    found = begun(tmp_path, PLAN)
+    with pytest.raises(LotusError, match="another command"):
+        sweep_plan.command_of(found, ["false"])
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--workers=1", "--workers: not as"),
+        ("--workers=0,2 --prefetch=2", "--prefetch: not as"),
+        ("--repeat=3", "--repeat: not as"),
+        ("--seed=2", "--seed: not as"),
+        ("--loader=0 --batches=1:2", "--loader, --batches: not as"),
+        ("--counters=auto", "--counters: not as"),
+        ("--perf", "--perf: not as"),
+        ("--iterable-safe", "--iterable-safe: not as"),
+        ("-o=elsewhere", "--output: not as"),
+    ],
+)
+def test_a_resumed_sweep_keeps_its_plan(tmp_path: Path, options: str, said: str) -> None:
+    begun(tmp_path / "S", PLAN)
+    before = (tmp_path / "S" / sweep_record.NAME).read_bytes()
+    with pytest.raises(LotusError, match=said):
+        verb.run(parsed(f"--resume={tmp_path / 'S'}", *options.split()))
+    assert (tmp_path / "S" / sweep_record.NAME).read_bytes() == before
+
+
+def test_a_resumed_sweep_may_be_told_what_it_is(tmp_path: Path) -> None:
+    found = begun(tmp_path / "S", PLAN)
+    same = "--workers=4,2,1,0 --repeat=4 --seed=1 --counters=none".split()
+    verb._check_resumed(parsed(f"-o={tmp_path / 'S'}", *same), found)
+    verb._check_resumed(parsed(), found)
+
+
+def test_a_damaged_sweep_does_not_go_on(tmp_path: Path) -> None:
+    found = begun(tmp_path, PLAN)
+    sweep_record.write(tmp_path, {**found.manifest, "plan": {"loader": None}})
+    with pytest.raises(LotusError, match="does not say how to go on"):
+        sweep_runner.run(tmp_path, ["true"])
+
+
+def test_a_sweep_goes_on_where_it_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun(tmp_path / "S", PLAN)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(LotusError, match="first: cd "):
+        sweep_runner.run(tmp_path / "S", ["true"])
+
+
+def test_the_last_lines_of_a_log_are_not_all_of_it(tmp_path: Path) -> None:
+    log = tmp_path / "x.log"
+    log.write_bytes(b"first\n" * 100_000 + b"\xff\nlast  \n\n\n")
+    assert sweep_runner.last_lines(log, 2) == ("\ufffd", "last")
+    assert sweep_runner.last_lines(tmp_path / "none") == ()
+
+
+def test_options_become_a_plan() -> None:
+    words = "--workers 4,0,2,2 --prefetch 2,8 --pin-memory on --start-method spawn --repeat 5"
+    plan = verb._plan(parsed(*words.split(), "--loader", "Train", "--counters", "none"))
+    assert plan.varied == ("num_workers", "prefetch_factor", "pin_memory", "start_method")
+    assert plan.settings == (
+        Setting(0, pin_memory=True),
+        *(Setting(one, two, True, False, "spawn") for one in (2, 4) for two in (2, 8)),
+    )
+    assert (plan.repeat, plan.loader, plan.counters) == (5, {"dataset": "Train"}, None)
+    assert verb._plan(parsed("--loader", "1")).loader == {"number": 1}
+
+
+def test_by_default_workers_go_up_to_the_cores() -> None:
+    assert verb._up_to(1) == (1,)
+    assert verb._up_to(6) == (1, 2, 4, 6)
+    assert verb._up_to(16) == (1, 2, 4, 8, 16)
+    plan = verb._plan(parsed())
+    assert plan.varied == ("num_workers",)
+    assert plan.counters == "auto"
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["--workers -1", "--workers 1,,2", "--workers x", "--workers 1e9", "--prefetch 0",
+     "--pin-memory yes", "--start-method thread", "--repeat 0", "--seed -1", "--batches 5:2"],
+)  # fmt: skip
+def test_what_is_no_value_is_refused(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parsed(*words.replace(" ", "=").split())
+    assert "error: argument --" in capsys.readouterr().err

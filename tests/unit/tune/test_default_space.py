@@ -1,0 +1,19 @@
+"""What there is to choose among for a program."""
+
+from lotus.settings.space import Measurement, Setting
+from lotus.settings.tuned_file import Target
+from lotus.tune.program.program import Watched
+from lotus.tune.search.default_space import default_space
+
+
+def watched(batches: int | None) -> Watched:
+    target = Target(dataset="Pictures")
+    return Watched(target, Setting(0), 1, "2.14", False, 8, batches)
+
+
+def test_no_more_workers_than_an_epoch_has_batches() -> None:
+    own = Measurement(Setting(0), 100.0, 90.0, 110.0, 1.0)
+    few = default_space(watched(3), 4, own)
+    assert few.num_workers == (0, 1, 2, 3)
+    assert max(default_space(watched(1000), 4, own).num_workers) >= 8
+    assert max(default_space(watched(None), 4, own).num_workers) >= 8

@@ -1,0 +1,350 @@
+"""What a search found, held against the steps of a program that is a formula."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import random
+from typing import cast
+
+import pytest
+
+from lotus.inside.tune.trial_requests import Reply, Request, Train, TrainedBatches
+from lotus.settings.space import Setting
+from lotus.settings.tuned_file import Target
+from lotus.tune.program.program import TrialFailed, Watched
+from lotus.tune.search import search_notes
+from lotus.tune.search.result import Result
+from lotus.tune.search.step_check import check, judged
+from lotus.tune.search.trial_rates import Checked, Speedup
+
+OWN, BEST = Setting(0), Setting(2, prefetch_factor=2)
+
+
+class Trains:
+    """Trains on batches of `batch_s[setting]` seconds, with noise; its clock stands meanwhile."""
+
+    def __init__(
+        self,
+        own_s: float,
+        best_s: float,
+        *,
+        own: Setting = OWN,
+        best: Setting = BEST,
+        batches: int | None = 1000,
+        noise: float = 0.02,
+        watched: int = 12,
+        startup_s: float = 0.2,
+    ) -> None:
+        self.batch_s = {own: own_s, best: best_s}
+        self.own, self.best, self.noise, self.startup_s = own, best, noise, startup_s
+        self.chance = random.Random(3)
+        self.now, self.problem = 50.0, ""
+        self.left = math.inf if batches is None else batches - watched
+        self.asked: list[tuple[Setting, int, int]] = []
+        self.in_flight = own.num_workers * 2
+        self.refused, self.raises = "", [None] * 20
+        times = [self._batch(own) for _ in range(watched)]
+        self.watched = Watched(
+            loader=Target(dataset="Pictures"),
+            setting=own,
+            pid=1,
+            torch="2.14.1",
+            iterable=False,
+            batch_size=16,
+            batches=batches,
+            waits_s=tuple(time / 2 for time in times),
+            steps_s=tuple(time / 2 for time in times),
+            sizes=(16,) * watched,
+            startup_s=startup_s,
+        )
+
+    def _batch(self, setting: Setting) -> float:
+        return self.batch_s[setting] * math.exp(self.chance.gauss(0, self.noise))
+
+    def perform(self, setting: Setting, request: Request[Reply]) -> Reply:
+        assert isinstance(request, Train)
+        return cast("Reply", self.train(setting, request.batches, request.discard, request.seconds))
+
+    def train(self, setting: Setting, batches: int, discard: int, seconds: float) -> TrainedBatches:
+        self.asked.append((setting, batches, discard))
+        raised = self.raises[len(self.asked) - 1]
+        if raised is not None:
+            raise raised
+        others = self.in_flight + 1 + discard
+        counted = int(max(min(batches, self.left - others), 0))
+        counted = min(counted, int(seconds / self.batch_s[setting]))
+        passed = int(min(others + counted, self.left))
+        over = self.left < others + batches
+        self.left -= passed
+        self.in_flight = setting.num_workers * 2
+        times = [self._batch(setting) for _ in range(counted)]
+        self.now += sum(times) + self.startup_s
+        half = tuple(time / 2 for time in times)
+        sizes = (16,) * counted
+        return TrainedBatches(half, half, sizes, self.startup_s, passed, over, self.refused)
+
+    def clock(self) -> float:
+        return self.now
+
+
+def found(program: Trains, trials: float = 1.5, **more: object) -> Result:
+    """What a search of such a program may have said."""
+    speedup = Speedup(trials, trials * 0.97, trials * 1.03, 4)
+    result = Result(
+        best=program.best, own=program.own, speedup=speedup, predicted=None, benefit=trials > 1.02,
+        measured=(), ruled_out=(), seconds=40.0, budget_s=60.0, settings_tried=3,
+        interrupted=False, notes=("a note",), watched=program.watched, objective="train",
+        strategy="lotus", reason="", cores=2.0, cores_why="2 CPUs",
+    )  # fmt: skip
+    return dataclasses.replace(result, **more)  # type: ignore[arg-type]
+
+
+def checked(program: Trains, trials: float = 1.5, seconds: float = 20.0) -> Result:
+    return check(found(program, trials), program, seconds, clock=program.clock)
+
+
+def test_a_gain_that_is_there_is_shown_as_it_is() -> None:
+    program = Trains(0.1, 0.08)
+    result = checked(program)
+    assert result.best == BEST
+    assert result.benefit
+    assert result.checked is not None
+    shown = result.checked.speedup
+    # The first batch comes after 0.2 s, once in an epoch of 1,000 batches.
+    assert shown.low < 100 / (0.2 + 999 * 0.08) < shown.high
+    assert shown.precision < 0.03
+    # The trials' own figure stays what it was.
+    assert result.speedup == Speedup(1.5, 1.5 * 0.97, 1.5 * 1.03, 4)
+    assert result.notes == ("a note",)
+    settings = [setting for setting, _, _ in program.asked]
+    assert settings == [BEST, OWN, BEST][: len(settings)]
+    assert {discard for setting, _, discard in program.asked if setting == BEST} == {2}
+    told = result.explain()
+    verdict = search_notes.checked(result.checked, BEST)
+    said = f"2 workers x prefetch 2 instead of no workers: {verdict}"
+    assert f"{said}; in trials 1.5 times" in told
+
+
+def test_a_promise_that_the_program_does_not_keep_is_taken_back() -> None:
+    result = checked(Trains(0.1, 0.101))
+    assert result.best == result.own == OWN
+    assert not result.benefit
+    assert result.speedup == Speedup(1.0, 1.0, 1.0, 0)
+    assert result.checked is not None
+    assert result.checked.setting == BEST
+    assert result.notes[0].startswith("2 workers x prefetch 2 was 1.5 times as fast in trials,")
+    assert result.notes[0].endswith(f"but {search_notes.checked(result.checked, BEST)}")
+    assert "the program keeps its own, no workers" in result.explain()
+
+
+@pytest.mark.parametrize(
+    ("shown", "said"),
+    [
+        (Speedup(0.39, 0.09, 1.77, 0), "is not shown in the program's own steps (0.39 times"),
+        (Speedup(0.98, 0.7, 1.6, 0), "or more --check, would tell"),
+        (Speedup(1.2, 0.9, 1.6, 0), "is not shown in the program's own steps"),
+        (Speedup(1.5, 1.0, 2.0, 0), "is not shown in the program's own steps"),
+        (Speedup(0.98, 0.92, 1.04, 0), "as fast in trials, where something stands in"),
+        (Speedup(1.01, 1.005, 1.015, 0), "as fast in trials, where something stands in"),
+    ],
+)
+def test_nothing_is_recommended_that_the_check_does_not_show(shown: Speedup, said: str) -> None:
+    program = Trains(0.1, 0.1)
+    random = search_notes.augmentations(BEST, OWN, False)
+    result = judged(found(program, notes=(random, "a note")), Checked(BEST, shown, 10, 10))
+    assert (result.best, result.benefit) == (OWN, False)
+    assert result.speedup == Speedup(1.0, 1.0, 1.0, 0)
+    assert said in result.notes[0]
+    assert result.notes[1:] == ("a note",)
+    assert "keeps its own, no workers" in result.explain()
+    assert "DataLoader(" not in result.explain()
+
+
+def test_what_the_check_shows_is_recommended() -> None:
+    program = Trains(0.1, 0.1)
+    shown = Checked(BEST, Speedup(1.2, 1.01, 1.4, 0), 10, 10)
+    result = judged(found(program), shown)
+    assert (result.best, result.benefit, result.checked) == (BEST, True, shown)
+    assert result.notes == ("a note",)
+
+
+def test_what_trials_could_not_compare_is_recommended_only_by_the_check() -> None:
+    alone = {"speedup": None, "benefit": False}
+    program = Trains(0.1, 0.05)
+    result = check(found(program, **alone), program, 20.0, clock=program.clock)
+    assert result.best == BEST
+    assert result.benefit
+    assert result.checked is not None
+    assert result.speedup == result.checked.speedup
+    slower = Trains(0.1, 0.2)
+    result = check(found(slower, **alone), slower, 20.0, clock=slower.clock)
+    assert (result.best, result.benefit) == (OWN, False)
+    assert "worked in trials, but it was 0.5" in result.notes[0]
+    result = check(found(slower, **alone), slower, 0.0, clock=slower.clock)
+    assert (result.best, result.benefit) == (OWN, False)
+    assert "neither there nor in its own steps (--check 0s)" in result.notes[0]
+
+
+def test_fewer_workers_that_are_no_slower_stay() -> None:
+    own, best = Setting(4, prefetch_factor=2), Setting(1, prefetch_factor=2)
+    as_fast = checked(Trains(0.1, 0.1, own=own, best=best), trials=1.0)
+    assert as_fast.best == best
+    slower = checked(Trains(0.1, 0.2, own=own, best=best), trials=1.0)
+    assert slower.best == own
+    assert slower.notes[0].startswith("1 worker x prefetch 2 was 1 times as fast in trials")
+
+
+def test_nothing_counts_but_stretches_next_to_each_other() -> None:
+    """The batches that were watched before all trials are the first ones of the program."""
+    program = Trains(0.1, 0.05)
+    cold = tuple(3 * step for step in program.watched.steps_s)
+    program.watched = dataclasses.replace(program.watched, steps_s=cold)
+    result = checked(program)
+    assert [setting for setting, _, _ in program.asked][:2] == [BEST, OWN]
+    assert result.checked is not None
+    assert result.checked.own_batches == sum(n for setting, n, _ in program.asked if setting == OWN)
+    assert result.checked.speedup.mean == pytest.approx(2, rel=0.05)
+
+
+def test_persistent_workers_have_the_first_batches_to_wait_for_in_each_epoch() -> None:
+    own = Setting(2, prefetch_factor=2)
+    best = dataclasses.replace(own, persistent_workers=True)
+    program = Trains(0.1, 0.1, own=own, best=best, batches=80, noise=0.0, startup_s=2.1)
+    result = checked(program, seconds=60)
+    assert result.checked is not None
+    truth = (2.0 + 80 * 0.1) / (0.1 + 80 * 0.1)
+    assert result.checked.speedup.mean == pytest.approx(truth)
+
+
+@pytest.mark.parametrize("batches", [15, 20, 38, 60, 100])
+def test_a_short_epoch_gives_what_it_has(batches: int) -> None:
+    program = Trains(0.1, 0.05, batches=batches)
+    result = checked(program)
+    if batches < 38:  # of 12 left 4 are in flight, 2 are waited for and 2 were made meanwhile
+        assert (result.checked, program.asked) == (None, [])
+        assert result.notes[0] == search_notes.not_checked(search_notes.FEW_LEFT)
+        return
+    assert result.checked is not None
+    assert result.checked.speedup.low > 1.1
+    assert min(result.checked.batches, result.checked.own_batches) >= 9
+
+
+def test_what_is_prefetched_fits_into_a_short_epoch() -> None:
+    best, fewer = Setting(2, prefetch_factor=16), Setting(2, prefetch_factor=2)
+    program = Trains(0.1, 0.05, best=best, batches=60)
+    program.batch_s[fewer] = 0.06
+    result = checked(program)
+    assert {setting for setting, _, _ in program.asked} == {fewer, OWN}
+    assert result.best == best
+    assert result.checked is not None
+    assert result.checked.setting == fewer
+    assert "with prefetch 2, as the epoch is short" in result.explain()
+    longer = checked(Trains(0.1, 0.05, best=best, batches=120)).checked
+    assert longer is not None
+    assert longer.setting == best
+
+
+def test_it_takes_no_longer_than_it_may() -> None:
+    for seconds in (1.0, 3.0, 20.0):
+        program = Trains(0.1, 0.08, noise=0.5)
+        checked(program, seconds=seconds)
+        assert program.asked
+        # One stretch more may begin than there is time for, and it ends in time.
+        assert program.now - 50.0 <= seconds + 2 * program.startup_s + 0.5
+
+
+def test_nothing_is_checked_that_promises_nothing() -> None:
+    program = Trains(0.1, 0.05)
+    same = found(program, best=OWN)
+    assert check(same, program, 20.0) is same
+    for more, seconds, why in (
+        ({"interrupted": True}, 20.0, "interrupted"),
+        ({"objective": "throughput"}, 20.0, "--objective throughput leaves its step out"),
+        ({}, 0.0, "--check 0s"),
+    ):
+        result = found(program, **more)
+        said = search_notes.not_checked(why)
+        assert check(result, program, seconds) == dataclasses.replace(
+            result, notes=(said, "a note")
+        )
+    assert program.asked == []
+
+
+def test_why_it_could_not_be_checked_is_said() -> None:
+    program = Trains(0.1, 0.05)
+    program.refused = "OSError: no processes left"
+    assert checked(program).notes[0] == search_notes.not_checked("OSError: no processes left")
+    program = Trains(0.1, 0.05)
+    program.raises[0] = TrialFailed("the job has several ranks")
+    result = checked(program)
+    assert result.notes[0] == search_notes.not_checked("the job has several ranks")
+    assert not result.interrupted
+
+
+def test_an_interrupt_leaves_what_is_known() -> None:
+    program = Trains(0.1, 0.05)
+    program.raises[0] = KeyboardInterrupt()
+    result = checked(program)
+    assert result.interrupted
+    assert result.best == BEST
+    assert result.notes[0] == search_notes.not_checked("interrupted")
+    program = Trains(0.1, 0.05, noise=0.3)
+    program.raises[2] = KeyboardInterrupt()
+    assert checked(program).checked is not None
+    # The program has gone by itself: nobody interrupted lotus.
+    program = Trains(0.1, 0.05)
+    program.raises[0], program.problem = KeyboardInterrupt(), "the program ended"
+    result = checked(program)
+    assert not result.interrupted
+    assert result.notes[0] == search_notes.not_checked("the program ended")
+
+
+class Alike(Trains):
+    """Batches that follow each other take about as long (a first-order autoregression)."""
+
+    state = 0.0
+
+    def _batch(self, setting: Setting) -> float:
+        self.state = 0.8 * self.state + 0.6 * self.chance.gauss(0, self.noise)
+        return self.batch_s[setting] * math.exp(self.state)
+
+
+class Rarely(Trains):
+    """Each 50th batch has a step that is long, as for a validation."""
+
+    count = 0
+
+    def _batch(self, setting: Setting) -> float:
+        self.count += 1
+        return super()._batch(setting) + 1.0 * (self.count % 50 == 0)
+
+
+def holds_the_truth(kind: type[Trains], batches: int, seed: int) -> bool:
+    program = kind(0.1, 0.08, batches=batches, noise=0.2)
+    program.chance = random.Random(seed)
+    shown = checked(program).checked
+    assert shown is not None
+    truth = batches * 0.1 / (0.2 + (batches - 1) * 0.08)
+    return shown.speedup.low <= truth <= shown.speedup.high
+
+
+@pytest.mark.parametrize("batches", [100, 1000])
+def test_its_interval_is_no_narrower_where_batches_are_alike(batches: int) -> None:
+    assert sum(holds_the_truth(Alike, batches, seed) for seed in range(100)) >= 93
+
+
+def test_a_step_that_is_rare_and_long_refutes_nothing() -> None:
+    """It falls to the one setting or to the other, by chance."""
+    for start in range(50):
+        program = Rarely(0.1, 0.08, noise=0.05)
+        program.count = start
+        assert checked(program, trials=1.25).best == BEST
+
+
+def test_its_interval_holds_the_truth() -> None:
+    """Of 300 programs whose batches vary by a fifth, drawn independently."""
+    cases = itertools.product((40, 100, 1000), range(100))
+    held = sum(holds_the_truth(Trains, batches, seed) for batches, seed in cases)
+    assert held >= 0.93 * 300
