@@ -7,6 +7,8 @@ loaded only where it is asked for.
 import os
 from contextlib import contextmanager
 
+from .common import clocks  # noqa: F401 - now, before the program can put others into `time`
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
