@@ -15,9 +15,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from lotus.inside.tune import teardown
-from lotus.inside.tune.trial_requests import Close, Measure, Open
-from lotus.inside.tune.trials import Failed, Trials
+from lotus.inside.tune.candidates import teardown
+from lotus.inside.tune.candidates.trial_requests import Close, Measure, Open
+from lotus.inside.tune.candidates.trials import Failed, Trials
 
 _SELF = os.getpid()
 
@@ -281,8 +281,8 @@ def test_a_candidate_dies_with_its_program() -> None:
         import os, sys, time
         sys.path.insert(0, sys.argv[1])
         from torch.utils.data import DataLoader
-        from lotus.inside.tune.trial_requests import Open
-        from lotus.inside.tune.trials import Trials
+        from lotus.inside.tune.candidates.trial_requests import Open
+        from lotus.inside.tune.candidates.trials import Trials
         class Slow:
             def __len__(self): return 8
             def __getitem__(self, index):

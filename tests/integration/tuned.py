@@ -20,7 +20,7 @@ sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
 from lotus.tune.session import subprocess_tuning as tuning
 from lotus.common.errors import LotusError
-from lotus.inside.tune.trial_requests import Close, Measure, Open, Train
+from lotus.inside.tune.candidates.trial_requests import Close, Measure, Open, Train
 from lotus.settings.space import Setting
 from lotus.settings.tuned_file import Entry, Tuned
 from lotus.tune.program.program import TrialFailed

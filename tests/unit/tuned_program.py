@@ -6,7 +6,7 @@ import dataclasses
 import random
 from typing import Any, cast
 
-from lotus.inside.tune.trial_requests import (
+from lotus.inside.tune.candidates.trial_requests import (
     Block,
     CompareEpochs,
     EpochComparison,

@@ -27,7 +27,7 @@ from datetime import date
 import numpy as np
 import provenance
 
-from lotus.inside.tune.trial_requests import Block
+from lotus.inside.tune.candidates.trial_requests import Block
 from lotus.settings.space import Measurement, Observed, Setting, Space
 from lotus.tune.search.trial_rates import needed, rate
 from lotus.tune.simulation import epoch_time as epochs

@@ -236,7 +236,7 @@ class Agent:
 
     def _go_on(self, message: dict[str, Any], iterator: Any, loader: Any, epochs: int) -> None:
         """Give the program's loader the setting with which it goes on."""
-        from . import trial_requests
+        from .candidates import trial_requests
 
         do = message["do"]
         entry = self.own if do == "leave" else trial_requests.entry_of(message)

@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .trial_requests import Train, TrainedBatches
+    from .candidates.trial_requests import Train, TrainedBatches
 
 
 class LiveValidation:
@@ -86,7 +86,7 @@ class LiveValidation:
 
     def reply(self) -> TrainedBatches:
         """The batches of complete steps."""
-        from .trial_requests import TrainedBatches
+        from .candidates.trial_requests import TrainedBatches
 
         count = len(self.steps)
         return TrainedBatches(

@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 
 from ..common.ending import end_at_once as end_at_once
-from .worker_processes import descendants, started
+from .candidates.worker_processes import descendants, started
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from . import trial_requests
-from .trials import Failed, Forbidden
+from .candidates import trial_requests
+from .candidates.trials import Failed, Forbidden
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..common import exchange
-    from .trials import Trials
+    from .candidates.trials import Trials
 
 
 def serve(

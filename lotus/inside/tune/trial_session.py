@@ -10,12 +10,13 @@ from functools import partial
 
 from ..apply import epoch_handover
 from ..common import deferred_interrupts, exchange, loader_description
-from . import file_offsets, trial_requests, trial_server
+from . import trial_server
+from .candidates import file_offsets, trial_requests
+from .candidates.step_emulator import Step
+from .candidates.trials import Trials
 from .live_validation import LiveValidation
 from .observer import LoaderObserver, clock
 from .pausing import take_share, wait_until_idle
-from .step_emulator import Step
-from .trials import Trials
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
 """A program to be tuned, as a search sees it: candidate loaders that are measured in its process.
 
-lotus/inside/tune/trials.py does the work inside the program. `lotus.tune.session.subprocess_tuning`
-reaches it through pipes, `lotus.tune(loader)` calls it. A search (search.py) knows this protocol
-and nothing of either. Its requests and their replies are defined in
-lotus/inside/tune/trial_requests.py.
+lotus/inside/tune/candidates/trials.py does the work inside the program. `lotus.tune(loader)` calls
+it; `lotus.tune.session.subprocess_tuning` reaches it through pipes. A search (search.py) knows only
+this protocol, and neither of the two. lotus/inside/tune/candidates/trial_requests.py defines its
+requests and replies.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from lotus.inside.tune.trial_requests import Reply, Request
+from lotus.inside.tune.candidates.trial_requests import Reply, Request
 from lotus.settings.space import Setting
 from lotus.settings.tuned_file import Target
 

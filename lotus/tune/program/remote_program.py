@@ -1,12 +1,12 @@
-"""A Program that sends each request to lotus/inside/tune/trials.py as a message."""
+"""A Program that sends each request to lotus/inside/tune/candidates/trials.py as a message."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from typing import Any
 
-from lotus.inside.tune import trial_requests
-from lotus.inside.tune.trial_requests import Opened, Reply, Request
+from lotus.inside.tune.candidates import trial_requests
+from lotus.inside.tune.candidates.trial_requests import Opened, Reply, Request
 from lotus.settings.space import Setting
 from lotus.settings.tuned_file import Target
 from lotus.tune.program.program import TrialFailed, Watched

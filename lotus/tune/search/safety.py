@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from lotus.inside.tune.trial_requests import Block
+from lotus.inside.tune.candidates.trial_requests import Block
 from lotus.settings.space import TORCH_PREFETCH, Setting
 from lotus.tune.program.program import Watched
 from lotus.tune.search import machine_limits, memory_guard

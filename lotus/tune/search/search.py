@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from lotus.common.errors import LotusError
-from lotus.inside.tune.trial_requests import CompareEpochs, EpochComparison
+from lotus.inside.tune.candidates.trial_requests import CompareEpochs, EpochComparison
 from lotus.settings.space import TORCH_PREFETCH, Measurement, Setting, Space
 from lotus.tune import strategies
 from lotus.tune.program.program import Program, TrialFailed, Watched

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from lotus.common.statistics import t_quantile
-from lotus.inside.tune.trial_requests import Reply, Request, Train, TrainedBatches
+from lotus.inside.tune.candidates.trial_requests import Reply, Request, Train, TrainedBatches
 from lotus.settings.space import TORCH_PREFETCH, Setting
 from lotus.tune.program.program import TrialFailed, Watched
 from lotus.tune.search import search_notes

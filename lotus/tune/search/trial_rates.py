@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lotus.common.statistics import t_quantile
-from lotus.inside.tune.trial_requests import Block, Opened
+from lotus.inside.tune.candidates.trial_requests import Block, Opened
 from lotus.settings.space import Observed, Setting
 
 LEAST_PARTS = 4  # sub-blocks, fewer only of a block that has not as many batches

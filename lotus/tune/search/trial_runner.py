@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from lotus.common.formatting import duration, plural
-from lotus.inside.tune.trial_requests import Block, Close, Measure, Open, Opened
+from lotus.inside.tune.candidates.trial_requests import Block, Close, Measure, Open, Opened
 from lotus.settings.space import Measurement, Observed, Setting
 from lotus.tune.program.program import Forbidden, Program, TrialFailed
 from lotus.tune.search.default_space import step_of

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any, cast
 
 from lotus.common.errors import LotusError
-from lotus.inside.tune.trial_requests import Close, Measure, Open, Opened, Reply, Request
+from lotus.inside.tune.candidates.trial_requests import Close, Measure, Open, Opened, Reply, Request
 from lotus.recording.session import _load_inside
 from lotus.settings.space import Setting
 from lotus.tune.program.program import Forbidden, TrialFailed
@@ -141,8 +141,10 @@ class LocalProgram(RemoteProgram):
 
     def __init__(self, loader: Any, step: float | Callable[[Any], object] | None) -> None:
         _load_inside()
-        self._inside: Any = importlib.import_module("_lotus_inside.tune.trials")
-        self._requests: Any = importlib.import_module("_lotus_inside.tune.trial_requests")
+        self._inside: Any = importlib.import_module("_lotus_inside.tune.candidates.trials")
+        self._requests: Any = importlib.import_module(
+            "_lotus_inside.tune.candidates.trial_requests"
+        )
         self._loader = loader
         self._step = step
         self.said: list[str] = []  # what is unusual, in words
@@ -166,7 +168,7 @@ class LocalProgram(RemoteProgram):
     def _watch_seconds(self, step: float) -> None:
         if isinstance(step, bool) or not isinstance(step, (int, float)) or not 0 <= step < math.inf:
             raise LotusError(f"step={step!r}: give seconds, or a function of a batch")
-        steps = importlib.import_module("_lotus_inside.tune.step_emulator")
+        steps = importlib.import_module("_lotus_inside.tune.candidates.step_emulator")
         cpu = 0.0 if self.watched.accelerator else float(step)
         self._trials.step = steps.Step(float(step), cpu, 1)
         self.watched = dataclasses.replace(

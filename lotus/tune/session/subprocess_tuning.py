@@ -24,7 +24,7 @@ from lotus.common import files
 from lotus.common.errors import LotusError
 from lotus.common.stderr import say
 from lotus.format.manifest import Settings
-from lotus.inside.tune.trial_requests import Close, Reply, Request, Train
+from lotus.inside.tune.candidates.trial_requests import Close, Reply, Request, Train
 from lotus.recording import launcher
 from lotus.recording.launcher import Outcome
 from lotus.settings import tuned_file

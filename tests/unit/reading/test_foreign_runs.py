@@ -34,9 +34,9 @@ PID = "787987789"  # of a process there
 RUNS_WHAT_IT_READS = {"eval", "exec", "compile", "pickle", "marshal", "shelve", "yaml", "dill",
                       "joblib", "cloudpickle", "runpy", "read_pickle", "literal_eval"}  # fmt: skip
 BETWEEN_OUR_PROCESSES = {
-    "inside/tune/batch_contents.py",  # dumps for a digest
-    "inside/tune/open_candidates.py",  # a candidate's batch, from our own child
-    "inside/tune/forked_child.py",  # questions to it and its answers, through a pipe
+    "inside/tune/candidates/batch_contents.py",  # dumps for a digest
+    "inside/tune/candidates/open_candidates.py",  # a candidate's batch, from our own child
+    "inside/tune/candidates/forked_child.py",  # questions to it and its answers, through a pipe
     "inside/apply/loader_hooks.py",  # the class of an error
 }
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lotus.inside.tune import worker_processes
+from lotus.inside.tune.candidates import worker_processes
 from lotus.tune.search.resource_costs import Costs
 
 MIB = 1 << 20

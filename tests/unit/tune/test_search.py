@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lotus.common.errors import LotusError
-from lotus.inside.tune.trial_requests import Measure
+from lotus.inside.tune.candidates.trial_requests import Measure
 from lotus.settings import tuned_file
 from lotus.settings.space import Setting, Space
 from lotus.tune.search.machine_limits import Limits

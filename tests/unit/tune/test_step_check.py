@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from lotus.inside.tune.trial_requests import Reply, Request, Train, TrainedBatches
+from lotus.inside.tune.candidates.trial_requests import Reply, Request, Train, TrainedBatches
 from lotus.settings.space import Setting
 from lotus.settings.tuned_file import Target
 from lotus.tune.program.program import TrialFailed, Watched

@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from lotus.inside.tune.trial_requests import Block, Opened
+from lotus.inside.tune.candidates.trial_requests import Block, Opened
 from lotus.tune.search import trial_rates
 from lotus.tune.simulation import epoch_time
 

@@ -17,9 +17,9 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler
 
 from lotus.inside.tune import pausing
 from lotus.inside.tune.agent import Agent
+from lotus.inside.tune.candidates.trials import Trials
 from lotus.inside.tune.observer import LoaderObserver
 from lotus.inside.tune.quiet_steps import Quiet
-from lotus.inside.tune.trials import Trials
 
 BATCHES = 16
 

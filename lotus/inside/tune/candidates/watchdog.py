@@ -16,8 +16,8 @@ import traceback as tracebacks
 from contextlib import contextmanager
 from multiprocessing import connection
 
-from ..common import deferred_interrupts
-from ..common.guard import mark, of_the_program
+from ...common import deferred_interrupts
+from ...common.guard import mark, of_the_program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

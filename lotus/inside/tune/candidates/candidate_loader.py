@@ -11,9 +11,9 @@ import warnings
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 
-from ..apply import loader_attributes
-from ..common import deferred_interrupts
-from ..common.loader_description import is_iterable
+from ...apply import loader_attributes
+from ...common import deferred_interrupts
+from ...common.loader_description import is_iterable
 from . import batch_contents, teardown
 from .watchdog import Failed, Watchdog, held, let_go
 from .worker_processes import OwnUsage, Usage
@@ -63,7 +63,7 @@ def copy_of(loader: Any, setting: dict[str, Any], cycle: Cycle | None, seed: int
                 f"OpenMP can hang in forked workers: {threads} threads a worker need a "
                 "start_method of spawn"
             )
-        from ..apply.worker_threads import WorkerInit
+        from ...apply.worker_threads import WorkerInit
 
         made.worker_init_fn = WorkerInit(threads, made.worker_init_fn)
     if made.num_workers and not _starts_python(made):

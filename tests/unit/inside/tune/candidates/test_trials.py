@@ -17,11 +17,11 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
-from lotus.inside.tune import batch_contents
-from lotus.inside.tune.candidate_loader import MARK
-from lotus.inside.tune.step_emulator import StandIn
-from lotus.inside.tune.trial_requests import Close, CompareEpochs, Measure, Open
-from lotus.inside.tune.trials import Failed, Step, Trials
+from lotus.inside.tune.candidates import batch_contents
+from lotus.inside.tune.candidates.candidate_loader import MARK
+from lotus.inside.tune.candidates.step_emulator import StandIn
+from lotus.inside.tune.candidates.trial_requests import Close, CompareEpochs, Measure, Open
+from lotus.inside.tune.candidates.trials import Failed, Step, Trials
 
 
 def setting(workers: int, **others: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import sys
 import time
 import warnings
 
-from ..common.deferred_interrupts import breakable
+from ...common.deferred_interrupts import breakable
 from .watchdog import Failed, held, signal_words, words
 from .worker_processes import descendants, kill_remaining
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lotus.inside.tune import block_timer
-from lotus.inside.tune.trial_requests import Measure
+from lotus.inside.tune.candidates import block_timer
+from lotus.inside.tune.candidates.trial_requests import Measure
 
 FETCH_S, STEP_S = 0.1, 0.02
 

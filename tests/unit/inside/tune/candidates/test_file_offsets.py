@@ -4,7 +4,7 @@ import mmap
 import os
 from pathlib import Path
 
-from lotus.inside.tune import file_offsets
+from lotus.inside.tune.candidates import file_offsets
 
 
 def test_what_a_fetch_moves_or_opens_and_keeps_is_shared(tmp_path: Path) -> None:

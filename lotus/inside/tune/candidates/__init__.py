@@ -1,0 +1,1 @@
+"""Candidate loaders: made from the program's own with another setting, measured, and ended."""
