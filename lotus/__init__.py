@@ -10,6 +10,7 @@
 
 import importlib
 
+from lotus.common import notebook
 from lotus.common.version import __version__
 
 TYPE_CHECKING = False  # as in `typing`, whose import would cost more than all of this
@@ -42,6 +43,15 @@ def __getattr__(name: str) -> object:
     value: object = getattr(importlib.import_module(_LAZY[name]), name)
     globals()[name] = value
     return value
+
+
+def _run_html(run: object) -> str:
+    from lotus.reporters.run.notebook_view import run_html  # only where a notebook asks for it
+
+    return run_html(run)
+
+
+notebook.run_html = _run_html
 
 
 def __dir__() -> list[str]:

@@ -16,12 +16,3 @@ def load(path: str | os.PathLike[str]) -> Run | sweep_record.Sweep:
     version can read. A run in which no DataLoader was iterated has empty tables.
     """
     return sweep_record.load(path) if sweep_record.is_sweep(path) else run.load(path)
-
-
-def _notebook_view(run: Run) -> str:
-    from lotus.reporters.run.notebook_view import run_html  # only where a notebook asks for it
-
-    return run_html(run)
-
-
-Run.view = _notebook_view

@@ -1,15 +1,14 @@
 """Run: a run directory as documented pandas DataFrames."""
 
-import importlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pandas as pd
 
-from lotus.common import files, redaction
+from lotus.common import files, notebook, redaction
 from lotus.common.errors import LotusError
 from lotus.format import job_ranks, run_claim
 from lotus.format.clock_offsets import Clock
@@ -110,14 +109,8 @@ class Run:
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
 
-    # How a notebook shows a run. lotus.api sets it, as reports stand above this package.
-    view: ClassVar[Callable[["Run"], str] | None] = None
-
     def _repr_html_(self) -> str | None:
-        if type(self).view is None:
-            importlib.import_module("lotus.api")  # which sets it
-        view = type(self).view
-        return None if view is None else view(self)
+        return None if notebook.run_html is None else notebook.run_html(self)
 
     @cached_property
     def _follow(self) -> batches.Waits:

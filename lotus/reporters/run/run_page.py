@@ -191,6 +191,6 @@ def _footer(summary: Summary) -> Section:
     where = f"Recorded on {plain(host)} by lotus" if host else "Recorded by lotus"
     version = summary.manifest.get("lotus")
     lines = lines or ["Nothing was lost, and nothing was met that could not be looked into."]
-    return Section(
-        "Lost or not measured", [*lines, f"{where} {plain(version or '')}".strip() + "."]
-    )
+    recorded = f"{where} {plain(version or '')}".strip()
+    recorded += ". The terms of this page are defined in docs/glossary.md, in the source of lotus."
+    return Section("Lost or not measured", [*lines, recorded])

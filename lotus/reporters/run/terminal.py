@@ -227,5 +227,6 @@ def _footer(console: "Console", summary: Summary) -> None:
         for line in lines:
             print_paragraph(console, "", line)
     following = coverage.next_command(summary)
+    console.print("\nterms: docs/glossary.md in the source of lotus", style="dim")
     if following:
-        console.print(f"\nnext: {following}", soft_wrap=True)
+        console.print(f"next: {following}", soft_wrap=True)
