@@ -180,12 +180,12 @@ def run(args: argparse.Namespace) -> int:
             on_found=report if args.apply and not args.json else None,
             record=trial_recording.begin,
         )
-    if done.found is not None and args.json:
+    if done.result is not None and args.json:
         from lotus.reporters.tune import tune_report
 
-        outputs.print_document(tune_report.document(done.found, done.written))
-    elif done.found is not None and not args.apply:
-        report(done.found, done.written)
+        outputs.print_document(tune_report.document(done.result, done.written))
+    elif done.result is not None and not args.apply:
+        report(done.result, done.written)
     if done.problem:
         say(f"lotus: {done.problem}")
     if done.unwritten:
@@ -194,8 +194,8 @@ def run(args: argparse.Namespace) -> int:
             file = shlex.quote(str(done.written))
             more = f"the settings are in {done.written}; keep them with: cp {file} FILE"
         say(f"lotus: {done.unwritten}; {more}")
-    if done.found is not None and done.ended_by_us:
-        return 130 if done.found.interrupted else int(bool(done.unwritten))
+    if done.result is not None and done.ended_by_us:
+        return 130 if done.result.interrupted else int(bool(done.unwritten))
     return launcher.end_as(done.outcome)
 
 

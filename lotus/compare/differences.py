@@ -46,10 +46,10 @@ def other_machine(facts: Sequence[Fact]) -> bool:
     return any(one.kind == MACHINE and one.what != "kernel" for one in facts)
 
 
-_Found = Mapping[tuple[str, str], Any]
+_Facts = Mapping[tuple[str, str], Any]
 
 
-def _differing(a: Sequence[_Found], b: Sequence[_Found]) -> list[Fact]:
+def _differing(a: Sequence[_Facts], b: Sequence[_Facts]) -> list[Fact]:
     keys = list(dict.fromkeys(key for one in (*a, *b) for key in one))
     facts = []
     for key in keys:
@@ -59,7 +59,7 @@ def _differing(a: Sequence[_Found], b: Sequence[_Found]) -> list[Fact]:
     return sorted(facts, key=lambda fact: KINDS.index(fact.kind))
 
 
-def _distinct(side: Sequence[_Found], key: tuple[str, str]) -> list[Any]:
+def _distinct(side: Sequence[_Facts], key: tuple[str, str]) -> list[Any]:
     values: list[Any] = []
     for facts in side:
         value = facts.get(key)
@@ -68,7 +68,7 @@ def _distinct(side: Sequence[_Found], key: tuple[str, str]) -> list[Any]:
     return values
 
 
-def _of_run(run: RunLike) -> _Found:
+def _of_run(run: RunLike) -> _Facts:
     manifest = run.manifest
     cpu = _mapping(manifest.get("cpu"))
     facts: dict[tuple[str, str], Any] = {
@@ -113,7 +113,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _of_loader(scope: Scope) -> _Found:
+def _of_loader(scope: Scope) -> _Facts:
     facts: dict[tuple[str, str], Any] = {}
     for kind, names in ((DATA, _DATA), (SETTINGS, _SETTINGS)):
         for name in names:

@@ -35,10 +35,10 @@ def nest(track: Ints, start: Ints, end: Ints, rank: Ints) -> Nested:
     return Nested(order, until, depth, parent, last, int((until < end).sum()))
 
 
-_Found = tuple[Ints, Ints, Ints, Ints]
+_Levels = tuple[Ints, Ints, Ints, Ints]
 
 
-def _levels(track: Ints, start: Ints, end: Ints) -> _Found | None:
+def _levels(track: Ints, start: Ints, end: Ints) -> _Levels | None:
     """None where some overlap without nesting, or nest too deep."""
     size = len(start)
     depth, parent = np.zeros(size, np.int64), np.full(size, -1, np.int64)
@@ -79,7 +79,7 @@ def _levels(track: Ints, start: Ints, end: Ints) -> _Found | None:
     return end, depth, parent, last
 
 
-def _one_by_one(track: Ints, start: Ints, end: Ints) -> _Found:
+def _one_by_one(track: Ints, start: Ints, end: Ints) -> _Levels:
     until, size = end.tolist(), len(start)
     depth, parent, last = [0] * size, [-1] * size, list(range(size))
     stack: list[int] = []

@@ -66,7 +66,7 @@ class Names:
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
-        self._told = 0
+        self._written = 0
 
     def of(self, name: str) -> int:
         """The number of a name; a new one gets the next."""
@@ -74,8 +74,8 @@ class Names:
 
     def new(self) -> list[str]:
         """The names that were not told yet."""
-        names = list(self.numbers)[self._told :] if len(self.numbers) > self._told else []
-        self._told = len(self.numbers)
+        names = list(self.numbers)[self._written :] if len(self.numbers) > self._written else []
+        self._written = len(self.numbers)
         return names
 
 

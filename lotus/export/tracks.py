@@ -41,7 +41,7 @@ class Tracks:
         self._run = run
         self._a = run._assembly
         self.places: list[Place] = []
-        self._told = 0
+        self._written = 0
         self._known: dict[tuple[object, ...], int] = {}
         self._pids: set[int] = set()
         self._tids: set[tuple[int, int]] = set()
@@ -59,8 +59,8 @@ class Tracks:
 
     def new(self) -> list[Place]:
         """The tracks that were not told yet."""
-        places = self.places[self._told :]
-        self._told = len(self.places)
+        places = self.places[self._written :]
+        self._written = len(self.places)
         return places
 
     # -- which track a row is on ---------------------------------------------------------------

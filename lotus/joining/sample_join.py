@@ -76,7 +76,7 @@ def map_run(
     `kernel` names the kernel's functions where the system allows it. `progress` is told the samples
     done and all. Raises LotusError where there is nothing that can be joined.
     """
-    with _told():
+    with _as_lotus_errors():
         return _map(run, recorded(run) if recording is None else recording, kernel, progress)
 
 
@@ -118,7 +118,7 @@ def read(path: Path, trusted: bool = False) -> Recording:
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
+def _as_lotus_errors() -> Iterator[None]:
     try:
         yield
     except Unusable as error:

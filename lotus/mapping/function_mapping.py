@@ -46,7 +46,7 @@ class Judged:
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
+def _as_lotus_errors() -> Iterator[None]:
     try:
         yield
     except Unusable as error:
@@ -65,14 +65,14 @@ def build(isolation: "Isolation", minimum_runs: int = maps.MINIMUM_RUNS) -> maps
             isolation.operations["operation"], isolation.operations["runs"], strict=True
         )
     }
-    with _told():
+    with _as_lotus_errors():
         # By the sample: a quick operation is called more often in its bucket than a slow one.
         return maps.build(isolation.a_sample(), minimum_runs, counts)
 
 
 def read(path: Path) -> maps.Mapping:
     """Raises LotusError."""
-    with _told():
+    with _as_lotus_errors():
         return maps.read(path)
 
 
@@ -94,7 +94,7 @@ def apply(
     mapping: maps.Mapping, profile: Path, op_seconds: Mapping[str, float] | None = None
 ) -> Applied:
     """Lay the mapping over an exported profile. Raises LotusError."""
-    with _told():
+    with _as_lotus_errors():
         loaded = importers.load(profile)
         return Applied(mapping, loaded, *attribution.apply(mapping, loaded, op_seconds))
 
@@ -152,7 +152,7 @@ def _mapped(
     for event in dict.fromkeys(table["event"]):
         of = mapped.functions[mapped.functions["event"] == event]
         profile = _profile(mapped, str(event))
-        with _told():
+        with _as_lotus_errors():
             summed, _, _ = attribution.apply(mapping, profile)
         for row in summed.to_dict("records"):
             name = str(row["operation"])

@@ -163,18 +163,18 @@ def _run(
     if not attached:
         raise LotusError(
             f"the program ended (exit code {program.returncode}) before a loader could be isolated"
-            f"{_told(directory)}; `lotus trace` shows which loaders it iterates"
+            f"{_last_fault(directory)}; `lotus trace` shows which loaders it iterates"
         )
     notes = [f"perf.data ends early: {recorder.problem}"] if recorder.problem else []
     if not done:
         how = f"(exit code {program.returncode})"
         notes.append(
-            f"the program ended {how} before all operations were isolated{_told(directory)}"
+            f"the program ended {how} before all operations were isolated{_last_fault(directory)}"
         )
     return notes
 
 
-def _told(directory: Path) -> str:
+def _last_fault(directory: Path) -> str:
     faults = [
         str(event.get("error")) for event in lines(directory) if event.get("event") == "fault"
     ]

@@ -74,7 +74,7 @@ def counters(
     ax = canvas.axes(ax, canvas.bars_height(len(table)))
     ax.barh(range(len(table)), np.nan_to_num(values), 0.7, color=COLOURS[0])
     for place, value in enumerate(values):
-        canvas.at_bar(ax, place, float(np.nan_to_num(value)), _said(value))
+        canvas.at_bar(ax, place, float(np.nan_to_num(value)), _label(value))
     canvas.rows(ax, table["operation"].map(operation_name).tolist())
     ax.set_xlim(0, 1.15 * max(float(np.nan_to_num(values).max()), 1e-9))
     words = shorten(plain(metric.replace("_", " ")), 40)
@@ -82,7 +82,7 @@ def counters(
     return ax
 
 
-def _said(value: float) -> str:
+def _label(value: float) -> str:
     if value != value:
         return "not counted"
     return f"{value:.3g}" if abs(value) < 1000 else amount(value)

@@ -73,7 +73,7 @@ class Perf:
         self._output = Path("perf.data")
         self._ready_ns: int | None = None
         self._version: str | None = None
-        self._asked: Version | None = None
+        self._version_query: Version | None = None
         self._stopped = False
         self.problem: str | None = None
 
@@ -86,7 +86,7 @@ class Perf:
         try:
             self._output.unlink(missing_ok=True)  # perf would keep it as perf.data.old
             self._attach(path, pid)
-            self._asked = Version(path)
+            self._version_query = Version(path)
         except OSError as error:
             self._fail(f"perf cannot be started: {error.strerror}")
 
@@ -169,7 +169,7 @@ class Perf:
         if (problem := self._child.finish()) and self.problem is None:
             self._fail(problem)
         self.watch()
-        self._version = self._asked.text() if self._asked else None
+        self._version = self._version_query.text() if self._version_query else None
 
     def note(self) -> dict[str, Any]:
         facts: dict[str, Any] = {
@@ -216,7 +216,7 @@ class PySpy:
         self._cpu_ns = self._samples = self._errors = 0
         self._refusal = "it was not started"
         self._version: str | None = None
-        self._asked: Version | None = None
+        self._version_query: Version | None = None
         self.problem: str | None = None
 
     def start(self, pid: int, directory: Path) -> None:
@@ -231,7 +231,7 @@ class PySpy:
             if forbidden_by_yama(os.geteuid()):
                 self._fail(_MAY_NOT_LOOK)
                 return
-            self._asked = Version(self._path)
+            self._version_query = Version(self._path)
             self._directory.mkdir(mode=0o700, exist_ok=True)
             for old in self._directory.glob("*.json"):
                 old.unlink()
@@ -311,7 +311,7 @@ class PySpy:
                 self._end(child)
         if not self._slices and self.problem is None:
             self._fail(f"py-spy found no Python that it may look into: {self._refusal}")
-        self._version = self._asked.text() if self._asked else None
+        self._version = self._version_query.text() if self._version_query else None
 
     def note(self) -> dict[str, Any]:
         return {

@@ -78,21 +78,21 @@ def run(
     with contextlib.suppress(OSError):  # without it each process says what there is to say
         folder = tempfile.mkdtemp(prefix="lotus-settings-")
     try:
-        said = None
+        messages = None
         if folder is not None:
-            said = Path(folder) / "said"
+            messages = Path(folder) / "said"
             with contextlib.suppress(OSError):
-                said.touch(0o600)
-        environ = launcher.with_settings(os.environ, given(tuned, said, shares, mode))
+                messages.touch(0o600)
+        environ = launcher.with_settings(os.environ, request(tuned, messages, shares, mode))
         outcome = launcher.run(words, environ)
-        return outcome, [] if said is None else not_found(tuned, said, shares, mode)
+        return outcome, [] if messages is None else not_found(tuned, messages, shares, mode)
     finally:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def given(
-    tuned: Tuned, said: Path | None, shares: Shares | None = None, mode: Mode | None = None
+def request(
+    tuned: Tuned, messages: Path | None, shares: Shares | None = None, mode: Mode | None = None
 ) -> str:
     """What lotus/inside/apply/settings_applier.py is told. Raises LotusError where it is too
     long.
@@ -106,7 +106,7 @@ def given(
         for entry in tuned.loaders
     ]
     facts: dict[str, Any] = {"loaders": loaders, "torch": tuned.torch}
-    facts["said"] = None if said is None else str(said)
+    facts["said"] = None if messages is None else str(messages)
     if shares is not None:
         plan = shares.plan
         facts["balance"] = {
@@ -130,19 +130,19 @@ def given(
 
 
 def not_found(
-    tuned: Tuned, said: Path, shares: Shares | None = None, mode: Mode | None = None
+    tuned: Tuned, messages: Path, shares: Shares | None = None, mode: Mode | None = None
 ) -> list[str]:
     """Which settings met no loader of theirs, and what loaders were made instead, in words."""
     facts = []
     with contextlib.suppress(OSError):
-        for line in said.read_bytes()[: 1 << 20].splitlines():
+        for line in messages.read_bytes()[: 1 << 20].splitlines():
             with contextlib.suppress(ValueError, RecursionError):
                 facts.append(json.loads(line))
     facts = [fact for fact in facts if isinstance(fact, dict)]
     met = {fact.get(key) for fact in facts for key in ("applied", "refused") if key in fact}
     made = [str(fact["made"]) for fact in facts if "made" in fact]
     rest = [entry for index, entry in enumerate(tuned.loaders) if index not in met]
-    found = [
+    problems = [
         f"{entry.loader.words()} was not found, so its setting was not applied; "
         + _others(entry.loader, made)
         for entry in rest
@@ -150,16 +150,16 @@ def not_found(
     if shares is not None and not any("balance" in fact for fact in facts):
         target = shares.plan.loader
         what = "a loader with a DistributedSampler that shuffles"
-        found.append(
+        problems.append(
             f"{what if target is None else target.words()} was not read from, so no shares were "
             f"applied; {_others(target or Target(dataset='-'), made)}"
         )
     if mode is not None and not any("mode" in fact for fact in facts):
-        found.append(
+        problems.append(
             "no loader was read from while a model was in DistributedDataParallel, so --mode "
             f"{mode.name} changed nothing"
         )
-    return [printable(text) for text in found]
+    return [printable(text) for text in problems]
 
 
 def _others(target: Target, made: Sequence[str]) -> str:

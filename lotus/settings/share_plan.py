@@ -159,7 +159,7 @@ def parse(content: object) -> Plan:
 def _made(kind: type[Any], content: object, name: str) -> Any:
     if content is None:
         return None
-    known: Sequence[str] = [one.name for one in fields(kind)]
+    known: Sequence[str] = [field.name for field in fields(kind)]
     if not isinstance(content, dict) or set(content) - set(known):
         raise ValueError(f'"{name}" must be an object with {", ".join(known)}')
     try:

@@ -134,12 +134,12 @@ def _tuned(content: object) -> Tuned:
         raise ValueError('it must be an object with "schema"')
     if content["schema"] != SCHEMA:
         raise ValueError(f"its schema is {content['schema']!r:.50}, this lotus reads {SCHEMA}")
-    given = {key: value for key, value in content.items() if key != "schema"}
-    _only(given, Tuned, "the document")
-    loaders = given.get("loaders")
+    values = {key: value for key, value in content.items() if key != "schema"}
+    _only(values, Tuned, "the document")
+    loaders = values.get("loaders")
     if not isinstance(loaders, list) or not loaders:
         raise ValueError('"loaders" must be a list of at least one')
-    command = given.get("command", [])
+    command = values.get("command", [])
     if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
         raise ValueError('"command" must be a list of texts')
     for name, kinds in (
@@ -148,10 +148,10 @@ def _tuned(content: object) -> Tuned:
         ("cores", (int, float)),
         ("torch", (str,)),
     ):
-        value = given.get(name)
+        value = values.get(name)
         if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
             raise ValueError(f'"{name}" is {value!r:.50}')
-    if not isinstance(given.get("evidence", {}), dict):
+    if not isinstance(values.get("evidence", {}), dict):
         raise ValueError('"evidence" must be an object')
     entries = []
     for number, entry in enumerate(loaders):
@@ -159,7 +159,7 @@ def _tuned(content: object) -> Tuned:
             entries.append(_entry(entry))
         except ValueError as error:
             raise ValueError(f"in loaders[{number}], {error}") from None
-    return Tuned(**{**given, "loaders": tuple(entries), "command": tuple(command)})
+    return Tuned(**{**values, "loaders": tuple(entries), "command": tuple(command)})
 
 
 def _entry(content: object) -> Entry:
@@ -215,22 +215,22 @@ def other_program(tuned: Tuned, command: Sequence[str]) -> str:
 
 def differences(tuned: Tuned, command: Sequence[str]) -> list[str]:
     """What is not as it was where the settings were found, in words."""
-    found = [other_program(tuned, command)]
-    if tuned.command and not found[0]:
+    changes = [other_program(tuned, command)]
+    if tuned.command and not changes[0]:
         before, now = (
             os.path.normpath(os.path.join(folder or "", program_of(words)))
             for folder, words in ((tuned.cwd, tuned.command), (_cwd(), command))
         )
         scripts = all(re.search(r"\.(py|sh|bash)$", path) for path in (before, now))
         if before != now and scripts and os.path.isabs(before):
-            found.append(f"the settings were found for {before}, this is {now}")
+            changes.append(f"the settings were found for {before}, this is {now}")
     here = machine()
     if tuned.host is not None and tuned.host != here["host"]:
-        found.append(f"the settings were found on {tuned.host}, this is {here['host']}")
+        changes.append(f"the settings were found on {tuned.host}, this is {here['host']}")
     if tuned.cores is not None and tuned.cores != here["cores"]:
         cores = f"{tuned.cores:g} core" + ("s" if tuned.cores != 1 else "")
-        found.append(f"the settings were found with {cores}, here are {here['cores']:g}")
-    return [printable(text) for text in found if text]
+        changes.append(f"the settings were found with {cores}, here are {here['cores']:g}")
+    return [printable(text) for text in changes if text]
 
 
 def printable(text: str) -> str:

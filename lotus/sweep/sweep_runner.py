@@ -131,7 +131,7 @@ def run(
                 continue
             setting = recorded.settings()[runs[number]["setting"]]
             progress.began(number + 1, len(runs), setting, runs[number]["repeat"])
-            stopped = _one(path, manifest, number, setting, command, progress, show_output)
+            stopped = _run_setting(path, manifest, number, setting, command, progress, show_output)
             if stopped is not None:
                 break
         manifest["state"] = "ended" if stopped is None else "stopped"
@@ -196,7 +196,7 @@ def _alone(path: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def _one(
+def _run_setting(
     path: Path,
     manifest: dict[str, Any],
     number: int,
@@ -216,7 +216,7 @@ def _one(
     with tempfile.TemporaryDirectory(prefix="lotus-sweep-") as folder:
         messages = Path(folder) / "said"
         messages.touch(0o600)
-        environ = launcher.with_settings(os.environ, _given(manifest, setting, messages))
+        environ = launcher.with_settings(os.environ, _setting_request(manifest, setting, messages))
         words = [sys.executable, "-c", _CHILD, json.dumps(sys.path)]
         begin_ns = time.monotonic_ns()
         status, usage, stopped = _wait(
@@ -274,7 +274,7 @@ def _give_up(runs: Sequence[dict[str, Any]], record: dict[str, Any]) -> str:
     return f"this setting cannot succeed in this sweep: its other {rounds} not made"
 
 
-def _given(manifest: Mapping[str, Any], setting: Setting, messages: Path) -> str:
+def _setting_request(manifest: Mapping[str, Any], setting: Setting, messages: Path) -> str:
     """What lotus/inside/apply/settings_applier.py is told."""
     plan = manifest["plan"]
     names = [name for name in plan["varied"] if getattr(setting, name) is not None]

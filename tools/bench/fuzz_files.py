@@ -201,7 +201,7 @@ def read_tuned(folder: Path, data: bytes, passed: Passed) -> None:
     put(path, data)
     _passed_schema(data, passed)
     found = tuned_file.read(path)
-    settings_run.given(found, None)
+    settings_run.request(found, None)
     for word in tuned_file.differences(found, ["python", "train.py"]):
         if not word.isprintable():
             raise AssertionError(f"{word!r} would be printed")
@@ -235,7 +235,7 @@ def read_plan(folder: Path, data: bytes, passed: Passed) -> None:
     if share_plan.is_plan(path):
         passed()
     found = share_plan.read(path)
-    settings_run.given(tuned_file.Tuned(()), None, settings_run.Shares(found))
+    settings_run.request(tuned_file.Tuned(()), None, settings_run.Shares(found))
     for word in settings_run.shares_change(found):
         if not word.isprintable():
             raise AssertionError(f"{word!r} would be printed")

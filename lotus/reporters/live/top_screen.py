@@ -214,7 +214,7 @@ class _Dumps:
     """Stacks of the processes to look at first, taken beside the drawing every few seconds."""
 
     def __init__(self) -> None:
-        self._found: dict[int, list[str]] = {}
+        self._stacks: dict[int, list[str]] = {}
         self._thread: threading.Thread | None = None
         self._due = 0.0
 
@@ -228,7 +228,7 @@ class _Dumps:
             chosen = pids[: _MOST_STACKS if len(pids) <= _MOST_STACKS else _STACKS_AT_ONCE]
             self._thread = threading.Thread(target=self._take, args=(chosen,), daemon=True)
             self._thread.start()
-        return self._found
+        return self._stacks
 
     def _take(self, pids: list[int]) -> None:
-        self._found = stack_dump.dump(pids)
+        self._stacks = stack_dump.dump(pids)

@@ -79,10 +79,10 @@ def _gave(measurement: Measurement) -> str:
     return f"{amount(measurement.samples_per_s)} samples/s{_between(measurement)}"
 
 
-def _between(one: Measurement) -> str:
-    if not math.isfinite(one.high):
+def _between(measurement: Measurement) -> str:
+    if not math.isfinite(measurement.high):
         return ""
-    return f" ({amount(one.low)} to {amount(one.high)})"
+    return f" ({amount(measurement.low)} to {amount(measurement.high)})"
 
 
 def write(
@@ -130,8 +130,8 @@ def write(
     if result.operations is not None:
         from lotus.tune.search import operation_costs
 
-        for said in operation_costs.words(result.operations):
-            print_paragraph(console, "operations", plain(said))
+        for words_of_costs in operation_costs.words(result.operations):
+            print_paragraph(console, "operations", plain(words_of_costs))
     for label, text in _never(result):
         print_paragraph(console, label, plain(text))
     for note in result.notes:
@@ -157,22 +157,22 @@ def _verdict(result: Result) -> list[tuple[str, str]]:
         return [("verdict", result.failure)]
     if result.untried:
         step = search_notes.next_step(result.untried)
-        said = [("verdict", f"no other setting could be tried: keep {own}")]
-        return [*said, ("why", result.untried), *([("next", step)] if step else [])]
+        lines = [("verdict", f"no other setting could be tried: keep {own}")]
+        return [*lines, ("why", result.untried), *([("next", step)] if step else [])]
     if result.speedup is None:
         if result.best.normal() == result.own.normal():
             return [("verdict", f"nothing was found: keep {own}")]
         return [("verdict", f"{best} worked; {own}, the program's own, was not measured")]
     if result.benefit:
         shown = search_notes.speedup(result.speedup)
-        said = [("verdict", f"{best} instead of {own}: {shown}")]
+        lines = [("verdict", f"{best} instead of {own}: {shown}")]
         if result.checked is not None:
             steps = search_notes.checked(result.checked, result.best)
-            said = [("verdict", f"{best} instead of {own}: {steps}")]
-            said.append(("trials", f"{shown}, with something that stands in for its step"))
+            lines = [("verdict", f"{best} instead of {own}: {steps}")]
+            lines.append(("trials", f"{shown}, with something that stands in for its step"))
         if result.predicted is not None:
-            said.append(("predicted", f"{result.predicted:.3g} times as fast"))
-        return said
+            lines.append(("predicted", f"{result.predicted:.3g} times as fast"))
+        return lines
     if result.best.normal() == result.own.normal() and result.interrupted:
         return [("verdict", f"nothing was shown to be faster until then than {own}")]
     if result.best.normal() == result.own.normal():
@@ -188,7 +188,9 @@ def _name(setting: Setting) -> str:
 
 
 def _mean_rate(measured: Sequence[Measurement]) -> float | None:
-    return statistics.mean(one.samples_per_s for one in measured) if measured else None
+    return (
+        statistics.mean(measurement.samples_per_s for measurement in measured) if measured else None
+    )
 
 
 def _rows(result: Result) -> list[tuple[list[str], str]]:
@@ -207,16 +209,28 @@ def _rows(result: Result) -> list[tuple[list[str], str]]:
             MISSING if setting.prefetch_factor is None else str(setting.prefetch_factor),
             _more(setting),
         ]
-        worked = [one for one in measured if not one.failed]
-        failed = [one.failed for one in measured if one.failed]
-        took = duration(sum(one.seconds for one in measured) * 1e9)
+        worked = [measurement for measurement in measured if not measurement.failed]
+        failed = [measurement.failed for measurement in measured if measurement.failed]
+        took = duration(sum(measurement.seconds for measurement in measured) * 1e9)
         words = f"failed: {failed[-1]}" if failed else why
-        words = plain("; ".join(one for one in (words, not_chosen.get(setting, "")) if one))
+        words = plain(
+            "; ".join(
+                measurement for measurement in (words, not_chosen.get(setting, "")) if measurement
+            )
+        )
         if not worked:
             rows.append(([*name, MISSING, MISSING, MISSING, MISSING, took], words))
             continue
-        first = [one.first_batch_s for one in worked if one.first_batch_s is not None]
-        memory = [one.memory_bytes for one in worked if one.memory_bytes is not None]
+        first = [
+            measurement.first_batch_s
+            for measurement in worked
+            if measurement.first_batch_s is not None
+        ]
+        memory = [
+            measurement.memory_bytes
+            for measurement in worked
+            if measurement.memory_bytes is not None
+        ]
         figures = [
             amount(_mean_rate(worked) or 0.0),
             _interval(worked),
@@ -234,7 +248,7 @@ def _more(setting: Setting) -> str:
 
 def _interval(worked: Sequence[Measurement]) -> str:
     """Half the 95 % interval of the mean, in per cent of it: blocks are independent."""
-    halves = [(one.high - one.low) / 2 for one in worked]
+    halves = [(measurement.high - measurement.low) / 2 for measurement in worked]
     mean = _mean_rate(worked)
     if not mean or not all(math.isfinite(half) for half in halves):
         return MISSING
@@ -247,11 +261,11 @@ def _never(result: Result) -> list[tuple[str, str]]:
     """A line a reason why settings were never tried, the reason of most settings first."""
     from lotus.tune.search import search_notes
 
-    found = search_notes.grouped(result.ruled_out)
-    said = [("never tried", search_notes.never(those, why)) for those, why in found[:_REASONS]]
-    if len(found) > _REASONS:
-        rest = sum(len(those) for those, _ in found[_REASONS:])
-        said.append(
-            ("", f"and {plural(rest, 'setting')} more, for {len(found) - _REASONS} reasons")
+    groups = search_notes.grouped(result.ruled_out)
+    lines = [("never tried", search_notes.never(those, why)) for those, why in groups[:_REASONS]]
+    if len(groups) > _REASONS:
+        rest = sum(len(those) for those, _ in groups[_REASONS:])
+        lines.append(
+            ("", f"and {plural(rest, 'setting')} more, for {len(groups) - _REASONS} reasons")
         )
-    return said
+    return lines

@@ -78,10 +78,14 @@ def write(answer: Answer, file: IO[str]) -> None:
         ["loop waits", *_row(answer, "wait_share", share)],
         ["whole loop", *_row(answer, "seconds", _seconds)],
         ["cores busy", MISSING, f"{today.cores:.1f}", f"{then.cores:.1f}"],
-        ["workers idle", MISSING, *(share(one.idle_share) for one in (today, then))],
-        ["batches in flight", MISSING, *(amount(one.peak_batches) for one in (today, then))],
-        ["  their memory", MISSING, *(size(one.in_flight_bytes) for one in (today, then))],
-        ["memory in all", MISSING, *(size(one.memory_bytes) for one in (today, then))],
+        ["workers idle", MISSING, *(share(outcome.idle_share) for outcome in (today, then))],
+        [
+            "batches in flight",
+            MISSING,
+            *(amount(outcome.peak_batches) for outcome in (today, then)),
+        ],
+        ["  their memory", MISSING, *(size(outcome.in_flight_bytes) for outcome in (today, then))],
+        ["memory in all", MISSING, *(size(outcome.memory_bytes) for outcome in (today, then))],
     ]
     if why_not:  # what is asked about is not shown: it would be believed
         columns, rows = columns[:-1], [row[:-1] for row in rows]
@@ -123,7 +127,7 @@ def _memory(answer: Answer) -> str:
 
 def _row(answer: Answer, name: str, words: Any) -> list[str]:
     figures: tuple[Figures | Outcome, ...] = (answer.measured, answer.today, answer.then)
-    return [words(getattr(one, name)) for one in figures]
+    return [words(getattr(figure, name)) for figure in figures]
 
 
 def _seconds(value: float) -> str:

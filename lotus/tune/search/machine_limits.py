@@ -61,12 +61,12 @@ def read(
 
 def local_ranks(environment: Mapping[str, str]) -> int:
     """How many ranks of the job run on this machine, by the launcher's word; 1 without a job."""
-    told = [environment[name] for name in LOCAL_WORLDS if environment.get(name)]
+    texts = [environment[name] for name in LOCAL_WORLDS if environment.get(name)]
     # "4(x2),3": tasks on each machine; where they differ the largest share of ranks is assumed.
     slurm = environment.get("SLURM_STEP_TASKS_PER_NODE") or ""
     if environment.get("SLURM_PROCID"):
-        told += [part.partition("(")[0] for part in slurm.split(",")]
-    counts = [int(text) for text in told if text.isascii() and text.isdecimal() and len(text) < 7]
+        texts += [part.partition("(")[0] for part in slurm.split(",")]
+    counts = [int(text) for text in texts if text.isascii() and text.isdecimal() and len(text) < 7]
     return max([1, *counts])
 
 
@@ -80,10 +80,10 @@ def cores(
     among = f", shared by {ranks} local ranks" if ranks > 1 else ""
     own = affinity if bound else affinity / ranks
     whole = f"affinity: {affinity} of {logical} CPUs" if affinity < logical else f"{logical} CPUs"
-    found = [(own, whole + ("" if bound else among))]
+    limits = [(own, whole + ("" if bound else among))]
     if quota is not None:
-        found.append((quota / ranks, f"CPU quota of the cgroup: {quota:g}{among}"))
-    return min(found, key=lambda one: one[0])
+        limits.append((quota / ranks, f"CPU quota of the cgroup: {quota:g}{among}"))
+    return min(limits, key=lambda limit: limit[0])
 
 
 def _affinity_of_parent(pid: int) -> set[int]:
@@ -128,7 +128,9 @@ def _left(folder: Path) -> Room | None:
     limits = [_number(folder / name) for name in names]
     if not version2:
         limits.append(stat.get("hierarchical_memory_limit"))
-    limit = min((one for one in limits if one is not None and one < _NO_LIMIT), default=None)
+    limit = min(
+        (value for value in limits if value is not None and value < _NO_LIMIT), default=None
+    )
     if limit is None:
         return None
     used = _number(folder / ("memory.current" if version2 else "memory.usage_in_bytes")) or 0
@@ -153,16 +155,16 @@ def _table(path: Path) -> dict[str, int]:
     except OSError:
         return {}
     pairs = (line.split() for line in lines)
-    return {one[0]: int(one[1]) for one in pairs if len(one) == 2 and one[1].isdecimal()}
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
 
 
 def shared_memory(path: Path) -> Room | None:
     """What is free in the file system of POSIX shared memory; None where there is none."""
     try:
-        found = os.statvfs(path)
+        status = os.statvfs(path)
     except OSError:
         return None
-    free, whole = found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+    free, whole = status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize
     return Room(free, f"/dev/shm has {size(free)} free of {size(whole)}")
 
 

@@ -71,12 +71,12 @@ def _costs(ops: pd.DataFrame, batches: pd.DataFrame) -> pd.DataFrame:
     count = len(batches)
     names = ops["operation"].astype(str).to_numpy(object)
     columns = {"time_ms": ("duration_ns", "fetch_ns"), "cpu_ms": ("cpu_ns", "cpu_ns")}
-    found = {}
+    milliseconds = {}
     for name, (of_op, of_batch) in columns.items():
         sums = pd.Series(number(ops, of_op)).groupby(names, sort=False).sum(min_count=1)
         rest = float(number(batches, of_batch).sum()) - float(sums.sum(skipna=False))
-        found[name] = pd.concat([sums, pd.Series({REST: max(rest, 0.0)})]) / count / 1e6
-    table = pd.DataFrame(found)
+        milliseconds[name] = pd.concat([sums, pd.Series({REST: max(rest, 0.0)})]) / count / 1e6
+    table = pd.DataFrame(milliseconds)
     table.insert(0, "batches", count)
     table["share"] = table["time_ms"] / max(float(table["time_ms"].sum()), 1e-12)
     table = table.sort_values("time_ms", ascending=False, kind="stable")
@@ -85,27 +85,27 @@ def _costs(ops: pd.DataFrame, batches: pd.DataFrame) -> pd.DataFrame:
 
 def words(costs: pd.DataFrame) -> list[str]:
     """What the costs say, a line each: where a worker's time goes, and what more workers change."""
-    found: dict[tuple[int, int], Rows] = {}
+    costs_of: dict[tuple[int, int], Rows] = {}
     for row in costs.to_dict("records"):
         prefetch = -1 if pd.isna(row["prefetch_factor"]) else int(row["prefetch_factor"])
         key = (int(row["workers"]), prefetch)
         name = str(row["operation"])
-        found.setdefault(key, {})[_OWN if name == REST else operation_name(name)] = {
+        costs_of.setdefault(key, {})[_OWN if name == REST else operation_name(name)] = {
             str(k): v for k, v in row.items()
         }
-    if not found:
+    if not costs_of:
         return []
-    few, many = min(found), max(found)
+    few, many = min(costs_of), max(costs_of)
     telling = [
         f"{name} ({row['share']:.0%})"
-        for name, row in found[few].items()
+        for name, row in costs_of[few].items()
         if row["share"] >= _TELLING
     ]
-    said = ["a worker's time goes to " + ", ".join(telling)]
-    said += _waiting(found[few])
+    lines = ["a worker's time goes to " + ", ".join(telling)]
+    lines += _waiting(costs_of[few])
     if many[0] > few[0]:
-        said += _growth(found[few], found[many], few[0], many[0])
-    return said
+        lines += _growth(costs_of[few], costs_of[many], few[0], many[0])
+    return lines
 
 
 def _waiting(rows: Rows) -> list[str]:

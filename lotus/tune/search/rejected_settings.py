@@ -43,18 +43,20 @@ def passed_over(result: Searched) -> dict[Setting, str]:
     if chosen is None:
         return {}
     faster = [
-        one for one, rows in measured.items() if one != best and (_mean(rows) or 0.0) > chosen
+        setting
+        for setting, rows in measured.items()
+        if setting != best and (_mean(rows) or 0.0) > chosen
     ]
-    return {one: _why(result, one, measured[one], measured[best]) for one in faster}
+    return {setting: _why(result, setting, measured[setting], measured[best]) for setting in faster}
 
 
 def _why(
-    result: Searched, one: Setting, rows: Sequence[Measurement], chosen: Sequence[Measurement]
+    result: Searched, rejected: Setting, rows: Sequence[Measurement], chosen: Sequence[Measurement]
 ) -> str:
     checked, name = result.checked, search_notes.setting(result.best)
-    if checked is not None and _alike(checked.setting, one):
-        return f"not chosen: {search_notes.checked(checked, one)}"
-    compared = next((shown for setting, shown in result.compared if setting == one), None)
+    if checked is not None and _alike(checked.setting, rejected):
+        return f"not chosen: {search_notes.checked(checked, rejected)}"
+    compared = next((shown for setting, shown in result.compared if setting == rejected), None)
     if compared is not None:
         return (
             "not chosen: measured in turn with the program's own setting it was not shown to be "
@@ -64,7 +66,7 @@ def _why(
     if failed:
         return f"not chosen: another trial of it failed: {failed[-1]}"
     more = (_mean(rows) or 0.0) / (_mean(chosen) or math.inf) - 1
-    if more <= TIE and one > result.best.normal():
+    if more <= TIE and rejected > result.best.normal():
         return f"not chosen: {more:.1%} faster at most than {name}, which takes less"
     if not (_low(rows) > 0 and math.isfinite(_high(rows))):
         return f"not chosen: too few batches of it were measured to tell it from {name}"
@@ -83,13 +85,13 @@ def _why(
     return "not chosen: it was not measured in turn with the program's own setting"
 
 
-def _alike(one: Setting, other: Setting) -> bool:
+def _alike(setting: Setting, other: Setting) -> bool:
     """Whether they differ in what a check may leave out: what is prefetched, and who stays."""
-    one, other = (
+    setting, other = (
         dataclasses.replace(each, prefetch_factor=None, persistent_workers=False)
-        for each in (one, other)
+        for each in (setting, other)
     )
-    return one == other
+    return setting == other
 
 
 def _worked(rows: Sequence[Measurement]) -> list[Measurement]:

@@ -126,10 +126,10 @@ class Result:
             data["checked"] = {**dataclasses.asdict(self.checked), "setting": setting}
         data["trials"] = [self._row(row) for row in self.measured]
         data["ruled_out"] = [
-            {"setting": one.setting.as_json(), "why": one.why} for one in self.ruled_out
+            {"setting": item.setting.as_json(), "why": item.why} for item in self.ruled_out
         ]
         data["passed_over"] = [
-            {"setting": one.as_json(), "why": why} for one, why in passed_over(self).items()
+            {"setting": item.as_json(), "why": why} for item, why in passed_over(self).items()
         ]
         costs = self.operations
         data["operations"] = [] if costs is None else costs.to_dict("records")
@@ -172,9 +172,9 @@ class Result:
         samples = statistics.mean(watched.sizes)
         if step <= 0 or samples <= 0:
             return ""
-        said = f"the program's step takes {duration(step * 1e9)} a batch"
+        text = f"the program's step takes {duration(step * 1e9)} a batch"
         if self.objective == "train":
-            said += f"; with data always ready it would take {amount(samples / step)} samples/s"
+            text += f"; with data always ready it would take {amount(samples / step)} samples/s"
             wanted = self.best.normal()
             rates = [
                 row.measurement.samples_per_s
@@ -183,8 +183,8 @@ class Result:
             ]
             if rates:
                 part = share(statistics.mean(rates) * step / samples)
-                said += f", of which {notes.setting(self.best)} gives {part}"
-        return said
+                text += f", of which {notes.setting(self.best)} gives {part}"
+        return text
 
     def _headline(self) -> list[str]:
         best, own = notes.setting(self.best), notes.setting(self.own)
@@ -192,8 +192,8 @@ class Result:
             return [self.failure]
         if self.untried:
             step = notes.next_step(self.untried)
-            said = [f"no other setting could be tried: the program keeps its own, {own}"]
-            return [*said, f"why: {self.untried}", *([f"next: {step}"] if step else [])]
+            verdict = [f"no other setting could be tried: the program keeps its own, {own}"]
+            return [*verdict, f"why: {self.untried}", *([f"next: {step}"] if step else [])]
         if self.speedup is None:
             if self.best == self.own:
                 return [f"nothing found: the program keeps its own setting, {own}"]
@@ -212,15 +212,15 @@ class Result:
 
     def _tried(self) -> list[str]:
         """A line a setting, in the order of their first trials."""
-        found: dict[Setting, list[Measurement]] = {}
+        trials: dict[Setting, list[Measurement]] = {}
         for row in self.measured:
-            found.setdefault(row.measurement.setting, []).append(row.measurement)
-        width = max((len(notes.setting(one)) for one in found), default=0)
+            trials.setdefault(row.measurement.setting, []).append(row.measurement)
+        width = max((len(notes.setting(setting)) for setting in trials), default=0)
         whys = passed_over(self)
         return [
-            f"{notes.setting(one):{width}}  {_rates(rows)}"
-            + (f"; {whys[one.normal()]}" if one.normal() in whys else "")
-            for one, rows in found.items()
+            f"{notes.setting(setting):{width}}  {_rates(rows)}"
+            + (f"; {whys[setting.normal()]}" if setting.normal() in whys else "")
+            for setting, rows in trials.items()
         ]
 
     def _never(self) -> list[str]:
@@ -234,18 +234,18 @@ class Result:
 
 
 def _rates(rows: Sequence[Measurement]) -> str:
-    worked = [one for one in rows if not one.failed]
+    worked = [row for row in rows if not row.failed]
     if not worked:
         return f"failed: {rows[-1].failed}"
-    mean = sum(one.samples_per_s for one in worked) / len(worked)
+    mean = sum(row.samples_per_s for row in worked) / len(worked)
     text = f"{amount(mean)} samples/s"
     if len(worked) == 1 and math.isfinite(worked[0].high):
         text += f" ({amount(worked[0].low)} to {amount(worked[0].high)})"
     elif len(worked) > 1:
         text += f" (mean of {len(worked)} blocks)"
-    failed = [one.failed for one in rows if one.failed]
+    failed = [row.failed for row in rows if row.failed]
     return (
         text
-        + f", {duration(sum(one.seconds for one in rows) * 1e9)}"
+        + f", {duration(sum(row.seconds for row in rows) * 1e9)}"
         + (f"; then failed: {failed[-1]}" if failed else "")
     )

@@ -29,7 +29,7 @@ def limits_of(pid: int) -> Limits:
     environment = dict(os.environ)
     try:
         raw = Path(f"/proc/{pid}/environ").read_bytes()
-        pairs = (os.fsdecode(one).partition("=") for one in raw.split(b"\0") if b"=" in one)
+        pairs = (os.fsdecode(entry).partition("=") for entry in raw.split(b"\0") if b"=" in entry)
         environment = {name: value for name, _, value in pairs}
     except OSError:
         pass
@@ -80,7 +80,7 @@ class Safety:
         if not setting.num_workers:
             # What a worker would send is not known: all of it is taken to be shared memory.
             sent = (block.batch_bytes, _PIPE)
-        found = Costs(
+        costs = Costs(
             batch_bytes=max(block.batch_bytes, before.batch_bytes if before else 0),
             shared_bytes=max(sent[0], before.shared_bytes if before else 0),
             pipe_bytes=max(sent[1], before.pipe_bytes if before else 0),
@@ -89,9 +89,9 @@ class Safety:
             tensors=max(block.tensors, 1, (before.tensors or 0) if before else 0),
         )
         if not setting.num_workers:
-            self._alone = found
+            self._alone = costs
             return
-        self._sent = found
+        self._sent = costs
         method = self._method(setting)
         known = self._worker_bytes.get(method, 0)
         self._worker_bytes[method] = max(known, block.worker_bytes)
@@ -110,7 +110,7 @@ class Safety:
             return dataclasses.replace(alone, worker_bytes=alone.worker_bytes + grown)
         method = self._method(setting)
         if method not in self._worker_bytes:
-            method = max(self._worker_bytes, key=lambda one: self._worker_bytes[one])
+            method = max(self._worker_bytes, key=lambda name: self._worker_bytes[name])
         return dataclasses.replace(
             self._sent, worker_bytes=self._worker_bytes[method] + grown, start_method=method
         )
@@ -163,9 +163,9 @@ def _less(start: Limits, needs: Collection[Need]) -> Limits:
     """The limits with what open candidates may come to take set aside."""
     if not needs:
         return start
-    memory = sum(one.memory_bytes for one in needs)
-    shm = sum(one.shm_bytes for one in needs)
-    descriptors = sum(one.descriptors or 0 for one in needs)
+    memory = sum(need.memory_bytes for need in needs)
+    shm = sum(need.shm_bytes for need in needs)
+    descriptors = sum(need.descriptors or 0 for need in needs)
     left = start.descriptors
     return dataclasses.replace(
         start,

@@ -86,8 +86,8 @@ def search(
     pid = program.watched.pid
     safety = Safety(program.watched, (lambda: limits) if limits else (lambda: limits_of(pid)))
     trials = TrialRunner(program, safety, clock, budget_s, objective == "train")
-    one = _Search(program.watched, trials, budget_s, seed, frozenset(vary), on_progress)
-    return one.run(strategy, space, objective)
+    tuning = _Search(program.watched, trials, budget_s, seed, frozenset(vary), on_progress)
+    return tuning.run(strategy, space, objective)
 
 
 class _Search:
@@ -173,14 +173,14 @@ class _Search:
         self._say("measuring", setting, why)
         safety = self.trials.safety
         if safety.known or safety.first(setting):
-            found = self.trials.measure(setting, why)
+            measurement = self.trials.measure(setting, why)
         else:
             self.trials.ruled_out[setting.normal()] = search_notes.NOTHING_KNOWN
-            found = Measurement.failure(
+            measurement = Measurement.failure(
                 setting.normal(), f"never tried: {search_notes.NOTHING_KNOWN}"
             )
-        self._say("measuring", setting, why, found)
-        return found
+        self._say("measuring", setting, why, measurement)
+        return measurement
 
     def _check_iterable(self) -> None:
         """Allow other worker counts only where more workers were shown to keep the samples."""
@@ -246,33 +246,35 @@ class _Search:
     # The decision.
 
     def _decide(self) -> None:
-        found = self._best()
-        if found is None:
+        candidate = self._best()
+        if candidate is None:
             self.notes.append(search_notes.nothing_worked(self.trials.rows, self.trials.left <= 0))
             return
         if self._rate(self.own) is None:
-            self.chosen = found  # nothing to compare with
+            self.chosen = candidate  # nothing to compare with
             self.notes.append(search_notes.OWN_NOT_MEASURED)
             return
-        if found != self.own:
-            self.chosen = found
-            self.speedup = self._confirm(found)
+        if candidate != self.own:
+            self.chosen = candidate
+            self.speedup = self._confirm(candidate)
             if self.speedup.low > 1 and self.speedup.mean >= 1 + WORTH:
                 return
-        self._take_cheapest(found)
+        self._take_cheapest(candidate)
 
-    def _take_cheapest(self, found: Setting) -> None:
+    def _take_cheapest(self, candidate: Setting) -> None:
         """No benefit: take the cheapest setting that is as fast, if that can be shown."""
         before = self.speedup
         self.chosen, self.speedup = self.own, Speedup(1.0, 1.0, 1.0, 0)
         own = self._rate(self.own) or 0.0
         worked = {row.measurement.setting for row in self.trials.rows if not row.measurement.failed}
-        cheaper = sorted(one for one in worked if one < self.own)
-        as_fast = [one for one in cheaper if (self._rate(one) or 0.0) >= own * (1 - WORTH)]
-        if before is not None and (found not in as_fast or before.low < 1 - WORTH):
-            self.notes.append(search_notes.no_benefit(found, before))
+        cheaper = sorted(setting for setting in worked if setting < self.own)
+        as_fast = [
+            setting for setting in cheaper if (self._rate(setting) or 0.0) >= own * (1 - WORTH)
+        ]
+        if before is not None and (candidate not in as_fast or before.low < 1 - WORTH):
+            self.notes.append(search_notes.no_benefit(candidate, before))
         for setting in as_fast:
-            if setting == found and before is not None:
+            if setting == candidate and before is not None:
                 shown = before
             elif self.trials.left > 0:
                 shown = self._confirm(setting)
@@ -281,7 +283,7 @@ class _Search:
             if shown.low >= 1 - WORTH:
                 self.chosen, self.speedup = setting, shown
                 return
-            if setting != found:
+            if setting != candidate:
                 self.notes.append(search_notes.no_benefit(setting, shown))
 
     def _confirm(self, setting: Setting) -> Speedup:
@@ -304,14 +306,14 @@ class _Search:
                 self.notes.append(search_notes.not_confirmed(setting, str(error)))
                 break
             took = self.trials.spent - start
-        found = compared(pairs) if len(pairs) >= _PAIRS else apart
+        speedup = compared(pairs) if len(pairs) >= _PAIRS else apart
         if len(pairs) < _PAIRS:
             if pairs:  # too few for their own spread to say much
-                found = self._apart(setting, len(pairs))
+                speedup = self._apart(setting, len(pairs))
             self.notes.append(search_notes.few_pairs(len(pairs)))
-        self._say("confirming", setting, "", speedup=found)
-        self.compared[setting.normal()] = found
-        return found
+        self._say("confirming", setting, "", speedup=speedup)
+        self.compared[setting.normal()] = speedup
+        return speedup
 
     def _pair(self, setting: Setting, chance: random.Random) -> tuple[float, float]:
         """The epoch rates of a setting and the own one, measured next to each other."""
@@ -319,12 +321,12 @@ class _Search:
         if dataclasses.replace(setting, persistent_workers=self.own.persistent_workers) == self.own:
             both = [setting]  # one loader: only its set-up counts or does not
         chance.shuffle(both)
-        for one in (setting, self.own):
-            if self.trials.setup_share(one) > _SETUP_MATTERS:
-                self.trials.close(one)
-        for one in both:
-            self.trials.opened(one, keep=(setting, self.own))
-            self.trials.again(one, "confirming, in turn with the other")
+        for candidate in (setting, self.own):
+            if self.trials.setup_share(candidate) > _SETUP_MATTERS:
+                self.trials.close(candidate)
+        for candidate in both:
+            self.trials.opened(candidate, keep=(setting, self.own))
+            self.trials.again(candidate, "confirming, in turn with the other")
         return self.trials.last(setting), self.trials.last(self.own)
 
     def _apart(self, setting: Setting, pairs: int = 0) -> Speedup:
@@ -340,11 +342,11 @@ class _Search:
         """Ctrl-C: what looks best, by the trials that there are."""
         if self.speedup is not None:
             return
-        found = self._best()
-        if found is None or self._rate(self.own) is None:
+        candidate = self._best()
+        if candidate is None or self._rate(self.own) is None:
             return
-        if found != self.own:
-            self.chosen, self.speedup = found, self._apart(found)
+        if candidate != self.own:
+            self.chosen, self.speedup = candidate, self._apart(candidate)
             if self.speedup.low > 1 and self.speedup.mean >= 1 + WORTH:
                 return
         self.chosen, self.speedup = self.own, Speedup(1.0, 1.0, 1.0, 0)
@@ -354,14 +356,18 @@ class _Search:
         best = self.strategy.best() if self.strategy is not None else None
         if best is None:
             worked = [row.measurement for row in self.trials.rows if not row.measurement.failed]
-            best = min(worked, key=lambda one: (-one.samples_per_s, one.setting), default=None)
+            best = min(
+                worked,
+                key=lambda measurement: (-measurement.samples_per_s, measurement.setting),
+                default=None,
+            )
         return best.setting.normal() if best is not None else None
 
     def _last(self, setting: Setting) -> Measurement | None:
         wanted = setting.normal()
-        found = [row.measurement for row in self.trials.rows]
-        found = [one for one in found if one.setting == wanted and not one.failed]
-        return found[-1] if found else None
+        trials = [row.measurement for row in self.trials.rows]
+        trials = [trial for trial in trials if trial.setting == wanted and not trial.failed]
+        return trials[-1] if trials else None
 
     def _rate(self, setting: Setting) -> float | None:
         """The median rate of its blocks."""
@@ -392,14 +398,14 @@ class _Search:
     def _slowed_step(self) -> str:
         """Of the chosen setting; where that has no workers, of the quickest that has some."""
         worked = [row.measurement for row in self.trials.rows if not row.measurement.failed]
-        worked = [one for one in worked if one.setting.num_workers]
-        found = self.chosen
-        if not found.num_workers:
+        worked = [trial for trial in worked if trial.setting.num_workers]
+        setting = self.chosen
+        if not setting.num_workers:
             if not worked:
                 return ""
-            found = max(worked, key=lambda one: one.samples_per_s).setting
-        beside_s, cores = self.trials.step_beside(found), self.trials.safety.start.cores
-        return search_notes.slowed_step(self.watched, found, beside_s, cores)
+            setting = max(worked, key=lambda trial: trial.samples_per_s).setting
+        beside_s, cores = self.trials.step_beside(setting), self.trials.safety.start.cores
+        return search_notes.slowed_step(self.watched, setting, beside_s, cores)
 
     def _result(self, objective: str, interrupted: bool) -> Result:
         trials, watched, own = self.trials, self.watched, self.own
@@ -407,7 +413,7 @@ class _Search:
             self.notes.insert(0, search_notes.INTERRUPTED)
         apart = search_notes.against_watched(watched, trials.steady(own)) if trials.train else ""
         ruled_out = trials.all_ruled_out(self.space.settings() if self.space else ())
-        said = [
+        notes = [
             apart,
             self._slowed_step(),
             search_notes.page_cache(trials.reads),
@@ -416,7 +422,7 @@ class _Search:
             search_notes.counted(self.epochs, self.chosen, watched.batch_size),
             search_notes.augmentations(self.chosen, own, watched.iterable),
             *self.notes,
-            *(f"not checked before trials: {one}" for one in trials.safety.unknown),
+            *(f"not checked before trials: {text}" for text in trials.safety.unknown),
             *watched.notes,
         ]
         benefit = (
@@ -440,7 +446,7 @@ class _Search:
             budget_s=self.budget_s,
             settings_tried=trials.tried,
             interrupted=interrupted,
-            notes=tuple(one for one in said if one),
+            notes=tuple(text for text in notes if text),
             watched=watched,
             objective=objective,
             strategy=self.strategy.name if self.strategy is not None else "",
@@ -465,22 +471,24 @@ class _Search:
         if trials.forbidden:
             return trials.forbidden, ""
         worked = {
-            loader_of(one.measurement.setting) for one in trials.rows if not one.measurement.failed
+            loader_of(setting.measurement.setting)
+            for setting in trials.rows
+            if not setting.measurement.failed
         }
         if not worked:
             return "", search_notes.failure(trials.rows, trials.left <= 0)
         own = loader_of(self.own)
-        others = {loader_of(one) for one in self.space.settings()} if self.space else set()
+        others = {loader_of(setting) for setting in self.space.settings()} if self.space else set()
         others -= {own}
-        whys = {one.setting: one.why for one in ruled_out}
-        known = {one: why for one, why in whys.items() if why != search_notes.NOTHING_KNOWN}
+        whys = {setting.setting: setting.why for setting in ruled_out}
+        known = {setting: why for setting, why in whys.items() if why != search_notes.NOTHING_KNOWN}
         reasons = {**whys, **known, **trials.failed}
-        tried = {one for one in trials.failed if one != own}
+        tried = {setting for setting in trials.failed if setting != own}
         if worked - {own} or not others or not (tried or others <= reasons.keys()):
             return "", ""
         telling = tried or others & known.keys() or others
         # The smallest that has a worker: what hinders it hinders all that are larger.
-        return reasons[min(telling, key=lambda one: (one.num_workers == 0, one))], ""
+        return reasons[min(telling, key=lambda setting: (setting.num_workers == 0, setting))], ""
 
     def _pruned(self) -> tuple[tuple[str, str], ...]:
         """What the strategy ruled out by itself, where it tells."""

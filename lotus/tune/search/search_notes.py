@@ -29,39 +29,42 @@ OWN_NOT_MEASURED = "the program's own setting could not be measured: what is gai
 INTERRUPTED = "interrupted: this is the best of what was measured until then"
 
 
-def setting(one: Setting) -> str:
+def setting(value: Setting) -> str:
     """As "4 workers x prefetch 2, pinned, persistent"."""
-    one = one.normal()
-    text = plural(one.num_workers, "worker") if one.num_workers else "no workers"
-    if one.num_workers:
-        text += f" x prefetch {one.prefetch_factor or TORCH_PREFETCH}"
-    for is_so, word in ((one.pin_memory, "pinned"), (one.persistent_workers, "persistent")):
+    value = value.normal()
+    text = plural(value.num_workers, "worker") if value.num_workers else "no workers"
+    if value.num_workers:
+        text += f" x prefetch {value.prefetch_factor or TORCH_PREFETCH}"
+    for is_so, word in ((value.pin_memory, "pinned"), (value.persistent_workers, "persistent")):
         text += f", {word}" if is_so else ""
-    if one.start_method is not None:
-        text += f", {one.start_method}"
-    if one.in_order is False:
+    if value.start_method is not None:
+        text += f", {value.start_method}"
+    if value.in_order is False:
         text += ", not in order"
-    if one.threads is not None:
-        text += f", {plural(one.threads, 'thread')} each"
+    if value.threads is not None:
+        text += f", {plural(value.threads, 'thread')} each"
     return text
 
 
-def speedup(one: Speedup) -> str:
+def speedup(shown: Speedup) -> str:
     """As "1.52 times as fast (95 % interval 1.48 to 1.56, 4 pairs of blocks)"."""
-    if one.pairs == 1:
-        return f"{one.mean:.3g} times as fast (one pair of blocks: no interval)"
-    by = f"{plural(one.pairs, 'pair')} of blocks" if one.pairs else "from trials apart"
-    return f"{one.mean:.3g} times as fast (95 % interval {one.low:.3g} to {one.high:.3g}, {by})"
-
-
-def checked(one: Checked, best: Setting) -> str:
-    """As "1.3 times as fast in its own steps (95 % interval 1.2 to 1.4, 40 batches against 22)"."""
-    found, fewer = one.speedup, ""
-    if one.setting.prefetch_factor != best.normal().prefetch_factor:
-        fewer = f", with prefetch {one.setting.prefetch_factor}, as the epoch is short"
+    if shown.pairs == 1:
+        return f"{shown.mean:.3g} times as fast (one pair of blocks: no interval)"
+    by = f"{plural(shown.pairs, 'pair')} of blocks" if shown.pairs else "from trials apart"
     return (
-        f"{found.mean:.3g} times as fast in its own steps (95 % interval {found.low:.3g} to "
-        f"{found.high:.3g}, {plural(one.batches, 'batch')} against {one.own_batches}{fewer})"
+        f"{shown.mean:.3g} times as fast (95 % interval {shown.low:.3g} to {shown.high:.3g}, {by})"
+    )
+
+
+def checked(comparison: Checked, best: Setting) -> str:
+    """As "1.3 times as fast in its own steps (95 % interval 1.2 to 1.4, 40 batches against 22)"."""
+    shown, fewer = comparison.speedup, ""
+    if comparison.setting.prefetch_factor != best.normal().prefetch_factor:
+        fewer = f", with prefetch {comparison.setting.prefetch_factor}, as the epoch is short"
+    return (
+        f"{shown.mean:.3g} times as fast in its own steps (95 % interval {shown.low:.3g} to "
+        f"{shown.high:.3g}, {plural(comparison.batches, 'batch')} against "
+        f"{comparison.own_batches}{fewer})"
     )
 
 
@@ -81,21 +84,21 @@ def nothing_shown(tried: Setting, why: str) -> str:
     )
 
 
-def refuted(tried: Setting, trials: Speedup | None, found: Checked) -> str:
+def refuted(tried: Setting, trials: Speedup | None, comparison: Checked) -> str:
     """Trials promised what the program's own steps did not show."""
     if trials is None:
-        return f"{setting(tried)} worked in trials, but it was {checked(found, tried)}"
+        return f"{setting(tried)} worked in trials, but it was {checked(comparison, tried)}"
     return (
         f"{setting(tried)} was {trials.mean:.3g} times as fast in trials, where something stands "
-        f"in for the program's step, but {checked(found, tried)}"
+        f"in for the program's step, but {checked(comparison, tried)}"
     )
 
 
-def not_shown(tried: Setting, trials: Speedup, found: Checked) -> str:
+def not_shown(tried: Setting, trials: Speedup, comparison: Checked) -> str:
     """The program's own steps neither showed what trials promised nor contradict it."""
     return (
         f"{setting(tried)} was {trials.mean:.3g} times as fast in trials, but that is not shown in "
-        f"the program's own steps ({checked(found, tried)}), so it is not recommended; a longer "
+        f"the program's own steps ({checked(comparison, tried)}), so it is not recommended; a longer "
         "epoch, or more --check, would tell"
     )
 
@@ -154,13 +157,13 @@ def grouped(ruled_out: Sequence[RuledOut]) -> list[tuple[list[Setting], str]]:
 
     The reason is given with the figures of its smallest setting.
     """
-    found: dict[str, list[RuledOut]] = {}
-    for one in ruled_out:
-        found.setdefault(kind_of(one.why), []).append(one)
+    by_kind: dict[str, list[RuledOut]] = {}
+    for item in ruled_out:
+        by_kind.setdefault(kind_of(item.why), []).append(item)
     groups = []
-    for those in sorted(found.values(), key=lambda group: -len(group)):
-        smallest = min(those, key=lambda one: one.setting)
-        groups.append(([one.setting for one in those], smallest.why))
+    for those in sorted(by_kind.values(), key=lambda group: -len(group)):
+        smallest = min(those, key=lambda item: item.setting)
+        groups.append(([item.setting for item in those], smallest.why))
     return groups
 
 
@@ -177,9 +180,9 @@ def nothing_worked(rows: Sequence[Row], over: bool) -> str:
     return text + ("; the budget is over, a larger one may do" if over else "")
 
 
-def not_confirmed(one: Setting, why: str) -> str:
+def not_confirmed(candidate: Setting, why: str) -> str:
     """A setting could not be compared with the own one."""
-    return f"{setting(one)} could not be compared further with the own setting: {why}"
+    return f"{setting(candidate)} could not be compared further with the own setting: {why}"
 
 
 def few_pairs(pairs: int) -> str:
@@ -188,9 +191,9 @@ def few_pairs(pairs: int) -> str:
     return f"the comparison with the own setting ended {what}: a larger budget shows more"
 
 
-def no_benefit(one: Setting, shown: Speedup) -> str:
+def no_benefit(candidate: Setting, shown: Speedup) -> str:
     """A setting was not shown to be faster."""
-    return f"no benefit was shown for {setting(one)}: {speedup(shown)}"
+    return f"no benefit was shown for {setting(candidate)}: {speedup(shown)}"
 
 
 def augmentations(best: Setting, own: Setting, iterable: bool) -> str:
@@ -203,8 +206,8 @@ def augmentations(best: Setting, own: Setting, iterable: bool) -> str:
     )
 
 
-def _workers(one: Setting) -> str:
-    return _count_of(one.num_workers)
+def _workers(value: Setting) -> str:
+    return _count_of(value.num_workers)
 
 
 def page_cache(reads: Sequence[Read]) -> str:
@@ -212,7 +215,7 @@ def page_cache(reads: Sequence[Read]) -> str:
     if not reads:
         return ""
     first = reads[0]
-    later = [one.batch_bytes for one in reads if one.setting != first.setting]
+    later = [read.batch_bytes for read in reads if read.setting != first.setting]
     if not later:
         return ""
     usual = statistics.median(later)
@@ -299,16 +302,16 @@ def watched_rate(watched: Watched) -> float | None:
     return None
 
 
-def slowed_step(watched: Watched, one: Setting, beside_s: float | None, cores: float) -> str:
+def slowed_step(watched: Watched, value: Setting, beside_s: float | None, cores: float) -> str:
     """Where a step on several threads takes much longer beside the workers than alone."""
     alone_s, busy = step_of(watched)
-    fewer = max(int(cores) - one.num_workers, 1)
+    fewer = max(int(cores) - value.num_workers, 1)
     if watched.threads <= fewer or busy < _THREADED or beside_s is None:
         return ""  # there is a core for each
     if beside_s < _SLOWED * alone_s:
         return ""
     return (
-        f"a step takes {duration(beside_s * 1e9)} beside {plural(one.num_workers, 'worker')}, "
+        f"a step takes {duration(beside_s * 1e9)} beside {plural(value.num_workers, 'worker')}, "
         f"{duration(alone_s * 1e9)} alone: its {watched.threads} threads wait for each other "
         "wherever a worker has the core of one. Try "
         f"torch.set_num_threads({fewer}) in the program, and tune again"

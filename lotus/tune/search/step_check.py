@@ -64,20 +64,20 @@ def check(
     if why:
         return without_check(result, why)
     tried = _fitting(result.best.normal(), result.own.normal(), program.watched)
-    one = _Check(tried, result.own.normal(), program, clock() + seconds, clock)
+    comparison = _Check(tried, result.own.normal(), program, clock() + seconds, clock)
     why, stopped = "", False
     try:
-        one.run(on_stretch)
+        comparison.run(on_stretch)
     except TrialFailed as error:
         why = str(error)
     except KeyboardInterrupt:
         stopped = True
-    found = one.compared()
-    if found is None:
-        said = program.problem or ("interrupted" if stopped else why or search_notes.FEW_LEFT)
-        result = without_check(result, said)
+    checked = comparison.compared()
+    if checked is None:
+        reason = program.problem or ("interrupted" if stopped else why or search_notes.FEW_LEFT)
+        result = without_check(result, reason)
     else:
-        result = judged(result, found)
+        result = judged(result, checked)
     return dataclasses.replace(result, interrupted=stopped and not program.problem)
 
 
@@ -90,22 +90,22 @@ def _unchecked(result: Result, seconds: float) -> str:
     return "--check 0s" if seconds <= 0 else ""
 
 
-def judged(result: Result, found: Checked) -> Result:
+def judged(result: Result, checked: Checked) -> Result:
     """The result after the program's own steps have shown as much.
 
     What is recommended as faster must be so over the whole interval; what takes less and is as
     fast must not be slower by more than `_NO_SLOWER`.
     """
-    trials, shown = result.speedup, found.speedup
-    result = dataclasses.replace(result, checked=found)
+    trials, shown = result.speedup, checked.speedup
+    result = dataclasses.replace(result, checked=checked)
     if shown.low > 1 and shown.mean >= 1 + WORTH:
         return result if trials is not None else _by_check(result, shown)
     cheaper = trials is not None and not result.benefit
     if cheaper and shown.low >= 1 - _NO_SLOWER and shown.mean >= 1 - WORTH:
         return result
     if trials is None or shown.high < trials.low:
-        return _refused(result, search_notes.refuted(result.best, trials, found))
-    return _refused(result, search_notes.not_shown(result.best, trials, found))
+        return _refused(result, search_notes.refuted(result.best, trials, checked))
+    return _refused(result, search_notes.not_shown(result.best, trials, checked))
 
 
 def without_check(result: Result, why: str) -> Result:
@@ -135,7 +135,7 @@ def _refused(result: Result, note: str) -> Result:
         best=result.own,
         speedup=Speedup(1.0, 1.0, 1.0, 0),
         benefit=False,
-        notes=(note, *(one for one in result.notes if one != of_best)),
+        notes=(note, *(text for text in result.notes if text != of_best)),
     )
 
 
@@ -251,8 +251,8 @@ class _Check:
             seen.add(stretch, setting.num_workers)
             if stretch.over:
                 return
-            found = self.compared()
-            if found is not None and self.stretches > 2 and found.speedup.precision <= _KNOWN:
+            checked = self.compared()
+            if checked is not None and self.stretches > 2 and checked.speedup.precision <= _KNOWN:
                 return
             setting = self.own if setting == self.best else self.best
 

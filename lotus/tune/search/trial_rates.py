@@ -144,5 +144,7 @@ def compared(pairs: Sequence[tuple[float, float]]) -> Speedup:
     if len(logs) < 2:
         return Speedup(math.exp(mean), 0.0, math.inf, len(logs))
     spread = t_quantile(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
-    low, high = (math.exp(max(min(one, 700.0), -700.0)) for one in (mean - spread, mean + spread))
+    low, high = (
+        math.exp(max(min(bound, 700.0), -700.0)) for bound in (mean - spread, mean + spread)
+    )
     return Speedup(math.exp(mean), low, high, len(logs))

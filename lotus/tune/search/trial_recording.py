@@ -34,25 +34,25 @@ def settings() -> Settings:
 
     CPU time is recorded anyway, so counters of the kernel's software would tell nothing more.
     """
-    found = Settings(LEVEL, every=EVERY)
+    recorded = Settings(LEVEL, every=EVERY)
     with contextlib.suppress(LotusError):
         plan = measurement_plan.plan("auto")
         if plan.counters is not None:
             groups = perf_event.parse_groups(plan.counters)
             if any(event.type in (HARDWARE, RAW) for group in groups for event in group):
-                return dataclasses.replace(found, counters=plan.counters, cpu=plan.cpu)
-    return found
+                return dataclasses.replace(recorded, counters=plan.counters, cpu=plan.cpu)
+    return recorded
 
 
 def begin(directory: Path, command: Sequence[str], environ: Mapping[str, str]) -> Settings | None:
     """Make a run directory for the trials of a command; None where that cannot be."""
     try:
         directories.make(directory, force=False)
-        asked = settings()
-        manifest.write(directory, manifest.begin(command, asked, environ))
+        recorded = settings()
+        manifest.write(directory, manifest.begin(command, recorded, environ))
     except (LotusError, OSError):
         return None
-    return asked
+    return recorded
 
 
 @contextlib.contextmanager
@@ -60,10 +60,10 @@ def here() -> Iterator[Path | None]:
     """Record trials in this process; gives the run directory, None in a block of `lotus.trace`."""
     with tempfile.TemporaryDirectory(prefix="lotus-tune-") as folder, contextlib.ExitStack() as on:
         try:
-            asked = settings()
-            counters = "auto" if asked.counters else None
+            recorded = settings()
+            counters = "auto" if recorded.counters else None
             block = trace(
-                Path(folder) / "run", level=asked.level, every=asked.every, counters=counters
+                Path(folder) / "run", level=recorded.level, every=recorded.every, counters=counters
             )
             recording = on.enter_context(block)
         except LotusError:

@@ -123,17 +123,17 @@ class TrialRunner:
         """
         watched = self.program.watched
         known = [
-            (one, start)
-            for one, starts in self._starts.items()
+            (started, start)
+            for started, starts in self._starts.items()
             for start in starts
-            if one.start_method == setting.start_method or not setting.num_workers
+            if started.start_method == setting.start_method or not setting.num_workers
         ]
         own = watched.setting.start_method
         if watched.startup_s is not None and setting.start_method in (None, own):
             known.append((watched.setting, watched.startup_s))
         workers = setting.num_workers
         return max(
-            (start * max(workers / max(one.num_workers, 1), 1.0) for one, start in known),
+            (start * max(workers / max(started.num_workers, 1), 1.0) for started, start in known),
             default=None,
         )
 
@@ -141,7 +141,7 @@ class TrialRunner:
         """The longest that a batch takes on average, as far as it is known."""
         watched = self.program.watched
         known = [rates[-1].sample_s * rates[-1].samples for rates in self._rates.values()]
-        known += [statistics.mean(one) for one in (watched.waits_s,) if one]
+        known += [statistics.mean(waits) for waits in (watched.waits_s,) if waits]
         return max(known, default=0.0)
 
     # Trials.
@@ -159,11 +159,11 @@ class TrialRunner:
         start = self.clock()
         twin = self._first.get(loader)
         if twin is not None and all(row.measurement.setting != setting for row in self.rows):
-            found = self._worked_out(setting, twin)
+            measurement = self._worked_out(setting, twin)
             why = f"{why}; worked out from its twin, persistent_workers apart"
         else:
             try:
-                found = self._measured(setting, start)
+                measurement = self._measured(setting, start)
             except NeverTried as error:
                 self.ruled_out[setting] = str(error)
                 return Measurement.failure(setting, f"never tried: {error}")
@@ -171,9 +171,9 @@ class TrialRunner:
                 self.heed(error)
                 self.failed[loader] = str(error) or "it failed"
                 took = self.clock() - start
-                found = Measurement.failure(setting, self.failed[loader], took)
-        self.rows.append(Row(found, why))
-        return found
+                measurement = Measurement.failure(setting, self.failed[loader], took)
+        self.rows.append(Row(measurement, why))
+        return measurement
 
     def heed(self, error: TrialFailed) -> None:
         """Make no trial any more where a failed one says so."""
@@ -194,35 +194,35 @@ class TrialRunner:
             self._seen[loader] = seen
         if self.train or seen is None:
             block = self._block(setting, step=self.train)
-        found = self._measurement(setting, block, self.clock() - start)
-        found = dataclasses.replace(found, observed=seen)
-        self._first.setdefault(loader, found)
-        return found
+        measurement = self._measurement(setting, block, self.clock() - start)
+        measurement = dataclasses.replace(measurement, observed=seen)
+        self._first.setdefault(loader, measurement)
+        return measurement
 
     def _measurement(self, setting: Setting, block: Block, seconds: float) -> Measurement:
         try:
-            found = rate(block, setting.num_workers)
+            block_rate = rate(block, setting.num_workers)
         except ValueError as error:
             raise TrialFailed(str(error)) from None
-        self._rates.setdefault(loader_of(setting), []).append(found)
+        self._rates.setdefault(loader_of(setting), []).append(block_rate)
         if self.train:
             self._steps.setdefault(loader_of(setting), []).append(statistics.mean(block.steps_s))
         workers = setting.num_workers * block.worker_bytes
         return Measurement(
             setting,
-            self._epoch(setting, found.sample_s, found.samples),
-            self._epoch(setting, found.high_s, found.samples),
-            self._epoch(setting, found.low_s, found.samples),
+            self._epoch(setting, block_rate.sample_s, block_rate.samples),
+            self._epoch(setting, block_rate.high_s, block_rate.samples),
+            self._epoch(setting, block_rate.low_s, block_rate.samples),
             seconds,
             first_batch_s=self._starts[loader_of(setting)][-1],
             memory_bytes=block.main_bytes + workers,
         )
 
     def _worked_out(self, setting: Setting, twin: Measurement) -> Measurement:
-        found = self._rates[loader_of(setting)][-1]
+        last = self._rates[loader_of(setting)][-1]
         low, middle, high = (
-            self._epoch(setting, one, found.samples)
-            for one in (found.high_s, found.sample_s, found.low_s)
+            self._epoch(setting, sample_s, last.samples)
+            for sample_s in (last.high_s, last.sample_s, last.low_s)
         )
         return dataclasses.replace(
             twin, setting=setting, samples_per_s=middle, low=low, high=high, seconds=0.0
@@ -233,13 +233,13 @@ class TrialRunner:
         setting = setting.normal()
         start = self.clock()
         block = self._block(setting, step=self.train)
-        found = self._measurement(setting, block, self.clock() - start)
-        self.rows.append(Row(found, why))
+        measurement = self._measurement(setting, block, self.clock() - start)
+        self.rows.append(Row(measurement, why))
 
     def last(self, setting: Setting) -> float:
         """The rate of a setting over an epoch by the last block of its loader."""
-        found = self._rates[loader_of(setting)][-1]
-        return self._epoch(setting, found.sample_s, found.samples)
+        last = self._rates[loader_of(setting)][-1]
+        return self._epoch(setting, last.sample_s, last.samples)
 
     def first_epoch(self, setting: Setting) -> float:
         """As `last`, of the epoch that starts the workers, though these may stay for others."""
@@ -248,7 +248,7 @@ class TrialRunner:
     def steady(self, setting: Setting) -> float | None:
         """Samples a second without the set-up, by all blocks of its loader."""
         rates = self._rates.get(loader_of(setting))
-        return 1 / statistics.mean(one.sample_s for one in rates) if rates else None
+        return 1 / statistics.mean(block.sample_s for block in rates) if rates else None
 
     def step_beside(self, setting: Setting) -> float | None:
         """Seconds that a step takes beside the workers of a setting, by all blocks of its loader.
@@ -276,12 +276,12 @@ class TrialRunner:
         """An epoch of a loader that did not tell its length was counted; rates go by it now."""
         self._samples, self.batches = samples, batches
         for number, row in enumerate(self.rows):
-            found = row.measurement
-            if not found.failed:
-                again = self._worked_out(found.setting, found)
-                again = dataclasses.replace(again, seconds=found.seconds)
-                self.rows[number] = dataclasses.replace(row, measurement=again)
-                self._first[loader_of(found.setting)] = again
+            measurement = row.measurement
+            if not measurement.failed:
+                updated = self._worked_out(measurement.setting, measurement)
+                updated = dataclasses.replace(updated, seconds=measurement.seconds)
+                self.rows[number] = dataclasses.replace(row, measurement=updated)
+                self._first[loader_of(measurement.setting)] = updated
 
     def setup_s(self, setting: Setting) -> float:
         """What an epoch takes besides its batches: nothing once workers persist."""
@@ -291,11 +291,11 @@ class TrialRunner:
 
     def setup_share(self, setting: Setting) -> float:
         """The part that the set-up has of an epoch."""
-        batches, found = self.batches, self._rates[loader_of(setting)][-1]
+        batches, last = self.batches, self._rates[loader_of(setting)][-1]
         setup = self.setup_s(setting)
         if batches is None or not setup:
             return 0.0
-        return setup / (setup + (batches - 1) * found.sample_s * found.samples)
+        return setup / (setup + (batches - 1) * last.sample_s * last.samples)
 
     def _end_s(self, workers: int) -> float:
         """How long the end of so many workers takes, by those that ended until now.
@@ -320,11 +320,11 @@ class TrialRunner:
         why = self.refused(setting) or self._too_long(setting)
         if why:
             raise NeverTried(why)
-        kept = {loader_of(one) for one in keep}
+        kept = {loader_of(other) for other in keep}
         while why := self.safety.beside(setting, list(self._open)):
             if not self._open:
                 raise NeverTried(why)
-            self.close(min(self._open, key=lambda one: one in kept))
+            self.close(min(self._open, key=lambda other: other in kept))
         opened = self.program.perform(loader, Open(self._limit(self._first_batch_s(loader))))
         self._open[loader] = opened
         self._starts.setdefault(loader, []).append(opened.first_batch_s)
@@ -333,7 +333,9 @@ class TrialRunner:
     def _too_long(self, setting: Setting) -> str:
         """Whether what must lie ready before each block takes too much of the budget."""
         ahead = setting.num_workers * (setting.prefetch_factor or 0)
-        costs = [one.observed.cpu_s for one in self._first.values() if one.observed is not None]
+        costs = [
+            trial.observed.cpu_s for trial in self._first.values() if trial.observed is not None
+        ]
         takes = ahead * min(costs, default=0.0) / self.safety.start.cores
         if takes <= self._budget_s * _AHEAD:
             return ""
@@ -347,7 +349,7 @@ class TrialRunner:
         loader = loader_of(setting)
         batch_s = max(self._batch_s(), self._step_s if step else 0.0)
         least = max(_BATCHES, setting.num_workers) + 1  # a whole burst of the workers
-        varies = max((one.variation for one in self._seen.values()), default=0.0)
+        varies = max((shown.variation for shown in self._seen.values()), default=0.0)
         if step or not self.train:  # else only the model goes by it
             least = max(least, needed(varies, batch_s, self.block_s))
         if batch_s * least > self._slow_s:
@@ -392,13 +394,13 @@ class TrialRunner:
     def all_ruled_out(self, settings: Iterable[Setting]) -> tuple[RuledOut, ...]:
         """What was not tried for a reason, and which loaders of `settings` could not have been."""
         tried = {loader_of(row.measurement.setting) for row in self.rows}
-        found = dict(self.ruled_out)
-        known = tried | {loader_of(one) for one in found}
-        for loader in {loader_of(one) for one in settings} - known:
+        whys = dict(self.ruled_out)
+        known = tried | {loader_of(setting) for setting in whys}
+        for loader in {loader_of(setting) for setting in settings} - known:
             why = self.refused(loader)
             if why:
-                found[loader] = why
-        return tuple(RuledOut(setting, found[setting]) for setting in sorted(found))
+                whys[loader] = why
+        return tuple(RuledOut(setting, whys[setting]) for setting in sorted(whys))
 
 
 def loader_of(setting: Setting) -> Setting:

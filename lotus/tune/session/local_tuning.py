@@ -77,7 +77,7 @@ def _tuned(
         with _interrupts_kept(), trial_recording.here() as run:
             program.watch(budget, vary)
             left = budget - (time.monotonic() - began)
-            found = search(
+            result = search(
                 program,
                 strategy=strategy,
                 budget_s=max(left, min(budget, 0.1)),
@@ -85,13 +85,13 @@ def _tuned(
                 seed=seed,
                 vary=vary,
             )
-            found = trial_recording.with_operations(found, run, program.workers)
+            result = trial_recording.with_operations(result, run, program.workers)
     finally:
         program.end()
-    if not callable(step) or found.speedup is None:  # a function was called in the trials
-        found = step_check.without_check(found, "a call has no training that could go on")
+    if not callable(step) or result.speedup is None:  # a function was called in the trials
+        result = step_check.without_check(result, "a call has no training that could go on")
     return dataclasses.replace(
-        found, make=program.made, notes=(*found.notes, *dict.fromkeys(program.said))
+        result, make=program.made, notes=(*result.notes, *dict.fromkeys(program.warnings))
     )
 
 
@@ -147,8 +147,8 @@ class LocalProgram(RemoteProgram):
         )
         self._loader = loader
         self._step = step
-        self.said: list[str] = []  # what is unusual, in words
-        self._trials = self._inside.Trials(loader, say=self.said.append)
+        self.warnings: list[str] = []  # what is unusual, in words
+        self._trials = self._inside.Trials(loader, say=self.warnings.append)
         self._ready: dict[Setting, Opened] = {}  # opened before the search began
         try:
             super().__init__(watched_from(self._trials.describe()))

@@ -39,7 +39,7 @@ _LOOK_S = 0.2  # how often it is seen whether the program still is there
 _INTERRUPTED = 130
 
 
-class Found(Protocol):
+class SearchResult(Protocol):
     """What a search returns, as far as it is used here."""
 
     best: Setting
@@ -52,7 +52,7 @@ class Found(Protocol):
         """The document to be written."""
 
 
-Search = Callable[["PipedProgram"], Found]
+Search = Callable[["PipedProgram"], SearchResult]
 Record = Callable[[Path, Sequence[str], Mapping[str, str]], Settings | None]
 
 
@@ -64,7 +64,7 @@ class Ended(Exception):
 class Tuning:
     """How tuning a program went."""
 
-    found: Any  # what the search returned; None where that is nothing
+    result: Any  # what the search returned; None where that is nothing
     outcome: Outcome
     problem: str = ""  # why there is no result, or why it is not whole
     ended_by_us: bool = False
@@ -104,7 +104,7 @@ def tune(
     try:
         for name in ("asks", "tells"):
             os.mkfifo(exchange / name, 0o600)
-        asked = {"exchange": str(exchange), "loader": loader, "watch": watch, "apply": apply}
+        request = {"exchange": str(exchange), "loader": loader, "watch": watch, "apply": apply}
         environ: Mapping[str, str] = os.environ
         run, recording = None, {}
         if record is not None and "LOTUS_RUN" not in environ:
@@ -114,7 +114,7 @@ def tune(
                 # Of the trials only: the program may run for long before, and with `apply` after.
                 recording = launcher.environment({}, run, traced)
                 del recording["PYTHONPATH"]
-        environ = launcher.with_tuning(environ, json.dumps({**asked, "record": recording}))
+        environ = launcher.with_tuning(environ, json.dumps({**request, "record": recording}))
         pipe = Pipe(exchange)
         beside = _Beside(pipe, search, command, output, apply, on_found, run)
         try:
@@ -164,9 +164,9 @@ class Pipe:
             if newline:
                 self._text = rest
                 with contextlib.suppress(ValueError, RecursionError):
-                    told = json.loads(line)
-                    if isinstance(told, dict):
-                        return told
+                    message = json.loads(line)
+                    if isinstance(message, dict):
+                        return message
                 continue
             ended = self.over.is_set() or self._has_gone()
             select.select([self._tells], [], [], 0 if ended else _LOOK_S)
@@ -227,17 +227,17 @@ class PipedProgram(RemoteProgram):
         try:
             self._pipe.ask(message)
             while True:
-                told = self._pipe.tell()
-                if "did" in told:
-                    return told["did"]
-                if "failed" in told:
-                    kind = Forbidden if told.get("final") else TrialFailed
-                    raise kind(str(told["failed"]))
-                if told.get("interrupted"):
+                reply = self._pipe.tell()
+                if "did" in reply:
+                    return reply["did"]
+                if "failed" in reply:
+                    kind = Forbidden if reply.get("final") else TrialFailed
+                    raise kind(str(reply["failed"]))
+                if reply.get("interrupted"):
                     self.interrupted = True
                     raise KeyboardInterrupt
-                if told.get("event") == "fault":
-                    self.problem = f"lotus failed inside the program: {told.get('error')}"
+                if reply.get("event") == "fault":
+                    self.problem = f"lotus failed inside the program: {reply.get('error')}"
                     raise Ended
         except Ended:
             self.problem = self.problem or "the program ended while settings were tried"
@@ -262,9 +262,9 @@ class _Beside(threading.Thread):
         self._output, self._apply, self._on_found = output, apply, on_found
         self._run = run
         self.error: BaseException | None = None
-        self._found: Any = None
+        self._result: Any = None
         self._program: PipedProgram | None = None
-        self._said: list[dict[str, Any]] = []
+        self._events: list[dict[str, Any]] = []
         self._last = ""
         self._failure = ""
         self._written: Path | None = None
@@ -295,53 +295,53 @@ class _Beside(threading.Thread):
     def _watched(self) -> dict[str, Any] | None:
         """What the agent tells when it has taken over; None where the program goes its way."""
         while True:
-            told = self._pipe.tell()
-            if "watched" in told:
-                return dict(told["watched"])
-            if told not in self._said:
-                self._said.append(told)
-                if told.get("event") == "unmatched":
+            event = self._pipe.tell()
+            if "watched" in event:
+                return dict(event["watched"])
+            if event not in self._events:
+                self._events.append(event)
+                if event.get("event") == "unmatched":
                     say(
                         "lotus: no loader that was iterated until now is the one of --loader; "
                         f"there were: {self._iterated()}"
                     )
-            del self._said[50:-50]  # the first and the last, of a program that makes many loaders
-            if told.get("interrupted"):
+            del self._events[50:-50]  # the first and the last, of a program that makes many loaders
+            if event.get("interrupted"):
                 self._finish({"do": "leave"} if self._apply else {"do": "end", "code": 130})
 
     def _iterated(self) -> str:
         """The loaders that the program has iterated, a few of them."""
-        named = [one for one in self._said if one.get("event") == "iterated"]
+        named = [event for event in self._events if event.get("event") == "iterated"]
         more = f" and {len(named) - 3} more" if len(named) > 3 else ""
-        return ", ".join(str(one.get("loader")) for one in named[:3]) + more
+        return ", ".join(str(event.get("loader")) for event in named[:3]) + more
 
-    def _tune(self, told: dict[str, Any]) -> None:
-        watched = watched_from(told)
+    def _tune(self, description: dict[str, Any]) -> None:
+        watched = watched_from(description)
         self._pipe.follow(watched.pid)
         self._program = program = PipedProgram(watched, self._pipe, self._run)
-        found = self._search(program)
-        if program.problem and found.speedup is None:
+        result = self._search(program)
+        if program.problem and result.speedup is None:
             return  # nothing was found
-        if found.failure:
-            self._failure = found.failure
+        if result.failure:
+            self._failure = result.failure
             self._finish({"do": "leave"} if self._apply else {"do": "end", "code": 1})
             return
-        self._found = found
-        self._write(found.tuned(self._command))
+        self._result = result
+        self._write(result.tuned(self._command))
         if self._on_found is not None:
-            self._on_found(found, self._written)
+            self._on_found(result, self._written)
         if program.problem:
             return
         if not self._apply:
             code = _INTERRUPTED if program.interrupted else 0
             self._finish({"do": "end", "code": code})
-        elif program.interrupted or found.best.normal() == watched.setting.normal():
+        elif program.interrupted or result.best.normal() == watched.setting.normal():
             self._finish({"do": "leave"})
         else:
             facts = {
                 "loader": {**dataclasses.asdict(watched.loader), "number": None},
-                "setting": found.best.normal().as_json(),
-                "iterable_safe": found.iterable_safe,
+                "setting": result.best.normal().as_json(),
+                "iterable_safe": result.iterable_safe,
             }
             self._finish({"do": "apply", **facts})
 
@@ -370,7 +370,7 @@ class _Beside(threading.Thread):
         problem = program.problem if program is not None else self._why_not(outcome)
         problem = problem or self._failure
         return Tuning(
-            self._found,
+            self._result,
             outcome,
             problem,
             ended_by_us=self._last == "end",
@@ -387,8 +387,8 @@ class _Beside(threading.Thread):
             else f"signal {outcome.signal}"
         )
         events: dict[str, list[dict[str, Any]]] = {}
-        for told in self._said:
-            events.setdefault(str(told.get("event")), []).append(told)
+        for event in self._events:
+            events.setdefault(str(event.get("event")), []).append(event)
         if "fault" in events:
             return f"lotus failed inside the program: {events['fault'][-1].get('error')}"
         before = f"the program ended ({how}) before"
@@ -397,7 +397,7 @@ class _Beside(threading.Thread):
             return f"{before} it imported torch.utils.data under lotus; is it a Python program?"
         if not iterated:
             return f"{before} it iterated a DataLoader of torch, so there is no loader to tune"
-        chosen = [str(one.get("loader")) for one in iterated if one.get("chosen")]
+        chosen = [str(event.get("loader")) for event in iterated if event.get("chosen")]
         if not chosen:
             return f"{before} it iterated the loader to tune; --loader can name {self._iterated()}"
         if "exhausted" in events:
@@ -406,7 +406,7 @@ class _Beside(threading.Thread):
                 f"{before} enough could be watched: {chosen[-1]} was exhausted after {batches} "
                 "batch" + ("" if batches == 1 else "es")
             )
-        taken = max((one.get("batches", 0) for one in events.get("watched", ())), default=0)
+        taken = max((event.get("batches", 0) for event in events.get("watched", ())), default=0)
         short = f"{before} enough batches of {chosen[-1]} could be watched"
         if not taken or outcome.signal is not None or outcome.exit_code == 1:
             return short  # it failed, or asked for one batch only

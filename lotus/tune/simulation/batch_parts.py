@@ -94,14 +94,14 @@ def own_waiting(wall: Floats, cpu: Floats, batches: pd.DataFrame) -> float | Non
         return everything
     if not gave.any():
         return 0.0
-    given, lost = (float(one @ off) for one in (gave, pushed))
+    voluntary, involuntary = (float(counts @ off) for counts in (gave, pushed))
     gg, gp, pp = (float(one @ two) for one, two in ((gave, gave), (gave, pushed), (pushed, pushed)))
     free = gg * pp - gp * gp
     if free <= 1e-9 * gg * pp:  # always in the same proportion
         return everything * float(gave.sum()) / float((gave + pushed).sum())
-    each = (lost * gg - given * gp) / free
-    if (given * pp - lost * gp) / free < 0:
-        each = lost / pp
+    each = (involuntary * gg - voluntary * gp) / free
+    if (voluntary * pp - involuntary * gp) / free < 0:
+        each = involuntary / pp
     return max(everything - max(each, 0.0) * float(pushed.sum()), 0.0)
 
 

@@ -11,7 +11,7 @@ from lotus.tune.simulation.loader_simulation import Machine, Outcome, Work, simu
 # Times as much of a resource as is tried, and the gain that counts.
 MORE, WORTH = 2.0, 1.05
 _NEAR = 0.5  # of the largest gain: then what is easier to change is named
-_ALWAYS_TOLD = ("workers", "consumer", "cores")
+_ALWAYS_SHOWN = ("workers", "consumer", "cores")
 _CROWDED = 1.1  # times as many cores wanted as had, which is worth words
 _BATCHES = 2_000  # simulated for each
 
@@ -61,9 +61,9 @@ def binding(
         return Binding("", "No resource alone holds it up: several bind at once.", gains)
     first = next(gain for gain in gains if gain.times - 1 >= _NEAR * (most - 1))
     tries = [first]
-    tries += [one for one in gains if one.resource in _ALWAYS_TOLD and one is not first]
-    told = "; ".join(f"with {gain.what}, {_times(gain.times)}" for gain in tries)
-    reason = f"{_why(first.resource, outcome)} What it would be: {told}."
+    tries += [gain for gain in gains if gain.resource in _ALWAYS_SHOWN and gain is not first]
+    tests = "; ".join(f"with {gain.what}, {_times(gain.times)}" for gain in tries)
+    reason = f"{_why(first.resource, outcome)} What it would be: {tests}."
     return Binding(first.resource, reason, gains)
 
 
@@ -117,13 +117,13 @@ def _more(
     return tried
 
 
-def _why(resource: str, one: Outcome) -> str:
-    workers = one.setting.num_workers
-    busy = f"{one.cores:.1f} of the cores are busy with it ({one.cores_share:.0%})"
-    if one.cores_wanted > _CROWDED * one.cores:
-        busy += f" where it could use {one.cores_wanted:.1f}"
-    waiting = f"the training loop waits {one.wait_share:.0%} of the time"
-    working = f"the workers are busy {1 - one.idle_share:.0%} of theirs"
+def _why(resource: str, outcome: Outcome) -> str:
+    workers = outcome.setting.num_workers
+    busy = f"{outcome.cores:.1f} of the cores are busy with it ({outcome.cores_share:.0%})"
+    if outcome.cores_wanted > _CROWDED * outcome.cores:
+        busy += f" where it could use {outcome.cores_wanted:.1f}"
+    waiting = f"the training loop waits {outcome.wait_share:.0%} of the time"
+    working = f"the workers are busy {1 - outcome.idle_share:.0%} of theirs"
     return {
         "workers": (
             f"There are too few workers: {waiting}, {working}, and {busy}."
@@ -132,13 +132,13 @@ def _why(resource: str, one: Outcome) -> str:
         ),
         "prefetch": f"The prefetched batches run out behind slow ones: {waiting}, {working}.",
         "order": f"Batches wait for slow ones before them: {waiting}, {working}.",
-        "consumer": f"The training step sets the pace: the loop waits {one.wait_share:.1%} of the "
+        "consumer": f"The training step sets the pace: the loop waits {outcome.wait_share:.1%} of the "
         "time.",
         "cores": f"The cores set the pace: {busy}.",
         "storage": f"Waiting for storage sets the pace: {waiting}.",
         "work": f"The work per sample sets the pace: {waiting}, and {busy}.",
-        "handover": f"Handing batches over sets the pace: it takes {one.taking_share:.0%} of the "
+        "handover": f"Handing batches over sets the pace: it takes {outcome.taking_share:.0%} of the "
         "time.",
-        "start-up": f"{one.startup_share:.0%} of the time passes before the first batches and "
+        "start-up": f"{outcome.startup_share:.0%} of the time passes before the first batches and "
         "after the last ones.",
     }[resource]

@@ -237,17 +237,17 @@ def _settled(
     fetch = stages.cpu_s + stages.send_s
     wanted = setting.num_workers * fetch / (fetch + stages.wait_s)
     wanted += min(stages.step_cores, 1.0) if step else 0.0
-    found, busy = _in_their_turn(setting, rates, variation), min(wanted, cores)
+    settled, busy = _in_their_turn(setting, rates, variation), min(wanted, cores)
     computing = fetch + stages.get_s + step * stages.step_cores
     for _ in range(6):
         slow = scaling.slowdown(busy)
-        now = min(found.values()) * computing * slow
+        now = min(settled.values()) * computing * slow
         if slow < 1.01 or now > 0.9 * busy:
             break
         busy = now**0.75 * busy**0.25
         rates = _rates(setting, stages, cores, scaling, busy)
-        found = _in_their_turn(setting, rates, variation)
-    return found, scaling.slowdown(busy)
+        settled = _in_their_turn(setting, rates, variation)
+    return settled, scaling.slowdown(busy)
 
 
 def _rates(

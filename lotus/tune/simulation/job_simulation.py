@@ -133,13 +133,13 @@ def simulate(
     """Run `steps` steps of a job of these ranks, and as many before them as fill the queues."""
     if not members or steps < 1:
         raise ValueError("there must be a rank and a step")
-    depths = np.array([max(one.workers, 1) * one.prefetch for one in members])
+    depths = np.array([max(member.workers, 1) * member.prefetch for member in members])
     warm = int(min(2 * depths.max(), 500))
     random = np.random.default_rng(seed)
     slower = stragglers or Stragglers()
     job = _run(members, steps, warm, collective_ns, slower, random, together=True)
     alone = _run(members, steps, warm, 0.0, slower, random, together=False)
-    samples = np.array([one.samples for one in members])
+    samples = np.array([member.samples for member in members])
     whole = float(job.end[-1].max() - job.begin[0].min())
     each = alone.end[-1] - alone.begin[0]
     ideal = float((samples * steps / each).sum()) if (each > 0).all() else math.nan
@@ -172,10 +172,10 @@ def _run(
     together: bool,
 ) -> _Trace:
     count, total = len(members), warm + steps
-    workers = np.array([one.workers for one in members])
+    workers = np.array([member.workers for member in members])
     alone = workers == 0
     lanes = np.maximum(workers, 1)
-    ahead = lanes * np.array([one.prefetch for one in members])
+    ahead = lanes * np.array([member.prefetch for member in members])
     own, fetch = _drawn(members, total, stragglers, random)
     ranks = np.arange(count)
     made = np.zeros((int(lanes.max()), count))  # when each worker made its last batch
@@ -193,7 +193,7 @@ def _run(
         if step >= warm:
             rows.append((now, got, done, end))
         now = end
-    begin, got, done, end = (np.array(one) for one in zip(*rows, strict=True))
+    begin, got, done, end = (np.array(member) for member in zip(*rows, strict=True))
     return _Trace(begin, got, done, end)
 
 
@@ -203,9 +203,9 @@ def _drawn(
     """Times of steps and of batches, (total, ranks)."""
     count = len(members)
     own, fetch = np.empty((total, count)), np.empty((total, count))
-    for place, one in enumerate(members):
-        own[:, place] = one.step_ns[_any_of(one.step_ns, total, random)]
-        fetch[:, place] = one.fetch_ns[_any_of(one.fetch_ns, total, random)]
+    for place, member in enumerate(members):
+        own[:, place] = member.step_ns[_any_of(member.step_ns, total, random)]
+        fetch[:, place] = member.fetch_ns[_any_of(member.fetch_ns, total, random)]
     factor = np.ones((total, count))
     if stragglers.ranks:
         factor[:, count - min(stragglers.ranks, count) :] *= stragglers.times

@@ -153,7 +153,7 @@ def profile(run: RunLike, loader: int | None = None, step_cores: float = 1.0) ->
     """
     known = iterated(run)
     if loader is not None and loader not in known:
-        names = ", ".join(str(one) for one in sorted(known)) or "none"
+        names = ", ".join(str(number) for number in sorted(known)) or "none"
         raise LotusError(f"there is no loader {loader} in this run; there are: {names}")
     if not known:
         raise LotusError(
@@ -299,8 +299,8 @@ def _figures(
     seen = ~np.isnan(taken)
     epoch = integer(batches, "epoch")
     parts = []
-    for one in np.unique(epoch[seen]):
-        mine = np.flatnonzero(seen & (epoch == one))
+    for chosen in np.unique(epoch[seen]):
+        mine = np.flatnonzero(seen & (epoch == chosen))
         mine = mine[np.argsort(taken[mine], kind="stable")]
         parts.append((taken[mine], size[mine]))
     depth = max(setting.num_workers * (setting.prefetch_factor or 1), 1)
@@ -345,13 +345,13 @@ def contention(first: Profile, second: Profile) -> float:
 
     Raises LotusError where they kept about as many cores busy.
     """
-    low, high = sorted((first, second), key=lambda one: one.busy)
+    low, high = sorted((first, second), key=lambda run: run.busy)
     if high.busy - low.busy < 0.2:
         raise LotusError(
             "both runs kept about as many cores busy, which tells nothing of contention: record "
             "one with one worker and one with as many as there are cores"
         )
-    costs = [_middle(one.cpu.sum(axis=1) / one.size) for one in (low, high)]
+    costs = [_middle(run.cpu.sum(axis=1) / run.size) for run in (low, high)]
     growth = costs[1] / max(costs[0], 1e-9)
     # growth = (1 + c (high - 1)) / (1 + c (low - 1))
     below = (high.busy - 1.0) - growth * (low.busy - 1.0)

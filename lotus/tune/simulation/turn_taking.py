@@ -48,11 +48,11 @@ def kept(workers: int, prefetch: int, variation: float, ratio: float) -> float:
 def _line(workers: int, prefetch: int, variation: float) -> tuple[float, ...]:
     """What is kept, by the ratios of the grid."""
     low, part = _between(_LOG_VARIATIONS, math.log1p(10 * variation))
-    found = np.zeros(len(_RATIOS))
+    parts = np.zeros(len(_RATIOS))
     for number, weight in ((low, 1.0 - part), (low + 1, part)):
         if weight:
-            found += weight * _of_grid(_table(number), workers, prefetch)
-    return tuple(found.tolist())
+            parts += weight * _of_grid(_table(number), workers, prefetch)
+    return tuple(parts.tolist())
 
 
 def _of_grid(table: Floats, workers: int, prefetch: int) -> Floats:
@@ -80,12 +80,12 @@ def _table(number: int) -> Floats:
     sigma = math.sqrt(math.log1p(_VARIATIONS[number] ** 2))
     normal = NormalDist()
     places = (np.arange(_BATCHES) + 0.5) / _BATCHES
-    times = np.exp(sigma * np.array([normal.inv_cdf(one) for one in places]))
+    times = np.exp(sigma * np.array([normal.inv_cdf(place) for place in places]))
     times = np.random.default_rng(_SEED).permutation(times / times.mean())
     shape = (len(_WORKERS), len(_PREFETCHES), len(_RATIOS))
     workers, prefetch, ratio = (
-        one.ravel()
-        for one in np.meshgrid(
+        place.ravel()
+        for place in np.meshgrid(
             np.array(_WORKERS), np.array(_PREFETCHES), np.array(_RATIOS), indexing="ij"
         )
     )
@@ -104,5 +104,5 @@ def _table(number: int) -> Floats:
     each = (taken[-1] - taken[-1 - half]) / half
     # The times of that half may be a little off 1 themselves.
     own = times[half:].mean()
-    found: Floats = np.maximum(own / workers, step) / each
-    return np.minimum(found, 1.0).reshape(shape)
+    parts: Floats = np.maximum(own / workers, step) / each
+    return np.minimum(parts, 1.0).reshape(shape)

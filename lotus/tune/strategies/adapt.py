@@ -80,7 +80,7 @@ class Adapt(Remembering):
 
     def _whole(self) -> Steps:
         result = yield from _search(self.trees, {}, ())
-        counted = f"{len(self._told)} of {self._size} combinations are measured"
+        counted = f"{len(self._measured)} of {self._size} combinations are measured"
         if result.failed:
             return f"{counted}: all failed, and what is below them in the trees is ruled out"
         return f"{counted}: the others are ruled out, as a setting above them in a tree was slower"
@@ -104,9 +104,9 @@ def _search(trees: Sequence[Tree], chosen: dict[str, Any], why: tuple[str, ...])
         fastest = None
         for child in node.children():
             side = "below" if child is node.left else "above"
-            found = yield from visit(child, f"{side} {tree.value(node)}{ruled_out}")
-            if found.samples_per_s > best.samples_per_s:
-                best, fastest = found, child
+            result = yield from visit(child, f"{side} {tree.value(node)}{ruled_out}")
+            if result.samples_per_s > best.samples_per_s:
+                best, fastest = result, child
         if fastest is None:
             return best
         side = "higher" if fastest is node.left else "lower"

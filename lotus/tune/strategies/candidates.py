@@ -48,11 +48,13 @@ class Candidates:
 
     def drop(self, failed: Setting, why: str, worked: Collection[Setting]) -> None:
         """What a failure rules out: what is larger in the same respect, if nothing larger works."""
-        larger = [one for one in self.left if one != failed and _larger(one, failed)]
-        if any(_larger(one, failed) for one in worked):
+        larger = [
+            setting for setting in self.left if setting != failed and _larger(setting, failed)
+        ]
+        if any(_larger(setting, failed) for setting in worked):
             larger = []
         gone = {failed, *larger} - set(worked)
-        self.left = [one for one in self.left if one not in gone]
+        self.left = [setting for setting in self.left if setting not in gone]
         self.left_out[words(failed)] = why
         if larger:
             self.left_out[f"{len(larger)} settings with as much or more than {words(failed)}"] = (
@@ -63,26 +65,26 @@ class Candidates:
         """Those with workers that differ from a setting in nothing but one parameter."""
         blank = {name: getattr(setting, name)}
         return [
-            one
-            for one in self.left
-            if one != setting and one.num_workers and replace(one, **blank) == setting
+            other
+            for other in self.left
+            if other != setting and other.num_workers and replace(other, **blank) == setting
         ]
 
     def _all(self) -> list[Setting]:
         """All of the space that is worth a thought, the cheapest first."""
-        found: set[Setting] = set()
+        distinct: set[Setting] = set()
         equal = 0
         refused: dict[str, list[Setting]] = {}
         for setting in self._problem.space.settings():
             same = self.same(setting)
-            if same in found:
+            if same in distinct:
                 equal += 1
                 continue
             why = self._problem.allowed(self.names.get(same, same))
             if why:
                 refused.setdefault(why, []).append(same)
             else:
-                found.add(same)
+                distinct.add(same)
                 self.names.setdefault(same, setting)
         if equal:
             self.left_out[f"{equal} settings"] = "they make the same loader as others here"
@@ -90,32 +92,32 @@ class Candidates:
             first = words(min(settings))
             more = f" and {len(settings) - 1} more" if len(settings) > 1 else ""
             self.left_out[first + more] = why
-        return sorted(found)
+        return sorted(distinct)
 
 
 def words(setting: Setting) -> str:
     """A setting in a few words."""
-    said = [f"{setting.num_workers} workers" if setting.num_workers != 1 else "1 worker"]
+    parts = [f"{setting.num_workers} workers" if setting.num_workers != 1 else "1 worker"]
     if setting.num_workers:
-        said.append(f"prefetch {setting.prefetch_factor or TORCH_PREFETCH}")
+        parts.append(f"prefetch {setting.prefetch_factor or TORCH_PREFETCH}")
     for name in PARAMETERS[2:]:
         value = getattr(setting, name)
         if value is True:
-            said.append(name)
+            parts.append(name)
         elif value not in (False, None) or (value is False and name == "in_order"):
-            said.append(f"{name} {value}")
-    return ", ".join(said)
+            parts.append(f"{name} {value}")
+    return ", ".join(parts)
 
 
 def _prefetches(values: Iterable[int | None]) -> list[int]:
     return [TORCH_PREFETCH if value is None else value for value in values]
 
 
-def _larger(one: Setting, other: Setting) -> bool:
+def _larger(setting: Setting, other: Setting) -> bool:
     """Whether a setting needs at least as much of everything as another one."""
     return (
-        one.start_method == other.start_method
-        and one.num_workers >= other.num_workers
-        and (one.prefetch_factor or 0) >= (other.prefetch_factor or 0)
-        and one.pin_memory >= other.pin_memory
+        setting.start_method == other.start_method
+        and setting.num_workers >= other.num_workers
+        and (setting.prefetch_factor or 0) >= (other.prefetch_factor or 0)
+        and setting.pin_memory >= other.pin_memory
     )

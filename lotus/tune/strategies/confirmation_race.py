@@ -27,18 +27,18 @@ class Race:
 
     def next(self) -> tuple[Setting | None, str]:
         """Who is measured again, and why; None when it is decided, or the budget is spent."""
-        told_of = self._measured.told_of
-        self._round = [one for one in self._round if told_of(one) is not None]
+        measured_twin = self._measured.measured_twin
+        self._round = [setting for setting in self._round if measured_twin(setting) is not None]
         if not self._round:
             self._round, why = self._contenders()
             if not self._round:
                 return None, why
             self._chance.shuffle(self._round)
-        one = told_of(self._round[-1])
-        if one is None or self._too_dear(one):
+        setting = measured_twin(self._round[-1])
+        if setting is None or self._too_dear(setting):
             return None, "the budget is spent, with others too close to tell apart"
         self._round.pop()
-        return one, "it may be the one to choose: measured again, in turn with the others"
+        return setting, "it may be the one to choose: measured again, in turn with the others"
 
     def _too_dear(self, setting: Setting) -> bool:
         """Whether another block of a setting does not fit in the budget any more."""
@@ -51,19 +51,19 @@ class Race:
         if best is None:
             return [], "nothing that was tried has worked"
         known = self._measured.loaders()
-        most = max(one.rate for one in known)
-        found, unsure = [best.setting], False
-        for one in known:
-            if loader_of(one.setting) == loader_of(best.setting):
+        most = max(rival.rate for rival in known)
+        contenders, unsure = [best.setting], False
+        for rival in known:
+            if loader_of(rival.setting) == loader_of(best.setting):
                 continue
-            wide = Z95 * math.hypot(one.error, best.error)
-            if math.log(one.rate / most) + wide > math.log(1.0 - TIE):
-                found.append(one.setting)
+            wide = Z95 * math.hypot(rival.error, best.error)
+            if math.log(rival.rate / most) + wide > math.log(1.0 - TIE):
+                contenders.append(rival.setting)
                 unsure = unsure or wide > TIE
-        if len(found) == 1:
+        if len(contenders) == 1:
             return [], f"{words(best.setting)}: all others that were tried are slower"
         if not unsure:
             return [], f"{words(best.setting)}: no other is cheaper, or faster by more than 2 %"
-        if min(len(self._measured.of_loader(one)) for one in found) >= BLOCKS:
+        if min(len(self._measured.of_loader(rival)) for rival in contenders) >= BLOCKS:
             return [], f"{words(best.setting)}: others are too close to tell apart"
-        return found, ""
+        return contenders, ""

@@ -34,14 +34,14 @@ def both(setting: Setting) -> tuple[Setting, ...]:
     return (setting, twin_of(setting)) if setting.num_workers else (setting,)
 
 
-def worked_out(one: Known, problem: Problem) -> Known | None:
+def worked_out(known: Known, problem: Problem) -> Known | None:
     """What the twin of a setting with workers brings; None where no trial showed enough."""
-    twin, seen = twin_of(one.setting), one.observed
+    twin, seen = twin_of(known.setting), known.observed
     if problem.batches is None:
-        return replace(one, setting=twin)
+        return replace(known, setting=twin)
     if seen is None:
         return None
-    epoch_s = problem.batches * problem.samples / one.rate
+    epoch_s = problem.batches * problem.samples / known.rate
     each = min(max(seen.capacity_s, problem.step_s + seen.get_s), epoch_s / problem.batches)
     pace = observed_pace(twin.num_workers, each, seen, problem.step_s)
     kept = pace.epoch_s(problem.batches)
@@ -50,21 +50,23 @@ def worked_out(one: Known, problem: Problem) -> Known | None:
         other = max(epoch_s - max(saved, 0.0), min(kept, epoch_s) / 2)  # both are noisy
     else:
         other = epoch_s + max(saved, 0.0)
-    return replace(one, setting=twin, rate=problem.batches * problem.samples / other)
+    return replace(known, setting=twin, rate=problem.batches * problem.samples / other)
 
 
 def better(twins: Iterable[Known]) -> Known:
     """Of all that is known of one loader the faster twin; without persistent workers in a tie."""
     twins = list(twins)
-    settings = dict.fromkeys(one.setting for one in twins)
-    known = [_together([one for one in twins if one.setting == setting]) for setting in settings]
-    most = max(one.rate for one in known)
+    settings = dict.fromkeys(twin.setting for twin in twins)
+    known = [_together([twin for twin in twins if twin.setting == setting]) for setting in settings]
+    most = max(twin.rate for twin in known)
     return min((o for o in known if o.rate >= (1.0 - TIE) * most), key=lambda o: cost(o.setting))
 
 
 def _together(some: list[Known]) -> Known:
     """All that is known of one setting, told and worked out, weighed by how sure it is."""
     # One that is not sure at all still counts where nothing else is known.
-    weights = [min(max(one.error, _SUREST), _UNSURE) ** -2 for one in some]
-    log = sum(w * math.log(one.rate) for w, one in zip(weights, some, strict=True)) / sum(weights)
+    weights = [min(max(known.error, _SUREST), _UNSURE) ** -2 for known in some]
+    log = sum(w * math.log(known.rate) for w, known in zip(weights, some, strict=True)) / sum(
+        weights
+    )
     return replace(some[0], rate=math.exp(log), error=sum(weights) ** -0.5)

@@ -26,7 +26,7 @@ SERIAL = (0.0, 2.0, 3.0, 4.5, 6.5, 9.0, 13.0, 18.0, 26.0, 40.0)
 SERIAL_CHANCE = 0.03  # beforehand, of each against none
 # Share of a fetch that is waiting, where trials do not tell it.
 WAITS = (0.0, 0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.96, 0.99)
-TOLD_WAIT = 0.03  # of a fetch: less is not told from noise
+LEAST_WAIT = 0.03  # of a fetch: less is not told from noise
 # Variation of batches' times that comes from sharing cores, besides their own.
 UNEVEN = 0.15
 # Where no trial had workers: of forked ones that have imported torch.
@@ -66,11 +66,13 @@ class Hypothesis:
 
 def weighed(problem: Problem, known: Sequence[Known], most: int) -> list[Hypothesis]:
     """The hypotheses that agree best with what is known, at most so many, the best first."""
-    scored = sorted(_scored(problem, known), key=lambda one: -one[0])[:most]
+    scored = sorted(_scored(problem, known), key=lambda pair: -pair[0])[:most]
     best = scored[0][0]
-    kept = [(math.exp(score - best), one) for score, one in scored if score > best - 4.0]
+    kept = [
+        (math.exp(score - best), hypothesis) for score, hypothesis in scored if score > best - 4.0
+    ]
     total = sum(weight for weight, _ in kept)
-    return [replace(one, weight=weight / total) for weight, one in kept]
+    return [replace(hypothesis, weight=weight / total) for weight, hypothesis in kept]
 
 
 def epoch_rate(
@@ -205,11 +207,15 @@ def _bases(
     problem: Problem, known: Sequence[Known], scaling: formula_model.Scaling
 ) -> Iterable[tuple[formula_model.Stages, float]]:
     """What a batch may cost, and how likely that is beforehand."""
-    seen = {one.setting: one.observed for one in known if one.observed is not None}
+    seen = {
+        known_rate.setting: known_rate.observed
+        for known_rate in known
+        if known_rate.observed is not None
+    }
     if seen:
-        yield _told(problem, seen, scaling), 1.0
+        yield _observed_stages(problem, seen, scaling), 1.0
         return
-    first = min(known, key=lambda one: (one.setting.num_workers, one.setting))
+    first = min(known, key=lambda known_rate: (known_rate.setting.num_workers, known_rate.setting))
     workers = max(first.setting.num_workers, 1)
     batch = problem.samples / first.rate
     if not first.setting.num_workers:
@@ -229,17 +235,19 @@ def _bases(
         yield stages, 0.3 if share else 1.0
 
 
-def _told(
+def _observed_stages(
     problem: Problem, seen: Mapping[Setting, Observed], scaling: formula_model.Scaling
 ) -> formula_model.Stages:
     """The stages that the trial with the fewest workers shows, free of contention."""
-    setting = min(seen, key=lambda one: (one.num_workers == 0, one.num_workers, one))
-    one, workers = seen[setting], max(setting.num_workers, 1)
-    whole = one.capacity_s * workers
-    busy = min(one.cpu_s / one.capacity_s, problem.cores)
-    cpu = max(one.cpu_s / scaling.slowdown(busy), 1e-3 * one.capacity_s)
-    wait = max(whole - one.cpu_s - one.queued_s, 0.0)
-    if wait < TOLD_WAIT * whole:
+    setting = min(
+        seen, key=lambda setting: (setting.num_workers == 0, setting.num_workers, setting)
+    )
+    observed, workers = seen[setting], max(setting.num_workers, 1)
+    whole = observed.capacity_s * workers
+    busy = min(observed.cpu_s / observed.capacity_s, problem.cores)
+    cpu = max(observed.cpu_s / scaling.slowdown(busy), 1e-3 * observed.capacity_s)
+    wait = max(whole - observed.cpu_s - observed.queued_s, 0.0)
+    if wait < LEAST_WAIT * whole:
         wait = 0.0
     gets = [each.get_s for other, each in seen.items() if other.num_workers]
     return formula_model.Stages(
@@ -248,14 +256,17 @@ def _told(
         get_s=min(gets, default=0.0),
         step_s=problem.step_s,
         step_cores=problem.step_cores,
-        fetch_variation=math.hypot(min(one.variation, 6.0), UNEVEN),
+        fetch_variation=math.hypot(min(observed.variation, 6.0), UNEVEN),
         **_start(problem, seen, cpu + wait),
     )
 
 
 def _start(problem: Problem, seen: Mapping[Setting, Observed], fetch: float) -> dict[str, float]:
     """What starting and ending workers takes, by the fewest and the most that were measured."""
-    counts = sorted((one for one in seen if one.num_workers), key=lambda one: one.num_workers)
+    counts = sorted(
+        (setting for setting in seen if setting.num_workers),
+        key=lambda setting: setting.num_workers,
+    )
     if not counts:
         return USUAL_START
     few, many = counts[0].num_workers, counts[-1].num_workers

@@ -47,77 +47,79 @@ class Measured:
 
     def known(self) -> list[Known]:
         """Each setting that works, its blocks put together."""
-        told = [_told_error(block) for blocks in self.blocks.values() for block in blocks]
+        errors = [_block_error(block) for blocks in self.blocks.values() for block in blocks]
         squares, free = 0.0, 0
         for blocks in self.blocks.values():
             logs = [math.log(block.samples_per_s) for block in blocks]
             mean = statistics.fmean(logs)
             squares += sum((log - mean) ** 2 for log in logs)
             free += len(logs) - 1
-        found = []
+        rates = []
         for setting, blocks in self.blocks.items():
-            before = statistics.fmean(told) if free else _told_error(blocks[0])
+            before = statistics.fmean(errors) if free else _block_error(blocks[0])
             # As if what trials say of themselves came from four blocks.
             variance = (3.0 * before**2 + squares) / (3.0 + free)
             rate = math.exp(statistics.fmean(math.log(b.samples_per_s) for b in blocks))
             error = math.sqrt(variance / len(blocks))
-            found.append(Known(setting, rate, error, self.observed(setting)))
-        return found
+            rates.append(Known(setting, rate, error, self.observed(setting)))
+        return rates
 
     def observed(self, setting: Setting) -> Observed | None:
         """What a trial of the loader showed: the last one that showed anything."""
-        told = self.of_loader(setting)
-        return next((one.observed for one in reversed(told) if one.observed is not None), None)
+        blocks = self.of_loader(setting)
+        return next(
+            (block.observed for block in reversed(blocks) if block.observed is not None), None
+        )
 
     def of_loader(self, setting: Setting) -> list[Measurement]:
         """The blocks of a setting and of its twin."""
-        return [block for one in both(setting) for block in self.blocks.get(one, ())]
+        return [block for twin in both(setting) for block in self.blocks.get(twin, ())]
 
-    def told_of(self, setting: Setting) -> Setting | None:
+    def measured_twin(self, setting: Setting) -> Setting | None:
         """Of a setting and its twin the one that was told; None where neither was."""
-        return next((one for one in both(setting) if one in self.blocks), None)
+        return next((twin for twin in both(setting) if twin in self.blocks), None)
 
     def derived(self) -> list[Known]:
         """The twins of all that works, as far as they can be worked out."""
-        return [twin for one in self.known() if (twin := self._twin_of(one)) is not None]
+        return [twin for known in self.known() if (twin := self._twin_of(known)) is not None]
 
     def loaders(self) -> list[Known]:
         """Each loader that works, as the better of its twins, whether it was told or not."""
-        found: dict[Setting, list[Known]] = {}
+        by_loader: dict[Setting, list[Known]] = {}
         full = len(self.tried) >= TRIALS
-        for one in self.known():
-            twin = self._twin_of(one)
+        for known in self.known():
+            twin = self._twin_of(known)
             if twin is not None and twin.setting not in self.blocks and full:
                 twin = None  # it cannot be chosen, as it cannot be told any more
-            mine = found.setdefault(loader_of(one.setting), [])
-            mine += [one] if twin is None else [one, twin]
-        return [better(twins) for twins in found.values()]
+            mine = by_loader.setdefault(loader_of(known.setting), [])
+            mine += [known] if twin is None else [known, twin]
+        return [better(twins) for twins in by_loader.values()]
 
     def chosen(self) -> Known | None:
         """The cheapest within 2 % of the fastest; perhaps one that is only worked out."""
         known = self.loaders()
         if not known:
             return None
-        most = max(one.rate for one in known)
+        most = max(loader.rate for loader in known)
         return min(
-            (one for one in known if one.rate >= (1.0 - TIE) * most),
-            key=lambda one: cost(one.setting),
+            (loader for loader in known if loader.rate >= (1.0 - TIE) * most),
+            key=lambda loader: cost(loader.setting),
         )
 
     def affordable(self) -> bool:
         """Whether a trial like the dearest so far still fits in the budget."""
         most = [sum(b.seconds for b in blocks[:1]) for blocks in self.blocks.values()]
-        most += [one.seconds for one in self.failed.values()]
+        most += [failure.seconds for failure in self.failed.values()]
         return self.spent_s + max(most, default=0.0) <= self._problem.budget_s
 
-    def _twin_of(self, one: Known) -> Known | None:
+    def _twin_of(self, known: Known) -> Known | None:
         """The other value of persistent_workers, worked out; None where that cannot be."""
-        if not one.setting.num_workers or twin_of(one.setting) not in self._space:
+        if not known.setting.num_workers or twin_of(known.setting) not in self._space:
             return None
-        return worked_out(one, self._problem)
+        return worked_out(known, self._problem)
 
 
-def _told_error(block: Measurement) -> float:
+def _block_error(block: Measurement) -> float:
     """The standard deviation of the logarithm of its rate, by its own interval."""
     if block.low > 0 and math.isinf(block.high):  # noise as large as the mean time
         return math.log(block.samples_per_s / block.low) / Z95

@@ -68,7 +68,7 @@ class Lotus:
         self._measured = Measured(problem, self._candidates.space)
         self._race = Race(problem, self._measured)
         self._own = self._candidates.own
-        self._asked: Setting | None = None
+        self._pending: Setting | None = None
         self._searching, self._done = True, False
         self._estimate: Estimate | None = None
         self._reason = "nothing was asked for yet"
@@ -77,10 +77,14 @@ class Lotus:
 
     def ask(self) -> Setting | None:
         """The setting to measure next; None: no more."""
-        if self._asked is None and not self._done:
-            self._asked, self._reason = self._next()
-            self._done = self._asked is None
-        return None if self._asked is None else self._candidates.names.get(self._asked, self._asked)
+        if self._pending is None and not self._done:
+            self._pending, self._reason = self._next()
+            self._done = self._pending is None
+        return (
+            None
+            if self._pending is None
+            else self._candidates.names.get(self._pending, self._pending)
+        )
 
     def tell(self, measurement: Measurement) -> None:
         """Take in what a setting gave."""
@@ -89,8 +93,8 @@ class Lotus:
         failed = self._measured.tell(setting, measurement)
         if failed:
             self._candidates.drop(setting, failed, self._measured.blocks)
-        if setting == self._asked:
-            self._asked = None
+        if setting == self._pending:
+            self._pending = None
         self._estimate = None
 
     def best(self) -> Measurement | None:
@@ -149,20 +153,20 @@ class Lotus:
         if tried == 0 and not self.problem.allowed(self._candidates.names[self._own]):
             return self._own, "the program's own setting, against which the others are held"
         if self._searching and tried < TRIALS and self._measured.affordable():
-            found = self._profile()
-            if found is None and tried == TRIALS - 1:
-                found = self._unknown()  # so that it has its turn
-            found = found or self._target() or self._explore(1.0 + WORTH) or self._unknown()
-            if found is None and self._measured.spent_s < AT_LEISURE * self.problem.budget_s:
-                found = self._explore(1.0 - LEISURE)
-            if found is not None:
-                return found
+            choice = self._profile()
+            if choice is None and tried == TRIALS - 1:
+                choice = self._unknown()  # so that it has its turn
+            choice = choice or self._target() or self._explore(1.0 + WORTH) or self._unknown()
+            if choice is None and self._measured.spent_s < AT_LEISURE * self.problem.budget_s:
+                choice = self._explore(1.0 - LEISURE)
+            if choice is not None:
+                return choice
         if self._searching:
             self._searching = False
             self._prune()
-        return self._told_twin() or self._race.next()
+        return self._unmeasured_choice() or self._race.next()
 
-    def _told_twin(self) -> tuple[Setting, str] | None:
+    def _unmeasured_choice(self) -> tuple[Setting, str] | None:
         """The setting to choose, where only its twin was told: what is chosen is measured."""
         measured, best = self._measured, self._measured.chosen()
         if best is None or best.setting in measured.blocks or len(measured.tried) >= TRIALS:
@@ -178,9 +182,11 @@ class Lotus:
         if estimate is None or best is None:
             return
         least = estimate.guess(best.setting).low
-        loaders = {loader_of(one) for one in self._measured.tried}
-        untried = [one for one in self._candidates.left if loader_of(one) not in loaders]
-        slow = [high for one in untried if (high := estimate.guess(one).high) < least]
+        loaders = {loader_of(setting) for setting in self._measured.tried}
+        untried = [
+            setting for setting in self._candidates.left if loader_of(setting) not in loaders
+        ]
+        slow = [high for setting in untried if (high := estimate.guess(setting).high) < least]
         if slow:
             self._candidates.left_out[f"{len(slow)} settings that were not tried"] = (
                 f"predicted to reach at most {max(slow) / best.rate:.0%} of {words(best.setting)}"
@@ -192,19 +198,19 @@ class Lotus:
             return None
         if self._measured.blocks and self._measured.spent_s > DEAR * self.problem.budget_s:
             return None  # the slowest of all would take what is left
-        ones = [one for one in self._candidates.left if one.num_workers == 1]
-        if not ones:
+        single = [setting for setting in self._candidates.left if setting.num_workers == 1]
+        if not single:
             return None
         like = self._own.prefetch_factor or TORCH_PREFETCH
-        one = min(
-            ones,
+        setting = min(
+            single,
             key=lambda s: (
                 self._strange(s),
                 abs((s.prefetch_factor or TORCH_PREFETCH) - like),
                 s,
             ),
         )
-        return one, "one worker alone tells what a batch takes, without contention"
+        return setting, "one worker alone tells what a batch takes, without contention"
 
     def _target(self) -> tuple[Setting, str] | None:
         """The cheapest of those predicted to be fastest, if it is not measured yet."""
@@ -213,20 +219,20 @@ class Lotus:
         if estimate is None:
             left = self._candidates.left
             return (left[0], "nothing has worked yet") if left else None
-        rates = {one: estimate.guess(one).rate for one in pool}
+        rates = {setting: estimate.guess(setting).rate for setting in pool}
         most = max(rates.values())
         target = min(
-            (one for one, rate in rates.items() if rate >= (1.0 - AIM) * most),
-            key=lambda one: (
-                one.num_workers,
-                self._strange(one),
-                rarity(one.prefetch_factor),
-                one,
+            (setting for setting, rate in rates.items() if rate >= (1.0 - AIM) * most),
+            key=lambda setting: (
+                setting.num_workers,
+                self._strange(setting),
+                rarity(setting.prefetch_factor),
+                setting,
             ),
         )
         best = self._measured.chosen()
         target = self._cheaper_twin(target, rates)
-        if self._was_told(target) or (best is not None and self._alike(target, best.setting)):
+        if self._is_known(target) or (best is not None and self._alike(target, best.setting)):
             return None
         gain = rates[target] / best.rate - 1.0 if best else 0.0
         if best is None or gain >= AIM:
@@ -241,28 +247,28 @@ class Lotus:
         estimate, best = self._expected(), self._measured.chosen()
         if estimate is None or best is None:
             return None
-        found: list[tuple[float, Setting, str]] = []
+        choices: list[tuple[float, Setting, str]] = []
         for name in ("num_workers", "prefetch_factor", "persistent_workers"):
             line = self._candidates.line(best.setting, name)
             if name == "num_workers":
-                line += [one for one in self._candidates.left if not one.num_workers]
-            line = [one for one in line if not self._was_told(one)]
+                line += [setting for setting in self._candidates.left if not setting.num_workers]
+            line = [setting for setting in line if not self._is_known(setting)]
             if name == "prefetch_factor":  # one batch ahead gains nothing but by chance
-                line = [one for one in line if one.prefetch_factor != 1]
-            bounds = {one: estimate.guess(one) for one in line}
-            alive = sorted(one for one in line if bounds[one].high > worth * best.rate)
-            below = [i for i, one in enumerate(alive) if one < best.setting]
-            above = [i for i, one in enumerate(alive) if one > best.setting]
+                line = [setting for setting in line if setting.prefetch_factor != 1]
+            bounds = {setting: estimate.guess(setting) for setting in line}
+            alive = sorted(setting for setting in line if bounds[setting].high > worth * best.rate)
+            below = [i for i, setting in enumerate(alive) if setting < best.setting]
+            above = [i for i, setting in enumerate(alive) if setting > best.setting]
             for side in (below, above):
                 if side:
-                    one = alive[avl_tree.tree(side).value]
-                    found.append((bounds[one].high, one, name))
-        if not found:
+                    setting = alive[avl_tree.tree(side).value]
+                    choices.append((bounds[setting].high, setting, name))
+        if not choices:
             return None
-        high, one, name = max(found, key=lambda each: (each[0], each[1]))
+        high, setting, name = max(choices, key=lambda each: (each[0], each[1]))
         if high < (1.0 + WORTH) * best.rate:
-            return one, f"another {name} than those tried, to be sure: there is time for it"
-        return one, (
+            return setting, f"another {name} than those tried, to be sure: there is time for it"
+        return setting, (
             f"what another {name} brings is not known well: "
             f"it may be up to {high / best.rate - 1:.0%} faster"
         )
@@ -271,10 +277,12 @@ class Lotus:
         """In how many parameters that the model does not know it differs from the own setting."""
         return sum(getattr(setting, name) != getattr(self._own, name) for name in UNKNOWN)
 
-    def _alike(self, one: Setting, other: Setting) -> bool:
+    def _alike(self, setting: Setting, other: Setting) -> bool:
         """Whether two settings differ in nothing that the model knows."""
         return all(
-            getattr(one, name) == getattr(other, name) for name in PARAMETERS if name not in UNKNOWN
+            getattr(setting, name) == getattr(other, name)
+            for name in PARAMETERS
+            if name not in UNKNOWN
         )
 
     def _unknown(self) -> tuple[Setting, str] | None:
@@ -283,13 +291,13 @@ class Lotus:
         if best is None:
             return None
         for name in self._promising():
-            for one in self._candidates.line(best.setting, name):
-                value = getattr(one, name)
+            for setting in self._candidates.line(best.setting, name):
+                value = getattr(setting, name)
                 if not any(getattr(other, name) == value for other in self._measured.tried):
-                    return one, f"whether {name} {value} is faster only a trial tells"
+                    return setting, f"whether {name} {value} is faster only a trial tells"
         return None
 
-    def _was_told(self, setting: Setting) -> bool:
+    def _is_known(self, setting: Setting) -> bool:
         """Whether a setting was told, or can be worked out from its twin."""
         estimate = self._expected()
         return setting in self._measured.blocks or (
@@ -303,8 +311,8 @@ class Lotus:
 
     def _promising(self) -> tuple[str, ...]:
         """What the model does not know, that first which may bring most: there are few trials."""
-        seen = [self._measured.observed(one) for one in self._measured.blocks]
-        varies = max((one.variation for one in seen if one is not None), default=0.0)
+        seen = [self._measured.observed(shown) for shown in self._measured.blocks]
+        varies = max((shown.variation for shown in seen if shown is not None), default=0.0)
         if varies < UNEVEN_BATCHES:
             return UNKNOWN
         return ("in_order", *(name for name in UNKNOWN if name != "in_order"))

@@ -46,17 +46,17 @@ class Estimate:
         self, problem: Problem, known: Iterable[Known], worked_out: Iterable[Known] = ()
     ) -> None:
         self.problem = problem
-        self.known = {one.setting: one for one in known}
+        self.known = {rate.setting: rate for rate in known}
         if not self.known:
             raise ValueError("nothing was measured")
         self.hypotheses = weighed(problem, list(self.known.values()), KEPT)
         self._guesses: dict[Setting, Guess] = {}
-        for one in worked_out:
-            self.known.setdefault(one.setting, one)
+        for rate in worked_out:
+            self.known.setdefault(rate.setting, rate)
         self._shown = {setting: self._rates(setting) for setting in self.known}
         self._residuals = {
-            setting: math.log(one.rate) - self._mean(self._shown[setting])
-            for setting, one in self.known.items()
+            setting: math.log(rate.rate) - self._mean(self._shown[setting])
+            for setting, rate in self.known.items()
         }
 
     def guess(self, setting: Setting) -> Guess:
@@ -81,9 +81,9 @@ class Estimate:
 
     def _guess(self, setting: Setting) -> Guess:
         if setting in self.known:
-            one = self.known[setting]
-            spread = math.exp(2.0 * one.error)
-            return Guess(one.rate, one.rate / spread, one.rate * spread)
+            known = self.known[setting]
+            spread = math.exp(2.0 * known.error)
+            return Guess(known.rate, known.rate / spread, known.rate * spread)
         logs = self._rates(setting)
         rate = math.exp(self._mean(logs) + self._carried(setting) - self._beyond(setting))
         error = min(self._error(setting, logs, other) for other in self.known)
@@ -107,8 +107,8 @@ class Estimate:
         ratios = [log - shown for log, shown in zip(logs, self._shown[other], strict=True)]
         mean = self._mean(ratios)
         variance = sum(
-            one.weight * (ratio - mean) ** 2
-            for one, ratio in zip(self.hypotheses, ratios, strict=True)
+            hypothesis.weight * (ratio - mean) ** 2
+            for hypothesis, ratio in zip(self.hypotheses, ratios, strict=True)
         )
         strange = sum(getattr(setting, name) != getattr(other, name) for name in OTHERS)
         return math.hypot(
@@ -123,12 +123,14 @@ class Estimate:
         """The logarithm of the rate by each hypothesis."""
         problem = self.problem
         return [
-            math.log(epoch_rate(problem, one.predict(setting, problem.cores)))
-            for one in self.hypotheses
+            math.log(epoch_rate(problem, hypothesis.predict(setting, problem.cores)))
+            for hypothesis in self.hypotheses
         ]
 
     def _mean(self, values: list[float]) -> float:
-        return sum(one.weight * v for one, v in zip(self.hypotheses, values, strict=True))
+        return sum(
+            hypothesis.weight * v for hypothesis, v in zip(self.hypotheses, values, strict=True)
+        )
 
     def _carried(self, setting: Setting) -> float:
         """The logarithm of measured against predicted, from the settings nearest to this one."""
@@ -142,6 +144,6 @@ class Estimate:
         return total / (weights + 0.25 / MODEL_ERROR**2)
 
 
-def _distance(one: Setting, other: Setting) -> float:
+def _distance(setting: Setting, other: Setting) -> float:
     """Doublings of the workers between two settings."""
-    return math.log2((one.num_workers + 0.5) / (other.num_workers + 0.5))
+    return math.log2((setting.num_workers + 0.5) / (other.num_workers + 0.5))

@@ -21,31 +21,31 @@ class Remembering:
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
-        self._told: dict[Setting, Measurement] = {}
-        self._asked: Setting | None = None
+        self._measured: dict[Setting, Measurement] = {}
+        self._pending: Setting | None = None
         self._reason = "nothing was asked for yet"
         self._done = False
 
     def ask(self) -> Setting | None:
         """The setting to measure next; None: no more."""
-        while not self._done and (self._asked is None or self._asked in self._told):
+        while not self._done and (self._pending is None or self._pending in self._measured):
             try:
-                if self._asked is None:
+                if self._pending is None:
                     setting, self._reason = next(self._steps)
                 else:
-                    setting, self._reason = self._steps.send(self._told[self._asked])
-                self._asked = setting.normal()
+                    setting, self._reason = self._steps.send(self._measured[self._pending])
+                self._pending = setting.normal()
             except StopIteration as end:
                 self._done, self._reason = True, end.value
-        return None if self._done else self._asked
+        return None if self._done else self._pending
 
     def tell(self, measurement: Measurement) -> None:
         """Take in what a setting gave."""
-        self._told[measurement.setting.normal()] = measurement
+        self._measured[measurement.setting.normal()] = measurement
 
     def best(self) -> Measurement | None:
         """The best measurement; None: none worked."""
-        worked = [each for each in self._told.values() if not each.failed]
+        worked = [each for each in self._measured.values() if not each.failed]
         return min(worked, key=lambda m: (-m.samples_per_s, m.setting.normal()), default=None)
 
     def reason(self) -> str:

@@ -164,7 +164,7 @@ def test_the_change_of_code_is_printed(files: Path, capfd: pytest.CaptureFixture
 
 def test_shares_that_no_environment_can_hold_are_refused() -> None:
     with pytest.raises(LotusError, match="shares of 50000 ranks are too many"):
-        settings_run.given(Tuned(()), None, Shares(Plan((100,) * 50_000, "equal")))
+        settings_run.request(Tuned(()), None, Shares(Plan((100,) * 50_000, "equal")))
 
 
 def test_a_mode_is_told_without_any_file(files: Path) -> None:

@@ -139,7 +139,7 @@ def test_any_json_is_read_or_refused(content: object, where: str) -> None:
         tuned = tuned_file._tuned(json.loads(json.dumps(made)))
     except ValueError:
         return
-    assert json.loads(settings_run.given(tuned, None))["loaders"]
+    assert json.loads(settings_run.request(tuned, None))["loaders"]
 
 
 def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
