@@ -16,8 +16,8 @@ from lotus.tune.simulation import model_error
 from lotus.tune.simulation.job_simulation import (
     COLLECTIVES,
     Collective,
+    JobOutcome,
     Member,
-    Outcome,
     Stragglers,
     simulate,
 )
@@ -49,8 +49,8 @@ class Answer:
 
     job: Job
     question: Question
-    today: Outcome
-    then: Outcome
+    today: JobOutcome
+    then: JobOutcome
     collective: str  # in words: what it is taken to take
     notes: tuple[str, ...]
 

@@ -22,7 +22,7 @@ import numpy as np
 from lotus.analysis.common.columns import Floats
 from lotus.balance.rank_measurements import EPOCH, RUN, Job
 from lotus.balance.step_prediction import Predicted, Taken, in_a_row, predict_each, taken
-from lotus.settings.settings_run import Mode as Asked
+from lotus.settings.settings_run import ModeOptions
 
 WAITS = 0.05  # of a job's time: ranks that wait less for each other lose nothing by it
 _NEAR = 0.95  # of what a mode takes that learns otherwise than now, below which it is an option
@@ -83,7 +83,7 @@ def modes(
     """
     if not job.synchronised:
         return None
-    question = Asked("local")
+    question = ModeOptions("local")
     recorded = taken(job, job.batch_sizes, _STRETCH)
     batches, groups = batches_of_epoch(job), groups_of(job, recorded.whole())
     epochs = _apart(job, recorded.whole(), groups, batches, question, seed)
@@ -134,7 +134,7 @@ def _apart(
     step: Floats,
     groups: Sequence[Sequence[int]],
     batches: int,
-    question: Asked,
+    question: ModeOptions,
     seed: int,
 ) -> dict[str, Predicted]:
     """An epoch in each of the modes that learn otherwise, and that this job can be run in."""

@@ -20,7 +20,7 @@ from lotus.analysis.common.loader_titles import title_of
 from lotus.analysis.common.scope import RunLike, iterated, table
 from lotus.common.errors import LotusError
 from lotus.inside.trace.log_format import FAILED, STOPPED
-from lotus.settings.share_plan import MOST_RANKS, Model
+from lotus.settings.share_plan import MOST_RANKS, ModelSignature
 from lotus.settings.tuned_file import Target
 from lotus.tune.simulation.loop_edges import first_of_process
 
@@ -62,7 +62,7 @@ class Job:
     collective_ns: float  # mean that a step takes after the last rank has arrived; NaN: not traced
     measured_ns: float  # mean from one batch to the next, as the ranks' `whole_ns`; NaN: not known
     notes: tuple[str, ...] = ()
-    model: Model | None = None  # that all ranks train; None: not told, or not the same
+    model: ModelSignature | None = None  # that all ranks train; None: not told, or not the same
 
     @property
     def batch_sizes(self) -> tuple[int, ...]:
@@ -129,7 +129,7 @@ def _job(run: RunLike, loader: int | None) -> Job:
     )
 
 
-def _model(models: pd.DataFrame, world: int) -> Model | None:
+def _model(models: pd.DataFrame, world: int) -> ModelSignature | None:
     """The model with most parameters, where every rank has it."""
     if not len(models) or not {"parameters", "shapes"} <= set(models.columns):
         return None
@@ -138,7 +138,7 @@ def _model(models: pd.DataFrame, world: int) -> Model | None:
     if len(known) != 1 or set(integer(largest, "rank").tolist()) != set(range(world)):
         return None
     parameters, shapes = known.pop()
-    return Model(parameters, shapes) if 0 < len(shapes) <= 200 else None
+    return ModelSignature(parameters, shapes) if 0 < len(shapes) <= 200 else None
 
 
 def _world(run: RunLike, batches: pd.DataFrame) -> int:

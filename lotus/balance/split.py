@@ -17,7 +17,7 @@ from lotus.balance.step_prediction import Predicted, collective, predict
 from lotus.balance.time_fit import Curve, Line, curve
 from lotus.common import files
 from lotus.common.errors import LotusError
-from lotus.settings.share_plan import MOST_SAMPLES, Plan
+from lotus.settings.share_plan import MOST_SAMPLES, SharePlan
 
 _MATTERS = 0.8  # of the slowest rank's time: what is quicker holds nobody up
 _MOST_TUNED = 8  # ranks whose input is simulated, those with the slowest first
@@ -83,7 +83,7 @@ class Balance:
         """Whether a step gains more than those of the run vary by."""
         return self.after.seconds < self.before.low
 
-    def plan(self) -> Plan:
+    def plan(self) -> SharePlan:
         """What balance.json holds of it."""
         measured = self.job.measured_ns / 1e9
         predicted: dict[str, Any] = {
@@ -94,7 +94,7 @@ class Balance:
             "global_batch_before": self.job.global_batch,
             "batch_sizes_before": list(self.job.batch_sizes),
         }
-        return Plan(
+        return SharePlan(
             batch_sizes=self.batch_sizes,
             strategy=self.question.strategy,
             loader=self.job.loader,

@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     # pandas is slow to import: not for `lotus --help`.
     from lotus.common.stderr import printable, progress, say
     from lotus.export import formats
-    from lotus.export.export_request import Request
+    from lotus.export.export_request import ExportRequest
     from lotus.reading.run import load
 
     if args.run_directory is None:
@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
         directory=not format.ending,
         stdout=True,
     )
-    request = Request(args.format, path, args.torch_trace, args.weight, args.force)
+    request = ExportRequest(args.format, path, args.torch_trace, args.weight, args.force)
     formats.check(request)
     with progress("exporting") as advance:
         written = formats.export(load(args.run_directory, args.trust), request, advance)

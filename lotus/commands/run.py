@@ -9,7 +9,7 @@ from lotus.common.stderr import printable, say
 from lotus.recording import launcher
 from lotus.settings import settings_run, tuned_file
 from lotus.settings import share_plan as plans
-from lotus.settings.settings_run import Mode, Shares
+from lotus.settings.settings_run import ModeOptions, Shares
 from lotus.settings.tuned_file import Tuned
 
 NAME = "run"
@@ -91,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=settings_run.MODES,
         help="how the ranks arrive at one model (default: as the program is written)",
     )
-    mode = settings_run.Mode("sync")
+    mode = settings_run.ModeOptions("sync")
     parser.add_argument(
         "--every",
         type=arguments.whole(1),
@@ -167,7 +167,7 @@ def run(args: argparse.Namespace) -> int:
     return launcher.end_as(outcome)
 
 
-def _mode(args: argparse.Namespace) -> Mode | None:
+def _mode(args: argparse.Namespace) -> ModeOptions | None:
     """The mode with its options. Raises LotusError for an option of another mode."""
     modes: dict[str, tuple[str, ...]] = {"every": ("local", "hybrid"), "after": ("local", "hybrid")}
     modes |= {"groups": ("hybrid",), "staleness": ("async",)}
@@ -175,7 +175,7 @@ def _mode(args: argparse.Namespace) -> Mode | None:
     for name in values:
         if args.mode not in modes[name]:
             raise LotusError(f"--{name} is for --mode {' and --mode '.join(modes[name])}")
-    return None if args.mode is None else Mode(args.mode, **values)
+    return None if args.mode is None else ModeOptions(args.mode, **values)
 
 
 def _read(paths: list[Path], args: argparse.Namespace) -> tuple[Tuned, Shares | None]:

@@ -10,7 +10,7 @@ from lotus.commands.common import arguments, options
 from lotus.settings.space import START_METHODS
 
 if TYPE_CHECKING:
-    from lotus.sweep.sweep_plan import Plan
+    from lotus.sweep.sweep_plan import SweepPlan
     from lotus.sweep.sweep_record import Sweep
 
 NAME = "sweep"
@@ -165,7 +165,7 @@ def _line() -> str:
     return "\n" if sys.stderr is not None and sys.stderr.isatty() else ""
 
 
-def _plan(args: argparse.Namespace) -> "Plan":
+def _plan(args: argparse.Namespace) -> "SweepPlan":
     from lotus.settings import tuned_file
     from lotus.settings.space import Value
     from lotus.sweep import sweep_plan
@@ -178,7 +178,7 @@ def _plan(args: argparse.Namespace) -> "Plan":
         "start_method": args.start_method,
     }
     varied = {name: values for name, values in parameters.items() if values is not None}
-    return sweep_plan.Plan(
+    return sweep_plan.SweepPlan(
         settings=sweep_plan.combined(varied),
         varied=tuple(varied),
         repeat=args.repeat or 3,

@@ -135,11 +135,11 @@ def run(args: argparse.Namespace) -> int:
         if not args.force:
             loop_length.check(program.watched)
         # These import pandas, for which the program should not wait before it starts.
-        from lotus.reporters.tune.tune_report import Live
+        from lotus.reporters.tune.tune_report import TuneProgress
         from lotus.tune.search import step_check
         from lotus.tune.search.search import search
 
-        live = Live(sys.stderr.isatty())
+        live = TuneProgress(sys.stderr.isatty())
         if not args.quiet:
             what = program.watched.title()
             say(f"lotus: {what} was watched; settings are now tried for {args.budget:g} s")

@@ -249,13 +249,13 @@ def _replay_loader(args: argparse.Namespace) -> int:
     from lotus.reading.run import load
     from lotus.reporters.tune import whatif_report
     from lotus.tune.simulation.run_profile import contention, profile
-    from lotus.tune.simulation.what_if import Question, answer
+    from lotus.tune.simulation.what_if import WhatIfQuestion, answer
 
     made = profile(load(args.run_directory), args.loader, args.step_cores)
     slower = 0.0
     if args.also is not None:
         slower = contention(made, profile(load(args.also), args.loader, args.step_cores))
-    question = Question(
+    question = WhatIfQuestion(
         num_workers=args.workers,
         prefetch_factor=args.prefetch,
         pin_memory=args.pin_memory,

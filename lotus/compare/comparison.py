@@ -20,8 +20,8 @@ from lotus.analysis.verdict.account import account
 from lotus.analysis.verdict.causes.ledger import core_shared
 from lotus.compare import measures, next_step, uncertainty
 from lotus.compare.differences import Fact, loader_facts, other_machine, run_facts
-from lotus.compare.measures import Line
-from lotus.compare.pairing import Chosen, Known, as_texts, counter_rows, pairs_of
+from lotus.compare.measures import MeasureLine
+from lotus.compare.pairing import PairedOperations, SideOperations, as_texts, counter_rows, pairs_of
 from lotus.compare.totals import Totals, totals
 
 ONE_RUN = (
@@ -44,7 +44,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ComparisonVerdict:
     """kind: "faster", "slower", "no difference", "same run", "unknown" (no interval is known, or
     one too wide to judge) or "not comparable"; of b. commands: lines to type that record enough
     runs to know."""
@@ -67,9 +67,9 @@ class LoaderComparison:
 
     title: str
     numbers: tuple[int, int]
-    verdict: Verdict
+    verdict: ComparisonVerdict
     facts: list[Fact]
-    lines: list[Line]
+    lines: list[MeasureLine]
     others: pd.DataFrame
     added: pd.DataFrame
     removed: pd.DataFrame
@@ -77,7 +77,7 @@ class LoaderComparison:
     paces: pd.DataFrame
     notes: list[str]
 
-    def line(self, name: str) -> Line | None:
+    def line(self, name: str) -> MeasureLine | None:
         """The line of that id."""
         return next((one for one in self.lines if one.id == name), None)
 
@@ -92,9 +92,9 @@ class Comparison:
     a: Side
     b: Side
     setting: str
-    verdict: Verdict
+    verdict: ComparisonVerdict
     facts: list[Fact]
-    lines: list[Line]
+    lines: list[MeasureLine]
     loaders: list[LoaderComparison]
     unmatched: list[tuple[str, str]]  # "a" or "b", and the loader that only it has
     notes: list[str] = field(default_factory=list)
@@ -104,7 +104,7 @@ class Comparison:
         """Whether the sides ran on different machines, or on different cores of one."""
         return other_machine(self.facts)
 
-    def line(self, name: str) -> Line | None:
+    def line(self, name: str) -> MeasureLine | None:
         """The line of that id, of the first loader or of whole runs."""
         line = self.loaders[0].line(name) if self.loaders else None
         return line or next((one for one in self.lines if one.id == name), None)
@@ -123,7 +123,15 @@ def compare(a: Side, b: Side, setting: str = "", seed: int = 0) -> Comparison:
                 why += f"{side.letter} ({where})"
                 lines = measures.of_runs(a.runs, b.runs)
                 return Comparison(
-                    a, b, setting, Verdict("not comparable", why), facts, lines, [], [], notes
+                    a,
+                    b,
+                    setting,
+                    ComparisonVerdict("not comparable", why),
+                    facts,
+                    lines,
+                    [],
+                    [],
+                    notes,
                 )
     same = _same(a, b)
     pairs, unmatched = pairs_of(loops[0], loops[1])
@@ -134,7 +142,7 @@ def compare(a: Side, b: Side, setting: str = "", seed: int = 0) -> Comparison:
     if loaders:
         verdict = loaders[0].verdict
     else:
-        verdict = Verdict(
+        verdict = ComparisonVerdict(
             "not comparable", "not comparable: the two sides have no loader in common"
         )
     lines = measures.of_runs(a.runs, b.runs)
@@ -195,8 +203,8 @@ def _loader(
         )
         mine, theirs = ([_limited(one, least) for one in side] for side in (mine, theirs))
     notes += _shared(a, mine) + _shared(b, theirs)
-    known = [Known.of(side, runs.runs) for side, runs in ((mine, a), (theirs, b))]
-    chosen = Chosen(known[0], known[1], (a.letter, b.letter), notes)
+    known = [SideOperations.of(side, runs.runs) for side, runs in ((mine, a), (theirs, b))]
+    chosen = PairedOperations(known[0], known[1], (a.letter, b.letter), notes)
     counters = [counter_rows(runs.runs, side) for runs, side in ((a, mine), (b, theirs))]
     sums: list[Totals] = []
     each: list[list[Totals]] = []
@@ -266,7 +274,7 @@ def _cpu(run: RunLike) -> tuple[str, Any]:
 # ── words and pictures ───────────────────────────────────────────────────────────────────────
 
 
-def _corrected(lines: list[Line]) -> list[Line]:
+def _corrected(lines: list[MeasureLine]) -> list[MeasureLine]:
     """Mark lines as different: the throughput by its interval, all others corrected."""
     many = [one for one in lines if one.id != measures.THROUGHPUT]
     adjusted = uncertainty.adjusted([one.difference.p for one in many])
@@ -275,18 +283,18 @@ def _corrected(lines: list[Line]) -> list[Line]:
 
 
 def _verdict(
-    lines: Sequence[Line], a: Side, b: Side, same: bool, notes: list[str], setting: str
-) -> Verdict:
+    lines: Sequence[MeasureLine], a: Side, b: Side, same: bool, notes: list[str], setting: str
+) -> ComparisonVerdict:
     line = next((one for one in lines if one.id == measures.THROUGHPUT), None)
     if same:
         text = f"no difference: {a.letter} and {b.letter} are the same recording"
-        return Verdict("same run", text)
+        return ComparisonVerdict("same run", text)
     if line is None or not (line.a > 0 and line.b > 0):
         text = "not comparable: a loop took no time, or its batches have no samples"
-        return Verdict("not comparable", text)
+        return ComparisonVerdict("not comparable", text)
     gap = line.difference
     elsewhere = other_machine(run_facts(a.runs, b.runs))
-    if not gap.known or next_step.unclear(gap):
+    if not gap.has_interval or next_step.unclear(gap):
         return _unknown(gap, a, b, elsewhere, setting)
     lone = len(a.runs) == len(b.runs) == 1
     if lone:
@@ -296,7 +304,7 @@ def _verdict(
     if gap.low <= 0 <= gap.high:
         interval = f"{gap.difference:+.1%} ({gap.low:+.1%} to {gap.high:+.1%})"
         between = ", though they ran on different machines" if elsewhere else ""
-        return Verdict("no difference", f"no difference seen: {interval}{between}")
+        return ComparisonVerdict("no difference", f"no difference seen: {interval}{between}")
     prefix = "on another machine, " if elsewhere else ""
     prefix += "in these two runs " if lone else ""
     # Near 1 with another digit, so that it does not read as nothing.
@@ -304,18 +312,18 @@ def _verdict(
     times, low, high = (f"{1 + part:.{digits}f}" for part in (gap.difference, gap.low, gap.high))
     head = f"{prefix}{b.letter} {'was' if lone else 'is'} {times} times as fast as {a.letter}"
     kind = "faster" if gap.difference > 0 else "slower"
-    return Verdict(kind, f"{head[0].upper()}{head[1:]} ({low} to {high})")
+    return ComparisonVerdict(kind, f"{head[0].upper()}{head[1:]} ({low} to {high})")
 
 
 def _unknown(
     gap: uncertainty.Difference, a: Side, b: Side, elsewhere: bool, setting: str
-) -> Verdict:
+) -> ComparisonVerdict:
     """It cannot be told which side is faster, and what would tell."""
-    if gap.known:
+    if gap.has_interval:
         why = f"the interval, {next_step.span(gap)}, is too wide to judge"
     else:
         why = "too few batches were taken to say how sure that is"
-    number = next_step.wanted(a.runs, b.runs)
+    number = next_step.runs_needed(a.runs, b.runs)
     amount = "three" if number == next_step.ENOUGH else str(number)
     do = f"record {amount} runs of each"
     if setting:
@@ -324,11 +332,13 @@ def _unknown(
     text += " (on another machine)" if elsewhere else ""
     letters = (a.letter, b.letter)
     commands = () if setting else next_step.commands(a.runs, b.runs, letters)
-    return Verdict("unknown", f"{text}, but {why}; {do}{':' if commands else ''}", commands)
+    return ComparisonVerdict(
+        "unknown", f"{text}, but {why}; {do}{':' if commands else ''}", commands
+    )
 
 
 def _causes(
-    a: RunLike, b: RunLike, mine: Scope, theirs: Scope, known: Sequence[Known]
+    a: RunLike, b: RunLike, mine: Scope, theirs: Scope, known: Sequence[SideOperations]
 ) -> pd.DataFrame:
     columns = ["kind", "name", "a", "b"]
     if max(len(one.operations) for one in known) > _MOST_FOR_CAUSES:

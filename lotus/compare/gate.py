@@ -9,7 +9,7 @@ from lotus.compare.next_step import unclear
 
 
 @dataclass(frozen=True)
-class Gate:
+class RegressionGate:
     """`failed`: some side is worse by more than `above`, with its whole interval."""
 
     metric: str
@@ -18,7 +18,7 @@ class Gate:
     texts: Sequence[str]
 
 
-def judge(comparisons: Sequence[Comparison], metric: str, above: float) -> Gate:
+def judge(comparisons: Sequence[Comparison], metric: str, above: float) -> RegressionGate:
     """Judge every comparison by one metric: the id of a line.
 
     Worse is less throughput, or more of what a line measures. Raises LotusError where it cannot be
@@ -39,7 +39,7 @@ def judge(comparisons: Sequence[Comparison], metric: str, above: float) -> Gate:
         worse, low, high = line.slowdown
         if comparison.verdict.kind == "same run":
             worse = low = high = 0.0
-        elif not line.difference.known:
+        elif not line.difference.has_interval:
             raise LotusError(
                 f"--fail-above cannot be judged: there is no interval for {metric} of {name}; "
                 "record more batches, or several runs of each side: lotus compare A1,A2 B1,B2"
@@ -61,7 +61,7 @@ def judge(comparisons: Sequence[Comparison], metric: str, above: float) -> Gate:
             "This is of one run a side, and runs of one program differ: for a test to rely on, "
             "give three or more runs of each."
         )
-    return Gate(metric, above, failed, texts)
+    return RegressionGate(metric, above, failed, texts)
 
 
 def _words(worse: float) -> str:

@@ -13,7 +13,7 @@ from lotus.analysis.common.scope import RunLike, table
 from lotus.common.statistics import LEVEL
 from lotus.compare import uncertainty
 from lotus.compare.totals import Totals
-from lotus.compare.uncertainty import Difference, Measured
+from lotus.compare.uncertainty import Difference, ReplicatedValue
 from native_map.events import formulas
 from native_map.events.catalogue import METRICS
 from native_map.events.event_model import Table
@@ -59,7 +59,7 @@ _MORE = {"ipc", "retiring"}
 
 
 @dataclass(frozen=True)
-class Line:
+class MeasureLine:
     """One measure on both sides.
 
     unit    "samples/s", "ns" (of the whole, or a sample: `per`), "bytes", "count", "share", "ratio"
@@ -82,10 +82,10 @@ class Line:
     adjusted: float = float("nan")
     different: bool = False
 
-    def judged(self, adjusted: float) -> "Line":
+    def judged(self, adjusted: float) -> "MeasureLine":
         """With the corrected p-value."""
         gap = self.difference
-        apart = gap.known and not gap.low <= 0 <= gap.high
+        apart = gap.has_interval and not gap.low <= 0 <= gap.high
         return replace(self, adjusted=adjusted, different=bool(apart and adjusted < LEVEL))
 
     @property
@@ -116,9 +116,9 @@ class Labels:
 _Value = Callable[[Totals], Floats]
 
 
-def of_loader(a: Sums, b: Sums, labels: Labels, cpu: tuple[str, Table] | None) -> list[Line]:
+def of_loader(a: Sums, b: Sums, labels: Labels, cpu: tuple[str, Table] | None) -> list[MeasureLine]:
     """All lines of one loader that both sides have. `cpu`: of both, where it is the same."""
-    lines: list[Line] = []
+    lines: list[MeasureLine] = []
 
     def add(
         name: str, group: str, label: str, unit: str, value: _Value, better: int = -1,
@@ -128,7 +128,9 @@ def of_loader(a: Sums, b: Sums, labels: Labels, cpu: tuple[str, Table] | None) -
         if np.isnan(first.value) or np.isnan(second.value) or first.value == second.value == 0:
             return
         gap = uncertainty.difference(first, second, relative=not absolute)
-        lines.append(Line(name, group, label, unit, per, better, first.value, second.value, gap))
+        lines.append(
+            MeasureLine(name, group, label, unit, per, better, first.value, second.value, gap)
+        )
 
     def ratio(
         name: str, group: str, label: str, unit: str, part: str, whole: str, better: int = -1,
@@ -170,9 +172,9 @@ def of_loader(a: Sums, b: Sums, labels: Labels, cpu: tuple[str, Table] | None) -
     return lines
 
 
-def _metrics(a: Sums, b: Sums, labels: Labels, cpu: tuple[str, Table] | None) -> list[Line]:
+def _metrics(a: Sums, b: Sums, labels: Labels, cpu: tuple[str, Table] | None) -> list[MeasureLine]:
     """IPC, shares of slots and the like, by their formulae from sums and from each replicate."""
-    lines: list[Line] = []
+    lines: list[MeasureLine] = []
     if cpu is None or not labels.events:
         return lines
     name, known = cpu
@@ -189,7 +191,7 @@ def _metrics(a: Sums, b: Sums, labels: Labels, cpu: tuple[str, Table] | None) ->
             if metric not in wholes[1].columns or unit == "ns":  # a sum: its event has a line
                 continue
             sides = [
-                Measured(
+                ReplicatedValue(
                     float(values[metric].iloc[0]),
                     values[metric].to_numpy(np.float64)[1:],
                     side.whole.blocks,
@@ -205,7 +207,7 @@ def _metrics(a: Sums, b: Sums, labels: Labels, cpu: tuple[str, Table] | None) ->
             # What the replicates make of a share below zero is in its interval.
             values = [max(one.value, 0.0) if share else one.value for one in sides]
             lines.append(
-                Line(f"counter:{label}:{metric}", COUNTERS, f"{label}: {metric}",
+                MeasureLine(f"counter:{label}:{metric}", COUNTERS, f"{label}: {metric}",
                      "share" if share else "ratio", "", better,
                      values[0], values[1], gap)
             )  # fmt: skip
@@ -216,7 +218,7 @@ def _over(part: Floats, whole: Floats) -> Floats:
     return np.where(whole > 0, part / np.where(whole > 0, whole, 1.0), np.nan)
 
 
-def _measured(side: Sums, value: _Value, starts: bool, part: str) -> Measured:
+def _measured(side: Sums, value: _Value, starts: bool, part: str) -> ReplicatedValue:
     values = value(side.whole)
     runs = np.array([float(value(one)[0]) for one in side.runs])
     blocks = side.whole.epochs if starts else side.whole.blocks
@@ -226,10 +228,10 @@ def _measured(side: Sums, value: _Value, starts: bool, part: str) -> Measured:
         whole = float(side.whole(part)[0])
         if alone > _MOST_ALONE * whole or (starts and side.whole.epochs <= len(side.runs)):
             blocks = 1
-    return Measured(float(values[0]), values[1:], blocks, runs)
+    return ReplicatedValue(float(values[0]), values[1:], blocks, runs)
 
 
-def of_runs(a: Sequence[RunLike], b: Sequence[RunLike]) -> list[Line]:
+def of_runs(a: Sequence[RunLike], b: Sequence[RunLike]) -> list[MeasureLine]:
     """What is known of whole runs only: an interval needs repeats."""
     lines = []
     measures: Mapping[str, tuple[str, str, Callable[[RunLike], float]]] = {
@@ -242,12 +244,12 @@ def of_runs(a: Sequence[RunLike], b: Sequence[RunLike]) -> list[Line]:
         if any(np.isnan(one).any() for one in sides):
             continue
         first, second = (
-            Measured(float(values.mean()), np.full(1, np.nan), 1, values) for values in sides
+            ReplicatedValue(float(values.mean()), np.full(1, np.nan), 1, values) for values in sides
         )
         if first.value == second.value == 0:
             continue
         gap = uncertainty.difference(first, second)
-        line = Line(name, RUNS, label, unit, "", -1, first.value, second.value, gap)
+        line = MeasureLine(name, RUNS, label, unit, "", -1, first.value, second.value, gap)
         lines.append(line)
     adjusted = uncertainty.adjusted([one.difference.p for one in lines])
     return [one.judged(float(value)) for one, value in zip(lines, adjusted, strict=True)]

@@ -17,7 +17,7 @@ ENOUGH = 3  # runs a side, of which an interval knows how runs differ
 
 def unclear(gap: Difference, unit: str = "") -> bool:
     """Whether an interval is too wide to tell a difference from none."""
-    if not gap.known or not gap.low <= 0 <= gap.high:
+    if not gap.has_interval or not gap.low <= 0 <= gap.high:
         return False
     if gap.relative:
         return gap.low < 1 / WIDE - 1 or gap.high > WIDE - 1
@@ -45,7 +45,7 @@ def change(part: float) -> str:
     return f"{ratio:,.0f} times {word}" if ratio >= 20 else f"{ratio:.1f} times {word}"
 
 
-def wanted(a: Sequence[RunLike], b: Sequence[RunLike]) -> int:
+def runs_needed(a: Sequence[RunLike], b: Sequence[RunLike]) -> int:
     """How many runs of each would tell more."""
     fewest = min(len(a), len(b))
     return ENOUGH if fewest < ENOUGH else 2 * fewest
@@ -54,22 +54,22 @@ def wanted(a: Sequence[RunLike], b: Sequence[RunLike]) -> int:
 def commands(
     a: Sequence[RunLike], b: Sequence[RunLike], letters: tuple[str, str] = ("A", "B")
 ) -> tuple[str, ...]:
-    """Lines to type in a shell that record enough runs of each side, in turns; () if not known."""
-    known = [_traced(side[0].manifest) for side in (a, b)]
-    if not all(text for _, text in known) or any(HIDDEN in text for _, text in known):
+    """Lines to type in a shell that record enough runs of each side, in turns; () if unknown."""
+    traced = [_traced(side[0].manifest) for side in (a, b)]
+    if not all(text for _, text in traced) or any(HIDDEN in text for _, text in traced):
         return ()
-    numbers = " ".join(str(number + 1) for number in range(wanted(a, b)))
+    numbers = " ".join(str(number + 1) for number in range(runs_needed(a, b)))
     lines = [f"for i in {numbers}; do"]
     places = [f"compare-{letter.lower().replace(' ', '-')}" for letter in letters]
-    for letter, place, (options, command) in zip(letters, places, known, strict=True):
+    for letter, place, (options, command) in zip(letters, places, traced, strict=True):
         # Of two commands that are the same something else differed: only its owner knows what.
-        mark = f"   # as {letter} was" if known[0] == known[1] else ""
+        mark = f"   # as {letter} was" if traced[0] == traced[1] else ""
         lines.append(f"  lotus trace -q -o {place}/$i{options} -- {command}{mark}")
     return (*lines, "done", f"lotus compare {places[0]} {places[1]}")
 
 
 def _traced(manifest: Any) -> tuple[str, str]:
-    """Options of lotus trace, and the command of a run; ("", "") where it is not known."""
+    """Options of lotus trace, and the command of a run; ("", "") if unknown."""
     command = manifest.get("command")
     if not isinstance(command, list) or not command:
         return "", ""

@@ -110,7 +110,7 @@ def counter_rows(runs: Sequence[RunLike], loops: Sequence[Scope]) -> list[pd.Dat
 
 
 @dataclass(frozen=True)
-class Known:
+class SideOperations:
     """What one side has: operations with their nanoseconds, counted intervals, events."""
 
     operations: pd.Series
@@ -118,7 +118,7 @@ class Known:
     events: list[str]
 
     @staticmethod
-    def of(loops: Sequence[Scope], runs: Sequence[RunLike]) -> "Known":
+    def of(loops: Sequence[Scope], runs: Sequence[RunLike]) -> "SideOperations":
         times = [operation_times(one) for one in loops]
         operations = times[0]
         for other in times[1:]:
@@ -127,19 +127,21 @@ class Known:
         events: list[str] = []
         for place, rows in enumerate(counter_rows(runs, loops)):
             if not len(rows):
-                return Known(operations, [], [])
+                return SideOperations(operations, [], [])
             sums = counter_table(rows, "generic")
             mine = list(zip(sums["kind"].astype(str), sums["operation"].astype(str), strict=True))
             counted = mine if place == 0 else [one for one in counted if one in mine]
             names = events_of(rows)
             events = names if place == 0 else [one for one in events if one in names]
-        return Known(operations.sort_values(ascending=False), counted, events)
+        return SideOperations(operations.sort_values(ascending=False), counted, events)
 
 
-class Chosen:
+class PairedOperations:
     """Operations paired: by parent and name, then by name where that is one on both sides."""
 
-    def __init__(self, a: Known, b: Known, letters: Sequence[str], notes: list[str]) -> None:
+    def __init__(
+        self, a: SideOperations, b: SideOperations, letters: Sequence[str], notes: list[str]
+    ) -> None:
         left_ns, right_ns = (_nanoseconds(side.operations) for side in (a, b))
         pairs: list[tuple[Operation, Operation]] = [
             (key, key) for key in left_ns if key in right_ns

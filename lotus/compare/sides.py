@@ -17,7 +17,7 @@ _MOST_RUNS = 1000  # of one side: a pattern that finds more is a mistake
 
 
 @dataclass(frozen=True)
-class Given:
+class ComparisonArgument:
     """One argument: runs, or one sweep."""
 
     text: str
@@ -51,11 +51,11 @@ def _letter(place: int) -> str:
     return chr(ord("A") + place) if place < 26 else f"side {place + 1}"
 
 
-def _side(argument: Given, runs: Sequence[Run]) -> Side:
+def _side(argument: ComparisonArgument, runs: Sequence[Run]) -> Side:
     return Side(argument.text, runs, argument.letter)
 
 
-def _settings(a: Given, b: Given) -> Iterator[Comparison]:
+def _settings(a: ComparisonArgument, b: ComparisonArgument) -> Iterator[Comparison]:
     assert a.sweep is not None
     assert b.sweep is not None
     varied = [name for name in a.sweep.varied if name in b.sweep.varied]
@@ -85,16 +85,16 @@ def _words(setting: Setting, varied: Sequence[str]) -> str:
     return name_of(setting, varied).replace("-", ", ")
 
 
-def resolve(text: str, letter: str = "A") -> Given:
+def resolve(text: str, letter: str = "A") -> ComparisonArgument:
     """What an argument names. Raises LotusError."""
     if is_sweep(text):
-        return Given(text, letter, [], load_sweep(text))
+        return ComparisonArgument(text, letter, [], load_sweep(text))
     paths = [path for part in _parts(text) for path in _runs(part)]
     if len(paths) > _MOST_RUNS:
         raise LotusError(
             f"{text} names {len(paths)} runs; {_MOST_RUNS} are the most of a side: name fewer"
         )
-    return Given(text, letter, [load(path) for path in dict.fromkeys(paths)])
+    return ComparisonArgument(text, letter, [load(path) for path in dict.fromkeys(paths)])
 
 
 def _parts(text: str) -> list[str]:

@@ -175,7 +175,7 @@ class _Part:
     residuals: Floats
 
 
-class _Rows:
+class _BinnedRows:
     """Where each row of a table goes: to the rows in their order, or to the edges; few of each."""
 
     def __init__(self, order: Ints, edge: np.ndarray, columns: int) -> None:
@@ -234,7 +234,7 @@ class _Taken:
         columns, waits = self.columns, self.waits
         epochs = self.loop[integer(self.loop, "rank") == rank]
         mine = integer(waits, "rank") == rank
-        rows = _Rows(np.flatnonzero(mine), self.first, len(columns))
+        rows = _BinnedRows(np.flatnonzero(mine), self.first, len(columns))
         wait, step = number(waits, "wait_ns"), np.nan_to_num(number(waits, "step_ns"))
         steady = np.where(self.first, 0.0, 1.0)
         rows.add(columns["wait_ns"], wait)
@@ -349,7 +349,7 @@ class _Made:
     def of(self, rank: int) -> _Part:
         columns, batches, wanted = self.wanted.columns, self.batches, self.wanted
         mine = integer(batches, "rank") == rank
-        rows = _Rows(np.flatnonzero(mine), self.first, len(columns))
+        rows = _BinnedRows(np.flatnonzero(mine), self.first, len(columns))
         rows.add(columns["made"], self.size)
         for name, column in MADE.items():
             values = number(batches, column)
@@ -368,7 +368,7 @@ class _Made:
         more = [columns[f"operation:{place}"] for place in range(min(len(wanted.operations), 4))]
         return rows.part(columns["fetch"], columns["made"], more)
 
-    def _add_operations(self, rows: _Rows) -> None:
+    def _add_operations(self, rows: _BinnedRows) -> None:
         width, columns = len(self.wanted.operations), self.wanted.columns
         if not width or not len(self.op_rows):
             return

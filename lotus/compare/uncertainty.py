@@ -16,7 +16,7 @@ from lotus.common.statistics import t_p_value, t_quantile
 
 
 @dataclass(frozen=True)
-class Measured:
+class ReplicatedValue:
     """A value of one side: over all its runs, in each replicate, and of each run.
 
     blocks: how many pieces of a series the replicates were drawn from; below 2 nothing is known
@@ -44,12 +44,12 @@ class Difference:
     p: float
 
     @property
-    def known(self) -> bool:
+    def has_interval(self) -> bool:
         """Whether there is an interval."""
         return not (math.isnan(self.low) or math.isnan(self.high))
 
 
-def difference(a: Measured, b: Measured, relative: bool = True) -> Difference:
+def difference(a: ReplicatedValue, b: ReplicatedValue, relative: bool = True) -> Difference:
     """Hold b against a; `relative` falls back to absolute where a value or replicate is 0."""
     if math.isnan(a.value) or math.isnan(b.value):
         return Difference(relative, math.nan, math.nan, math.nan, math.nan)
@@ -78,13 +78,13 @@ def difference(a: Measured, b: Measured, relative: bool = True) -> Difference:
     return Difference(relative, gap, low, high, p)
 
 
-def _positive(measured: Measured) -> bool:
-    known = measured.replicates[~np.isnan(measured.replicates)]
-    return measured.value > 0 and bool((known > 0).all()) and bool((measured.runs > 0).all())
+def _positive(measured: ReplicatedValue) -> bool:
+    replicates = measured.replicates[~np.isnan(measured.replicates)]
+    return measured.value > 0 and bool((replicates > 0).all()) and bool((measured.runs > 0).all())
 
 
-def _log(measured: Measured) -> Measured:
-    return Measured(
+def _log(measured: ReplicatedValue) -> ReplicatedValue:
+    return ReplicatedValue(
         math.log(measured.value),
         np.log(measured.replicates),
         measured.blocks,
@@ -92,7 +92,7 @@ def _log(measured: Measured) -> Measured:
     )
 
 
-def _error(a: Measured, b: Measured) -> tuple[float, float]:
+def _error(a: ReplicatedValue, b: ReplicatedValue) -> tuple[float, float]:
     """Standard error of the difference and its degrees of freedom (Welch); NaN: not known."""
     # What one run cannot show, how runs differ, the repeats of the other side show.
     spreads = [

@@ -11,9 +11,9 @@ import numpy as np
 
 from lotus.export import table_pieces, torch_trace
 from lotus.export.counter_tracks import Points
-from lotus.export.export_request import Progress, Request
+from lotus.export.export_request import ExportRequest, Progress
 from lotus.export.timeline import FETCH, KINDS, OPERATION, SAMPLE, WAIT, Slices, Timeline
-from lotus.export.tracks import Place
+from lotus.export.tracks import Track
 from lotus.reading.process_tree import Ints
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def pieces(
-    run: "Run", request: Request, notes: list[str], progress: Progress
+    run: "Run", request: ExportRequest, notes: list[str], progress: Progress
 ) -> Iterator[bytes | memoryview]:
     """The JSON text, piece by piece; `notes` gets what could not be shown, and how it was aligned.
 
@@ -35,7 +35,7 @@ def pieces(
         notes.append(str(aligned))
     whole = table_pieces.whole(run)
     names: list[str] = []
-    places: dict[int, Place] = {}
+    places: dict[int, Track] = {}
     yield b'{"displayTimeUnit": "ms",\n"traceEvents": [\n'
     between = ""
     for chunk in timeline.chunks():
@@ -56,7 +56,7 @@ def pieces(
     yield b"\n]}\n"
 
 
-def _metadata(place: Place) -> list[str]:
+def _metadata(place: Track) -> list[str]:
     if place.counter:
         return []
     kind = "process" if place.process == place.id else "thread"
@@ -68,7 +68,7 @@ def _metadata(place: Place) -> list[str]:
     return [json.dumps({"name": name, **where, "args": args}) for name, args in records.items()]
 
 
-def _slices(slices: Slices, names: list[str], places: dict[int, Place]) -> list[str]:
+def _slices(slices: Slices, names: list[str], places: dict[int, Track]) -> list[str]:
     good = np.flatnonzero((slices.track > 0) & (slices.start_ns >= 0))
     slices = Slices(*(column[good] for column in slices))
     where = {id: f'"pid":{place.pid},"tid":{place.tid}' for id, place in places.items()}
@@ -109,7 +109,7 @@ def _flow(phase: str, number: int, at_ns: int, where: str) -> str:
     )
 
 
-def _points(points: Points, places: dict[int, Place]) -> list[str]:
+def _points(points: Points, places: dict[int, Track]) -> list[str]:
     good = np.flatnonzero((points.time_ns >= 0) & np.isfinite(points.value))
     start: Ints = points.time_ns[good]
     what = {

@@ -29,7 +29,7 @@ class Format(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Request:
+class ExportRequest:
     """What to export, and how; `output` None is the standard output."""
 
     format: str
@@ -43,7 +43,7 @@ class FileFormat(Protocol):
     """A module that makes a file."""
 
     def pieces(
-        self, run: "Run", request: Request, notes: list[str], progress: Progress
+        self, run: "Run", request: ExportRequest, notes: list[str], progress: Progress
     ) -> Iterator[bytes | memoryview]:
         """The content, piece by piece; adds to `notes` what could not be shown."""
 
@@ -51,7 +51,9 @@ class FileFormat(Protocol):
 class DirectoryFormat(Protocol):
     """A module that makes a directory."""
 
-    def fill(self, run: "Run", request: Request, notes: list[str], progress: Progress) -> None:
+    def fill(
+        self, run: "Run", request: ExportRequest, notes: list[str], progress: Progress
+    ) -> None:
         """Make the directory at `request.output`; adds to `notes` what could not be shown."""
 
 

@@ -11,8 +11,8 @@ from lotus.common import files
 from lotus.common.errors import LotusError
 from lotus.common.formatting import plain
 from lotus.common.version import __version__
-from lotus.export.export_request import Progress, Request
-from lotus.export.profile_stacks import NS, TIME, Row, Stacks, Weight
+from lotus.export.export_request import ExportRequest, Progress
+from lotus.export.profile_stacks import NS, TIME, StackRow, Stacks, Weight
 
 if TYPE_CHECKING:
     from lotus.reading.run import Run
@@ -20,7 +20,7 @@ _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
 def pieces(
-    run: "Run", request: Request, notes: list[str], progress: Progress
+    run: "Run", request: ExportRequest, notes: list[str], progress: Progress
 ) -> Iterator[bytes | memoryview]:
     """The file in one piece. Raises LotusError if the run has nothing of the event."""
     stacks, event = Stacks(run, notes), request.weight
@@ -67,7 +67,7 @@ def speedscope(weights: list[Weight], name: str) -> bytes:
     frames: dict[tuple[str, str], int] = {}
     profiles = []
     for weight in weights:
-        grouped: dict[str, list[Row]] = {}
+        grouped: dict[str, list[StackRow]] = {}
         for row in weight.rows:
             of = f"{weight.event}: rank {row.rank}, {row.process}" if row.process else weight.event
             grouped.setdefault(of, []).append(row)

@@ -19,10 +19,10 @@ from lotus.common.formatting import duration, plain
 from lotus.export.export_request import (
     DirectoryFormat,
     Export,
+    ExportRequest,
     FileFormat,
     Format,
     Progress,
-    Request,
 )
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def default_path(format: Format, run_directory: Path) -> Path:
     return Path(name + format.ending) if format.ending else Path(f"{name}-{format.name}")
 
 
-def check(request: Request) -> None:
+def check(request: ExportRequest) -> None:
     """Raise LotusError for options that the format does not use, and for what it needs."""
     format = FORMATS[request.format]
     for field, option in _OPTIONS.items():
@@ -109,7 +109,7 @@ def check(request: Request) -> None:
         )
 
 
-def export(run: "Run", request: Request, progress: Progress) -> Export:
+def export(run: "Run", request: ExportRequest, progress: Progress) -> Export:
     """Write `run` in a format. Raises LotusError; then nothing is left of the export."""
     check(request)
     format, path = FORMATS[request.format], request.output

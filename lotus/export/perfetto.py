@@ -11,7 +11,7 @@ import numpy as np
 
 from lotus.export import table_pieces
 from lotus.export.counter_tracks import Points
-from lotus.export.export_request import Progress, Request
+from lotus.export.export_request import ExportRequest, Progress
 from lotus.export.interval_nesting import nest
 from lotus.export.protobuf import (
     Bytes,
@@ -28,7 +28,7 @@ from lotus.export.protobuf import (
     width_of,
 )
 from lotus.export.timeline import FETCH, KINDS, OPERATION, SAMPLE, WAIT, Chunk, Slices, Timeline
-from lotus.export.tracks import Place
+from lotus.export.tracks import Track
 from lotus.reading.process_tree import Ints, is_a
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ _AT_ONCE = 1 << 18  # names in one packet
 
 
 def pieces(
-    run: "Run", request: Request, notes: list[str], progress: Progress
+    run: "Run", request: ExportRequest, notes: list[str], progress: Progress
 ) -> Iterator[bytes | memoryview]:
     """The trace, piece by piece; `notes` gets what could not be shown as it was."""
     timeline = Timeline(run, notes)
@@ -104,7 +104,7 @@ def _names(names: list[str], first: int) -> bytes:
     return _packet(number(13, _NEEDS), message(12, b"".join(messages)))
 
 
-def _descriptor(place: Place) -> bytes:
+def _descriptor(place: Track) -> bytes:
     fields = number(1, place.id)
     if place.process == place.id:
         fields += message(3, number(1, place.pid) + text(6, place.name)) + number(11, _EXPLICIT)

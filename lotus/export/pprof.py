@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from lotus.common.errors import LotusError
 from lotus.common.formatting import command, plain
-from lotus.export.export_request import Progress, Request
-from lotus.export.profile_stacks import Row, Stacks
+from lotus.export.export_request import ExportRequest, Progress
+from lotus.export.profile_stacks import StackRow, Stacks
 from lotus.export.protobuf import message, number, packed
 from lotus.reading.process_tree import is_a
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def pieces(
-    run: "Run", request: Request, notes: list[str], progress: Progress
+    run: "Run", request: ExportRequest, notes: list[str], progress: Progress
 ) -> Iterator[bytes | memoryview]:
     """The profile, compressed, in one piece. Raises LotusError if it would be empty."""
     weights = list(Stacks(run, notes).all(progress))
@@ -62,7 +62,7 @@ def _value_type(table: "_Table", kind: str, unit: str) -> bytes:
     return number(1, table.text(kind)) + number(2, table.text(unit))
 
 
-def _sample(table: "_Table", row: Row, values: list[int]) -> bytes:
+def _sample(table: "_Table", row: StackRow, values: list[int]) -> bytes:
     pairs = zip(row.frames, row.libraries, strict=True)
     places = [table.location(plain(frame), plain(library)) for frame, library in pairs]
     labels = b""

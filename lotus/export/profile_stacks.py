@@ -17,7 +17,7 @@ from lotus.export import table_pieces
 from lotus.export.export_request import Progress
 from lotus.export.interval_nesting import Nested, nest
 from lotus.export.timeline import BACKWARD, EPOCH, KINDS, OPERATION, SAMPLE, SYNC, Slices, Timeline
-from lotus.export.tracks import Place, Tracks
+from lotus.export.tracks import Track, Tracks
 from lotus.reading import counter_tables
 from lotus.reading.frame_scanner import Array
 from lotus.reading.process_tree import Ints, groups
@@ -29,7 +29,7 @@ NS, COUNT = "nanoseconds", "count"
 _CLOCKS = ("task_clock", "cpu_clock", "task-clock", "cpu-clock")
 
 
-class Row(NamedTuple):
+class StackRow(NamedTuple):
     """A stack, outermost frame first, and its own share of the event."""
 
     rank: int
@@ -47,7 +47,7 @@ class Weight:
 
     event: str
     unit: str  # NS or COUNT
-    rows: list[Row]
+    rows: list[StackRow]
     sampled: bool = False
 
 
@@ -118,7 +118,7 @@ class Stacks:
             frames = (first, str(library), str(function))
             libraries = ("", str(library), str(library))
             if count > 0:
-                rows.append(Row(0, "", -1, frames, libraries, shown, float(count)))
+                rows.append(StackRow(0, "", -1, frames, libraries, shown, float(count)))
         name = event.partition(":")[0]
         return Weight(event, NS if name in _CLOCKS else COUNT, rows, sampled=True)
 
@@ -128,7 +128,7 @@ class Stacks:
         whole = table_pieces.whole(self.run)
         tree = _Tree(self.run, timeline.tracks)
         names: list[str] = []
-        places: dict[int, Place] = {}
+        places: dict[int, Track] = {}
         for chunk in timeline.chunks(counters=False):
             names += chunk.names
             places |= {place.id: place for place in chunk.tracks}
@@ -236,7 +236,7 @@ class _Tree:
             self._nodes.append(key)
         return self._numbers[key]
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[StackRow]:
         rows = []
         processes = self._run._assembly.processes
         for at, value in enumerate(self._sums.tolist()):
@@ -251,5 +251,7 @@ class _Tree:
             label = self._tracks.label(-1 - above)
             stack = tuple(reversed(frames))
             none = ("",) * len(stack)
-            rows.append(Row(process.rank, label, process.worker, stack, none, operation, value))
+            rows.append(
+                StackRow(process.rank, label, process.worker, stack, none, operation, value)
+            )
         return rows

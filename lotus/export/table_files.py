@@ -17,7 +17,7 @@ import pandas as pd
 from lotus.analysis.ranks.rank_steps import long_table, rank_steps
 from lotus.common.errors import LotusError
 from lotus.export import spreadsheet_cells, table_pieces
-from lotus.export.export_request import Progress, Request
+from lotus.export.export_request import ExportRequest, Progress
 
 if TYPE_CHECKING:
     from lotus.reading.run import Run
@@ -33,7 +33,7 @@ _ROWS = 1 << 18
 _LISTS = {"notes": ["text"], "unseen": ["what", "why"]}
 
 
-def fill(run: "Run", request: Request, notes: list[str], progress: Progress) -> None:
+def fill(run: "Run", request: ExportRequest, notes: list[str], progress: Progress) -> None:
     """Make the directory; `notes` gets which tables cannot be read. Raises LotusError."""
     path = request.output
     if path is None:

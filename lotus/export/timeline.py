@@ -15,7 +15,7 @@ import pandas as pd
 from lotus.common.formatting import operation_name
 from lotus.export import table_pieces
 from lotus.export.counter_tracks import Points, points
-from lotus.export.tracks import Place, Tracks
+from lotus.export.tracks import Track, Tracks
 from lotus.export.whole_times import LATEST, rounded, whole
 from lotus.inside.trace.log_format import SENDS
 from lotus.reading.batch_tables import signed
@@ -55,13 +55,13 @@ class Chunk:
     """A part of a timeline. Names and tracks are those that are new in it."""
 
     names: list[str]
-    tracks: list[Place]
+    tracks: list[Track]
     slices: Slices
     points: Points | None = None
     done: int = 0  # of pieces.whole(run), for a progress bar
 
 
-class Names:
+class SliceNames:
     """Names of slices, each with a number."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class Timeline:
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.names = Names()
+        self.names = SliceNames()
         self.tracks = Tracks(self.run)
         self._backwards = 0
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Place:
+class Track:
     """A track. `process` is the track of its process, its own id for that one.
 
     pid and tid are unique in the timeline and else the real ones; counters have a unit. `owner` is
@@ -40,7 +40,7 @@ class Tracks:
     def __init__(self, run: "Run") -> None:
         self._run = run
         self._a = run._assembly
-        self.places: list[Place] = []
+        self.places: list[Track] = []
         self._written = 0
         self._known: dict[tuple[object, ...], int] = {}
         self._pids: set[int] = set()
@@ -57,7 +57,7 @@ class Tracks:
             if process.is_worker:
                 self._worker(number)
 
-    def new(self) -> list[Place]:
+    def new(self) -> list[Track]:
         """The tracks that were not told yet."""
         places = self.places[self._written :]
         self._written = len(self.places)
@@ -163,7 +163,7 @@ class Tracks:
             where = f" on {plain(process.host)}" if process.host else ""
             name = f"rank {process.rank}{where} (pid {process.pid})"
             track = len(self.places) + 1
-            self.places.append(Place(track, track, name, process.rank, pid, pid, number))
+            self.places.append(Track(track, track, name, process.rank, pid, pid, number))
             self._known[key] = track
         return self._known[key]
 
@@ -178,7 +178,7 @@ class Tracks:
                 tid = 1_000_000_000 + len(self._tids)
             self._tids.add((pid, tid))
             track = len(self.places) + 1
-            self.places.append(Place(track, process, name, order, pid, tid, number, unit, counter))
+            self.places.append(Track(track, process, name, order, pid, tid, number, unit, counter))
             self._known[key] = track
         return self._known[key]
 

@@ -59,7 +59,7 @@ class CannotStart(LotusError):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ProgramOutcome:
     """How a program ended: with an exit code, or by a signal (the other one is None)."""
 
     exit_code: int | None
@@ -75,7 +75,7 @@ def trace(
     siblings: Sequence["Sibling"] = (),
     progress: Callable[[Path], AbstractContextManager[object]] | None = None,
     quiet: bool = False,
-) -> tuple[Path, Outcome]:
+) -> tuple[Path, ProgramOutcome]:
     """Run a command traced into a run directory; returns the directory and how it ended.
 
     `siblings` record beside it from its first instruction on; what became of them is in run.json
@@ -104,7 +104,7 @@ def trace(
     try:
         outcome = run(words, environ, beside, progress(directory) if progress else None)
     except CannotStart as error:
-        _write_end(directory, record, Outcome(error.exit_code, None, time.monotonic_ns()))
+        _write_end(directory, record, ProgramOutcome(error.exit_code, None, time.monotonic_ns()))
         raise
     _settle(directory)
     _write_end(directory, record, outcome)
@@ -132,7 +132,7 @@ def _settle(directory: Path) -> None:
         process_states.settle(directory)
 
 
-def _write_end(directory: Path, record: dict[str, Any], outcome: Outcome) -> None:
+def _write_end(directory: Path, record: dict[str, Any], outcome: ProgramOutcome) -> None:
     # On a full disk the manifest stays "running", which its readers understand.
     with contextlib.suppress(OSError):
         ranks = job_ranks.recorded(directory)
@@ -280,7 +280,7 @@ def run(
     environ: Mapping[str, str],
     beside: Beside | None = None,
     meanwhile: AbstractContextManager[object] | None = None,
-) -> Outcome:
+) -> ProgramOutcome:
     """Run a program to its end with lotus's own streams and terminal; pass signals on to it.
 
     `meanwhile` is entered once it runs, and left as soon as it has ended.
@@ -427,7 +427,7 @@ def _is_binary(path: str) -> bool:
         return True
 
 
-def _wait(pid: int, beside: Beside | None = None) -> Outcome:
+def _wait(pid: int, beside: Beside | None = None) -> ProgramOutcome:
     had_terminal = _has_terminal()
     while True:
         ended, status = os.waitpid(pid, os.WNOHANG)
@@ -446,7 +446,7 @@ def _wait(pid: int, beside: Beside | None = None) -> Outcome:
                 os.kill(pid, taken.si_signo)
     end_ns = time.monotonic_ns()
     code = os.waitstatus_to_exitcode(status)
-    return Outcome(code, None, end_ns) if code >= 0 else Outcome(None, -code, end_ns)
+    return ProgramOutcome(code, None, end_ns) if code >= 0 else ProgramOutcome(None, -code, end_ns)
 
 
 def _reached_both(taken: signal.struct_siginfo, had_terminal: bool) -> bool:
@@ -473,7 +473,7 @@ def _has_terminal() -> bool:
     return True
 
 
-def end_as(outcome: Outcome) -> int:
+def end_as(outcome: ProgramOutcome) -> int:
     """Die by the signal that the program died by, or return its exit code."""
     if outcome.signal is None:
         assert outcome.exit_code is not None

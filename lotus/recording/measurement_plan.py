@@ -21,7 +21,7 @@ _NO_SUCH_EVENT = (errno.ENOENT, errno.ENXIO, errno.ENODEV, errno.EOPNOTSUPP)
 
 
 @dataclass(frozen=True)
-class Plan:
+class MeasurementPlan:
     """`counters` as LOTUS_COUNTERS has it or None, the `cpu` that says what they mean (for
     Settings), the recorders, and remarks for the user."""
 
@@ -39,7 +39,7 @@ def plan(
     kernel: bool = False,
     py_spy: bool = False,
     say: sidecars.Say | None = None,
-) -> Plan:
+) -> MeasurementPlan:
     """Choose what to measure on this machine; `counters` names sets or events, "auto" the best.
 
     Raises LotusError for what is not understood. What the machine cannot do is a remark.
@@ -64,7 +64,7 @@ def plan(
         raise LotusError(str(error)) from None
     if py_spy:
         recorders.append(sidecars.PySpy(say=say))
-    return Plan(spec, facts, recorders, notes)
+    return MeasurementPlan(spec, facts, recorders, notes)
 
 
 def _perf(

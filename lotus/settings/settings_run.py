@@ -16,8 +16,8 @@ from typing import Any
 
 from lotus.common.errors import LotusError
 from lotus.recording import launcher
-from lotus.recording.launcher import Outcome
-from lotus.settings.share_plan import Plan
+from lotus.recording.launcher import ProgramOutcome
+from lotus.settings.share_plan import SharePlan
 from lotus.settings.tuned_file import Target, Tuned, printable
 
 _MOST_GIVEN = 100_000  # bytes: the kernel takes 128 KiB as one variable of an environment
@@ -31,7 +31,7 @@ WAIT_S = 120
 MODES = ("sync", "local", "hybrid", "async")
 
 
-def shares_change(plan: Plan) -> list[str]:
+def shares_change(plan: SharePlan) -> list[str]:
     """What a user would have to write into the program for a plan."""
     world, whole = plan.world_size, plan.global_batch
     return [
@@ -45,14 +45,14 @@ def shares_change(plan: Plan) -> list[str]:
 class Shares:
     """A plan that is to be applied, and how."""
 
-    plan: Plan
+    plan: SharePlan
     summed: bool = False  # a rank's loss is the sum over its samples, not their mean
     wait_s: float = WAIT_S
     rebalance_every: int = 0  # steps after which shares are chosen anew; 0: they stay
 
 
 @dataclass(frozen=True)
-class Mode:
+class ModeOptions:
     """How ranks come to one model: lotus/inside/distributed/training_modes.py says what each mode
     does.
     """
@@ -66,8 +66,11 @@ class Mode:
 
 
 def run(
-    command: Sequence[str], tuned: Tuned, shares: Shares | None = None, mode: Mode | None = None
-) -> tuple[Outcome, list[str]]:
+    command: Sequence[str],
+    tuned: Tuned,
+    shares: Shares | None = None,
+    mode: ModeOptions | None = None,
+) -> tuple[ProgramOutcome, list[str]]:
     """Run a command with settings put on its loaders, its global batch shared out, in a mode.
 
     Returns how it ended, and in words what was not found. Raises CannotStart where the command
@@ -92,7 +95,10 @@ def run(
 
 
 def request(
-    tuned: Tuned, messages: Path | None, shares: Shares | None = None, mode: Mode | None = None
+    tuned: Tuned,
+    messages: Path | None,
+    shares: Shares | None = None,
+    mode: ModeOptions | None = None,
 ) -> str:
     """What lotus/inside/apply/settings_applier.py is told. Raises LotusError where it is too
     long.
@@ -130,7 +136,7 @@ def request(
 
 
 def not_found(
-    tuned: Tuned, messages: Path, shares: Shares | None = None, mode: Mode | None = None
+    tuned: Tuned, messages: Path, shares: Shares | None = None, mode: ModeOptions | None = None
 ) -> list[str]:
     """Which settings met no loader of theirs, and what loaders were made instead, in words."""
     facts = []

@@ -22,7 +22,7 @@ MOST_SAMPLES = 1 << 40
 
 
 @dataclass(frozen=True)
-class Model:
+class ModelSignature:
     """Which model a plan was made for."""
 
     parameters: int  # how many numbers are trained
@@ -35,7 +35,7 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SharePlan:
     """What balance.json holds. Raises ValueError where it contradicts itself.
 
     `batch_sizes[rank]` are the samples of that rank in each global batch, `global_batch` their sum:
@@ -46,7 +46,7 @@ class Plan:
     batch_sizes: tuple[int, ...]
     strategy: str
     loader: Target | None = None
-    model: Model | None = None
+    model: ModelSignature | None = None
     predicted: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -71,12 +71,12 @@ class Plan:
         return sum(self.batch_sizes)
 
 
-def write(path: Path, plan: Plan) -> None:
+def write(path: Path, plan: SharePlan) -> None:
     """Write a plan so that a reader sees the old one or the new one. Raises LotusError."""
     files.write_json(path, document(plan))
 
 
-def document(plan: Plan) -> dict[str, Any]:
+def document(plan: SharePlan) -> dict[str, Any]:
     """A plan as balance.json has it."""
     return {
         "format": FORMAT,
@@ -101,7 +101,7 @@ def is_plan(path: Path) -> bool:
     return isinstance(content, dict) and content.get("format") == FORMAT
 
 
-def read(path: Path) -> Plan:
+def read(path: Path) -> SharePlan:
     """Read a plan. Raises LotusError where it is not as `write` makes it."""
     try:
         data = _bytes(path)
@@ -120,7 +120,7 @@ def read(path: Path) -> Plan:
         ) from None
 
 
-def parse(content: object) -> Plan:
+def parse(content: object) -> SharePlan:
     """The plan in the content of a balance.json. Raises ValueError."""
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError(f'its "format" is not "{FORMAT}"')
@@ -128,7 +128,7 @@ def parse(content: object) -> Plan:
         raise ValueError(
             f"its version is {content.get('version')!r:.50}, this lotus reads {VERSION}"
         )
-    unknown = sorted(set(content) - set(document(Plan((1,), "equal"))))
+    unknown = sorted(set(content) - set(document(SharePlan((1,), "equal"))))
     if unknown:
         raise ValueError(f"it has unknown fields: {', '.join(unknown)[:200]}")
     sizes = content.get("batch_sizes")
@@ -140,11 +140,11 @@ def parse(content: object) -> Plan:
     predicted = content.get("predicted", {})
     if not isinstance(predicted, dict):
         raise ValueError('"predicted" must be an object')
-    plan = Plan(
+    plan = SharePlan(
         batch_sizes=tuple(sizes),
         strategy=content.get("strategy", ""),
         loader=_made(Target, content.get("loader"), "loader"),
-        model=_made(Model, content.get("model"), "model"),
+        model=_made(ModelSignature, content.get("model"), "model"),
         predicted=predicted,
         notes=tuple(notes),
     )

@@ -26,7 +26,7 @@ WITHOUT_WORKERS = ("num_workers", "pin_memory")  # what a setting says where it 
 
 
 @dataclass(frozen=True)
-class Plan:
+class SweepPlan:
     """What is to be run. `varied` are the parameters that the sweep sets; all others stay.
 
     `loader` says which one as an entry of `LOTUS_SETTINGS` does; None for every one. `counters` are
@@ -63,7 +63,7 @@ def combined(values: Mapping[str, Sequence[Value]]) -> tuple[Setting, ...]:
     return tuple(settings)
 
 
-def begin(path: Path | None, command: Sequence[str], plan: Plan, seed: int | None) -> Path:
+def begin(path: Path | None, command: Sequence[str], plan: SweepPlan, seed: int | None) -> Path:
     """Make the directory of a sweep, or find that it is one of this plan; returns it.
 
     Raises LotusError where something else is there, CannotStart where there is no such command.
@@ -108,7 +108,7 @@ def begin(path: Path | None, command: Sequence[str], plan: Plan, seed: int | Non
     return path
 
 
-def _runs(plan: Plan, seed: int) -> list[dict[str, Any]]:
+def _runs(plan: SweepPlan, seed: int) -> list[dict[str, Any]]:
     """All runs in the order in which they are made."""
     from lotus.sweep import sweep_record
 
@@ -133,7 +133,7 @@ def _counters(counters: str | None) -> tuple[str | None, dict[str, Any], list[st
     return measured.counters, dict(measured.cpu), list(measured.notes)
 
 
-def _same(sweep: "Sweep", command: Sequence[str], plan: Plan, seed: int | None) -> None:
+def _same(sweep: "Sweep", command: Sequence[str], plan: SweepPlan, seed: int | None) -> None:
     """Raise LotusError where a directory holds another sweep than what is asked for."""
     other = f"{sweep.path} holds another sweep"
     known = sweep.manifest

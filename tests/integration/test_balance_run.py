@@ -67,7 +67,7 @@ class Job:
 def job(torch, tmp_path_factory):
     folder = tmp_path_factory.mktemp("balance")
     path = folder / "balance.json"
-    plans.write(path, plans.Plan((11, 5), "lotus"))
+    plans.write(path, plans.SharePlan((11, 5), "lotus"))
     words = [*LOTUS, "run", "--settings", str(path), "--", *command_of(SCRIPT, [])]
     ended = Start(words, folder, "job", {}).end()
     assert ended.code == 0, ended.err.decode()[-3000:]

@@ -7,7 +7,7 @@ import pytest
 
 from lotus.settings.space import Setting
 from lotus.tune.search import memory_guard
-from lotus.tune.search.resource_costs import Costs
+from lotus.tune.search.resource_costs import ResourceCosts
 from tests.integration.conftest import command_of, environment
 
 SHAPES = [
@@ -40,7 +40,7 @@ def test_a_loader_holds_what_was_predicted(found, shape) -> None:
     held = found[shape]
     batch = tensors * size * floats * 4
     setting = Setting(workers, prefetch)
-    need = memory_guard.predict(setting, Costs(batch, batch, 400, 1 << 28, tensors=tensors))
+    need = memory_guard.predict(setting, ResourceCosts(batch, batch, 400, 1 << 28, tensors=tensors))
     assert need is not None
     # The consumer of this program has one batch, not HELD; files are of whole pages.
     standing = workers * prefetch + 1

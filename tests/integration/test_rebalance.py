@@ -19,7 +19,7 @@ def job(torch, tmp_path_factory):
     """What each rank wrote of each case, and what was said."""
     folder = tmp_path_factory.mktemp("rebalance")
     path = folder / "balance.json"
-    plans.write(path, plans.Plan((8, 8), "equal"))
+    plans.write(path, plans.SharePlan((8, 8), "equal"))
     words = [*LOTUS, "run", "--settings", str(path), "--rebalance-every", "12"]
     ended = Start([*words, "--", *command_of(SCRIPT, [])], folder, "job", {}).end()
     assert ended.code == 0, ended.err.decode()[-3000:]

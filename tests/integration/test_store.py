@@ -12,7 +12,7 @@ WORDS = {"balance": ["--settings", "balance.json"], "mode": ["--mode", "local"]}
 
 def run(tmp_path, what):
     """(what the ranks wrote, lines of stderr) of a job under `lotus run`."""
-    plans.write(tmp_path / "balance.json", plans.Plan((6, 2), "lotus"))
+    plans.write(tmp_path / "balance.json", plans.SharePlan((6, 2), "lotus"))
     # The program puts on what its case says.
     given = WORDS.get(what, WORDS["mode"])
     words = [*LOTUS, "run", *given, "--", *command_of("store_stops.py", [what])]

@@ -19,7 +19,7 @@ from lotus.inside.tune.candidates.trial_requests import (
 from lotus.settings.space import Measurement, Setting
 from lotus.settings.tuned_file import Target
 from lotus.tune.program.program import TrialFailed, Watched
-from lotus.tune.search.machine_limits import Limits, Room
+from lotus.tune.search.machine_limits import Headroom, Limits
 from lotus.tune.search.result import Result
 from lotus.tune.search.search import search
 from lotus.tune.strategies.problem import Problem
@@ -174,8 +174,8 @@ def room(memory: int = 64 << 30, shm: int = 32 << 30, cores: float = 4.0) -> Lim
     return Limits(
         cores,
         f"{cores:g} CPUs",
-        Room(memory, f"{memory >> 20} MiB are free"),
-        Room(shm, f"/dev/shm has {shm >> 20} MiB"),
+        Headroom(memory, f"{memory >> 20} MiB are free"),
+        Headroom(shm, f"/dev/shm has {shm >> 20} MiB"),
         100_000,
     )
 

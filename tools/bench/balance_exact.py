@@ -102,7 +102,7 @@ def job(way: str, folder: Path) -> tuple[float, float]:
     from lotus.settings.space import Setting
     from lotus.settings.tuned_file import Entry, Target, Tuned
 
-    share_plan.write(folder / "balance.json", share_plan.Plan(SHARES, "lotus"))
+    share_plan.write(folder / "balance.json", share_plan.SharePlan(SHARES, "lotus"))
     kept = Setting(2, prefetch_factor=2, persistent_workers=True)
     entry = Entry(Target(dataset="TensorDataset"), kept)
     tuned_file.write(folder / "tuned.json", Tuned((entry,)))

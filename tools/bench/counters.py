@@ -29,7 +29,7 @@ from lotus.recording import launcher, measurement_plan
 from lotus.workloads import jpegs
 
 
-def trace(command: Sequence[str], folder: Path, plan: measurement_plan.Plan) -> Run:
+def trace(command: Sequence[str], folder: Path, plan: measurement_plan.MeasurementPlan) -> Run:
     """Run it with counters; its hooks alone, without `lotus trace` around it."""
     folder.mkdir()
     settings = Settings(counters=plan.counters)
@@ -56,7 +56,7 @@ def by_time(run: Run) -> tuple[float, float, float, float]:
     return readings, cost, a_sample / 1000, readings * cost / a_sample
 
 
-def instructions(plan: measurement_plan.Plan, batches: int) -> tuple[float, float]:
+def instructions(plan: measurement_plan.MeasurementPlan, batches: int) -> tuple[float, float]:
     """Instructions a sample of two operations, traced without and with counters."""
     words, found = counter(), []
     for spec in ("", plan.counters or ""):

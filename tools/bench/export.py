@@ -28,10 +28,10 @@ def export(path: str, format: str, output: str) -> None:
     """Child process: export the run and print what it took, as JSON."""
     began = time.perf_counter()
     from lotus.export import formats
-    from lotus.export.export_request import Request
+    from lotus.export.export_request import ExportRequest
     from lotus.reading.run import load
 
-    formats.export(load(path), Request(format, Path(output)), lambda done, whole: None)
+    formats.export(load(path), ExportRequest(format, Path(output)), lambda done, whole: None)
     seconds = time.perf_counter() - began
     status = Path("/proc/self/status").read_text()
     peak = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))

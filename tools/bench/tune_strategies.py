@@ -31,7 +31,8 @@ from lotus.inside.tune.candidates.trial_requests import Block
 from lotus.settings.space import Measurement, Observed, Setting, Space
 from lotus.tune.search.trial_rates import needed, rate
 from lotus.tune.simulation import epoch_time as epochs
-from lotus.tune.simulation.loader_simulation import Machine, Work, simulate
+from lotus.tune.simulation.loader_simulation import simulate
+from lotus.tune.simulation.simulation_types import Machine, Work
 from lotus.tune.strategies import make
 from lotus.tune.strategies.problem import Problem
 

@@ -19,7 +19,8 @@ import pandas as pd
 from strategy_replay import Timings
 
 from lotus.settings.space import Observed, Setting, Space
-from lotus.tune.simulation.loader_simulation import Machine, Work, simulate
+from lotus.tune.simulation.loader_simulation import simulate
+from lotus.tune.simulation.simulation_types import Machine, Work
 from lotus.tune.strategies.problem import Problem
 
 CORES = 64

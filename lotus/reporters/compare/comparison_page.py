@@ -7,8 +7,8 @@ from typing import Any
 from lotus.analysis.common.columns import records
 from lotus.common.formatting import amount, duration, operation_name, plain, share, shorten
 from lotus.compare.comparison import Comparison, LoaderComparison
-from lotus.compare.gate import Gate
-from lotus.compare.measures import GROUPS, LOOP, Line
+from lotus.compare.gate import RegressionGate
+from lotus.compare.measures import GROUPS, LOOP, MeasureLine
 from lotus.reporters.base.console import LEFT, RIGHT
 from lotus.reporters.base.page import COLOURS, Chart, Section, Table
 from lotus.reporters.base.page import write as write_page
@@ -28,14 +28,14 @@ _LINE_COLUMNS = [("", LEFT), ("A", RIGHT), ("B", RIGHT), ("change", RIGHT)]
 _LINE_COLUMNS += [("95 % interval", RIGHT), ("", LEFT)]
 
 
-def save(path: Path, comparisons: Sequence[Comparison], gate: Gate | None = None) -> None:
+def save(path: Path, comparisons: Sequence[Comparison], gate: RegressionGate | None = None) -> None:
     """Write the page. Raises LotusError if the file cannot be written."""
     shown = heading(comparisons, gate=gate)
     document = words.document(comparisons, gate=gate, most=_MOST_OPERATIONS)
     write_page(path, shown.title, shown, sections(comparisons), document)
 
 
-def heading(comparisons: Sequence[Comparison], *, gate: Gate | None = None) -> Section:
+def heading(comparisons: Sequence[Comparison], *, gate: RegressionGate | None = None) -> Section:
     """The verdicts, the sides, and what the gate decided."""
     parts: list[str | Table | Chart] = []
     for comparison in comparisons:
@@ -121,7 +121,7 @@ def _loader(
     return parts
 
 
-def _table(lines: Sequence[Line], comparison: Comparison) -> Table:
+def _table(lines: Sequence[MeasureLine], comparison: Comparison) -> Table:
     return Table(_columns(comparison), [words.line_row(line) for line in lines])
 
 
@@ -133,7 +133,9 @@ def _columns(comparison: Comparison) -> list[tuple[str, str]]:
 
 def _forest(name: str, loader: LoaderComparison, comparison: Comparison) -> Chart:
     """A dot with its interval for each relative difference; those of most weight on top."""
-    known = [line for line in loader.lines if line.difference.relative and line.difference.known]
+    known = [
+        line for line in loader.lines if line.difference.relative and line.difference.has_interval
+    ]
     first = [line for line in known if line.group == LOOP]
     # Of what takes time first: a count has no weight in the loop.
     rest = words.by_weight([line for line in known if line.group != LOOP and line.unit == "ns"])
@@ -181,7 +183,7 @@ def _forest(name: str, loader: LoaderComparison, comparison: Comparison) -> Char
     )
 
 
-def _kind(line: Line) -> str:
+def _kind(line: MeasureLine) -> str:
     if not line.different:
         return "not told apart"
     if line.better == 0:
@@ -189,13 +191,13 @@ def _kind(line: Line) -> str:
     return "better" if line.slowdown[0] < 0 else "worse"
 
 
-def _name(place: int, line: Line) -> str:
+def _name(place: int, line: MeasureLine) -> str:
     """Told apart by a number where two would look alike; plotly takes them for one otherwise."""
     where = "" if line.group == LOOP else f" ({line.group})"
     return f"{place + 1}. {shorten(plain(operation_name(line.label)), 24)}{where}"
 
 
-def _range(lines: Sequence[Line]) -> list[float]:
+def _range(lines: Sequence[MeasureLine]) -> list[float]:
     """What holds all that is different: wide intervals of the others must not flatten it."""
     ends = [
         (line.different, max(abs(100 * line.difference.low), abs(100 * line.difference.high)))

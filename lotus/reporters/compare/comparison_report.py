@@ -42,10 +42,10 @@ from lotus.common.formatting import (
     size,
 )
 from lotus.common.version import __version__
-from lotus.compare.comparison import Comparison, LoaderComparison, Side, Verdict
+from lotus.compare.comparison import Comparison, ComparisonVerdict, LoaderComparison, Side
 from lotus.compare.differences import Fact
-from lotus.compare.gate import Gate
-from lotus.compare.measures import COUNTERS, CPU, GROUPS, LOOP, OPERATIONS, RUNS, Line
+from lotus.compare.gate import RegressionGate
+from lotus.compare.measures import COUNTERS, CPU, GROUPS, LOOP, OPERATIONS, RUNS, MeasureLine
 from lotus.compare.next_step import unclear
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table, rows_of
 from lotus.reporters.base.display_names import shorten_apart
@@ -70,7 +70,10 @@ _COLOURS = {"faster": "green", "slower": "red", "no difference": "green", "same 
 
 
 def document(
-    comparisons: Sequence[Comparison], *, gate: Gate | None = None, most: int | None = None
+    comparisons: Sequence[Comparison],
+    *,
+    gate: RegressionGate | None = None,
+    most: int | None = None,
 ) -> dict[str, Any]:
     """The document as JSON-able values; `most` rows of tables of operations (all of them)."""
     return {
@@ -108,7 +111,7 @@ def _side(side: Side) -> dict[str, Any]:
     return {"letter": side.letter, "name": side.name, "runs": paths}
 
 
-def _verdict(verdict: Verdict) -> dict[str, Any]:
+def _verdict(verdict: ComparisonVerdict) -> dict[str, Any]:
     return {"kind": verdict.kind, "text": verdict.text, "commands": list(verdict.commands)}
 
 
@@ -117,7 +120,7 @@ def _fact(fact: Fact) -> dict[str, Any]:
     return {"kind": fact.kind, "what": fact.what, **sides}
 
 
-def _line(line: Line) -> dict[str, Any]:
+def _line(line: MeasureLine) -> dict[str, Any]:
     difference = line.difference
     numbers = {
         "a": line.a,
@@ -155,7 +158,7 @@ def _loader(loader: LoaderComparison, most: int | None) -> dict[str, Any]:
 
 
 def write(
-    console: "Console", comparisons: Sequence[Comparison], *, gate: Gate | None = None
+    console: "Console", comparisons: Sequence[Comparison], *, gate: RegressionGate | None = None
 ) -> None:
     """Print comparisons; 80 columns are enough."""
     for place, comparison in enumerate(comparisons):
@@ -200,7 +203,7 @@ def _write_comparison(console: "Console", comparison: Comparison) -> None:
         print_paragraph(console, "", plain(note) + ".")
 
 
-def _verdict_line(console: "Console", verdict: Verdict) -> None:
+def _verdict_line(console: "Console", verdict: ComparisonVerdict) -> None:
     style = f"bold {_COLOURS.get(verdict.kind, 'yellow')}"
     words = plain(verdict.text)
     console.print(words[0].upper() + words[1:], style=style, soft_wrap=True)
@@ -275,7 +278,7 @@ def _lines(console: "Console", loader: LoaderComparison, comparison: Comparison)
     print_table(console, "What the loop's time is owed to (first runs)", columns, rows)
 
 
-def by_weight(lines: Sequence[Line]) -> list[Line]:
+def by_weight(lines: Sequence[MeasureLine]) -> list[MeasureLine]:
     """What is different first, then by how much time or how many counts it is."""
     return sorted(lines, key=lambda line: (not line.different, -abs(line.b - line.a)))
 
@@ -296,7 +299,7 @@ def _only(console: "Console", table: Any, letter: str) -> None:
 def _table(
     console: "Console",
     title: str,
-    lines: Sequence[Line],
+    lines: Sequence[MeasureLine],
     comparison: Comparison,
     most: int | None,
     more: int = 0,
@@ -313,19 +316,21 @@ def _table(
         console.print(f"  and {more:,} more: see --json", style="dim")
 
 
-def line_row(line: Line) -> list[str]:
+def line_row(line: MeasureLine) -> list[str]:
     """Label, values, difference, interval, and what it means, as a person reads them."""
     difference = line.difference
     values = [value_words(line, value) for value in (line.a, line.b)]
     ends = (difference.low, difference.high)
     change = difference_words(line, difference.difference)
     interval = (
-        " to ".join(difference_words(line, end) for end in ends) if difference.known else MISSING
+        " to ".join(difference_words(line, end) for end in ends)
+        if difference.has_interval
+        else MISSING
     )
     return [operation_name(line.label), *values, change, interval, _judgement(line)]
 
 
-def _judgement(line: Line) -> str:
+def _judgement(line: MeasureLine) -> str:
     if not line.different:
         return UNCLEAR if unclear(line.difference, line.unit) else ""
     up = line.difference.difference > 0
@@ -334,7 +339,7 @@ def _judgement(line: Line) -> str:
     return "better" if up == (line.better > 0) else "worse"
 
 
-def value_words(line: Line, value: float) -> str:
+def value_words(line: MeasureLine, value: float) -> str:
     """A value in its unit."""
     if line.unit == "ns":
         return duration(value)
@@ -347,7 +352,7 @@ def value_words(line: Line, value: float) -> str:
     return f"{value:.3g}" if abs(value) < 1000 else big(value)
 
 
-def difference_words(line: Line, value: float) -> str:
+def difference_words(line: MeasureLine, value: float) -> str:
     """A difference in per cent, or in the line's own unit where there is nothing to divide by."""
     if value != value:
         return MISSING

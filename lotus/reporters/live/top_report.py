@@ -48,7 +48,7 @@ LEAST_WIDTH = 40
 _STYLES = {"moving": "green", "starting": "dim", "outside": "yellow", "step": "yellow"}
 
 
-class Line(NamedTuple):
+class ScreenLine(NamedTuple):
     """A line of text, which nothing may cut where it is a command; `style` is rich's."""
 
     text: str
@@ -60,7 +60,7 @@ Stacks = Mapping[int, Sequence[str]]
 
 def lines(
     view: View, run: str, width: int, height: int | None = None, stacks: Stacks | None = None
-) -> list[Line]:
+) -> list[ScreenLine]:
     """What to show in so many columns (and rows), the most important first."""
     width = max(width, LEAST_WIDTH)
     begun = head(view, run, width)
@@ -68,30 +68,30 @@ def lines(
         begun += _wrapped(f"note: {plain(note)}", width, "yellow")
     groups = sorted(view.groups, key=lambda group: group.verdict is not view.verdict)
     if len(groups) > 1:
-        begun += [Line(""), *(_short(group, width) for group in view.groups)]
+        begun += [ScreenLine(""), *(_short(group, width) for group in view.groups)]
     shown = groups[:MOST_RANKS]
     if height is not None and len(groups) > 1:
         shown = groups[:1]
     room = None if height is None else max(height - len(begun), 6)
-    body: list[Line] = []
+    body: list[ScreenLine] = []
     for group in shown:
         body += _group(group, view, width, room, stacks or {}, len(groups) > 1)
     if len(shown) < len(groups) and height is None:
-        body.append(Line(f"and {len(groups) - len(shown)} more ranks, above"))
+        body.append(ScreenLine(f"and {len(groups) - len(shown)} more ranks, above"))
     whole = [*begun, *body]
     if view.shm_size and view.state == "running":
         text = f"/dev/shm     {size(view.shm)} of {size(view.shm_size)} in use, by anybody"
-        whole.append(Line(_cut(text, width), "dim"))
+        whole.append(ScreenLine(_cut(text, width), "dim"))
     return whole if height is None else whole[:height]
 
 
-def head(view: View, run: str, width: int) -> list[Line]:
+def head(view: View, run: str, width: int) -> list[ScreenLine]:
     """What the run is, what is the matter with it, and what to type next."""
     width = max(width, LEAST_WIDTH)
     return [*_title(view, run, width), *_verdict(view, run, width)]
 
 
-def _title(view: View, run: str, width: int) -> list[Line]:
+def _title(view: View, run: str, width: int) -> list[ScreenLine]:
     clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(view.seen_wall_ns / 1e9))
     text = {
         "absent": "no run here yet",
@@ -106,18 +106,18 @@ def _title(view: View, run: str, width: int) -> list[Line]:
         text += f" ({how})"
     lines = _wrapped(f"{plain(run)}: {text}", width, "bold")
     if view.command:
-        lines.append(Line(_cut(f"  {plain(view.command)}", width), "dim"))
+        lines.append(ScreenLine(_cut(f"  {plain(view.command)}", width), "dim"))
     return lines
 
 
-def _verdict(view: View, run: str, width: int) -> list[Line]:
+def _verdict(view: View, run: str, width: int) -> list[ScreenLine]:
     """What is the matter, and what to type next."""
     if view.state == "ended":
-        return [*_left(view, width), Line(f"  next: lotus report {_word(run)}", "bold")]
+        return [*_left(view, width), ScreenLine(f"  next: lotus report {_word(run)}", "bold")]
     if view.state == "killed":
         text = "no process of it lives, and run.json has no end: it was killed, or the machine was"
         why = _wrapped(text, width, "bold red")
-        return [*why, *_left(view, width), Line(f"  next: lotus report {_word(run)}", "bold")]
+        return [*why, *_left(view, width), ScreenLine(f"  next: lotus report {_word(run)}", "bold")]
     if view.state == "elsewhere":
         hosts = ", ".join(sorted({plain(group.host) for group in view.groups}))
         return _wrapped(f"run lotus top on {hosts} to see whether it lives", width, "yellow")
@@ -130,15 +130,15 @@ def _verdict(view: View, run: str, width: int) -> list[Line]:
     lines = _wrapped(rank + plain(verdict.headline), width, style)
     for text in verdict.lines:
         lines += _wrapped(plain(text), width, "", "  ")
-    lines += [Line(f"  next: {plain(text)}", "bold") for text in verdict.commands]
+    lines += [ScreenLine(f"  next: {plain(text)}", "bold") for text in verdict.commands]
     if verdict.bad and verdict.kind not in ("stopped", "dead"):
-        lines.append(Line(f"  next: lotus top --stacks {_word(run)}", "bold"))
+        lines.append(ScreenLine(f"  next: lotus top --stacks {_word(run)}", "bold"))
     return lines
 
 
-def _left(view: View, width: int) -> list[Line]:
+def _left(view: View, width: int) -> list[ScreenLine]:
     """Of a run that is over: what the processes that came to no end of their own were doing."""
-    lines: list[Line] = []
+    lines: list[ScreenLine] = []
     for group in view.groups:
         for process in (group.main, *group.workers):
             if process.phase != "ended":
@@ -148,11 +148,11 @@ def _left(view: View, width: int) -> list[Line]:
                 lines += _wrapped(plain(text), width, "", "  ")
     most = 12
     if len(lines) > most:
-        lines = [*lines[:most], Line(f"  and {len(lines) - most} more lines of that kind")]
+        lines = [*lines[:most], ScreenLine(f"  and {len(lines) - most} more lines of that kind")]
     return lines
 
 
-def _short(group: Group, width: int) -> Line:
+def _short(group: Group, width: int) -> ScreenLine:
     """A rank in a line."""
     rates = group.overall if group.overall.loops else group.recent
     text = (
@@ -160,14 +160,14 @@ def _short(group: Group, width: int) -> Line:
     )
     if group.verdict.kind != "moving":
         text += f"; {group.verdict.kind}"
-    return Line(_cut(plain(text), width), "bold red" if group.verdict.bad else "")
+    return ScreenLine(_cut(plain(text), width), "bold red" if group.verdict.bad else "")
 
 
 def _group(
     group: Group, view: View, width: int, room: int | None, stacks: Stacks, named: bool
-) -> list[Line]:
+) -> list[ScreenLine]:
     head = f"rank {group.rank}" + (f" on {group.host}" if group.host else "") if named else ""
-    lines = [Line("")]
+    lines = [ScreenLine("")]
     loader = group.loader
     if loader:
         length = loader.get("length")
@@ -181,8 +181,8 @@ def _group(
         )
         head = whole if len(plain(whole)) <= width else brief
     if head:
-        lines.append(Line(_cut(plain(head), width), "bold"))
-    lines += [Line(_cut(plain(text), width)) for text in _figures(group)]
+        lines.append(ScreenLine(_cut(plain(head), width), "bold"))
+    lines += [ScreenLine(_cut(plain(text), width)) for text in _figures(group)]
     if view.state in ("running", "elsewhere"):
         left = None if room is None else max(room - len(lines) - 2, 3)
         lines += _processes(group, width, left, stacks)
@@ -245,7 +245,7 @@ def _memory(group: Group) -> str:
     return ", ".join(parts)
 
 
-def _processes(group: Group, width: int, room: int | None, stacks: Stacks) -> list[Line]:
+def _processes(group: Group, width: int, room: int | None, stacks: Stacks) -> list[ScreenLine]:
     """The main process, then the workers, those to look at first; the rest in a line."""
     workers = sorted(group.workers, key=lambda worker: _importance(worker, group.verdict))
     most = MOST_WORKERS if room is None else max(room - 2, 1)
@@ -254,7 +254,7 @@ def _processes(group: Group, width: int, room: int | None, stacks: Stacks) -> li
         shown, rest = workers, []
     if group.verdict.kind in ("moving", "step", "outside"):
         shown.sort(key=lambda worker: worker.worker)
-    lines = [Line(_cut(f"{'':13}{'since':>8} {'CPU':>5}  doing", width), "dim")]
+    lines = [ScreenLine(_cut(f"{'':13}{'since':>8} {'CPU':>5}  doing", width), "dim")]
     for worker in (group.main, *shown):
         name = "main" if worker.worker < 0 else f"worker {worker.worker}"
         text = f"{name:<12} {_time(worker.since_ns):>8} {share(worker.cpu):>5}  {_doing(worker)}"
@@ -262,22 +262,22 @@ def _processes(group: Group, width: int, room: int | None, stacks: Stacks) -> li
         if group.main.phase == "wait" and worker.worker >= 0 and worker.batch == group.epoch_batch:
             text += "; awaited" if worker.phase in ("fetch", "collate", "send") else ""
         lines.append(
-            Line(_cut(plain(text), width), style or ("dim" if worker.phase == "idle" else ""))
+            ScreenLine(_cut(plain(text), width), style or ("dim" if worker.phase == "idle" else ""))
         )
         frames = stacks.get(worker.pid, ())
         lines += [
-            Line(_cut(f"    {plain(frame)}", width), "cyan") for frame in frames[:MOST_FRAMES]
+            ScreenLine(_cut(f"    {plain(frame)}", width), "cyan") for frame in frames[:MOST_FRAMES]
         ]
         if len(frames) > MOST_FRAMES:
-            lines.append(Line(f"    and {len(frames) - MOST_FRAMES} outer frames", "dim"))
+            lines.append(ScreenLine(f"    and {len(frames) - MOST_FRAMES} outer frames", "dim"))
     if rest:
         phases = Counter(one.phase for one in rest)
         what = ", ".join(
             name if len(phases) == 1 else f"{count} {name}" for name, count in phases.most_common()
         )
-        lines.append(Line(_cut(f"and {len(rest)} more: {plain(what)}", width), "dim"))
+        lines.append(ScreenLine(_cut(f"and {len(rest)} more: {plain(what)}", width), "dim"))
     if group.others:
-        lines.append(Line(f"and {plural(group.others, 'worker')} of other loaders", "dim"))
+        lines.append(ScreenLine(f"and {plural(group.others, 'worker')} of other loaders", "dim"))
     return lines
 
 
@@ -319,9 +319,9 @@ def _time(ns: float) -> str:
     return duration(round(ns / 1e9) * 1e9) if ns >= 9.95e9 else duration(ns)
 
 
-def _wrapped(text: str, width: int, style: str = "", indent: str = "") -> list[Line]:
+def _wrapped(text: str, width: int, style: str = "", indent: str = "") -> list[ScreenLine]:
     return [
-        Line(line, style)
+        ScreenLine(line, style)
         for line in textwrap.wrap(
             text,
             width,
@@ -373,7 +373,7 @@ def status(view: View, width: int | None = None) -> str:
     return text if width is None or verdict.bad else _cut(text, max(width, LEAST_WIDTH))
 
 
-def text(shown: Sequence[Line]) -> str:
+def text(shown: Sequence[ScreenLine]) -> str:
     """The lines without their styles."""
     return "\n".join(line.text for line in shown) + "\n"
 

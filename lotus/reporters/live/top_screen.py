@@ -143,9 +143,12 @@ def _redraw(
             shown = top_report.lines(view, str(directory), width, height - 2, stacks)
             if watch.behind:
                 shown.insert(
-                    0, top_report.Line(f"reading what was recorded: {watch.behind:,} bytes left")
+                    0,
+                    top_report.ScreenLine(
+                        f"reading what was recorded: {watch.behind:,} bytes left"
+                    ),
                 )
-            shown.append(top_report.Line("q ends this; the run goes on", "dim"))
+            shown.append(top_report.ScreenLine("q ends this; the run goes on", "dim"))
             live.update(Group(*[_text(line, True) for line in shown]), refresh=True)
             due = max(due + interval, time.monotonic())
             if not watch.behind:
@@ -199,13 +202,13 @@ def _ended_cleanly() -> Iterator[None]:
             signal.signal(name, handler)
 
 
-def _text(line: top_report.Line, cut: bool) -> Any:
+def _text(line: top_report.ScreenLine, cut: bool) -> Any:
     from rich.text import Text
 
     return Text(line.text, style=line.style, no_wrap=True, overflow="ellipsis" if cut else "ignore")
 
 
-def _print(console: Any, shown: list[top_report.Line]) -> None:
+def _print(console: Any, shown: list[top_report.ScreenLine]) -> None:
     for line in shown:
         console.print(_text(line, False), soft_wrap=True)
 

@@ -11,7 +11,7 @@ from lotus.balance.job_whatif import Answer
 from lotus.common.formatting import MISSING, amount, duration, plain, share
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table
 from lotus.tune.simulation import model_error
-from lotus.tune.simulation.job_simulation import Outcome
+from lotus.tune.simulation.job_simulation import JobOutcome
 
 if TYPE_CHECKING:  # rich is imported when there is something to print
     from rich.console import Console
@@ -25,7 +25,7 @@ _NAMED, _OFTEN = 3, 0.05  # ranks that come last most often, in so many steps at
 
 
 def document(answer: Answer) -> dict[str, Any]:
-    """Fields as in lotus.tune.simulation.job_simulation.Outcome, seconds; null: not known."""
+    """Fields as in lotus.tune.simulation.job_simulation.JobOutcome, seconds; null: not known."""
     return {
         "schema": SCHEMA,
         "title": answer.job.title,
@@ -43,7 +43,7 @@ def document(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _outcome(outcome: Outcome) -> dict[str, Any]:
+def _outcome(outcome: JobOutcome) -> dict[str, Any]:
     fields = {
         field.name: plain_value(getattr(outcome, field.name))
         for field in dataclasses.fields(outcome)
@@ -103,7 +103,7 @@ def write(console: "Console", answer: Answer) -> None:
         print_paragraph(console, "note", plain(note))
 
 
-def _last(outcome: Outcome) -> str:
+def _last(outcome: JobOutcome) -> str:
     """Who comes last, where some do so more often than by chance."""
     if outcome.ranks < 2:
         return "there is one rank"

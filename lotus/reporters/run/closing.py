@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lotus.common import host
 from lotus.common.errors import LotusError
 from lotus.reading import missing_data
-from lotus.recording.launcher import Outcome
+from lotus.recording.launcher import ProgramOutcome
 
 if TYPE_CHECKING:
     from lotus.reading.run import Run
@@ -21,7 +21,7 @@ _MOST_LOG, _MEMORY_PER_BYTE = 1 << 29, 20
 _SLOW_LOG = 16 << 20  # bytes that take about a second to read
 
 
-def text(directory: Path, outcome: Outcome, next_command: str, full: bool = False) -> str:
+def text(directory: Path, outcome: ProgramOutcome, next_command: str, full: bool = False) -> str:
     """Return the closing words on a run: a report (the short one unless `full`), lines, what next.
 
     A fault in the reading or reporting of the run is a line too, never an exception: the

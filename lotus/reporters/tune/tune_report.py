@@ -17,7 +17,7 @@ from lotus.reporters.base.console import RIGHT, print_paragraph, print_table
 if TYPE_CHECKING:
     from lotus.settings.space import Measurement, Setting
     from lotus.tune.search.result import Result
-    from lotus.tune.search.search import Progress
+    from lotus.tune.search.search import SearchProgress
 
 SCHEMA = 1
 _REASONS = 6  # why settings were ruled out, at most
@@ -32,14 +32,14 @@ def document(result: Result, output: Path | None) -> dict[str, Any]:
     return {"schema": SCHEMA, "settings": file, **result.as_json()}
 
 
-class Live:
+class TuneProgress:
     """Says on stderr how a search goes: a line a trial; on a terminal also what is tried now."""
 
     def __init__(self, terminal: bool) -> None:
         self._terminal = terminal
         self._shown = False
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: SearchProgress) -> None:
         from lotus.tune.search import search_notes
 
         used = f"{progress.spent_s:.0f} of {progress.budget_s:g} s"

@@ -8,9 +8,9 @@ from lotus.common.formatting import MISSING, amount, duration, plain, share, siz
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table
 from lotus.tune.simulation import model_error
 from lotus.tune.simulation.bottleneck import Binding
-from lotus.tune.simulation.loader_simulation import Outcome
 from lotus.tune.simulation.run_profile import Figures
-from lotus.tune.simulation.what_if import Answer, setting_words
+from lotus.tune.simulation.simulation_types import LoaderOutcome
+from lotus.tune.simulation.what_if import WhatIfAnswer, setting_words
 
 SCHEMA = 1
 _NEXT = (
@@ -19,7 +19,7 @@ _NEXT = (
 )
 
 
-def document(answer: Answer) -> dict[str, Any]:
+def document(answer: WhatIfAnswer) -> dict[str, Any]:
     """Fields as in lotus.tune: simulate.Outcome, profile.Figures, binding.Binding; null: not
     known."""
     return {
@@ -37,7 +37,7 @@ def document(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _outcome(outcome: Outcome, bound: Binding) -> dict[str, Any]:
+def _outcome(outcome: LoaderOutcome, bound: Binding) -> dict[str, Any]:
     fields = {
         field.name: getattr(outcome, field.name)
         for field in dataclasses.fields(outcome)
@@ -63,7 +63,7 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def write(answer: Answer, file: IO[str]) -> None:
+def write(answer: WhatIfAnswer, file: IO[str]) -> None:
     """Print measured, simulated and what if beside each other, and what sets the pace."""
     from rich.console import Console
 
@@ -85,7 +85,7 @@ def write(answer: Answer, file: IO[str]) -> None:
             *(amount(outcome.peak_batches) for outcome in (today, then)),
         ],
         ["  their memory", MISSING, *(size(outcome.in_flight_bytes) for outcome in (today, then))],
-        ["memory in all", MISSING, *(size(outcome.memory_bytes) for outcome in (today, then))],
+        ["total memory", MISSING, *(size(outcome.memory_bytes) for outcome in (today, then))],
     ]
     if why_not:  # what is asked about is not shown: it would be believed
         columns, rows = columns[:-1], [row[:-1] for row in rows]
@@ -114,8 +114,8 @@ def write(answer: Answer, file: IO[str]) -> None:
         print_paragraph(console, "note", plain(note))
 
 
-def _memory(answer: Answer) -> str:
-    """The terms of "memory in all" of what is asked about."""
+def _memory(answer: WhatIfAnswer) -> str:
+    """The terms of "total memory" of what is asked about."""
     fixed, then = answer.profile.fixed, answer.then
     terms = [f"main process {size(fixed['main_bytes'])} besides mapped files"]
     workers = then.setting.num_workers
@@ -125,8 +125,8 @@ def _memory(answer: Answer) -> str:
     return f"{', '.join(terms)}, batches in flight {size(then.in_flight_bytes)}"
 
 
-def _row(answer: Answer, name: str, words: Any) -> list[str]:
-    figures: tuple[Figures | Outcome, ...] = (answer.measured, answer.today, answer.then)
+def _row(answer: WhatIfAnswer, name: str, words: Any) -> list[str]:
+    figures: tuple[Figures | LoaderOutcome, ...] = (answer.measured, answer.today, answer.then)
     return [words(getattr(figure, name)) for figure in figures]
 
 
@@ -134,7 +134,7 @@ def _seconds(value: float) -> str:
     return duration(value * 1e9)
 
 
-def _compared(answer: Answer) -> str:
+def _compared(answer: WhatIfAnswer) -> str:
     times, steady = answer.times, answer.steady_times
     assert times is not None
     words = f"{_times(times)} today"

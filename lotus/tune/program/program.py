@@ -20,7 +20,7 @@ class TrialFailed(Exception):
     """A trial did not work, in words that follow "because"; the program is as it was before."""
 
 
-class Forbidden(TrialFailed):
+class TrialsForbidden(TrialFailed):
     """No trial may be made any more in the program's process, in the words of one."""
 
 

@@ -14,7 +14,7 @@ _NO_LIMIT = 1 << 62  # cgroup v1 writes the largest whole pages where v2 writes 
 
 
 @dataclass(frozen=True)
-class Room:
+class Headroom:
     """How many bytes may still be taken, and in words who says so."""
 
     free: int
@@ -27,8 +27,8 @@ class Limits:
 
     cores: float
     cores_why: str
-    memory: Room | None  # None: the system does not tell
-    shm: Room | None  # None: there is no /dev/shm
+    memory: Headroom | None  # None: the system does not tell
+    shm: Headroom | None  # None: there is no /dev/shm
     descriptors: int | None  # that may still be opened in one process; None: without a limit
     local_ranks: int = 1
 
@@ -100,14 +100,14 @@ def _parent(pid: int) -> int:
     return int(text.rpartition(")")[2].split()[1])
 
 
-def shared(room: Room | None, ranks: int) -> Room | None:
+def shared(room: Headroom | None, ranks: int) -> Headroom | None:
     """One rank's share of what all ranks of the machine have together."""
     if room is None or ranks == 1:
         return room
-    return Room(room.free // ranks, f"{room.why}, shared by {ranks} local ranks")
+    return Headroom(room.free // ranks, f"{room.why}, shared by {ranks} local ranks")
 
 
-def memory(root: Path = Path("/")) -> Room | None:
+def memory(root: Path = Path("/")) -> Headroom | None:
     """Memory that may still be taken: the least that the system and the cgroups leave.
 
     The cgroups are this process's and those above it, v1 or v2; file pages that were not used
@@ -116,11 +116,11 @@ def memory(root: Path = Path("/")) -> Room | None:
     rooms = [_left(folder) for folder in host.cgroups(root, "memory")]
     available = host.available_memory(root)
     if available is not None:
-        rooms.append(Room(available, f"{size(available)} of the system's memory are free"))
+        rooms.append(Headroom(available, f"{size(available)} of the system's memory are free"))
     return min((room for room in rooms if room), key=lambda room: room.free, default=None)
 
 
-def _left(folder: Path) -> Room | None:
+def _left(folder: Path) -> Headroom | None:
     """What a cgroup still allows; None where it sets no limit."""
     stat = _table(folder / "memory.stat")
     version2 = (folder / "memory.current").exists()
@@ -137,7 +137,7 @@ def _left(folder: Path) -> Room | None:
     # v1's own numbers leave out the cgroups below, its total_ ones hold them as usage does.
     used -= min(stat.get("inactive_file" if version2 else "total_inactive_file", 0), used)
     why = f"the cgroup's memory limit is {size(limit)} and {size(used)} are in use"
-    return Room(max(limit - used, 0), why)
+    return Headroom(max(limit - used, 0), why)
 
 
 def _number(path: Path) -> int | None:
@@ -158,14 +158,14 @@ def _table(path: Path) -> dict[str, int]:
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
 
 
-def shared_memory(path: Path) -> Room | None:
+def shared_memory(path: Path) -> Headroom | None:
     """What is free in the file system of POSIX shared memory; None where there is none."""
     try:
         status = os.statvfs(path)
     except OSError:
         return None
     free, whole = status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize
-    return Room(free, f"/dev/shm has {size(free)} free of {size(whole)}")
+    return Headroom(free, f"/dev/shm has {size(free)} free of {size(whole)}")
 
 
 def descriptors(pid: int = 0) -> int | None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from lotus.common.formatting import amount, plural, size
 from lotus.settings.space import Setting
-from lotus.tune.search.machine_limits import Limits, Room
-from lotus.tune.search.resource_costs import Costs
+from lotus.tune.search.machine_limits import Headroom, Limits
+from lotus.tune.search.resource_costs import ResourceCosts
 
 # Left alone: other programs take memory as well, and growth measured over seconds goes on.
 MEMORY_MARGIN = 0.10  # of the memory that is free
@@ -43,7 +43,7 @@ class Need:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class SafetyVerdict:
     """Whether a setting may be tried; why not, and what could not be checked, one line each."""
 
     setting: Setting
@@ -57,7 +57,7 @@ class Verdict:
         return not self.reasons
 
 
-def judge(setting: Setting, costs: Costs, limits: Limits) -> Verdict:
+def judge(setting: Setting, costs: ResourceCosts, limits: Limits) -> SafetyVerdict:
     """Say whether `setting` fits in `limits`, which were read while no worker was running."""
     setting = setting.normal()
     need = predict(setting, costs)
@@ -66,7 +66,7 @@ def judge(setting: Setting, costs: Costs, limits: Limits) -> Verdict:
             f"what a worker takes under {setting.start_method} is not known: "
             f"it was measured under {costs.start_method}, the main process not at all"
         )
-        return Verdict(setting, None, reasons=(why,))
+        return SafetyVerdict(setting, None, reasons=(why,))
     reasons, unknown = [], []
     if limits.memory is None:
         unknown.append("the system does not tell how much memory is free")
@@ -82,10 +82,10 @@ def judge(setting: Setting, costs: Costs, limits: Limits) -> Verdict:
             unknown.append("how many descriptors a batch takes is not known")
         elif need.descriptors > limits.descriptors - DESCRIPTOR_MARGIN:
             reasons.append(_descriptor_reason(setting, costs, need, limits.descriptors))
-    return Verdict(setting, need, tuple(reasons), tuple(unknown))
+    return SafetyVerdict(setting, need, tuple(reasons), tuple(unknown))
 
 
-def predict(setting: Setting, costs: Costs) -> Need | None:
+def predict(setting: Setting, costs: ResourceCosts) -> Need | None:
     """Return what a setting takes at its worst: the consumer stands still and all is prefetched.
 
     Without workers the main process is taken to grow as a worker does. A worker under another
@@ -127,7 +127,7 @@ def predict(setting: Setting, costs: Costs) -> Need | None:
     )
 
 
-def _descriptors(workers: int, prefetch: int, count: int, costs: Costs) -> int | None:
+def _descriptors(workers: int, prefetch: int, count: int, costs: ResourceCosts) -> int | None:
     """Descriptors of the process that needs most, beyond those that are open without the loader."""
     own = _PER_WORKER * workers
     if not workers or not costs.shared_bytes or costs.sharing != "file_descriptor":
@@ -148,7 +148,7 @@ def _held(setting: Setting, need: Need, each: int) -> str:
     )
 
 
-def _memory_reason(setting: Setting, costs: Costs, need: Need, room: Room) -> str:
+def _memory_reason(setting: Setting, costs: ResourceCosts, need: Need, room: Headroom) -> str:
     who = plural(setting.num_workers, "worker") if setting.num_workers else "the main process"
     return (
         f"{_held(setting, need, costs.batch_bytes)}: {size(need.batches_bytes)}"
@@ -158,19 +158,19 @@ def _memory_reason(setting: Setting, costs: Costs, need: Need, room: Room) -> st
     )
 
 
-def _shm_reason(setting: Setting, costs: Costs, need: Need, room: Room) -> str:
+def _shm_reason(setting: Setting, costs: ResourceCosts, need: Need, room: Headroom) -> str:
     return (
         f"{_held(setting, need, costs.shared_bytes)}: {size(need.shm_bytes)} of shared memory: "
         f"{room.why}{_margin(need.shm_bytes, room)}"
     )
 
 
-def _margin(wanted: int, room: Room) -> str:
+def _margin(wanted: int, room: Headroom) -> str:
     """What is said where it would fit, but only just."""
     return ", of which a tenth is left alone" if wanted <= room.free else ""
 
 
-def _descriptor_reason(setting: Setting, costs: Costs, need: Need, free: int) -> str:
+def _descriptor_reason(setting: Setting, costs: ResourceCosts, need: Need, free: int) -> str:
     return (
         f"{plural(need.in_flight + need.held, 'batch')} of {plural(costs.tensors or 0, 'tensor')} "
         f"in shared memory, and {plural(setting.num_workers, 'worker')}, take "

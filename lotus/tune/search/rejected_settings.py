@@ -11,7 +11,7 @@ from typing import Protocol
 from lotus.settings.space import Measurement, Setting
 from lotus.tune.search import search_notes
 from lotus.tune.search.trial_rates import Checked, Speedup
-from lotus.tune.search.trial_runner import Row
+from lotus.tune.search.trial_runner import TrialRow
 from lotus.tune.strategies.preference import TIE
 
 
@@ -23,7 +23,7 @@ class Searched(Protocol):
     @property
     def own(self) -> Setting: ...
     @property
-    def measured(self) -> tuple[Row, ...]: ...
+    def measured(self) -> tuple[TrialRow, ...]: ...
     @property
     def checked(self) -> Checked | None:
         """How the best setting and the own one compare in real training steps."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Costs:
+class ResourceCosts:
     """Bytes of one loader's batches and workers.
 
     A batch reaches the main process as `shared_bytes` of tensors in shared memory and `pipe_bytes`

@@ -21,7 +21,7 @@ from lotus.tune.search import search_notes as notes
 from lotus.tune.search.default_space import step_of
 from lotus.tune.search.rejected_settings import passed_over
 from lotus.tune.search.trial_rates import Checked, Speedup
-from lotus.tune.search.trial_runner import Row, RuledOut
+from lotus.tune.search.trial_runner import RuledOut, TrialRow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +47,7 @@ class Result:
     speedup: Speedup | None  # of `best` over `own`; None where one of them was not measured
     predicted: float | None  # the same by the strategy's model, where it has one
     benefit: bool  # whether `best` was shown to be faster, by 2 % or more
-    measured: tuple[Row, ...]
+    measured: tuple[TrialRow, ...]
     ruled_out: tuple[RuledOut, ...]
     seconds: float  # that the search took
     budget_s: float
@@ -84,7 +84,7 @@ class Result:
         rows = [self._row(row) for row in self.measured]
         return pd.DataFrame(rows, columns=[*PARAMETERS, *_MEASURED, "why"])
 
-    def _row(self, row: Row) -> dict[str, Any]:
+    def _row(self, row: TrialRow) -> dict[str, Any]:
         values = {name: getattr(row.measurement, name) for name in _MEASURED}
         return {**row.measurement.setting.as_json(), **values, "why": row.why}
 

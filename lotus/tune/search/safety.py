@@ -11,9 +11,9 @@ from lotus.inside.tune.candidates.trial_requests import Block
 from lotus.settings.space import TORCH_PREFETCH, Setting
 from lotus.tune.program.program import Watched
 from lotus.tune.search import machine_limits, memory_guard
-from lotus.tune.search.machine_limits import Limits, Room
+from lotus.tune.search.machine_limits import Headroom, Limits
 from lotus.tune.search.memory_guard import Need
-from lotus.tune.search.resource_costs import Costs
+from lotus.tune.search.resource_costs import ResourceCosts
 
 # Handles of shared tensors, strings: what a batch without arrays takes of a pipe.
 _PIPE = 4096
@@ -49,8 +49,8 @@ class Safety:
         self._watched = watched
         self._read = read
         self.start = read()  # with none of our candidates open
-        self._sent: Costs | None = None  # of blocks whose workers sent their batches
-        self._alone: Costs | None = None  # from the main process alone
+        self._sent: ResourceCosts | None = None  # of blocks whose workers sent their batches
+        self._alone: ResourceCosts | None = None  # from the main process alone
         self._worker_bytes: dict[str | None, int] = {}  # by start method
         self.unknown: dict[str, None] = {}  # what could not be checked, in words
 
@@ -80,7 +80,7 @@ class Safety:
         if not setting.num_workers:
             # What a worker would send is not known: all of it is taken to be shared memory.
             sent = (block.batch_bytes, _PIPE)
-        costs = Costs(
+        costs = ResourceCosts(
             batch_bytes=max(block.batch_bytes, before.batch_bytes if before else 0),
             shared_bytes=max(sent[0], before.shared_bytes if before else 0),
             pipe_bytes=max(sent[1], before.pipe_bytes if before else 0),
@@ -96,7 +96,7 @@ class Safety:
         known = self._worker_bytes.get(method, 0)
         self._worker_bytes[method] = max(known, block.worker_bytes)
 
-    def costs(self, setting: Setting) -> Costs | None:
+    def costs(self, setting: Setting) -> ResourceCosts | None:
         """What is known for a setting: of workers started as it starts them, if there were any.
 
         What the program's own process grew by while it fetched, as by a cache, the workers of
@@ -175,7 +175,7 @@ def _less(start: Limits, needs: Collection[Need]) -> Limits:
     )
 
 
-def _without(room: Room | None, taken: int) -> Room | None:
+def _without(room: Headroom | None, taken: int) -> Headroom | None:
     if room is None:
         return None
-    return Room(max(room.free - taken, 0), f"{room.why}, less what open candidates may take")
+    return Headroom(max(room.free - taken, 0), f"{room.why}, less what open candidates may take")

@@ -39,7 +39,7 @@ _SETUP_MATTERS = 0.02  # of an epoch: from there on its spread must be seen too
 
 
 @dataclass(frozen=True)
-class Progress:
+class SearchProgress:
     """What a search does next (`measurement` None), or what that gave."""
 
     doing: str  # "measuring", "checking samples", "confirming"
@@ -60,7 +60,7 @@ def search(
     objective: str = "train",
     seed: int = 0,
     vary: Collection[str] = (),
-    on_progress: Callable[[Progress], object] | None = None,
+    on_progress: Callable[[SearchProgress], object] | None = None,
     limits: Limits | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Result:
@@ -100,7 +100,7 @@ class _Search:
         budget_s: float,
         seed: int,
         vary: frozenset[str],
-        on_progress: Callable[[Progress], object] | None,
+        on_progress: Callable[[SearchProgress], object] | None,
     ) -> None:
         self.watched, self.trials, self.budget_s = watched, trials, budget_s
         self.seed, self.vary, self.on_progress = seed, vary, on_progress
@@ -392,7 +392,7 @@ class _Search:
         if self.on_progress is not None:
             spent = self.trials.spent
             self.on_progress(
-                Progress(doing, setting, why, measurement, speedup, spent, self.budget_s)
+                SearchProgress(doing, setting, why, measurement, speedup, spent, self.budget_s)
             )
 
     def _slowed_step(self) -> str:

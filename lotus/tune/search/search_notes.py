@@ -12,7 +12,7 @@ from lotus.settings.space import TORCH_PREFETCH, Setting
 from lotus.tune.program.program import Watched
 from lotus.tune.search.default_space import step_of
 from lotus.tune.search.trial_rates import Checked, Speedup
-from lotus.tune.search.trial_runner import Read, Row, RuledOut
+from lotus.tune.search.trial_runner import Read, RuledOut, TrialRow
 
 _SLOWED = 2.0  # times as long as alone, from there on a step is worth a word
 _THREADED = 1.3  # cores that a step keeps busy, from there on it has threads that wait
@@ -98,8 +98,8 @@ def not_shown(tried: Setting, trials: Speedup, comparison: Checked) -> str:
     """The program's own steps neither showed what trials promised nor contradict it."""
     return (
         f"{setting(tried)} was {trials.mean:.3g} times as fast in trials, but that is not shown in "
-        f"the program's own steps ({checked(comparison, tried)}), so it is not recommended; a longer "
-        "epoch, or more --check, would tell"
+        f"the program's own steps ({checked(comparison, tried)}), so it is not recommended; a "
+        "longer epoch, or more --check, would tell"
     )
 
 
@@ -116,7 +116,7 @@ def not_same_samples(own: int, tried: int, why: str) -> str:
     )
 
 
-def failure(rows: Sequence[Row], over: bool) -> str:
+def failure(rows: Sequence[TrialRow], over: bool) -> str:
     """Why not even the program's own setting could be measured."""
     whys = [row.measurement.failed for row in rows if row.measurement.failed]
     more = "; the budget is over: --budget gives more" if over else ""
@@ -173,7 +173,7 @@ def never(those: Sequence[Setting], why: str) -> str:
     return f"{setting(min(those))}{more}: {why}"
 
 
-def nothing_worked(rows: Sequence[Row], over: bool) -> str:
+def nothing_worked(rows: Sequence[TrialRow], over: bool) -> str:
     """No trial worked, with the last reason."""
     whys = [row.measurement.failed for row in rows if row.measurement.failed]
     text = "no trial worked" + (f": {whys[-1]}" if whys else "")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from lotus.common.formatting import duration, plural
 from lotus.inside.tune.candidates.trial_requests import Block, Close, Measure, Open, Opened
 from lotus.settings.space import Measurement, Observed, Setting
-from lotus.tune.program.program import Forbidden, Program, TrialFailed
+from lotus.tune.program.program import Program, TrialFailed, TrialsForbidden
 from lotus.tune.search.default_space import step_of
 from lotus.tune.search.safety import Safety
 from lotus.tune.search.trial_rates import Rate, needed, observed, rate
@@ -29,7 +29,7 @@ _AHEAD = 0.15  # of the budget, at most, to fill a queue
 
 
 @dataclass(frozen=True)
-class Row:
+class TrialRow:
     """A measurement and why it was made."""
 
     measurement: Measurement
@@ -74,7 +74,7 @@ class TrialRunner:
         self._budget_s = budget_s
         self._slow_s = budget_s / 20  # no block should take longer for the sake of its batches
         self._step_s = step_of(program.watched)[0]
-        self.rows: list[Row] = []
+        self.rows: list[TrialRow] = []
         self.ruled_out: dict[Setting, str] = {}
         self.reads: list[Read] = []
         self.workers: set[int] | None = None  # counts allowed of an iterable data set; None: all
@@ -172,12 +172,12 @@ class TrialRunner:
                 self.failed[loader] = str(error) or "it failed"
                 took = self.clock() - start
                 measurement = Measurement.failure(setting, self.failed[loader], took)
-        self.rows.append(Row(measurement, why))
+        self.rows.append(TrialRow(measurement, why))
         return measurement
 
     def heed(self, error: TrialFailed) -> None:
         """Make no trial any more where a failed one says so."""
-        if isinstance(error, Forbidden):
+        if isinstance(error, TrialsForbidden):
             self.forbidden = str(error)
             self._open.clear()  # the program has closed them
 
@@ -234,7 +234,7 @@ class TrialRunner:
         start = self.clock()
         block = self._block(setting, step=self.train)
         measurement = self._measurement(setting, block, self.clock() - start)
-        self.rows.append(Row(measurement, why))
+        self.rows.append(TrialRow(measurement, why))
 
     def last(self, setting: Setting) -> float:
         """The rate of a setting over an epoch by the last block of its loader."""

@@ -18,7 +18,7 @@ from lotus.common.errors import LotusError
 from lotus.inside.tune.candidates.trial_requests import Close, Measure, Open, Opened, Reply, Request
 from lotus.recording.session import _load_inside
 from lotus.settings.space import Setting
-from lotus.tune.program.program import Forbidden, TrialFailed
+from lotus.tune.program.program import TrialFailed, TrialsForbidden
 from lotus.tune.program.remote_program import RemoteProgram, watched_from
 from lotus.tune.search import step_check, trial_recording
 from lotus.tune.search.default_space import plain
@@ -193,7 +193,7 @@ class LocalProgram(RemoteProgram):
             seconds = min(budget_s * _WATCH_PART, _WATCH_S)
             request = Measure(seconds, _WATCH_BATCHES, step=True, limit_s=limit_s, discard=0)
             block = self.perform(own, request)
-        except Forbidden as error:
+        except TrialsForbidden as error:
             self.watched = dataclasses.replace(self.watched, forbidden=str(error))
             return
         except TrialFailed as error:
@@ -227,7 +227,7 @@ class LocalProgram(RemoteProgram):
         try:
             return self._requests.serve(self._trials, message)
         except self._inside.Forbidden as error:
-            raise Forbidden(str(error)) from None
+            raise TrialsForbidden(str(error)) from None
         except self._inside.Failed as error:
             raise TrialFailed(str(error)) from None
 

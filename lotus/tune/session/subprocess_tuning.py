@@ -26,11 +26,11 @@ from lotus.common.stderr import say
 from lotus.format.manifest import Settings
 from lotus.inside.tune.candidates.trial_requests import Close, Reply, Request, Train
 from lotus.recording import launcher
-from lotus.recording.launcher import Outcome
+from lotus.recording.launcher import ProgramOutcome
 from lotus.settings import tuned_file
 from lotus.settings.space import Setting
 from lotus.settings.tuned_file import Tuned
-from lotus.tune.program.program import Forbidden, TrialFailed, Watched
+from lotus.tune.program.program import TrialFailed, TrialsForbidden, Watched
 from lotus.tune.program.remote_program import RemoteProgram, watched_from
 from lotus.tune.search.loop_length import NotWorth
 
@@ -65,7 +65,7 @@ class Tuning:
     """How tuning a program went."""
 
     result: Any  # what the search returned; None where that is nothing
-    outcome: Outcome
+    outcome: ProgramOutcome
     problem: str = ""  # why there is no result, or why it is not whole
     ended_by_us: bool = False
     applied: bool = False
@@ -231,7 +231,7 @@ class PipedProgram(RemoteProgram):
                 if "did" in reply:
                     return reply["did"]
                 if "failed" in reply:
-                    kind = Forbidden if reply.get("final") else TrialFailed
+                    kind = TrialsForbidden if reply.get("final") else TrialFailed
                     raise kind(str(reply["failed"]))
                 if reply.get("interrupted"):
                     self.interrupted = True
@@ -365,7 +365,7 @@ class _Beside(threading.Thread):
         with contextlib.suppress(Ended, OSError):
             self._pipe.answer(what)
 
-    def tuning(self, outcome: Outcome) -> Tuning:
+    def tuning(self, outcome: ProgramOutcome) -> Tuning:
         program = self._program
         problem = program.problem if program is not None else self._why_not(outcome)
         problem = problem or self._failure
@@ -379,7 +379,7 @@ class _Beside(threading.Thread):
             unwritten=self._unwritten,
         )
 
-    def _why_not(self, outcome: Outcome) -> str:
+    def _why_not(self, outcome: ProgramOutcome) -> str:
         """Why the program ended before it could be tuned."""
         how = (
             f"exit code {outcome.exit_code}"

@@ -1,1 +1,1 @@
-"""What a loader, or a job of many ranks, would do under another setting."""
+"""Simulates a loader, or a job of many ranks, under other settings."""

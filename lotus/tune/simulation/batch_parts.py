@@ -1,7 +1,7 @@
-"""What a batch cost, part by part: time on a core, and waiting for something of its own.
+"""Splits the cost of each batch into parts: CPU time and waiting of each operation.
 
-CPU time and waiting are told apart by the thread's CPU clock, which is recorded per batch at every
-level and per operation at level op+cpu.
+The thread's CPU clock separates computing from waiting. It is recorded per batch at every level,
+and per operation at level op+cpu.
 """
 
 from __future__ import annotations
@@ -11,16 +11,20 @@ import pandas as pd
 
 from lotus.analysis.common.columns import Bools, Floats, Ints, batch_rows, flag, integer, number
 
-# What a batch costs besides operations.
+# The parts of a batch that are not operations.
 COLLATE, OWN = "collate", "data set"
-# A part of less of all the time tells too little of how crowded the cores were.
+# Share of all the time from which a part says something about contention for the cores.
 ENOUGH = 0.05
 
 
 def costs(
     ops: pd.DataFrame, batches: pd.DataFrame, level: str, notes: list[str]
 ) -> tuple[tuple[str, ...], Floats, Floats, dict[str, Floats]]:
-    """(parts, wall and CPU time per batch and part, nested operations), ns."""
+    """Return (names of parts, wall time, CPU time, time in nested operations by name), all in ns.
+
+    Wall and CPU time have a row per batch and a column per part. Notes on what is assumed are
+    appended to `notes`.
+    """
     fetch, fetch_cpu = number(batches, "fetch_ns"), number(batches, "cpu_ns")
     collate = np.nan_to_num(number(batches, "collate_ns"))
     row = batch_rows(batches, ops, ("loader", "epoch", "batch"))
@@ -39,7 +43,7 @@ def costs(
     wall = sums(top, took)
     inner = sums(inside & ~top, took)
     nested = {name: inner[:, place] for place, name in enumerate(names) if inner[:, place].any()}
-    # Operations on other threads of the process may run beside the fetch.
+    # Operations on other threads of the process may overlap the fetch.
     excess = np.maximum(wall.sum(axis=1) / np.maximum(fetch - collate, 1.0), 1.0)
     wall /= excess[:, None]
     used = [place for place in range(len(names)) if wall[:, place].any()]
@@ -47,21 +51,21 @@ def costs(
     rest = np.maximum(fetch - collate - wall.sum(axis=1), 0.0)
     walls = np.column_stack((wall[:, used], rest, collate))
     if np.isnan(fetch_cpu).any() or not fetch_cpu.any():
-        notes.append("the run has no CPU times: all is taken as computing")
+        notes.append("the run has no CPU times: all time is counted as computing")
         return parts, walls, walls.copy(), nested
     fetch_cpu = np.minimum(fetch_cpu, fetch)
     cpu_of_ops = number(ops, "cpu_ns")
     if len(ops) and not np.isnan(cpu_of_ops[top]).any():
         cpu = np.minimum((sums(top, cpu_of_ops) / excess[:, None])[:, used], wall[:, used])
         left = np.maximum(fetch_cpu - cpu.sum(axis=1), 0.0)
-        # Collate computes; what the data set's own code does is what is left.
+        # Collate only computes; the rest of the CPU time is the data set's own code.
         of_collate = np.minimum(collate, left)
         of_rest = np.minimum(left - of_collate, rest)
         return parts, walls, np.column_stack((cpu, of_rest, of_collate)), nested
     if used:
         notes.append(
-            "operations' CPU times were not recorded (that takes --level op+cpu): each is taken to "
-            "wait as much as its batch"
+            "CPU times of operations were not recorded (--level op+cpu does that): each operation "
+            "is assumed to wait for the same share of its time as its batch"
         )
         return parts, walls, walls * (fetch_cpu / np.maximum(fetch, 1.0))[:, None], nested
     of_collate = np.minimum(collate, fetch_cpu)
@@ -70,7 +74,7 @@ def costs(
 
 
 def _names(ops: pd.DataFrame) -> tuple[list[str], Ints]:
-    """Operations' names and their codes; two of one name are one part."""
+    """Names of operations and their codes; operations of the same name are one part."""
     if "operation" not in ops.columns or not len(ops):
         return [], np.zeros(len(ops), np.int64)
     column = ops["operation"].astype("category")
@@ -79,10 +83,11 @@ def _names(ops: pd.DataFrame) -> tuple[list[str], Ints]:
 
 
 def own_waiting(wall: Floats, cpu: Floats, batches: pd.DataFrame) -> float | None:
-    """How much of all time off the cores the fetches waited for something of their own.
+    """Time in ns that fetches waited for something other than a core; None if not known.
 
-    A thread that waits gives its core up, one that is pushed off does not: each batch has counts of
-    both, and least squares tells how long one of either kind took. None where they are not known.
+    A thread that waits gives up its core voluntarily; a preempted thread does not. Each batch has
+    counts of both kinds of context switch, and least squares gives the mean time off the core per
+    switch of each kind.
     """
     off = np.maximum(wall.sum(axis=1) - cpu.sum(axis=1), 0.0)
     gave = number(batches, "voluntary_switches")
@@ -106,11 +111,10 @@ def own_waiting(wall: Floats, cpu: Floats, batches: pd.DataFrame) -> float | Non
 
 
 def least_crowding(wall: Floats, cpu: Floats, demand: float, cores: float) -> float:
-    """How much longer computing took than its CPU time, where nothing tells pushed off from
-    waiting.
+    """Wall time of computing per CPU time, if context switches were not counted.
 
-    The part that waited least per CPU time tells, within what so many processes on so many cores
-    can do to each other.
+    It is the ratio of the part with the least waiting, but no more than `demand` processes on so
+    many cores can slow each other down.
     """
     walls, cpus = wall.sum(axis=0), cpu.sum(axis=0)
     enough = cpus > ENOUGH * max(float(cpus.sum()), 1.0)
@@ -121,10 +125,10 @@ def least_crowding(wall: Floats, cpu: Floats, demand: float, cores: float) -> fl
 
 
 def waiting(wall: Floats, cpu: Floats, crowding: float) -> Floats:
-    """Waiting per batch and part: what computing, so much longer than its CPU time, leaves over."""
+    """Waiting per batch and part, in ns: wall time minus CPU time stretched by `crowding`."""
     own = max(float(wall.sum() - crowding * cpu.sum()), 0.0)
     over = np.maximum(wall - crowding * cpu, 0.0)
-    # By parts first: what was pushed off the cores here and there evens out over the batches.
+    # By parts first: preemption of single batches evens out over all of them.
     sums = np.maximum((wall - crowding * cpu).sum(axis=0), 0.0)
     if not sums.any():
         return np.zeros_like(wall)

@@ -1,4 +1,4 @@
-"""Which resource sets a loader's pace: what the simulation gains when there is more of it."""
+"""Finds the resource that limits a loader, by simulating it with more of each resource."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import dataclasses
 from dataclasses import dataclass
 
 from lotus.settings.space import Setting
-from lotus.tune.simulation.loader_simulation import Machine, Outcome, Work, simulate
+from lotus.tune.simulation.loader_simulation import simulate
+from lotus.tune.simulation.simulation_types import LoaderOutcome, Machine, Work
 
-# Times as much of a resource as is tried, and the gain that counts.
+# The factor by which a resource is increased, and the least speed-up that counts as a gain.
 MORE, WORTH = 2.0, 1.05
-_NEAR = 0.5  # of the largest gain: then what is easier to change is named
+_NEAR = 0.5  # share of the largest gain from which the resource that is easier to change is named
 _ALWAYS_SHOWN = ("workers", "consumer", "cores")
-_CROWDED = 1.1  # times as many cores wanted as had, which is worth words
-_BATCHES = 2_000  # simulated for each
+_CROWDED = 1.1  # cores wanted per core used, above which the shortage is reported
+_BATCHES = 2_000  # the most batches of a simulation
 
 
 @dataclass(frozen=True)
 class Gain:
-    """How many times as fast with more of a resource; `what` says what was tried."""
+    """The speed-up with more of a resource; `what` describes the change that was simulated."""
 
     resource: str
     what: str
@@ -27,8 +28,11 @@ class Gain:
 
 @dataclass(frozen=True)
 class Binding:
-    """`resource`: "workers", "prefetch", "order", "consumer", "cores", "work", "storage",
-    "handover", "start-up" or "" (none alone); `gains` in the order of what is easiest to change."""
+    """The limiting resource, why it limits, and the gain from more of each resource.
+
+    `resource` is "workers", "prefetch", "order", "consumer", "cores", "work", "storage",
+    "handover", "start-up" or "" (no single one); `gains` start with the easiest change.
+    """
 
     resource: str
     reason: str
@@ -37,13 +41,13 @@ class Binding:
 
 def binding(
     work: Work,
-    outcome: Outcome,
+    outcome: LoaderOutcome,
     machine: Machine,
     *,
     batches: int,
     epochs: int = 1,
 ) -> Binding:
-    """Try more of each resource, one at a time, for the setting of `outcome`."""
+    """Simulate the setting of `outcome` with more of each resource, one at a time."""
     setting = outcome.setting
     epochs = max(min(epochs, _BATCHES // max(batches, 1)), 1)
     batches = min(batches, _BATCHES)
@@ -58,12 +62,12 @@ def binding(
     ]
     most = max((gain.times for gain in gains), default=1.0)
     if most < WORTH:
-        return Binding("", "No resource alone holds it up: several bind at once.", gains)
+        return Binding("", "No single resource limits it: several do at once.", gains)
     first = next(gain for gain in gains if gain.times - 1 >= _NEAR * (most - 1))
     tries = [first]
     tries += [gain for gain in gains if gain.resource in _ALWAYS_SHOWN and gain is not first]
     tests = "; ".join(f"with {gain.what}, {_times(gain.times)}" for gain in tries)
-    reason = f"{_why(first.resource, outcome)} What it would be: {tests}."
+    reason = f"{_why(first.resource, outcome)} Simulated changes: {tests}."
     return Binding(first.resource, reason, gains)
 
 
@@ -74,7 +78,7 @@ def _times(times: float) -> str:
 def _more(
     work: Work, setting: Setting, machine: Machine
 ) -> list[tuple[str, str, tuple[Work, Setting, Machine]]]:
-    """(resource, what is tried, what to simulate), what is easiest to change first."""
+    """(resource, description of the change, what to simulate), the easiest change first."""
     less = 1.0 / MORE
 
     def costs(**changes: float) -> Work:
@@ -117,13 +121,14 @@ def _more(
     return tried
 
 
-def _why(resource: str, outcome: Outcome) -> str:
+def _why(resource: str, outcome: LoaderOutcome) -> str:
     workers = outcome.setting.num_workers
-    busy = f"{outcome.cores:.1f} of the cores are busy with it ({outcome.cores_share:.0%})"
+    busy = f"it keeps {outcome.cores:.1f} cores busy ({outcome.cores_share:.0%})"
     if outcome.cores_wanted > _CROWDED * outcome.cores:
-        busy += f" where it could use {outcome.cores_wanted:.1f}"
+        busy += f" and could use {outcome.cores_wanted:.1f}"
     waiting = f"the training loop waits {outcome.wait_share:.0%} of the time"
-    working = f"the workers are busy {1 - outcome.idle_share:.0%} of theirs"
+    working = f"the workers are busy {1 - outcome.idle_share:.0%} of the time"
+    wait, taking = f"{outcome.wait_share:.1%}", f"{outcome.taking_share:.0%}"
     return {
         "workers": (
             f"There are too few workers: {waiting}, {working}, and {busy}."
@@ -132,13 +137,11 @@ def _why(resource: str, outcome: Outcome) -> str:
         ),
         "prefetch": f"The prefetched batches run out behind slow ones: {waiting}, {working}.",
         "order": f"Batches wait for slow ones before them: {waiting}, {working}.",
-        "consumer": f"The training step sets the pace: the loop waits {outcome.wait_share:.1%} of the "
-        "time.",
+        "consumer": f"The training step sets the pace: the loop waits {wait} of the time.",
         "cores": f"The cores set the pace: {busy}.",
         "storage": f"Waiting for storage sets the pace: {waiting}.",
         "work": f"The work per sample sets the pace: {waiting}, and {busy}.",
-        "handover": f"Handing batches over sets the pace: it takes {outcome.taking_share:.0%} of the "
-        "time.",
+        "handover": f"Handing batches over sets the pace: it takes {taking} of the time.",
         "start-up": f"{outcome.startup_share:.0%} of the time passes before the first batches and "
         "after the last ones.",
     }[resource]

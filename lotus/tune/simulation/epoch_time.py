@@ -1,8 +1,8 @@
-"""How long a whole epoch takes, by what a loader does in steady state and at the epoch's start.
+"""Computes the duration of an epoch from a loader's steady state and its start-up.
 
-A long epoch is its set-up and then its batches at the steady rate. A short one is not: workers
-have made a batch each when the first one comes, and the last round takes as long as any other,
-however few batches are left for it.
+A long epoch takes its set-up time and then its batches at the steady rate. A short epoch differs:
+when the first batch arrives, each worker has made one, and the last round takes as long as any
+other, however few batches it has.
 """
 
 from __future__ import annotations
@@ -15,26 +15,27 @@ from lotus.settings.space import Observed
 
 @dataclass(frozen=True)
 class Pace:
-    """What a loader does, in seconds per batch. `each_s` alone is enough of a long epoch."""
+    """A loader's times in seconds per batch. A long epoch needs `each_s` only."""
 
     workers: int
-    each_s: float  # in steady state, from one batch to the next, steps included
-    fetch_s: float = 0.0  # a worker with a batch, where no one has to wait for a core
-    taken_s: float = 0.0  # the least from one batch to the next: the step, and to take a batch
-    step_s: float = 0.0  # the consumer's, after the last batch too
+    each_s: float  # from one batch to the next in steady state, training step included
+    fetch_s: float = 0.0  # a worker's time for a batch when cores are free
+    taken_s: float = 0.0  # the least time between batches: the step, and taking a batch
+    step_s: float = 0.0  # the training step, which also follows the last batch
 
     def epoch_s(self, batches: int, first_s: float = 0.0, end_s: float = 0.0) -> float:
-        """An epoch of so many batches, `first_s` from its start to its first batch.
+        """Return the seconds of an epoch of so many batches.
 
-        `first_s` 0: workers are there already (they persist), and make the first batches now.
+        `first_s` is the time from its start to its first batch; 0 means that persistent workers
+        exist already and start on the first batches now.
         """
         workers = self.workers
         if workers == 0:
             return first_s + (batches - (first_s > 0)) * self.each_s
-        left = max(batches - workers, 0)  # when each has made one
+        left = max(batches - workers, 0)  # after each worker has made one
         taken = min(self.taken_s, self.each_s)
         if not first_s:
-            alone = self.each_s <= 1.05 * taken  # the consumer decides, what workers can is hidden
+            alone = self.each_s <= 1.05 * taken  # the step limits: the workers' rate is not known
             first_s = self.fetch_s
             if not alone:
                 first_s = max(first_s, min(workers, batches) * self.each_s)
@@ -44,12 +45,12 @@ class Pace:
 
 
 def observed_pace(workers: int, each_s: float, seen: Observed | None, step_s: float) -> Pace:
-    """The pace of a loader of which a trial showed this much."""
+    """The pace of a loader, from what a trial observed of it."""
     step_s = min(step_s, each_s)
     if seen is None or not workers:
         return Pace(workers, each_s, 0.0, step_s, step_s)
     fetch = seen.cpu_s
-    if seen.capacity_s > 1.05 * seen.get_s:  # else workers idle, as the main process is slower
+    if seen.capacity_s > 1.05 * seen.get_s:  # else the main process is slower and workers idle
         fetch = max(seen.capacity_s * workers - seen.queued_s, 0.0)
     return Pace(workers, each_s, fetch, step_s + seen.get_s, step_s)
 
@@ -57,9 +58,9 @@ def observed_pace(workers: int, each_s: float, seen: Observed | None, step_s: fl
 def rate(
     pace: Pace, samples: float, batches: int | None, first_s: float = 0.0, end_s: float = 0.0
 ) -> float:
-    """Samples a second over an epoch of batches of so many samples; see `Pace.epoch_s`.
+    """Samples per second over an epoch whose batches have `samples` each; see `Pace.epoch_s`.
 
-    Where the number of batches is not known, it is the rate in steady state.
+    If the number of batches is not known, it is the rate in steady state.
     """
     if not pace.each_s > 0:
         return math.inf

@@ -1,9 +1,9 @@
-"""What a DataLoader would do, by formula: quick enough for a whole space of settings, with bounds.
+"""Predicts a DataLoader's rate by formula, with bounds: fast enough for a whole space of settings.
 
-The rate is the least of what the workers, the cores, the pipe, the pin thread and the consumer
-can do each alone (the bottleneck law), less what variation costs where batches are taken in turn
-and a queue of workers x prefetch runs empty. The simulator (loader_simulation.py) is the more exact
-one; this says what is not worth a trial.
+The rate is the least of the rates of workers, cores, pipe, pin thread and training step, each on
+its own (the bottleneck law). Two losses from varying times are subtracted: batches are taken in
+turn, and the queue of workers x prefetch batches may run empty. The simulator
+(loader_simulation.py) is more exact; this model decides which settings are not worth a trial.
 Times are seconds per batch on a core that is not shared, rates are batches per second.
 """
 
@@ -14,16 +14,16 @@ from lotus.settings.space import Setting
 from lotus.tune.simulation import turn_taking
 from lotus.tune.simulation.epoch_time import Pace
 
-# Found with the simulator at 1 to 2 times as many workers as cores: 0.25 to 0.31.
+# Fitted to the simulator at 1 to 2 workers per core, which gave 0.25 to 0.31.
 CROWDED = 0.3
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """How much slower each of n cores is when all are busy (Gunther's Universal Scalability Law).
+    """The slowdown of each of n busy cores (Gunther's Universal Scalability Law).
 
-    slowdown(n) = 1 + sigma (n - 1) + kappa n (n - 1): waiting for what is shared, and exchange of
-    every core with every other one (caches, memory).
+    slowdown(n) = 1 + sigma (n - 1) + kappa n (n - 1). sigma is contention for shared resources,
+    kappa the traffic between each pair of cores (caches, memory).
     """
 
     sigma: float = 0.0
@@ -34,17 +34,17 @@ class Scaling:
             raise ValueError("sigma and kappa must be finite and at least 0")
 
     def slowdown(self, busy: float) -> float:
-        """How many times as long work takes with so many cores busy."""
+        """The factor by which work takes longer with `busy` cores busy."""
         more = max(busy - 1.0, 0.0)
         return 1.0 + self.sigma * more + self.kappa * busy * more
 
 
 def fit(busy: float, gain: float, coherence: float = 0.5) -> Scaling:
-    """The scaling under which `busy` cores do `gain` times the work of one.
+    """Return the scaling under which `busy` cores do `gain` times the work of one.
 
-    One such point leaves open how the loss divides: `coherence` is the part that kappa has of it
-    there. 0 and 1 are the bounds: beyond `busy` sigma alone is the best case, below it the worst.
-    More gain than cores is none lost.
+    One point does not determine both parameters: `coherence` is kappa's share of the loss at that
+    point. 0 and 1 are the bounds: sigma alone is the best case beyond `busy` and the worst below
+    it. A gain above the number of cores counts as no loss.
     """
     if not (busy > 1 and gain > 0 and 0 <= coherence <= 1):
         raise ValueError("a scaling needs more than one busy core and a gain above 0")
@@ -54,23 +54,23 @@ def fit(busy: float, gain: float, coherence: float = 0.5) -> Scaling:
 
 @dataclass(frozen=True)
 class Stages:
-    """What each part of a loader takes for a batch, as measured with one worker."""
+    """Time of each part of a loader for one batch, as measured with one worker."""
 
-    cpu_s: float  # of a fetch with its collate
-    wait_s: float = 0.0  # of a fetch, for storage or anything else that is no core
-    send_s: float = 0.0  # CPU time of the worker to hand a batch over
-    write_s: float = 0.0  # the part of it in which no other worker can write to the pipe
-    get_s: float = 0.0  # to take a batch from the pipe: the main process, or the pin thread
-    pin_s: float = 0.0  # to copy it into pinned memory; 0: it is never pinned
-    step_s: float = 0.0  # of the consumer
-    step_pinned_s: float | None = None  # the same with pinned batches; None: no other
-    step_cores: float = 1.0  # that the step keeps busy
-    iter_s: float = 0.0  # of `iter()` besides the workers
-    spawn_s: float = 0.0  # of the main process, for each worker
+    cpu_s: float  # CPU time of a fetch with its collate
+    wait_s: float = 0.0  # time a fetch waits for storage or anything else but a core
+    send_s: float = 0.0  # CPU time of the worker to send a batch
+    write_s: float = 0.0  # the part of send_s in which it holds the pipe's lock
+    get_s: float = 0.0  # time to take a batch from the pipe, in the main process or the pin thread
+    pin_s: float = 0.0  # time to copy it into pinned memory; 0: it is never pinned
+    step_s: float = 0.0  # the training step
+    step_pinned_s: float | None = None  # the training step with pinned batches; None: the same
+    step_cores: float = 1.0  # cores that the step keeps busy
+    iter_s: float = 0.0  # time of `iter()` besides the workers
+    spawn_s: float = 0.0  # time of the main process to start one worker
     boot_s: float = 0.0  # CPU time of a worker until it asks for its first index
-    first_s: float = 0.0  # CPU time that the first batch of a process takes more
-    shutdown_s: float = 0.0  # of the main process, while workers end side by side
-    # Standard deviation over mean of the times of fetches and of steps.
+    first_s: float = 0.0  # extra CPU time of the first batch of a process
+    shutdown_s: float = 0.0  # time of the main process, while workers end in parallel
+    # Standard deviation divided by mean, of the times of fetches and of steps.
     fetch_variation: float = 0.0
     step_variation: float = 0.0
 
@@ -86,21 +86,21 @@ class Stages:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What one setting brings; the rates are those after the start, and without its end."""
+    """The predicted performance of one setting; rates leave out start-up and shutdown."""
 
     setting: Setting
     batches_per_s: float
-    low: float  # the scaling's and the queue's worst case
-    high: float  # and their best: no trial can show more if the times are right
+    low: float  # the worst case of scaling and queue
+    high: float  # their best case: no trial can exceed it if the times are right
     bottleneck: str  # "workers", "cores", "pipe", "pin thread" or "consumer"
     first_batch_s: float
-    setup_s: float  # of each epoch whose workers are new: first batch and end of the workers
-    fetch_s: float = 0.0  # of a worker with a batch
-    taken_s: float = 0.0  # the least between two batches, for the main process
+    setup_s: float  # per epoch with new workers: the first batch and the end of the workers
+    fetch_s: float = 0.0  # a worker's time for a batch
+    taken_s: float = 0.0  # the main process's least time between two batches
     step_s: float = 0.0
 
     def epoch_s(self, batches: int, epochs: int = 1) -> float:
-        """Mean time of an epoch of so many batches; persistent workers start in the first only."""
+        """Mean seconds per epoch of so many batches; persistent workers start only once."""
         each = 1.0 / self.batches_per_s
         pace = Pace(self.setting.num_workers, each, self.fetch_s, self.taken_s, self.step_s)
         first, end = self.first_batch_s, self.setup_s - self.first_batch_s
@@ -113,9 +113,10 @@ class Prediction:
 def predict(
     setting: Setting, stages: Stages, cores: float, scalings: tuple[Scaling, ...] = (Scaling(),)
 ) -> Prediction:
-    """Return what `setting` would do on so many cores.
+    """Predict the performance of `setting` on so many cores.
 
-    `scalings`: the expected one first, then others that the measurements allow, for the bounds.
+    `scalings` starts with the expected one; the others, which the measurements also allow, give
+    the bounds. Raises ValueError without a scaling or if `cores` is not above 0.
     """
     if not cores > 0:
         raise ValueError("cores must be above 0")
@@ -124,14 +125,15 @@ def predict(
     setting = setting.normal()
     variation = stages.fetch_variation
     worst = in_turn(setting, variation, 2.0)
-    best = [_rates(setting, stages, cores, one) for one in scalings]
+    best = [_rates(setting, stages, cores, scaling) for scaling in scalings]
     rates, slow = _settled(setting, stages, cores, scalings[0], best[0])
     expected = _with_queue(setting, rates, stages.step_variation)
     slowed = [
-        {name: r * (worst if name == "workers" else 1.0) for name, r in one.items()} for one in best
+        {name: rate * (worst if name == "workers" else 1.0) for name, rate in case.items()}
+        for case in best
     ]
-    pessimist = min(_with_queue(setting, one, 1.0) for one in slowed)
-    optimist = max(_with_queue(setting, one, 0.0) for one in best)
+    pessimist = min(_with_queue(setting, case, 1.0) for case in slowed)
+    optimist = max(_with_queue(setting, case, 0.0) for case in best)
     first = _first_batch(setting, stages, cores, scalings[0])
     fetch = stages.cpu_s + stages.send_s
     step = _step(setting, stages)
@@ -151,9 +153,9 @@ def predict(
 
 
 def starved(made: float, taken: float, depth: int) -> float:
-    """Probability that a queue of `depth` batches is empty when the consumer comes for one.
+    """Probability that a queue of `depth` batches is empty when the training loop needs a batch.
 
-    Batches come at rate `made` and are taken at rate `taken`, both at random: M/M/1 with `depth`
+    Batches are made at rate `made` and taken at rate `taken`, both at random: M/M/1 with `depth`
     places, as in tf.data's model: (1 - x) / (1 - x^(depth + 1)) with x = made / taken.
     """
     if made <= 0:
@@ -167,23 +169,23 @@ def starved(made: float, taken: float, depth: int) -> float:
 
 
 def in_turn(setting: Setting, variation: float, coefficient: float) -> float:
-    """The part of the workers' rate that is left where a slow batch keeps the others waiting.
+    """The share of the workers' rate that remains when slow batches delay the others.
 
-    Batches are taken in turn, so a worker may be `prefetch_factor` batches ahead of the slowest and
-    no more. The loss is near variation^2 (1/2 + 1/3 + ... + 1/workers) / prefetch: found by
-    recursion of exact start times with gamma distributed ones, over 2 to 32 workers, prefetch 1 to
-    16 and variations of 0.25 to 1, with a factor of 0.65 to 1.8, larger where variation is small.
+    Batches are taken in turn, so a worker can be at most `prefetch_factor` batches ahead of the
+    slowest one. The loss is about variation^2 (1/2 + 1/3 + ... + 1/workers) / prefetch. This was
+    fitted to exact start times of gamma distributed batches, for 2 to 32 workers, prefetch 1 to 16
+    and variations of 0.25 to 1; the factor was 0.65 to 1.8, larger for small variations.
     """
     if setting.num_workers < 2 or setting.in_order is False:
         return 1.0
     others = sum(1.0 / place for place in range(2, setting.num_workers + 1))
-    # From 2 on a second worker would make it slower, which it does not.
+    # Above 2 a second worker would reduce the rate, which does not happen.
     factor = min(coefficient * variation * variation / (setting.prefetch_factor or 1), 2.0)
     return 1.0 / (1.0 + factor * others)
 
 
 def _in_their_turn(setting: Setting, rates: dict[str, float], variation: float) -> dict[str, float]:
-    """The same with what the workers have left where batches are taken in turn (turn_taking.py)."""
+    """The rates, reduced by the loss of taking batches in turn (turn_taking.py)."""
     if not setting.num_workers or setting.in_order is False:
         return rates
     workers, consumer = rates["workers"], rates["consumer"]
@@ -199,16 +201,16 @@ def _in_their_turn(setting: Setting, rates: dict[str, float], variation: float) 
 
 
 def rate_with_queue(made: float, taken: float, depth: int, variation: float) -> float:
-    """The rate of a producer and a consumer with a queue between them.
+    """The rate of a producer and a consumer with a queue of `depth` items between them.
 
-    Without variation it is the slower one's; where times vary as much as their mean (1, or more)
-    the queue runs empty as `starved` says; in between the loss grows with the variance.
+    Without variation it is the rate of the slower one. At a variation of 1 or more the queue runs
+    empty with the probability of `starved`; in between the loss grows with the variance.
     """
     steady = min(made, taken)
     if math.isinf(taken) or math.isinf(made):
         return steady
     log = math.log(made) - math.log(taken)
-    if log < -1e-9:  # the same as below, without the difference of nearly equal numbers
+    if log < -1e-9:  # as below, but numerically stable
         random = made * math.expm1(depth * log) / math.expm1((depth + 1) * log)
     else:
         random = taken * (1.0 - starved(made, taken, depth))
@@ -228,10 +230,10 @@ def _inverse(seconds: float) -> float:
 def _settled(
     setting: Setting, stages: Stages, cores: float, scaling: Scaling, rates: dict[str, float]
 ) -> tuple[dict[str, float], float]:
-    """The rates, batches taken in turn, and how much slower cores are at that.
+    """(rates with batches taken in turn, the slowdown of busy cores at these rates).
 
-    `rates` are those with workers that are never idle. Idle ones slow no other core down, so
-    the number of busy ones and the rate are found from each other.
+    `rates` assume that no worker is ever idle. Idle workers do not slow other cores down, so the
+    number of busy cores and the rates are computed by iteration.
     """
     variation, step = stages.fetch_variation, _step(setting, stages)
     fetch = stages.cpu_s + stages.send_s
@@ -257,20 +259,20 @@ def _rates(
     scaling: Scaling,
     busy: float = math.inf,
 ) -> dict[str, float]:
-    """What each part could do if the others were never in its way, with so many busy cores."""
+    """The rate of each part if no other part limited it, with so many busy cores."""
     step, workers = _step(setting, stages), setting.num_workers
     pin = stages.pin_s if setting.pin_memory else 0.0
     if workers == 0:
-        # One after the other in one thread; it pins by itself and sends nothing.
+        # One thread does everything in turn; it pins batches itself and sends nothing.
         alone = stages.cpu_s + stages.wait_s + pin
         return {"workers" if alone >= step else "consumer": _inverse(alone + step)}
     fetch = stages.cpu_s + stages.send_s
-    # How many want a core at once if no one waits: workers that compute, and the consumer.
+    # Cores wanted at once if nobody waits: by computing workers and by the training step.
     wanted = workers * fetch / (fetch + stages.wait_s)
     wanted += min(stages.step_cores, 1.0) if step else 0.0
     slow = scaling.slowdown(min(wanted, cores, busy))
     computing = fetch + stages.get_s + pin + step * stages.step_cores
-    # Workers beyond the cores take their share of them from the main process too.
+    # With more workers than cores, the main process gets less of a core too.
     taking = stages.get_s * slow * max(wanted / cores, 1.0) ** CROWDED
     pinned = pin * slow
     return {
@@ -291,7 +293,7 @@ def _with_queue(setting: Setting, rates: dict[str, float], variation: float) -> 
 
 
 def _first_batch(setting: Setting, stages: Stages, cores: float, scaling: Scaling) -> float:
-    """From `iter()` to the first batch: the start and one whole batch, whatever the workers."""
+    """Seconds from `iter()` to the first batch: start-up and one batch."""
     workers = setting.num_workers
     pin = stages.pin_s if setting.pin_memory else 0.0
     batch = stages.cpu_s + stages.first_s

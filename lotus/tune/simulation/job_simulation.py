@@ -1,14 +1,13 @@
-"""A data-parallel job simulated: ranks with prefetched inputs that wait for each other every step.
+"""Simulates a data-parallel job: ranks with prefetched input that synchronise at every step.
 
-Each rank has a DataLoader with workers and a bounded number of batches ahead, as torch has it:
-batch n is made by worker n mod workers, once that worker is free and batch n - workers x prefetch
-has been taken; batches are taken in their order. So a rank's input runs ahead while the rank waits
-for the others. A step begins when the rank has its batch and the step before has ended everywhere;
-when the last rank is done, the collective follows, and the next step begins.
+Each rank has a DataLoader that prefetches as torch does: worker n mod workers makes batch n, once
+it is free and batch n - workers x prefetch has been taken; batches are taken in order. So a rank's
+input gets ahead while the rank waits for others. A step begins when the rank has its batch and all
+ranks have finished the previous step. When the last rank is done, the collective follows.
 
-The times of steps and batches are drawn from what was measured, each rank from its own (with
-replacement, independently: what slows all ranks down at once makes them wait less than this says).
-All ranks are computed at once, step after step: 1,024 ranks x 1,000 steps take a second or two.
+Times of steps and batches are drawn with replacement from the rank's own measurements, each
+independently. What slows all ranks down at once is not modelled, so real ranks may wait less.
+All ranks are computed at once, step by step: 1,024 ranks x 1,000 steps take a second or two.
 Times are nanoseconds.
 """
 
@@ -25,11 +24,11 @@ COLLECTIVES = ("ring", "tree")
 
 @dataclass(frozen=True)
 class Member:
-    """One rank: any number of measured times of its own step, and of one worker for a batch."""
+    """One rank: measured times of its training step, and of one worker for a batch."""
 
     step_ns: Floats
     fetch_ns: Floats
-    samples: float  # of a batch
+    samples: float  # per batch
     workers: int = 1  # 0: the main process makes the batches itself
     prefetch: int = 2
 
@@ -44,8 +43,8 @@ class Member:
 
 @dataclass(frozen=True)
 class Stragglers:
-    """Ranks that take `times` as long, for step and input: the last `ranks` of them always, and
-    any rank in a step with probability `chance`."""
+    """Ranks whose step and input take `times` as long: the last `ranks` always, and any rank in a
+    step with probability `chance`."""
 
     ranks: int = 0
     chance: float = 0.0
@@ -58,10 +57,10 @@ class Stragglers:
 
 @dataclass(frozen=True)
 class Collective:
-    """An all-reduce of so many bytes over links of that latency and bandwidth (bytes per second).
+    """An all-reduce of `bytes` over links with a latency (ns) and a bandwidth (bytes per second).
 
-    ring: 2 (N - 1) rounds of 1 / N of the bytes; tree: up and down, 2 log2 N rounds of all of
-    them (Thakur, Rabenseifner and Gropp 2005, without the time of adding up).
+    ring: 2 (N - 1) rounds of 1 / N of the bytes; tree: up and down, 2 log2 N rounds of all bytes
+    (Thakur, Rabenseifner and Gropp 2005, without the time of the additions).
     """
 
     kind: str
@@ -71,12 +70,12 @@ class Collective:
 
     def __post_init__(self) -> None:
         if self.kind not in COLLECTIVES:
-            raise ValueError(f"{self.kind!r} is no collective: {', '.join(COLLECTIVES)}")
+            raise ValueError(f"{self.kind!r} is not one of {', '.join(COLLECTIVES)}")
         if not (self.bytes >= 0 and self.latency_ns >= 0 and self.bandwidth > 0):
             raise ValueError("bytes and latency must be at least 0, the bandwidth above it")
 
     def ns(self, ranks: int) -> float:
-        """How long it takes among so many ranks, nanoseconds."""
+        """Duration among so many ranks, in nanoseconds."""
         if ranks < 2:
             return 0.0
         whole = self.bytes / self.bandwidth * 1e9
@@ -86,12 +85,12 @@ class Collective:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a job does, after the first steps. Times are means over steps (and ranks), seconds.
+class JobOutcome:
+    """The simulated performance of a job after warm-up. Times are means in seconds.
 
-    The step is that of all ranks: input, own step, waiting for the last, collective.
-    efficiency: samples per second against those of the same ranks if none waited for another and
-    nothing had to be exchanged.
+    `step_s` is the whole step: waiting for input, the rank's own step, waiting for the last rank,
+    the collective. `efficiency` is the rate divided by the rate of the same ranks without
+    synchronisation.
     """
 
     ranks: int
@@ -99,24 +98,24 @@ class Outcome:
     step_s: float
     step_p95_s: float
     samples_per_s: float
-    input_s: float  # a rank waits for its batch
+    input_s: float  # waiting for the batch
     own_s: float
-    waiting_s: float  # for the last rank
+    waiting_s: float  # waiting for the last rank
     collective_s: float
     efficiency: float
     last: Floats  # (ranks,) share of the steps in which the rank came last
 
     @property
     def straggler_share(self) -> float:
-        """The part of a step that a rank waits for the last one, on average."""
+        """The mean share of a step in which a rank waits for the last one."""
         return self.waiting_s / self.step_s if self.step_s > 0 else 0.0
 
 
 @dataclass(frozen=True)
 class _Trace:
-    """Times after the warm-up, (steps, ranks): when batches were taken and ranks done."""
+    """Times after warm-up, shape (steps, ranks): when batches were taken and ranks done."""
 
-    begin: Floats  # the step before had ended
+    begin: Floats  # end of the previous step
     taken: Floats
     done: Floats
     end: Floats
@@ -129,8 +128,11 @@ def simulate(
     collective_ns: float = 0.0,
     stragglers: Stragglers | None = None,
     seed: int = 0,
-) -> Outcome:
-    """Run `steps` steps of a job of these ranks, and as many before them as fill the queues."""
+) -> JobOutcome:
+    """Simulate `steps` steps of a job of these ranks, after a warm-up that fills the queues.
+
+    Raises ValueError without a rank or a step.
+    """
     if not members or steps < 1:
         raise ValueError("there must be a rank and a step")
     depths = np.array([max(member.workers, 1) * member.prefetch for member in members])
@@ -147,7 +149,7 @@ def simulate(
     last = job.done.max(axis=1)
     took = job.end[:, 0] - job.begin[:, 0]
     winners = np.bincount(job.done.argmax(axis=1), minlength=len(members))
-    return Outcome(
+    return JobOutcome(
         ranks=len(members),
         steps=steps,
         step_s=float(took.mean()) / 1e9,
@@ -193,14 +195,14 @@ def _run(
         if step >= warm:
             rows.append((now, got, done, end))
         now = end
-    begin, got, done, end = (np.array(member) for member in zip(*rows, strict=True))
+    begin, got, done, end = (np.array(column) for column in zip(*rows, strict=True))
     return _Trace(begin, got, done, end)
 
 
 def _drawn(
     members: Sequence[Member], total: int, stragglers: Stragglers, random: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """Times of steps and of batches, (total, ranks)."""
+    """Times of steps and of batches, each of shape (total, ranks)."""
     count = len(members)
     own, fetch = np.empty((total, count)), np.empty((total, count))
     for place, member in enumerate(members):

@@ -1,144 +1,37 @@
-"""What a DataLoader would do: a discrete-event replay of measured costs under any setting.
+"""Simulates a DataLoader: a discrete-event replay of measured costs under any setting.
 
-It knows what torch's loader does: workers started one after the other, `prefetch_factor` indices
-given to each at the start and one more for every batch that is taken, batches handed over through
-one pipe in the order in which they are ready and taken in the order of their numbers, a batch that
-came too early kept aside, the pin thread, the end of the workers after each epoch, new shared
-memory for each batch of a worker.
+It models torch's loader: workers start one after the other; each gets `prefetch_factor` indices at
+the start, and one more index is sent for every batch taken; batches pass through one pipe in the
+order in which they are ready and are taken in the order of their numbers, early ones being kept;
+the pin thread; the end of the workers after each epoch; new shared memory for each batch.
 
-The cores are shared equally by all who have something to compute (workers, main process, pin
-thread), and each of n busy cores is slower than one alone by the factor 1 + contention * (n - 1).
-Waiting for storage takes no core; bytes read share the storage's bandwidth equally.
+All who compute (workers, main process, pin thread) share the cores equally, and each of n busy
+cores is slower than one alone by the factor 1 + contention * (n - 1). Waiting for storage takes no
+core; concurrent reads share the storage's bandwidth equally.
 
-Not modelled: the interpreter lock within a worker, memory that runs out, which file is cached.
+Not modelled: the interpreter lock within a worker, running out of memory, the page cache.
 Times are nanoseconds.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from lotus.settings.space import Setting
-from lotus.tune.simulation.event_loop import Loop, Place, Pool, Process, Queue
+from lotus.tune.simulation.event_loop import EventLoop, Pool, Process, Queue, Waitable
+from lotus.tune.simulation.simulation_types import (
+    BatchTimeline,
+    Floats,
+    LoaderOutcome,
+    Machine,
+    Work,
+)
 
-Floats = npt.NDArray[np.float64]
-
-# Times that a batch alternates between waiting and computing; samples do so one by one.
+# How often a batch alternates between waiting and computing, which real samples do one by one.
 SLICES = 4
-
-
-@dataclass(frozen=True)
-class Work:
-    """What batches cost on a core that is not shared, as measured; one element per batch.
-
-    The batches come in their order, and again in random orders where more are asked for.
-    """
-
-    size: Floats  # samples
-    cpu_ns: Floats  # of the fetch with its collate
-    wait_ns: Floats  # of the fetch, for storage or anything else that is no core
-    step_ns: Floats  # of the consumer; any number of elements
-    bytes: Floats  # in memory
-    read_bytes: Floats  # from storage; their time is not in wait_ns. 0: wait_ns has it all
-    step_cores: float = 1.0  # that the step keeps busy; 0: it computes elsewhere
-    shared_ns: float = 0.0  # of cpu_ns, for new memory in a worker; the main process has its old
-    free_ns: float = 0.0  # of step_ns, to give a worker's shared memory back
-    pickle_ns: float = 0.0  # in the worker, per batch
-    get_ns: float = 0.0  # to take a batch from the pipe, by the main process or the pin thread
-    pin_ns: float = 0.0  # to copy a batch to pinned memory; 0: never pinned, whatever the setting
-    iter_ns: float = 0.0  # of `iter()` besides the workers
-    spawn_ns: float = 0.0  # of the main process per worker that it starts
-    boot_ns: float = 0.0  # CPU time of a worker until it asks for its first index
-    first_ns: float = 0.0  # CPU time that the first batch of each process takes more
-    shutdown_ns: float = 0.0  # CPU time of a worker to end; the main process waits for all
-    main_bytes: float = math.nan  # memory of the main process
-    worker_bytes: float = math.nan  # that each worker adds
-
-    def __post_init__(self) -> None:
-        length = len(self.size)
-        for name in ("size", "cpu_ns", "wait_ns", "bytes", "read_bytes", "step_ns"):
-            values = getattr(self, name)
-            if not len(values) or (name != "step_ns" and len(values) != length):
-                raise ValueError(f"{name} has {len(values)} elements where there are {length}")
-            if not (np.isfinite(values).all() and (values >= 0).all()):
-                raise ValueError(f"{name} must not be negative or missing")
-
-
-@dataclass(frozen=True)
-class Machine:
-    """Where it runs."""
-
-    cores: float
-    contention: float = 0.0  # how much slower each further busy core makes all of them
-    others: float = 0.0  # processes of other programs that want each core, on average
-    speed: float = 1.0  # of a core, against the measured one
-    latency_ns: float | None = None  # each sample waits so long, in place of what was measured
-    bandwidth: float = math.inf  # of the storage, bytes per second
-
-    def __post_init__(self) -> None:
-        for name in ("cores", "speed", "bandwidth"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be above 0")
-        for name in ("contention", "others", "latency_ns"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < math.inf:
-                raise ValueError(f"{name} must be at least 0")
-
-    def pace(self, demand: float) -> float:
-        """The speed of each of `demand` who compute at once, against a measured core alone."""
-        busy = min(demand, self.cores)
-        slower = 1.0 + self.contention * max(busy - 1.0, 0.0)
-        return self.speed / (self._crowded(demand) * slower)
-
-    def used(self, demand: float) -> float:
-        """Cores that `demand` who compute at once have between them."""
-        return demand / self._crowded(demand)
-
-    def _crowded(self, demand: float) -> float:
-        load = demand / self.cores
-        return max(load, 1.0) + self.others * min(load, 1.0)
-
-
-@dataclass(frozen=True)
-class Timeline:
-    """When what happened to each batch, by number over all epochs; NaN: it did not."""
-
-    worker: npt.NDArray[np.int64]
-    fetch_start_ns: Floats
-    made_ns: Floats  # fetched, collated and pickled
-    arrival_ns: Floats  # in the main process
-    wait_start_ns: Floats
-    taken_ns: Floats  # `next` returned it
-    order: npt.NDArray[np.int64]  # numbers of the batches in the order in which they were taken
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What one setting brings. Shares are of the whole time of the loops."""
-
-    setting: Setting
-    samples: int
-    seconds: float  # of all epochs, from `iter()` to the end of the last `next`
-    samples_per_s: float  # over `seconds`
-    steady_samples_per_s: float  # from when every prefetched batch has been taken once
-    first_batch_s: float  # `iter()` to the first batch of the first epoch
-    wait_share: float  # all but the consumer's steps
-    startup_share: float  # before the first batches and after the last ones
-    cores: float  # that its processes keep busy, on average
-    cores_wanted: float  # that they would if there were as many as they like
-    cores_share: float  # of those there are
-    storage_share: float  # of the time in which bytes were read
-    idle_share: float  # of the workers' time, without an index to work on
-    waiting_share: float  # of the workers' time, for storage
-    taking_share: float  # the main process (or pin thread) took batches out of the pipe
-    peak_batches: int  # made and not yet taken
-    in_flight_bytes: float  # of those
-    memory_bytes: float  # of all processes with those batches; NaN: not known
-    timeline: Timeline
 
 
 def simulate(
@@ -149,8 +42,11 @@ def simulate(
     batches: int | None = None,
     epochs: int = 1,
     seed: int = 0,
-) -> Outcome:
-    """Run `epochs` epochs of `batches` batches (default: as many as `work` has)."""
+) -> LoaderOutcome:
+    """Simulate `epochs` epochs of `batches` batches (default: as many as `work` has).
+
+    Raises ValueError without a batch or an epoch.
+    """
     per_epoch = len(work.size) if batches is None else batches
     if per_epoch < 1 or epochs < 1:
         raise ValueError("there must be at least one batch and one epoch")
@@ -158,7 +54,7 @@ def simulate(
 
 
 def order_of(length: int, count: int, seed: int) -> npt.NDArray[np.int64]:
-    """Which of `length` recorded batches the `count` simulated ones are."""
+    """Return the indices, of `length` recorded batches, that `count` simulated batches use."""
     random = np.random.default_rng(seed)
     parts = [np.arange(length)]
     while sum(map(len, parts)) < count:
@@ -191,7 +87,7 @@ class _Simulation:
         self.bytes = work.bytes[chosen].tolist()
         self.step = steps[order_of(len(steps), total, seed)].tolist()
 
-        self.loop = Loop()
+        self.loop = EventLoop()
         self.cpu = self.loop.pool(machine.pace, machine.used)
         rate = machine.bandwidth / 1e9
         self.storage: Pool | None = None
@@ -206,10 +102,10 @@ class _Simulation:
         self.in_flight = self.peak = 0
         self.in_flight_bytes = self.peak_bytes = 0.0
         self.stepped = self.edges = self.took = 0.0
-        self.busy = self.waited = 0.0  # the workers' time
+        self.busy = self.waited = 0.0  # time of the workers
         self.alive = 0.0
 
-    def run(self) -> Outcome:
+    def run(self) -> LoaderOutcome:
         self.loop.resume(self._main())
         self.loop.run()
         return self._outcome()
@@ -262,7 +158,7 @@ class _Simulation:
         self.used, self.wanted = self.cpu.used, self.cpu.wanted
 
     def _alone(self, first: int, fresh: bool) -> Process:
-        """One epoch without workers."""
+        """Run one epoch without workers."""
         loop, work = self.loop, self.work
         for batch in range(first, first + self.batches):
             self.wait_start[batch] = self.fetch_start[batch] = loop.now
@@ -278,7 +174,7 @@ class _Simulation:
             yield from self._step(batch)
 
     def _epoch(self, epoch: int, inbox: Queue, pinning: bool) -> Process:
-        """One epoch with workers, as `_MultiProcessingDataLoaderIter` does it."""
+        """Run one epoch with workers, as `_MultiProcessingDataLoaderIter` does."""
         loop, setting, cpu = self.loop, self.setting, self.cpu
         workers, indices = setting.num_workers, self.indices
         prefetch = setting.prefetch_factor or 1
@@ -291,7 +187,7 @@ class _Simulation:
         get_ns = 0.0 if pinning else self.work.get_ns
 
         def give() -> None:
-            """`_try_put_index`: the next index to the next worker that may have one more."""
+            """Send the next index to the next worker that may have one (`_try_put_index`)."""
             nonlocal sent, place
             if sent == end:
                 return
@@ -325,7 +221,7 @@ class _Simulation:
                 if batch == wanted or not in_order:
                     break
                 early.add(batch)
-            if batch != wanted:  # not in order: the wait is that of the batch that came
+            if batch != wanted:  # not in order: the wait belongs to the batch that came
                 self.wait_start[batch] = self.wait_start[wanted]
             tasks[self.worker_of[batch]] -= 1
             give()
@@ -356,7 +252,7 @@ class _Simulation:
     def _fetch(self, batch: int) -> Process:
         loop, cpu = self.loop, self.cpu
         wait, read, compute = self.wait[batch], self.read[batch], self.compute[batch]
-        storage: Place | None = self.storage if read else None
+        storage: Waitable | None = self.storage if read else None
         for _ in range(self.slices[batch]):
             begin = loop.now
             if wait:
@@ -382,7 +278,7 @@ class _Simulation:
         yield self.cpu, self.step[batch], self.work.step_cores
         self.stepped += self.loop.now - begin
 
-    # What is noted
+    # Bookkeeping
 
     def _keep(self, batch: int) -> None:
         self.in_flight += 1
@@ -396,7 +292,7 @@ class _Simulation:
         self.in_flight -= 1
         self.in_flight_bytes -= self.bytes[batch]
 
-    def _outcome(self) -> Outcome:
+    def _outcome(self) -> LoaderOutcome:
         work, setting, machine = self.work, self.setting, self.machine
         time = max(self.end, 1e-9)
         samples = float(self.size.sum())
@@ -407,7 +303,7 @@ class _Simulation:
         memory = work.main_bytes + self.peak_bytes
         if setting.num_workers:
             memory += setting.num_workers * work.worker_bytes
-        return Outcome(
+        return LoaderOutcome(
             setting=setting,
             samples=int(samples),
             seconds=time / 1e9,
@@ -426,7 +322,7 @@ class _Simulation:
             peak_batches=self.peak,
             in_flight_bytes=self.peak_bytes,
             memory_bytes=memory,
-            timeline=Timeline(
+            timeline=BatchTimeline(
                 worker=np.array(self.worker_of, np.int64),
                 fetch_start_ns=np.array(self.fetch_start),
                 made_ns=np.array(self.made),
@@ -448,10 +344,11 @@ class _Simulation:
 
 
 def steady_rate(epochs: list[tuple[Floats, Floats]], depth: int) -> float:
-    """Samples per second from batch to batch, the first `depth` batches of each epoch left out.
+    """Samples per second without the first `depth` batches of each epoch.
 
-    `epochs`: when each batch was taken (ns), in order, and how many samples it has. Of an epoch
-    that is not twice as long the first half is left out; 0.0 where no two batches are left.
+    `epochs` has for each epoch the time (ns) at which each batch was taken, in order, and its
+    number of samples. In an epoch of less than twice `depth` batches the first half is left out.
+    Returns 0.0 if no two batches are left.
     """
     samples = elapsed = 0.0
     for taken, size in epochs:

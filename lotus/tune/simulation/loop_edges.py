@@ -1,4 +1,4 @@
-"""What a run tells of its loader besides the batches: start, hand-over, end, memory."""
+"""Reads costs of a loader besides fetching from a run: start-up, hand-over, shutdown, memory."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import pandas as pd
 
 from lotus.analysis.common.columns import Bools, Floats, Ints, integer, median, number
 from lotus.settings.space import Setting
-from lotus.tune.simulation.loader_simulation import Machine
+from lotus.tune.simulation.simulation_types import Machine
 
-# Without a run with workers: what starting one, and handing a batch over, take at least on Linux.
+# Assumed if the run had no workers: least costs on Linux of starting one and of handing over.
 _SPAWN_NS, _BOOT_NS, _PICKLE_NS, _GET_NS = 3e6, 10e6, 0.1e6, 0.3e6
 
-# A page of shared memory: its bytes, what making it takes, assumed and at most, and which part of
-# that freeing takes. (In a VM, Linux 6.18: 2.5 us with Python's own part, and 0.8.)
+# A page of shared memory: its bytes, the time to make it (assumed, and at most), and the share of
+# that time that freeing takes. (In a VM, Linux 6.18: 2.5 us including Python's part, and 0.8.)
 _PAGE, _TOUCH_NS, _TOUCH_AT_MOST_NS, _FREED = 4096, 2e3, 10e3, 1 / 3
-_PRIVATE = 0.6  # of the cost of such a page is that of one of the process's own
-_COPIED = 10.0  # bytes per ns by one core
+_PRIVATE = 0.6  # cost of a private page, relative to a shared one
+_COPIED = 10.0  # bytes per ns that one core copies
 _MALLOC_KEEPS = 32 * 2**20  # glibc's DEFAULT_MMAP_THRESHOLD_MAX
-_MATTERS = 0.05  # of a batch's time: less is not worth a note
-# Batches that a worker holds: the one it makes, and the one that is being sent.
+_MATTERS = 0.05  # share of a batch's time from which a cost deserves a note
+# Batches that a worker holds: one that it makes, and one that it sends.
 _HELD = 2
 
 
 def first_of_process(batches: pd.DataFrame) -> Bools:
-    """The first batch that each process made."""
+    """Return a mask of the batches that are the first of their process."""
     order = np.argsort(number(batches, "fetch_start_ns"), kind="stable")
     first = np.zeros(len(batches), np.bool_)
     _, places = np.unique(integer(batches, "pid")[order], return_index=True)
@@ -35,7 +35,7 @@ def first_of_process(batches: pd.DataFrame) -> Bools:
 
 
 def first_extra(batches: pd.DataFrame, firsts: Bools) -> float:
-    """CPU time that a process's first batch takes more than the others."""
+    """Extra CPU time (ns) of a process's first batch, compared with the others."""
     cpu = number(batches, "cpu_ns")
     extra = median(cpu[firsts]) - median(cpu[~firsts])
     return max(extra, 0.0) if extra == extra else 0.0
@@ -44,22 +44,22 @@ def first_extra(batches: pd.DataFrame, firsts: Bools) -> float:
 def start_and_end(
     epochs: pd.DataFrame, workers: pd.DataFrame, count: int, machine: Machine, notes: list[str]
 ) -> dict[str, float]:
-    """Start and end of the workers."""
+    """Costs of starting and ending the workers, as fields of `Work`."""
     iter_ns, shutdown = number(epochs, "iter_ns"), number(epochs, "shutdown_ns")
     if not count:
-        notes.append("the run had no workers: what starting them takes is assumed, not measured")
+        notes.append("the run had no workers: the cost of starting them is assumed, not measured")
         begun = max(median(iter_ns), 0.0)
         begun = begun if begun == begun else 0.0
         return {"iter_ns": begun, "spawn_ns": _SPAWN_NS, "boot_ns": _BOOT_NS}
-    # Persistent workers are started, and ended, in one epoch only.
+    # Persistent workers start and end in one epoch only.
     spawn = float(np.nanmax(iter_ns, initial=0.0)) / count
     if len(epochs) > 1 and len(workers) >= count * len(epochs):
         spawn = median(iter_ns) / count
-    # The quickest waited least for a core.
+    # The fastest start waited least for a core.
     taken = number(workers, "ready_ns") - number(workers, "start_ns")
     taken = taken[~np.isnan(taken)]
     boot = max(float(taken.min()), 0.0) if len(taken) else _BOOT_NS
-    # They end side by side.
+    # Workers end in parallel.
     ended = median(shutdown[shutdown > 0])
     return {
         "spawn_ns": spawn * machine.pace(1.0),
@@ -71,7 +71,7 @@ def start_and_end(
 def handover(
     batches: pd.DataFrame, count: int, machine: Machine, notes: list[str]
 ) -> dict[str, float]:
-    """What it takes to send, take and pin a batch."""
+    """Costs of sending, taking and pinning a batch, as fields of `Work`."""
     pin = median(number(batches, "pin_ns"))
     pinned = {"pin_ns": pin if pin == pin else 0.0}
     if not count:
@@ -79,8 +79,8 @@ def handover(
         return {"pickle_ns": _PICKLE_NS, "get_ns": _GET_NS, **pinned}
     pickle = number(batches, "pickle_ns")
     pickle = pickle[~np.isnan(pickle)]
-    # The feeder thread also waits for the interpreter that its worker computes with; the quickest
-    # show the work itself.
+    # The feeder thread also waits for the interpreter lock of its worker; the fastest batches show
+    # the work alone.
     worked = float(np.quantile(pickle, 0.25)) if len(pickle) else _PICKLE_NS
     begin, pin_start = number(batches, "wait_start_ns"), number(batches, "pin_start_ns")
     sent = number(batches, "send_start_ns") + number(batches, "pickle_ns")
@@ -88,11 +88,11 @@ def handover(
         taking = pin_start - sent
     else:
         taking = number(batches, "arrival_ns") - np.fmax(begin, sent)
-    # Those that had been there for long need nothing but to be taken.
+    # Batches that were ready before the wait only had to be taken.
     there = (sent < begin) & (taking > 0)
     values = taking[taking > 0 if pin == pin or there.sum() < 5 else there]
-    # Where the main process waited for a core, the quickest show the work itself here too. (Of one
-    # program with 1 to 4 workers on 2 cores, middles of 1.0 to 3.3 ms had quartiles of 0.9 to 1.1.)
+    # The main process may have waited for a core, so take the fastest here too. (In one program
+    # with 1 to 4 workers on 2 cores, medians were 1.0 to 3.3 ms, lower quartiles 0.9 to 1.1 ms.)
     get = float(np.quantile(values, 0.25)) if len(values) else _GET_NS
     alone = machine.pace(1.0)
     return {"pickle_ns": worked * alone, "get_ns": get * alone, **pinned}
@@ -101,11 +101,11 @@ def handover(
 def shared_memory(
     batches: pd.DataFrame, collate_ns: Floats, count: int, notes: list[str]
 ) -> dict[str, float]:
-    """What it costs that workers collate into new shared memory; `collate_ns`: CPU time.
+    """Costs of collating into new shared memory, as fields of `Work`; `collate_ns` is CPU time.
 
-    Its pages are made, zeroed and freed for every batch. The main process by itself gets the memory
-    of the batch before from malloc, with its pages, up to the largest that malloc keeps; and as
-    malloc keeps twice the largest that was ever freed, no page is made for samples either.
+    Workers make, zero and free its pages for every batch. Without workers, malloc gives the main
+    process the memory of the previous batch again, up to the largest block that malloc keeps. As
+    malloc keeps twice the largest block ever freed, no pages are made for samples either.
     """
     size = median(np.nan_to_num(number(batches, "bytes")))
     sent = number(batches, "send_bytes")
@@ -116,15 +116,15 @@ def shared_memory(
         made = pages * _TOUCH_NS
         if made > _MATTERS * median(number(batches, "cpu_ns")):
             notes.append(
-                "workers collate into new shared memory: that is assumed to take "
-                f"{made / 1e6:.1f} ms a batch more, not measured"
+                "workers collate into new shared memory, which is assumed to take "
+                f"{made / 1e6:.1f} ms more per batch; this was not measured"
             )
         return {"shared_ns": made, "free_ns": made * _FREED}
     faults = number(batches, "minor_faults")
     if np.isnan(faults).all():
         return {"shared_ns": 0.0, "free_ns": 0.0}
     seen = min(pages, median(faults))
-    # What copying does not explain.
+    # The time that copying does not explain.
     made = max(median(collate_ns) - size / _COPIED, 0.0)
     made = min(made, seen * _TOUCH_AT_MOST_NS)
     made *= 1.0 + _PRIVATE * max(median(faults) - seen, 0.0) / max(seen, 1.0)
@@ -134,13 +134,13 @@ def shared_memory(
 def memory(
     resources: pd.DataFrame, batches: pd.DataFrame, setting: Setting, notes: list[str]
 ) -> dict[str, float]:
-    """Memory of the main process, and what each worker adds to it, batches apart; NaN: not known.
+    """Bytes of the main process and of each further worker, without batches; NaN: not known.
 
-    A forked worker begins with the main process's memory: its resident set then is taken for the
-    main process's, where that was not recorded (files that are mapped, as libraries are, are not
-    in it). Of its own it has what its resident set grew by, less the batches that it may hold, or
-    what its proportional set size (pss = own + shared / processes) says if that is more: pages
-    that were copied as they were written to.
+    A forked worker starts with the main process's memory. If the main process was not recorded,
+    a worker's first resident set (without mapped files such as libraries) is used for it. A
+    worker's own memory is the growth of its resident set less the batches that it may hold, or
+    what its proportional set size implies if that is more (pss = own + shared / processes): it
+    includes pages that were copied on write.
     """
     ours = np.isin(integer(resources, "pid"), integer(batches, "pid"))
     ours &= integer(resources, "worker") >= 0
@@ -156,15 +156,15 @@ def memory(
         main = median(rss[first])
     why = ""
     if not len(pid):
-        why = "lotus trace reads that of workers, and there was none"
+        why = "lotus trace reads the memory of workers, and there were none"
     elif main != main:
-        why = f"workers started by {method} do not begin with the main process's, which is not read"
+        why = f"the main process was not read, and workers started by {method} do not share it"
     if why:
-        notes.append(f"memory in all is not known: {why}")
+        notes.append(f"the total memory is not known: {why}")
     if not len(pid):
         return {"main_bytes": main, "worker_bytes": math.nan}
     if len(pid) == first.sum():
-        notes.append("memory of workers was read at their start only: they come to take more")
+        notes.append("the memory of workers was read only at their start; it grows later")
     if method != "fork":
         return {"main_bytes": main, "worker_bytes": median(_largest(pid, rss))}
     batch = median(np.nan_to_num(number(batches, "bytes")))
@@ -178,5 +178,5 @@ def memory(
 
 
 def _largest(pid: Ints, values: Floats) -> Floats:
-    """Of each process, in the order of their ids."""
+    """The largest value of each process, in the order of process ids."""
     return np.asarray(pd.Series(values).groupby(pid).max(), dtype=np.float64)

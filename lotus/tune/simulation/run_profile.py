@@ -1,6 +1,6 @@
-"""From a `Run` to the simulator's input: what each batch cost, operation by operation.
+"""Makes the simulator's input from a run: the cost of each batch, operation by operation.
 
-The costs of every recorded batch are kept, not their means: slow ones make a loader stall.
+It keeps the costs of every batch instead of means, because slow batches make a loader stall.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lotus.tune.simulation.batch_parts import (
     own_waiting,
     waiting,
 )
-from lotus.tune.simulation.loader_simulation import Machine, Outcome, Work, simulate, steady_rate
+from lotus.tune.simulation.loader_simulation import simulate, steady_rate
 from lotus.tune.simulation.loop_edges import (
     first_extra,
     first_of_process,
@@ -37,15 +37,16 @@ from lotus.tune.simulation.loop_edges import (
     shared_memory,
     start_and_end,
 )
+from lotus.tune.simulation.simulation_types import LoaderOutcome, Machine, Work
 
-STEP = "step"  # the consumer's, which --speedup takes like a part
-# Less of other programs on the cores than this is not worth a note.
+STEP = "step"  # the training step, which --speedup accepts like a part
+# Load of other programs per core from which a note says so.
 _FOREIGN = 0.1
 
 
 @dataclass(frozen=True)
 class Figures:
-    """A run as it was, in the words of `simulate.Outcome`; NaN: not to be told."""
+    """Measured figures of a run, named as in `LoaderOutcome`; NaN: not known."""
 
     samples_per_s: float
     steady_samples_per_s: float
@@ -56,26 +57,28 @@ class Figures:
 
 @dataclass(frozen=True)
 class Profile:
-    """Costs of one loader's batches on one rank, ns; `cpu` and `wait` have a row per batch and a
-    column per part (operations, the data set's own code, collate). Waiting is what took no core,
-    less what was waited for cores that others used."""
+    """Costs of one loader's batches on one rank, in ns.
+
+    `cpu` and `wait` have a row per batch and a column per part (operations, the data set's own
+    code, collate). `wait` is time off the core without the waiting for busy cores.
+    """
 
     loader: int
     title: str
     setting: Setting
     cores: float
     epochs: int
-    batches: int  # of an epoch
+    batches: int  # per epoch
     parts: tuple[str, ...]
     size: Floats
     cpu: Floats
     wait: Floats
-    nested: Mapping[str, Floats]  # time in operations inside other ones; part of theirs
+    nested: Mapping[str, Floats]  # time in operations inside others, whose time includes it
     bytes: Floats
     read_bytes: Floats
     step_ns: Floats
     step_cores: float
-    fixed: Mapping[str, float]  # the other numbers of Work
+    fixed: Mapping[str, float]  # the other fields of Work
     crowding: float  # wall time of computing per CPU time
     busy: float  # cores busy while a worker computes, itself included
     others: float  # see Machine
@@ -83,13 +86,13 @@ class Profile:
     notes: tuple[str, ...]
 
     def names(self) -> list[str]:
-        """What can be made faster."""
+        """Names of the parts that can be made faster."""
         return [*dict.fromkeys((*self.parts, *self.nested)), STEP]
 
     def work(self, speedups: Mapping[str, float] | None = None, contention: float = 0.0) -> Work:
-        """The simulator's input, with parts made faster so many times. `contention`: that of the
-        measured machine, which is taken out of the times.
+        """Return the simulator's input, with parts made faster by the factors in `speedups`.
 
+        The effect of `contention`, that of the measured machine, is removed from the times.
         Raises LotusError for a part that the run does not have.
         """
         known = self.names()
@@ -98,7 +101,7 @@ class Profile:
             if name not in known:
                 raise LotusError(f"the run has no {name!r}; it has: {', '.join(known)}")
             if not 0 < factor < math.inf:
-                raise LotusError(f"{name}={factor}: how many times as fast must be above 0")
+                raise LotusError(f"{name}={factor}: a speed-up must be above 0")
         scale = np.array([1.0 / faster.get(name, 1.0) for name in self.parts])
         alone = 1.0 / (1.0 + contention * max(self.busy - 1.0, 0.0))
         cpu = self.cpu @ scale
@@ -107,7 +110,7 @@ class Profile:
             saved = inner * (1.0 - 1.0 / faster.get(name, 1.0))
             cpu = np.maximum(cpu - saved, 0.0)
         steps, shared = self.step_ns, self.fixed["shared_ns"]
-        if not self.setting.num_workers:  # Work has them as they are with workers
+        if not self.setting.num_workers:  # Work has the times with workers
             cpu = cpu + shared
             steps = steps + self.fixed["free_ns"]
         freed = self.fixed["free_ns"] * (self.crowding if self.setting.num_workers else 1.0)
@@ -131,11 +134,11 @@ class Profile:
             ) from None
 
     def machine(self, contention: float = 0.0) -> Machine:
-        """The machine that the run was recorded on."""
+        """Return the machine on which the run was recorded."""
         return Machine(self.cores, contention, others=self.others)
 
-    def replay(self, contention: float = 0.0) -> Outcome:
-        """The run itself, simulated."""
+    def replay(self, contention: float = 0.0) -> LoaderOutcome:
+        """Simulate the run itself."""
         return simulate(
             self.work(contention=contention),
             self.setting,
@@ -146,10 +149,10 @@ class Profile:
 
 
 def profile(run: RunLike, loader: int | None = None, step_cores: float = 1.0) -> Profile:
-    """The profile of a loader (by default the one with the most samples) on its first rank.
+    """Return the profile of a loader (default: the one with the most samples) on its first rank.
 
-    `step_cores`: cores that the consumer's step keeps busy; a run does not tell.
-    Raises LotusError where the run has no such loader, or no batch of it that was taken.
+    `step_cores` is the number of cores that the training step keeps busy; a run does not record it.
+    Raises LotusError if the run has no such loader, or no batch of it was taken.
     """
     known = iterated(run)
     if loader is not None and loader not in known:
@@ -188,7 +191,7 @@ def _profile(scope: Scope, resources: pd.DataFrame, step_cores: float) -> Profil
     cores = scope.cores
     if not cores > 0:
         cores = 1.0
-        notes.append("the run does not tell how many cores it had: 1 is assumed")
+        notes.append("the run did not record how many cores it had: 1 is assumed")
     setting = _setting(scope.settings, scope.num_workers)
     workers = setting.num_workers
     parts, wall, cpu, nested = costs(own["ops"], batches, scope.level, notes)
@@ -197,7 +200,7 @@ def _profile(scope: Scope, resources: pd.DataFrame, step_cores: float) -> Profil
     loop_ns = total(number(loop, "loop_ns"))
     if not loop_ns > 0:
         raise LotusError(
-            "the run's times do not make a loop that could be replayed; record it again with: "
+            "the run's times cannot be replayed as a loop; record it again with: "
             "lotus trace --level op+cpu -- COMMAND"
         )
     step_share = ratio(total(number(loop, "step_ns")), loop_ns)
@@ -205,39 +208,39 @@ def _profile(scope: Scope, resources: pd.DataFrame, step_cores: float) -> Profil
     own_ns = own_waiting(wall, cpu, batches)
     runnable = everything - own_ns if own_ns is not None else computed
     used = min(ratio(runnable, loop_ns * max(workers, 1)), 1.0)
-    # Those who wanted a core while one of the workers did, itself included.
+    # Processes that want a core while one of the workers does, itself included.
     demand = 1.0 + max(workers - 1, 0) * used + (step_cores * step_share if workers else 0.0)
     if own_ns is None:
         crowding = least_crowding(wall, cpu, demand, cores)
     elif everything - computed - own_ns < ENOUGH * everything:
-        crowding = 1.0  # too little to tell from chance
+        crowding = 1.0  # within noise
     else:
         crowding = (everything - own_ns) / computed
     wait = waiting(wall, cpu, crowding)
-    # Crowded by more than the loader's own processes explain.
+    # Contention beyond what the loader's own processes explain.
     foreign = max(crowding - max(demand / cores, 1.0), 0.0) / min(demand / cores, 1.0)
     if foreign > _FOREIGN:
         notes.append(
-            f"other programs used the cores as well: on average {foreign:.1f} per core wanted it"
+            f"other programs also used the cores: on average {foreign:.1f} processes per core"
         )
     machine = Machine(cores, others=foreign)
     firsts = first_of_process(batches)
     first_ns = first_extra(batches, firsts)
-    # It is put back where a process starts.
+    # The simulator adds it again wherever a process starts.
     computing = cpu.sum(axis=1)
     over = np.where(firsts, np.minimum(first_ns, computing), 0.0)
     cpu = cpu * (1.0 - over / np.maximum(computing, 1.0))[:, None]
     if scope.partial:
-        notes.append("not every batch was recorded: rates of the run itself cannot be told")
+        notes.append("not every batch was recorded, so the run's own rates are not known")
     if scope.settings.get("dataset_kind") == "iterable":
         notes.append(
-            "the data set is iterable: other numbers of workers are those of one that shares its "
-            "samples among them"
+            "the data set is iterable: other numbers of workers assume that it shares its samples "
+            "among them"
         )
     if step_cores:
         notes.append(
-            f"a step is taken to keep {step_cores:g} core{'s' if step_cores != 1 else ''} busy "
-            "(--step-cores; 0 where it waits for an accelerator)"
+            f"a step is assumed to keep {step_cores:g} core{'s' if step_cores != 1 else ''} busy "
+            "(--step-cores; use 0 if it waits for an accelerator)"
         )
     each = number(own["epochs"], "batches")
     made_profile = Profile(
@@ -273,7 +276,7 @@ def _profile(scope: Scope, resources: pd.DataFrame, step_cores: float) -> Profil
 
 
 def _setting(settings: Mapping[str, Any], workers: int) -> Setting:
-    """The loader's own; what was not recorded is torch's default."""
+    """The loader's recorded setting; values that were not recorded are torch's defaults."""
     prefetch = settings.get("prefetch_factor")
     method, in_order = settings.get("start_method"), settings.get("in_order")
     return Setting(
@@ -314,7 +317,7 @@ def _figures(
 
 
 def _own_steps(made: Profile) -> Profile:
-    """Take out of the steps what they waited for cores that the workers used."""
+    """Remove from the steps the time in which they waited for cores that workers used."""
     workers = made.setting.num_workers
     crowded = workers + made.step_cores > made.cores or made.others > 0
     if not made.step_cores or not workers or not crowded:
@@ -333,23 +336,23 @@ def _own_steps(made: Profile) -> Profile:
 
 
 def _middle(values: Floats) -> float:
-    """The mean of the middle half: what a few slow batches take is not the cores' doing."""
+    """The mean of the middle half, which a few slow batches do not affect."""
     ordered = np.sort(values)
     cut = len(ordered) // 4
     return float(ordered[cut : len(ordered) - cut].mean())
 
 
 def contention(first: Profile, second: Profile) -> float:
-    """How much slower each further busy core makes all, from two runs with unlike numbers of
-    workers: the CPU time of a sample against the cores that were busy meanwhile.
+    """The relative slowdown of all cores for each further busy core, from two runs.
 
-    Raises LotusError where they kept about as many cores busy.
+    It follows from the CPU time per sample and the number of busy cores, so the runs must have
+    different numbers of workers. Raises LotusError if both kept about as many cores busy.
     """
     low, high = sorted((first, second), key=lambda run: run.busy)
     if high.busy - low.busy < 0.2:
         raise LotusError(
-            "both runs kept about as many cores busy, which tells nothing of contention: record "
-            "one with one worker and one with as many as there are cores"
+            "both runs kept about as many cores busy, which does not show contention: record one "
+            "run with one worker and one with as many workers as there are cores"
         )
     costs = [_middle(run.cpu.sum(axis=1) / run.size) for run in (low, high)]
     growth = costs[1] / max(costs[0], 1e-9)

@@ -1,9 +1,9 @@
-"""What taking batches in turn costs where their times differ: found by trying it out.
+"""Computes the loss of taking batches in turn when their times vary, by simulation on a grid.
 
-A worker may be `prefetch_factor` batches ahead and no more, so a slow batch lets the others stand
-still when they have made theirs, and the consumer wait. The times of lognormal batches are
-followed exactly, for numbers of workers and prefetch factors, consumers and variations on a grid;
-between them it is interpolated. Each worker is taken to have a core.
+A worker can be at most `prefetch_factor` batches ahead, so a slow batch makes the other workers
+idle and the training loop wait. Lognormal batch times are simulated exactly for a grid of workers,
+prefetch factors, step times and variations; other values are interpolated. Each worker is assumed
+to have a core.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ Floats = npt.NDArray[np.float64]
 _WORKERS = (1, 2, 4, 8, 16, 32, 64, 128)
 _PREFETCHES = (1, 2, 4, 8, 16)
 _VARIATIONS = (0.0, 0.15, 0.3, 0.5, 0.8, 1.2, 1.8, 2.7, 4.0, 6.0)
-_RATIOS = (0.35, 0.6, 0.8, 1.0, 1.25, 1.7, 3.0, 8.0)  # of the workers' rate to the consumer's
+_RATIOS = (0.35, 0.6, 0.8, 1.0, 1.25, 1.7, 3.0, 8.0)  # the workers' rate over the steps' rate
 _LOG_WORKERS, _LOG_PREFETCHES, _LOG_RATIOS = (
-    [math.log(one) for one in grid] for grid in (_WORKERS, _PREFETCHES, _RATIOS)
+    [math.log(value) for value in grid] for grid in (_WORKERS, _PREFETCHES, _RATIOS)
 )
-_LOG_VARIATIONS = [math.log1p(10 * one) for one in _VARIATIONS]
+_LOG_VARIATIONS = [math.log1p(10 * value) for value in _VARIATIONS]
 _BATCHES = 1200
 _SEED = 1
 
 
 def kept(workers: int, prefetch: int, variation: float, ratio: float) -> float:
-    """The part that is left of the rate of workers or of the consumer, whichever is slower.
+    """The remaining share of the slower of two rates: that of all workers, that of the steps.
 
-    `ratio` is what all workers could make to what the consumer could take (0: it takes at once).
-    Exact to some per cent, where variation is above 1 to some ten.
+    `ratio` is the rate of all workers divided by the rate of the steps (0: steps take no time).
+    The error is a few per cent, and around ten per cent for variations above 1.
     """
     if workers < 1 or variation <= 0:
         return 1.0
@@ -46,7 +46,7 @@ def kept(workers: int, prefetch: int, variation: float, ratio: float) -> float:
 
 @functools.lru_cache(maxsize=4096)
 def _line(workers: int, prefetch: int, variation: float) -> tuple[float, ...]:
-    """What is kept, by the ratios of the grid."""
+    """The remaining share at each of the grid's ratios."""
     low, part = _between(_LOG_VARIATIONS, math.log1p(10 * variation))
     parts = np.zeros(len(_RATIOS))
     for number, weight in ((low, 1.0 - part), (low + 1, part)):
@@ -63,7 +63,7 @@ def _of_grid(table: Floats, workers: int, prefetch: int) -> Floats:
 
 
 def _between(grid: Sequence[float], value: float) -> tuple[int, float]:
-    """The place below a value, and how far it is on the way to the next one."""
+    """(index of the grid point below a value, its relative distance to the next point)."""
     if value <= grid[0]:
         return 0, 0.0
     if value >= grid[-1]:
@@ -74,7 +74,7 @@ def _between(grid: Sequence[float], value: float) -> tuple[int, float]:
 
 @functools.lru_cache(maxsize=len(_VARIATIONS))
 def _table(number: int) -> Floats:
-    """What is kept with the variation of this number, by workers, prefetch factor and ratio."""
+    """The remaining share at grid variation `number`, by workers, prefetch factor and ratio."""
     if not _VARIATIONS[number]:
         return np.ones((len(_WORKERS), len(_PREFETCHES), len(_RATIOS)))
     sigma = math.sqrt(math.log1p(_VARIATIONS[number] ** 2))
@@ -89,9 +89,9 @@ def _table(number: int) -> Floats:
             np.array(_WORKERS), np.array(_PREFETCHES), np.array(_RATIOS), indexing="ij"
         )
     )
-    step = ratio / workers  # the consumer's, in mean times of a batch
+    step = ratio / workers  # in units of a batch's mean time
     depth, every = workers * prefetch, np.arange(len(workers))
-    # Row n + most is batch n; those before the first one were done and taken at 0.
+    # Row n + most is batch n; rows before it stand for batches done and taken at time 0.
     most = int(depth.max())
     done = np.zeros((_BATCHES + most, len(workers)))
     taken = np.zeros_like(done)
@@ -102,7 +102,7 @@ def _table(number: int) -> Floats:
         taken[row] = np.maximum(taken[row - 1] + step, done[row])
     half = _BATCHES // 2
     each = (taken[-1] - taken[-1 - half]) / half
-    # The times of that half may be a little off 1 themselves.
+    # The mean time of that half may differ slightly from 1.
     own = times[half:].mean()
     parts: Floats = np.maximum(own / workers, step) / each
     return np.minimum(parts, 1.0).reshape(shape)

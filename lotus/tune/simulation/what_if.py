@@ -1,4 +1,4 @@
-"""A recorded run under another setting, on another machine, with quicker parts: simulated."""
+"""Simulates a recorded run under another setting, on another machine or with faster parts."""
 
 from __future__ import annotations
 
@@ -11,39 +11,40 @@ from lotus.common.errors import LotusError
 from lotus.settings.space import Setting
 from lotus.tune.simulation import model_error
 from lotus.tune.simulation.bottleneck import Binding, binding
-from lotus.tune.simulation.loader_simulation import Machine, Outcome, Work, simulate
+from lotus.tune.simulation.loader_simulation import simulate
 from lotus.tune.simulation.run_profile import Figures, Profile
+from lotus.tune.simulation.simulation_types import LoaderOutcome, Machine, Work
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is to be different; None and empty: as in the run."""
+class WhatIfQuestion:
+    """The changes to simulate; None or empty: as in the run."""
 
     num_workers: int | None = None
     prefetch_factor: int | None = None
     pin_memory: bool | None = None
     persistent_workers: bool | None = None
     in_order: bool | None = None
-    cores: float | None = None  # then nothing else runs on them
+    cores: float | None = None  # other programs then use none of them
     speedups: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    latency_ns: float | None = None  # per sample, in place of the waiting that was measured
-    bandwidth: float | None = None  # bytes per second, shared by all that read
-    sample_bytes: float | None = None  # read for a sample; None: as measured
+    latency_ns: float | None = None  # per sample, replaces the measured waiting
+    bandwidth: float | None = None  # bytes per second, shared by all readers
+    sample_bytes: float | None = None  # bytes read for a sample; None: as measured
     epochs: int | None = None
     batches: int | None = None
-    contention: float = 0.0  # of the machine of the run and of the one asked about
+    contention: float = 0.0  # of both the recorded and the simulated machine
 
 
 @dataclass(frozen=True)
-class Answer:
-    """The run as it was simulated, and as asked for, each with what sets its pace."""
+class WhatIfAnswer:
+    """Simulations of the run as it was (`today`) and with the changes (`then`)."""
 
     profile: Profile
-    today: Outcome
+    today: LoaderOutcome
     today_binding: Binding
-    then: Outcome
+    then: LoaderOutcome
     then_binding: Binding
-    machine: Machine  # asked about
+    machine: Machine  # of `then`
     contention: float
     notes: list[str]
 
@@ -54,20 +55,20 @@ class Answer:
 
     @property
     def error(self) -> float:
-        """Of the simulated rate of the run itself, relative to the measured one; NaN: unknown."""
+        """Relative error of the simulated rate of the run itself; NaN: unknown."""
         measured = self.measured.samples_per_s
         return self.today.samples_per_s / measured - 1.0 if measured > 0 else math.nan
 
     @property
     def times(self) -> float | None:
-        """How many times as fast; None where the simulation is too far off on the run itself."""
+        """The speed-up; None if the simulation is too far off on the run itself."""
         if not model_error.predicts(self.error):
             return None
         return self.then.samples_per_s / self.today.samples_per_s
 
     @property
     def steady_times(self) -> float | None:
-        """The same after the warm-up; None where the simulation is too far off on that."""
+        """The speed-up after warm-up; None if the simulation of that is too far off."""
         measured = self.measured.steady_samples_per_s
         error = self.today.steady_samples_per_s / measured - 1.0 if measured > 0 else math.nan
         if self.times is None or not model_error.predicts(error):
@@ -75,8 +76,11 @@ class Answer:
         return self.then.steady_samples_per_s / max(self.today.steady_samples_per_s, 1e-9)
 
 
-def answer(profile: Profile, question: Question) -> Answer:
-    """Simulate the run as it was and as asked. Raises LotusError for what cannot be simulated."""
+def answer(profile: Profile, question: WhatIfQuestion) -> WhatIfAnswer:
+    """Simulate the run as it was and with the changes of `question`.
+
+    Raises LotusError for changes that cannot be simulated.
+    """
     contention = question.contention
     notes = list(profile.notes)
     base, machine_of_run = profile.work(contention=contention), profile.machine(contention)
@@ -98,16 +102,19 @@ def answer(profile: Profile, question: Question) -> Answer:
         raise LotusError(str(error)) from None
     if bool(setting.num_workers) != bool(profile.setting.num_workers):
         notes.append(
-            "only workers collate into new shared memory, which the main process frees: that is "
-            f"taken to cost {work.shared_ns / 1e6:.1f} + {work.free_ns / 1e6:.1f} ms a batch, an "
-            "estimate; a run with that many workers would tell"
+            "only workers collate into new shared memory, which the main process frees: this is "
+            f"estimated to cost {work.shared_ns / 1e6:.1f} + {work.free_ns / 1e6:.1f} ms per "
+            "batch; a run with that many workers would show the real cost"
         )
     if setting.pin_memory and not work.pin_ns:
-        notes.append("no batch of the run was pinned (that takes an accelerator): it costs nothing")
+        notes.append(
+            "the run pinned no batches (that takes an accelerator): pinning is assumed to cost "
+            "nothing"
+        )
     if not contention and profile.setting.num_workers != setting.num_workers:
         notes.append(
-            "busy cores are taken not to slow each other down; a second run with another number "
-            "of workers (--also RUN) tells how much they do"
+            "busy cores are assumed not to slow each other down; a second run with another number "
+            "of workers (--also RUN) shows how much they do"
         )
     batches = profile.batches if question.batches is None else question.batches
     epochs = profile.epochs if question.epochs is None else question.epochs
@@ -115,7 +122,7 @@ def answer(profile: Profile, question: Question) -> Answer:
         base, profile.setting, machine_of_run, batches=profile.batches, epochs=profile.epochs
     )
     then = simulate(work, setting, machine, batches=batches, epochs=epochs)
-    made = Answer(
+    made = WhatIfAnswer(
         profile=profile,
         today=today,
         today_binding=binding(
@@ -133,11 +140,11 @@ def answer(profile: Profile, question: Question) -> Answer:
 
 
 def _storage(
-    work: Work, machine: Machine, profile: Profile, question: Question
+    work: Work, machine: Machine, profile: Profile, question: WhatIfQuestion
 ) -> tuple[Work, Machine]:
-    """With the storage that is asked about in place of the measured waiting."""
+    """Replace the measured waiting by the storage that `question` describes."""
     if question.sample_bytes is not None and question.bandwidth is None:
-        raise LotusError("--sample-bytes means something only with --bandwidth, as 200MB/s; add it")
+        raise LotusError("--sample-bytes needs --bandwidth, such as --bandwidth 200MB/s")
     latency = question.latency_ns
     if question.bandwidth is not None:
         read = profile.read_bytes
@@ -145,8 +152,8 @@ def _storage(
             read = profile.size * question.sample_bytes
         if not read.any():
             raise LotusError(
-                "the run read nothing from storage (its files were in the page cache): say how "
-                "many bytes a sample is, with --sample-bytes"
+                "the run read nothing from storage (its files were in the page cache): give the "
+                "size of a sample with --sample-bytes"
             )
         work = dataclasses.replace(work, read_bytes=read)
         latency = latency or 0.0
@@ -155,7 +162,7 @@ def _storage(
 
 
 def setting_words(setting: Setting) -> str:
-    """A setting as a person says it."""
+    """Describe a setting: "4 workers, prefetch 2, pinned"."""
     if not setting.num_workers:
         return "no workers" + (", pinned" if setting.pin_memory else "")
     workers = "1 worker" if setting.num_workers == 1 else f"{setting.num_workers} workers"

@@ -13,7 +13,7 @@ from lotus.settings.space import PARAMETERS, TORCH_PREFETCH, Setting
 from lotus.tune.strategies.problem import Problem
 
 
-class Candidates:
+class CandidateSettings:
     """The settings of a problem that may still be tried.
 
     `left`: they, the cheapest first. `names`: for each, and for what was told, the setting by

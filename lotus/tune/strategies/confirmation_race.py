@@ -9,7 +9,7 @@ from lotus.common.statistics import Z95
 from lotus.settings.space import Setting
 from lotus.tune.strategies.candidates import words
 from lotus.tune.strategies.equivalent_settings import loader_of
-from lotus.tune.strategies.observations import Measured
+from lotus.tune.strategies.observations import Observations
 from lotus.tune.strategies.preference import TIE
 from lotus.tune.strategies.problem import Problem
 
@@ -19,7 +19,7 @@ BLOCKS = 8  # of each setting at most
 class Race:
     """The rounds between settings that trials do not tell apart, by the problem's seed."""
 
-    def __init__(self, problem: Problem, measured: Measured) -> None:
+    def __init__(self, problem: Problem, measured: Observations) -> None:
         self._problem = problem
         self._measured = measured
         self._chance = random.Random(problem.seed)

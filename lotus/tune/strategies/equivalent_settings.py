@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from lotus.settings.space import Setting
 from lotus.tune.simulation.epoch_time import observed_pace
-from lotus.tune.strategies.hypotheses import Known
+from lotus.tune.strategies.hypotheses import KnownRate
 from lotus.tune.strategies.preference import TIE, cost
 from lotus.tune.strategies.problem import Problem
 
@@ -34,7 +34,7 @@ def both(setting: Setting) -> tuple[Setting, ...]:
     return (setting, twin_of(setting)) if setting.num_workers else (setting,)
 
 
-def worked_out(known: Known, problem: Problem) -> Known | None:
+def worked_out(known: KnownRate, problem: Problem) -> KnownRate | None:
     """What the twin of a setting with workers brings; None where no trial showed enough."""
     twin, seen = twin_of(known.setting), known.observed
     if problem.batches is None:
@@ -53,7 +53,7 @@ def worked_out(known: Known, problem: Problem) -> Known | None:
     return replace(known, setting=twin, rate=problem.batches * problem.samples / other)
 
 
-def better(twins: Iterable[Known]) -> Known:
+def better(twins: Iterable[KnownRate]) -> KnownRate:
     """Of all that is known of one loader the faster twin; without persistent workers in a tie."""
     twins = list(twins)
     settings = dict.fromkeys(twin.setting for twin in twins)
@@ -62,7 +62,7 @@ def better(twins: Iterable[Known]) -> Known:
     return min((o for o in known if o.rate >= (1.0 - TIE) * most), key=lambda o: cost(o.setting))
 
 
-def _together(some: list[Known]) -> Known:
+def _together(some: list[KnownRate]) -> KnownRate:
     """All that is known of one setting, told and worked out, weighed by how sure it is."""
     # One that is not sure at all still counts where nothing else is known.
     weights = [min(max(known.error, _SUREST), _UNSURE) ** -2 for known in some]

@@ -38,7 +38,7 @@ CPU_ERROR = 0.04  # of CPU time
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownRate:
     """All that the blocks of one setting told, put together."""
 
     setting: Setting
@@ -64,7 +64,7 @@ class Hypothesis:
         return _limited(made, self.limit, SHARED)
 
 
-def weighed(problem: Problem, known: Sequence[Known], most: int) -> list[Hypothesis]:
+def weighed(problem: Problem, known: Sequence[KnownRate], most: int) -> list[Hypothesis]:
     """The hypotheses that agree best with what is known, at most so many, the best first."""
     scored = sorted(_scored(problem, known), key=lambda pair: -pair[0])[:most]
     best = scored[0][0]
@@ -132,7 +132,7 @@ def _limited(made: formula_model.Prediction, rate: float, by: str) -> formula_mo
     )
 
 
-def _scored(problem: Problem, known: Sequence[Known]) -> Iterable[tuple[float, Hypothesis]]:
+def _scored(problem: Problem, known: Sequence[KnownRate]) -> Iterable[tuple[float, Hypothesis]]:
     """All hypotheses, each with the logarithm of how well it agrees with what is known."""
     for scaling, chance in _scalings(problem.cores):
         for base, likely in _bases(problem, known, scaling):
@@ -149,7 +149,7 @@ def _scored(problem: Problem, known: Sequence[Known]) -> Iterable[tuple[float, H
 class _Shown:
     """A known setting beside what stages say of it."""
 
-    known: Known
+    known: KnownRate
     made: formula_model.Prediction
     alone: float  # batches per second without steps
     off: float  # what its CPU time says against the stages
@@ -157,7 +157,7 @@ class _Shown:
     @classmethod
     def of(
         cls,
-        known: Known,
+        known: KnownRate,
         stages: formula_model.Stages,
         scaling: formula_model.Scaling,
         problem: Problem,
@@ -204,7 +204,7 @@ def _scalings(cores: float) -> Iterable[tuple[formula_model.Scaling, float]]:
 
 
 def _bases(
-    problem: Problem, known: Sequence[Known], scaling: formula_model.Scaling
+    problem: Problem, known: Sequence[KnownRate], scaling: formula_model.Scaling
 ) -> Iterable[tuple[formula_model.Stages, float]]:
     """What a batch may cost, and how likely that is beforehand."""
     seen = {

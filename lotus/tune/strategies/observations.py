@@ -12,7 +12,7 @@ from collections.abc import Collection
 from lotus.common.statistics import Z95
 from lotus.settings.space import Measurement, Observed, Setting
 from lotus.tune.strategies.equivalent_settings import better, both, loader_of, twin_of, worked_out
-from lotus.tune.strategies.hypotheses import Known
+from lotus.tune.strategies.hypotheses import KnownRate
 from lotus.tune.strategies.preference import TIE, cost
 from lotus.tune.strategies.problem import Problem
 
@@ -20,7 +20,7 @@ TRIALS = 5  # different settings, at most
 ERROR = 0.02  # of a rate, where trials do not tell it (standard deviation of its logarithm)
 
 
-class Measured:
+class Observations:
     """The blocks of each setting that works, and those that failed. `space`: what may be chosen."""
 
     def __init__(self, problem: Problem, space: Collection[Setting]) -> None:
@@ -45,7 +45,7 @@ class Measured:
         """All settings that were told."""
         return (*self.blocks, *self.failed)
 
-    def known(self) -> list[Known]:
+    def known(self) -> list[KnownRate]:
         """Each setting that works, its blocks put together."""
         errors = [_block_error(block) for blocks in self.blocks.values() for block in blocks]
         squares, free = 0.0, 0
@@ -61,7 +61,7 @@ class Measured:
             variance = (3.0 * before**2 + squares) / (3.0 + free)
             rate = math.exp(statistics.fmean(math.log(b.samples_per_s) for b in blocks))
             error = math.sqrt(variance / len(blocks))
-            rates.append(Known(setting, rate, error, self.observed(setting)))
+            rates.append(KnownRate(setting, rate, error, self.observed(setting)))
         return rates
 
     def observed(self, setting: Setting) -> Observed | None:
@@ -79,13 +79,13 @@ class Measured:
         """Of a setting and its twin the one that was told; None where neither was."""
         return next((twin for twin in both(setting) if twin in self.blocks), None)
 
-    def derived(self) -> list[Known]:
+    def derived(self) -> list[KnownRate]:
         """The twins of all that works, as far as they can be worked out."""
         return [twin for known in self.known() if (twin := self._twin_of(known)) is not None]
 
-    def loaders(self) -> list[Known]:
+    def loaders(self) -> list[KnownRate]:
         """Each loader that works, as the better of its twins, whether it was told or not."""
-        by_loader: dict[Setting, list[Known]] = {}
+        by_loader: dict[Setting, list[KnownRate]] = {}
         full = len(self.tried) >= TRIALS
         for known in self.known():
             twin = self._twin_of(known)
@@ -95,7 +95,7 @@ class Measured:
             mine += [known] if twin is None else [known, twin]
         return [better(twins) for twins in by_loader.values()]
 
-    def chosen(self) -> Known | None:
+    def chosen(self) -> KnownRate | None:
         """The cheapest within 2 % of the fastest; perhaps one that is only worked out."""
         known = self.loaders()
         if not known:
@@ -112,7 +112,7 @@ class Measured:
         most += [failure.seconds for failure in self.failed.values()]
         return self.spent_s + max(most, default=0.0) <= self._problem.budget_s
 
-    def _twin_of(self, known: Known) -> Known | None:
+    def _twin_of(self, known: KnownRate) -> KnownRate | None:
         """The other value of persistent_workers, worked out; None where that cannot be."""
         if not known.setting.num_workers or twin_of(known.setting) not in self._space:
             return None

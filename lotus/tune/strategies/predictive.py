@@ -28,11 +28,11 @@ from lotus.common.statistics import Z95
 from lotus.settings.space import PARAMETERS, TORCH_PREFETCH, Measurement, Setting
 from lotus.tune.simulation import formula_model
 from lotus.tune.strategies import avl_tree
-from lotus.tune.strategies.candidates import Candidates, words
+from lotus.tune.strategies.candidates import CandidateSettings, words
 from lotus.tune.strategies.confirmation_race import Race
 from lotus.tune.strategies.equivalent_settings import loader_of, twin_of
 from lotus.tune.strategies.hypotheses import SHARED
-from lotus.tune.strategies.observations import TRIALS, Measured
+from lotus.tune.strategies.observations import TRIALS, Observations
 from lotus.tune.strategies.preference import TIE, rarity
 from lotus.tune.strategies.problem import Problem
 from lotus.tune.strategies.rate_prediction import Estimate
@@ -64,8 +64,8 @@ class Lotus:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self._candidates = Candidates(problem)
-        self._measured = Measured(problem, self._candidates.space)
+        self._candidates = CandidateSettings(problem)
+        self._measured = Observations(problem, self._candidates.space)
         self._race = Race(problem, self._measured)
         self._own = self._candidates.own
         self._pending: Setting | None = None

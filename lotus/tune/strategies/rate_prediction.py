@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from lotus.settings.space import Setting
 from lotus.tune.simulation import formula_model
-from lotus.tune.strategies.hypotheses import MODEL_ERROR, Known, epoch_rate, weighed
+from lotus.tune.strategies.hypotheses import MODEL_ERROR, KnownRate, epoch_rate, weighed
 from lotus.tune.strategies.problem import Problem
 
 KEPT = 24  # hypotheses that agree best; the others are forgotten until the next trial
@@ -43,7 +43,7 @@ class Estimate:
     """
 
     def __init__(
-        self, problem: Problem, known: Iterable[Known], worked_out: Iterable[Known] = ()
+        self, problem: Problem, known: Iterable[KnownRate], worked_out: Iterable[KnownRate] = ()
     ) -> None:
         self.problem = problem
         self.known = {rate.setting: rate for rate in known}

@@ -14,7 +14,7 @@ from lotus.common.errors import LotusError
 from lotus.reporters.base.console import plain_console
 from lotus.reporters.ranks import job_report as reporter
 from lotus.settings import share_plan
-from lotus.settings.share_plan import Plan
+from lotus.settings.share_plan import SharePlan
 from lotus.tune.simulation.job_simulation import Stragglers
 from tests.logs import MS, RunBuilder
 from tests.simulation import simulate
@@ -32,7 +32,7 @@ def test_the_job_itself_is_simulated_as_it_was() -> None:
     assert abs(found.error) < 0.02
     assert found.then.step_s == found.today.step_s
     assert found.then.last[1] > 0.99
-    assert not any("off what was measured" in note for note in found.notes)
+    assert not any("off the measured rate" in note for note in found.notes)
 
 
 def test_more_ranks_repeat_the_traced_ones() -> None:
@@ -93,7 +93,7 @@ def test_a_job_that_is_not_simulated_as_it_was_gets_no_answer() -> None:
         reporter.write(plain_console(file, 100), found)
         text = " ".join(file.getvalue().split())
         assert "this run cannot be predicted" in text
-        assert f"it is {found.error:+.0%} off what was measured" in text
+        assert f"is {found.error:+.0%} off the measured rate" in text
         assert "lotus trace -o RUN -- COMMAND" in text
         assert "times as many" not in text
         told = json.loads(json.dumps(reporter.document(found), allow_nan=False))
@@ -150,7 +150,7 @@ def test_balance_writes_what_lotus_run_reads(
 
 def test_whatif_with_ranks(run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     split = tmp_path / "b.json"
-    share_plan.write(split, Plan((12, 4), "lotus"))
+    share_plan.write(split, SharePlan((12, 4), "lotus"))
     assert main(["whatif", run, "--ranks", "2", "--plan", str(split), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["whatif"]["step_s"] == pytest.approx(30e-3, rel=0.01)

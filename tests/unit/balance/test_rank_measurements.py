@@ -9,7 +9,7 @@ import pytest
 from lotus.balance.rank_measurements import RUN, WARM, measure
 from lotus.balance.time_fit import curve
 from lotus.common.errors import LotusError
-from lotus.settings.share_plan import Model
+from lotus.settings.share_plan import ModelSignature
 from lotus.settings.tuned_file import Target
 from tests.unit.many_ranks import MS, Costs, job
 
@@ -37,7 +37,7 @@ def test_the_model_is_the_largest_that_all_ranks_train() -> None:
     assert measure(run).model is None
     rows = [(rank, size, f"{size:064}") for rank in (0, 1) for size in (5, 83)]
     run.models = pd.DataFrame(rows, columns=["rank", "parameters", "shapes"])
-    assert measure(run).model == Model(83, f"{83:064}")
+    assert measure(run).model == ModelSignature(83, f"{83:064}")
     run.models.loc[3, "shapes"] = "other"
     assert measure(run).model is None
     run.models = run.models[run.models["rank"] == 0]

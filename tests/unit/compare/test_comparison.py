@@ -114,7 +114,7 @@ def test_repeats_that_differ_widen_the_interval() -> None:
     memory.resources = memory.resources.assign(pss=[5, 7, 9])
     line = held([memory], [memory]).line("memory")
     assert line is not None
-    assert (line.a, line.difference.known) == (12, False)
+    assert (line.a, line.difference.has_interval) == (12, False)
 
 
 def test_machines_and_versions_come_first() -> None:
@@ -196,7 +196,7 @@ def test_start_up_of_one_epoch_has_no_interval_and_of_several_it_has() -> None:
     for epochs, known in ((1, False), (4, True)):
         line = held(recorded(1, epochs=epochs), recorded(2, epochs=epochs)).line("startup")
         assert line is not None
-        assert line.difference.known == known
+        assert line.difference.has_interval == known
 
 
 def counted(seed: int, ipc: float) -> SimpleNamespace:
@@ -377,4 +377,4 @@ def test_ranks_are_added_up_and_the_slowest_sets_the_pace() -> None:
     line = found.line("throughput")
     assert line is not None
     assert line.a == pytest.approx(summarise(a).loaders[0].times["samples_per_s"])
-    assert line.difference.known
+    assert line.difference.has_interval

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lotus.common import bootstrap
-from lotus.compare.uncertainty import Measured, adjusted, difference
+from lotus.compare.uncertainty import ReplicatedValue, adjusted, difference
 
 CASES = 300
 
@@ -27,12 +27,12 @@ def autoregressive(
     return np.exp(0.5 * noise) if skewed else 10 + 2 * noise
 
 
-def measured(times: np.ndarray, generator: np.random.Generator) -> Measured:
+def measured(times: np.ndarray, generator: np.random.Generator) -> ReplicatedValue:
     rows = np.column_stack((times, np.ones(len(times))))
     length = bootstrap.block_length((times - times.mean())[:, None])
     drawn = bootstrap.draw(len(times), length, generator)
     replicates = bootstrap.replicated(rows, length, drawn)
-    return Measured(
+    return ReplicatedValue(
         float(times.mean()),
         replicates[:, 0] / replicates[:, 1],
         bootstrap.blocks(len(times), length),
@@ -67,7 +67,9 @@ def test_blocks_are_what_makes_them_hold() -> None:
             times = autoregressive(generator, 200, 0.8, False)
             drawn = bootstrap.draw(200, 1, generator)
             replicates = bootstrap.replicated(times[:, None], 1, drawn)[:, 0] / 200
-            sides.append(Measured(float(times.mean()), replicates, 200, np.array([times.mean()])))
+            sides.append(
+                ReplicatedValue(float(times.mean()), replicates, 200, np.array([times.mean()]))
+            )
         found = difference(*sides)
         held += found.low <= 0 <= found.high
     assert held / CASES < 0.7
@@ -90,7 +92,7 @@ def test_runs_that_differ_from_each_other_are_told_by_repeats_only() -> None:
                 values = np.array([one.value for one in each])
                 replicates = np.mean([one.replicates for one in each], axis=0)
                 blocks = sum(one.blocks for one in each)
-                sides.append(Measured(float(values.mean()), replicates, blocks, values))
+                sides.append(ReplicatedValue(float(values.mean()), replicates, blocks, values))
             found = difference(*sides)
             wrong[runs] += not found.low <= 0 <= found.high
     assert wrong[1] / cases > 0.4
@@ -99,26 +101,26 @@ def test_runs_that_differ_from_each_other_are_told_by_repeats_only() -> None:
 
 def test_a_run_without_repeats_varies_as_those_of_the_other_side() -> None:
     calm = np.full(300, 10.0) + np.random.default_rng(1).standard_normal(300) / 100
-    one = Measured(10.0, calm, 50, np.array([10.0]))
-    several = Measured(11.0, calm + 1, 150, np.array([9.9, 11.1, 12.0]))
+    one = ReplicatedValue(10.0, calm, 50, np.array([10.0]))
+    several = ReplicatedValue(11.0, calm + 1, 150, np.array([9.9, 11.1, 12.0]))
     assert difference(one, several).low < 0 < difference(one, several).high
-    alone = Measured(11.0, calm + 1, 50, np.array([11.0]))
+    alone = ReplicatedValue(11.0, calm + 1, 50, np.array([11.0]))
     assert difference(one, alone).low > 0.09
 
 
 def test_nothing_known_of_the_variation_gives_no_interval() -> None:
-    lone = Measured(10.0, np.full(300, 10.0), 1, np.array([10.0]))
-    known = Measured(20.0, np.random.default_rng(1).normal(20, 1, 300), 50, np.array([20.0]))
+    lone = ReplicatedValue(10.0, np.full(300, 10.0), 1, np.array([10.0]))
+    known = ReplicatedValue(20.0, np.random.default_rng(1).normal(20, 1, 300), 50, np.array([20.0]))
     found = difference(lone, known)
     assert found.difference == pytest.approx(1.0)
-    assert not found.known
+    assert not found.has_interval
     assert math.isnan(found.p)
 
 
 def test_zero_has_no_ratio_and_is_told_in_its_own_unit() -> None:
     generator = np.random.default_rng(1)
-    nothing = Measured(0.0, np.zeros(300), 50, np.array([0.0]))
-    some = Measured(5.0, generator.normal(5, 1, 300), 50, np.array([5.0]))
+    nothing = ReplicatedValue(0.0, np.zeros(300), 50, np.array([0.0]))
+    some = ReplicatedValue(5.0, generator.normal(5, 1, 300), 50, np.array([5.0]))
     found = difference(nothing, some)
     assert (found.relative, found.difference) == (False, 5.0)
     assert found.low > 0
@@ -128,7 +130,9 @@ def test_zero_has_no_ratio_and_is_told_in_its_own_unit() -> None:
 
 
 def test_no_variation_at_all_makes_a_difference_certain() -> None:
-    a, b = (Measured(value, np.full(300, value), 9, np.array([value])) for value in (2.0, 3.0))
+    a, b = (
+        ReplicatedValue(value, np.full(300, value), 9, np.array([value])) for value in (2.0, 3.0)
+    )
     assert (difference(a, b).low, difference(a, b).p) == (pytest.approx(0.5), 0.0)
     assert difference(a, a).p == 1.0
 

@@ -9,8 +9,8 @@ import pytest
 from lotus.common.errors import LotusError
 from lotus.common.formatting import operation_name
 from lotus.export import flame_graphs, formats, pprof, table_pieces
-from lotus.export.export_request import Request
-from lotus.export.profile_stacks import COUNT, NS, Row, Weight
+from lotus.export.export_request import ExportRequest
+from lotus.export.profile_stacks import COUNT, NS, StackRow, Weight
 from lotus.reading.run import load
 from tests.logs import MS, START_NS, RunBuilder, Sample
 from tests.simulation import simulate
@@ -25,7 +25,7 @@ def quiet(done, whole):
 def folded(run, event=None, notes=None):
     text = b"".join(
         flame_graphs.pieces(
-            run, Request("folded", weight=event), [] if notes is None else notes, quiet
+            run, ExportRequest("folded", weight=event), [] if notes is None else notes, quiet
         )
     ).decode()
     lines = [line.rpartition(" ") for line in text.splitlines()]
@@ -135,7 +135,9 @@ def test_samples_come_first_where_there_are_any(sampled):
 
 
 def test_speedscope_has_a_profile_for_each_event_and_process(sampled):
-    document = json.loads(b"".join(flame_graphs.pieces(sampled, Request("speedscope"), [], quiet)))
+    document = json.loads(
+        b"".join(flame_graphs.pieces(sampled, ExportRequest("speedscope"), [], quiet))
+    )
     assert document["$schema"] == "https://www.speedscope.app/file-format-schema.json"
     frames, profiles = document["shared"]["frames"], document["profiles"]
     assert [(one["name"], one["unit"]) for one in profiles] == [
@@ -155,14 +157,16 @@ def test_speedscope_has_a_profile_for_each_event_and_process(sampled):
     assert [DECODER, "libjpeg.so", "decode;x"] in stacks
     assert {frame["file"] for frame in frames if frame["name"] == "spin"} == {"libgomp.so"}
     only = json.loads(
-        b"".join(flame_graphs.pieces(sampled, Request("speedscope", weight="cycles"), [], quiet))
+        b"".join(
+            flame_graphs.pieces(sampled, ExportRequest("speedscope", weight="cycles"), [], quiet)
+        )
     )
     assert [one["name"].split(":")[0] for one in only["profiles"]] == ["cycles"]
 
 
 def test_ranks_are_apart_in_folded_stacks():
     def row(rank, value):
-        return Row(rank, f"worker 0 (pid {rank})", 0, ("a",), ("",), "", value)
+        return StackRow(rank, f"worker 0 (pid {rank})", 0, ("a",), ("",), "", value)
 
     text = flame_graphs.folded(Weight("x", COUNT, [row(0, 1.0), row(1, 2.0), row(1, 3.0)]))
     assert text == "rank 0;a 1\nrank 1;a 5\n"
@@ -208,7 +212,7 @@ def test_pprof_has_every_event_as_a_sample_type(sampled):
     pytest.importorskip("google.protobuf")
     profile = profile_message()()
     profile.ParseFromString(
-        gzip.decompress(b"".join(pprof.pieces(sampled, Request("pprof"), [], quiet)))
+        gzip.decompress(b"".join(pprof.pieces(sampled, ExportRequest("pprof"), [], quiet)))
     )
     texts = profile.string_table
     assert texts[0] == ""
@@ -255,7 +259,7 @@ def test_a_run_without_a_loader_has_nothing_to_weigh(tmp_path):
     for format in ("folded", "speedscope", "pprof"):
         output = tmp_path / format
         with pytest.raises(LotusError, match="no loader was iterated"):
-            formats.export(run, Request(format, output), quiet)
+            formats.export(run, ExportRequest(format, output), quiet)
         assert not output.exists()
 
 

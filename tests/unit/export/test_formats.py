@@ -14,7 +14,7 @@ import pytest
 from lotus import cli
 from lotus.commands import export
 from lotus.export import formats
-from lotus.export.export_request import DirectoryFormat, FileFormat, Request
+from lotus.export.export_request import DirectoryFormat, ExportRequest, FileFormat
 from tests.logs import RunBuilder
 from tests.simulation import simulate
 
@@ -159,5 +159,5 @@ def test_every_row_names_a_module_that_follows_the_protocol(format):
     expected = inspect.signature(getattr(kind, name))
     assert list(own.parameters.values()) == list(expected.parameters.values())[1:]
     assert own.return_annotation == expected.return_annotation
-    assert format.options <= set(Request.__dataclass_fields__)
+    assert format.options <= set(ExportRequest.__dataclass_fields__)
     assert f"\n  {format.name} " in export.EPILOG

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lotus.export import formats, protobuf, table_pieces
-from lotus.export.export_request import Request
+from lotus.export.export_request import ExportRequest
 from lotus.reading.run import load
 from tests.logs import MS, START_NS, RunBuilder, Sample, made
 from tests.simulation import simulate
@@ -17,7 +17,7 @@ schema = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2"
 def packets(path, tmp_path):
     """(packets, notes) of the run's export."""
     output = tmp_path / "export.pftrace"
-    asked = Request("perfetto", output, force=True)
+    asked = ExportRequest("perfetto", output, force=True)
     done = formats.export(load(path), asked, lambda done, whole: None)
     trace = schema.Trace()
     assert trace.ParseFromString(output.read_bytes())

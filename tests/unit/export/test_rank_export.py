@@ -11,7 +11,7 @@ import pytest
 
 from lotus.analysis.ranks.rank_steps import long_table, rank_steps
 from lotus.export import flame_graphs, formats
-from lotus.export.export_request import Request
+from lotus.export.export_request import ExportRequest
 from lotus.reading.run import Run, load
 from tests.logs import MS, RunBuilder
 from tests.simulation import simulate
@@ -50,7 +50,7 @@ def run(tmp_path: Path) -> Run:
 
 def written(run: Run, format: str, folder: Path, **options: Any) -> tuple[Path, list[str]]:
     output = folder / f"export.{format}"
-    done = formats.export(run, Request(format, output, **options), quiet)
+    done = formats.export(run, ExportRequest(format, output, **options), quiet)
     return output, done.notes
 
 
@@ -100,9 +100,9 @@ def test_chrome_has_them_too(run: Run, tmp_path: Path) -> None:
 
 
 def test_flames_count_a_step_once(run: Run) -> None:
-    with_syncs = b"".join(flame_graphs.pieces(run, Request("folded"), [], quiet))
+    with_syncs = b"".join(flame_graphs.pieces(run, ExportRequest("folded"), [], quiet))
     run.__dict__["syncs"] = run.syncs.iloc[:0]
-    assert b"".join(flame_graphs.pieces(run, Request("folded"), [], quiet)) == with_syncs
+    assert b"".join(flame_graphs.pieces(run, ExportRequest("folded"), [], quiet)) == with_syncs
 
 
 @pytest.mark.parametrize("format", ["csv", "parquet"])

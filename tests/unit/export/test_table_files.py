@@ -6,7 +6,7 @@ import pytest
 
 from lotus.common.errors import LotusError
 from lotus.export import formats, spreadsheet_cells, table_files, table_pieces
-from lotus.export.export_request import Request
+from lotus.export.export_request import ExportRequest
 from lotus.reading.run import load
 from tests.logs import MS, START_NS, RunBuilder, Sample
 from tests.simulation import simulate
@@ -47,7 +47,7 @@ def run(request, tmp_path):
 
 def export(run, format, folder, **options):
     path = folder / format
-    done = formats.export(run, Request(format, path, **options), quiet)
+    done = formats.export(run, ExportRequest(format, path, **options), quiet)
     assert done.path == path
     return path
 

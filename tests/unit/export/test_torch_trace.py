@@ -14,7 +14,7 @@ import pytest
 
 from lotus.common.errors import LotusError
 from lotus.export import chrome, torch_trace
-from lotus.export.export_request import Request
+from lotus.export.export_request import ExportRequest
 from lotus.reading.run import load
 from tests.logs import MS, START_NS, RunBuilder, made
 
@@ -86,7 +86,7 @@ def test_merged_events_are_on_the_run_s_clock(recorded, tmp_path):
     notes = []
     text = b"".join(
         chrome.pieces(
-            run, Request("chrome", torch_trace=compressed), notes, lambda done, whole: None
+            run, ExportRequest("chrome", torch_trace=compressed), notes, lambda done, whole: None
         )
     )
     events = json.loads(text)["traceEvents"]
@@ -134,7 +134,9 @@ def test_what_the_accelerator_ran_is_shifted_too(tmp_path):
         json.dumps({"traceEvents": trace.events, "baseTimeNanoseconds": trace.base_ns})
     )
     text = b"".join(
-        chrome.pieces(run, Request("chrome", torch_trace=trace.path), [], lambda done, whole: None)
+        chrome.pieces(
+            run, ExportRequest("chrome", torch_trace=trace.path), [], lambda done, whole: None
+        )
     )
     events = json.loads(text)["traceEvents"]
     shifted = next(one for one in events if one.get("cat") == "kernel")
@@ -205,7 +207,9 @@ def test_strange_events_are_kept_or_left_out_but_break_nothing(tmp_path):
     )
     notes = []
     text = b"".join(
-        chrome.pieces(run, Request("chrome", torch_trace=path), notes, lambda done, whole: None)
+        chrome.pieces(
+            run, ExportRequest("chrome", torch_trace=path), notes, lambda done, whole: None
+        )
     )
     events = json.loads(text, parse_constant=lambda name: pytest.fail(name))["traceEvents"]
     assert [one["args"]["x"] for one in events if one.get("name") == "\t"] == ["inf"]

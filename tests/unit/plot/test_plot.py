@@ -23,7 +23,7 @@ from lotus.reporters.run import cached_results
 from lotus.reporters.run.notebook_view import run_html
 from lotus.settings.space import Measurement, Setting
 from lotus.tune.search.result import Result
-from lotus.tune.search.trial_runner import Row
+from lotus.tune.search.trial_runner import TrialRow
 from tests.logs import MS, RunBuilder
 from tests.unit.joining.test_sample_join import batch, every_ms, recording
 from tests.unit.reporters.test_sweep_reports import RATES, summary_of
@@ -442,7 +442,7 @@ def test_the_recorded_sweep_is_drawn(ax):
 
 def _trial(workers, rate, spread=5.0, failed=""):
     measured = Measurement(Setting(workers), rate, rate - spread, rate + spread, 2.0, failed=failed)
-    return Row(measured, "because")
+    return TrialRow(measured, "because")
 
 
 def test_trials_of_a_tuning(ax):

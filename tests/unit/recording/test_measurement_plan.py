@@ -25,7 +25,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measurement_plan, "max_rate", lambda root, otherwise: 4000)
 
 
-def perf(plan: measurement_plan.Plan) -> dict[str, object]:
+def perf(plan: measurement_plan.MeasurementPlan) -> dict[str, object]:
     (one,) = plan.recorders
     assert isinstance(one, sidecars.Perf)
     return one.note()
@@ -74,9 +74,9 @@ def test_quiet_recorders_say_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     asked: list[object] = []
 
-    def plan(*given: object) -> measurement_plan.Plan:
+    def plan(*given: object) -> measurement_plan.MeasurementPlan:
         asked.append(given[-1])
-        return measurement_plan.Plan(None, notes=["a remark"])
+        return measurement_plan.MeasurementPlan(None, notes=["a remark"])
 
     monkeypatch.setattr(measurement_plan, "plan", plan)
     said: list[str] = []

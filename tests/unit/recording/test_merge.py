@@ -11,7 +11,7 @@ from lotus.analysis.ranks.rank_steps import UNDECIDED, rank_steps
 from lotus.cli import main
 from lotus.common.errors import LotusError
 from lotus.export import formats, table_pieces
-from lotus.export.export_request import Request
+from lotus.export.export_request import ExportRequest
 from lotus.format import job_ranks
 from lotus.inside.trace import log_format
 from lotus.reading.run import load
@@ -141,7 +141,7 @@ def test_pieces_of_a_merged_run_are_its_tables(hosts, tmp_path, monkeypatch):
         joined = pd.concat([one for one in parts if len(one)])
         assert sorted(joined["start_ns"]) == sorted(getattr(run, table)["start_ns"]), table
     # AND it can be exported
-    formats.export(run, Request("chrome", tmp_path / "R.json"), lambda *_: None)
+    formats.export(run, ExportRequest("chrome", tmp_path / "R.json"), lambda *_: None)
     events = json.loads((tmp_path / "R.json").read_text())["traceEvents"]
     assert {one["cat"] for one in events if "cat" in one} >= {"operation", "sample", "sync"}
 

@@ -7,12 +7,12 @@ import pytest
 
 from lotus.common.errors import LotusError
 from lotus.reading import missing_data
-from lotus.recording.launcher import Outcome
+from lotus.recording.launcher import ProgramOutcome
 from lotus.reporters.run import closing
 from tests.logs import RunBuilder
 from tests.simulation import simulate
 
-ENDED = Outcome(0, None, 1)
+ENDED = ProgramOutcome(0, None, 1)
 
 
 def _run(path: Path, *events: str) -> Path:

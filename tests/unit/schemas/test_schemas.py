@@ -147,7 +147,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
             balancing.document(balance(ranks, Question(strategy))) for strategy in ("lotus", "bno")
         ],
         "whatif-ranks": [job_report.document(test_job_whatif.asked(64))],
-        "balance": [plan.document(plan.Plan((3, 5), "lotus", settings_file.Target(number=0)))],
+        "balance": [plan.document(plan.SharePlan((3, 5), "lotus", settings_file.Target(number=0)))],
     }  # fmt: skip
 
 
@@ -200,7 +200,7 @@ def run_files() -> list[Any]:
 
 def sweep_file(path: Path) -> Any:
     given = {"num_workers": (1, 2), "pin_memory": (True, False)}
-    plan = sweep_plan.Plan(sweep_plan.combined(given), tuple(given), counters=None)
+    plan = sweep_plan.SweepPlan(sweep_plan.combined(given), tuple(given), counters=None)
     sweep_plan.begin(path, ["python", "-c", "pass"], plan, 7)
     return json.loads((path / "sweep.json").read_bytes())
 

@@ -13,7 +13,7 @@ from lotus.common.errors import LotusError
 from lotus.settings import settings_run, tuned_file
 from lotus.settings import share_plan as plans
 from lotus.settings.settings_run import Shares
-from lotus.settings.share_plan import Model, Plan
+from lotus.settings.share_plan import ModelSignature, SharePlan
 from lotus.settings.space import Setting
 from lotus.settings.tuned_file import Entry, Target, Tuned
 
@@ -25,7 +25,9 @@ TARGET = Target(0, "train.py:12", "ImageFolder", 1000, "DistributedSampler")
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with balance.json and tuned.json, which is the current one."""
     monkeypatch.chdir(tmp_path)
-    plans.write(tmp_path / "balance.json", Plan((24, 8), "lotus", TARGET, Model(7, "ab")))
+    plans.write(
+        tmp_path / "balance.json", SharePlan((24, 8), "lotus", TARGET, ModelSignature(7, "ab"))
+    )
     tuned_file.write(tmp_path / "tuned.json", Tuned((Entry(TARGET, Setting(3)),)))
     return tmp_path
 
@@ -60,7 +62,7 @@ def test_the_program_is_told_of_shares_and_settings(files: Path) -> None:
 
 def test_a_plan_alone_puts_no_settings_on(files: Path) -> None:
     (files / "tuned.json").unlink()
-    plans.write(files / "balance.json", Plan((3, 1), "equal"))
+    plans.write(files / "balance.json", SharePlan((3, 1), "equal"))
     ended = run("--settings", "balance.json")
     told = json.loads(ended.stdout)
     assert (told["loaders"], told["balance"]["loss"]) == ([], "mean")
@@ -73,7 +75,7 @@ def test_a_plan_alone_puts_no_settings_on(files: Path) -> None:
 
 def test_what_was_applied_is_not_missed(tmp_path: Path) -> None:
     said = tmp_path / "said"
-    shares = Shares(Plan((3, 1), "lotus", TARGET))
+    shares = Shares(SharePlan((3, 1), "lotus", TARGET))
     said.write_text('{"made": "the loader of Other (5 samples, Own)"}\n')
     missing = settings_run.not_found(Tuned(()), said, shares)
     assert len(missing) == 1
@@ -84,7 +86,7 @@ def test_what_was_applied_is_not_missed(tmp_path: Path) -> None:
 
 
 def broken(files: Path, **changes: object) -> None:
-    document = {**plans.document(Plan((24, 8), "lotus")), **changes}
+    document = {**plans.document(SharePlan((24, 8), "lotus")), **changes}
     (files / "balance.json").write_text(json.dumps(document))
 
 
@@ -136,7 +138,7 @@ def test_a_link_to_a_file_is_followed(files: Path) -> None:
 
 
 def test_two_plans_are_one_too_many(files: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    plans.write(files / "other.json", Plan((1, 1), "equal"))
+    plans.write(files / "other.json", SharePlan((1, 1), "equal"))
     command = ["run", "--settings", "balance.json", "--settings", "other.json", "--", "true"]
     assert cli.main(command) != 0
     assert "balance.json and other.json are of the same kind" in capfd.readouterr().err
@@ -164,7 +166,7 @@ def test_the_change_of_code_is_printed(files: Path, capfd: pytest.CaptureFixture
 
 def test_shares_that_no_environment_can_hold_are_refused() -> None:
     with pytest.raises(LotusError, match="shares of 50000 ranks are too many"):
-        settings_run.request(Tuned(()), None, Shares(Plan((100,) * 50_000, "equal")))
+        settings_run.request(Tuned(()), None, Shares(SharePlan((100,) * 50_000, "equal")))
 
 
 def test_a_mode_is_told_without_any_file(files: Path) -> None:
@@ -197,7 +199,7 @@ def test_a_mode_is_told_without_any_file(files: Path) -> None:
 def test_options_that_do_not_go_together_are_refused_before_the_start(
     files: Path, words: list[str], said: str
 ) -> None:
-    plans.write(files / "balance.json", Plan((3, 1), "equal"))
+    plans.write(files / "balance.json", SharePlan((3, 1), "equal"))
     ended = run(*words)
     assert ended.returncode == 2
     assert said in ended.stderr

@@ -10,14 +10,14 @@ import pytest
 
 from lotus.common.errors import LotusError
 from lotus.settings import share_plan
-from lotus.settings.share_plan import Model, Plan
+from lotus.settings.share_plan import ModelSignature, SharePlan
 from lotus.settings.tuned_file import Target
 
-PLAN = Plan(
+PLAN = SharePlan(
     batch_sizes=(10, 6, 16),
     strategy="lotus",
     loader=Target(call_site="train.py:3", dataset="Images", dataset_length=100),
-    model=Model(12, "ab" * 32),
+    model=ModelSignature(12, "ab" * 32),
     predicted={"before_s": 0.25, "low": None},
     notes=("one",),
 )

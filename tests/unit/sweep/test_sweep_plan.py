@@ -10,7 +10,7 @@ from lotus.commands import sweep as verb
 from lotus.common.errors import LotusError
 from lotus.settings.space import Setting
 from lotus.sweep import sweep_plan, sweep_record, sweep_runner
-from lotus.sweep.sweep_plan import Plan, combined
+from lotus.sweep.sweep_plan import SweepPlan, combined
 
 
 def parsed(*words: str) -> argparse.Namespace:
@@ -19,11 +19,11 @@ def parsed(*words: str) -> argparse.Namespace:
     return parser.parse_args([*words, "--", "true"])
 
 
-def begun(path: Path, plan: Plan, seed: int | None = 1, *more: str) -> sweep_record.Sweep:
+def begun(path: Path, plan: SweepPlan, seed: int | None = 1, *more: str) -> sweep_record.Sweep:
     return sweep_record.load(sweep_plan.begin(path, ["true", *more], plan, seed))
 
 
-PLAN = Plan(combined({"num_workers": (0, 1, 2, 4)}), ("num_workers",), 4, counters=None)
+PLAN = SweepPlan(combined({"num_workers": (0, 1, 2, 4)}), ("num_workers",), 4, counters=None)
 
 
 def test_without_workers_a_setting_is_made_once() -> None:
@@ -77,12 +77,12 @@ def test_the_same_plan_finds_its_sweep_again(tmp_path: Path) -> None:
     [
         (PLAN, 1, ["--lr"], "another command"),
         (PLAN, 2, [], "its seed is 1"),
-        (Plan(PLAN.settings, PLAN.varied, 5, counters=None), 1, [], "repeat are not the same"),
-        (Plan(PLAN.settings, PLAN.varied, 4, counters="auto"), 1, [], "counters"),
+        (SweepPlan(PLAN.settings, PLAN.varied, 5, counters=None), 1, [], "repeat are not the same"),
+        (SweepPlan(PLAN.settings, PLAN.varied, 4, counters="auto"), 1, [], "counters"),
     ],
 )
 def test_another_plan_is_refused(
-    tmp_path: Path, plan: Plan, seed: int, more: list[str], words: str
+    tmp_path: Path, plan: SweepPlan, seed: int, more: list[str], words: str
 ) -> None:
     begun(tmp_path, PLAN)
     with pytest.raises(LotusError, match=words):

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from lotus.settings.space import Setting
 from lotus.tune.simulation import formula_model
 from lotus.tune.simulation.formula_model import Scaling, Stages, fit, predict
-from lotus.tune.simulation.loader_simulation import Floats, Machine, Work, simulate
+from lotus.tune.simulation.loader_simulation import simulate
+from lotus.tune.simulation.simulation_types import Floats, Machine, Work
 
 MS = 1_000_000
 MANY = 1e9  # cores

@@ -8,8 +8,8 @@ import pytest
 
 from lotus.settings.space import Setting
 from lotus.tune.simulation.job_simulation import Collective, Member, Stragglers, simulate
-from lotus.tune.simulation.loader_simulation import Machine, Work
 from lotus.tune.simulation.loader_simulation import simulate as simulate_loader
+from lotus.tune.simulation.simulation_types import Machine, Work
 
 MS = 1e6
 
@@ -117,7 +117,7 @@ def test_what_cannot_be() -> None:
     for fields in wrong:
         with pytest.raises(ValueError, match="needs"):
             member(**fields)
-    with pytest.raises(ValueError, match="no collective"):
+    with pytest.raises(ValueError, match="not one of ring, tree"):
         Collective("star", 1, 1, 1)
     with pytest.raises(ValueError, match="chance"):
         Stragglers(chance=2)

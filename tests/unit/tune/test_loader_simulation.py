@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from lotus.settings.space import Setting
 from lotus.tune.simulation.bottleneck import binding
-from lotus.tune.simulation.event_loop import Loop, Queue
-from lotus.tune.simulation.loader_simulation import Machine, Work, order_of, simulate, steady_rate
+from lotus.tune.simulation.event_loop import EventLoop, Queue
+from lotus.tune.simulation.loader_simulation import order_of, simulate, steady_rate
+from lotus.tune.simulation.simulation_types import Machine, Work
 
 FREE = Machine(cores=1000)
 
@@ -309,7 +310,7 @@ def test_it_is_the_same_every_time():
 
 
 def test_a_pool_is_shared_by_weight_and_time():
-    loop = Loop()
+    loop = EventLoop()
     pool = loop.pool(lambda demand: min(1.0, 2 / demand), lambda demand: min(demand, 2.0))
     ended = {}
 
@@ -328,7 +329,7 @@ def test_a_pool_is_shared_by_weight_and_time():
 
 
 def test_a_queue_hands_over_in_turn():
-    loop = Loop()
+    loop = EventLoop()
     queue: Queue = Queue(loop)
     got = []
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 import lotus
 from lotus.settings.space import Setting
 from lotus.tune.search import machine_limits, memory_guard
-from lotus.tune.search.machine_limits import Limits, Room
-from lotus.tune.search.resource_costs import Costs
+from lotus.tune.search.machine_limits import Headroom, Limits
+from lotus.tune.search.resource_costs import ResourceCosts
 
 MIB, GIB = 1 << 20, 1 << 30
-COSTS = Costs(
+COSTS = ResourceCosts(
     batch_bytes=154_000_000,
     shared_bytes=154_000_000,
     pipe_bytes=700,
@@ -27,7 +27,7 @@ COSTS = Costs(
     tensors=2,
     start_method="fork",
 )
-ROOMY = Limits(4.0, "", Room(1 << 50, "much"), Room(1 << 50, "much"), 1 << 30)
+ROOMY = Limits(4.0, "", Headroom(1 << 50, "much"), Headroom(1 << 50, "much"), 1 << 30)
 V2_MOUNT = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
 V1_MOUNT = "33 31 0:30 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
 V2, V1 = "sys/fs/cgroup", "sys/fs/cgroup/memory"
@@ -143,8 +143,8 @@ def test_shared_memory_is_what_the_file_system_has_free(tmp_path: Path) -> None:
 
 
 def test_ranks_of_a_machine_share_memory() -> None:
-    room = machine_limits.shared(Room(9 * GIB, "why"), 4)
-    assert room == Room(9 * GIB // 4, "why, shared by 4 local ranks")
+    room = machine_limits.shared(Headroom(9 * GIB, "why"), 4)
+    assert room == Headroom(9 * GIB // 4, "why, shared by 4 local ranks")
     assert machine_limits.shared(None, 4) is None
 
 
@@ -220,8 +220,8 @@ def test_what_ranks_share_is_divided(monkeypatch, tmp_path: Path) -> None:
 def test_the_papers_first_trial_is_ruled_out_with_its_terms() -> None:
     small = replace(
         ROOMY,
-        memory=Room(64 * GIB, "64.0 GiB of the system's memory are free"),
-        shm=Room(24 * GIB, "/dev/shm has 24.0 GiB free of 24.0 GiB"),
+        memory=Headroom(64 * GIB, "64.0 GiB of the system's memory are free"),
+        shm=Headroom(24 * GIB, "/dev/shm has 24.0 GiB free of 24.0 GiB"),
     )
     verdict = memory_guard.judge(Setting(32, 128), COSTS, small)
     assert not verdict.allowed
@@ -239,17 +239,17 @@ def test_each_limit_alone_rules_out() -> None:
     need = memory_guard.predict(setting, COSTS)
     assert need is not None
     assert memory_guard.judge(setting, COSTS, ROOMY).allowed
-    tight = Room(int(need.shm_bytes), "so")
+    tight = Headroom(int(need.shm_bytes), "so")
     for name, room in (
-        ("memory", Room(need.memory_bytes, "so")),
+        ("memory", Headroom(need.memory_bytes, "so")),
         ("shm", tight),
         ("descriptors", need.descriptors + memory_guard.DESCRIPTOR_MARGIN - 1),
     ):
         verdict = memory_guard.judge(setting, COSTS, replace(ROOMY, **{name: room}))
         assert len(verdict.reasons) == 1
-        if isinstance(room, Room):
+        if isinstance(room, Headroom):
             assert verdict.reasons[0].endswith(": so, of which a tenth is left alone")
-            enough = replace(ROOMY, **{name: Room(int(room.free / 0.9) + 1, "so")})
+            enough = replace(ROOMY, **{name: Headroom(int(room.free / 0.9) + 1, "so")})
             assert memory_guard.judge(setting, COSTS, enough).allowed
 
 
@@ -271,7 +271,7 @@ def test_arrays_take_memory_and_no_shared_memory() -> None:
     assert need.shm_bytes == 0
     # Four are there twice while they are written, and one while it is read.
     assert need.batches_bytes == (4 * 8 + 2 + 4 + 1) * COSTS.batch_bytes
-    nothing = replace(ROOMY, shm=Room(0, ""), descriptors=100)
+    nothing = replace(ROOMY, shm=Headroom(0, ""), descriptors=100)
     assert memory_guard.judge(Setting(4, 8), arrays, nothing).allowed
 
 
@@ -296,7 +296,7 @@ def test_without_workers_nothing_is_shared() -> None:
     assert (need.in_flight, need.shm_bytes, need.descriptors) == (0, 0, 0)
     assert need.workers_bytes == COSTS.worker_bytes
     verdict = memory_guard.judge(
-        Setting(0), COSTS, replace(ROOMY, memory=Room(0, "nothing is free"))
+        Setting(0), COSTS, replace(ROOMY, memory=Headroom(0, "nothing is free"))
     )
     assert verdict.reasons[0].startswith("2 batches of 147 MiB in use: ")
 

@@ -11,7 +11,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from lotus.settings.space import Measurement, Observed, Setting, Space
-from lotus.tune.simulation.loader_simulation import Machine, Work, simulate
+from lotus.tune.simulation.loader_simulation import simulate
+from lotus.tune.simulation.simulation_types import Machine, Work
 from lotus.tune.strategies import make
 from lotus.tune.strategies.predictive import TRIALS, Lotus
 from lotus.tune.strategies.problem import Problem

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from lotus.inside.tune.candidates import worker_processes
-from lotus.tune.search.resource_costs import Costs
+from lotus.tune.search.resource_costs import ResourceCosts
 
 MIB = 1 << 20
 
 
 def test_negative_bytes_are_refused() -> None:
-    known = Costs(batch_bytes=5, shared_bytes=5, pipe_bytes=0, worker_bytes=7)
+    known = ResourceCosts(batch_bytes=5, shared_bytes=5, pipe_bytes=0, worker_bytes=7)
     with pytest.raises(ValueError, match="pipe_bytes is -1"):
         replace(known, pipe_bytes=-1)
 

@@ -303,7 +303,7 @@ def memory_of(rows, **settings):
     made["pss"], made["rss"] = made["pss"] * MB, made["rss"] * MB
     run.resources = made
     one = profile(run)
-    notes = [note for note in one.notes if note.startswith("memory ")]
+    notes = [note for note in one.notes if note.startswith(("the memory ", "the total memory "))]
     return one.fixed["main_bytes"] / MB, one.fixed["worker_bytes"] / MB, notes
 
 
@@ -312,7 +312,7 @@ def test_memory_of_forked_workers_is_what_they_do_not_share():
     rows = [(number, 100 + number, number, 340 / (number + 2), 340) for number in range(3)]
     main, worker, notes = memory_of(rows)
     assert (main, worker) == (340, 0)
-    assert "start only" in notes[0]
+    assert "only at their start" in notes[0]
     # Later they have grown by 60, of which two batches.
     later = [(9, 100 + number, number, 0, 400) for number in range(3)]
     assert memory_of(rows + later) == (340, 40, [])
@@ -326,7 +326,7 @@ def test_memory_of_forked_workers_is_what_they_do_not_share():
 def test_memory_that_is_not_known():
     main, _, notes = memory_of([])
     assert math.isnan(main)
-    assert "there was none" in notes[0]
+    assert "there were none" in notes[0]
     rows = [(0, 100, 0, 80, 300), (1, 101, 1, 90, 300), (2, 100, 0, 0, 310)]
     main, worker, notes = memory_of(rows, start_method="spawn")
     assert math.isnan(main)

@@ -14,13 +14,13 @@ from lotus.settings import tuned_file
 from lotus.settings.space import Setting, Space
 from lotus.tune.search.machine_limits import Limits
 from lotus.tune.search.safety import Safety
-from lotus.tune.search.search import Progress, search
+from lotus.tune.search.search import SearchProgress, search
 from tests.unit.tuned_program import MIB, Asks, Fake, closed_and_in_time, find, room
 
 
 def test_what_is_faster_is_found_confirmed_and_explained() -> None:
     program = Fake(own=Setting(0))
-    seen: list[Progress] = []
+    seen: list[SearchProgress] = []
     result = find(program, Setting(1), Setting(2), Setting(4), on_progress=seen.append)
     assert result.best == Setting(4).normal()
     assert result.own == Setting(0)

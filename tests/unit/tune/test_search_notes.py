@@ -19,7 +19,7 @@ from lotus.tune.search import search_notes
 from lotus.tune.search.result import Result
 from lotus.tune.search.safety import limits_of
 from lotus.tune.search.trial_rates import Checked, Speedup
-from lotus.tune.search.trial_runner import Row, RuledOut
+from lotus.tune.search.trial_runner import RuledOut, TrialRow
 from tests.unit.tuned_program import MIB, Asks, Fake, find, room
 
 
@@ -262,7 +262,7 @@ def rows_of(result: Result) -> dict[str, str]:
 def measured(rates: dict[Setting, float], best: Setting, **more: Any) -> Result:
     """A result of these mean rates, each known to 1 %; the own setting has no workers."""
     rows = [
-        Row(Measurement(one.normal(), rate, rate * 0.99, rate * 1.01, 1.0), "why it was tried")
+        TrialRow(Measurement(one.normal(), rate, rate * 0.99, rate * 1.01, 1.0), "why it was tried")
         for one, rate in rates.items()
     ]
     result = find(Fake(own=Setting(0)), Setting(4))
@@ -298,7 +298,7 @@ def test_a_faster_setting_that_was_not_chosen_says_why() -> None:
     rows = rows_of(measured({own: 100.0, two: 101.0, four: 60.0}, own, compared=(), **kept))
     assert "not chosen: 1.0% faster at most than no workers" in rows["2 x 2"]
     assert "not chosen" not in rows["4 x 2"]
-    few = Row(Measurement(eight, 400.0, 0.0, math.inf, 1.0), "")
+    few = TrialRow(Measurement(eight, 400.0, 0.0, math.inf, 1.0), "")
     several = measured({own: 100.0, four: 300.0}, four)
     rows = rows_of(dataclasses.replace(several, measured=(*several.measured, few)))
     assert "too few batches of it were measured to tell it from 4 workers" in rows["8 x 2"]

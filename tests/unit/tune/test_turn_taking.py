@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from lotus.settings.space import Setting
-from lotus.tune.simulation.loader_simulation import Machine, Work, simulate
+from lotus.tune.simulation.loader_simulation import simulate
+from lotus.tune.simulation.simulation_types import Machine, Work
 from lotus.tune.simulation.turn_taking import kept
 
 

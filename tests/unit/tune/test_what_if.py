@@ -12,7 +12,7 @@ from lotus.cli import main
 from lotus.common.errors import LotusError
 from lotus.reporters.tune import whatif_report as reporter
 from lotus.tune.simulation.run_profile import profile
-from lotus.tune.simulation.what_if import Question, answer
+from lotus.tune.simulation.what_if import WhatIfQuestion, answer
 from tests.simulation import simulate
 from tests.unit.simulated import Plan
 
@@ -20,7 +20,7 @@ PLAN = Plan(workers=2, step=1.0, cores=16)
 
 
 def asked(plan=PLAN, **question):
-    return answer(profile(plan.run(), step_cores=0.0), Question(**question))
+    return answer(profile(plan.run(), step_cores=0.0), WhatIfQuestion(**question))
 
 
 def test_nothing_changed_is_the_run_itself():
@@ -74,7 +74,7 @@ def misjudged(times, **question):
     """An answer by costs that are so many times what they were in the run."""
     made = profile(PLAN.run(), step_cores=0.0)
     object.__setattr__(made, "cpu", made.cpu * times)
-    return answer(made, Question(**question))
+    return answer(made, WhatIfQuestion(**question))
 
 
 def printed(one):
@@ -86,7 +86,7 @@ def printed(one):
 def test_a_simulation_that_is_far_off_says_so():
     one = misjudged(1.15, num_workers=8)
     assert -0.15 < one.error < -0.1
-    assert "off what was measured" in one.notes[0]
+    assert "off the measured rate" in one.notes[0]
     assert "times as fast as today" in printed(one)
 
 
@@ -96,7 +96,7 @@ def test_a_simulation_that_is_too_far_off_answers_nothing(times):
     assert abs(one.error) > 0.15
     text = printed(one)
     assert "this run cannot be predicted" in text
-    assert f"it is {one.error:+.0%} off what was measured, more than 15%" in text
+    assert f"is {one.error:+.0%} off the measured rate, more than 15%" in text
     assert "lotus tune -- COMMAND" in text
     assert "as fast as today" not in text
     assert "8 workers" not in text
@@ -110,7 +110,7 @@ def test_a_steady_rate_that_is_too_far_off_is_not_told():
     steady = made.measured.steady_samples_per_s / 2
     figures = dataclasses.replace(made.measured, steady_samples_per_s=steady)
     object.__setattr__(made, "measured", figures)
-    one = answer(made, Question(num_workers=8, batches=400))
+    one = answer(made, WhatIfQuestion(num_workers=8, batches=400))
     assert one.times is not None
     assert one.steady_times is None
     assert "after the warm-up" not in printed(one).partition("today ")[2]
@@ -159,14 +159,14 @@ def test_memory_in_all_with_its_terms():
     rows = [(time, 100 + time % 2, time % 2, 0, 350e6 + time // 2 * 60e6) for time in range(4)]
     columns = ["time_ns", "pid", "worker", "pss", "rss"]
     run.resources = pd.DataFrame(rows, columns=columns).assign(rank=0)
-    one = answer(profile(run, step_cores=0.0), Question(num_workers=4, prefetch_factor=2))
+    one = answer(profile(run, step_cores=0.0), WhatIfQuestion(num_workers=4, prefetch_factor=2))
     file = io.StringIO()
     reporter.write(one, file)
     text = " ".join(file.getvalue().split())
     worker = one.profile.fixed["worker_bytes"]
     assert one.then.memory_bytes == 350e6 + 4 * worker + one.then.in_flight_bytes
     assert "memory main process 334 MiB besides mapped files, 4 workers x " in text
-    assert not any("memory in all" in note for note in one.notes)
+    assert not any("total memory" in note for note in one.notes)
 
 
 def test_memory_that_is_not_known_is_left_out_with_the_reason():
@@ -174,7 +174,7 @@ def test_memory_that_is_not_known_is_left_out_with_the_reason():
     file = io.StringIO()
     reporter.write(one, file)
     assert "main process" not in file.getvalue().split("note")[0]
-    assert any("memory in all is not known" in note for note in one.notes)
+    assert any("the total memory is not known" in note for note in one.notes)
 
 
 def test_an_operation_that_is_not_there(run, capfd):
