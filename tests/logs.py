@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from lotus.format import run_claim
 from lotus.inside.trace import log_format
+from lotus.reading import frame_scanner
 
 MS = 1_000_000
 START_NS = 1_000_000_000  # default start of a run, on the monotonic clock
@@ -54,10 +55,13 @@ def as_recorded_here(path: Path) -> Path:
 def pack_frame(
     kind: int, fixed: Mapping[str, int], arrays: Mapping[str, Sequence[Sequence[int]]] | None = None
 ) -> bytes:
-    """Bytes of one frame from field names; what is not named is 0, counts are filled in."""
+    """Bytes of one frame from field names; what is not named is 0, or UNMEASURED where logs of
+    before lack it; counts are filled in."""
     arrays = arrays or {}
     _, fields, described = log_format.FRAMES[kind]
-    values = {name: 0 for name, _ in fields} | dict(fixed)
+    later = frame_scanner.LATER_FIELDS.get(log_format.FRAMES[kind][0], ())
+    values = {name: log_format.UNMEASURED if name in later else 0 for name, _ in fields}
+    values |= dict(fixed)
     payload = b""
     for name, columns in described:
         rows = arrays.get(name, ())

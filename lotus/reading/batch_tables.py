@@ -6,11 +6,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from lotus.inside.trace.log_format import FAILED, SENDS
+from lotus.inside.trace.log_format import FAILED, SENDS, UNMEASURED
 from lotus.reading.frame_scanner import Array
 from lotus.reading.process_tree import Assembly, Ints, groups, match
 
 ORDERS = ("early", "in turn", "late")
+# Of a thread: on a core, ready to run without one; and on cores of all threads of its process.
+CPU_COLUMNS = ("cpu_ns", "run_delay_ns", "process_cpu_ns")
 _I32 = np.dtype(np.int32)
 
 
@@ -60,6 +62,19 @@ def pick(values: Array, rows: Ints) -> Array:
     return measured(values[rows], rows >= 0)
 
 
+def known_time(values: Array, rows: Ints) -> Array:
+    """As `pick`; NaN as well where the kernel did not tell the time."""
+    if not len(values):
+        return np.full(len(rows), np.nan)
+    return measured(values[rows], (rows >= 0) & (values[rows] != UNMEASURED))
+
+
+def _passed(wait: Array, name: str) -> Array:
+    """How far one of the CPU_COLUMNS went on during each `next`."""
+    rows = np.arange(len(wait))
+    return known_time(wait[f"end_{name}"], rows) - known_time(wait[f"start_{name}"], rows)
+
+
 def pick_int(values: Array, rows: Ints, missing: int) -> Ints:
     """`values` at `rows` as int64 (n,); `missing` where a row is -1."""
     if not len(values):
@@ -71,6 +86,7 @@ class Waits(NamedTuple):
     """What follows from the `next` calls alone, one element each."""
 
     step_ns: Array  # float64
+    step_cores: dict[str, Array]  # of the step: CPU_COLUMNS, float64
     order: Array  # index into ORDERS
     first: Array  # bool: the first of its epoch
 
@@ -97,6 +113,12 @@ def follow(a: Assembly) -> Waits:
     ended = (after < 0) & (last > 0) & (~gapped | (pick_int(ends[4], row, -1) == batch + 1))
     step = np.where(ended, last - end, step)
 
+    # The clocks of another thread say nothing of this one's.
+    alike = neighbour & (wait["tid"][after] == wait["tid"]) if size else neighbour
+    cores = {}
+    for name in CPU_COLUMNS:
+        following = known_time(wait[f"start_{name}"], np.where(alike, after, -1))
+        cores[name] = following - known_time(wait[f"end_{name}"], np.arange(size))
     first = np.zeros(size, np.bool_)
     first[order[np.concatenate(([True], ~same))[: len(order)]]] = True
     first &= ~gapped | (batch == 0)
@@ -110,7 +132,7 @@ def follow(a: Assembly) -> Waits:
         early[order[:-1]] |= same & (batch[order][:-1] > _behind(taken, batch[order])[:-1])
     early &= ~late
     code = np.where(early, 0, np.where(late, 2, 1)).astype(np.int8)
-    return Waits(step, code, first)
+    return Waits(step, cores, code, first)
 
 
 def _before(grouped: Ints, batch: Ints) -> Ints:
@@ -161,6 +183,8 @@ def waits(a: Assembly, follows: Waits) -> pd.DataFrame:
             "start_ns": start,
             "wait_ns": signed(wait["end_ns"]) - start,
             "step_ns": follows.step_ns,
+            **{f"wait_{name}": _passed(wait, name) for name in CPU_COLUMNS},
+            **{f"step_{name}": follows.step_cores[name] for name in CPU_COLUMNS},
             "arrival_ns": measured(arrival, arrival > 0),
             "failed": (wait["flags"] & FAILED) != 0,
         }
@@ -253,6 +277,8 @@ def batches(a: Assembly, follows: Waits) -> pd.DataFrame:
             "read_bytes": maker("read_bytes"),
             "voluntary_switches": maker("voluntary_switches"),
             "involuntary_switches": maker("involuntary_switches"),
+            "run_delay_ns": known_time(fixed["run_delay_ns"], m),
+            "process_cpu_ns": known_time(fixed["process_cpu_ns"], m),
             "put_ns": time("put_ns"),
             "send_start_ns": send_start,
             "pickle_ns": pickle,

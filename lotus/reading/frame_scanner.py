@@ -27,6 +27,15 @@ _MAGIC = log_format.FRAME_MAGIC.to_bytes(4, "little")
 _HEADER = log_format.FRAME_HEADER.size
 # Kinds of frames that the first logs of schema 1 do not describe.
 _LATER = frozenset(("counts", "sync"))
+# Fields that they lack; they are read as UNMEASURED.
+LATER_FIELDS = {
+    "batch": ("run_delay_ns", "process_cpu_ns"),
+    "wait": tuple(
+        f"{edge}_{name}"
+        for edge in ("start", "end")
+        for name in ("cpu_ns", "run_delay_ns", "process_cpu_ns")
+    ),
+}
 _CODES = {"b", "B", "h", "H", "i", "I", "q", "Q", "f", "d"}
 
 
@@ -64,11 +73,12 @@ def frame_types(frames: Any) -> dict[int, FrameType] | None:
             if name in _LATER and name not in by_name:
                 continue  # a log of before: it has none
             frame = by_name[name]
+            later = set(LATER_FIELDS.get(name, ()))
             for have, want in [
                 (frame.fixed, expected.fixed),
                 *((dict(frame.arrays)[array], fields) for array, fields in expected.arrays),
             ]:
-                if not set(want.names or ()) <= set(have.names or ()):
+                if not set(want.names or ()) - later <= set(have.names or ()):
                     return None
         if len(by_name) != len(types) or any(
             f"n_{array}" not in (frame.fixed.names or ())
@@ -134,12 +144,12 @@ def take(data: bytes, bodies: Array, rows: Array, frame: FrameType, array: str) 
 
 
 def narrow(rows: Array, dtype: np.dtype[Any]) -> Array:
-    """`rows` with just the fields of `dtype`."""
+    """`rows` with just the fields of `dtype`; UNMEASURED in those that they lack."""
     if rows.dtype == dtype:
         return rows
-    result = np.empty(len(rows), dtype)
+    result, known = np.empty(len(rows), dtype), set(rows.dtype.names or ())
     for name in dtype.names or ():
-        result[name] = rows[name]
+        result[name] = rows[name] if name in known else log_format.UNMEASURED
     return result
 
 

@@ -220,7 +220,9 @@ class Run:
         epoch, batch, size (samples), bytes, flags, idle_ns (the worker waited for its index),
         fetch_start_ns, fetch_ns, samples_ns, collate_start_ns, collate_ns, self_ns (fetch less
         samples and collate), cpu_ns, minor_faults, major_faults, read_bytes, voluntary_switches and
-        involuntary_switches (of the thread, during the fetch), put_ns, send_start_ns, pickle_ns,
+        involuntary_switches (of the thread, during the fetch), run_delay_ns (it was ready to run
+        then, but had no core: fetch_ns = cpu_ns + run_delay_ns + what it was blocked),
+        process_cpu_ns (of all its process's threads then), put_ns, send_start_ns, pickle_ns,
         lock_ns, write_ns, send_ns (their sum), send_bytes, send_tid, pin_start_ns, pin_ns, ready_ns
         (pinned, else pickled, else put; without workers fetched), arrival_ns (taken from the
         workers' queue), wait_start_ns, wait_ns, taken_ns (`next` returned), delay_ns (taken less
@@ -236,7 +238,9 @@ class Run:
         """One row per `next` that returned a batch or failed.
 
         rank, local_rank, world_size, host, pid, tid, loader, epoch, batch, start_ns, wait_ns,
-        step_ns, arrival_ns, failed.
+        step_ns; during the `next` wait_cpu_ns and wait_run_delay_ns (its thread was ready to run,
+        but had no core), wait_process_cpu_ns (of all threads of its process), and the same of the
+        step: step_cpu_ns, step_run_delay_ns, step_process_cpu_ns; arrival_ns, failed.
         """
         return batches.waits(self._assembly, self._follow)
 

@@ -213,17 +213,20 @@ def off_cpu(batches: pd.DataFrame, fetch: Floats) -> Floats:
 
 
 def core_taken(batches: pd.DataFrame, fetch: Floats) -> Floats:
-    """How long each fetch could have run, had others not had its core (n,); an estimate.
+    """How long each fetch was ready to run, but had no core (n,).
 
-    Only the numbers of its switches are known, so its time off the CPU is split in proportion to
-    them. A thread that never gave its core up by itself did not wait for anything but a core.
+    The kernel tells it. Where it did not, this is an estimate: only the numbers of switches are
+    known, so the time off the CPU is split in proportion to them. A thread that never gave its core
+    up by itself did not wait for anything but a core.
     """
     off = _all_off_cpu(batches, fetch)
+    measured = number(batches, "run_delay_ns")
     gave = number(batches, "voluntary_switches")
     lost = np.nan_to_num(number(batches, "involuntary_switches"))
     part = lost / np.where(gave + lost > 0, gave + lost, 1.0)
     taken = np.minimum(off * part, lost * CORE_TAKEN_NS)
-    return np.where(gave == 0, off, np.where(np.isnan(gave), 0.0, taken))
+    estimated = np.where(gave == 0, off, np.where(np.isnan(gave), 0.0, taken))
+    return np.where(np.isnan(measured), estimated, np.minimum(measured, off))
 
 
 def _all_off_cpu(batches: pd.DataFrame, fetch: Floats) -> Floats:

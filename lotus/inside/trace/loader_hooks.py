@@ -10,7 +10,7 @@ import sys
 
 from ..common.clocks import clock
 from ..common.guard import edge, hide_our_frames, hide_where_ignored, hook
-from . import state_page
+from . import rusage, state_page
 from .fetch_hooks import instrument
 from .iterations import KEY
 from .log_format import FAILED
@@ -99,6 +99,7 @@ def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., A
         page[state_page.W_PHASE] = state_page.WAIT
         page[state_page.W_LOADER], page[state_page.W_EPOCH] = where[0], where[1]
         page[state_page.W_BATCH] = where[2]
+        core_times = rusage.core_times()
         page[state_page.W_SINCE] = iteration.last_next = start = clock()
         received = getattr(self, "_rcvd_idx", None)
         try:
@@ -118,7 +119,10 @@ def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., A
             page[state_page.W_SINCE] = clock()
             # Not where it waited in vain: then the batch is still the one to come.
             awaited = getattr(self, "_rcvd_idx", None) == received
-            edge(recorder, record, recorder, iteration, self, start, clock(), FAILED, awaited)
+            edge(
+                recorder, record, recorder, iteration, self, start, clock(), core_times,
+                FAILED, awaited,
+            )  # fmt: skip
             hide_our_frames(recorder, error)
             raise
         finally:
@@ -128,7 +132,7 @@ def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., A
         iteration.last_next = 0
         page[state_page.W_PHASE] = state_page.STEP
         page[state_page.W_SINCE] = end
-        edge(recorder, record, recorder, iteration, self, start, end, 0)
+        edge(recorder, record, recorder, iteration, self, start, end, core_times)
         return data
 
     return hook(_next_data)
@@ -145,10 +149,15 @@ def record(
     iterator: Any,
     start: int,
     end: int,
-    flags: int,
+    core_times: tuple[int, int, int],
+    flags: int = 0,
     awaited: bool = False,
 ) -> None:
-    """Write the record of one `next` that returned a batch or raised."""
+    """Write the record of one `next` that returned a batch or raised.
+
+    `core_times` were read at its start.
+    """
+    core_times += rusage.core_times()
     arrivals = iteration.arrivals
     if iteration.workers == 0:
         batch = iteration.taken
@@ -163,7 +172,7 @@ def record(
     pins = iteration.pins[:count]
     del iteration.pins[:count]
     where = (iteration.loader, iteration.epoch, max(batch, 0))
-    recorder.wait(where, flags, start, end, arrival, pins)
+    recorder.wait(where, flags, start, end, arrival, core_times, pins)
 
 
 def shutdown_workers(original: Callable[..., Any], loaders: Loaders) -> Callable[..., Any]:

@@ -70,6 +70,8 @@ FRAMES = {
             ("read_bytes", "Q"),  # read from storage by this thread (ru_inblock)
             ("voluntary_switches", "I"),  # it waited for something ...
             ("involuntary_switches", "I"),  # ... or was taken off its core
+            ("run_delay_ns", "Q"),  # that thread was ready to run, but had no core
+            ("process_cpu_ns", "Q"),  # CPU time of the whole process during the fetch
             ("bytes", "Q"),  # of the batch's tensors and arrays
             ("n_samples", "I"),
             ("n_index", "I"),
@@ -120,6 +122,14 @@ FRAMES = {
             ("start_ns", "Q"),
             ("end_ns", "Q"),
             ("arrival_ns", "Q"),  # taken from the queue of the workers; 0 without workers
+            # At its start and end: CPU time of the thread, how long the thread had been ready to
+            # run without a core, CPU time of the process.
+            ("start_cpu_ns", "Q"),
+            ("start_run_delay_ns", "Q"),
+            ("start_process_cpu_ns", "Q"),
+            ("end_cpu_ns", "Q"),
+            ("end_run_delay_ns", "Q"),
+            ("end_process_cpu_ns", "Q"),
             ("n_pins", "I"),
             ("n_loose", "I"),
             ("n_loose_cpu", "I"),
@@ -191,6 +201,7 @@ FRAMES = {
 }
 
 UNCOUNTED = 0xFFFFFFFF  # place of a reading that was not made
+UNMEASURED = 0xFFFFFFFFFFFFFFFF  # a time that the kernel did not tell
 
 # flags of BATCH and WAIT
 FAILED = 1  # an exception came out

@@ -67,7 +67,8 @@ class Fetch:
     before: tuple[Any, ...] | None = None  # what to give back at its end; None: not entered
     detail = False  # whether it is recorded: only then `end_fetch` has to be called
     where = (-1, 0, 0)  # loader, epoch, batch
-    begun: tuple[Any, int] = ((), 0)  # (resource usage, time)
+    # (run delay, CPU time of the process), resource usage, time
+    begun: tuple[tuple[int, int], Any, int] = ((0, 0), (), 0)
     pid = 0
     samples = 0  # that were collated
     collate_start = collate_ns = 0
@@ -217,7 +218,7 @@ class Recorder(Writer):
         samples, ops, ops_cpu, readings, edges, marks = self.buffers
         fetch.where, fetch.pid = where, self.pid
         if detail:
-            fetch.begun = (rusage.now(), clock())
+            fetch.begun = (rusage.core_times()[1:], rusage.now(), clock())
         if self.depth != depth:
             self.missed += 1
             return  # another thread has entered one meanwhile
@@ -249,9 +250,9 @@ class Recorder(Writer):
         now = clock()
         if fetch.pid != self.pid:
             return  # a child that was forked in an operation leaves the fetch of its parent
-        usage, start = fetch.begun
+        times, usage, start = fetch.begun
         idle = (0, 0) if fetch.where[0] >= 0 else (self.idle_start, self.idle_ns)
-        cpu = rusage.batch_since(usage)
+        cpu = (*rusage.batch_since(usage), *rusage.core_times_since(times))
         size = fetch.samples if indices is None else len(indices)
         counts, arrays = self._detail(indices, path_of, flags)
         fixed = [
@@ -367,9 +368,13 @@ class Recorder(Writer):
         start: int,
         end: int,
         arrival: int,
+        core_times: tuple[int, ...],
         pins: Sequence[tuple[int, int, int]],
     ) -> None:
-        """One `next` of the consumer, with the batch it made itself, if it did."""
+        """One `next` of the training loop, with the batch it made itself, if it did.
+
+        `core_times` are those of rusage.core_times at its start, and at its end.
+        """
         data = self.batch_frame(end) or b""
         loose, loose_cpu, rows = self._take_loose()
         if len(rows) > log_format.MOST_ROWS:
@@ -382,6 +387,7 @@ class Recorder(Writer):
             start,
             end,
             arrival,
+            *core_times,
             len(pins),
             loose,
             loose_cpu,
@@ -452,7 +458,7 @@ class Recorder(Writer):
             0,
             log_format.SENDS,
         ]
-        fixed += [0] * 14 + [0] * 7 + [len(sends) // 64]
+        fixed += [0] * 16 + [0] * 7 + [len(sends) // 64]
         return log_format.frame(
             log_format.BATCH, log_format.FIXED[log_format.BATCH].pack(*fixed) + sends
         )

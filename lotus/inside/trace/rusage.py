@@ -3,7 +3,7 @@
 import os
 import resource
 
-from ..common.clocks import clock, cpu_clock
+from ..common.clocks import clock, cpu_clock, process_cpu_clock
 from ..common.guard import quiet
 from . import log_format
 
@@ -32,6 +32,33 @@ def batch_since(
         after.ru_nvcsw - then.ru_nvcsw,
         after.ru_nivcsw - then.ru_nivcsw,
     )
+
+
+def run_delay_ns() -> int:
+    """How long this thread has been ready to run without a core; UNMEASURED where nothing tells.
+
+    The file is not kept open: it is of one thread, and the program may close any descriptor.
+    """
+    with quiet(OSError, ValueError, IndexError):
+        fd = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            text = os.read(fd, 80)
+        finally:
+            os.close(fd)
+        return int(text.split()[1])
+    return log_format.UNMEASURED
+
+
+def core_times() -> tuple[int, int, int]:
+    """(CPU time of this thread, its run_delay_ns, CPU time of this process), in nanoseconds."""
+    return cpu_clock(), run_delay_ns(), process_cpu_clock()
+
+
+def core_times_since(before: tuple[int, int]) -> tuple[int, int]:
+    """(run_delay_ns, CPU time of this process) since `before`, which are two of `core_times`."""
+    now = run_delay_ns()
+    known = log_format.UNMEASURED not in (now, before[0])
+    return now - before[0] if known else log_format.UNMEASURED, process_cpu_clock() - before[1]
 
 
 def peak() -> int:
