@@ -145,11 +145,13 @@ def first_excess(batches: pd.DataFrame, took: Floats, first: Bools) -> Floats:
 def slow_workers(batches: pd.DataFrame, fetch: Floats, first: Bools) -> pd.DataFrame:
     """Typical nanoseconds per sample of each worker against the others' typical one.
 
+    Time without a core does not count, where it is known: it is not the worker that is slow.
+
     Columns rank worker own_ns others_ns times slow; `slow` for at most half of a rank's workers,
     with at least two batches each after their first.
     """
     size = number(batches, "size")
-    per_sample = fetch / np.where(size > 0, size, np.nan)
+    per_sample = (fetch - without_core(batches, fetch)) / np.where(size > 0, size, np.nan)
     frame = pd.DataFrame(
         {
             "rank": integer(batches, "rank"),
@@ -210,6 +212,11 @@ def off_cpu(batches: pd.DataFrame, fetch: Floats) -> Floats:
     Without the waiting for a core: that is no waiting of its own (`core_taken`).
     """
     return _all_off_cpu(batches, fetch) - core_taken(batches, fetch)
+
+
+def without_core(batches: pd.DataFrame, fetch: Floats) -> Floats:
+    """How long each fetch was ready to run without a core (n,); 0 where that was not measured."""
+    return np.minimum(np.nan_to_num(number(batches, "run_delay_ns")), fetch)
 
 
 def core_taken(batches: pd.DataFrame, fetch: Floats) -> Floats:

@@ -53,6 +53,10 @@ def outlier_samples(
     )
     typical = frame.groupby(["rank", "worker"])["duration"].transform("median").to_numpy(np.float64)
     slow = usable & (duration > SLOW_TIMES * typical) & (duration - typical > SLOW_LEAST_NS)
+    if len(batches):
+        # What its batch was without a core may have hit this sample alone.
+        delay = np.nan_to_num(number(batches, "run_delay_ns"))[np.maximum(sample_rows, 0)]
+        slow &= duration - typical > delay
     none = np.zeros(len(samples), np.bool_)
     together = slow & whole[np.maximum(sample_rows, 0)] if whole.any() else none
     single = slow & ~together

@@ -94,9 +94,11 @@ def slow_as_a_whole(batches: pd.DataFrame, samples: pd.DataFrame) -> Bools:
         return np.zeros(count, np.bool_)
     usual = usual_durations(samples, duration)
     slow = known & (duration > SLOW_TIMES * usual)
+    excess = np.bincount(batch[slow], (duration - usual)[slow], count)
+    busy = excess <= np.nan_to_num(number(batches, "run_delay_ns"))  # it was without a core
     size = np.bincount(batch[known], minlength=count)
     many = np.bincount(batch[slow], minlength=count)
-    whole: Bools = (size > 1) & (many >= SLOW_PART * size)
+    whole: Bools = (size > 1) & (many >= SLOW_PART * size) & ~busy
     if not whole.any():
         return whole
     others, other_slow = int(size[~whole].sum()), int(many[~whole].sum())

@@ -6,6 +6,7 @@ not input-bound, up to 20 % moderately, more than 20 % highly.
 
 from dataclasses import dataclass
 
+from lotus.analysis.batches.core_use import CoreUse
 from lotus.analysis.common.columns import ratio
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.verdict.account import Account, account
@@ -13,8 +14,10 @@ from lotus.analysis.verdict.causes import BY_KIND
 from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STARTUP, STEP, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances, circumstances
 from lotus.analysis.verdict.causes.edges import REST
+from lotus.analysis.verdict.causes.threads import STEP_THREADS
 
 MODERATE, HIGH = 0.05, 0.20
+_BUSY = 0.25  # of the cores' time: where others have more, that is said first
 # Causes of less than this share of the loop are not worth a line.
 LEAST_SHARE = 0.002
 
@@ -61,6 +64,7 @@ class Verdict:
     step_share: float
     shutdown_share: float
     causes: list[Cause]
+    doubt: str = ""  # what to hold against all of it, in a sentence
 
 
 def verdict(scope: Scope) -> Verdict:
@@ -85,7 +89,19 @@ def judge(books: Account, around: Circumstances) -> Verdict:
     causes = [_cause(charge, books, around) for charge in _ranked(books.charges, kind)]
     causes = [cause for cause in causes if cause.share >= LEAST_SHARE] or causes[:1]
     summary = _summary(kind, degree, inputs, startup + shutdown, step)
-    return Verdict(kind, degree, summary, inputs, startup, step, shutdown, causes)
+    shares = (inputs, startup, step, shutdown)
+    return Verdict(kind, degree, summary, *shares, causes, _doubt(around.use))
+
+
+def _doubt(use: CoreUse) -> str:
+    """That other programs had the cores, and what it did to the figures."""
+    if not use.others_share >= _BUSY:
+        return ""
+    return (
+        f"The machine was busy: other programs had {use.others_share:.0%} of the cores, and the "
+        f"making of batches was without one for {use.fetch.delay_share:.0%} of its time. Times are "
+        "longer than on a free machine."
+    )
 
 
 def _kind(inputs: float, edges: float) -> tuple[str, str]:
@@ -96,7 +112,8 @@ def _kind(inputs: float, edges: float) -> tuple[str, str]:
 
 
 def _ranked(charges: list[Charge], kind: str) -> list[Charge]:
-    """Largest first; the training step first where it sets the pace and last where it does not.
+    """Largest first; the training step first where it sets the pace and last where it does not,
+    but for what its threads lose, which takes its place among the others.
 
     What has no record explains nothing and comes last, unless most of the waiting was broken off:
     then nothing else is the cause.
@@ -107,7 +124,7 @@ def _ranked(charges: list[Charge], kind: str) -> list[Charge]:
         group, part = 1, BY_KIND[charge.kind].part
         if kind == "start-up-bound":
             group = 0 if part in (STARTUP, SHUTDOWN) else 1
-        if part == STEP:
+        if part == STEP and (charge.kind != STEP_THREADS.kind or kind == "consumer-bound"):
             group = 0 if kind == "consumer-bound" else 2
         if charge.kind == REST.kind and charge.evidence.get("broken_off_ns", 0.0) <= waited / 2:
             group = 3

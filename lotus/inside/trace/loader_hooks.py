@@ -157,7 +157,7 @@ def record(
 
     `core_times` were read at its start.
     """
-    core_times += rusage.core_times()
+    both = (*core_times, *rusage.core_times())
     arrivals = iteration.arrivals
     if iteration.workers == 0:
         batch = iteration.taken
@@ -172,7 +172,7 @@ def record(
     pins = iteration.pins[:count]
     del iteration.pins[:count]
     where = (iteration.loader, iteration.epoch, max(batch, 0))
-    recorder.wait(where, flags, start, end, arrival, core_times, pins)
+    recorder.wait(where, flags, start, end, arrival, both, pins)
 
 
 def shutdown_workers(original: Callable[..., Any], loaders: Loaders) -> Callable[..., Any]:

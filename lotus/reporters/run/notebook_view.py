@@ -32,6 +32,8 @@ def run_html(run: Any) -> str:
 def _verdict(loader: LoaderSummary) -> Iterable[str]:
     judged, times = loader.verdict, loader.times
     yield _paragraph(f"{coverage.verdict_words(judged)}: {judged.summary}", "strong")
+    if judged.doubt:
+        yield _paragraph(judged.doubt)
     if judged.causes:
         first = judged.causes[0]
         text = f"First cause: {first.title}, {share(first.share)} of the loop."

@@ -66,7 +66,7 @@ def contents(
 
 def _verdict(loader: LoaderSummary) -> list[str | Table | Chart]:
     judged, times = loader.verdict, loader.times
-    parts: list[str | Table | Chart] = [judged.summary]
+    parts: list[str | Table | Chart] = [judged.summary, *([judged.doubt] if judged.doubt else [])]
     if judged.causes:
         first = judged.causes[0]
         text = f"First cause: {first.title}, {share(first.share)} of the loop."

@@ -45,6 +45,8 @@ def lines(summary: Summary) -> list[str]:
 def _loader(loader: LoaderSummary) -> list[str]:
     judged, times = loader.verdict, loader.times
     result = _wrap(f"{coverage.verdict_words(judged)}: {judged.summary}")
+    if judged.doubt:
+        result += _wrap(judged.doubt)
     for cause in judged.causes[:_MOST_CAUSES]:
         result.append(f"  {share(cause.share):>6}  {shorten(plain(cause.title), _WIDTH - 10)}")
     if judged.causes:

@@ -91,6 +91,8 @@ def _verdict(console: "Console", loader: LoaderSummary, in_full: bool) -> None:
     colour = _COLOURS.get(judged.kind, "red" if judged.degree != "moderately" else "yellow")
     console.print(coverage.verdict_words(judged), style=f"bold {colour}")
     print_paragraph(console, "", judged.summary)
+    if judged.doubt:
+        print_paragraph(console, "", judged.doubt)
     if judged.causes:
         first = judged.causes[0]
         print_paragraph(

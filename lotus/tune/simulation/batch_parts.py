@@ -85,11 +85,15 @@ def _names(ops: pd.DataFrame) -> tuple[list[str], Ints]:
 def own_waiting(wall: Floats, cpu: Floats, batches: pd.DataFrame) -> float | None:
     """Time in ns that fetches waited for something other than a core; None if not known.
 
-    A thread that waits gives up its core voluntarily; a preempted thread does not. Each batch has
-    counts of both kinds of context switch, and least squares gives the mean time off the core per
-    switch of each kind.
+    The kernel counts how long they were ready to run without a core. Where it did not: a thread
+    that waits gives up its core voluntarily; a preempted thread does not. Each batch has counts of
+    both kinds of context switch, and least squares gives the mean time off the core per switch of
+    each kind.
     """
     off = np.maximum(wall.sum(axis=1) - cpu.sum(axis=1), 0.0)
+    ready = number(batches, "run_delay_ns")
+    if not np.isnan(ready).any():
+        return float(np.maximum(off - ready, 0.0).sum())
     gave = number(batches, "voluntary_switches")
     pushed = number(batches, "involuntary_switches")
     if np.isnan(gave).any() or np.isnan(pushed).any():

@@ -22,11 +22,14 @@ COLUMNS = {
     "self_ns many",
     "batches": WHOSE + "worker loader epoch batch size bytes flags idle_ns fetch_start_ns "
     "fetch_ns samples_ns collate_start_ns collate_ns self_ns cpu_ns minor_faults major_faults "
-    "read_bytes voluntary_switches involuntary_switches put_ns send_start_ns pickle_ns lock_ns "
+    "read_bytes voluntary_switches involuntary_switches run_delay_ns "
+    "process_cpu_ns put_ns send_start_ns pickle_ns lock_ns "
     "write_ns send_ns send_bytes send_tid "
     "pin_start_ns pin_ns ready_ns arrival_ns wait_start_ns wait_ns taken_ns delay_ns step_ns "
     "out_of_order order first",
-    "waits": WHOSE + "tid loader epoch batch start_ns wait_ns step_ns arrival_ns failed",
+    "waits": WHOSE + "tid loader epoch batch start_ns wait_ns step_ns wait_cpu_ns "
+    "wait_run_delay_ns wait_process_cpu_ns step_cpu_ns step_run_delay_ns step_process_cpu_ns "
+    "arrival_ns failed",
     "workers": WHOSE + "worker loader start_ns loop_ns ready_ns startup_ns end_ns batches samples "
     "fetch_ns idle_ns cpu_ns",
     "loaders": WHOSE

@@ -8,10 +8,12 @@ from lotus.analysis.verdict.causes.cause_row import CauseRow
 from lotus.analysis.verdict.causes.edges import REST, SHUTDOWN, STARTUP, TRAINING_STEP
 from lotus.analysis.verdict.causes.outliers import SLOW_BATCHES, SLOW_SAMPLES, SLOW_WORKER, STALLS
 from lotus.analysis.verdict.causes.storage import COLD_FILES
+from lotus.analysis.verdict.causes.threads import STEP_THREADS, WORKER_THREADS
 from lotus.analysis.verdict.causes.transport import HANDOVER, INDEX, PINNING, SENDING
 from lotus.analysis.verdict.causes.work import COLLATE, DATASET, FETCH, OPERATION
 
 CAUSES: tuple[CauseRow, ...] = (
+    STEP_THREADS,
     TRAINING_STEP,
     STARTUP,
     SHUTDOWN,
@@ -23,6 +25,7 @@ CAUSES: tuple[CauseRow, ...] = (
     STALLS,
     SLOW_BATCHES,
     SLOW_WORKER,
+    WORKER_THREADS,
     COLD_FILES,
     OPERATION,
     DATASET,

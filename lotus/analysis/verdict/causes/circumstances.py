@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from lotus.analysis.batches.components import core_taken
+from lotus.analysis.batches.core_use import CoreUse, core_use
 from lotus.analysis.common.columns import flag, integer, median, number, ratio, total
 from lotus.analysis.common.scope import Scope
-from lotus.analysis.verdict.causes.ledger import core_shared
+from lotus.analysis.verdict.causes.ledger import SHARED, core_shared
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Circumstances:
     pipe_bytes: float
     iterable: bool
     paths: dict[int, str]
+    use: CoreUse
 
 
 def circumstances(scope: Scope) -> Circumstances:
@@ -68,6 +70,7 @@ def circumstances(scope: Scope) -> Circumstances:
                 strict=True,
             )
         ),
+        use=core_use(scope),
     )
 
 
@@ -92,6 +95,12 @@ def more_workers(around: Circumstances, waits: bool = False) -> str:
         return (
             f"The {around.workers} workers have {int(cores)} cores: more workers will not help "
             "without more cores."
+        )
+    if not waits and around.use.fetch.delay_share >= SHARED:
+        part = f"{around.use.fetch.delay_share:.0%}"
+        return (
+            f"The {around.workers} workers were ready without a free core for {part} of their "
+            "time: more of them will not help."
         )
     if wanted > around.workers and wanted < 1000:
         if wanted <= cores:

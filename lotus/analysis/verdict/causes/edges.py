@@ -12,7 +12,7 @@ from lotus.common.formatting import duration, plural
 
 
 def _step(ledger: Ledger) -> Iterable[Charge]:
-    yield Charge(TRAINING_STEP.kind, TRAINING_STEP.title, ledger.step_ns)
+    yield Charge(TRAINING_STEP.kind, TRAINING_STEP.title, ledger.step_left_ns)
 
 
 def _against_step(charge: Charge, around: Circumstances) -> str:

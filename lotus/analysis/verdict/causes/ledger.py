@@ -21,6 +21,7 @@ from lotus.analysis.batches.components import (
     slow_workers,
     storage_parts,
 )
+from lotus.analysis.batches.core_use import CoreUse, core_use
 from lotus.analysis.batches.outlier_samples import outlier_parts, outlier_samples
 from lotus.analysis.batches.slow_batches import slow_as_a_whole
 from lotus.analysis.batches.waits import loop_times, paced, wait_phases
@@ -47,11 +48,12 @@ class Ledger:
     def __init__(self, scope: Scope) -> None:
         batches, ops, samples = scope.batches, scope.ops, scope.samples
         self.scope = scope
+        self.use = core_use(scope)
         self.loop = loop_times(scope.epochs, scope.waits)
         self.components = components(batches, samples, ops)
         self.first = first_of_process(batches, scope.workers)
         self.phases = wait_phases(batches, scope.workers)
-        self.crowded = _crowded(scope, self.loop)
+        self.crowded = _crowded(scope, self.loop, self.use)
         whole = slow_as_a_whole(batches, samples)
         rows = self.components.sample_rows
         self.outliers = outlier_samples(batches, samples, rows, self.first, whole)
@@ -64,6 +66,7 @@ class Ledger:
         # The part of each fetch in which others did not have its core.
         self.own_part = 1.0 - np.minimum(core_taken(batches, fetch) / self._fetch, 1.0)
         self.charged_ns = 0.0  # of waits and start-up, `iter()` included
+        self.step_left_ns = self.step_ns  # that no cause has taken
         self._split_waits(excess)
         self._storage = self._storage_limit()
 
@@ -196,7 +199,9 @@ class Ledger:
         return rest
 
 
-def _crowded(scope: Scope, loop: pd.DataFrame) -> bool:
+def _crowded(scope: Scope, loop: pd.DataFrame, use: CoreUse) -> bool:
+    if np.isfinite(use.own_share):
+        return use.full
     # Of a partly recorded loop the mean stands for all batches.
     used = mean(number(scope.batches, "cpu_ns")) * len(scope.waits)
     return ratio(used, total(number(loop, "loop_ns")) * scope.cores) > CROWDED
@@ -209,7 +214,8 @@ def core_shared(scope: Scope) -> float:
     """
     fetch = np.nan_to_num(number(scope.batches, "fetch_ns"))
     taken, off = (total(part(scope.batches, fetch)) for part in (core_taken, off_cpu))
-    if taken < SHARED * total(fetch) or _crowded(scope, loop_times(scope.epochs, scope.waits)):
+    loop, use = loop_times(scope.epochs, scope.waits), core_use(scope)
+    if taken < SHARED * total(fetch) or _crowded(scope, loop, use):
         return 0.0
     return ratio(taken, taken + off)
 

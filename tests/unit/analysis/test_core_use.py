@@ -1,0 +1,107 @@
+"""Who had the cores: exact times of the kernel, and the causes that stand on them."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from lotus.analysis.batches.components import core_taken, off_cpu
+from lotus.analysis.batches.core_use import core_use
+from lotus.analysis.common.scope import scopes
+from lotus.analysis.verdict.verdict import Verdict, verdict
+from tests.unit.simulated import Plan
+
+
+def cores(
+    run: SimpleNamespace, fetch: tuple[float, float, float], step: tuple[float, float, float]
+) -> SimpleNamespace:
+    """Give a run core times; of fetch and step each: on a core, ready without one (shares of the
+    time), other threads' share of the process's CPU time."""
+    for table, wall, prefix, (on, delay, helpers) in (
+        (run.batches, "fetch_ns", "", fetch),
+        (run.waits, "step_ns", "step_", step),
+    ):
+        table[f"{prefix}cpu_ns"] = table[wall] * on
+        table[f"{prefix}run_delay_ns"] = table[wall] * delay
+        table[f"{prefix}process_cpu_ns"] = table[wall] * on / (1 - helpers)
+    for name in ("cpu_ns", "run_delay_ns", "process_cpu_ns"):
+        run.waits[f"wait_{name}"] = 0.0
+    return run
+
+
+QUIET = (0.98, 0.01, 0.0)
+
+
+def judged(run: SimpleNamespace) -> Verdict:
+    return verdict(scopes(run)[0])
+
+
+def test_the_time_of_a_fetch_is_split_exactly() -> None:
+    run = cores(Plan(step=1).run(), (0.3, 0.6, 0.0), QUIET)
+    fetch = run.batches["fetch_ns"].to_numpy(float)
+    assert core_taken(run.batches, fetch) == pytest.approx(0.6 * fetch)
+    assert off_cpu(run.batches, fetch) == pytest.approx(0.1 * fetch)
+    use = core_use(scopes(run)[0])
+    assert use.fetch.delay_share == pytest.approx(0.6)
+    assert use.fetch.blocked_share == pytest.approx(0.1)
+
+
+def test_an_old_run_is_judged_as_before() -> None:
+    run = Plan(step=1).run()
+    use = core_use(scopes(run)[0])
+    assert np.isnan(use.own_share)
+    assert not use.fetch.crowded
+    assert not use.others_share
+    assert judged(run).doubt == ""
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_helper_threads_without_cores_are_the_first_cause(workers: int) -> None:
+    plan = Plan(workers=workers, operations={"Slow": 20.0}, cores=2)
+    found = judged(cores(plan.run(), (0.2, 0.5, 0.5), QUIET))
+    assert found.causes[0].kind == "worker-threads"
+    assert "OMP_NUM_THREADS=1" in found.causes[0].advice
+    assert "num_workers" not in found.causes[0].advice
+
+
+def test_helper_threads_with_cores_are_no_cause() -> None:
+    plan = Plan(operations={"Slow": 20.0}, cores=8)
+    found = judged(cores(plan.run(), (0.9, 0.02, 0.7), QUIET))
+    assert {cause.kind for cause in found.causes}.isdisjoint({"worker-threads", "step-threads"})
+
+
+@pytest.mark.parametrize(("step", "kind"), [(100.0, "consumer-bound"), (12.0, "input-bound")])
+def test_threads_of_the_step_that_fight_the_workers_come_first(step: float, kind: str) -> None:
+    plan = Plan(operations={"Slow": 8.0}, workers=2, batch_size=4, step=step, cores=2)
+    run = cores(plan.run(), (0.5, 0.5, 0.0), (0.25, 0.7, 0.5))
+    found = judged(run)
+    assert found.kind == kind
+    assert found.causes[0].kind == "step-threads"
+    assert "OMP_NUM_THREADS=1" in found.causes[0].advice
+    assert found.causes[0].share < found.step_share  # part of it remains the step's own
+
+
+def test_the_number_of_threads_is_what_the_cores_are_enough_for() -> None:
+    plan = Plan(operations={"Slow": 1.0}, workers=4, step=100, cores=16)
+    found = judged(cores(plan.run(), QUIET, (0.42, 0.55, 0.95)))
+    assert found.causes[0].kind == "step-threads"
+    assert "OMP_NUM_THREADS=8" in found.causes[0].advice  # 0.42 / (1 - 0.95) cores were had
+
+
+def test_a_busy_machine_is_said_and_more_workers_are_not_advised() -> None:
+    plan = Plan(operations={"Slow": 20.0}, workers=2, cores=4)
+    found = judged(cores(plan.run(), (0.3, 0.65, 0.0), (0.3, 0.65, 0.0)))
+    assert found.causes[0].kind == "operation"
+    assert "more of them will not help" in found.causes[0].advice
+    assert "other programs had" in found.doubt
+
+
+def test_a_worker_that_others_keep_from_its_core_is_not_slow() -> None:
+    plan = Plan(operations={"Slow": 5.0}, workers=3, step=1)
+    run = cores(plan.run(), QUIET, QUIET)
+    late = run.batches["worker"] == 1
+    run.batches.loc[late, "run_delay_ns"] = 4 * run.batches.loc[late, "fetch_ns"]
+    run.batches.loc[late, "fetch_ns"] *= 5
+    assert "slow-worker" not in {cause.kind for cause in judged(run).causes}
+    run.batches.loc[late, "run_delay_ns"] = 0.0
+    assert "slow-worker" in {cause.kind for cause in judged(run).causes}

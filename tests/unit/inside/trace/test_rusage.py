@@ -1,0 +1,53 @@
+"""The time of a thread, split into on a core, ready without one, and blocked."""
+
+import os
+import threading
+import time
+
+import pytest
+
+from lotus.inside.trace import rusage
+from lotus.inside.trace.log_format import UNMEASURED
+
+
+def test_on_a_core_ready_and_blocked_are_all_of_the_time() -> None:
+    if rusage.run_delay_ns() == UNMEASURED:
+        pytest.skip("this kernel does not tell how long a thread waited for a core")
+    start = time.monotonic_ns()
+    before = rusage.core_times()
+    time.sleep(0.05)
+    while time.thread_time_ns() - before[0] < 20_000_000:
+        pass
+    after = rusage.core_times()
+    wall = time.monotonic_ns() - start
+    on, ready, process = (one - other for one, other in zip(after, before, strict=True))
+    assert 20_000_000 <= on <= process * 1.01
+    assert on + ready <= wall * 1.01
+    assert wall - on - ready >= 49_000_000  # a sleep is never shorter
+
+
+def test_other_threads_are_in_the_process_alone() -> None:
+    def compute() -> None:
+        begin = time.thread_time_ns()
+        while time.thread_time_ns() - begin < 20_000_000:
+            pass
+
+    before = rusage.core_times()
+    helper = threading.Thread(target=compute)
+    helper.start()
+    helper.join()
+    delay, process = rusage.core_times_since(before[1:])
+    on = rusage.core_times()[0] - before[0]
+    assert process >= 20_000_000
+    assert on < process
+    assert delay == UNMEASURED or delay >= 0
+
+
+def test_what_the_kernel_does_not_tell_is_no_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object) -> int:
+        raise FileNotFoundError
+
+    before = rusage.core_times()
+    monkeypatch.setattr(os, "open", refuse)
+    assert rusage.run_delay_ns() == UNMEASURED
+    assert rusage.core_times_since(before[1:])[0] == UNMEASURED
