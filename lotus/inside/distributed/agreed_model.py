@@ -1,12 +1,12 @@
-"""A model, and the loader that it is trained on first, once all ranks have agreed on a mode."""
+"""The model and the loader for which all ranks have agreed on a mode."""
 
 import sys
 import weakref
 
 from . import ddp_model
-from .averaging import Rounds
-from .loader_pass import Pass, meetings
-from .shared_queue_sampler import Dealt
+from .averaging import Averaging
+from .loader_pass import LoaderPass, meetings
+from .shared_queue_sampler import SharedQueueSampler
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,24 +14,24 @@ if TYPE_CHECKING:
 
 
 class Agreed:
-    """What a mode has put on them, and takes back where it must."""
+    """What a mode has changed in a model and a loader, and how to undo it."""
 
     def __init__(self, model: "Any", loader: "Any", words: str, made: int) -> None:
         self.model, self.loader = weakref.ref(model), weakref.ref(loader)
         self.words = words
-        self.made = made  # how many models there had been
-        self.rounds: Rounds | None = None
-        self.dealt: Dealt | None = None
-        self.leader: Pass | None = None  # where it is asked, rounds are
-        self.uneven = False  # sync: within Join
-        self.joined: Any = None  # the Join that is open
-        self.grouped: Any = None  # hybrid: the state of torch's hook
-        self.buffers = True  # whether the program has them broadcast
+        self.made = made  # number of models that had been made by then
+        self.rounds: Averaging | None = None
+        self.queue: SharedQueueSampler | None = None
+        self.leader: LoaderPass | None = None  # the iteration whose batches trigger rounds
+        self.uneven = False  # sync: whether it trains within Join
+        self.joined: Any = None  # the open Join
+        self.grouped: Any = None  # hybrid: the state of torch's communication hook
+        self.buffers = True  # the program's `broadcast_buffers`
         self.lifted = False
-        self.written: int | None = None  # how often parameters were when an epoch had ended
+        self.written: int | None = None  # writes to parameters at the end of the last epoch
 
-    def deal(self, loader: "Any", store: "Any") -> None:
-        """Have batches go to the rank that asks next, where that can be."""
+    def share_queue(self, loader: "Any", store: "Any") -> None:
+        """Hand out batches on demand if the loader's sampler supports that."""
         utils: Any = sys.modules["torch.utils.data"]
         sampler: Any = sys.modules.get("torch.utils.data.distributed")
         batches = loader.batch_sampler
@@ -43,43 +43,48 @@ class Agreed:
         ):
             return
         norms = bool(ddp_model.local_norms(self.model()))
-        dealt = Dealt(loader.sampler, loader.batch_size, loader.drop_last, store, norms)
-        batches.sampler = self.dealt = dealt
+        queue = SharedQueueSampler(
+            loader.sampler, loader.batch_size, loader.drop_last, store, norms
+        )
+        batches.sampler = self.queue = queue
 
-    def deal_no_more(self) -> None:
-        """The loader has the program's own sampler again."""
+    def restore_sampler(self) -> None:
+        """Give the loader its own sampler again."""
         loader = self.loader()
-        if loader is not None and self.dealt is not None:
+        if loader is not None and self.queue is not None:
             loader.batch_sampler.sampler = loader.sampler
-            self.dealt = None
+            self.queue = None
 
     def lift(self, model: "Any", alone: bool) -> None:
-        """Have the program go on as it is written: nothing was trained on so far.
+        """Undo the mode before anything was trained.
 
-        alone: the mode lets ranks make steps without each other.
+        `alone`: the mode lets ranks take steps independently.
         """
         self.lifted, self.rounds, self.uneven = True, None, False
-        if self.dealt is not None:
-            self.dealt.level = True
+        if self.queue is not None:
+            self.queue.equal_counts = True
         if self.grouped is not None:
             self.grouped.start_localSGD_iter = sys.maxsize
         if alone:
             model.require_backward_grad_sync, model.broadcast_buffers = True, self.buffers
 
-    def levels(self, of: Pass, first: bool) -> bool:
-        """Whether it shows now that ranks meet in their steps: each must have as many batches."""
-        dealt, rounds = self.dealt, self.rounds
-        if dealt is None or rounds is None or of.loader() is not self.loader():
+    def detects_meetings(self, of: LoaderPass, first: bool) -> bool:
+        """Return whether it turns out now that the program synchronizes ranks in its steps.
+
+        All ranks then need the same number of batches.
+        """
+        queue, rounds = self.queue, self.rounds
+        if queue is None or rounds is None or of.loader() is not self.loader():
             return False
         met, of.met = of.met, meetings(rounds.group)
         if first:
             return False
         if not of.used:
             of.used = True
-            dealt.used()
-        if met != of.met and not dealt.level:
-            dealt.level = True
+            queue.used()
+        if met != of.met and not queue.equal_counts:
+            queue.equal_counts = True
             return True
-        if dealt.level is None:
-            dealt.level = False
+        if queue.equal_counts is None:
+            queue.equal_counts = False
         return False

@@ -1,9 +1,9 @@
-"""Parameters of one model on many ranks, averaged: all at once, or while each goes on.
+"""Averages the parameters of a model over all ranks, synchronously or in the background.
 
-A round is one all_reduce of everything. Ranks may take unequal numbers of steps: one that has no
-more goes on taking part in rounds, with nothing of its own, until all are there, so each round has
-every rank and nobody waits for one that is gone. Batch norm's running statistics are averaged with
-the parameters; whole numbers are not.
+A round is one all_reduce of all parameters. Ranks may take different numbers of steps. A rank that
+has finished keeps joining rounds, without a contribution of its own, until all ranks have finished:
+every round includes every rank. The running statistics of batch norm are averaged with the
+parameters; integer buffers are not.
 """
 
 import hashlib
@@ -20,233 +20,246 @@ if TYPE_CHECKING:
     from typing import Any
 
 _LONGEST_NAP_S = 0.02
-_MORE = 3  # numbers at the end of each row, for the round itself
+_TRAILER = 3  # numbers at the end of each row that control the round
 
 
-class Place(NamedTuple):
-    """What a tensor of a model is in the rows: the same for one that takes its place."""
+class TensorSlot(NamedTuple):
+    """Describes one tensor of a model in the flat rows. A replacement tensor has an equal slot."""
 
     name: str
     device: str
-    kind: "Any"  # the torch.dtype in which it is averaged
+    dtype: "Any"  # the torch.dtype in which it is averaged
     shape: "tuple[int, ...]"
 
 
-class Flat:
-    """The numbers of a model in one row for each device and kind of number.
+class FlatTensors:
+    """The tensors of a model, flattened into one row for each device and dtype.
 
-    Half precision is averaged as float32. Each row ends with numbers for the round itself. The
-    model's tensors are looked up by name each time, as a program may put others in their place;
-    what rows look like stays until all ranks change it.
+    Half precision is averaged as float32. Each row ends with numbers that control the round.
+    Tensors are looked up by name every time, because a program may replace them. The layout of the
+    rows stays the same until all ranks change it together.
     """
 
     def __init__(self, torch: "Any", model: "Any") -> None:
-        """`model`: a DistributedDataParallel; what it leaves to its rank is left here too. It is
-        held weakly."""
+        """Hold a weak reference to `model`, a DistributedDataParallel.
+
+        Parameters that DistributedDataParallel ignores are ignored here too.
+        """
         self.torch = torch
         self._model: Any = weakref.ref(model)
-        self.refused: list[Place] = []  # what is not so on all ranks
-        self.take(self.look())
+        self.refused: list[TensorSlot] = []  # a layout that other ranks do not share
+        self.set_layout(self.current_layout())
 
-    def tensors(self) -> "Iterator[tuple[Place, Any]]":
-        """What of the model is averaged now, as it is now."""
+    def tensors(self) -> "Iterator[tuple[TensorSlot, Any]]":
+        """Yield the tensors that are averaged, as the model has them now."""
         torch, model = self.torch, self._model()
         if model is None:
             return
         for named in (model.module.named_parameters(), model.module.named_buffers()):
-            for name, one in named:
-                if name in model.parameters_to_ignore or torch.nn.parameter.is_lazy(one):
+            for name, tensor in named:
+                if name in model.parameters_to_ignore or torch.nn.parameter.is_lazy(tensor):
                     continue
-                if one.is_floating_point() and one.numel():
-                    kind = torch.float64 if one.dtype == torch.float64 else torch.float32
-                    yield Place(name, str(one.device), kind, tuple(one.shape)), one
+                if tensor.is_floating_point() and tensor.numel():
+                    dtype = torch.float64 if tensor.dtype == torch.float64 else torch.float32
+                    yield TensorSlot(name, str(tensor.device), dtype, tuple(tensor.shape)), tensor
 
-    def look(self) -> "list[Place]":
-        """What rows would look like now."""
-        return [place for place, _ in self.tensors()]
+    def current_layout(self) -> "list[TensorSlot]":
+        """Return the layout that the model's tensors would have now."""
+        return [slot for slot, _ in self.tensors()]
 
-    def take(self, places: "list[Place]") -> None:
-        """Have rows look so."""
-        self.layout = places
-        self.places = {place.name: place for place in places}
-        self.groups: dict[tuple[str, Any], list[Place]] = {}
-        for place in places:
-            self.groups.setdefault((place.device, place.kind), []).append(place)
+    def set_layout(self, slots: "list[TensorSlot]") -> None:
+        """Use this layout for rows from now on."""
+        self.layout = slots
+        self.slots = {slot.name: slot for slot in slots}
+        self.groups: dict[tuple[str, Any], list[TensorSlot]] = {}
+        for slot in slots:
+            self.groups.setdefault((slot.device, slot.dtype), []).append(slot)
 
     def changed(self) -> bool:
-        """Whether the model has other tensors than rows have, of which the ranks do not know."""
-        return self.look() not in (self.layout, self.refused)
+        """Return whether the model's tensors have changed and other ranks do not know that yet."""
+        return self.current_layout() not in (self.layout, self.refused)
 
-    def rows(self, instead: "Sequence[Any] | None" = None) -> "list[Any]":
-        """What the model has now, one row a group, the last numbers 0; of a tensor that is not
-        there any more what `instead` has, or 0."""
+    def rows(self, fallback: "Sequence[Any] | None" = None) -> "list[Any]":
+        """Return the model's values, one row per group, with a trailer of zeros.
+
+        For a tensor that the model no longer has, use its values in `fallback`, or 0.
+        """
         with self.torch.no_grad():
-            known = {} if instead is None else dict(self.parts(instead))
-            known |= {
-                place.name: one.detach().reshape(-1).to(place.kind)
-                for place, one in self.tensors()
-                if self.places.get(place.name) == place
+            values = {} if fallback is None else dict(self.parts(fallback))
+            values |= {
+                slot.name: tensor.detach().reshape(-1).to(slot.dtype)
+                for slot, tensor in self.tensors()
+                if self.slots.get(slot.name) == slot
             }
-            return self.pack(known)
+            return self.pack(values)
 
     def pack(self, parts: "dict[str, Any]") -> "list[Any]":
-        """Rows of these numbers, by name; 0 where there are none."""
+        """Return rows of the values in `parts`, by tensor name; 0 for missing tensors."""
         zeros, rows = self.torch.zeros, []
-        for (device, kind), places in self.groups.items():
-            made = [
-                zeros(prod(place.shape), device=device, dtype=kind)
-                if place.name not in parts
-                else parts[place.name]
-                for place in places
+        for (device, dtype), slots in self.groups.items():
+            pieces = [
+                zeros(prod(slot.shape), device=device, dtype=dtype)
+                if slot.name not in parts
+                else parts[slot.name]
+                for slot in slots
             ]
-            rows.append(self.torch.cat([*made, zeros(_MORE, device=device, dtype=kind)]))
+            rows.append(self.torch.cat([*pieces, zeros(_TRAILER, device=device, dtype=dtype)]))
         return rows
 
     def parts(self, rows: "Iterable[Any]") -> "Iterator[tuple[str, Any]]":
-        """(name of a tensor, its numbers in the rows)."""
-        for places, row in zip(self.groups.values(), rows, strict=True):
+        """Yield (name, values) of each tensor in the rows."""
+        for slots, row in zip(self.groups.values(), rows, strict=True):
             begin = 0
-            for place in places:
-                end = begin + prod(place.shape)
-                yield place.name, row[begin:end]
+            for slot in slots:
+                end = begin + prod(slot.shape)
+                yield slot.name, row[begin:end]
                 begin = end
 
-    def put(self, rows: "Iterable[Any]") -> None:
-        """Give the model these numbers, as far as it has what rows have."""
+    def copy_to_model(self, rows: "Iterable[Any]") -> None:
+        """Copy the rows to those of the model's tensors that still match the layout."""
         with self.torch.no_grad():
-            known = dict(self.parts(rows))
-            for place, one in self.tensors():
-                if self.places.get(place.name) == place:
-                    one.detach().copy_(known[place.name].view(place.shape))
+            values = dict(self.parts(rows))
+            for slot, tensor in self.tensors():
+                if self.slots.get(slot.name) == slot:
+                    tensor.detach().copy_(values[slot.name].view(slot.shape))
 
 
-def digest(places: "Iterable[Place]") -> int:
-    """A number of 60 bits that is the same for places that are the same."""
-    lines = [f"{tuple(place)}\n" for place in places]
+def digest(slots: "Iterable[TensorSlot]") -> int:
+    """Return a 60-bit hash of a layout."""
+    lines = [f"{tuple(slot)}\n" for slot in slots]
     return int(hashlib.sha256("".join(lines).encode()).hexdigest()[:15], 16)
 
 
-class Rounds:
-    """What both ways of averaging share."""
+class Averaging:
+    """Base class of both kinds of averaging."""
 
     def __init__(self, torch: "Any", model: "Any", group: "Any") -> None:
-        """`group`: of all ranks, for rounds alone."""
-        self.flat, self.group = Flat(torch, model), group
+        """`group` is a process group of all ranks that is used for nothing else."""
+        self.flat, self.group = FlatTensors(torch, model), group
         self.distributed = torch.distributed
         self.world = int(self.distributed.get_world_size(group))
-        self.steps = 0  # since its numbers were handed over
-        self.differ = False  # ranks have models of other tensors
+        self.steps = 0  # taken since this rank last contributed
+        self.differ = False  # whether the ranks' models have different tensors
 
     def _reduce(self, rows: "list[Any]", background: bool = False) -> "list[Any]":
         reduce = self.distributed.all_reduce
         return [reduce(row, group=self.group, async_op=background) for row in rows]
 
-    def _ask(self, device: "Any", background: bool = False) -> "tuple[list[Place], Any, list[Any]]":
-        """(what rows would look like here, what tells whether they would on all ranks, what to wait
-        for): a round of its own, where a rank has seen that its model changed."""
-        places = self.flat.look()
-        mine = digest(places)
-        asked = self.flat.torch.tensor([mine, -mine], device=device)
-        work = self.distributed.all_reduce(
-            asked, self.distributed.ReduceOp.MAX, group=self.group, async_op=background
-        )
-        return places, asked, [work]
+    def _compare_layouts(
+        self, device: "Any", background: bool = False
+    ) -> "tuple[list[TensorSlot], Any, list[Any]]":
+        """Start a round that compares the layouts of all ranks, after one rank's model changed.
 
-    def _is_same(self, places: "list[Place]", asked: "Any") -> bool:
-        """Whether rows shall look so from now on."""
-        same = int(asked[0]) == -int(asked[1])
-        self.flat.refused = [] if same else places
+        Return (the layout of this rank, a tensor for `_is_same`, the work to wait for).
+        """
+        slots = self.flat.current_layout()
+        mine = digest(slots)
+        # Afterwards the largest and, negated, the smallest digest of all ranks.
+        extremes = self.flat.torch.tensor([mine, -mine], device=device)
+        work = self.distributed.all_reduce(
+            extremes, self.distributed.ReduceOp.MAX, group=self.group, async_op=background
+        )
+        return slots, extremes, [work]
+
+    def _is_same(self, slots: "list[TensorSlot]", extremes: "Any") -> bool:
+        """Return whether all ranks have the layout `slots`, which they then adopt."""
+        same = int(extremes[0]) == -int(extremes[1])
+        self.flat.refused = [] if same else slots
         self.differ = self.differ or not same
         return same
 
 
-class Together(Rounds):
-    """Every rank waits for a round, and has the same numbers after it."""
+class SynchronousAveraging(Averaging):
+    """All ranks wait for each round and then have the same parameters."""
 
     def average(self, ended: bool = False) -> bool:
-        """One round; returns whether all ranks have ended.
+        """Run one round and return whether all ranks have finished.
 
-        The mean is that of the ranks which have taken a step since the last round.
+        The mean is taken over the ranks that have taken a step since the last round.
         """
         rows = self.flat.rows()
-        fits = self.flat.places.items() <= {place.name: place for place in self.flat.look()}.items()
+        layout = {slot.name: slot for slot in self.flat.current_layout()}
+        fits = self.flat.slots.items() <= layout.items()
         weight = float(self.steps > 0 and fits)
         for row in rows:
             row *= weight
         numbers = (weight, float(ended), float(self.flat.changed()))
-        rows[0][-_MORE:] = rows[0].new_tensor(numbers)
+        rows[0][-_TRAILER:] = rows[0].new_tensor(numbers)
         self._reduce(rows)
-        weights, over, changed = rows[0][-_MORE:].tolist()
+        weights, over, changed = rows[0][-_TRAILER:].tolist()
         if changed:
-            places, asked, _ = self._ask(rows[0].device)
-            if self._is_same(places, asked):
-                self.flat.take(places)
+            slots, extremes, _ = self._compare_layouts(rows[0].device)
+            if self._is_same(slots, extremes):
+                self.flat.set_layout(slots)
                 return self.average(ended)
         if weights:
-            self.flat.put(row / weights for row in rows)
+            self.flat.copy_to_model(row / weights for row in rows)
         self.steps = 0
         return bool(over == self.world)
 
     def step(self, every: int) -> None:
-        """A step was taken."""
+        """Count a training step; average after every `every` steps."""
         self.steps += 1
         if self.steps >= every:
             self.average()
 
     def finish(self) -> None:
-        """This rank has no more batches: take part until no rank has."""
+        """Take part in rounds until no rank has batches left; this rank has none."""
         while not self.average(ended=True):
             pass
 
 
-class Apart(Rounds):
-    """Each rank goes on; what it changed is averaged with the others' changes meanwhile.
+class BackgroundAveraging(Averaging):
+    """Each rank keeps training while its changes are averaged with those of the other ranks.
 
-    One round is under way at a time. `anchor` is what all ranks have in common, the mean of all
-    changes handed over so far; a rank's own numbers are that and its changes since.
+    One round is in flight at a time. `anchor` is the state that all ranks have in common: the sum
+    of the means of all rounds so far. The parameters of a rank are `anchor` plus its own changes
+    since then.
 
-    A rank may leave its loop before the end of an epoch and wait elsewhere for the others. Who
-    waits for it here goes on without it, and the round stays under way. If it ends, the round
-    fails, and is the last. Where a rank ends that did not leave its loop, the others fail with it.
+    A rank may leave its training loop before the end of an epoch and wait elsewhere for the others.
+    Ranks that wait for it here then go on without it, and the round stays in flight. When that rank
+    exits, the round fails, and there are no more rounds. When a rank exits that has not left its
+    loop, the other ranks fail as well.
     """
 
     STEP_S, END_S = 30.0, 600.0  # the longest wait for a rank that is not known to have left
-    GRACE_S = 2.0  # an exception on its way out of a loop looks as if its rank had left that
+    GRACE_S = 2.0  # a rank whose loop is being left by an exception looks as if it had left
 
     def __init__(self, torch: "Any", model: "Any", group: "Any", store: "Any") -> None:
-        """`store`: for this alone; its "away" counts the ranks that left their loop."""
+        """`store` is used for nothing else; its key "away" counts ranks that left their loop."""
         super().__init__(torch, model, group)
         self.store, self.away = store, False
-        self.alone = False  # a round failed after a rank had left
-        self.longest_s = 0.0  # that a round took
+        self.alone = False  # whether a round failed after a rank had left
+        self.longest_s = 0.0  # duration of the longest round
         self.anchor = self.flat.rows()
-        self.sent: list[Any] = []  # own changes in the round that is under way
-        self.shared: list[Any] = []  # what becomes the sum of all ranks' changes
+        self.sent: list[Any] = []  # this rank's changes in the round in flight
+        self.shared: list[Any] = []  # becomes the sum of all ranks' changes
         self.works: list[Any] = []
-        # Whether the next round asks if rows shall look otherwise; what the one under way asks.
-        self.asks = False
-        self.asked: tuple[list[Place], Any] | None = None
+        self.compare_next = False  # whether the next round compares layouts
+        # The layouts that the round in flight compares: arguments for `_is_same`.
+        self.comparison: tuple[list[TensorSlot], Any] | None = None
 
     def go_away(self) -> None:
-        """This rank left its loop."""
+        """Tell the other ranks that this rank has left its loop."""
         if not self.away:
             self.away = True
             with quiet(Exception):  # the job may be over
                 self.store.add("away", 1)
 
     def come_back(self) -> None:
+        """Tell the other ranks that this rank is in its loop again."""
         if self.away:
             self.away = False
             self.store.add("away", -1)
 
     def fail(self) -> None:
-        """An exception ends this rank, which is no leaving of a loop: the others shall fail too."""
+        """Let the other ranks fail too, as an exception ends this rank's program."""
         with quiet(Exception):  # the job may be over
             self.come_back()
-        self.away = True  # and nothing tells so
+        self.away = True  # so that `go_away` no longer reports it
 
     def step(self, staleness: int) -> None:
-        """A step was taken; waits where `staleness` were since this rank handed changes over."""
+        """Count a training step; wait if the round in flight is older than `staleness` steps."""
         try:
             if not self.alone:
                 self._step(staleness)
@@ -257,16 +270,16 @@ class Apart(Rounds):
     def _step(self, staleness: int) -> None:
         self.steps += 1
         if self.works and (self._is_over() or (self.steps > staleness and self._wait(self.STEP_S))):
-            self._take()
+            self._apply()
         if not self.works:
-            self._hand_over(ended=False)
+            self._start_round(ended=False)
             if not staleness and self._wait(self.STEP_S):
-                self._take()
+                self._apply()
 
     def finish(self) -> bool:
-        """This rank has no more batches: take part until no rank has.
+        """Take part in rounds until no rank has batches left; this rank has none.
 
-        Returns whether all came to one model.
+        Return whether all ranks have the same model now.
         """
         try:
             return not self.alone and self._finish()
@@ -279,24 +292,24 @@ class Apart(Rounds):
         if self.works:
             if not self._wait(self.END_S, self.GRACE_S):
                 return False
-            self._take()
+            self._apply()
         over = False
         while not over:
-            self._hand_over(ended=True)
+            self._start_round(ended=True)
             if not self._wait(self.END_S, self.GRACE_S):
                 return False
-            over = self._take()
-        self.flat.put(self.anchor)  # all have handed over everything
+            over = self._apply()
+        self.flat.copy_to_model(self.anchor)  # it contains the changes of all ranks
         return True
 
     def _goes_on(self) -> bool:
-        """Whether this rank goes on without the others, as a round failed."""
-        self.alone = self._left()
+        """Return whether this rank goes on without the others after a round failed."""
+        self.alone = self._has_left()
         return self.alone
 
-    def _left(self) -> bool:
-        """Whether a rank is known to have left its loop."""
-        with quiet(Exception):  # the store may be gone, which is none of a round's business
+    def _has_left(self) -> bool:
+        """Return whether some rank is known to have left its loop."""
+        with quiet(Exception):  # a store that is gone is no reason to fail
             return bool(self.store.add("away", 0))
         return False
 
@@ -304,26 +317,33 @@ class Apart(Rounds):
         return all(work.is_completed() for work in self.works)
 
     def _wait(self, most_s: float, grace_s: float = 0.0) -> bool:
-        """Whether the round under way came to its end before a rank was seen to be away so long."""
+        """Wait for the round in flight; return whether it is complete.
+
+        Give up after `most_s` seconds, or once a rank has been away for `grace_s` seconds.
+        """
         begin, nap = time.monotonic(), 0.0002
-        away: float | None = None  # since when
+        away_since: float | None = None
         while not self._is_over():
             now = time.monotonic()
             if now - begin > max(most_s, 10 * self.longest_s):
                 return False
             if nap == _LONGEST_NAP_S:
-                away = (now if away is None else away) if self._left() else None
-                if away is not None and now - away >= grace_s:
+                if not self._has_left():
+                    away_since = None
+                elif away_since is None:
+                    away_since = now
+                if away_since is not None and now - away_since >= grace_s:
                     return self._is_over()
             time.sleep(nap)
             nap = min(2 * nap, _LONGEST_NAP_S)
         self.longest_s = max(self.longest_s, time.monotonic() - begin)
         return True
 
-    def _hand_over(self, ended: bool) -> None:
-        if self.asks:
-            places, asked, self.works = self._ask(self.anchor[0].device, background=True)
-            self.asks, self.asked = False, (places, asked)
+    def _start_round(self, ended: bool) -> None:
+        if self.compare_next:
+            device = self.anchor[0].device
+            slots, extremes, self.works = self._compare_layouts(device, background=True)
+            self.compare_next, self.comparison = False, (slots, extremes)
             return
         now = self.flat.rows(self.anchor)
         self.sent = [row - anchor for row, anchor in zip(now, self.anchor, strict=True)]
@@ -333,30 +353,26 @@ class Apart(Rounds):
         self.works = self._reduce(self.shared, background=True)
         self.steps = 0
 
-    def _take(self) -> bool:
-        """End the round under way; returns whether all ranks had ended."""
+    def _apply(self) -> bool:
+        """Complete the round in flight; return whether all ranks have finished."""
         for work in self.works:
             work.wait()
         self.works = []
-        if self.asked is not None:
-            (places, asked), self.asked = self.asked, None
-            if self._is_same(places, asked):
-                # What is new begins at 0: what the ranks hand over next is all of it.
-                known, before = dict(self.flat.parts(self.anchor)), self.flat.places
-                self.flat.take(places)
-                same = [place.name for place in places if before.get(place.name) == place]
-                self.anchor = self.flat.pack({name: known[name] for name in same})
+        if self.comparison is not None:
+            (slots, extremes), self.comparison = self.comparison, None
+            if self._is_same(slots, extremes):
+                # New tensors start at 0 in `anchor`: the next round carries all of their values.
+                values, before = dict(self.flat.parts(self.anchor)), self.flat.slots
+                self.flat.set_layout(slots)
+                same = [slot.name for slot in slots if before.get(slot.name) == slot]
+                self.anchor = self.flat.pack({name: values[name] for name in same})
             return False
-        self.asks, over = (bool(number) for number in self._told())
+        changed, finished = self.shared[0][-2:].tolist()
+        self.compare_next = changed > 0
         mean = [row / self.world for row in self.shared]
         for row in mean:
-            row[-_MORE:] = 0.0
+            row[-_TRAILER:] = 0.0
         pairs = zip(self.flat.rows(self.anchor), mean, self.sent, strict=True)
-        self.flat.put([now + common - own for now, common, own in pairs])
+        self.flat.copy_to_model([now + common - own for now, common, own in pairs])
         self.anchor = [anchor + common for anchor, common in zip(self.anchor, mean, strict=True)]
-        return over and not self.asks
-
-    def _told(self) -> "tuple[bool, bool]":
-        """Whether a rank's model has changed, whether all ranks had ended."""
-        changed, ended = self.shared[0][-2:].tolist()
-        return changed > 0, ended == self.world
+        return bool(finished == self.world) and not self.compare_next

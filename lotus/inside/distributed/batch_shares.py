@@ -1,11 +1,11 @@
-"""Which samples of each global batch a rank takes, where the ranks take different shares.
+"""Chooses the samples of each global batch that a rank takes when ranks take different shares.
 
-The order of an epoch is that of the program's own `DistributedSampler`: the k-th global batch is
-the k-th slice of its permutation, the same samples as without shares. What is left at the end is
-shared out in proportion, one sample a rank at least. Each sample is taken once: torch pads what is
-left to equal lengths with samples from the beginning; here a rank is given one of those only where
-fewer samples are left than there are ranks, so that all make the same number of steps, and its
-weight is 0 then.
+The order of an epoch is that of the program's `DistributedSampler`: the k-th global batch is the
+k-th slice of its permutation and has the same samples as without shares. The last, partial batch is
+divided in proportion to the shares, with at least one sample per rank. Each sample is used once.
+torch pads the last batch to equal lengths with samples from the beginning; here a rank only gets
+such a sample if fewer samples are left than there are ranks, so that all ranks take the same number
+of steps. It then has weight 0.
 """
 
 TYPE_CHECKING = False
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     class Steering(Protocol):
-        """Who says what the shares are."""
+        """Decides the shares."""
 
         @property
         def lock(
             self,
-        ) -> AbstractContextManager[Any]: ...  # while one reads how far was drawn, none is drawn
+        ) -> AbstractContextManager[Any]: ...  # held while a batch is drawn
 
         def begin(self, drawn: "Drawn") -> int:
-            """An iteration draws its first batch; returns its number."""
+            """Register an iteration that draws its first batch; return its number."""
 
         def sizes_at(self, number: int, step: int) -> Sequence[int]:
-            """The shares of a step, the same object until they change; may wait for them."""
+            """Return the shares of a step, the same object until they change; may block."""
 
 
 def places(sizes: "Sequence[int]", rank: int) -> list[int]:
-    """Which places of a slice of sum(sizes) samples a rank takes, spread over it.
+    """Return the positions that a rank takes in a slice of sum(sizes) samples, evenly spread.
 
-    Of equal sizes every len(sizes)-th, as torch's own sampler takes them.
+    With equal sizes it takes every len(sizes)-th sample, as torch's own sampler does.
     """
     order = sorted(
         ((turn + 0.5) / size, owner) for owner, size in enumerate(sizes) for turn in range(size)
@@ -41,42 +41,42 @@ def places(sizes: "Sequence[int]", rank: int) -> list[int]:
 
 
 def rest(sizes: "Sequence[int]", many: int) -> list[int]:
-    """How many of the last `many` samples each rank takes: in proportion, at most its size.
+    """Return how many of the last `many` samples each rank takes, in proportion to `sizes`.
 
-    None goes without while there are enough, and none has one only while there are two for each
-    (batch norm cannot train on one).
+    No rank takes more than its size. Each takes at least one if there are enough, and at least two
+    if there are two for each rank (batch norm cannot train on one sample).
     """
     whole, ranks = sum(sizes), len(sizes)
     if many < ranks:  # the larger ones take one each
         first = sorted(range(ranks), key=lambda rank: (-sizes[rank], rank))[:many]
         return [int(rank in first) for rank in range(ranks)]
     least = [min(2 if many >= 2 * ranks else 1, size) for size in sizes]
-    found = [max(many * size // whole, low) for size, low in zip(sizes, least, strict=True)]
+    counts = [max(many * size // whole, low) for size, low in zip(sizes, least, strict=True)]
 
     def lacking(rank: int) -> tuple[int, int]:
-        return many * sizes[rank] - found[rank] * whole, -rank
+        return many * sizes[rank] - counts[rank] * whole, -rank
 
-    while (missing := many - sum(found)) > 0:
-        found[max((rank for rank in range(ranks) if found[rank] < sizes[rank]), key=lacking)] += 1
+    while (missing := many - sum(counts)) > 0:
+        counts[max((rank for rank in range(ranks) if counts[rank] < sizes[rank]), key=lacking)] += 1
     while missing < 0:
-        found[min((rank for rank in range(ranks) if found[rank] > least[rank]), key=lacking)] -= 1
+        counts[min((rank for rank in range(ranks) if counts[rank] > least[rank]), key=lacking)] -= 1
         missing += 1
-    return found
+    return counts
 
 
 class Shared:
-    """Stands for a `DistributedSampler` inside a loader's `BatchSampler`: this rank's shares.
+    """Replaces a `DistributedSampler` inside a loader's `BatchSampler`: yields this rank's shares.
 
-    The program keeps its own sampler, whose epoch, seed and order are followed.
+    The program keeps its own sampler, and that determines epoch, seed and order.
     """
 
     def __init__(self, own: "Any", sizes: "Sequence[int]", rank: int, drop_last: bool) -> None:
-        """`own`: the program's sampler; `drop_last`: of the loader."""
+        """`own` is the program's sampler, `drop_last` that of the loader."""
         self.own = own
         self.sizes, self.rank, self.drop_last = tuple(sizes), rank, drop_last
         self.whole = sum(sizes)
-        self.steering: Steering | None = None  # who says what the sizes are, where they change
-        self._places: tuple[Sequence[int], list[int]] = ((), [])  # of the sizes used last
+        self.steering: Steering | None = None  # decides the sizes if they change
+        self._places: tuple[Sequence[int], list[int]] = ((), [])  # of the most recent sizes
 
     def __getattr__(self, name: str) -> "Any":
         if name == "own":  # a copy that is being made
@@ -84,7 +84,7 @@ class Shared:
         return getattr(self.own, name)
 
     def counted(self) -> tuple[int, int]:
-        """(full global batches of an epoch, samples of the last one that is not)."""
+        """Return (full global batches of an epoch, samples in a last, partial one)."""
         many = len(self.own.dataset)
         if self.own.drop_last:
             many -= many % len(self.sizes)  # as torch does
@@ -92,13 +92,12 @@ class Shared:
         return full, 0 if self.drop_last else left
 
     def steps(self) -> int:
-        """How many batches an epoch has."""
+        """Return the number of batches of an epoch."""
         full, left = self.counted()
         return full + (left > 0)
 
     def taken(self, step: int, sizes: "Sequence[int] | None" = None) -> "Sequence[int]":
-        """How many samples each rank takes in a step (0 where it is given one that counts for
-        nothing)."""
+        """Return how many samples each rank takes in a step; 0 for one sample of weight 0."""
         full, left = self.counted()
         sizes = self.sizes if sizes is None else sizes
         return rest(sizes, left) if left and step >= full else sizes
@@ -109,10 +108,10 @@ class Shared:
         return full * size + (max(rest(self.sizes, left)[self.rank], 1) if left else 0)
 
     def order(self) -> "list[Any]":
-        """The epoch's order of all samples."""
+        """Return all samples of the epoch in order."""
         import copy
 
-        # What torch's own code says of the whole epoch, whichever version it is.
+        # torch's own code determines the order of the whole epoch, whatever its version.
         everything = copy.copy(self.own)
         many = len(everything.dataset)
         everything.num_replicas, everything.rank = 1, 0
@@ -120,7 +119,7 @@ class Shared:
         return list(everything)
 
     def batch(self, order: "Sequence[Any]", step: int, sizes: "Sequence[int]") -> "list[Any]":
-        """What this rank takes in a step, where the ranks' shares are `sizes`."""
+        """Return the samples of this rank in a step with shares `sizes`."""
         taken = self.taken(step, sizes)
         if not taken[self.rank]:
             return [order[taken[: self.rank].count(0) % len(order)]]
@@ -138,12 +137,12 @@ class Shared:
 
 
 class Drawn:
-    """The batches of one iteration, where shares change: what every rank takes in each step."""
+    """The batches of one iteration with changing shares; knows the shares of each step."""
 
     def __init__(self, shared: Shared, steering: "Steering") -> None:
         self.shared, self.steering, self.rank = shared, steering, shared.rank
         self.number = -1  # of the iteration, counted in the order of their first batches
-        self.drawn = self.steps = 0  # batches: that were drawn, of the epoch
+        self.drawn = self.steps = 0  # batches that were drawn; batches of the epoch
         self.order: list[Any] = []
         self.changes: list[tuple[int, Sequence[int]]] = []  # (first step, sizes from then on)
 
@@ -166,26 +165,26 @@ class Drawn:
         return self.shared.batch(self.order, step, sizes)
 
     def sizes_at(self, step: int) -> "Sequence[int]":
-        """The shares of a step that was drawn."""
+        """Return the shares of a step that was drawn."""
         last = self.changes[-1]
         return next((sizes for first, sizes in reversed(self.changes) if first <= step), last[1])
 
     def taken(self, step: int) -> "Sequence[int]":
-        """As that of `Shared`."""
+        """Return how many samples each rank takes in a step: see `Shared.taken`."""
         return self.shared.taken(step, self.sizes_at(step))
 
 
 def shown(sizes: "Sequence[int]") -> str:
-    """As "11, 5", "1, 2, 3, 4, 5, 6, ... (64 of 1 to 9)"."""
+    """Return text such as "11, 5" or "1, 2, 3, 4, 5, 6, ... (64 of 1 to 9)"."""
     if len(sizes) <= 8:
         return ", ".join(map(str, sizes))
     return f"{', '.join(map(str, sizes[:6]))}, ... ({len(sizes)} of {min(sizes)} to {max(sizes)})"
 
 
 def let_change(batches: "Any", steering: "Steering") -> None:
-    """Have a `BatchSampler` around a `Shared` make batches whose shares change.
+    """Make a `BatchSampler` around a `Shared` yield batches whose shares change.
 
-    By its class, as Python looks for `__iter__` nowhere else; torch asks it for lists of indices.
+    This replaces its class, because Python looks up `__iter__` on the class only.
     """
     kind = type(batches)
     if batches.sampler.steering is None:

@@ -1,13 +1,13 @@
-"""How the clocks of a job's hosts stand to each other, asked over the job's own rendezvous store.
+"""Measures the offsets between the clocks of a job's hosts through the job's rendezvous store.
 
-One process a host (local rank 0) opens a second connection to the TCPStore that the program itself
-connected to, and exchanges clock readings with rank 0: a few round trips when the job begins, and
-again after 1, 3, 7, ... seconds, then once a minute, so that drift is known too. Nothing listens,
-the program's own connection is not used, and where all ranks are on one host nothing is exchanged.
+One process per host (local rank 0) opens a second connection to the TCPStore that the program
+connected to, and exchanges clock readings with rank 0: a few round trips when the job begins, again
+after 1, 3, 7, ... seconds and then once a minute, which also shows the drift. lotus opens no port
+and does not use the program's own connection. If all ranks are on one host, nothing is exchanged.
 
-It all goes on in one daemon thread a process. That thread never waits where it cannot know that an
-answer is under way: a store that let it wait in vain would say so on stderr. It ends before Python
-does, as threads that come back from C++ while Python ends abort the program.
+Each process does this in one daemon thread. The thread never waits for a key unless its value is on
+the way, because the store reports a wait that timed out on stderr. The thread ends before Python
+finalizes: a thread that returns from C++ during finalization aborts the program.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     class Recorder(Protocol):
-        """What writes the readings down; `worker` is -1 in a process that trains."""
+        """Records the readings. `worker` is -1 in a process that trains."""
 
         worker: int
 
         def event(self, fact: dict[str, Any]) -> None: ...
 
 
-_TRIPS = 8  # of a meeting, of which the shortest counts
-_PATIENCE = 30_000_000_000  # ns for all hosts to come to the first meeting ...
-_LATER = 5_000_000_000  # ... and to each of the others
-_LONGEST = 60_000_000_000  # ns between two meetings
-_MISSES = 5  # meetings to which nobody came, after which there are no more
+_TRIPS = 8  # round trips of a meeting; only the shortest is used
+_PATIENCE = 30_000_000_000  # ns that the first meeting waits for all hosts
+_LATER = 5_000_000_000  # ns that each later meeting waits
+_LONGEST = 60_000_000_000  # ns between two meetings, at most
+_MISSES = 5  # failed meetings in a row after which a host is given up
 
 
 class Meetings:
-    """The exchange of this process. `look` begins it once the process group is there."""
+    """The clock exchange of this process. `look` starts it once there is a process group."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
@@ -49,7 +49,7 @@ class Meetings:
         self.thread: threading.Thread | None = None
 
     def look(self) -> None:
-        """Begin, where there are other hosts; costs next to nothing where that is settled."""
+        """Start the exchange if the job has other hosts; cheap once that is decided."""
         if self.pid == os.getpid() or self.recorder.worker >= 0:
             return
         try:
@@ -87,8 +87,11 @@ class Meetings:
         self.thread.start()
 
     def end(self) -> None:
-        """Before Python ends. The thread is asleep, or in a call that takes no longer than a round
-        trip; where the store does not answer it is left behind."""
+        """Stop the thread; to be called before Python finalizes.
+
+        The thread sleeps or is in a call that takes one round trip. If the store does not answer,
+        the thread is abandoned.
+        """
         thread, self.thread = self.thread, None
         if thread is not None and self.pid == os.getpid():
             self.stop.set()
@@ -109,7 +112,7 @@ class Meetings:
 
 
 def _connection(store: Any) -> Any:
-    """A second connection to a TCPStore."""
+    """Open a second connection to a TCPStore."""
     from datetime import timedelta
 
     patience = timedelta(seconds=5)
@@ -121,7 +124,7 @@ def _connection(store: Any) -> Any:
 
 
 class _Host:
-    """A host that rank 0 answers: its number, the next meeting and when that is due."""
+    """A host that meets rank 0: its number, its next meeting, and when that is due."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -135,29 +138,29 @@ class _Host:
 
 
 def interval(meeting: int) -> int:
-    """ns between a meeting and the one before it."""
+    """Return the ns between a meeting and the previous one."""
     return min(10**9 << min(meeting - 1, 10), _LONGEST)
 
 
 class Exchange:
-    """One side of the exchange. Methods raise what the store raises."""
+    """One side of the exchange. Its methods raise whatever the store raises."""
 
     def __init__(self, recorder: Recorder, store: Any, stop: threading.Event) -> None:
         from datetime import timedelta
 
         self.recorder, self.store, self.stop = recorder, store, stop
         self.id = clock_id()
-        # A restarted job may find the same store again, and hosts that count restarts differently:
-        # all but the reference stands under the name that rank 0 drew (`job`).
+        # A restarted job may get the same store again, and its hosts may count restarts
+        # differently. So all keys but the reference are below a name that rank 0 draws (`job`).
         self.prefix = "lotus/clocks"
         self.patience = timedelta(seconds=10)
 
     def count(self, name: str, more: int = 0) -> int:
-        """A counter of the store, after adding to it; never waits."""
+        """Add to a counter of the store and return its new value; never waits."""
         return int(self.store.add(f"{self.prefix}/{name}", more))
 
     def until(self, name: str, patience: int, pause: float) -> bool:
-        """Wait until a counter is not 0; False where it stays 0, or the program ends."""
+        """Wait until a counter is not 0; return False if it stays 0 or the program ends."""
         end = clock() + patience
         while not self.count(name):
             if self.stop.wait(pause) or clock() > end:
@@ -165,11 +168,11 @@ class Exchange:
         return True
 
     def enter(self, job: str) -> None:
-        """From now on use what is of this start of the job."""
+        """Use the keys of this start of the job from now on."""
         self.prefix = f"lotus/clocks/{job}"
 
-    def there(self) -> bool:
-        """Whether the store still takes connections: torch would say on stderr that it does not."""
+    def accepts(self) -> bool:
+        """Return whether the store accepts connections; torch would log a failure to stderr."""
         import socket
 
         with quiet(OSError):
@@ -193,7 +196,7 @@ class Exchange:
     # -- rank 0 ----------------------------------------------------------------------------
 
     def answer(self) -> None:
-        """Say which clock this is, then answer all hosts that come."""
+        """Publish the id of this clock, then answer all hosts that arrive."""
         job = os.urandom(8).hex()
         self.store.set(f"{self.prefix}/reference", f"{job} {self.id}")
         self.count("told", 1)
@@ -211,7 +214,7 @@ class Exchange:
             if self.stop.wait(max(min(due - clock(), pause), 0) / 1e9):
                 return
             due_now = [host for host in hosts if host.due <= clock()]
-            if due_now and not self.there():
+            if due_now and not self.accepts():
                 return
             for host in due_now:
                 self._meet(host)
@@ -237,7 +240,7 @@ class Exchange:
     # -- the other hosts -------------------------------------------------------------------
 
     def ask(self) -> None:
-        """Measure this host's clock against rank 0's, again and again."""
+        """Measure the offset of this host's clock to that of rank 0, repeatedly."""
         if not self.until("told", _PATIENCE, 0.05):
             return
         met = self._first()
@@ -261,20 +264,20 @@ class Exchange:
                 missed += 1
             meeting += 1
             due += interval(meeting)
-            if self.stop.wait(max(due - clock(), 0) / 1e9) or not self.there():
+            if self.stop.wait(max(due - clock(), 0) / 1e9) or not self.accepts():
                 return
 
     def _first(self) -> tuple[int, str, str] | None:
-        """(own number, job, its reference) once rank 0 answers; None where it does not.
+        """Return (own number, job, id of the reference clock) once rank 0 answers, else None.
 
-        What stands there may be of an earlier start of the job, where nobody answers any more.
+        The published reference may be that of an earlier start of the job, which does not answer.
         """
-        end, whole, number, found = clock() + _PATIENCE, self.prefix, 0, ""
+        end, whole, number, seen = clock() + _PATIENCE, self.prefix, 0, ""
         while True:
             now = self.store.get(f"{whole}/reference").decode()
             job, _, reference = now.partition(" ")
-            if now != found:
-                found = now
+            if now != seen:
+                seen = now
                 self.enter(job)
                 if reference == self.id:
                     return 0, job, reference
@@ -286,19 +289,19 @@ class Exchange:
                 return None
 
     def _trips(self, here: str) -> tuple[tuple[int, int, int], int]:
-        """((own clock, reference less own, round trip) of the shortest trip, when it ended)."""
-        found, middle = [], 0
+        """Return ((own clock, offset of the reference, round trip) of the shortest trip, end)."""
+        trips, middle = [], 0
         for trip in range(_TRIPS):
             answer = f"{self.prefix}/{here}/told{trip}"
             start = clock()
             self.store.set(f"{self.prefix}/{here}/ask{trip}", "")
             self.store.wait([answer], self.patience)
             end = clock()
-            told = int(self.store.get(answer))
+            answered = int(self.store.get(answer))
             middle = start + (end - start) // 2
-            found.append((end - start, middle, told - middle))
+            trips.append((end - start, middle, answered - middle))
         for trip in range(_TRIPS):
             for name in ("ask", "told"):
                 self.store.delete_key(f"{self.prefix}/{here}/{name}{trip}")
-        took, time, offset = min(found)
+        took, time, offset = min(trips)
         return (time, offset, took), middle

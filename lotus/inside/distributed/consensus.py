@@ -1,8 +1,8 @@
-"""All ranks of a job come to one decision, over the store by which they found each other.
+"""Lets all ranks of a job reach one decision through the job's rendezvous store.
 
-By counters and values of the store only: nothing is sent between the ranks, no port is opened.
-Each rank leaves its answer. Who first sees that all have answered, or that the time is over, takes
-the decision, and it holds for all: nobody goes by an answer that came too late.
+Ranks use only counters and values of the store: they send each other nothing and open no port.
+Each rank stores its answer. The first rank that sees all answers, or the end of the time limit,
+decides for all ranks; answers that arrive later have no effect.
 """
 
 import json
@@ -10,8 +10,8 @@ import sys
 from functools import partial
 
 from ..common.guard import first_line
-from .job_incarnation import Alone, Start
-from .store_timeout import Patient, looks
+from .job_incarnation import NoAnswer, Start
+from .store_timeout import StoreWithTimeout, attempts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class Unknown(Exception):
-    """What the others decided cannot be known."""
+    """The decision of the other ranks cannot be read."""
 
 
 class Silent(Exception):
-    """The store takes no answer: the others will wait for this rank, and go without it."""
+    """The store does not accept the answer; the other ranks will time out on this rank."""
 
 
 def agree(
@@ -35,11 +35,12 @@ def agree(
     wait_s: float,
     meanwhile: "Callable[[], object]" = lambda: None,
 ) -> str:
-    """What is refused and why, in the same words for all ranks; "" where all agree.
+    """Return what is refused and why, with the same text on all ranks; "" if all ranks agree.
 
-    `store` is for this question alone. An answer has `of`, what it is about in words, `refused`,
-    why this rank cannot ("" where it can), and `facts`, by name, which must be the same on all.
-    `meanwhile` is called again and again. Raises Silent and Unknown.
+    `store` is used for this question only. An answer has `of`, a description of its subject,
+    `refused`, the reason why this rank cannot take part ("" if it can), and `facts`, by name,
+    which must be equal on all ranks. `meanwhile` is called repeatedly while waiting.
+    Raises Silent and Unknown.
     """
     try:
         store.set(f"answer{rank}", json.dumps(answer))
@@ -48,7 +49,7 @@ def agree(
     try:
         store.add(f"answered{rank}", 1)
         store.add("answered", 1)
-        # A decision that was taken already is all that one who is late waits for.
+        # A late rank only has to wait for a decision that was already made.
         all_in = _wait(store, {"answered": world, "said": 1}, wait_s, meanwhile)
         if store.add("decided", 1) == 1:
             store.set("decision", _decide(store, world, wait_s, all_in, str(answer["of"])))
@@ -62,54 +63,54 @@ def agree(
         raise Unknown(first_line(error)) from None
 
 
-_start = Start()  # of the process
+_start = Start()  # as this process knows it
 
 
 def ask(name: str, answer: "dict[str, Any]", wait_s: float) -> "tuple[str, Any]":
-    """(what is refused, as `agree` has it; the part of the job's store for this question alone).
+    """Ask all ranks; return (what `agree` returns, the part of the job's store for this question).
 
     Raises Silent and Unknown.
     """
     distributed: Any = sys.modules["torch.distributed"]
     rank, world = distributed.get_rank(), distributed.get_world_size()
     whole = distributed.PrefixStore("lotus", distributed.distributed_c10d._get_default_store())
-    patient = Patient(whole, wait_s)
+    limited = StoreWithTimeout(whole, wait_s)
     try:
-        start = _start.named(patient, rank, wait_s)
-    except Alone:
+        start = _start.named(limited, rank, wait_s)
+    except NoAnswer:
         return f"{answer['of']}: {missing([0], wait_s)}", whole
     except Exception as error:
         raise Silent(first_line(error)) from None
-    meanwhile = partial(_start.let_in, patient) if rank == 0 else lambda: None
+    meanwhile = partial(_start.admit, limited) if rank == 0 else lambda: None
     store = distributed.PrefixStore(f"{start}/{name}", whole)
-    return agree(Patient(store, wait_s), rank, world, answer, wait_s, meanwhile), store
+    return agree(StoreWithTimeout(store, wait_s), rank, world, answer, wait_s, meanwhile), store
 
 
 def answers(store: "Any", world: int, wait_s: float) -> "list[dict[str, Any]]":
-    """What each rank left, by rank, after all agreed. Raises Unknown."""
+    """Return the answers of all ranks, by rank, after all have agreed. Raises Unknown."""
     try:
-        return left(Patient(store, wait_s), world)
+        return read_answers(StoreWithTimeout(store, wait_s), world)
     except Exception as error:
         raise Unknown(first_line(error)) from None
 
 
-def left(store: "Any", world: int) -> "list[dict[str, Any]]":
-    """What each rank left, by rank. Raises what the store raises."""
-    # In one request: of 1,024 ranks 2 ms, where one after the other takes 86.
-    found = store.multi_get([f"answer{rank}" for rank in range(world)])
-    return [json.loads(bytes(one)) for one in found]
+def read_answers(store: "Any", world: int) -> "list[dict[str, Any]]":
+    """Return the answers of all ranks, by rank. Raises whatever the store raises."""
+    # One request: 2 ms for 1,024 ranks, where one request per rank takes 86.
+    values = store.multi_get([f"answer{rank}" for rank in range(world)])
+    return [json.loads(bytes(value)) for value in values]
 
 
 def _wait(
     store: "Any",
-    wanted: "dict[str, int]",
+    targets: "dict[str, int]",
     wait_s: float,
     meanwhile: "Callable[[], object]" = lambda: None,
 ) -> bool:
-    """Whether one of these counters came to its number in time."""
-    for _ in looks(wait_s):
-        # By counters, as torch 2.2 has no `check` of a store with a prefix.
-        if any(store.add(name, 0) >= many for name, many in wanted.items()):
+    """Return whether one of these counters reached its target in time."""
+    for _ in attempts(wait_s):
+        # Counters, because a PrefixStore of torch 2.2 has no `check`.
+        if any(store.add(name, 0) >= target for name, target in targets.items()):
             return True
         meanwhile()
     return False
@@ -120,11 +121,11 @@ def _decide(store: "Any", world: int, wait_s: float, all_in: bool, of: str) -> s
         silent = [rank for rank in range(world) if store.add(f"answered{rank}", 0) == 0]
         if silent:
             return f"{of}: {missing(silent, wait_s)}"
-    return decide(left(store, world))
+    return decide(read_answers(store, world))
 
 
 def decide(answers: "list[dict[str, Any]]") -> str:
-    """What all the answers come to, as `agree` returns it."""
+    """Return the decision that follows from all answers, as `agree` returns it."""
     refusing = [rank for rank, answer in enumerate(answers) if answer["refused"]]
     if refusing:
         reason, of = (str(answers[refusing[0]][name]) for name in ("refused", "of"))
@@ -144,17 +145,17 @@ def decide(answers: "list[dict[str, Any]]") -> str:
 
 
 def missing(silent: "list[int]", wait_s: float) -> str:
-    """What is said of ranks that did not answer."""
+    """Return the text about ranks that did not answer."""
     return (
         f"{ranks(silent)} did not answer within {wait_s:g} s; "
         "all must be started by lotus run with the same settings"
     )
 
 
-def ranks(found: "list[int]") -> str:
-    """As "rank 3", "ranks 1 and 2", "ranks 0, 4, 5 and 60 more"."""
-    if len(found) == 1:
-        return f"rank {found[0]}"
-    if len(found) > 4:
-        return f"ranks {', '.join(map(str, found[:3]))} and {len(found) - 3} more"
-    return f"ranks {', '.join(map(str, found[:-1]))} and {found[-1]}"
+def ranks(numbers: "list[int]") -> str:
+    """Return text such as "rank 3", "ranks 1 and 2" or "ranks 0, 4, 5 and 60 more"."""
+    if len(numbers) == 1:
+        return f"rank {numbers[0]}"
+    if len(numbers) > 4:
+        return f"ranks {', '.join(map(str, numbers[:3]))} and {len(numbers) - 3} more"
+    return f"ranks {', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"

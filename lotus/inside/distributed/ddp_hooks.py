@@ -1,4 +1,7 @@
-"""What changes how a data-parallel job trains hooks: DataLoader, and models as they are wrapped."""
+"""Base class for features that change how a data-parallel job trains.
+
+They hook DataLoader, and models when DistributedDataParallel wraps them.
+"""
 
 import sys
 import weakref
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     class Applier(Protocol):
-        """What puts settings on loaders: it tells the user and lotus, and takes hooks back."""
+        """Applies settings to loaders, reports to the user and to lotus, and removes hooks."""
 
         undo: list[Callable[[], object]]
         waiting: dict[str, list[Callable[[Any], object]]]
@@ -27,7 +30,7 @@ DDP = "torch.nn.parallel.distributed"
 
 
 class Acting(ABC):
-    """Hooks of an applier, which takes them back, and the models that live."""
+    """Hooks that an applier can remove, and the wrapped models that are alive."""
 
     feature: str  # of patching.ORDER
 
@@ -36,7 +39,7 @@ class Acting(ABC):
         self._models: list[Any] = []  # weak references
 
     def install(self, module: "Any") -> None:
-        """Hook DataLoader, of its module, and DistributedDataParallel where it is there by now."""
+        """Hook DataLoader in `module`, and DistributedDataParallel if it is already imported."""
         self.hook_loaders(module)
         distributed: Any = sys.modules.get(DDP)
         if hasattr(distributed, "DistributedDataParallel"):
@@ -44,10 +47,10 @@ class Acting(ABC):
 
     @abstractmethod
     def hook_loaders(self, module: "Any") -> None:
-        """Hook DataLoader, of its module, and its iterators."""
+        """Hook DataLoader in `module`, and its iterators."""
 
     def hook_models(self, module: "ModuleType | Any") -> None:
-        """Hook DistributedDataParallel, of its module."""
+        """Hook DistributedDataParallel in `module`."""
 
         def around(original: "patching.Function") -> "patching.Function":
             def __init__(model: "Any", *args: "Any", **kwargs: "Any") -> None:
@@ -63,27 +66,27 @@ class Acting(ABC):
         self.listen(module.DistributedDataParallel, "__init__", around)
 
     def listen(self, owner: "Any", name: str, around: "patching.Around") -> None:
-        """Listen on a method of a class, until the applier takes it back."""
+        """Listen on a method of a class until the applier removes its hooks."""
         self.applier.undo.append(patching.listen(owner, name, self.feature, around))
 
-    def before_its_end(self, call: "Callable[[Any, Any], object]") -> None:
-        """Have `call(kind, error)` go before where an exception that ends the program is shown.
+    def before_uncaught(self, call: "Callable[[Any, Any], object]") -> None:
+        """Call `call(kind, error)` before an uncaught exception is shown.
 
-        What it raises is dropped: the program ends as it would by itself. Only what a signal
-        handler of the program raises meanwhile goes on, after the exception was shown.
+        Exceptions that it raises are dropped, so the program ends as it would without lotus. Only
+        an exception of the program's own signal handler is raised, after the first one was shown.
         """
         before, listens = sys.excepthook, True
 
         def excepthook(kind: "Any", error: "Any", traceback: "Any") -> None:
-            handlers: BaseException | None = None
+            of_handler: BaseException | None = None
             if listens:
                 try:
                     call(kind, error)
                 except BaseException as fault:
-                    handlers = fault if of_the_program(fault) else None
+                    of_handler = fault if of_the_program(fault) else None
             before(kind, error, traceback)
-            if handlers is not None:
-                raise handlers.with_traceback(strip(handlers.__traceback__))
+            if of_handler is not None:
+                raise of_handler.with_traceback(strip(of_handler.__traceback__))
 
         sys.excepthook = excepthook
 
@@ -96,10 +99,11 @@ class Acting(ABC):
         self.applier.undo.append(undo)
 
     def wrapped(self, model: "Any") -> None:
-        """The program has put a model in DistributedDataParallel."""
-        living = [one for one in self._models if one() is not None]
+        """Note that the program wrapped a model in DistributedDataParallel."""
+        living = [reference for reference in self._models if reference() is not None]
         self._models = [*living, weakref.ref(model)]
 
     def models(self) -> "list[Any]":
-        """The models in DistributedDataParallel that live, in the order in which they were made."""
-        return [model for model in (one() for one in self._models) if model is not None]
+        """Return the wrapped models that are alive, in the order of their creation."""
+        models = (reference() for reference in self._models)
+        return [model for model in models if model is not None]

@@ -1,4 +1,4 @@
-"""What a data-parallel model says to weighted gradients: which it is, what stands against them."""
+"""Checks whether a DistributedDataParallel model supports weighted or less frequent averaging."""
 
 import sys
 
@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-# They average what each rank gives, as torch does without a hook.
+# Communication hooks that average the gradients of all ranks, as torch does without a hook.
 _AVERAGING = (
     "allreduce_hook",
     "fp16_compress_hook",
@@ -18,29 +18,34 @@ _AVERAGING = (
 
 
 def fingerprint(model: "Any") -> "dict[str, Any]":
-    """`parameters`, how many numbers are trained, and `shapes`, the SHA-256 of a line for each
-    trained parameter: its name and sizes, as "layer.weight 10x5", sorted by name."""
+    """Return the number of trained `parameters` and a hash of their `shapes`.
+
+    The hash is the SHA-256 of one line per trained parameter, sorted by name: its name and sizes,
+    such as "layer.weight 10x5".
+    """
     import hashlib
 
     module = getattr(model, "module", model)
-    trained = [(name, one) for name, one in module.named_parameters() if one.requires_grad]
-    lines = sorted(f"{name} {'x'.join(map(str, tuple(one.shape)))}\n" for name, one in trained)
+    trained = [(name, tensor) for name, tensor in module.named_parameters() if tensor.requires_grad]
+    lines = sorted(
+        f"{name} {'x'.join(map(str, tuple(tensor.shape)))}\n" for name, tensor in trained
+    )
     return {
-        "parameters": sum(int(one.numel()) for _, one in trained),
+        "parameters": sum(int(value.numel()) for value in trained.values()),
         "shapes": hashlib.sha256("".join(lines).encode()).hexdigest(),
     }
 
 
 def communication_hook(model: "Any") -> "str | None":
-    """The name of the program's own communication hook, where it is not known to average."""
+    """Return the name of the program's communication hook, unless it is known to average."""
     name = str(model._get_ddp_logging_data().get("comm_hook") or "")
     return None if not name or name.startswith(_AVERAGING) else name
 
 
-def lonely(model: "Any", in_groups: bool, refused: "Callable[[str], Exception]") -> None:
-    """Raise `refused` for a model whose ranks cannot take steps of their own, with why.
+def check_local_steps(model: "Any", in_groups: bool, refused: "Callable[[str], Exception]") -> None:
+    """Raise `refused` with the reason if ranks cannot take steps of this model independently.
 
-    `in_groups`: some ranks average gradients, by a communication hook.
+    `in_groups`: groups of ranks still average gradients, in a communication hook.
     """
     kind = type(model.module).__name__
     if in_groups and model._get_ddp_logging_data().get("comm_hook"):
@@ -61,27 +66,27 @@ def lonely(model: "Any", in_groups: bool, refused: "Callable[[str], Exception]")
             raise refused(f"{name} is SyncBatchNorm, for which all ranks wait in each step")
         if in_groups and getattr(layer, "sparse", False) is True:
             raise refused(f"{name} has sparse gradients, which no communication hook takes")
-    if any(one.is_complex() for one in model.module.parameters()):
+    if any(parameter.is_complex() for parameter in model.module.parameters()):
         raise refused(f"{kind} has complex parameters, which are not averaged")
     zero: Any = sys.modules.get("torch.distributed.optim.zero_redundancy_optimizer")
-    if zero is not None and _lives(zero.ZeroRedundancyOptimizer):
+    if zero is not None and _has_instance(zero.ZeroRedundancyOptimizer):
         raise refused("a ZeroRedundancyOptimizer needs the same gradients on all ranks")
 
 
-def _lives(kind: type) -> bool:
-    """Whether there is an object of a class."""
+def _has_instance(kind: type) -> bool:
+    """Return whether any object of a class is alive."""
     import gc
 
-    return any(issubclass(type(one), kind) for one in gc.get_objects())
+    return any(issubclass(type(thing), kind) for thing in gc.get_objects())
 
 
 def group_size(model: "Any") -> int:
-    """How many ranks it averages over."""
+    """Return the number of ranks over which a model averages."""
     return int(model.process_group.size())
 
 
 def local_norms(model: "Any") -> "list[str]":
-    """The batch norms whose statistics are of one rank's samples only, by name."""
+    """Return the names of the batch norms that use the samples of one rank only."""
     batchnorm: Any = sys.modules["torch.nn.modules.batchnorm"]
     return [
         name or type(layer).__name__
@@ -92,7 +97,7 @@ def local_norms(model: "Any") -> "list[str]":
     ]
 
 
-def some(names: "Sequence[str]") -> str:
-    """As "bn1, bn2 and 3 more"."""
+def shortened(names: "Sequence[str]") -> str:
+    """Return text such as "bn1, bn2 and 3 more"."""
     more = f" and {len(names) - 2} more" if len(names) > 2 else ""
     return ", ".join(names[:2]) + more

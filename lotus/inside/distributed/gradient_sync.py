@@ -1,10 +1,10 @@
-"""When the gradients of a DistributedDataParallel model were computed, and when averaged.
+"""Times when the gradients of a DistributedDataParallel model are computed and averaged.
 
-torch's engine calls callbacks in the order in which they were queued, after a backward pass has
-computed all its gradients. DDP queues one, which waits for its all-reduces, when its last bucket
-is full; ours are queued before, where backward reaches the model's output. So the first of ours
-runs when this rank has all gradients, and queues another one that runs after DDP's. Nothing of
-the model, its gradients, its hooks or its communication is replaced.
+After a backward pass has computed all gradients, torch's engine runs callbacks in the order in
+which they were queued. DDP queues a callback, which waits for its all-reduces, when its last bucket
+is full. Ours are queued earlier, when the backward pass reaches the model's output. So our first
+callback runs when this rank has all its gradients; it queues another one that runs after DDP's.
+Nothing of the model, its gradients, its hooks or its communication is replaced.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     class Recorder(Protocol):
-        """What takes the times: the recorder of a trace, or the rebalancing of shares."""
+        """Receives the times: the recorder of a trace, or the rebalancing of shares."""
 
         pid: int
 
@@ -39,12 +39,15 @@ if TYPE_CHECKING:
         def add_sync(self, step: int, start: int, ready: int, end: int, models: int) -> None: ...
 
 
-_MOST_OPEN = 8  # backward passes that began and did not end, as where one raised
+_MOST_OPEN = 8  # backward passes that began but did not end, for instance because one raised
 
 
 class Model:
-    """A DDP model that lives. `expecting` is what its reducer knows: a forward announced the
-    backward pass that averages, and none has ended since."""
+    """A DDP model that is alive.
+
+    `expecting` mirrors its reducer's state: a forward pass has announced a backward pass that
+    averages gradients, and no such pass has ended since.
+    """
 
     __slots__ = ("expecting", "hook", "reference")
 
@@ -54,15 +57,15 @@ class Model:
         self.hook = partial(edge, gradients.recorder, gradients.reached, self)
 
 
-class Pass:
-    """One backward pass: its times so far (start, ready) and the models that average in it."""
+class BackwardPass:
+    """A backward pass: its times so far (start, ready), and the models that it averages."""
 
     __slots__ = ("models", "nested", "times")
 
     def __init__(self, start: int) -> None:
         self.times: deque[int] = deque((start,))
         self.models: list[Model] = []
-        self.nested = False  # part of it ran as a backward pass of its own
+        self.nested = False  # whether part of it ran as a separate backward pass
 
 
 class Gradients:
@@ -71,36 +74,36 @@ class Gradients:
     def __init__(
         self, recorder: Recorder, torch: Any, modules: tuple[ModuleType, ...] = ()
     ) -> None:
-        """`torch` need not be imported as a whole yet. Raises AttributeError for an unknown one.
+        """`torch` may still be partly imported. `modules` are those whose code `recorder` runs.
 
-        `modules` hold what `recorder` runs.
+        Raises AttributeError for an unknown version of torch.
         """
         self.modules = modules
         self.recorder = recorder
         self.torch = torch
         self.task: Callable[[], int] = torch._C._current_graph_task_id
         self.queue: Callable[[Any], None] | None = None
-        self.said: set[str] = set()
+        self.noted: set[str] = set()
         self._forget()
 
     def _forget(self) -> None:
         self.pid = self.recorder.pid
         self.models: dict[int, Model] = {}  # by id
-        self.passes: dict[int, Pass] = {}  # by the engine's number
+        self.passes: dict[int, BackwardPass] = {}  # by the engine's number
         self.steps = 0
 
     def say(self, text: str) -> None:
-        """Leave a note in the run, once a process."""
-        if text not in self.said:
-            self.said.add(text)
+        """Record a note, once per process."""
+        if text not in self.noted:
+            self.noted.add(text)
             self.recorder.event({"event": "note", "text": text})
 
     def forwarded(self, ddp: Any, output: Any) -> None:
-        """The model's forward is over: watch for the backward pass if that will average."""
+        """Handle the end of a forward pass: watch for a backward pass that averages gradients."""
         if not (self.torch.is_grad_enabled() and ddp.require_backward_grad_sync):
             return
         if self.pid != self.recorder.pid:
-            self._forget()  # a forked child counts anew
+            self._forget()  # a forked child starts counting at 0
         if self.queue is None:
             keep_from_compiler(self.torch, self.modules)
             self.queue = self.torch.autograd.Variable._execution_engine.queue_callback
@@ -117,59 +120,59 @@ class Gradients:
     def _model(self, ddp: Any) -> Model:
         known = self.models.get(id(ddp))
         if known is None or known.reference() is not ddp:
-            # No function of ours: in a callback the exception of a signal handler would be lost.
+            # Not a Python function: an exception of a signal handler in a callback would be lost.
             forget: Callable[[object], object] = partial(self.models.pop, id(ddp))
             known = self.models[id(ddp)] = Model(weakref.ref(ddp, forget), self)
-            found = ask(ddp_model.fingerprint, ddp)
-            if found is not None:
-                self.recorder.event({"event": "model", **found})
+            fingerprint = ask(ddp_model.fingerprint, ddp)
+            if fingerprint is not None:
+                self.recorder.event({"event": "model", **fingerprint})
         return known
 
     def reached(self, model: Model, _: object) -> None:
-        """A backward pass has come to an output of the model."""
+        """Handle a backward pass that reaches an output of the model."""
         if not model.expecting or self.pid != self.recorder.pid:
             return
         task, queue = self.task(), self.queue
-        found = self.passes.get(task)
+        backward = self.passes.get(task)
         if queue is None:
             return
-        if found is not None:  # of a second output, or of another model in the same pass
-            if model not in found.models:
-                found.models.append(model)
+        if backward is not None:  # a second output, or another model in the same pass
+            if model not in backward.models:
+                backward.models.append(model)
             return
         while len(self.passes) >= _MOST_OPEN:
             del self.passes[next(iter(self.passes))]
         start = clock()
-        self.passes[task] = found = Pass(start)
-        found.models.append(model)
-        # These two run no line of Python, where a signal handler of the program could raise: that
-        # would keep DDP from averaging, and leave the other ranks to wait for it.
-        queue(partial(found.times.extend, islice(iter(clock, -1), 1)))
-        queue(partial(queue, partial(edge, self.recorder, self.ended, task, found)))
+        self.passes[task] = backward = BackwardPass(start)
+        backward.models.append(model)
+        # These two run no Python code, in which a signal handler of the program could raise. That
+        # would keep DDP from averaging, and the other ranks would wait for this one.
+        queue(partial(backward.times.extend, islice(iter(clock, -1), 1)))
+        queue(partial(queue, partial(edge, self.recorder, self.ended, task, backward)))
 
-    def ended(self, task: int, found: Pass) -> None:
-        """DDP has averaged the gradients."""
+    def ended(self, task: int, backward: BackwardPass) -> None:
+        """Record the times of a backward pass, after DDP has averaged the gradients."""
         end = clock()
         self.passes.pop(task, None)
-        for model in found.models:
+        for model in backward.models:
             model.expecting = False
         step, self.steps = self.steps, self.steps + 1
-        if found.nested:
+        if backward.nested:
             text = "gradient synchronisation is not timed: re-entrant checkpoints hide its order"
             self.say(text)
-        elif len(found.times) == 2:
-            start, ready = found.times
-            self.recorder.add_sync(step, start, ready, end, len(found.models))
+        elif len(backward.times) == 2:
+            start, ready = backward.times
+            self.recorder.add_sync(step, start, ready, end, len(backward.models))
 
     def nest(self) -> None:
-        """A checkpoint runs a backward pass inside the one in hand."""
-        found = self.passes.get(self.task())
-        if found is not None:
-            found.nested = True
+        """Note that a checkpoint runs a backward pass inside the current one."""
+        backward = self.passes.get(self.task())
+        if backward is not None:
+            backward.nested = True
 
 
 def _why_not(ddp: Any) -> str:
-    """Why callbacks tell nothing of this model; "" where they do."""
+    """Return why callbacks cannot time this model; "" if they can."""
     kind = ask(str, getattr(ddp, "device_type", ""), default="")
     if kind != "cpu":
         return f"the parameters are on {kind[:40]}, whose work goes on beside Python's"
@@ -181,21 +184,21 @@ def _why_not(ddp: Any) -> str:
 
 
 def _nodes(output: Any, kind: type) -> set[Any]:
-    """What made the tensors of a model's output, as far as backward passes through it."""
-    found, left = set(), [output]
-    while left:
-        one = left.pop()
-        if isinstance(one, kind):
-            node: Any = getattr(one, "grad_fn", None)
+    """Return the autograd nodes of the tensors in a model's output."""
+    nodes, pending = set(), [output]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, kind):
+            node: Any = getattr(value, "grad_fn", None)
             if node is not None:
-                found.add(node)
-        elif isinstance(one, (list, tuple)):
-            left += one
-        elif isinstance(one, dict):
-            left += one.values()
-        elif hasattr(type(one), "__dataclass_fields__"):
-            left += vars(one).values()
-    return found
+                nodes.add(node)
+        elif isinstance(value, (list, tuple)):
+            pending += value
+        elif isinstance(value, dict):
+            pending += value.values()
+        elif hasattr(type(value), "__dataclass_fields__"):
+            pending += vars(value).values()
+    return nodes
 
 
 def post_forward(original: Callable[..., Any], gradients: Gradients) -> Callable[..., Any]:
@@ -216,29 +219,30 @@ def post_forward(original: Callable[..., Any], gradients: Gradients) -> Callable
 
 
 def _compiling(torch: Any) -> bool:
-    """Whether torch's compiler follows this call, which is to find nothing of ours in it."""
+    """Return whether torch's compiler traces this call, so that our code must stay out of it."""
     if getattr(torch.compiler, "is_compiling", torch._utils.is_compiling)():
         return True
-    # Or looks at each function that is called, because it could not follow all of the model.
+    # Or it examines every function call, because it could not trace the whole model.
     callback = getattr(torch._C._dynamo.eval_frame, "get_eval_frame_callback", None)
     return callback is not None and callback() not in (None, False)
 
 
 def keep_from_compiler(torch: Any, modules: tuple[ModuleType, ...]) -> None:
-    """Have a torch that does not tell whether it compiles leave our functions as they are:
-    those of this module, of the guard and of `modules`.
+    """Keep the compiler of a torch that does not tell when it compiles away from our functions.
+
+    These are the functions of this module, of the guard and of `modules`.
     """
     skip = getattr(torch._C._dynamo.eval_frame, "skip_code", None)  # torch before 2.6
     if skip is None:
         return
-    found: list[Any] = [
+    definitions: list[Any] = [
         value
         for module in (sys.modules[__name__], guard, *modules)
         for value in vars(module).values()
         if getattr(value, "__module__", "") == module.__name__
     ]
-    for thing in found:
-        members = vars(thing).values() if isinstance(thing, type) else (thing,)
+    for definition in definitions:
+        members = vars(definition).values() if isinstance(definition, type) else (definition,)
         for member in members:
             function = getattr(member, "fget", member)
             while function is not None:
@@ -263,7 +267,7 @@ def checkpoint_backward(original: Callable[..., Any], gradients: Gradients) -> C
 
 
 def unmeasured(original: Callable[..., Any], gradients: Gradients, what: str) -> Callable[..., Any]:
-    """Hook for the `__init__` of a class that averages gradients in a way that is not seen."""
+    """Hook for the `__init__` of a class that averages gradients in a way that cannot be timed."""
     recorder = gradients.recorder
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:

@@ -1,10 +1,10 @@
-"""Gradients of unequal shares, weighted so that their average is that of the whole global batch.
+"""Weights the gradients of unequal shares so that their average is that of the global batch.
 
-DistributedDataParallel averages over ranks what each computed from the mean over its own samples.
-So the mean of rank r, over b samples of the B that all W ranks have, counts b * W / B. The weight
-goes in where a backward pass begins, as the gradient of the loss itself: everything after it is
-linear, so it costs one number a step, leaves buckets and communication hooks alone, and holds for
-gradients that are accumulated over several passes. The loss that the program sees stays as it is.
+DistributedDataParallel averages gradients that each rank computed from the mean over its own
+samples. If rank r has b of the B samples of all W ranks, its mean has to count b * W / B. The
+weight is applied where a backward pass begins, as the gradient of the loss. Everything after that
+is linear, so this costs one number per step, does not touch buckets and communication hooks, and
+also holds for gradients that are accumulated over several passes. The program's loss is unchanged.
 """
 
 import _thread
@@ -22,32 +22,33 @@ if TYPE_CHECKING:
 
 
 class Weights:
-    """Which batch of the shared loader is trained on, and what it counts."""
+    """Keeps track of the batch of the shared loader that is trained on, and of its weight."""
 
     def __init__(self, summed: bool) -> None:
         """`summed`: losses are sums over samples, which need no weight."""
         self.summed = summed
-        self.passes = 0  # that computed gradients for batches of a shared loader
+        self.passes = 0  # backward passes for batches of a shared loader
         self.clear()
 
     def clear(self) -> None:
         self.shared: Shared | Drawn | None = None
         self.iterator: Any = None  # a weak reference
         self.index, self.stopped = 0, False
-        self.ahead: int | None = None  # by how many batches the program reads ahead
-        self.unused = 0  # batches that were given since gradients were computed last
-        self.unclear = False  # several were, so that it may train on another one than it seems
-        self.thread = 0  # that was given the last one
-        self.left: tuple[Any, int | None, bool] = (None, None, False)  # another iterator, its facts
+        self.ahead: int | None = None  # number of batches that the program reads ahead
+        self.unused = 0  # batches delivered since the last backward pass
+        self.unclear = False  # several were, so the batch that is trained on is uncertain
+        self.thread = 0  # the thread to which the last batch was delivered
+        # The previous iterator with its `ahead` and `unclear`.
+        self.previous: tuple[Any, int | None, bool] = (None, None, False)
 
     def delivered(self, shared: "Shared | Drawn", reference: "Any", index: int) -> None:
-        """The program was given a batch: the index-th of an iterator's epoch."""
+        """Note that the program got a batch: the index-th of an iterator's epoch."""
         if index == 0:
-            if self.iterator is not reference:  # it may go on with the one before
-                self.left = (self.iterator, self.ahead, self.unclear)
+            if self.iterator is not reference:  # it may continue with the previous one
+                self.previous = (self.iterator, self.ahead, self.unclear)
             self.ahead, self.unused, self.unclear = None, 0, False
         elif self.iterator is not reference:
-            known, ahead, unclear = self.left
+            known, ahead, unclear = self.previous
             self.ahead, self.unclear = (ahead, unclear) if known is reference else (None, False)
             self.unused = 0
         self.shared, self.iterator = shared, reference
@@ -57,34 +58,34 @@ class Weights:
         self.thread = _thread.get_ident()
 
     def ended(self, reference: "Any") -> None:
-        """The program was told that an epoch is over."""
+        """Note that the program was told that an epoch is over."""
         if self.iterator is reference:
             self.stopped = True
 
     def other_loader(self) -> None:
-        """Another loader is iterated: does the program still train on the shared one?"""
+        """Handle another loader being iterated: forget a shared one that is exhausted or gone."""
         if self.stopped or self.iterator is None or self.iterator() is None:
             self.clear()
 
     def step(self) -> int:
-        """The step of the epoch whose batch is trained on now.
+        """Return the step of the epoch whose batch is trained on now.
 
-        Programs that read one batch ahead have two when they first go backward.
+        A program that reads one batch ahead has two batches at its first backward pass.
         """
         if self.ahead is None:
             self.ahead = int(self.index == 1 or (self.index == 0 and self.stopped))
         return self.index - self.ahead + int(self.stopped and self.ahead == 1)
 
     def trained(self) -> "tuple[Any, int] | None":
-        """(whose batch, its step) gradients are computed for now; None for other loaders."""
+        """Return (shares, step) of the batch that is trained on now; None for other loaders."""
         if self.shared is None or self.iterator() is None:
-            self.shared = None  # it holds the program's sampler and data
+            self.shared = None  # it keeps the program's sampler and data alive
             return None
         step = self.step()
         return None if self.stopped and self.ahead == 0 else (self.shared, step)
 
     def weight(self) -> float:
-        """What gradients that are computed now count."""
+        """Return the weight of the gradients that are computed now."""
         trained = self.trained()
         if trained is None:
             return 1.0
@@ -99,7 +100,7 @@ class Weights:
 
 
 def watch(iterator: "Any", shared: "Shared", weights: Weights) -> None:
-    """Have an iterator of the shared loader tell which batch it gives."""
+    """Report each batch of an iterator of the shared loader to `weights`."""
     from .batch_shares import Drawn
 
     reference = weakref.ref(iterator)
@@ -126,11 +127,11 @@ def watch(iterator: "Any", shared: "Shared", weights: Weights) -> None:
 
 
 def first_gradients(original: "patching.Function", weights: Weights) -> "patching.Function":
-    """Hook for `torch.autograd._make_grads`: with which gradients a backward pass begins.
+    """Hook for `torch.autograd._make_grads`: weights the first gradients of a backward pass.
 
-    `torch.autograd.backward` asks it in each pass, however and whenever the program got hold of
-    that; it has returned when the pass begins, so no frame of ours is in what that warns of or
-    raises. `torch.autograd.grad` asks it too, and leaves no gradients to be averaged.
+    `torch.autograd.backward` calls it in each pass, no matter how the program obtained `backward`.
+    It has returned when the pass begins, so warnings and errors of the pass show no frame of ours.
+    `torch.autograd.grad` calls it too, but leaves no gradients to be averaged.
     """
     torch: Any = sys.modules["torch"]
     within, autograd = torch._C._current_graph_task_id, vars(torch.autograd)
@@ -145,7 +146,7 @@ def first_gradients(original: "patching.Function", weights: Weights) -> "patchin
         while ours(frame):
             frame = frame.f_back
         begins = frame.f_code.co_name == "backward" and frame.f_globals is autograd
-        # Not in a pass already (of this thread), as that of a checkpoint.
+        # Not inside another pass of this thread, as a checkpoint's is.
         if begins and within() == -1 and (weight := weights.weight()) != 1.0:
             return tuple(None if grad is None else grad * weight for grad in made)
         return made

@@ -1,4 +1,4 @@
-"""One reading of a loader, and which of those under way is the one that a model is trained on."""
+"""Tracks iterations of loaders, and decides on which of them a model is trained."""
 
 import sys
 import weakref
@@ -8,30 +8,30 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-_PASSED_OVER = 8  # asks of another loader, after which the one that led was left
+_PASSED_OVER = 8  # batches of another loader after which the leading iteration was abandoned
 
 
-class Pass:
-    """A loader that is read, from its first batch to its last."""
+class LoaderPass:
+    """One iteration of a loader, from its first batch to its last."""
 
     def __init__(self, loader: "Any", agreed: "Any") -> None:
-        """`agreed`: for which it is read, another one where a model was made since."""
+        """`agreed` is what it is iterated for; it is replaced when another model is made."""
         self.loader, self.agreed = weakref.ref(loader), agreed
         self.begin()
 
     def begin(self) -> None:
-        """It starts anew: with persistent workers an iterator has many."""
+        """Reset for a new epoch; with persistent workers an iterator has several."""
         self.begun = self.over = self.used = False
-        self.trained: Any = None  # what the model was when it began
-        self.met: Any = None  # how often the ranks had met
+        self.trained: Any = None  # the state of the model when it began
+        self.met: Any = None  # number of collective operations so far
         self.passed_over = 0
 
 
-def leads(agreed: "Any", of: Pass, model: "Any") -> bool:
-    """Whether this is the one that the model is trained on; asked once for each batch.
+def leads(agreed: "Any", of: LoaderPass, model: "Any") -> bool:
+    """Return whether the model is trained on this iteration; called once for each batch.
 
-    The agreed loader is. So is another one once the model has changed while it was read, which it
-    does not while one looks at what it learnt; but of two that are read in turn it is the first.
+    It is if the loader is the agreed one. It also is once the model has changed during the
+    iteration, which does not happen in validation. Of two interleaved iterations the first leads.
     """
     leader = agreed.leader
     if leader is of:
@@ -53,31 +53,31 @@ def leads(agreed: "Any", of: Pass, model: "Any") -> bool:
 
 
 def _state(model: "Any") -> "list[Any]":
-    """What is other after a step: how often parameters were written, or where gradients are."""
-    grads = [one.grad for one in model.module.parameters()]
+    """Return what changes with a training step: writes to parameters, and gradients."""
+    grads = [parameter.grad for parameter in model.module.parameters()]
     return [
         written(model),
-        [None if one is None else (one._version, _place(one)) for one in grads],
+        [None if grad is None else (grad._version, _address(grad)) for grad in grads],
     ]
 
 
 def written(model: "Any") -> int:
-    """How often its parameters were written."""
-    return sum(int(one._version) for one in model.module.parameters())
+    """Return how often its parameters were written."""
+    return sum(int(parameter._version) for parameter in model.module.parameters())
 
 
-def _place(grad: "Any") -> int:
+def _address(grad: "Any") -> int:
     return 0 if grad.is_sparse else int(grad.data_ptr())
 
 
 def meetings(but: "Any") -> "int | None":
-    """How many collective operations the program had in all its groups; None: not known.
+    """Return the number of collective operations in all groups of the program; None: unknown.
 
-    `but`: the group that is not the program's.
+    `but` is the group of lotus, which is left out.
     """
     world: Any = sys.modules["torch.distributed.distributed_c10d"]._world
     try:
-        groups = [one for one in world.pg_map if one is not but]
-        return sum(int(one._get_sequence_number_for_group()) for one in groups)
+        groups = [group for group in world.pg_map if group is not but]
+        return sum(int(group._get_sequence_number_for_group()) for group in groups)
     except Exception:
         return None

@@ -1,11 +1,11 @@
-"""Shares that are chosen anew while a job trains: `lotus run --settings ... --rebalance-every K`.
+"""Adjusts shares while a job trains: `lotus run --settings ... --rebalance-every K`.
 
-The global batch stays what it is and so do its steps; only how a step's samples go to the ranks
-changes, at the same step on all of them. After every K averagings of gradients, which all ranks
-count alike, each leaves in the job's store what its steps cost and how far its batches were drawn.
-The last one to do so decides (share_solver.py) by what all have left, and from which step on that
-holds: one that no rank has drawn. A rank that comes to draw what may be it waits until it knows; by
-then all have passed the averaging after which they told, so the wait is short and ends.
+The global batches and their number stay the same. Only the division of a step's samples among the
+ranks changes, at the same step on all ranks. After every K averagings of gradients, which all ranks
+count alike, each rank stores the cost of its steps and how many batches it has drawn. The last rank
+to do so computes new shares (share_solver.py) and the first step that uses them, which no rank has
+drawn yet. A rank that is about to draw a step that may be that one waits for the decision. By then
+all ranks have passed the averaging after which they store their costs, so the wait is short.
 """
 
 import _thread
@@ -21,7 +21,7 @@ from ..common.patching import hide
 from . import consensus
 from .batch_shares import Drawn, shown
 from .gradient_sync import Gradients, _why_not, checkpoint_backward, post_forward
-from .share_solver import Costs, level
+from .share_solver import Costs, rebalance
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..common.patching import Around
-    from .gradient_sync import Pass
+    from .gradient_sync import BackwardPass
     from .gradient_weights import Weights
 
-WAIT_S = 1800.0  # for the others, as long as torch waits for them in an averaging
-_MANY = 100  # backward passes, of which one at least is averaged
-_AHEAD = 2  # batches that are drawn before one has to know what was decided
+WAIT_S = 1800.0  # for other ranks, as long as torch waits for them in an averaging
+_MANY = 100  # backward passes among which at least one averaging is expected
+_AHEAD = 2  # batches that may be drawn before the decision has to be known
 
 
 class Rebalancing:
     """The shares of all iterations of the shared loader in this process.
 
-    Iterations are counted as they draw their first batch. A position is (iteration, step).
+    Iterations are numbered when they draw their first batch. A position is (iteration, step).
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Rebalancing:
         wait_s: float = WAIT_S,
         now: "Callable[[], int]" = clock,
     ) -> None:
-        """`store` is for this alone; `most`, `least`: samples that a rank may and must take."""
+        """`store` is used for nothing else; a rank takes between `least` and `most` samples."""
         self.now = now
         self.rank, self.every, self.weights, self.store = rank, every, weights, store
         self.note, self.most, self.least, self.wait_s = note, most, least, wait_s
@@ -64,17 +64,18 @@ class Rebalancing:
         self.on = True
         self.iterations = 0
         self.latest: Drawn | None = None
-        # From which position on which shares hold.
+        # Positions from which on shares apply.
         self.changes: list[tuple[tuple[int, int], tuple[int, ...]]] = [((0, 0), tuple(sizes))]
-        self.limit: tuple[int, int] | None = None  # what is not drawn until it is decided
-        self.rounds = self.count = 0  # of telling, of averagings
+        # First position that must not be drawn before the next decision.
+        self.limit: tuple[int, int] | None = None
+        self.rounds = self.count = 0  # of decisions, of averagings
         self.costs = Costs(every)
         self.end: int | None = None  # of the last averaging
-        self.waited = 0  # since then, for others or for us
-        self.why = ""  # shares are not to change any more
-        self.broken = ""  # this rank cannot tell, or not hear
+        self.waited = 0  # ns since then that this rank waited, for other ranks or for lotus
+        self.why = ""  # why shares must not change any more
+        self.broken = ""  # why this rank cannot reach the others
 
-    # What is drawn. As a Steering.
+    # Batches that are drawn: the methods of a Steering.
 
     def begin(self, drawn: "Drawn") -> int:
         if not self.count and self.weights.passes >= _MANY:
@@ -85,7 +86,7 @@ class Rebalancing:
         return number
 
     def sizes_at(self, number: int, step: int) -> "Sequence[int]":
-        """Raises SystemExit where other ranks may go on with other shares than this one."""
+        """Raises SystemExit if other ranks may continue with different shares."""
         at = (number, step)
         if self.limit is not None and at >= self.limit:
             begin = self.now()
@@ -99,18 +100,21 @@ class Rebalancing:
             self.waited += self.now() - begin
         return next(sizes for since, sizes in reversed(self.changes) if since <= at)
 
-    # What is measured.
+    # Measurements.
 
     def averaged(self, times: "tuple[int, int, int] | None") -> None:
-        """The gradients of all ranks were averaged: when that pass began, this rank had its own,
-        they were averaged (ns); None where it was not timed."""
+        """Handle an averaging of gradients.
+
+        `times` (ns): the start of the backward pass, when this rank's gradients were ready, and
+        when they were averaged; None if the pass was not timed.
+        """
         if not self.on:
             return
         self.count += 1
         at, costs, due = None, None, self.count % self.every == 0
         try:
             at = self._measure(times)
-            costs = self.costs.told() if due else None
+            costs = self.costs.summary() if due else None
         except Exception as error:
             if of_the_program(error):
                 raise
@@ -121,7 +125,7 @@ class Rebalancing:
             self.waited += self.now() - begin
 
     def fault(self, error: Exception) -> None:
-        """A mistake of ours: shares stay, on all ranks."""
+        """Handle an error in lotus: keep the shares, on all ranks."""
         self.why = self.why or f"{type(error).__name__}: {error}"
 
     def _measure(self, times: "tuple[int, int, int] | None") -> "tuple[int, int] | None":
@@ -140,13 +144,13 @@ class Rebalancing:
         self.end, self.waited = None if times is None else times[2], 0
         return at
 
-    # What the ranks tell each other.
+    # Communication between ranks.
 
     def _tell(self, at: "tuple[int, int] | None", costs: "dict[str, Any] | None") -> None:
         world = len(self.most)
         try:
             with self.lock:
-                self._hear()  # what was decided on the last time, where nothing needed it yet
+                self._hear()  # the previous decision, if nothing has needed it yet
                 if not self.on:
                     return
                 drawn = (0, 0) if self.latest is None else (self.latest.number, self.latest.drawn)
@@ -167,18 +171,18 @@ class Rebalancing:
             self.broken = first_line(error)
 
     def _decide(self, world: int) -> None:
-        answers = consensus.left(self.store, world)
+        answers = consensus.read_answers(self.store, world)
         try:
-            found = decide(answers, self.changes[-1][1], self.most, self.least)
+            decision = decide(answers, self.changes[-1][1], self.most, self.least)
         except Exception as error:
             if of_the_program(error):
                 raise
-            found = {"over": f"{type(error).__name__}: {error}"}
-        self.store.set("decision", json.dumps(found))
+            decision = {"over": f"{type(error).__name__}: {error}"}
+        self.store.set("decision", json.dumps(decision))
         self.store.add("said", 1)
 
     def _hear(self) -> None:
-        """Take over what was decided on what all told last. Raises consensus.Unknown."""
+        """Apply the latest decision. Raises consensus.Unknown."""
         if self.limit is None:
             return
         if self.broken:
@@ -186,33 +190,36 @@ class Rebalancing:
         try:
             if not consensus._wait(self.store, {"said": self.rounds}, self.wait_s):
                 raise consensus.Unknown(f"none was told within {self.wait_s:g} s")
-            found = json.loads(bytes(self.store.get("decision")))
+            decision = json.loads(bytes(self.store.get("decision")))
         except consensus.Unknown:
             raise
         except Exception as error:
             raise consensus.Unknown(first_line(error)) from None
         self.limit = None
-        if found.get("over"):
+        if decision.get("over"):
             self.on = False
-            self.note(f"shares stay as they are from now on: {found['over']}")
-        elif found.get("for_now"):
-            self.note(f"shares stay as they are for now: {found['for_now']}")
-        elif found.get("sizes"):
-            number, step = found["at"]
-            before, after = self.changes[-1][1], tuple(found["sizes"])
+            self.note(f"shares stay as they are from now on: {decision['over']}")
+        elif decision.get("for_now"):
+            self.note(f"shares stay as they are for now: {decision['for_now']}")
+        elif decision.get("sizes"):
+            number, step = decision["at"]
+            before, after = self.changes[-1][1], tuple(decision["sizes"])
             self.changes.append(((number, step), after))
             self.note(
                 f"after {self.rounds * self.every:,} steps shares go from {shown(before)} "
-                f"to {shown(after)}: {found['why']}"
+                f"to {shown(after)}: {decision['why']}"
             )
 
     # The hooks.
 
     def install(self, listen: "Callable[[Any, str, Around], None]", later: "Any") -> None:
-        """Time what DistributedDataParallel waits for. `later`: functions by module, for modules
-        that are imported after this. Raises AttributeError, KeyError for an unknown torch."""
+        """Time the waits in DistributedDataParallel.
+
+        `later` takes functions, by module, to call when the module is imported. Raises
+        AttributeError or KeyError for an unknown version of torch.
+        """
         torch: Any = sys.modules["torch"]
-        passes = _Passes(_Recorder(self), torch)
+        passes = _Passes(_TimesRecorder(self), torch)
         cls: Any = torch.nn.parallel.DistributedDataParallel
         listen(cls, "_post_forward", partial(post_forward, gradients=passes))
         listen(cls, "_sync_buffers", partial(_waiting, rebalancing=self))
@@ -228,8 +235,8 @@ class Rebalancing:
             later.setdefault("torch.utils.checkpoint", []).append(checkpoints)
 
 
-class _Recorder:
-    """What Gradients tells its times to."""
+class _TimesRecorder:
+    """Receives the times from `Gradients`."""
 
     def __init__(self, rebalancing: Rebalancing) -> None:
         self.rebalancing = rebalancing
@@ -255,20 +262,20 @@ class _Recorder:
 
 
 class _Passes(Gradients):
-    """Passes all averagings on, also those that cannot be timed, as all ranks count them."""
+    """Reports all averagings, including those without times, because all ranks count them."""
 
     def __init__(self, recorder: "Any", torch: "Any") -> None:
         super().__init__(recorder, torch)
-        self.told: _Recorder = recorder
+        self.receiver: _TimesRecorder = recorder
 
-    def ended(self, task: int, found: "Pass") -> None:
-        self.told.times = None
-        super().ended(task, found)
-        self.told.rebalancing.averaged(self.told.times)
+    def ended(self, task: int, backward: "BackwardPass") -> None:
+        self.receiver.times = None
+        super().ended(task, backward)
+        self.receiver.rebalancing.averaged(self.receiver.times)
 
 
 def _waiting(original: "Callable[..., Any]", rebalancing: Rebalancing) -> "Callable[..., Any]":
-    """Hook for `DistributedDataParallel._sync_buffers`, in which ranks wait for another one."""
+    """Hook for `DistributedDataParallel._sync_buffers`, in which ranks wait for one of them."""
 
     def _sync_buffers(self: "Any") -> "Any":
         begin = rebalancing.now()
@@ -284,7 +291,7 @@ def _waiting(original: "Callable[..., Any]", rebalancing: Rebalancing) -> "Calla
 
 
 def unfit(models: "Sequence[Any]") -> str:
-    """Why what a rank's own part of a step takes cannot be timed; "" where it can."""
+    """Return why the time of a rank's own part of a step cannot be measured; "" if it can."""
     for model in models:
         why = _why_not(model)
         if why:
@@ -298,13 +305,17 @@ def decide(
     most: "Sequence[int]",
     least: int,
 ) -> "dict[str, Any]":
-    """What all the answers come to: `sizes`, `at` and `why` for new shares; `over`, why they stay
-    from now on; `for_now`, why they stay until there is more; empty where that is no news."""
+    """Return the decision that follows from all answers.
+
+    It has `sizes`, `at` and `why` for new shares, `over` with the reason why shares never change
+    again, or `for_now` with the reason why they do not change yet. It is empty if nothing changes
+    for an ordinary reason.
+    """
     first = answers[0]
     for rank, answer in enumerate(answers):
         if answer["why"]:
             return {"over": f"{answer['why']} (on rank {rank})"}
-        # Ranks that count iterations otherwise would mean another step by the same number.
+        # Ranks that count iterations differently would mean different steps by the same number.
         if answer["at"] != first["at"] or answer["drawn"][0] != first["drawn"][0]:
             return {"over": f"ranks 0 and {rank} do not read the same steps of the loader"}
         if answer["unclear"]:
@@ -313,10 +324,10 @@ def decide(
     costs = [answer["costs"] for answer in answers]
     if first["at"] is None or first["at"][0] != number or None in costs:
         return {}
-    if [one["share"] for one in costs] != list(sizes):
-        return {}  # they changed just now
-    found = level(costs, most, least)
-    if found is None:
+    if [cost["share"] for cost in costs] != list(sizes):
+        return {}  # they have just changed
+    shares = rebalance(costs, most, least)
+    if shares is None:
         return {}
     furthest = max(answer["drawn"][1] for answer in answers)
-    return {"sizes": found[0], "at": [number, furthest + _AHEAD], "why": found[1]}
+    return {"sizes": shares[0], "at": [number, furthest + _AHEAD], "why": shares[1]}

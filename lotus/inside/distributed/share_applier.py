@@ -1,10 +1,10 @@
-"""A global batch that is shared out by balance.json: on one loader, in all ranks or in none.
+"""Divides the global batch of one loader as balance.json says, on all ranks or on none.
 
-The loader is changed where the program makes it, so that its length is right from then on. Before
-its first batch all ranks agree (consensus.py): where one cannot, all take it back and the program
-goes on as it is written. Only then gradients are weighted (gradient_weights.py). The program keeps
-its own sampler object and batch size; what is inside the loader's `BatchSampler` is ours
-(batch_shares.py).
+The loader is changed when the program makes it, so that its length is right from the start. Before
+its first batch all ranks have to agree (consensus.py). If any rank cannot take part, all ranks undo
+the change and the program continues as written. Only after that are gradients weighted
+(gradient_weights.py). The program keeps its sampler object and batch size; only the inside of the
+loader's `BatchSampler` is replaced (batch_shares.py).
 """
 
 import sys
@@ -17,7 +17,7 @@ from . import consensus, ddp_model
 from .batch_shares import Shared, let_change, rest, shown
 from .ddp_hooks import Acting
 from .gradient_weights import Weights, first_gradients, watch
-from .store_timeout import Patient
+from .store_timeout import StoreWithTimeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,35 +32,35 @@ _FACTS = ("call_site", "dataset", "sampler", "dataset_length")
 
 
 class _Candidate:
-    """The loader that is meant, while it lives."""
+    """A loader that matches the plan, while it is alive."""
 
     def __init__(self, reference: "Any", words: str, refused: str) -> None:
         self.reference, self.words, self.refused = reference, words, refused
-        self.shared: Shared | None = None  # what is in its place
+        self.shared: Shared | None = None  # what replaces its sampler
         self.agreed = False
 
 
 class Balance(Acting):
-    """The plan of this run in this process."""
+    """Applies the plan of this run in this process."""
 
     feature = "balance"
-    asked = 0  # questions to the other ranks: of the process, as the store stays
+    questions = 0  # to the other ranks; per process, because the store outlives an instance
 
     def __init__(self, applier: "Applier", plan: "dict[str, Any]") -> None:
         super().__init__(applier)
         self.plan = plan
         self.on = True
-        self.over = False  # it was refused: nothing is tried again
+        self.over = False  # whether the plan was refused, for good
         self.sizes: list[int] = plan["batch_sizes"]
-        self.wanted: dict[str, Any] | None = plan.get("loader")
+        self.target: dict[str, Any] | None = plan.get("loader")  # the loader to balance
         self.weights = Weights(plan.get("loss") == "sum")
         self.candidates: dict[int, _Candidate] = {}  # by id(loader)
-        self.seen: dict[int, Any] = {}  # loaders that were iterated, weakly, by id
-        self.numbers = 0  # loaders that were iterated
+        self.seen: dict[int, Any] = {}  # weak references to iterated loaders, by id
+        self.numbers = 0  # number of iterated loaders
         self.weighted = False
-        self.every: int = plan.get("rebalance_every", 0)  # steps; 0: shares stay
+        self.every: int = plan.get("rebalance_every", 0)  # steps; 0: never
         self.rebalancing: Rebalancing | None = None
-        self.store: Any = None  # for what was asked last alone
+        self.store: Any = None  # of the last question
 
     # The hooks.
 
@@ -69,7 +69,7 @@ class Balance(Acting):
         self.listen(module.DataLoader, "_get_iterator", partial(_get_iterator, balance=self))
 
     def fault(self, error: Exception) -> None:
-        """A mistake of ours while nothing was agreed: this rank refuses."""
+        """Handle an error in lotus before ranks have agreed: refuse on this rank."""
         for candidate in self.candidates.values():
             candidate.refused = candidate.refused or f"{type(error).__name__}: {error}"
 
@@ -85,16 +85,16 @@ class Balance(Acting):
             self._take(loader, site)
 
     def _meant(self, loader: "Any", *sites: str) -> bool:
-        wanted = self.wanted
-        if wanted is None:
+        target = self.target
+        if target is None:
             return _is_distributed(loader) and bool(loader.sampler.shuffle)
         facts: dict[str, Any] = {"dataset": type(loader.dataset).__name__}
         facts["sampler"] = loader_description.sampler(loader)
-        names = [name for name in _FACTS if wanted.get(name) is not None]
+        names = [name for name in _FACTS if target.get(name) is not None]
         if "dataset_length" in names:
             facts["dataset_length"] = loader_description.length(loader)
         return bool(names) and all(
-            wanted[name] in (sites if name == "call_site" else (facts[name],)) for name in names
+            target[name] in (sites if name == "call_site" else (facts[name],)) for name in names
         )
 
     def _take(self, loader: "Any", site: str) -> _Candidate:
@@ -125,7 +125,7 @@ class Balance(Acting):
             del self.candidates[key]
 
     def _unfit(self, loader: "Any") -> str:
-        """Why its batches cannot be shared out; "" where they can."""
+        """Return why the batches of a loader cannot be divided; "" if they can."""
         if loader_description.is_iterable(loader):
             return "its data set is iterable and says itself who takes what"
         if loader.batch_sampler is None:
@@ -152,9 +152,9 @@ class Balance(Acting):
     # A loader is iterated.
 
     def iterated(self, loader: "Any") -> "Shared | None":
-        """What a loader that is iterated now is shared out by; None for all other loaders.
+        """Return the shares of a loader that is about to be iterated; None for other loaders.
 
-        Raises SystemExit where other ranks may do otherwise than this one.
+        Raises SystemExit if other ranks may decide differently.
         """
         from ..common.process_identity import is_worker
 
@@ -172,7 +172,7 @@ class Balance(Acting):
         return candidate.shared
 
     def _number(self, loader: "Any") -> int | None:
-        """Its number, where this is its first iteration."""
+        """Return the number of a loader at its first iteration, else None."""
         import weakref
 
         known = self.seen.get(id(loader))
@@ -183,14 +183,14 @@ class Balance(Acting):
         return self.numbers - 1
 
     def _meant_now(self, loader: "Any", number: int) -> bool:
-        """Whether it is meant by its number, or by where it is iterated, as old runs name it."""
-        wanted = self.wanted
-        if self.over or wanted is None:
+        """Return whether the plan names a loader by its number or, as old runs do, by its loop."""
+        target = self.target
+        if self.over or target is None:
             return False
-        if any(wanted.get(name) is not None for name in _FACTS):
-            named = wanted.get("call_site") is not None
+        if any(target.get(name) is not None for name in _FACTS):
+            named = target.get("call_site") is not None
             return named and self._meant(loader, loader_description.iterated_at())
-        return bool(wanted.get("number") == number)
+        return bool(target.get("number") == number)
 
     def _agree(self, loader: "Any", candidate: _Candidate) -> None:
         words = candidate.words
@@ -199,9 +199,9 @@ class Balance(Acting):
             self._refuse(f"{words}: there is no process group, so no other ranks")
             return
         rank, world = distributed.get_rank(), distributed.get_world_size()
-        found = self.models()
+        models = self.models()
         try:
-            refused = candidate.refused or self._against(loader, found, rank, world)
+            refused = candidate.refused or self._against(loader, models, rank, world)
             facts = self._facts(loader)
         except Exception as error:
             refused, facts = f"{type(error).__name__}: {error}", {}
@@ -212,19 +212,19 @@ class Balance(Acting):
         if not self.weighted:
             autograd = sys.modules["torch.autograd"]
             self.listen(autograd, "_make_grads", partial(first_gradients, weights=self.weights))
-            _tell_of_memory(self, partial(self._share, loader.sampler.rank), loader.batch_size)
-        self._apply(loader, candidate, words, found)
+            _note_out_of_memory(self, partial(self._share, loader.sampler.rank), loader.batch_size)
+        self._apply(loader, candidate, words, models)
         if self.every and not self.weighted:
-            self._rebalance(loader, found)
+            self._rebalance(loader, models)
         self.weighted = True
         if self.rebalancing is not None:
             let_change(loader.batch_sampler, self.rebalancing)
 
     def _ask(self, answer: "dict[str, Any]") -> str:
-        """What all ranks come to, as `agreeing.agree` has it."""
-        Balance.asked += 1
+        """Return the decision of all ranks: see `consensus.agree`."""
+        Balance.questions += 1
         try:
-            name = f"balance/{Balance.asked}"
+            name = f"balance/{Balance.questions}"
             refused, self.store = consensus.ask(name, answer, self._wait_s())
             return refused
         except consensus.Silent as error:
@@ -238,38 +238,38 @@ class Balance(Acting):
     def _wait_s(self) -> float:
         return float(self.plan.get("wait_s", 120))
 
-    def _rebalance(self, loader: "Any", found: "list[Any]") -> None:
-        """Have shares change while the job trains, where all ranks can tell what theirs take."""
+    def _rebalance(self, loader: "Any", models: "list[Any]") -> None:
+        """Let shares change during training if all ranks can measure their own steps."""
         from .rebalancing import Rebalancing, unfit
 
         distributed: Any = sys.modules["torch.distributed"]
         most = [2 * max(size, loader.batch_size) for size in self.sizes]
-        least = 2 if any(ddp_model.local_norms(model) for model in found) else 1
-        made = Rebalancing(
+        least = 2 if any(ddp_model.local_norms(model) for model in models) else 1
+        rebalancing = Rebalancing(
             self.sizes,
             loader.sampler.rank,
             self.every,
             self.weights,
-            Patient(distributed.PrefixStore("rebalance", self.store), self._wait_s()),
+            StoreWithTimeout(distributed.PrefixStore("rebalance", self.store), self._wait_s()),
             self.applier.note,
             most,
             least,
         )
         try:
-            why = unfit(found)
-            made.install(self.listen, self.applier.waiting)
+            why = unfit(models)
+            rebalancing.install(self.listen, self.applier.waiting)
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
         refused = self._ask({"of": "shares stay as they are", "refused": why, "facts": {}})
         if refused:
-            made.on = False
+            rebalancing.on = False
             self.applier.note(refused)
         else:
-            self.rebalancing = made
+            self.rebalancing = rebalancing
             self.applier.note(f"shares may change after every {_many(self.every, 'step')}")
 
-    def _against(self, loader: "Any", found: "list[Any]", rank: int, world: int) -> str:
-        """Why this rank cannot; "" where it can."""
+    def _against(self, loader: "Any", models: "list[Any]", rank: int, world: int) -> str:
+        """Return why this rank cannot apply the plan; "" if it can."""
         torch: Any = sys.modules["torch"]
         if "_make_grads" not in vars(torch.autograd):
             return f"torch {torch.__version__} begins backward passes otherwise than lotus knows"
@@ -277,39 +277,39 @@ class Balance(Acting):
             return f"balance.json is for {_many(len(self.sizes), 'rank')}, here are {world}"
         if loader.sampler.rank != rank:
             return f"its sampler is for rank {loader.sampler.rank}, not for {rank}"
-        if not found:
+        if not models:
             return (
                 "there is no model in DistributedDataParallel before the first batch; other ways "
                 "to average gradients (FullyShardedDataParallel, one's own) are not known"
             )
-        for model in found:
+        for model in models:
             kind = type(model.module).__name__
             hook = ddp_model.communication_hook(model)
             if hook is not None:
                 return f"{kind} has a communication hook of its own ({hook})"
             if ddp_model.group_size(model) != world:
                 return f"{kind} is averaged over {ddp_model.group_size(model)} of {world} ranks"
-        wanted = self.plan.get("model")
-        if wanted is not None and not any(ddp_model.fingerprint(one) == wanted for one in found):
-            here = ddp_model.fingerprint(found[0])["parameters"]
+        planned = self.plan.get("model")
+        if planned is not None and planned not in map(ddp_model.fingerprint, models):
+            here = ddp_model.fingerprint(models[0])["parameters"]
             return (
-                f"balance.json is for a model of {wanted['parameters']:,} parameters, "
+                f"balance.json is for a model of {planned['parameters']:,} parameters, "
                 f"here is another one of {here:,}"
             )
-        norms = [name for model in found for name in ddp_model.local_norms(model)]
+        norms = [name for model in models for name in ddp_model.local_norms(model)]
         shared = self.candidates[id(loader)].shared
         if norms and shared is not None:
             left = shared.counted()[1]
             shares = [*self.sizes, *(rest(self.sizes, left) if left else ())]
             if 1 in shares:
                 return (
-                    f"a rank would have one sample, on which batch norm ({ddp_model.some(norms)}) "
-                    "cannot train"
+                    "a rank would have one sample, on which batch norm "
+                    f"({ddp_model.shortened(norms)}) cannot train"
                 )
         return ""
 
     def _facts(self, loader: "Any") -> "dict[str, Any]":
-        """What must be the same on all ranks."""
+        """Return the facts that have to be equal on all ranks."""
         sampler = loader.sampler
         names = ("seed", "shuffle", "drop_last")
         return {
@@ -323,7 +323,7 @@ class Balance(Acting):
         }
 
     def _refuse(self, why: str) -> None:
-        """Take back what was not agreed on; `why` begins with what it is about."""
+        """Undo changes that were not agreed on; `why` begins with the name of the loader."""
         self.over = True
         for known in list(self.candidates.values()):
             other = known.reference()
@@ -336,7 +336,7 @@ class Balance(Acting):
             f"balance.json is not applied to {why}; the program goes on as it is written"
         )
 
-    def _apply(self, loader: "Any", candidate: _Candidate, words: str, found: "list[Any]") -> None:
+    def _apply(self, loader: "Any", candidate: _Candidate, words: str, models: "list[Any]") -> None:
         candidate.agreed = True
         self.applier.tell({"balance": "applied"})
         how = "sum: they are not weighted" if self.weights.summed else "mean over its samples"
@@ -350,21 +350,21 @@ class Balance(Acting):
                 f"a step trains on {whole:,} samples, where the program's own "
                 f"{len(self.sizes)} x {own} are {own * len(self.sizes):,}"
             )
-        norms = [name for model in found for name in ddp_model.local_norms(model)]
+        norms = [name for model in models for name in ddp_model.local_norms(model)]
         if norms and (self.every or len(set(self.sizes)) > 1):
             self.applier.note(
-                f"batch norm ({ddp_model.some(norms)}) takes its statistics from each rank's own "
-                "share, so an update is not that of the whole batch; "
+                f"batch norm ({ddp_model.shortened(norms)}) takes its statistics from each rank's "
+                "own share, so an update is not that of the whole batch; "
                 "torch.nn.SyncBatchNorm.convert_sync_batchnorm(model) makes it so"
             )
 
     def _share(self, rank: int) -> int:
-        """What a rank takes of a full batch, now."""
+        """Return the current share of a rank in a full global batch."""
         return (self.rebalancing.changes[-1][1] if self.rebalancing else self.sizes)[rank]
 
 
 def _is_distributed(loader: "Any") -> bool:
-    """Whether it is torch's own sampler, and nothing made of it."""
+    """Return whether the sampler is torch's DistributedSampler itself, not a subclass."""
     distributed: Any = sys.modules.get("torch.utils.data.distributed")
     return distributed is not None and type(loader.sampler) is distributed.DistributedSampler
 
@@ -373,8 +373,8 @@ def _many(number: int, what: str) -> str:
     return f"{number:,} {what}" + ("s" if number != 1 else "")
 
 
-def _tell_of_memory(balance: Balance, share_now: "Callable[[], int]", own: int) -> None:
-    """Where the program ends for want of memory, say that its share is not its own batch size."""
+def _note_out_of_memory(balance: Balance, share_now: "Callable[[], int]", own: int) -> None:
+    """If the program runs out of memory, note that its share exceeds its own batch size."""
 
     def ends(kind: "Any", error: "Any") -> None:
         words, share = str(error), share_now()
@@ -385,11 +385,11 @@ def _tell_of_memory(balance: Balance, share_now: "Callable[[], int]", own: int) 
                 f"itself gives it {own}: the plan needs a cap for it (lotus balance --help)"
             )
 
-    balance.before_its_end(ends)
+    balance.before_uncaught(ends)
 
 
 def _init(original: "Callable[..., Any]", balance: "Any") -> "Callable[..., Any]":
-    """Hook for `DataLoader.__init__`, around that of settings_applier.py."""
+    """Hook for `DataLoader.__init__`, outside that of settings_applier.py."""
 
     def __init__(self: "Any", *args: "Any", **kwargs: "Any") -> None:
         try:
@@ -403,7 +403,7 @@ def _init(original: "Callable[..., Any]", balance: "Any") -> "Callable[..., Any]
 
 
 def _get_iterator(original: "Callable[..., Any]", balance: Balance) -> "Callable[..., Any]":
-    """Hook for `DataLoader._get_iterator`, around that of settings_applier.py."""
+    """Hook for `DataLoader._get_iterator`, outside that of settings_applier.py."""
 
     def _get_iterator(self: "Any") -> "Any":
         try:

@@ -1,8 +1,9 @@
-"""From what the ranks' steps cost to shares of which the slowest takes the least. Pure.
+"""Computes shares that minimize the time of the slowest rank, from the costs of the ranks' steps.
 
-A rank's cost is taken for proportional to its share until it was seen at two shares that differ
-clearly; then for a line through what it costs now. Costs of neighbouring steps are alike, so how
-sure a median is follows from their correlation as well as from their spread.
+The cost of a rank is assumed to be proportional to its share until it was measured at two clearly
+different shares; from then on it is a line through its current cost. The costs of neighbouring
+steps are correlated, so the standard error of a median takes that correlation into account. All
+functions are pure.
 """
 
 from collections import deque
@@ -13,42 +14,44 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-FEWEST = 8  # steps that say what a share costs
-GAIN = 0.05  # of a step, which a change must bring
-_CHANCE = 0.001  # of a change among ranks that are alike
-_SURE = 4.0  # standard errors from which on costs are taken to be others than before
-_MOST = 256  # steps of one share that count; more tell nothing of what is now
-_APART = 0.15  # of the larger share: from where on two differ clearly
-_ALIKE = 0.98  # correlation of neighbours, at most
-_FLATTEST = 0.25  # of a cost is put down to its samples at least; moves are steps, not leaps
+FEWEST = 8  # steps that are needed to measure the cost of a share
+GAIN = 0.05  # least fraction of a step that a change has to save
+_CHANCE = 0.001  # probability of a change if all ranks are equally fast
+_SURE = 4.0  # standard errors by which costs have to differ to count as changed
+_MOST = 256  # most recent steps of a share that are used
+_APART = 0.15  # least difference of two shares, as a fraction of the larger, to fit a line
+_ALIKE = 0.98  # upper bound of the correlation of neighbouring steps
+_FLATTEST = 0.25  # lower bound of the slope, relative to a proportional cost, to limit changes
 
 
 class Costs:
-    """What this rank's own part of a step takes, in ns, since its share last changed."""
+    """The time (ns) of this rank's own part of a step, since its share last changed."""
 
     def __init__(self, every: int) -> None:
-        """`every`: after how many steps it is asked what they take."""
+        """`every`: number of steps after which `summary` is called."""
         self.recent = max(every, 2 * FEWEST)
         self.share = 0
         self.own: deque[int] = deque(maxlen=max(every, _MOST))
         self.waits: deque[int] = deque(maxlen=self.recent)
-        self.before: tuple[int, float, float] | None = None  # share, cost, error of another share
+        self.before: tuple[int, float, float] | None = (
+            None  # share, cost and error of the previous share
+        )
         self._at: tuple[int, int] | None = None
         self._last_share, self._sum, self._wait, self._good = 0, 0, 0, False
 
     def add(self, at: "tuple[int, int] | None", share: int, own: "int | None", wait: int) -> None:
-        """A backward pass whose gradients were averaged.
+        """Add a backward pass whose gradients were averaged; sum several passes of a step.
 
-        `at`: (iteration, step) of its batch, None where it is not known; `share`: of the step, 0
-        where it is not a whole one; `own`: since the pass before, without waits for others, None
-        where it was not timed; `wait`: for others, at its end. Several passes of a step are one.
+        `at`: (iteration, step) of its batch, or None if unknown. `share`: the share of that step,
+        0 for a partial global batch. `own`: the time since the previous pass without waits for
+        other ranks, None if it was not timed. `wait`: the wait for other ranks at its end.
         """
         if at is not None and at == self._at and own is not None:
             self._sum += own
             self._wait += wait
             return
         self._finish()
-        # The first step of an iteration comes after what is between two, and data may take longer.
+        # The time of an iteration's first step includes what happens between two iterations.
         follows = at is not None and self._at is not None and at[0] == self._at[0]
         self._good = follows and own is not None and share == self._last_share > 0
         self._at, self._last_share = at, share
@@ -66,9 +69,12 @@ class Costs:
         self.own.append(max(self._sum, 1))
         self.waits.append(self._wait)
 
-    def told(self) -> "dict[str, Any] | None":
-        """What the other ranks are told, once there is enough: `share`, its `cost` (ns), the
-        standard `error` of that, `slope` (ns a sample), `wait` (ns)."""
+    def summary(self) -> "dict[str, Any] | None":
+        """Return what the other ranks need to know, or None if there are too few steps.
+
+        This is the `share`, its `cost` (ns), the standard `error` of the cost, the `slope` (ns per
+        sample) and the `wait` (ns).
+        """
         if len(self.own) < FEWEST:
             return None
         self._forget()
@@ -77,7 +83,7 @@ class Costs:
         if self.before is not None:
             share, other, unsure = self.before
             far = self.share - share
-            # Where it is not clear from both, it stays proportional.
+            # Stay proportional unless both costs are precise enough for a line.
             if abs(far) >= _APART * max(self.share, share) and (
                 error**2 + unsure**2 <= (even * far / 2) ** 2
             ):
@@ -86,7 +92,7 @@ class Costs:
         return {"share": self.share, "cost": cost, "error": error, "slope": slope, "wait": wait}
 
     def _forget(self) -> None:
-        """Keep the last steps alone, where they take another time than those before them."""
+        """Drop all but the most recent steps if their cost has changed."""
         many = len(self.own) - self.recent
         if many < self.recent:
             return
@@ -97,23 +103,26 @@ class Costs:
 
 
 def median(values: "Sequence[float] | deque[int]") -> tuple[float, float]:
-    """The median of a series, and its standard error: of 1.4826 times the median deviation, as
-    for normal values, with so many fewer of them as neighbours may be alike (AR(1)).
+    """Return the median of a series and its standard error.
 
-    For a few it is larger, by as much as the quantiles of Student's t are than the normal ones.
+    The error is that of normal values whose standard deviation is 1.4826 times the median absolute
+    deviation. Their number is reduced by the correlation of neighbours (AR(1)). For few values the
+    error is larger, as the quantiles of Student's t are larger than those of the normal
+    distribution.
     """
     many = len(values)
     middle = _middle(values)
-    spread = 1.4826 * _middle([abs(one - middle) for one in values])
+    spread = 1.4826 * _middle([abs(value - middle) for value in values])
     limit = 3 * spread
-    moved = [min(max(one - middle, -limit), limit) for one in values]
-    square = sum(one * one for one in moved)
-    alike = sum(one * after for one, after in pairwise(moved)) / (square or 1.0)
-    # It comes out too low for short series (Marriott and Pope 1954), and by chance.
-    alike = min(max(alike + (1 + 3 * alike) / many, 0.0) + many**-0.5, _ALIKE)
-    alone = max(many * (1 - alike) / (1 + alike), 2.0)
-    few = max(alone - 1, 5.0)
-    return middle, 1.2533 * spread * (1 + 3 / few + 8 / few**2) / alone**0.5
+    deviations = [min(max(value - middle, -limit), limit) for value in values]
+    squares = sum(value * value for value in deviations)
+    products = sum(value * following for value, following in pairwise(deviations))
+    correlation = products / (squares or 1.0)
+    # The estimate is biased downwards in short series (Marriott and Pope 1954).
+    correlation = min(max(correlation + (1 + 3 * correlation) / many, 0.0) + many**-0.5, _ALIKE)
+    effective = max(many * (1 - correlation) / (1 + correlation), 2.0)
+    freedom = max(effective - 1, 5.0)
+    return middle, 1.2533 * spread * (1 + 3 / freedom + 8 / freedom**2) / effective**0.5
 
 
 def _middle(values: "Sequence[float] | deque[int]") -> float:
@@ -121,48 +130,50 @@ def _middle(values: "Sequence[float] | deque[int]") -> float:
     return float(order[half]) if len(order) % 2 else (order[half - 1] + order[half]) / 2
 
 
-def level(
-    told: "Sequence[dict[str, Any]]", most: "Sequence[int]", least: int
+def rebalance(
+    costs: "Sequence[dict[str, Any]]", most: "Sequence[int]", least: int
 ) -> "tuple[list[int], str] | None":
-    """New shares of the same global batch and why, from what each rank tells; None: they stay.
+    """Return (new shares of the same global batch, why), or None to keep the shares.
 
-    `most`: samples a rank may take, `least`: that each must. None moves by more than half. They
-    change only for a gain that matters and that chance does not bring.
+    `costs` has the `Costs.summary` of each rank. A rank may take at most `most` samples and has to
+    take at least `least`. No share changes by more than half. Shares only change if the gain is
+    large enough to matter and unlikely to be due to chance.
     """
-    sizes = [int(one["share"]) for one in told]
+    sizes = [int(cost["share"]) for cost in costs]
     low = [max(size - max(size // 2, 1), min(least, size)) for size in sizes]
     high = [
         max(min(size + max(size // 2, 1), cap), size) for size, cap in zip(sizes, most, strict=True)
     ]
-    lines = [(one["cost"] - one["slope"] * one["share"], one["slope"]) for one in told]
-    found = split(lines, low, high, sum(sizes))
-    now = max(float(one["cost"]) for one in told)
-    slowest = next(rank for rank, one in enumerate(told) if one["cost"] == now)
-    after = max(fixed + slope * size for (fixed, slope), size in zip(lines, found, strict=True))
-    whole = now + min(float(one["wait"]) for one in told)  # the least is what averaging takes
-    if now - after <= max(GAIN * whole, _quantile(len(told)) * _unsure(told, found, slowest)):
+    lines = [(cost["cost"] - cost["slope"] * cost["share"], cost["slope"]) for cost in costs]
+    shares = split(lines, low, high, sum(sizes))
+    now = max(float(cost["cost"]) for cost in costs)
+    slowest = next(rank for rank, cost in enumerate(costs) if cost["cost"] == now)
+    after = max(fixed + slope * size for (fixed, slope), size in zip(lines, shares, strict=True))
+    # The shortest wait is the time of the averaging itself.
+    whole = now + min(float(cost["wait"]) for cost in costs)
+    if now - after <= max(GAIN * whole, _quantile(len(costs)) * _unsure(costs, shares, slowest)):
         return None
-    quickest = min(range(len(told)), key=lambda rank: told[rank]["cost"] / sizes[rank])
-    each = [told[rank]["cost"] / sizes[rank] for rank in (slowest, quickest)]
-    return found, (
+    quickest = min(range(len(costs)), key=lambda rank: costs[rank]["cost"] / sizes[rank])
+    each = [costs[rank]["cost"] / sizes[rank] for rank in (slowest, quickest)]
+    return shares, (
         f"a sample takes rank {slowest} {each[0] / each[1]:.1f} times as long as rank {quickest}; "
         f"a step is expected to take {100 * (now - after) / whole:.0f} % less"
     )
 
 
-def _unsure(told: "Sequence[dict[str, Any]]", found: "Sequence[int]", slowest: int) -> float:
-    """The standard error of what the slowest costs now and of what all come to afterwards."""
-    whole = sum(found)
-    now = float(told[slowest]["error"])
-    after = [one["error"] / one["share"] * size for one, size in zip(told, found, strict=True)]
-    return float(
-        (now**2 + sum((one * size / whole) ** 2 for one, size in zip(after, found, strict=True)))
-        ** 0.5
-    )
+def _unsure(costs: "Sequence[dict[str, Any]]", shares: "Sequence[int]", slowest: int) -> float:
+    """Return the standard error of the gain: of the slowest rank now, and of all afterwards."""
+    whole = sum(shares)
+    now = float(costs[slowest]["error"])
+    errors = [
+        cost["error"] / cost["share"] * size for cost, size in zip(costs, shares, strict=True)
+    ]
+    after = sum((error * size / whole) ** 2 for error, size in zip(errors, shares, strict=True))
+    return float((now**2 + after) ** 0.5)
 
 
 def _quantile(ranks: int) -> float:
-    """How many standard errors the slowest of ranks that are alike seldom comes to."""
+    """Return the standard errors that the slowest of equally fast ranks rarely exceeds."""
     from statistics import NormalDist
 
     return NormalDist().inv_cdf(1 - _CHANCE / ranks)
@@ -171,10 +182,10 @@ def _quantile(ranks: int) -> float:
 def split(
     lines: "Sequence[tuple[float, float]]", low: "Sequence[int]", high: "Sequence[int]", whole: int
 ) -> list[int]:
-    """`whole` samples among ranks so that the largest `fixed + slope * size` is least, exactly.
+    """Divide `whole` samples so that the largest `fixed + slope * size` is minimal, exactly.
 
-    `lines`: (fixed, slope > 0); low <= size <= high, between whose sums `whole` must be. As
-    lotus/balance/minmax.py, from the standard library.
+    `lines` has (fixed, slope > 0) of each rank, and low <= size <= high. `whole` has to be between
+    their sums. Like lotus/balance/minmax.py, but with the standard library only.
     """
     import heapq
 
@@ -196,7 +207,7 @@ def split(
             top = middle
         else:
             bottom = middle
-    # One less than fits, for the rounding of the division.
+    # One less than fits, as the division may have rounded up.
     sizes = [max(size - 1, least) for size, least in zip(within(bottom), low, strict=True)]
     waiting = [
         (lines[rank][0] + lines[rank][1] * (size + 1), rank)

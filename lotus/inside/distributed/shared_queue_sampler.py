@@ -1,9 +1,10 @@
-"""Batches of an epoch that go to whichever rank asks next, so that a fast rank takes more.
+"""Hands out the batches of an epoch on demand, so that faster ranks take more of them.
 
-The order is that of the program's own `DistributedSampler`, cut into batches of the program's own
-size; the job's store counts how many were given away. Each sample is taken once; the numbers that
-torch adds so that all ranks have as many are not needed. Where the program's ranks meet in steps
-of its own (to average a loss, say), each takes as many batches, or one would wait for ever.
+The order of samples is that of the program's `DistributedSampler`, cut into batches of the
+program's batch size; the job's store counts the batches that were taken. Each sample is used once:
+the padding by which torch gives all ranks the same number of samples is not needed. If the program
+itself synchronizes ranks within a step (to average a loss, say), all ranks take the same number of
+batches, because a rank with more would wait forever.
 """
 
 import sys
@@ -16,22 +17,25 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class Dealt:
-    """Stands for a `DistributedSampler` inside a loader's `BatchSampler`.
+class SharedQueueSampler:
+    """Replaces a `DistributedSampler` inside a loader's `BatchSampler`.
 
-    The program keeps its own sampler, whose epoch, seed, order and length are followed.
+    The program keeps its own sampler, and that determines epoch, seed, order and length.
     """
 
     def __init__(
         self, own: "Any", size: int, drop_last: bool, store: "Any", norms: bool = False
     ) -> None:
-        """`size`: of a batch; `store`: for this loader alone; `norms`: one sample is no batch."""
+        """`size` is the batch size; `store` is used for this loader only.
+
+        `norms`: the model has batch norms, which cannot train on a batch of one sample.
+        """
         self.own, self.size, self.drop_last, self.store = own, size, drop_last, store
         self.norms = norms
-        self.passes = 0  # epochs that were trained on: as many on every rank
-        # Whether each rank must have as many batches; None: it is not known before a first step.
-        self.level: bool | None = None
-        self.key, self.drawn = "", list[int]()  # the epoch that is under way, and what was taken
+        self.passes = 0  # epochs that were trained on, the same number on every rank
+        # Whether all ranks need the same number of batches; None: not known before a first step.
+        self.equal_counts: bool | None = None
+        self.key, self.drawn = "", list[int]()  # the current epoch, and the batches taken in it
 
     def __getattr__(self, name: str) -> "Any":
         if name == "own":  # a copy that is being made
@@ -39,22 +43,22 @@ class Dealt:
         return getattr(self.own, name)
 
     def __reduce__(self) -> "Any":
-        return _same, (self.own,)  # a copy of the loader is as the program made it
+        return _same, (self.own,)  # a copy of the loader has the program's own sampler
 
     def __len__(self) -> int:
         return len(self.own)
 
     def used(self) -> None:
-        """The epoch under way is trained on: who begins again begins another one.
+        """Note that the current epoch is trained on; the next iteration starts a new epoch.
 
-        One rank alone may look at a first batch before.
+        Before that, a single rank may iterate to look at a first batch.
         """
         self.passes, self.key = self.passes + 1, ""
 
     def __iter__(self) -> "Iterator[Any]":
         torch: Any = sys.modules["torch"]
-        # Nothing is learnt from these, or ranks need as many: as the program is written.
-        if not torch.is_grad_enabled() or self.level:
+        # Nothing is trained on these, or ranks need equal counts: use the program's own sampler.
+        if not torch.is_grad_enabled() or self.equal_counts:
             yield from self.own
             return
         many, size, world = len(self.own.dataset), self.size, self.own.num_replicas
@@ -68,15 +72,15 @@ class Dealt:
         if key != self.key:
             self.key, self.drawn = key, []
         drawn, order, turn = self.drawn, order_of(self.own), 0
-        while self.level is False or turn < equal:
+        while self.equal_counts is False or turn < equal:
             if turn == len(drawn):
                 drawn.append(self._next(key))
             batch = drawn[turn]
             if batch >= batches:
-                if not self.level or not batches:
+                if not self.equal_counts or not batches:
                     drawn.pop()
                     return
-                batch %= batches  # one that another rank has too, as torch does
+                batch %= batches  # repeat a batch of another rank, as torch does
             turn += 1
             begin, end = batch * size, min((batch + 1) * size, many)
             if self.norms and end - begin == 1 < size:  # batch norm cannot train on it
@@ -84,7 +88,7 @@ class Dealt:
             yield from order[begin:end]
 
     def _next(self, key: str) -> int:
-        """The number of the epoch's next batch; raises SystemExit where the store does not say."""
+        """Return the number of the epoch's next batch; raise SystemExit if the store fails."""
         try:
             return int(self.store.add(key, 1)) - 1
         except Exception as error:
@@ -102,9 +106,9 @@ def _same(own: "Any") -> "Any":
 
 
 def order_of(own: "Any") -> "list[Any]":
-    """All samples of an epoch in the order in which a `DistributedSampler` deals them out.
+    """Return all samples of an epoch in the order in which a `DistributedSampler` uses them.
 
-    By torch's own code for a job of one rank, whichever version it is.
+    torch's own code for a job of one rank determines it, whatever its version.
     """
     import copy
 

@@ -1,8 +1,8 @@
-"""Asking a job's store for a time and no longer, whatever becomes of the store.
+"""Limits the time of every call of a job's store.
 
-torch's own limit holds where a value is waited for. A store whose process is stopped, or whose
-host is gone without a word, keeps every other call for ever: the program, which has no need of the
-store once its ranks have met, would hang in a question of ours.
+torch's own timeout only covers waiting for a value. If the process of the store is stopped, or its
+host disappears, any other call blocks forever. The program no longer needs the store once its ranks
+have met, so it must not hang in a call that lotus makes.
 """
 
 import _thread
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 _NAP_S, _LONGEST_NAP_S = 0.002, 0.1
 
 
-def looks(wait_s: float) -> "Iterator[None]":
-    """One a look, with ever longer naps between them, until the time is over; one at least."""
+def attempts(wait_s: float) -> "Iterator[None]":
+    """Yield once per attempt, at least once, sleeping longer each time, for `wait_s` seconds."""
     end, nap = time.monotonic() + wait_s, _NAP_S
     while True:
         yield
@@ -30,14 +30,14 @@ def looks(wait_s: float) -> "Iterator[None]":
         nap = min(2 * nap, _LONGEST_NAP_S)
 
 
-class _Call:
-    """One call that is to be made, and what came of it."""
+class _StoreCall:
+    """A call to make, and its outcome."""
 
-    __slots__ = ("arguments", "error", "function", "over", "value", "wanted")
+    __slots__ = ("arguments", "awaited", "error", "function", "over", "value")
 
     def __init__(self, function: "Callable[..., Any]", arguments: "tuple[Any, ...]") -> None:
         self.function, self.arguments = function, arguments
-        self.wanted = True  # who asked still waits
+        self.awaited = True  # whether the caller still waits
         self.value: Any = None
         self.error: BaseException | None = None
         self.over = _thread.allocate_lock()
@@ -45,47 +45,47 @@ class _Call:
 
     def make(self) -> None:
         try:
-            if self.wanted:
+            if self.awaited:
                 self.value = self.function(*self.arguments)
-        except BaseException as error:  # raised in the thread that asked
+        except BaseException as error:  # raised in the thread of the caller
             self.error = error
         self.over.release()
 
 
-class _Caller:
-    """The thread that makes all calls of a process, one after the other.
+class _StoreThread:
+    """The thread that makes all store calls of a process, one after the other.
 
-    Not one of threading's: a program may wait for those that it finds there.
+    It is not a `threading.Thread`, because a program may join all of those.
     """
 
     def __init__(self) -> None:
-        self.calls: SimpleQueue[_Call] = SimpleQueue()
-        self.asked = itertools.count()
+        self.calls: SimpleQueue[_StoreCall] = SimpleQueue()
+        self.started = itertools.count()
 
-    def within(self, wait_s: float, call: _Call) -> bool:
-        """Whether the call came to its end in time; if it had not begun by then, it never does."""
-        if next(self.asked) == 0:
+    def within(self, wait_s: float, call: _StoreCall) -> bool:
+        """Return whether the call ended in time; a call that has not begun by then is dropped."""
+        if next(self.started) == 0:
             _thread.start_new_thread(_make_all, (self.calls,))
         self.calls.put(call)
         try:
             return call.over.acquire(timeout=min(wait_s, _thread.TIMEOUT_MAX))
         finally:
-            call.wanted = False
+            call.awaited = False
 
 
-def _make_all(calls: "SimpleQueue[_Call]") -> None:
+def _make_all(calls: "SimpleQueue[_StoreCall]") -> None:
     while True:
         calls.get().make()
 
 
-_callers: dict[int, _Caller] = {}  # by process: a fork has no threads but the one that forked
+_threads: dict[int, _StoreThread] = {}  # by process, as a forked child has no such thread
 
 
-class Patient:
-    """What we ask of `store`: one call at a time for the whole process, in a thread beside it.
+class StoreWithTimeout:
+    """A store whose calls are made one at a time in a thread of their own.
 
-    All calls raise what the store raises, and TimeoutError after `wait_s`, also where it is an
-    earlier call that hangs. What was sent by then may still come to be, when the store goes on.
+    Every call raises whatever the store raises, and TimeoutError after `wait_s` seconds, even if it
+    is an earlier call that hangs. A request that was sent by then may still take effect later.
     """
 
     def __init__(self, store: "Any", wait_s: float) -> None:
@@ -104,9 +104,9 @@ class Patient:
         return [bytes(value) for value in self._within(self.store.multi_get, keys)]
 
     def _within(self, function: "Callable[..., Any]", *arguments: "Any") -> "Any":
-        call = _Call(function, arguments)
-        caller = _callers.get(os.getpid()) or _callers.setdefault(os.getpid(), _Caller())
-        if not caller.within(self.wait_s, call):
+        call = _StoreCall(function, arguments)
+        thread = _threads.get(os.getpid()) or _threads.setdefault(os.getpid(), _StoreThread())
+        if not thread.within(self.wait_s, call):
             raise TimeoutError(f"it did not answer in {self.wait_s:g} s")
         if call.error is not None:
             raise call.error

@@ -1,20 +1,20 @@
-"""How the ranks of a data-parallel job come to one model: `lotus run --mode`, no code changed.
+"""Changes how the ranks of a data-parallel job synchronize: `lotus run --mode`.
 
-sync    as DistributedDataParallel does: gradients are averaged over all ranks in each step. Where
-        the ranks' numbers of batches differ, within torch's Join.
-local   post-local SGD: after the first steps each rank goes on alone, as in `no_sync`, and
-        parameters are averaged after every so many batches (averaging.Together).
-hybrid  the same between groups of ranks; in a group gradients are averaged in each step (torch's
-        post_localSGD hook).
-async   each rank goes on alone; changes are averaged in the background, and a rank waits only when
-        it is too far ahead of what it handed over (averaging.Apart). Batches go to who asks next
-        (shared_queue_sampler.py).
+sync    As in DistributedDataParallel: gradients are averaged over all ranks in each step, within
+        torch's Join if the ranks have different numbers of batches.
+local   Post-local SGD: after the first steps ranks train independently, as in `no_sync`, and their
+        parameters are averaged after every K batches (averaging.SynchronousAveraging).
+hybrid  The same between groups of ranks; within a group, gradients are averaged in each step
+        (torch's post_localSGD hook).
+async   Ranks train independently, and their changes are averaged in the background. A rank waits
+        only if the round in flight is too old (averaging.BackgroundAveraging). Each batch goes to
+        the rank that asks for it first (shared_queue_sampler.py).
 
-Before the first batch that is read while a model is in DistributedDataParallel, all ranks agree on
-it (consensus.py): where one cannot, all go on as the program is written. Rounds of averaging are
-where the program asks for its next batch, and at the end of an epoch, so it sees one model on all
-ranks when its loop is over. They follow the model: where it is trained on another loader later,
-rounds are where that one is asked (loader_pass.py).
+Before the first batch that is read while a model is wrapped in DistributedDataParallel, all ranks
+have to agree (consensus.py); if any rank cannot take part, the program continues as written.
+Averaging takes place when the program requests its next batch and at the end of an epoch, so that
+all ranks have the same model when the loop is over. Averaging follows the model: if it is trained
+on another loader later, the batches of that loader count (loader_pass.py).
 """
 
 import gc
@@ -27,10 +27,10 @@ from ..common import loader_description, patching
 from ..common.guard import hook
 from . import consensus, ddp_model
 from .agreed_model import Agreed
-from .averaging import Apart, Rounds, Together
+from .averaging import Averaging, BackgroundAveraging, SynchronousAveraging
 from .ddp_hooks import Acting
-from .loader_pass import Pass, leads, written
-from .store_timeout import Patient
+from .loader_pass import LoaderPass, leads, written
+from .store_timeout import StoreWithTimeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,31 +39,31 @@ if TYPE_CHECKING:
 
     from .ddp_hooks import Applier
 
-_PASS = "_lotus_pass"  # attribute of an iterator that holds its Pass
+_PASS = "_lotus_pass"  # attribute of an iterator that holds its LoaderPass
 _THREADS = "its batches are asked for in another thread than the model is made in"
 
 
-class _Refused(Exception):
-    """Why this rank cannot."""
+class _CannotTakePart(Exception):
+    """The reason why this rank cannot take part in a mode."""
 
 
 class Mode(Acting):
-    """The mode of this run in this process."""
+    """Applies the mode of this run in this process."""
 
     feature = "mode"
-    asked = 0  # questions to the other ranks: of the process, as the store stays
+    questions = 0  # to the other ranks; per process, because the store outlives an instance
 
-    def __init__(self, applier: "Applier", given: "dict[str, Any]") -> None:
+    def __init__(self, applier: "Applier", options: "dict[str, Any]") -> None:
         super().__init__(applier)
-        self.name = str(given["name"])
-        self.every, self.after = int(given["every"]), int(given["after"])
-        self.staleness, self.wait_s = int(given["staleness"]), float(given["wait_s"])
-        self.groups: list[list[int]] = [list(group) for group in given["groups"]]
-        self.made = 0  # models that were put in DistributedDataParallel
-        self.thread = 0  # in which the last was
-        self.refused = -1  # how many that were when it was refused
+        self.name = str(options["name"])
+        self.every, self.after = int(options["every"]), int(options["after"])
+        self.staleness, self.wait_s = int(options["staleness"]), float(options["wait_s"])
+        self.groups: list[list[int]] = [list(group) for group in options["groups"]]
+        self.made = 0  # models that were wrapped in DistributedDataParallel
+        self.thread = 0  # the thread that wrapped the last one
+        self.refused = -1  # value of `made` when the mode was refused
         self.agreed: Agreed | None = None
-        self.batches = 0  # of the agreed loader that were trained on
+        self.batches = 0  # batches that were trained on since the ranks agreed
 
     # The hooks.
 
@@ -79,54 +79,54 @@ class Mode(Acting):
     # A loader is iterated.
 
     def iterated(self, loader: "Any") -> "Agreed | None":
-        """What all ranks have agreed on by now, before this loader is read; None: nothing.
+        """Return what all ranks have agreed on, before a loader is iterated; None: nothing.
 
-        Raises SystemExit where other ranks may do otherwise than this one.
+        Raises SystemExit if other ranks may decide differently.
         """
         from ..common.process_identity import is_worker
 
         if is_worker():
             return None
-        # By what all ranks have done alike: when garbage is collected is not.
+        # Decide by what all ranks do alike. The time of a garbage collection is not.
         if self.agreed is not None and self.agreed.made == self.made:
             if self.agreed.model() is not None:
                 return self.agreed
-            self.agreed.rounds = None  # its numbers are of no use any more
+            self.agreed.rounds = None  # the model is gone
             return None
         torch: Any = sys.modules["torch"]
         if not self.made or self.refused == self.made or not torch.is_grad_enabled():
             return self.agreed
         if self.made > 1:
             gc.collect()
-        found = self.models()
-        if not any(model.module.training for model in found):
+        models = self.models()
+        if not any(model.module.training for model in models):
             return self.agreed
-        if not torch.distributed.is_initialized():  # a group that is not of all ranks
+        if not torch.distributed.is_initialized():  # the model has a group of its own
             return self.agreed
-        made = self._agree(loader, found)
-        if made is None:
+        agreed = self._agree(loader, models)
+        if agreed is None:
             self.refused = self.made
         else:
-            self.agreed, self.batches = made, 0
+            self.agreed, self.batches = agreed, 0
         return self.agreed
 
-    def _agree(self, loader: "Any", found: "list[Any]") -> "Agreed | None":
+    def _agree(self, loader: "Any", models: "list[Any]") -> "Agreed | None":
         if self.agreed is not None:
-            self.agreed.deal_no_more()  # to another model
+            self.agreed.restore_sampler()  # the queue was for another model
         words = loader_description.words(loader, "")
         distributed: Any = sys.modules["torch.distributed"]
         rank, world = distributed.get_rank(), distributed.get_world_size()
         answer: dict[str, Any] = {"of": f"{words}", "refused": "", "facts": {}}
         try:
-            answer |= self._answer(loader, found, world)
-        except _Refused as why:
+            answer |= self._answer(loader, models, world)
+        except _CannotTakePart as why:
             answer["refused"] = str(why)
         except Exception as error:
             answer["refused"] = f"{type(error).__name__}: {error}"
-        Mode.asked += 1
+        Mode.questions += 1
         store: Any = None
         try:
-            decision, store = consensus.ask(f"mode/{Mode.asked}", answer, self.wait_s)
+            decision, store = consensus.ask(f"mode/{Mode.questions}", answer, self.wait_s)
             answers = [] if decision else consensus.answers(store, world, self.wait_s)
         except consensus.Silent as error:
             decision = f"{words}: the job's store takes no answer ({error})"
@@ -135,8 +135,8 @@ class Mode(Acting):
             text = f"what the other ranks decided on --mode cannot be known ({error})"
             raise SystemExit(f"lotus: {text}; rank {rank} stops before its first step") from None
         if not decision:
-            agreed = Agreed(found[0], loader, words, self.made)
-            decision = self._apply(agreed, loader, found[0], answers, store)
+            agreed = Agreed(models[0], loader, words, self.made)
+            decision = self._apply(agreed, loader, models[0], answers, store)
         if decision:
             self.applier.tell({"mode": "refused"})
             self.applier.note(
@@ -147,16 +147,16 @@ class Mode(Acting):
         self.applier.tell({"mode": "applied"})
         return agreed
 
-    def _answer(self, loader: "Any", found: "list[Any]", world: int) -> "dict[str, Any]":
-        """What this rank says of itself. Raises _Refused."""
-        if len(found) > 1:
-            raise _Refused(f"{len(found)} models are in DistributedDataParallel")
+    def _answer(self, loader: "Any", models: "list[Any]", world: int) -> "dict[str, Any]":
+        """Return the answer of this rank. Raises _CannotTakePart."""
+        if len(models) > 1:
+            raise _CannotTakePart(f"{len(models)} models are in DistributedDataParallel")
         if threading.get_ident() != self.thread:
-            raise _Refused(_THREADS)
-        model = found[0]
+            raise _CannotTakePart(_THREADS)
+        model = models[0]
         kind = type(model.module).__name__
         if ddp_model.group_size(model) != world:
-            raise _Refused(
+            raise _CannotTakePart(
                 f"{kind} is averaged over {ddp_model.group_size(model)} of {world} ranks"
             )
         many = None if loader_description.is_iterable(loader) else len(loader)
@@ -172,15 +172,15 @@ class Mode(Acting):
             facts["the data set's length"] = loader_description.length(loader)
             facts["the batch size"] = loader.batch_size
         if self.name != "sync":
-            ddp_model.lonely(model, self.name == "hybrid", _Refused)
+            ddp_model.check_local_steps(model, self.name == "hybrid", _CannotTakePart)
             if model.static_graph and self.name != "hybrid" and self.after < 2:
                 more = "; --after 2 does that" if self.name == "local" else ""
-                raise _Refused(f"a static graph must be averaged in its first steps{more}")
+                raise _CannotTakePart(f"a static graph must be averaged in its first steps{more}")
         import socket
 
         from ..common.process_identity import boot_id
 
-        # Machines may have one name.
+        # Several machines may have the same name.
         host = [socket.gethostname(), boot_id()]
         return {"facts": facts, "batches": many, "host": host}
 
@@ -192,9 +192,9 @@ class Mode(Acting):
         answers: "list[dict[str, Any]]",
         store: "Any",
     ) -> str:
-        """Put the mode on; all ranks have the same answers, and come to the same.
+        """Apply the mode. All ranks have the same answers and reach the same result.
 
-        Returns why it is not, with what it is about, "" where it is.
+        Return why it cannot be applied, with the name of the loader; "" if it was applied.
         """
         torch: Any = sys.modules["torch"]
         rank = torch.distributed.get_rank()
@@ -210,8 +210,8 @@ class Mode(Acting):
             groups = self.groups or _hosts(answers)
             if len(groups) < 2:
                 return f"{agreed.words}: all ranks are on one host; --groups says which are alike"
-            made = [(one, torch.distributed.new_group(one)) for one in groups]
-            group = next(handle for one, handle in made if rank in one)
+            handles = [(ranks, torch.distributed.new_group(ranks)) for ranks in groups]
+            group = next(handle for ranks, handle in handles if rank in ranks)
             hooks: Any = _post_local()
             state = hooks.PostLocalSGDState(None, group, self.after)
             agreed.grouped = state
@@ -221,21 +221,21 @@ class Mode(Acting):
         elif not self.after:
             model.require_backward_grad_sync = False
         agreed.buffers = model.broadcast_buffers
-        model.broadcast_buffers = False  # of rank 0 in each step: all would wait for it
+        model.broadcast_buffers = False  # else all ranks wait for those of rank 0 in each step
         group = torch.distributed.new_group()
         if self.name == "async":
-            store = Patient(store, self.wait_s)
-            agreed.rounds = Apart(torch, model, group, store)
+            store = StoreWithTimeout(store, self.wait_s)
+            agreed.rounds = BackgroundAveraging(torch, model, group, store)
             if self.agreed is None:
-                self.before_its_end(self._fails)
+                self.before_uncaught(self._fails)
         else:
-            agreed.rounds = Together(torch, model, group)
+            agreed.rounds = SynchronousAveraging(torch, model, group)
         self._say(agreed, loader, store, answers)
         return ""
 
     def _fails(self, kind: "Any", error: "Any") -> None:
-        """An exception ends the program."""
-        if self.agreed is not None and isinstance(self.agreed.rounds, Apart):
+        """Handle an uncaught exception."""
+        if self.agreed is not None and isinstance(self.agreed.rounds, BackgroundAveraging):
             self.agreed.rounds.fail()
 
     def _say(
@@ -244,10 +244,10 @@ class Mode(Acting):
         of = agreed.words
         first = f"gradients are averaged for {self.after} steps, then " if self.after else ""
         if self.name == "async":
-            agreed.deal(loader, store)
+            agreed.share_queue(loader, store)
             how = (
                 f"batches of {of} go to the rank that asks next"
-                if agreed.dealt is not None
+                if agreed.queue is not None
                 else f"each rank has its own batches of {of}, as its sampler cannot be shared"
             )
             self.applier.note(
@@ -272,11 +272,11 @@ class Mode(Acting):
 
     # Batches.
 
-    def asks(self, agreed: Agreed, of: Pass) -> None:
-        """The program asks for a batch: it has made a step with the one before."""
+    def asks(self, agreed: Agreed, of: LoaderPass) -> None:
+        """Handle a request for a batch: the training step on the previous one is over."""
         model = agreed.model()
         if model is None or of.over or not sys.modules["torch"].is_grad_enabled():
-            return  # a model that is only tried is the same on all ranks, or one's own
+            return  # validation does not change the model
         if agreed.lifted:
             return
         if agreed.leader is None and threading.get_ident() != self.thread:
@@ -293,13 +293,13 @@ class Mode(Acting):
             agreed.joined = model.join()
             agreed.joined.__enter__()
         rounds = agreed.rounds
-        if isinstance(rounds, Apart):
+        if isinstance(rounds, BackgroundAveraging):
             rounds.come_back()
-            if agreed.levels(of, first):
+            if agreed.detects_meetings(of, first):
                 self.applier.note(
                     "ranks meet in their steps, so each has as many batches, and none goes ahead"
                 )
-        # Where the program's own Join ends it writes one rank's parameters to all: no step.
+        # When the program's own Join ends, it copies the parameters of one rank to all: no step.
         joins = agreed.joined is None and model._join_config.enable
         if first and not joins and agreed.written not in (None, written(model)):
             self.applier.note(
@@ -309,16 +309,16 @@ class Mode(Acting):
         if first or rounds is None:
             return
         self.batches += 1
-        if isinstance(rounds, Apart):
+        if isinstance(rounds, BackgroundAveraging):
             rounds.step(self.staleness)
-        elif isinstance(rounds, Together) and self.batches > self.after:
+        elif isinstance(rounds, SynchronousAveraging) and self.batches > self.after:
             rounds.step(self.every)
-        self._tell_of_other_tensors(rounds)
+        self._note_different_tensors(rounds)
         if self.name == "local" and self.batches >= self.after:
             model.require_backward_grad_sync = False
 
-    def ended(self, agreed: Agreed, of: Pass) -> None:
-        """The program was told that an epoch is over."""
+    def ended(self, agreed: Agreed, of: LoaderPass) -> None:
+        """Handle the end of an epoch."""
         if of.over or agreed.leader is not of or not sys.modules["torch"].is_grad_enabled():
             return
         of.over = True
@@ -331,19 +331,19 @@ class Mode(Acting):
             model._join_config = config.construct_disabled_join_config()
         if model is None:
             return
-        if isinstance(rounds, Together):
+        if isinstance(rounds, SynchronousAveraging):
             rounds.finish()
-        elif isinstance(rounds, Apart):
-            if agreed.dealt is not None and not of.used and of.loader() is agreed.loader():
+        elif isinstance(rounds, BackgroundAveraging):
+            if agreed.queue is not None and not of.used and of.loader() is agreed.loader():
                 of.used = True
-                agreed.dealt.used()
+                agreed.queue.used()
             if not rounds.finish():
                 self.applier.note("a rank left its loop before its epoch was over: ranks differ")
         if rounds is not None:
-            self._tell_of_other_tensors(rounds)
+            self._note_different_tensors(rounds)
             agreed.written = written(model)
 
-    def _tell_of_other_tensors(self, rounds: Rounds) -> None:
+    def _note_different_tensors(self, rounds: Averaging) -> None:
         if rounds.differ:
             self.applier.note(
                 "the ranks' models have other tensors than each other: only what they had in "
@@ -354,19 +354,19 @@ class Mode(Acting):
 def _known_groups(groups: "list[list[int]]", world: int) -> None:
     ranks = sorted(rank for group in groups for rank in group)
     if groups and ranks != list(range(world)):
-        raise _Refused(f"--groups has {len(ranks)} ranks, here are {world}")
+        raise _CannotTakePart(f"--groups has {len(ranks)} ranks, here are {world}")
 
 
 def _hosts(answers: "list[dict[str, Any]]") -> "list[list[int]]":
-    """The ranks of each host."""
-    found: dict[str, list[int]] = {}
+    """Return the ranks of each host."""
+    hosts: dict[str, list[int]] = {}
     for rank, answer in enumerate(answers):
-        found.setdefault(str(answer["host"]), []).append(rank)
-    return list(found.values())
+        hosts.setdefault(str(answer["host"]), []).append(rank)
+    return list(hosts.values())
 
 
 def _counts(many: "list[int | None]") -> str:
-    known = [one for one in many if one is not None]
+    known = [count for count in many if count is not None]
     if len(known) < len(many):
         return "how many batches each rank has is not known"
     return f"ranks have {min(known)} to {max(known)} batches"
@@ -380,7 +380,7 @@ def _post_local() -> "Any":
 
 
 def _get_iterator(original: "Callable[..., Any]", mode: Mode) -> "Callable[..., Any]":
-    """Hook for `DataLoader._get_iterator`, around that of settings_applier.py."""
+    """Hook for `DataLoader._get_iterator`, outside that of settings_applier.py."""
 
     def _get_iterator(self: "Any") -> "Any":
         try:
@@ -413,17 +413,17 @@ def _reset(original: "Callable[..., Any]", mode: Mode) -> "Callable[..., Any]":
 
 
 def _watch(iterator: "Any", loader: "Any", agreed: Agreed, mode: Mode) -> None:
-    """Have an iterator tell when it is asked for a batch."""
-    known: Pass | None = vars(iterator).get(_PASS)
+    """Report requests for a batch of an iterator to `mode`."""
+    known: LoaderPass | None = vars(iterator).get(_PASS)
     if known is not None:
         known.agreed = agreed
         return
-    of = vars(iterator)[_PASS] = Pass(loader, agreed)
+    of = vars(iterator)[_PASS] = LoaderPass(loader, agreed)
 
     def gone(_: object) -> None:
         if of.agreed.leader is of and not of.over:
             of.over = True
-            if isinstance(of.agreed.rounds, Apart):
+            if isinstance(of.agreed.rounds, BackgroundAveraging):
                 of.agreed.rounds.go_away()
 
     reference = weakref.ref(iterator, gone)

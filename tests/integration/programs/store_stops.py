@@ -104,14 +104,14 @@ def end_store(rank, number):
         os.kill(int(store), number)
     while state(store) not in "TZ":
         time.sleep(0.01)
-    patience = sys.modules["_lotus_inside.distributed.store_timeout"].Patient
-    known = patience._within
+    kind = sys.modules["_lotus_inside.distributed.store_timeout"].StoreWithTimeout
+    known = kind._within
 
     def hurried(self, call, *arguments):
         self.wait_s = WAIT_S
         return known(self, call, *arguments)
 
-    patience._within = hurried
+    kind._within = hurried
 
 
 def state(pid):

@@ -17,8 +17,8 @@ from lotus.inside.apply.settings_applier import Applier
 from lotus.inside.distributed import consensus
 from lotus.inside.distributed.batch_shares import Shared, places, rest
 from lotus.inside.distributed.gradient_weights import Weights
-from lotus.inside.distributed.job_incarnation import Alone, Start
-from lotus.inside.distributed.share_applier import Balance, _tell_of_memory
+from lotus.inside.distributed.job_incarnation import NoAnswer, Start
+from lotus.inside.distributed.share_applier import Balance, _note_out_of_memory
 
 SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=6)
 
@@ -239,7 +239,7 @@ def test_want_of_memory_at_a_larger_share_is_told(
     monkeypatch.setattr(sys, "excepthook", lambda *error: shown.append(error))
     applier = Applier({"LOTUS_SETTINGS": "{}"})
     monkeypatch.setattr(applier, "note", lambda text: shown.append(text))
-    _tell_of_memory(Balance(applier, {"batch_sizes": [24, 8]}), lambda: share, 16)
+    _note_out_of_memory(Balance(applier, {"batch_sizes": [24, 8]}), lambda: share, 16)
     sys.excepthook(type(error), error, None)
     assert shown[-1] == (type(error), error, None)
     assert len(shown) == 1 + is_said
@@ -322,12 +322,12 @@ def test_a_start_of_the_job_is_told_from_the_one_before_in_the_same_store() -> N
         assert not met.wait(0.05)
         found.append(first.named(store, 0, 600))
         while not met.is_set():
-            first.let_in(store)
+            first.admit(store)
         thread.join()
     # THEN both ranks know the new start by one name, and not by the old one
     assert names[0][0] == names[0][1] != names[1][0] == names[1][1]
     # AND nobody lets in who comes where rank 0 does not
-    with pytest.raises(Alone):
+    with pytest.raises(NoAnswer):
         Start().named(store, 1, 0)
 
 

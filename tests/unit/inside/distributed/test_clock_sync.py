@@ -56,7 +56,7 @@ class Side(Exchange):
         super().__init__(told, store, stop)  # type: ignore[arg-type]
         self.id = clock
 
-    def there(self) -> bool:
+    def accepts(self) -> bool:
         return True
 
 

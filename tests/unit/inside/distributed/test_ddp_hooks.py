@@ -36,7 +36,7 @@ def test_what_fails_before_the_end_changes_nothing_of_it(shown: list[Any], fault
     def call(kind: Any, error: Any) -> None:
         raise fault
 
-    feature().before_its_end(call)
+    feature().before_uncaught(call)
     error = RuntimeError("of the program")
     sys.excepthook(RuntimeError, error, None)
     assert shown == [(RuntimeError, error, None)]
@@ -50,7 +50,7 @@ def test_a_handler_of_the_program_ends_it_as_it_says_when_its_error_was_shown(
 
     before = signal.signal(signal.SIGUSR1, handler)
     try:
-        feature().before_its_end(lambda kind, error: signal.raise_signal(signal.SIGUSR1))
+        feature().before_uncaught(lambda kind, error: signal.raise_signal(signal.SIGUSR1))
         error = RuntimeError("of the program")
         with pytest.raises(SystemExit) as ended:
             sys.excepthook(RuntimeError, error, None)
@@ -62,7 +62,7 @@ def test_a_handler_of_the_program_ends_it_as_it_says_when_its_error_was_shown(
 
 def test_it_is_taken_back_also_below_a_hook_of_the_program(shown: list[Any]) -> None:
     made, called = feature(), list[Any]()
-    made.before_its_end(lambda kind, error: called.append(kind))
+    made.before_uncaught(lambda kind, error: called.append(kind))
     below = sys.excepthook
     sys.excepthook = lambda *error: below(*error)
     sys.excepthook(ValueError, ValueError(), None)

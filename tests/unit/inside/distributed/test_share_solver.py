@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lotus.balance import minmax
-from lotus.inside.distributed.share_solver import FEWEST, Costs, level, median, split
+from lotus.inside.distributed.share_solver import FEWEST, Costs, median, rebalance, split
 
 MS = 1_000_000
 Noise = Callable[[random.Random], Iterator[float]]
@@ -55,7 +55,7 @@ def test_a_split_is_as_good_as_the_best(
 
 
 def test_shares_go_to_where_all_take_as_long_and_why_is_told() -> None:
-    found = level([told(16, 32), told(16, 16)], [32, 32], 1)
+    found = rebalance([told(16, 32), told(16, 16)], [32, 32], 1)
     assert found == (
         [11, 21],
         "a sample takes rank 0 2.0 times as long as rank 1; a step is expected to take 31 % less",
@@ -76,22 +76,22 @@ def test_shares_go_to_where_all_take_as_long_and_why_is_told() -> None:
 def test_moves_are_bounded(
     ranks: list[dict[str, Any]], most: list[int], least: int, sizes: list[int] | None
 ) -> None:
-    found = level(ranks, most, least)
+    found = rebalance(ranks, most, least)
     assert (None if found is None else found[0]) == sizes
 
 
 def test_a_small_gain_or_one_that_may_be_chance_changes_nothing() -> None:
     most = [200, 200]
-    assert level([told(100, 109), told(100, 100)], most, 1) is None  # 4 % less
-    assert level([told(100, 115), told(100, 100)], most, 1) is not None
+    assert rebalance([told(100, 109), told(100, 100)], most, 1) is None  # 4 % less
+    assert rebalance([told(100, 115), told(100, 100)], most, 1) is not None
     # WHEN averaging takes as long as the rest, THEN it is half of that
-    assert level([told(100, 115, wait=100.0), told(100, 100, wait=115.0)], most, 1) is None
+    assert rebalance([told(100, 115, wait=100.0), told(100, 100, wait=115.0)], most, 1) is None
     # AND what is not sure enough is left too, the more so among many
-    assert level([told(100, 140, 9), told(100, 100, 4)], most, 1) is None
-    assert level([told(100, 140, 3), told(100, 100, 3)], most, 1) is not None
+    assert rebalance([told(100, 140, 9), told(100, 100, 4)], most, 1) is None
+    assert rebalance([told(100, 140, 3), told(100, 100, 3)], most, 1) is not None
     many = [told(100, 100, 4)] * 63
-    assert level([told(100, 115, 4), *many], [200] * 64, 1) is None
-    assert level([told(100, 125, 4), *many], [200] * 64, 1) is not None
+    assert rebalance([told(100, 115, 4), *many], [200] * 64, 1) is None
+    assert rebalance([told(100, 125, 4), *many], [200] * 64, 1) is not None
 
 
 # What a step costs.
@@ -107,7 +107,7 @@ def fill(costs: Costs, share: int, each: float, steps: int = 20, iteration: int 
 def test_costs_are_of_whole_steps_within_an_iteration() -> None:
     costs = Costs(10)
     costs.add((0, 0), 8, None, 0)
-    assert costs.told() is None
+    assert costs.summary() is None
     for iteration in range(3):
         costs.add((iteration, 0), 8, 900 * MS, 0)  # after a validation
         for step in range(1, 5):
@@ -116,7 +116,7 @@ def test_costs_are_of_whole_steps_within_an_iteration() -> None:
     costs.add((2, 5), 0, 3 * MS, 0)  # what is left at the end
     costs.add(None, 0, None, 0)
     assert list(costs.own) == [16 * MS] * 12
-    assert costs.told() == {
+    assert costs.summary() == {
         "share": 8,
         "cost": 16 * MS,
         "error": 0,
@@ -136,7 +136,7 @@ def test_what_was_not_timed_is_left_out() -> None:
     costs = Costs(10)
     for step in range(FEWEST + 2):
         costs.add((0, step), 8, None, 0)
-    assert costs.told() is None
+    assert costs.summary() is None
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_two_shares_make_a_line_through_what_it_costs_now(
     costs = Costs(20)
     fill(costs, 16, costs_of(16))
     fill(costs, 24, costs_of(24), iteration=1)
-    found = costs.told()
+    found = costs.summary()
     assert found is not None
     assert found["share"] == 24
     assert found["cost"] / MS == pytest.approx(costs_of(24), rel=0.01)
@@ -165,7 +165,7 @@ def test_a_rank_that_becomes_slow_is_not_taken_for_what_it_was() -> None:
     costs = Costs(10)
     fill(costs, 16, 10, 200)
     fill(costs, 16, 20, 20, iteration=1)
-    found = costs.told()
+    found = costs.summary()
     assert found is not None
     assert found["cost"] / MS == pytest.approx(20, rel=0.02)
 
@@ -217,9 +217,9 @@ def job(slow: list[float], every: int, steps: int, noise: Noise, seed: int) -> l
             wait = max(own) - own[rank] + MS / 20
             costs[rank].add(divmod(step, 500), sizes[rank], int(own[rank]), int(wait))
         if step % every == 0:
-            told = [one for one in (each.told() for each in costs) if one is not None]
+            told = [one for one in (each.summary() for each in costs) if one is not None]
             if len(told) == len(slow) and [one["share"] for one in told] == sizes:
-                changed = level(told, [32] * len(slow), 1)
+                changed = rebalance(told, [32] * len(slow), 1)
                 if changed is not None:
                     sizes = changed[0]
                     found.append(sizes)

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from lotus.inside.distributed.store_timeout import Patient
+from lotus.inside.distributed.store_timeout import StoreWithTimeout
 
 
 class Store:
@@ -36,7 +36,7 @@ class Store:
 
 
 def test_what_the_store_answers_and_raises_is_passed_on() -> None:
-    patient = Patient(Store(), 600)
+    patient = StoreWithTimeout(Store(), 600)
     patient.set("a", "1")
     assert patient.add("a", 2) == 3
     assert patient.add("b", 0) == 0
@@ -49,7 +49,7 @@ def test_all_calls_are_made_in_one_thread_that_the_program_does_not_see() -> Non
     store = Store()
     before = threading.active_count()
     for _ in range(20):
-        Patient(store, 600).add("a", 1)
+        StoreWithTimeout(store, 600).add("a", 1)
     assert len(store.threads) == 1
     assert threading.get_ident() not in store.threads
     assert threading.active_count() == before
@@ -58,13 +58,13 @@ def test_all_calls_are_made_in_one_thread_that_the_program_does_not_see() -> Non
 def test_a_call_that_hangs_is_left_behind() -> None:
     store = Store()
     with pytest.raises(TimeoutError, match=r"it did not answer in 0\.05 s"):
-        Patient(store, 0.05).set("hangs", "1")
+        StoreWithTimeout(store, 0.05).set("hangs", "1")
     # THEN the next one ends in time too, and is not made later, as who asked was told so
     with pytest.raises(TimeoutError):
-        Patient(store, 0.05).add("after", 1)
+        StoreWithTimeout(store, 0.05).add("after", 1)
     # AND what had begun comes to its end where the store goes on, in the same thread
     store.goes_on.set()
-    Patient(store, 600).add("b", 1)
+    StoreWithTimeout(store, 600).add("b", 1)
     assert store.values == {"hangs": b"1", "b": b"1"}
     assert len(store.threads) == 1
 
@@ -76,7 +76,7 @@ def test_threads_that_ask_at_once_each_get_their_own_answer() -> None:
 
     def ask(number: int) -> None:
         for _ in range(50):
-            found[number] = Patient(store, 600).get(str(number))
+            found[number] = StoreWithTimeout(store, 600).get(str(number))
             assert found[number] == str(number).encode()
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
@@ -89,12 +89,12 @@ def test_threads_that_ask_at_once_each_get_their_own_answer() -> None:
 
 def test_a_forked_process_has_a_thread_of_its_own() -> None:
     store = Store()
-    Patient(store, 600).add("a", 1)
+    StoreWithTimeout(store, 600).add("a", 1)
     child = os.fork()
     if child == 0:
         code = 1
         try:
-            code = 0 if Patient(store, 600).add("a", 1) == 2 else 2
+            code = 0 if StoreWithTimeout(store, 600).add("a", 1) == 2 else 2
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
