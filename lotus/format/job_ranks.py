@@ -20,7 +20,7 @@ _HEAD = 1 << 16  # bytes of a log: its header and the events of its first loader
 
 
 class Place(NamedTuple):
-    """What a process knows of its place in the job; None: not told."""
+    """The place of a process in its job, as far as it knows it; None: unknown."""
 
     rank: int | None
     local_rank: int | None
@@ -39,10 +39,11 @@ def place_of(header: Mapping[str, Any], loaders: Iterable[Mapping[str, Any]]) ->
 
 
 def settled(places: Sequence[Place]) -> tuple[int, int, int]:
-    """(rank, local rank, world size) of a process, from its makers and itself, outermost first.
+    """Return (rank, local rank, world size) of a process.
 
-    The rank is the outermost's, 0 where it has none; of the others the first that is told. A local
-    rank that nobody told is -1. So is a world size; without ranks it is 1.
+    `places` has its ancestors and itself, outermost first. The rank is that of the outermost
+    process, or 0 if that has none. The local rank and the world size are the first known ones, or
+    -1; without ranks, the world size is 1.
     """
     rank = places[0].rank
     local = next((at.local_rank for at in places if at.local_rank is not None), -1)
@@ -52,13 +53,13 @@ def settled(places: Sequence[Place]) -> tuple[int, int, int]:
 
 
 def host_of(header: Mapping[str, Any]) -> str:
-    """The host that a log was written on; "" where it does not tell."""
+    """Return the host on which a log was written; "" if unknown."""
     host = header.get("host")
     return host if isinstance(host, str) else ""
 
 
 def clock_of(header: Mapping[str, Any]) -> str:
-    """The clock that the times of a log are of; "" where it does not tell."""
+    """Return the id of the clock of a log's times; "" if unknown."""
     clock = header.get("clock") or header.get("boot_id")
     return clock if isinstance(clock, str) else ""
 
@@ -70,7 +71,7 @@ def names(hosts: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def cores_of(header: Mapping[str, Any]) -> int | None:
-    """On how many cores the process of a log might run when it began; None: not told."""
+    """Return the number of cores a log's process could use at its start; None: unknown."""
     cores = header.get("affinity")
     return cores if type(cores) is int and cores in _COUNT else None
 

@@ -44,10 +44,10 @@ def _balance(applier: "Any", plan: "dict[str, Any]") -> "Any":
     return Balance(applier, plan)
 
 
-def _mode(applier: "Any", asked: "dict[str, Any]") -> "Any":
+def _mode(applier: "Any", options: "dict[str, Any]") -> "Any":
     from .distributed.training_modes import Mode
 
-    return Mode(applier, asked)
+    return Mode(applier, options)
 
 
 @contextmanager

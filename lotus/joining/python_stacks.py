@@ -24,7 +24,7 @@ LOTUS = "lotus"  # what tracing itself costs, and what py-spy sees of it
 _OURS = re.compile(r"/lotus/inside/(?:\w+/)*\w+\.py$")
 # Names of hooks, the last part of what py-spy calls them; all else of ours is no place to be in.
 _FETCH, _COLLATE = "fetch", "collate"
-_OPERATION = ("__call__", "one")
+_OPERATION = ("__call__", "call_unary", "one")  # "one": in runs of earlier versions
 
 
 class _Places:

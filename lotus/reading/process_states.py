@@ -40,7 +40,7 @@ class State:
 
 
 def read(directory: str | os.PathLike[str]) -> list[State]:
-    """Return the states of all processes of a run, by their start; what is no page is left out."""
+    """Return the states of all processes of a run, ordered by start; skip invalid files."""
     names: dict[int, list[tuple[int, dict[int, str]]]] = {}
     states = []
     for words in _pages(Path(directory)):

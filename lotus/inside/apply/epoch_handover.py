@@ -9,7 +9,7 @@ import sys
 
 from . import loader_attributes
 from .rng_parity import _KEY as OWN
-from .rng_parity import _Given
+from .rng_parity import MadeIterator
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Rest:
         generator = loader.generator
         own = None if known is None else known.own
         # Nothing may be drawn for it, and no epoch counted: this one has begun.
-        loader.__dict__[name] = _Given(self.indices)
+        loader.__dict__[name] = MadeIterator(self.indices)
         loader.generator = sys.modules["torch"].Generator()
         loader.generator.manual_seed(self.seed)
         if known is not None:
@@ -115,7 +115,7 @@ def why_not(loader: "Any", iterator: "Any", entry: "dict[str, Any]") -> str:
     if not _possible(loader, iterator):
         return "the setting of such a loader cannot change in the midst of an epoch"
     try:
-        loader_attributes.wanted(entry, loader, loader_attributes.attributes(loader))
+        loader_attributes.resolve(entry, loader, loader_attributes.attributes(loader))
     except loader_attributes.Refused as reason:
         return str(reason)
     return ""

@@ -19,11 +19,11 @@ class Refused(Exception):
 
 def attributes(loader: "Any") -> "dict[str, Any]":
     """What it has now, as `assign` takes it."""
-    found = {name: getattr(loader, name) for name in _SIMPLE if hasattr(loader, name)}
-    return {**found, "multiprocessing_context": loader.multiprocessing_context}
+    values = {name: getattr(loader, name) for name in _SIMPLE if hasattr(loader, name)}
+    return {**values, "multiprocessing_context": loader.multiprocessing_context}
 
 
-def wanted(entry: "dict[str, Any]", loader: "Any", before: "dict[str, Any]") -> "dict[str, Any]":
+def resolve(entry: "dict[str, Any]", loader: "Any", before: "dict[str, Any]") -> "dict[str, Any]":
     """The attributes that a setting gives a loader. Raises Refused.
 
     `entry`: the `setting` and whether it is `iterable_safe`, shown to keep an iterable data set's

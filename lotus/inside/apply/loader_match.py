@@ -43,22 +43,22 @@ class Matching:
         self, loader: "Any", sites: "tuple[str, ...]", lengths: "dict[int, list[Any]]"
     ) -> int | None:
         facts = _names(loader, sites)
-        found = None
+        first = None
         for index, entry in enumerate(self.entries):
-            wanted = entry["loader"]
-            if wanted.get("every") is True:
-                return index if found is None else found
-            given = [name for name in FACTS if wanted.get(name) is not None]
-            if not given or not _fits(facts, wanted, [name for name in given if name in NAMES]):
+            target = entry["loader"]
+            if target.get("every") is True:
+                return index if first is None else first
+            names = [name for name in FACTS if target.get(name) is not None]
+            if not names or not _fits(facts, target, [name for name in names if name in NAMES]):
                 continue
-            if "dataset_length" in given:
+            if "dataset_length" in names:
                 length = facts.setdefault("dataset_length", loader_description.length(loader))
-                if _tell_by_names(wanted) and length not in lengths.setdefault(index, []):
+                if _tell_by_names(target) and length not in lengths.setdefault(index, []):
                     lengths[index].append(length)
-                if length != wanted["dataset_length"]:
+                if length != target["dataset_length"]:
                     continue
-            found = index if found is None else found
-        return found
+            first = index if first is None else first
+        return first
 
     def iterated(self, loader: "Any", site: str) -> tuple[int | None, str]:
         """(The entry whose names a loader of another length has, what there is to say of that).
@@ -66,17 +66,19 @@ class Matching:
         None where nothing is meant, and then also where several are: that is said.
         """
         facts = _names(loader, (site,))
-        found = [
+        matches = [
             index
             for index, entry in enumerate(self.entries)
             if _tell_by_names(entry["loader"]) and _fits(facts, entry["loader"], NAMES)
         ]
-        if not found:
+        if not matches:
             return None, ""
-        lengths = self.lengths.get(found[0], [])
-        before = [self.entries[index]["loader"]["dataset_length"] for index in found]
+        lengths = self.lengths.get(matches[0], [])
+        before = [self.entries[index]["loader"]["dataset_length"] for index in matches]
         # Those that have a length of the settings got theirs when they were made.
-        free = [index for index, length in zip(found, before, strict=True) if length not in lengths]
+        free = [
+            index for index, length in zip(matches, before, strict=True) if length not in lengths
+        ]
         others = [length for length in lengths if length not in before]
         if not free or not others:
             return None, ""
@@ -97,17 +99,17 @@ def _names(loader: "Any", sites: "tuple[str, ...]") -> "dict[str, Any]":
     return facts
 
 
-def _fits(facts: "dict[str, Any]", wanted: "dict[str, Any]", names: "Iterable[str]") -> bool:
+def _fits(facts: "dict[str, Any]", target: "dict[str, Any]", names: "Iterable[str]") -> bool:
     """Whether these of the entry's names are so; a place is one of several."""
     return all(
-        wanted[name] in facts[name] if name == "call_site" else wanted[name] == facts[name]
+        target[name] in facts[name] if name == "call_site" else target[name] == facts[name]
         for name in names
     )
 
 
-def _tell_by_names(wanted: "dict[str, Any]") -> bool:
+def _tell_by_names(target: "dict[str, Any]") -> bool:
     """Whether an entry has all that may tell a loader without its length, and a length."""
-    return all(wanted.get(name) is not None for name in FACTS)
+    return all(target.get(name) is not None for name in FACTS)
 
 
 def _listed(lengths: "list[Any]") -> str:

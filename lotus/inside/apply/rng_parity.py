@@ -35,7 +35,7 @@ class Own:
         return self.workers > 0 and self.seeds()
 
 
-class _Given:
+class MadeIterator:
     """A sampler that gives the iterator that was made already."""
 
     def __init__(self, iterator: Any) -> None:
@@ -87,7 +87,7 @@ def reset(original: Callable[..., Any], applier: Any) -> Callable[..., Any]:
                 original(self, loader, first_iter)
             elif first_iter:
                 sampler = self._index_sampler
-                self._index_sampler = _Given(self._sampler_iter)
+                self._index_sampler = MadeIterator(self._sampler_iter)
                 try:
                     original(self, loader, first_iter)
                 finally:

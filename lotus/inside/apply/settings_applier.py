@@ -211,7 +211,7 @@ class Applier:
             own = (again.before if again is not None else None) or loader_attributes.attributes(
                 loader
             )
-            after = loader_attributes.wanted(entry, loader, own)
+            after = loader_attributes.resolve(entry, loader, own)
         except loader_attributes.Refused as reason:
             self.tell({"refused": index})
             self.note(

@@ -1,4 +1,4 @@
-"""The clocks of all records, in nanoseconds. Taken before the program can put others there."""
+"""The clocks of all records, in nanoseconds. Bound before the program can replace them."""
 
 import time
 

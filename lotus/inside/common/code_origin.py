@@ -1,4 +1,4 @@
-"""Whose code a frame runs: the program's, or that of Python or an installed distribution."""
+"""Distinguishes the program's code from that of Python and of installed distributions."""
 
 import os
 import sys
@@ -22,7 +22,7 @@ _records: "dict[str, list[str]]" = {}  # by folder of `sys.path`: the RECORD fil
 
 
 def is_program(frame: "FrameType") -> bool:
-    """Whether the frame runs code of the program itself: nothing of lotus, Python or a package."""
+    """Return whether a frame runs the program's own code: not lotus, Python or a package."""
     path = frame.f_code.co_filename
     known = _known.get(path)
     if known is None:
@@ -35,9 +35,9 @@ def is_program(frame: "FrameType") -> bool:
 
 
 def _is_typed(frame: "FrameType") -> bool:
-    """Whether code without a file is the program: of `python -c`, stdin or a notebook's cell.
+    """Return whether code without a file is the program's: `python -c`, stdin or a notebook cell.
 
-    What a library compiles from a text runs in the names of a module that has a file.
+    Code that a library compiles from text runs in the namespace of a module with a file.
     """
     name, names = frame.f_code.co_filename, frame.f_globals
     if name.startswith("<frozen "):
@@ -63,9 +63,9 @@ def _is_folder(entry: object) -> bool:
 
 
 def _is_recorded(folder: str, path: str) -> bool:
-    """Whether a distribution in the folder names the file as its own.
+    """Return whether a distribution in the folder lists the file in its RECORD.
 
-    An editable one names only what points at the user's folder.
+    An editable install only lists a link to the user's folder.
     """
     records = _records.get(folder)
     if records is None:
@@ -96,7 +96,7 @@ def _records_in(folder: str) -> "Iterator[str]":
 
 
 def _is_console_script(path: str, folders: "list[str]") -> bool:
-    """Whether it lies where installers write commands, beside the packages that they start."""
+    """Return whether it is in the folder where installers put the commands of these packages."""
     home = os.path.dirname(path)
     return any(
         folder.rstrip(os.sep).endswith(_SITES)
@@ -106,17 +106,17 @@ def _is_console_script(path: str, folders: "list[str]") -> bool:
 
 
 def place(frame: "FrameType | None") -> str:
-    """A frame as `file:line`; "" where there is none."""
+    """Return a frame as `file:line`; "" for None."""
     if frame is None:
         return ""
     return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
 def nearest(frame: "FrameType | None") -> "FrameType | None":
-    """The nearest frame of the program, from `frame` on outwards.
+    """Return the nearest frame of the program, from `frame` outwards.
 
-    Where all is installed, the nearest one of the package that was started; None where there is
-    no frame but those of lotus and Python.
+    If the whole program is installed, this is the nearest frame of the package that was started.
+    Return None if there are only frames of lotus and Python.
     """
     packages: list[FrameType] = []
     while frame is not None:
@@ -125,13 +125,13 @@ def nearest(frame: "FrameType | None") -> "FrameType | None":
         if _is_package(frame):
             packages.append(frame)
         frame = frame.f_back
-    others = [one for one in packages if _package(one) != "torch"] or packages
+    others = [package for package in packages if _package(package) != "torch"] or packages
     started = _package(others[-1]) if others else ""
-    return next((one for one in others if _package(one) == started), None)
+    return next((package for package in others if _package(package) == started), None)
 
 
 def _is_package(frame: "FrameType") -> bool:
-    """Whether it is of an installed package: not of lotus, of Python or a generated command."""
+    """Return whether it runs an installed package, not lotus, Python or a generated command."""
     path = frame.f_code.co_filename
     if ours(frame) or path.startswith("<"):
         return False

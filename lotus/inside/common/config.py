@@ -1,4 +1,4 @@
-"""What the launcher asked to be recorded."""
+"""The configuration of a recording."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LEVELS = ("batch", "sample", "op", "op+cpu")
 
 
 class Config:
-    """What the launcher asked for, from LOTUS_* in the environment."""
+    """The launcher's configuration, from LOTUS_* in the environment."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.run = environ["LOTUS_RUN"]

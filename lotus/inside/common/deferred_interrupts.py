@@ -1,7 +1,7 @@
-"""Where what a signal's handler raises may come while settings are tried: where it is waited.
+"""Defers exceptions of signal handlers while settings are tried, until the main thread waits.
 
-Elsewhere, as where workers are started or ended, it would leave things half done, or be lost. There
-it is kept until the next wait. Of Ctrl-C a second one, a moment later, is not kept.
+At other points, for instance while workers are started or stopped, such an exception would leave
+work half done or get lost. A second Ctrl-C, a moment after the first, is not deferred.
 """
 
 import time
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     _Handler = TypeVar("_Handler", bound=Callable[..., object])
 
-INSIST_S = 0.5  # a launcher and the terminal may both pass on one Ctrl-C
+INSIST_S = 0.5  # a launcher and the terminal may both deliver one Ctrl-C
 _OURS = "_lotus_keeps"
 
 _allowed = False
@@ -27,17 +27,17 @@ def allowed() -> bool:
 
 
 def allow(may: bool) -> bool:
-    """From now on; returns whether it was before."""
+    """Allow exceptions to be raised from now on, or not; return the previous value."""
     global _allowed
     before, _allowed = _allowed, may
     return before
 
 
-# Classes, as contextlib's frames would stand in the traceback that the program shows.
+# Classes, because frames of contextlib would appear in the program's traceback.
 
 
 class breakable:
-    """Meanwhile it may come, or may not."""
+    """Context in which deferred exceptions may be raised, or may not."""
 
     def __init__(self, may: bool = True) -> None:
         self._may = may
@@ -56,7 +56,7 @@ class breakable:
 
 
 class kept_back:
-    """Meanwhile nothing that a signal's handler raised comes, where else it might."""
+    """Context in which no deferred exception is raised."""
 
     def __enter__(self) -> None:
         global _kept_back
@@ -70,7 +70,7 @@ class kept_back:
 
 
 class only_waits(kept_back):
-    """Meanwhile it comes inside `let_come` only; what a Watch raises too."""
+    """Context in which exceptions, those of a Watchdog too, are raised inside `let_come` only."""
 
     def __enter__(self) -> None:
         global _between_waits
@@ -84,7 +84,7 @@ class only_waits(kept_back):
 
 
 class let_come:
-    """It may come meanwhile, though it is kept back around this."""
+    """Context in which exceptions may be raised, even inside `kept_back`."""
 
     def __enter__(self) -> None:
         global _between_waits, _kept_back
@@ -107,7 +107,7 @@ def between_waits() -> bool:
 
 
 def stop(error: BaseException) -> None:
-    """Raise it: now, or where that would do harm, at the next wait."""
+    """Raise an exception now if that is allowed, else at the next wait."""
     global _waiting
     _waiting = error
     if _allowed:
@@ -122,13 +122,13 @@ def _come() -> None:
 
 
 def forget() -> None:
-    """What waits to be raised is raised elsewhere."""
+    """Forget a deferred exception, which is raised elsewhere."""
     global _waiting
     _waiting = None
 
 
 def ours(handler: "_Handler") -> "_Handler":
-    """Mark a signal's handler that raises by `stop` only."""
+    """Mark a signal handler that raises only through `stop`."""
     setattr(handler, _OURS, True)
     return handler
 
@@ -138,13 +138,13 @@ def is_ours(handler: object) -> bool:
 
 
 class Insisting:
-    """Tells a second Ctrl-C from the first one, which may have come twice at once."""
+    """Recognizes a second Ctrl-C; the first may arrive twice at once."""
 
     def __init__(self) -> None:
         self._first: float | None = None
 
     def again(self) -> bool:
-        """One has come: whether the first was long enough ago."""
+        """Note a Ctrl-C; return whether the first was at least INSIST_S ago."""
         now = time.monotonic()
         if self._first is None:
             self._first = now

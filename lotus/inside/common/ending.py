@@ -1,4 +1,4 @@
-"""The end of a program of which nothing is to run any more."""
+"""Ends a program without running any more of its code."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The folder that a tuned program shares with lotus: two pipes, who tunes, and the answer for all.
+"""The directory through which a tuned program communicates with lotus.
 
-`tells` carries JSON lines to lotus, `asks` JSON lines from it; `claimed` names the process that
-does the trials; `answer` holds what all processes of the program shall do when those are over.
+It has two pipes, `tells` for JSON lines to lotus and `asks` for JSON lines from it. The file
+`claimed` exists once a process of the program has taken on the trials. The file `answer` contains
+what all processes of the program do after the trials.
 """
 
 import json
@@ -19,7 +20,7 @@ _LONGEST = 1 << 20  # bytes of a line
 
 
 def claim(folder: str) -> bool:
-    """Whether this process is the first to say so in a folder. Raises OSError."""
+    """Create `claimed` in a folder; return whether this process was the first. Raises OSError."""
     try:
         flags = os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         os.close(os.open(os.path.join(folder, "claimed"), flags, 0o600))
@@ -29,11 +30,11 @@ def claim(folder: str) -> bool:
 
 
 class Gone(Exception):
-    """lotus is not there any more."""
+    """lotus has exited."""
 
 
 class Link:
-    """One process's end of the pipes. Raises Gone, at any call, where lotus has gone."""
+    """One process's end of the pipes. Any method raises Gone if lotus has exited."""
 
     def __init__(self, exchange: str) -> None:
         self._exchange = exchange
@@ -55,7 +56,7 @@ class Link:
         self._tells = self._asks = -1
 
     def claim(self) -> bool:
-        """Whether this process is the first of the program that wants to be tuned."""
+        """Return whether this process is the first of the program to claim the trials."""
         try:
             return claim(self._exchange)
         except OSError as error:
@@ -66,25 +67,25 @@ class Link:
         poll = select.poll()
         poll.register(self._tells, select.POLLOUT)
         while data:
-            _, found = poll.poll()[0]
-            if found & select.POLLERR:
+            _, events = poll.poll()[0]
+            if events & select.POLLERR:
                 raise Gone("nobody reads")
             try:
                 data = data[os.write(self._tells, data) :]
             except BlockingIOError:
-                # There is room, but not for a whole short line: another process's may not mix in.
+                # There is room, but too little for a short line, which is written as a whole.
                 select.select((), (), (), 0.01)
             except OSError as error:
                 raise Gone(str(error)) from None
 
     def ask(self) -> "dict[str, Any]":
-        """The next thing to do; waits for it."""
+        """Wait for the next message of lotus and return it."""
         if self._asks < 0:
             self._asks = self._open("asks", os.O_RDONLY)
         poll = select.poll()
         poll.register(self._asks, select.POLLIN)
-        # An error: nobody reads any more. A pipe that is opened when its writer has gone already
-        # does not tell so.
+        # POLLERR: lotus no longer reads. A pipe whose writer was gone before it was opened does not
+        # report that.
         poll.register(self._tells, 0)
         while b"\n" not in self._text:
             with breakable():
@@ -97,11 +98,11 @@ class Link:
                 raise Gone("nobody asks")
             self._text += data
         line, _, self._text = self._text.partition(b"\n")
-        asked: dict[str, Any] = json.loads(line)
-        return asked
+        message: dict[str, Any] = json.loads(line)
+        return message
 
     def answer(self) -> "dict[str, Any] | None":
-        """What all processes of the program shall do, if that is known."""
+        """Return what all processes of the program do after the trials, if that is known."""
         try:
             with open(os.path.join(self._exchange, "answer"), encoding="utf-8") as file:
                 answer: dict[str, Any] = json.load(file)
@@ -110,9 +111,9 @@ class Link:
             return None
 
     def wait(self, unclaimed_s: float, clock: "Callable[[], float]") -> "dict[str, Any] | None":
-        """The answer; None where for `unclaimed_s` seconds no process was there to be tuned."""
+        """Wait for the answer; return None if no process claims the trials for `unclaimed_s`."""
         poll = select.poll()
-        poll.register(self._tells, 0)  # an error: nobody reads any more
+        poll.register(self._tells, 0)  # POLLERR: lotus no longer reads
         until = clock() + unclaimed_s
         claimed = os.path.join(self._exchange, "claimed")
         while True:
@@ -128,7 +129,7 @@ class Link:
 
 
 def mention(exchange: str, fact: "Mapping[str, object]") -> None:
-    """Tell lotus something that it may also miss."""
+    """Send lotus a fact that may get lost."""
     try:
         link = Link(exchange)
     except Gone:

@@ -1,4 +1,4 @@
-"""What keeps lotus out of the program's way: its frames unseen, its faults its own."""
+"""Keeps lotus out of the program's way: hides its frames and contains its errors."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
     class Faults(Protocol):
-        """Where a fault of ours is reported, after which `on` is False."""
+        """Receives an error in lotus, after which `on` is False."""
 
         @property
         def on(self) -> bool: ...
         def fault(self, error: Exception) -> None: ...
 
     class Interruptible(Faults, Protocol):
-        """Told as well where the program interrupted it."""
+        """Is also notified when the program interrupts it."""
 
         def interrupted(self) -> None: ...
 
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _MARK = "_lotus_passes"
-_CALLED = ("builtins", "torch", "numpy")  # what our own calls raise without a frame of theirs
+_CALLED = ("builtins", "torch", "numpy")  # packages whose errors show no frame of theirs
 _STDLIB = os.path.dirname(os.__file__)
-# Code objects of hooks carry this file name. It holds the two words by which CPython's
-# warnings module knows frames to leave out when it counts `stacklevel`, so that a warning
-# from the user's code still names the user's line; and by it we know our frames.
+# The file name of the code objects of hooks, which identifies our frames. It contains the two words
+# by which CPython's warnings module recognizes frames to skip when it counts `stacklevel`, so that
+# a warning from the user's code still names the user's line.
 HOOK_FILE = "<lotus hook, as importlib._bootstrap>"
 
 
 def hook(function: _Function) -> _Function:
     """Mark a function as a hook: see HOOK_FILE."""
     function.__code__ = function.__code__.replace(co_filename=HOOK_FILE)
-    del function.__annotations__  # names that mean nothing where the program would look them up
+    del function.__annotations__  # the program could not resolve these names
     return function
 
 
@@ -68,8 +68,10 @@ def strip(traceback: TracebackType | None) -> TracebackType | None:
 
 
 def of_the_program(error: BaseException) -> bool:
-    """Whether the program raised `error` into our work: in a signal handler, or in this thread
-    from another one. What code of the program raised because we called it does not count.
+    """Return whether the program raised `error` into our code.
+
+    That is, in a signal handler, or in this thread from another thread. Exceptions of the program's
+    code that we called do not count.
     """
     if vars(error).get(_MARK):
         return True
@@ -78,7 +80,7 @@ def of_the_program(error: BaseException) -> bool:
     while traceback is not None:
         frame = traceback.tb_frame
         if not ours(frame) and not _of_python(frame):
-            # Python hands the frame that it interrupts to the handler, and nobody else has it.
+            # Only a signal handler gets the frame that it interrupts as an argument.
             held = _flat(tuple(frame.f_locals.values()) if passed else ())
             if any(value is one for value in held for one in passed):
                 return True
@@ -90,7 +92,7 @@ def of_the_program(error: BaseException) -> bool:
 
 
 def mark(error: BaseException) -> None:
-    """Say that it is `of_the_program`, whatever becomes of its frames."""
+    """Mark an error as `of_the_program`, even if its frames are cleared later."""
     vars(error)[_MARK] = True
 
 
@@ -105,12 +107,12 @@ def _flat(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def first_line(error: BaseException) -> str:
-    """An error in one line: its kind and what it says first, at most 200 characters."""
+    """Return the type and the first line of an error, at most 200 characters."""
     return f"{type(error).__name__}: {error}".partition("\n")[0][:200]
 
 
 class quiet:
-    """`contextlib.suppress` that lets through what is `of_the_program`."""
+    """Like `contextlib.suppress`, but does not suppress errors that are `of_the_program`."""
 
     def __init__(self, *kinds: type[BaseException]) -> None:
         self._kinds = kinds
@@ -123,13 +125,13 @@ class quiet:
 
 
 def is_number(kind: type) -> bool:
-    """Whether objects of this type can be asked for their number without running the program."""
+    """Return whether objects of this type convert to int without running the program's code."""
     module = str(kind.__module__).partition(".")[0]
     return kind is int or kind is bool or module in ("numpy", "torch")
 
 
 def ask(function: Callable[..., Any], *args: Any, default: Any = None) -> Any:
-    """What `function`, which is code of the program, returns; `default` where it raises."""
+    """Call `function`, which may run code of the program; return `default` if it raises."""
     with quiet(Exception):
         return function(*args)
     return default
@@ -138,7 +140,7 @@ def ask(function: Callable[..., Any], *args: Any, default: Any = None) -> Any:
 def guarded(
     method: Callable[Concatenate[_Writer, _Arguments], _Result],
 ) -> Callable[Concatenate[_Writer, _Arguments], _Result | None]:
-    """A method of the recorder that the hooks call: does nothing once recording is off."""
+    """Decorate a method of the recorder for hooks: do nothing once recording is off."""
 
     @wraps(method)
     def call(
@@ -159,7 +161,7 @@ def guarded(
 
 
 def edge(recorder: Faults, function: Callable[..., Any], *args: Any) -> Any:
-    """Call our own `function`; what it raises switches recording off, never reaches the user."""
+    """Call our own `function`; an error in it switches recording off and is not raised."""
     if recorder.on:
         try:
             return function(*args)
@@ -172,10 +174,10 @@ def edge(recorder: Faults, function: Callable[..., Any], *args: Any) -> Any:
 
 
 def hide_our_frames(recorder: Faults, error: BaseException) -> None:
-    """Take our frames out of an exception on its way to the user.
+    """Remove our frames from an exception that propagates to the user.
 
-    Below this hook it can be done at once; this hook's own frame is left out when the exception
-    ends the program or a thread (only for that is `sys.excepthook` touched).
+    Frames below this hook are removed at once. The frame of this hook is removed when the exception
+    ends the program or a thread; `sys.excepthook` is replaced only for that.
     """
     try:
         here = error.__traceback__
@@ -220,7 +222,7 @@ def _hide_in_thread() -> None:
 
 
 def hide_where_ignored(recorder: Faults, error: BaseException) -> None:
-    """The same for what Python says of an exception in `__del__`, after which it goes on."""
+    """Like `hide_our_frames`, for an exception in `__del__`, which Python only prints."""
     hide_our_frames(recorder, error)
     shown = sys.unraisablehook
     if not hasattr(shown, "_lotus"):

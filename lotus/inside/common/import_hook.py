@@ -1,4 +1,4 @@
-"""Calls functions once modules were imported, and imports none itself."""
+"""Calls functions after given modules are imported; imports no module itself."""
 
 import sys
 
@@ -48,22 +48,22 @@ class Watcher:
         self.busy.add(name)
         try:
             others = [finder for finder in sys.meta_path if finder is not self]
-            found = (
+            specs = (
                 finder.find_spec(name, path, target)
                 for finder in others
                 if hasattr(finder, "find_spec")
             )
-            spec = next((one for one in found if one is not None), None)
+            spec = next((spec for spec in specs if spec is not None), None)
         finally:
             self.busy.discard(name)
         loader: Any = getattr(spec, "loader", None)
-        # A class loads what is built in: it is the same one for all modules.
+        # The loader of built-in modules is a class, which all of them share.
         if loader is None or isinstance(loader, type) or not hasattr(loader, "exec_module"):
             return spec
         original = loader.exec_module
 
         def exec_module(module: "ModuleType") -> None:
-            vars(loader).pop("exec_module", None)  # the loader is again what it was
+            vars(loader).pop("exec_module", None)  # restore the loader
             original(module)
             for function in waiting.waiting.pop(name, ()):
                 waiting.run(function, module)
@@ -71,5 +71,5 @@ class Watcher:
         try:
             loader.exec_module = exec_module
         except AttributeError:
-            return spec  # a loader that takes no attributes: of a built-in module
+            return spec  # a loader without a __dict__: of a built-in module
         return spec

@@ -1,4 +1,4 @@
-"""What is known of a loader: where it is made, what chooses its samples, what to call it."""
+"""Describes a loader: where it is made, what selects its samples, and its name."""
 
 import os
 import sys
@@ -8,15 +8,15 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-# Packages whose samplers know how many they choose, without drawing them.
+# Packages whose samplers know their length without drawing indices.
 _COUNT = ("torch", "builtins", "numpy", "accelerate", "timm")
 
 
 def made_at(loader: "Any", frame: "FrameType | None") -> "tuple[str, bool]":
-    """(`file:line` that makes a loader, whether it does so itself), from its `__init__`'s caller.
+    """Return (`file:line` that makes a loader, whether that line calls it itself).
 
-    The nearest line of the program that is not in an `__init__` of the loader; of a package where
-    there is no other.
+    `frame` is the caller of its `__init__`. The place is the nearest line of the program that is
+    not in an `__init__` of the loader, or else a line of a package.
     """
     from .code_origin import is_program, nearest, place
     from .guard import ours
@@ -28,9 +28,9 @@ def made_at(loader: "Any", frame: "FrameType | None") -> "tuple[str, bool]":
 
 
 def once_made_at(loader: "Any", frame: "FrameType | None") -> str:
-    """The same as the first version of lotus found it, for files that it wrote.
+    """Return the place as the first version of lotus determined it, for files that it wrote.
 
-    It took every folder whose path has "-packages" for packages, and nothing else.
+    It considered exactly the paths that contain "-packages" to be packages.
     """
     from .code_origin import place
     from .guard import ours
@@ -48,7 +48,7 @@ def once_made_at(loader: "Any", frame: "FrameType | None") -> str:
 
 
 def name_of(loader: "Any", frame: "FrameType | None") -> str:
-    """What the program calls the loader that it makes; "" where nothing tells."""
+    """Return the program's name for the loader that it makes; "" if it has none."""
     from .guard import ask
     from .loader_origin import look
 
@@ -57,20 +57,20 @@ def name_of(loader: "Any", frame: "FrameType | None") -> str:
 
 
 def iterated_at() -> str:
-    """`file:line` of the program that iterates a loader now."""
+    """Return the `file:line` of the program that iterates a loader now."""
     from .code_origin import nearest, place
 
     return place(nearest(sys._getframe(1)))
 
 
 def _is_init_of(loader: "Any", frame: "FrameType") -> bool:
-    """Whether it is an `__init__` of the loader, or what stands for one."""
+    """Return whether a frame runs an `__init__` of the loader, or a replacement of it."""
     code = frame.f_code
     return code.co_argcount > 0 and frame.f_locals.get(code.co_varnames[0]) is loader
 
 
 def sampler(loader: "Any") -> str:
-    """The class of what chooses the samples; of the batches where the program chooses those."""
+    """Return the class of the sampler, or of the program's own batch sampler."""
     batches = loader.batch_sampler
     own = batches is not None and type(batches).__name__ != "BatchSampler"
     return type(batches if own else getattr(batches, "sampler", loader.sampler)).__name__
@@ -81,16 +81,16 @@ def is_iterable(loader: "Any") -> bool:
 
 
 def length(loader: "Any") -> "Any":
-    """How many samples its data set says that it has; None where it does not."""
+    """Return the length of its data set; None if it has none."""
     from .guard import ask
 
     return None if is_iterable(loader) else ask(len, loader.dataset)
 
 
 def length_of(sampler: "Any") -> "Any":
-    """How many it says that it chooses; None where a class of the program would say it.
+    """Return the length of a sampler; None if that would run code of the program.
 
-    Such a `__len__` may draw the batches to count them: then the loop would draw others.
+    Such a `__len__` may draw the batches to count them, so that the loop would draw different ones.
     """
     from .guard import ask
 
@@ -101,17 +101,17 @@ def _only_counts(sampler: "Any", depth: int = 4) -> bool:
     from .objects import attributes
 
     method = getattr(type(sampler), "__len__", None)
-    method = getattr(method, "__objclass__", method)  # of what is written in C
+    method = getattr(method, "__objclass__", method)  # for a method written in C
     module = str(getattr(method, "__module__", "")).partition(".")[0]
     if not depth or module not in _COUNT:
         return False
-    held = attributes(sampler)  # others that it asks in turn
+    held = attributes(sampler)  # samplers whose length it uses
     inner = [held[name] for name in ("sampler", "batch_sampler") if held.get(name) is not None]
-    return all(_only_counts(one, depth - 1) for one in inner)
+    return all(_only_counts(sampler, depth - 1) for sampler in inner)
 
 
 def words(loader: "Any", site: str) -> str:
-    """What a person is told that it is."""
+    """Return a description of a loader for messages."""
     many = length(loader)
     samples = "" if many is None else f"{many} samples, "
     inner = "iterable" if is_iterable(loader) else f"{samples}{sampler(loader)}"

@@ -1,4 +1,4 @@
-"""Where a loader is built, and what it is called there."""
+"""Determines where a loader is built, and its name there."""
 
 from .code_origin import is_program, nearest, place
 from .guard import ours
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Built:
-    """The place where a loader was built, `by_program` where a line of the program does so."""
+    """The place where a loader was built; `by_program`: by a line of the program itself."""
 
     __slots__ = ("by_program", "name", "site")
 
@@ -21,7 +21,7 @@ class Built:
 
 
 def look(loader: "Any", frame: "FrameType | None") -> Built:
-    """What the frames around the loader's `__init__` tell, from `frame` on outwards."""
+    """Determine the origin of a loader from the frames around its `__init__`."""
     own = set(_inits(type(loader)))
     while frame is not None and (ours(frame) or frame.f_code in own):
         frame = frame.f_back

@@ -1,4 +1,4 @@
-"""Looking at objects of the program without running code of theirs."""
+"""Reads objects of the program without running any of their code."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ if TYPE_CHECKING:
 
 
 def attributes(thing: object) -> dict[str, Any]:
-    """The dictionary of an object, found by no code of its own; an empty one if it has none."""
+    """Return the `__dict__` of an object without running its code; {} if it has none."""
     for kind in type(thing).__mro__:
-        found = vars(kind).get("__dict__")
-        if found is not None:
-            return found.__get__(thing) if type(found) is types.GetSetDescriptorType else {}
+        descriptor = vars(kind).get("__dict__")
+        if descriptor is not None:
+            return (
+                descriptor.__get__(thing) if type(descriptor) is types.GetSetDescriptorType else {}
+            )
     return {}

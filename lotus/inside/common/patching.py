@@ -1,12 +1,12 @@
-"""The registry of what lotus puts in place of torch's methods, and of functions named by `--op`.
+"""Registry of the methods of torch, and functions named by `--op`, that lotus replaces.
 
-Each method has one ordered list of listeners. What they make around the original, the outermost
-first, is itself the method's replacement, so a single listener costs a single call. Features that
-know nothing of each other hook one method together, of a class, a module or one object, and each
-leaves by itself, whichever came first: then the replacement is made anew.
+Each method has one ordered list of listeners. The listeners wrap the original, the first one
+outermost, and the result replaces the method, so a single listener costs a single call. Independent
+features can hook the same method of a class, a module or an object and can leave in any order; the
+replacement is then rebuilt.
 
-What somebody else has put over ours stays, and what it calls stays below it: a function that the
-program may hold has to pass calls on once its feature is off. Who listens later goes on top.
+If other code has replaced our replacement, both stay in place. So a function that the program may
+hold has to pass calls on once its feature is off. A later listener then goes on top.
 """
 
 import functools
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from typing import Any
 
     Function = Callable[..., Any]
-    Around = Callable[[Function], Function]  # gets what comes next, returns what is called instead
+    Around = Callable[[Function], Function]  # takes the next function, returns its wrapper
 
-# The features, outermost first. Operations named by `--op` are whatever the program calls. A trace
-# records a loader with all that acts on it. `lotus tune` times all that the program waits for; a
-# mode makes its rounds before a batch is asked for; shares and settings are what the loader itself
-# is. What times the averaging of gradients for a trace is innermost: DistributedDataParallel alone.
+# The features, outermost first. Operations named by `--op` include everything that the call does. A
+# trace includes everything that acts on a loader. `lotus tune` times all that the program waits
+# for; a mode averages before it requests a batch; shares and settings change the loader itself. The
+# timing of gradients is innermost, so that it covers DistributedDataParallel only.
 ORDER = ("operations", "trace", "trials", "mode", "balance", "settings", "gradients")
-_MARK = "_lotus_patch"  # attribute of what stands for a method of one object
+_MARK = "_lotus_patch"  # attribute of the replacement of an object's method
 
 
-class _Nobody:
-    """Where a fault is reported of which nobody need know: frames could not be hidden."""
+class _IgnoredFaults:
+    """Ignores errors while frames are hidden."""
 
     on = True
 
@@ -40,9 +40,9 @@ class _Nobody:
 
 
 def hide(error: BaseException) -> None:
-    """Take our frames out of an exception on its way to the program; not the end of a loop."""
+    """Remove our frames from an exception that propagates to the program, unless it ends a loop."""
     if not isinstance(error, StopIteration):
-        hide_our_frames(_Nobody(), error)
+        hide_our_frames(_IgnoredFaults(), error)
 
 
 def _position(feature: str) -> int:
@@ -50,18 +50,18 @@ def _position(feature: str) -> int:
 
 
 class Patch:
-    """What listens on one method, and what they make of it."""
+    """The listeners of a method, and the function that they make of it."""
 
     def __init__(self, original: "Function") -> None:
         self.original = original
         self.arounds: dict[str, Around] = {}  # by feature
 
     def add(self, feature: str, around: "Around") -> "Function":
-        """Have a feature listen, with this instead of what it listened with before."""
+        """Add or replace the listener of a feature; return the new function."""
         return self._compose({**self.arounds, feature: around})
 
     def remove(self, feature: str, around: "Around") -> "Function | None":
-        """Have it listen no more; None where it listens with something else by now."""
+        """Remove the listener of a feature; return None if it has another one by now."""
         if self.arounds.get(feature) is not around:
             return None
         return self._compose({name: a for name, a in self.arounds.items() if name != feature})
@@ -77,12 +77,12 @@ class Patch:
 
 
 class _OfOwner:
-    """The patch of a method of a class, of a function of a module, and where it is installed."""
+    """The patch of a method of a class or a function of a module."""
 
     def __init__(self, owner: "Any", name: str, before: "Any") -> None:
         self.owner, self.name, self.before = owner, name, before
         self.inherited = name not in vars(owner)
-        # Of a static or class method the function is replaced.
+        # A static or class method keeps its kind; its function is replaced.
         self.kind = type(before) if isinstance(before, (staticmethod, classmethod)) else None
         self.patch = Patch(before if self.kind is None else before.__func__)
         self.installed: Any = before
@@ -104,11 +104,11 @@ class _OfOwner:
             setattr(self.owner, self.name, self.before)
 
     def is_installed(self) -> bool:
-        """Whether nobody has put anything over ours, or in its place."""
+        """Return whether no other code has replaced ours."""
         return vars(self.owner).get(self.name) is self.installed
 
     def _install(self, function: "Any") -> None:
-        # Lightning makes a loader again by its signature.
+        # Lightning recreates a loader by its signature.
         if self.name == "__init__" and function is not self.patch.original:
             import inspect
 
@@ -124,11 +124,11 @@ _of_owners: dict[tuple[int, str], _OfOwner] = {}  # by id of the owner, and name
 def listen(
     owner: "Any", name: str, feature: str, around: "Around", inherited: bool = False
 ) -> "Callable[[], None]":
-    """Have a feature of ORDER listen on a method of a class or a module; returns what ends that.
+    """Add a listener to a method of a class or a module; return a function that removes it.
 
-    A feature may be several, told apart by what stands after a colon: "operations:Image.open".
-    Where `owner` itself has no such method, one that it inherits is put over there if `inherited`.
-    Raises KeyError or AttributeError where there is none.
+    `feature` is one of ORDER; a suffix after a colon distinguishes several listeners of a feature:
+    "operations:Image.open". If `inherited` is true, a method that `owner` inherits is overridden in
+    `owner`. Raises KeyError or AttributeError if there is no such method.
     """
     key = id(owner), name
     method = _of_owners.get(key)
@@ -141,7 +141,7 @@ def listen(
 
 
 def _inherited(owner: "Any", name: str) -> "Any":
-    """What `owner.name` is, with a static or class method not bound yet."""
+    """Return `owner.name` without binding a static or class method."""
     for kind in owner.__mro__ if isinstance(owner, type) else ():
         if name in vars(kind):
             return vars(kind)[name]
@@ -149,14 +149,15 @@ def _inherited(owner: "Any", name: str) -> "Any":
 
 
 def listen_to(thing: "Any", name: str, feature: str, around: "Around") -> None:
-    """Have a feature listen on a method of one object, as long as that lives.
+    """Add a listener to a method of one object for the life of the object.
 
-    `around` is as for `listen`; what it gets and returns is called without the object, which must
-    be held weakly: an iterator in a cycle would keep its workers until Python collects garbage.
+    `around` is as for `listen`, but the functions it takes and returns are called without the
+    object. They have to refer to it weakly: an iterator in a reference cycle would keep its workers
+    alive until a garbage collection.
     """
     here: Any = vars(thing).get(name)
     patch, place = getattr(here, _MARK, (None, 0))
-    if patch is None or place != id(here):  # or it is a function that was made to look like ours
+    if patch is None or place != id(here):  # or another function has copied our attributes
         patch = Patch(_of_the_class(thing, name) if here is None else here)
     function: Any = patch.add(feature, around)
     vars(function)[_MARK] = patch, id(function)

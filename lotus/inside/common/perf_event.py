@@ -1,9 +1,9 @@
 """perf_event_open(2) through ctypes: groups of counters of one thread, read together.
 
-Standard library only. Events are told as text, since nothing in here knows any CPU:
-``name|type|config|config1|flags`` joined by commas, numbers in any base of Python's, flags ``u``
-(user space), ``k`` (kernel), ``uk``. Groups, which take turns where they do not fit beside each
-other, are joined by semicolons.
+Standard library only. Events are given as text, because this module knows no CPU:
+``name|type|config|config1|flags`` joined by commas, with numbers in any base of Python's and flags
+``u`` (user space), ``k`` (kernel) or ``uk``. Groups are joined by semicolons; they take turns if
+they do not fit into the counters together.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ def spell_groups(groups: Iterable[Iterable[Event]]) -> str:
 def spell(events: Iterable[Event]) -> str:
     """The text that `parse` takes."""
     return ",".join(
-        f"{one.name}|{one.type}|{one.config:#x}|{one.config1:#x}|{one.flags}" for one in events
+        f"{event.name}|{event.type}|{event.config:#x}|{event.config1:#x}|{event.flags}"
+        for event in events
     )
 
 
@@ -91,8 +92,8 @@ def open_event(
 ) -> int:
     """Open a counter that runs at once; returns its descriptor. Raises OSError.
 
-    `pid` 0 is the calling thread. A pinned group has the right of way over all others, and reads
-    as nothing where it cannot be counted whole.
+    `pid` 0 is the calling thread. A pinned group has priority over all others; a reading of it is
+    empty if it could not be counted completely.
     """
     import ctypes
 
@@ -110,7 +111,7 @@ def open_event(
         _ATTR.pack(event.type, _ATTR.size, event.config, 0, 0, layout, bits, 0, 0, event.config1)
     )
     number = ctypes.c_long(_CALLS.get(platform.machine(), 241))
-    theirs = ctypes.get_errno()  # the program's own last one
+    theirs = ctypes.get_errno()  # the program's errno
     fd = _syscall(
         number,
         attr,
@@ -151,13 +152,13 @@ class Group:
             raise
 
     def is_ours(self) -> bool:
-        """Whether the descriptors are still these counters: the program may have closed them."""
+        """Return whether the descriptors still are these counters; the program may close them."""
         return bool(self._fds) and all(_is(fd, number) for fd, number in self._fds)
 
     def read(self) -> bytes:
-        """The number of events, enabled and running time (ns), the counts: 64-bit words.
+        """Return the number of events, enabled and running time (ns) and counts, as 64-bit words.
 
-        Shorter where a pinned group could not be counted. Raises OSError.
+        It is shorter if a pinned group could not be counted. Raises OSError.
         """
         return os.read(self.fd, self.size)
 
@@ -169,7 +170,7 @@ class Group:
         return words[1], words[2], list(words[HEADER:])
 
     def pause(self) -> None:
-        """Count nothing, and leave the counters to others, until `resume`. Raises OSError."""
+        """Stop counting and free the counters until `resume`. Raises OSError."""
         fcntl.ioctl(self.fd, _DISABLE, _WHOLE_GROUP)
 
     def resume(self) -> None:
@@ -177,7 +178,7 @@ class Group:
         fcntl.ioctl(self.fd, _ENABLE, _WHOLE_GROUP)
 
     def close(self) -> None:
-        """Close what is still ours."""
+        """Close the descriptors that still are these counters."""
         fds, self._fds = self._fds, []
         for fd, number in fds:
             if _is(fd, number):
@@ -186,7 +187,7 @@ class Group:
 
 
 def _number(fd: int) -> int:
-    """The kernel's number of a counter. Raises OSError where the descriptor is none."""
+    """Return the kernel's id of a counter. Raises OSError if the descriptor is not a counter."""
     return int.from_bytes(fcntl.ioctl(fd, _GET_ID, b"\0" * 8), sys.byteorder)
 
 

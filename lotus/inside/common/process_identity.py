@@ -1,4 +1,4 @@
-"""What this process is to others: its rank, its cores, its clock."""
+"""Identifies this process: its rank, cores and clock."""
 
 import os
 import sys
@@ -11,31 +11,34 @@ if TYPE_CHECKING:
 
 
 def rank_of_process() -> tuple[int | None, int | None, int | None]:
-    """(rank, local rank, world size) from the job's environment or torch.distributed, or Nones."""
-    found: list[int | None] = []
+    """Return (rank, local rank, world size), each None if unknown.
+
+    They come from the job's environment and from torch.distributed.
+    """
+    place: list[int | None] = []
     for names in (
         ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"),
         ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"),
         ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"),
     ):
         values = [os.environ[name] for name in names if os.environ.get(name, "").isdigit()]
-        found.append(int(values[0]) if values else None)
+        place.append(int(values[0]) if values else None)
     distributed = sys.modules.get("torch.distributed")
-    with quiet(Exception):  # the program may be half-way through its own set-up
+    with quiet(Exception):  # the program may be initializing it right now
         if distributed is not None and distributed.is_available() and distributed.is_initialized():
-            found[0], found[2] = distributed.get_rank(), distributed.get_world_size()
-    return found[0], found[1], found[2]
+            place[0], place[2] = distributed.get_rank(), distributed.get_world_size()
+    return place[0], place[1], place[2]
 
 
 def cores() -> int | None:
-    """On how many cores this process may run; None: not told."""
+    """Return the number of cores on which this process may run; None: unknown."""
     with quiet(OSError):
         return len(os.sched_getaffinity(0))
     return None
 
 
 def clock_id() -> str:
-    """What tells clocks apart: the boot, and the time name space where that has its own clock."""
+    """Return an id of the clock: the boot id and the offset of a time namespace."""
     shift = ""
     with quiet(OSError, ValueError), open("/proc/self/timens_offsets") as file:
         for line in file:
@@ -46,13 +49,13 @@ def clock_id() -> str:
 
 
 def boot_id() -> str | None:
-    """The kernel's id of this boot, by which clocks of two logs can be known to be the same."""
+    """Return the kernel's id of this boot; logs with the same id share a clock."""
     with quiet(OSError), open("/proc/sys/kernel/random/boot_id") as file:
         return file.read().strip()
     return None
 
 
 def is_worker() -> bool:
-    """Whether this process is a DataLoader's worker, or may have no children for another reason."""
+    """Return whether this process is a worker of a DataLoader, or daemonic for another reason."""
     multiprocessing: Any = sys.modules.get("multiprocessing")
     return multiprocessing is not None and bool(multiprocessing.current_process().daemon)

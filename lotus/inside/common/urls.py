@@ -1,16 +1,16 @@
-"""Hides what gives access in the address of a file: a user's password, a signed query."""
+"""Hides credentials in URLs: passwords and signed queries."""
 
 HIDDEN = "***"
-# Of the name of a parameter. One that signs makes the others (when until, for whom) of no use.
+# Parts of the names of parameters that grant access.
 _TELLING = (
     "sig", "token", "key", "secret", "pass", "pw", "cred", "auth", "accessid", "jwt", "hmac",
     "policy", "x-amz-", "x-goog-", "session", "sas",
 )  # fmt: skip
-_LONG = 32  # characters of a value that nobody typed
+_LONG = 32  # length of a value that is probably generated
 
 
 def without_secrets(address: str) -> str:
-    """The address of a file or a page with `***` for its password, and for a query that signs."""
+    """Return a URL with `***` instead of its password and of a query that grants access."""
     if "?" not in address and "#" not in address and "@" not in address:
         return address
     at = min((place for place in map(address.find, "?#") if place >= 0), default=len(address))
@@ -30,14 +30,14 @@ def _tells(parameter: str) -> bool:
 
 
 def _without_password(rest: str) -> str:
-    """What stands behind `scheme://`."""
+    """Hide the password in the part after `scheme://`."""
     host, slash, path = rest.partition("/")
     user, colon, port = host.partition(":")
     if "@" not in host and (not colon or port.isdigit()):
-        return rest  # the address of a server, and a path that has an "@"
+        return rest  # a host, and a path that contains "@"
     if colon and "@" not in user:
-        # The password may hold slashes and more of these itself.
+        # The password may itself contain "/" and "@".
         return f"{user}:{HIDDEN}@{rest.rpartition('@')[2]}"
     user, _, host = host.rpartition("@")
-    # A lone name is no secret, a token in its place is.
+    # A user name alone is no secret, but it may be a token.
     return f"{HIDDEN if len(user) >= 20 else user}@{host}{slash}{path}"

@@ -1,7 +1,7 @@
-"""What a program calls its loader: read off the code that makes it. A label, and no identity.
+"""Finds the name that a program gives its loader, from the bytecode that creates it.
 
-Nothing of the program runs for it, and no local variable of a frame that goes on is looked at:
-before Python 3.13 that keeps alive what the frame holds.
+The name is a label and does not identify the loader. No code of the program runs, and no local
+variable of a running frame is read: before Python 3.13 that would keep its values alive.
 """
 
 import os
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from typing import Any
 
 _LONGEST = 60
-_MOST_CALLS = 8  # functions that hand a loader on
+_MOST_CALLS = 8  # nested functions that return a loader to their caller
 _ROLES = {
     "train": "train", "training": "train", "trn": "train", "val": "val", "valid": "val",
     "validation": "val", "validate": "val", "dev": "val", "eval": "eval", "evaluation": "eval",
     "test": "test", "testing": "test", "tst": "test", "predict": "predict",
     "prediction": "predict", "inference": "inference",
 }  # fmt: skip
-# Words of which a name tells nothing.
+# Words that make no meaningful name.
 _PLAIN = frozenset(
     "data dataset datasets ds loader loaders dataloader dataloaders dl dls batch batches batched "
     "iter iterator iterable it my the a an new obj instance base inner wrapped torch pytorch pt "
@@ -47,13 +47,13 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
 def name_of(loader: "Any", maker: "FrameType | None") -> str:
-    """The name of a loader that the frame `maker` just makes; "" where nothing tells."""
+    """Return the name of the loader that the frame `maker` is creating; "" if there is none."""
     name = _from_code(maker) or role_of_data(attributes(loader).get("dataset"))
     return name if name.isprintable() else ""
 
 
 def _from_code(frame: "FrameType | None") -> str:
-    """The variable or key that gets it, or the role of the function that hands it on."""
+    """Return the variable or key that it is assigned to, or the role of the function."""
     role = ""
     for _ in range(_MOST_CALLS):
         if frame is None:
@@ -87,15 +87,15 @@ def _only(roles: "set[str]") -> str:
     return next(iter(roles)) if len(roles) == 1 else ""
 
 
-# What the code does with the loader.
+# The code that creates the loader.
 
 
 def _stored(code: "CodeType", last: int) -> "tuple[str, bool]":
-    """(what the result of the call at `last` is called, whether it stays in this function).
+    """Return (name of the result of the call at `last`, whether it stays in this function).
 
-    Not, where the function returns it, or a variable that every way out returns.
+    It does not stay if the function returns it, or a variable that every exit returns.
     """
-    steps = _steps(code, last + 2)  # after the call; what is cached of it is passed over
+    steps = _steps(code, last + 2)  # after the call and its inline caches
     kind, argument = next(steps, ("", 0))
     if kind in ("COPY", "DUP_TOP"):  # a = b = ..., (a := ...)
         kind, argument = next(steps, ("", 0))
@@ -126,7 +126,7 @@ def _cell(code: "CodeType", argument: int) -> str:
 
 
 def _steps(code: "CodeType", start: int) -> "Iterator[tuple[str, int]]":
-    """Instructions from the byte `start` on, each with its argument."""
+    """Yield (opcode name, argument) of the instructions from byte `start` on."""
     text, extended = code.co_code, 0
     for place in range(max(start, 0), len(text) - 1, 2):
         number, argument = text[place], text[place + 1] | extended
@@ -139,9 +139,9 @@ def _steps(code: "CodeType", start: int) -> "Iterator[tuple[str, int]]":
 
 
 def _returns(code: "CodeType", name: str) -> bool:
-    """Whether every way out of a function returns the variable."""
+    """Return whether every exit of a function returns the variable."""
     before: tuple[str, int] = ("", 0)
-    found = False
+    returned = False
     for kind, argument in _steps(code, 0):
         if kind in ("YIELD_VALUE", "RETURN_CONST", "RETURN_GENERATOR"):
             return False
@@ -152,22 +152,22 @@ def _returns(code: "CodeType", name: str) -> bool:
                 return False
             if code.co_varnames[where & 15 if both or "_STORE" in kind else where] != name:
                 return False
-            found = True
+            returned = True
         before = kind, argument
-    return found
+    return returned
 
 
 def _role_of_arguments(frame: "FrameType") -> str:
-    """What `train=True` or `split="val"` tells of a function that is about to return."""
+    """Return the role that an argument such as `train=True` or `split="val"` implies."""
     code = frame.f_code
     count = code.co_argcount + code.co_kwonlyargcount
     names = code.co_varnames[:count]
     if not {*_PARTS, *_IS_TRAIN}.intersection(names):
         return ""
-    return _role_told(frame.f_locals, names)
+    return _role_of_values(frame.f_locals, names)
 
 
-def _role_told(values: "Any", names: "Any") -> str:
+def _role_of_values(values: "Any", names: "Any") -> str:
     for name in _PARTS:
         value = values.get(name) if name in names else None
         if type(value) is str and len(value) < _LONGEST and _only(_roles(value)):
@@ -179,22 +179,22 @@ def _role_told(values: "Any", names: "Any") -> str:
     return ""
 
 
-# What the data set tells.
+# The data set.
 
 
 def role_of_data(dataset: object) -> str:
-    """The part of the data that a data set says to be, by an attribute or its folder's name.
+    """Return the split that an attribute of a data set or the name of its folder implies.
 
-    Not of a data set inside another: both parts of one that was split have it.
+    Data sets inside it are ignored: both parts of a split data set contain the same one.
     """
-    held = attributes(dataset)
-    told = _role_told(held, held)
-    if told:
-        return told
-    if held.get("train") is False and type(dataset).__module__.startswith("torchvision."):
+    values = attributes(dataset)
+    role = _role_of_values(values, values)
+    if role:
+        return role
+    if values.get("train") is False and type(dataset).__module__.startswith("torchvision."):
         return "test"
     for name in _FOLDERS:
-        value = held.get(name)
+        value = values.get(name)
         if isinstance(value, os.PathLike) and type(value).__module__.startswith("pathlib"):
             value = str(value)
         if type(value) is not str or not value or len(value) > 4096:

@@ -26,10 +26,9 @@ def fingerprint(model: "Any") -> "dict[str, Any]":
     import hashlib
 
     module = getattr(model, "module", model)
-    trained = [(name, tensor) for name, tensor in module.named_parameters() if tensor.requires_grad]
-    lines = sorted(
-        f"{name} {'x'.join(map(str, tuple(tensor.shape)))}\n" for name, tensor in trained
-    )
+    trained = {name: value for name, value in module.named_parameters() if value.requires_grad}
+    shapes = {name: "x".join(map(str, tuple(value.shape))) for name, value in trained.items()}
+    lines = sorted(f"{name} {shape}\n" for name, shape in shapes.items())
     return {
         "parameters": sum(int(value.numel()) for value in trained.values()),
         "shapes": hashlib.sha256("".join(lines).encode()).hexdigest(),

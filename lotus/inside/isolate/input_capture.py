@@ -81,13 +81,13 @@ def describe(error: BaseException) -> str:
 class Call:
     """One call of an operation with the input that it had; `count` says for how many it stands."""
 
-    def __init__(self, function: Callable[..., Any], given: Any, count: int = 1) -> None:
+    def __init__(self, function: Callable[..., Any], arguments: Any, count: int = 1) -> None:
         self.function = function
-        self.given = given  # (args, kwargs)
+        self.arguments = arguments  # (args, kwargs)
         self.count = count
 
     def prepare(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-        args, kwargs = fresh(self.given)
+        args, kwargs = fresh(self.arguments)
         return self.function, args, kwargs
 
 
@@ -217,10 +217,10 @@ class Catcher:
         if self.unanswered:
             self.failed.setdefault(LOADER, self.unanswered)
         else:
-            answers = {number: found[::-1] for number, found in self.answers.items()}
-            given: Any = ((args, answers), {})
+            answers = {number: values[::-1] for number, values in self.answers.items()}
+            arguments: Any = ((args, answers), {})
             self.calls.setdefault("", []).append(
-                Call(functools.partial(self._replayed, fetch), given, count)
+                Call(functools.partial(self._replayed, fetch), arguments, count)
             )
         return True, data
 
@@ -243,8 +243,8 @@ class Catcher:
 
     def calls_a_sample(self) -> dict[str, float]:
         """How often each operation was called for one sample, on average."""
-        found = {name: count / max(1, self.sampled) for name, count in self.called.items()}
-        return {LOADER: 1.0, **found, COLLATE: 1 / self.batch}
+        averages = {name: count / max(1, self.sampled) for name, count in self.called.items()}
+        return {LOADER: 1.0, **averages, COLLATE: 1 / self.batch}
 
     def take(self, loader: Any) -> None:
         """Fetch at least `samples` samples and one batch of a loader, as its workers would."""
@@ -266,20 +266,22 @@ class Catcher:
                 self.failed.setdefault(name, f"it was not called in {self.samples} samples")
 
     def _take_items(self, loader: Any, dataset: Any) -> None:
-        one = functools.partial(operator.getitem, dataset)
+        get_item = functools.partial(operator.getitem, dataset)
         many = loader._auto_collation and getattr(dataset, "__getitems__", None)
         taken = lost = 0
         for index in loader._index_sampler:
             batch: Any = []
             if many or not loader._auto_collation:
                 size = len(index) if many else 1
-                came, batch = self.sample(many or one, index, count=size)
+                came, batch = self.sample(many or get_item, index, count=size)
                 taken, lost = taken + came * size, lost + (not came)
             else:
                 for item in index:
                     # Past what was asked for, only to fill the batch.
                     came, data = (
-                        self.sample(one, item) if taken < self.samples else _plain(one, item)
+                        self.sample(get_item, item)
+                        if taken < self.samples
+                        else _plain(get_item, item)
                     )
                     taken, lost = taken + came, lost + (not came)
                     if came:
@@ -298,11 +300,11 @@ class Catcher:
         if self.calls.get(""):
             # The data set stays itself, and of its samples there may be fewer.
             call = self.calls[""][0]
-            answers = call.given[0][1]
+            answers = call.arguments[0][1]
             count = max(1, len(data))
             fetch = functools.partial(_first, dataset, count)
             call.function = functools.partial(self._replayed, fetch)
-            call.given, call.count = (((), answers), {}), count
+            call.arguments, call.count = (((), answers), {}), count
         self.sampled = len(data or ())
         if not came or not data:
             if came:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 NAME = "isolation.jsonl"
 
 
-class Link:
+class IsolationLink:
     """The two pipes to lotus, which waits outside. Raises OSError where it has gone."""
 
     def __init__(self, exchange: str) -> None:
@@ -60,9 +60,9 @@ class Link:
         poll = select.poll()
         poll.register(go, select.POLLIN)
         poll.register(self._ready, 0)  # an error: nobody reads any more
-        found = dict(poll.poll())
+        events = dict(poll.poll())
         os.close(go)
-        if go not in found:
+        if go not in events:
             raise OSError("lotus has gone")
 
     def wait_for_end(self) -> None:
@@ -129,7 +129,7 @@ class Isolator(Tracer):
 
     def work(self, loader: Any) -> None:
         try:
-            link = Link(self.settings.exchange)
+            link = IsolationLink(self.settings.exchange)
         except OSError:  # another Python of the program was isolated, and lotus needs no more
             end_at_once(0)
         try:
@@ -150,7 +150,7 @@ class Isolator(Tracer):
             pass
         end_at_once(1)
 
-    def _isolate(self, loader: Any, link: Link) -> None:
+    def _isolate(self, loader: Any, link: IsolationLink) -> None:
         catcher = self.catcher
         threads = [thread.native_id for thread in threading.enumerate()]
         if loader.num_workers > 0:

@@ -87,7 +87,7 @@ class Counters:
         self._refused = False
         self._seccomp = _seccomp()
         self._events: list[dict[str, object]] = []  # to be written by the recorder
-        self._told = 0  # of these
+        self._taken_events = 0  # how many of these the recorder has taken
         self.fresh: Callable[..., int]
         self.shared: Callable[[], int]
         self._use: Callable[[Group | None, int], None]
@@ -110,12 +110,12 @@ class Counters:
             if fd < 0 or len(readings) >= most:
                 return UNCOUNTED
             try:
-                one = read(fd, size)
+                reading = read(fd, size)
             except OSError as error:
                 if of_the_program(error):
                     raise
-                one, fd = b"", -1  # closed: the program may open a file of its own by that number
-            add(one)
+                reading, fd = b"", -1  # closed: the program may reuse the number
+            add(reading)
             last = clock()
             return len(readings) - 1
 
@@ -134,11 +134,11 @@ class Counters:
         opened = list(self._open.values())
         self._open.clear()
         self._use(None, 0)
-        for one in opened:
-            _close(one.groups)
+        for thread_groups in opened:
+            _close(thread_groups.groups)
         del self.readings[:], self.edges[:], self.marks[:], self._events[:]
         self.feeder = None
-        self._told = self._openings = self._broken = self._failed = 0
+        self._taken_events = self._openings = self._broken = self._failed = 0
 
     def close(self) -> None:
         self.forked()
@@ -150,7 +150,7 @@ class Counters:
             thread = self._here.thread = Thread()
         opened, pinned = self._open.get(me), True
         if opened is not None:
-            ours = opened.thread() is thread and all(one.is_ours() for one in opened.groups)
+            ours = opened.thread() is thread and all(group.is_ours() for group in opened.groups)
             if not ours or self._failed == me:
                 # Another thread's, or the program's by now, or without the counters they need.
                 pinned = pinned and not (ours and opened.pinned)
@@ -207,7 +207,7 @@ class Counters:
         `collate`: the places of the readings around collate.
         """
         readings, edges, width = self.readings, self.edges, 8 * self.words
-        found: tuple[list[int], bytes] = ([], b"")
+        result: tuple[list[int], bytes] = ([], b"")
         if self.fresh(sys.maxsize) == UNCOUNTED and readings:
             readings.append(b"")  # the counters were lost on the way
         if readings and self.marks:  # else a signal handler of the program broke off the start
@@ -215,7 +215,10 @@ class Counters:
             # A group that could not be counted for a while reads as nothing.
             before, after = self._around
             own = width - len(before) - len(after)
-            whole = [before + one + after if len(one) == own else bytes(width) for one in readings]
+            whole = [
+                before + reading + after if len(reading) == own else bytes(width)
+                for reading in readings
+            ]
             if len(readings[-1]) != own:
                 self._failed = threading.get_native_id()
             places = array("I", edges)
@@ -223,22 +226,22 @@ class Counters:
                 places.byteswap()
             count = len(readings)
             fields = [self.words, helper, *collate, count * self.words, len(edges) // 2]
-            found = (fields, b"".join(whole) + places.tobytes())
+            result = (fields, b"".join(whole) + places.tobytes())
         del readings[:], edges[:], self.marks[:]
         opened = self._open.get(threading.get_native_id())
         if opened is not None:  # no edge of an outer fetch may share our last reading
             self._use_turn(opened)
-        return found
+        return result
 
     def take_events(self) -> list[dict[str, object]]:
         """What the recorder has to write: groups that were opened, or that cannot be."""
-        events = self._events[self._told :]
-        self._told = len(self._events)
+        events = self._events[self._taken_events :]
+        self._taken_events = len(self._events)
         return events
 
     def interrupted(self) -> None:
         """What was taken may not have been written."""
-        self._told = 0
+        self._taken_events = 0
 
     def _unseen(self, why: str) -> None:
         event: dict[str, object] = {"event": "unseen", "what": "counters", "why": why}
@@ -271,22 +274,22 @@ class Counters:
         why = self._why_not()
         self._openings += 1
         for right_of_way in () if why else (True, False) if pinned else (False,):
-            found: list[Group] = []
+            groups: list[Group] = []
             try:
                 for events in self.groups:
-                    found.append(perf_event.Group(events, 0, right_of_way, _lowest()))
+                    groups.append(perf_event.Group(events, 0, right_of_way, _lowest()))
                     if len(self.groups) > 1:
-                        found[-1].pause()
-                cost = self._calibrate(found, tid, right_of_way)
-                opened = Opened(found, [0], cost, right_of_way, weakref.ref(thread))
-                if len(found) > 1:
-                    found[0].resume()
+                        groups[-1].pause()
+                cost = self._calibrate(groups, tid, right_of_way)
+                opened = Opened(groups, [0], cost, right_of_way, weakref.ref(thread))
+                if len(groups) > 1:
+                    groups[0].resume()
                 self._open[tid] = opened
                 return opened
             except BaseException as error:
                 self._open.pop(tid, None)
                 self._use(None, 0)
-                _close(found)
+                _close(groups)
                 if not isinstance(error, Exception) or of_the_program(error):
                     self._openings -= 1
                     self._broken += 1
@@ -349,7 +352,9 @@ class Counters:
             self.fresh()
             took.append(clock() - start)
         words = group.size // 8
-        rows = [struct.unpack(f"<{words}Q", one) for one in self.readings[place:] if one]
+        rows = [
+            struct.unpack(f"<{words}Q", reading) for reading in self.readings[place:] if reading
+        ]
         del self.readings[place:]
         steps = [
             [after - before for before, after in zip(*pair, strict=True)]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .recorder import Recorder
-    from .transform_finder import Given
+    from .transform_finder import StandIns
 _MOST_ITEMS = 64
 _UNKNOWN = ()
 _PATHS = ("samples", "imgs", "image_paths", "img_paths", "image_files", "files", "paths")
@@ -91,11 +91,11 @@ def path_of(owner: object, index: Any, depth: int = 8) -> str | None:
     return None
 
 
-def instrument(fetcher: Any, dataset: Any, recorder: Recorder, given: Given) -> TimedFetcher:
+def instrument(fetcher: Any, dataset: Any, recorder: Recorder, stand_ins: StandIns) -> TimedFetcher:
     """Return what times `fetcher`; `recorder.here.where` says for which loader, epoch and batch."""
     level, timers = recorder.config.level, recorder.timers
     if level >= 2:
-        Finder(recorder, given).data_set(dataset)
+        Finder(recorder, stand_ins).data_set(dataset)
         recorder.define_now()
     many = False
     if level >= 1:

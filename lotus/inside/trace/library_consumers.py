@@ -19,7 +19,7 @@ def consumer(loader: Any, frame: FrameType | None) -> dict[str, object]:
     `sanity`: its batches are of Lightning's sanity check, before training. `ahead`: that many
     batches are taken before the program gets the first, and are not used where it leaves early.
     """
-    found: dict[str, object] = {}
+    facts: dict[str, object] = {}
     while frame is not None:
         name, code = frame.f_globals.get("__name__"), frame.f_code
         if type(name) is not str:
@@ -27,16 +27,16 @@ def consumer(loader: Any, frame: FrameType | None) -> dict[str, object]:
         elif name == "accelerate.data_loader":
             # Of its iterators those that look for the end one batch before it.
             if code.co_name == "__iter__" and "next_batch" in code.co_varnames:
-                found.setdefault("ahead", 1)
+                facts.setdefault("ahead", 1)
         elif name.startswith(_LIGHTNING):
             if code.co_name == "_run_sanity_check":
-                found["sanity"] = True
+                facts["sanity"] = True
             elif code.co_name == "__iter__" and name.endswith(".fetchers"):
                 ahead = _ahead_of(frame.f_locals.get("self"), loader)
                 if ahead:
-                    found.setdefault("ahead", ahead)
+                    facts.setdefault("ahead", ahead)
         frame = frame.f_back
-    return found
+    return facts
 
 
 def _ahead_of(fetcher: object, loader: Any) -> int:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from .iterations import Iteration, Loaders
     from .recorder import Recorder
-    from .transform_finder import Given
+    from .transform_finder import StandIns
 
 
 def get_iterator(
@@ -216,13 +216,13 @@ def shut_down(recorder: Recorder, loaders: Loaders, iteration: Iteration, start:
 
 
 def create_fetcher(
-    original: Callable[..., Any], recorder: Recorder, given: Given
+    original: Callable[..., Any], recorder: Recorder, stand_ins: StandIns
 ) -> Callable[..., Any]:
     """Hook for `_DatasetKind.create_fetcher`, which workers and the main process call."""
 
     def create(kind: Any, dataset: Any, *args: Any, **kwargs: Any) -> Any:
         fetcher = original(kind, dataset, *args, **kwargs)
-        return edge(recorder, instrument, fetcher, dataset, recorder, given) or fetcher
+        return edge(recorder, instrument, fetcher, dataset, recorder, stand_ins) or fetcher
 
     return hook(create)
 

@@ -86,7 +86,7 @@ class Timers:
                     elif not gate.shut:
                         add_loose(start, end, number)
 
-            def one(self: object, sole: Any) -> Any:
+            def call_unary(self: object, sole: Any) -> Any:
                 if gate.shut:
                     return original(sole)
                 page[word] = start = clock()
@@ -102,11 +102,13 @@ class Timers:
             name = sole_parameter(original)
             if name is None:
                 return hook(__call__)
-            names = one.__code__.co_varnames
-            one.__code__ = one.__code__.replace(co_varnames=(names[0], name, *names[2:]))
-            one.__name__ = "__call__"
-            one.__qualname__ = f"{type(original).__name__}.__call__"
-            return hook(one)
+            names = call_unary.__code__.co_varnames
+            call_unary.__code__ = call_unary.__code__.replace(
+                co_varnames=(names[0], name, *names[2:])
+            )
+            call_unary.__name__ = "__call__"
+            call_unary.__qualname__ = f"{type(original).__name__}.__call__"
+            return hook(call_unary)
 
         def operation_cpu(original: Callable[..., Any], number: int) -> Callable[..., Any]:
             """As `operation`, with thread CPU time, page faults and bytes read."""
@@ -227,17 +229,17 @@ class Timers:
                 if gate.owner != me:
                     return next(self.data)
                 page[W_SAMPLE] = -1
-                outer, before, found = live, len(ops), True
+                outer, before, is_sample = live, len(ops), True
                 page[W_SINCE] = start = clock()
                 try:
                     live = me
                     return next(self.data)
                 except StopIteration:
-                    found = len(ops) > before  # to find the end is no sample
+                    is_sample = len(ops) > before  # to find the end is no sample
                     raise
                 finally:
                     live = outer
-                    if found:
+                    if is_sample:
                         samples.extend((start, clock() - start, len(ops) // 3))
 
         for method in (Samples.__getitem__, Items.__getitems__, Iterator.__next__):

@@ -90,8 +90,8 @@ class Page:
         try:
             self._map(_ALONE, -1)
         except OSError:  # a seccomp filter of the program may refuse mremap
-            given = _libc.mmap(self._address, SIZE, _READ_WRITE, _ALONE | _FIXED, -1, 0)
-            if given != self._address:
+            address = _libc.mmap(self._address, SIZE, _READ_WRITE, _ALONE | _FIXED, -1, 0)
+            if address != self._address:
                 raise
         self._attached = False
 

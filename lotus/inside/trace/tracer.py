@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..common.patching import Around, Function
     from .iterations import Loaders
     from .recorder import Recorder
-    from .transform_finder import Given
+    from .transform_finder import StandIns
 _DATALOADER = "torch.utils.data.dataloader"
 _CHECKS = "check_worker_number_rationality"  # by which `DataLoader.__init__` ends
 _PARALLEL = "torch.nn.parallel.distributed"
@@ -165,10 +165,12 @@ class Tracer:
         recorder, utils = loaders.recorder, module._utils
         loader, kind = module.DataLoader, module._DatasetKind
         many, single = module._MultiProcessingDataLoaderIter, module._SingleProcessDataLoaderIter
-        given: Given = {}
-        self.undo.append(partial(give_back, given))
+        stand_ins: StandIns = {}
+        self.undo.append(partial(give_back, stand_ins))
         get_iterator = partial(loader_hooks.get_iterator, before=self.hook_main)
-        create_fetcher = partial(loader_hooks.create_fetcher, recorder=recorder, given=given)
+        create_fetcher = partial(
+            loader_hooks.create_fetcher, recorder=recorder, stand_ins=stand_ins
+        )
         of_loaders: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
             (loader, "_get_iterator", get_iterator),
             (many, "_reset", loader_hooks.reset),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from .recorder import Recorder
 
-    Given = dict[tuple[int, str], weakref.ref[Any]]  # (id(owner), attribute) -> owner
+    StandIns = dict[tuple[int, str], weakref.ref[Any]]  # (id(owner), attribute) -> owner
 # Attributes of a data set that hold one callable.
 _SINGLE = ("transform", "target_transform", "transforms", "loader")
 _MOST_OBJECTS = 2000  # looked at in one data set
@@ -136,9 +136,9 @@ def label(thing: Any) -> str:
 class Finder:
     """Walks one data set and puts a stand-in at every operation it finds."""
 
-    def __init__(self, recorder: Recorder, given: Given) -> None:
+    def __init__(self, recorder: Recorder, stand_ins: StandIns) -> None:
         self.recorder = recorder
-        self.given = given  # to which the attributes are added that hold stand-ins
+        self.stand_ins = stand_ins  # to which the attributes are added that hold stand-ins
         self.seen: set[int] = set()
         self.made: dict[int, Any] = {}  # id(original) -> stand-in
         self.keep: list[object] = []  # what was seen stays alive, so that ids stay theirs
@@ -305,17 +305,17 @@ class Finder:
         # Weak: what the program has no more use for must not live on in here.
         with quiet(TypeError):  # not everything can be referred to weakly
             key = (id(owner), name)
-            forget: Callable[[object], object] = functools.partial(self.given.pop, key)
-            self.given[key] = weakref.ref(owner, forget)
+            forget: Callable[[object], object] = functools.partial(self.stand_ins.pop, key)
+            self.stand_ins[key] = weakref.ref(owner, forget)
 
 
-def give_back(given: Given) -> None:
+def give_back(stand_ins: StandIns) -> None:
     """Replace all stand-ins in these attributes by what they stand for."""
-    for (_, name), reference in list(given.items()):
+    for (_, name), reference in list(stand_ins.items()):
         owner = reference()
         if owner is not None:
             _give_back(attributes(owner), name)
-    given.clear()
+    stand_ins.clear()
 
 
 def _give_back(held: dict[str, Any], name: str) -> None:

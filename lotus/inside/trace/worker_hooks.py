@@ -27,7 +27,7 @@ class IndexQueue:
     def __init__(self, queue: Any, recorder: Recorder) -> None:
         self._queue = queue
         self._recorder = recorder
-        self._asked = 0
+        self._waiting_since = 0
         self._ready = False
 
     def __getattr__(self, name: str) -> Any:
@@ -40,7 +40,7 @@ class IndexQueue:
             self._ready = True
             ready = {"event": "worker_ready", "worker": recorder.worker, "time_ns": start}
             recorder.event(ready)
-        self._asked = self._asked or start
+        self._waiting_since = self._waiting_since or start
         page = recorder.page.words
         page[state_page.W_PHASE] = state_page.IDLE
         page[state_page.W_SINCE] = start
@@ -48,11 +48,11 @@ class IndexQueue:
         end = clock()
         if isinstance(item, tuple) and len(item) == 2:
             recorder.here.where = (-1, recorder.worker_epoch, item[0])
-            recorder.idle_start, recorder.idle_ns = self._asked, end - self._asked
+            recorder.idle_start, recorder.idle_ns = self._waiting_since, end - self._waiting_since
         elif item is not None:  # _ResumeIteration: a persistent worker's next epoch
             recorder.worker_epoch += 1
             page[state_page.W_EPOCH] = recorder.worker_epoch
-        self._asked = 0
+        self._waiting_since = 0
         return item
 
 

@@ -40,7 +40,9 @@ class Writer:
         self.page = state_page.Page()
         self.definitions = Definitions()
         self._stderr = stderr
-        self._said = mmap.mmap(-1, 1)  # shared with all that is forked: the line is written once
+        self._line_written = mmap.mmap(
+            -1, 1
+        )  # shared with all that is forked: the line is written once
         self._begin()
 
     def _begin(self) -> None:
@@ -73,19 +75,23 @@ class Writer:
         text = f"{type(error).__name__}: {error}".replace("\n", " ")[:300]
         # One line is enough: what multiprocessing spawned keeps quiet where another process of the
         # run spoke, or where nothing can be written, which its parent will find as well.
-        told = spawned = any("multiprocessing" in arg for arg in sys.orig_argv)
+        silent = spawned = any("multiprocessing" in arg for arg in sys.orig_argv)
         with quiet(Exception):
             append_line(self.config.run, {"event": "fault", "error": text})
-            told = spawned and first_fault(self.config.run) != os.getpid()
+            silent = spawned and first_fault(self.config.run) != os.getpid()
         with quiet(Exception):
             self.log.close()
         with quiet(Exception):
             self.page.settle()
         with quiet(Exception):
             # Only if descriptor 2 still is what it was: it may be a file of the program by now.
-            told = told or self.config.quiet
-            if not (told or self._said[0]) and self._stderr and identity(2) == self._stderr:
-                self._said[0] = 1
+            silent = silent or self.config.quiet
+            if (
+                not (silent or self._line_written[0])
+                and self._stderr
+                and identity(2) == self._stderr
+            ):
+                self._line_written[0] = 1
                 line = f"lotus: tracing of process {os.getpid()} stopped: {text}\n"
                 os.write(2, line.encode("ascii", "backslashreplace"))
 

@@ -27,18 +27,20 @@ def end(code: int) -> NoReturn:
     One with a group of its own is meant to outlive it, as a daemon, or a server in a session.
     """
     try:
-        told = []
+        signalled = []
         group = os.getpgrp()
         for pid, start in descendants([os.getpid()]):
             with suppress(OSError):
                 if os.getpgid(pid) == group:
                     os.kill(pid, signal.SIGTERM)
-                    told.append((pid, start))
+                    signalled.append((pid, start))
         until = time.monotonic() + _ENDING_S
-        while told and time.monotonic() < until:
+        while signalled and time.monotonic() < until:
             with suppress(OSError):  # those of ours that have ended
                 os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG)
-            told = [(pid, start) for pid, start in told if start and started(pid) == start]
+            signalled = [
+                (pid, start) for pid, start in signalled if start and started(pid) == start
+            ]
             time.sleep(_PAUSE_S)
     finally:
         end_at_once(code)

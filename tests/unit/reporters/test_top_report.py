@@ -149,7 +149,7 @@ def test_a_stack_is_that_of_the_main_thread_without_our_hooks() -> None:
     def frame(name: str, path: str) -> dict[str, Any]:
         return {"name": name, "filename": path, "short_filename": path[-8:], "line": 3}
 
-    ours = frame("one", "<lotus hook, as importlib._bootstrap>")
+    ours = frame("call_unary", "<lotus hook, as importlib._bootstrap>")
     threads = [
         {"os_thread_id": 8, "thread_name": "Thread-1", "frames": [frame("serve", "/lib/s.py")]},
         {"os_thread_id": 7, "frames": [frame("decode", "/u/train.py"), ours]},

@@ -21,18 +21,18 @@ def leaves(batch: Any) -> Iterator[Any]:
     """What lists, tuples, dicts and objects of the program hold at their ends, each once."""
     waiting, seen = [batch], set()
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            inner: Any = one.values()
-        elif isinstance(one, (list, tuple, set, frozenset)):
-            inner = one
-        elif hasattr(one, "__dict__") and not _is_array(one) and not callable(one):
-            inner = vars(one).values()  # a batch class of the program, a dataclass
+        value = waiting.pop()
+        if isinstance(value, dict):
+            inner: Any = value.values()
+        elif isinstance(value, (list, tuple, set, frozenset)):
+            inner = value
+        elif hasattr(value, "__dict__") and not _is_array(value) and not callable(value):
+            inner = vars(value).values()  # a batch class of the program, a dataclass
         else:
-            yield one
+            yield value
             continue
-        if id(one) not in seen:
-            seen.add(id(one))
+        if id(value) not in seen:
+            seen.add(id(value))
             waiting.extend(reversed(list(inner)))
 
 
@@ -107,27 +107,29 @@ def _length(part: Any) -> int | None:
     if _is_array(part):
         return int(part.shape[0]) if len(part.shape) else None
     if isinstance(part, dict):
-        found = {_length(one) for one in part.values()}
+        lengths = {_length(item) for item in part.values()}
     elif isinstance(part, (list, tuple)):
-        found = {_length(one) for one in part}
-        if None in found and not any(_is_array(one) for one in leaves(part)):
+        lengths = {_length(item) for item in part}
+        if None in lengths and not any(_is_array(item) for item in leaves(part)):
             return len(part)  # names, numbers: one of each sample
     else:
         return None
-    return found.pop() if len(found) == 1 else None
+    return lengths.pop() if len(lengths) == 1 else None
 
 
 def _feed(digest: Any, part: Any, number: int | None, depth: int = 0) -> None:
     """Put a part of a batch into a hash; of each array and flat list only element `number`."""
     digest.update(type(part).__name__.encode() + b"(")
     if _is_tensor(part):
-        one = part if number is None else part[number]
-        one = one.detach().cpu().contiguous()
-        digest.update(f"{one.dtype}{tuple(one.shape)}".encode())
-        digest.update(ctypes.string_at(one.data_ptr(), one.numel() * one.element_size()))
+        element = part if number is None else part[number]
+        element = element.detach().cpu().contiguous()
+        digest.update(f"{element.dtype}{tuple(element.shape)}".encode())
+        digest.update(
+            ctypes.string_at(element.data_ptr(), element.numel() * element.element_size())
+        )
     elif _is_array(part):
-        one = part if number is None else part[number]
-        digest.update(f"{one.dtype}{one.shape}".encode() + one.tobytes())
+        element = part if number is None else part[number]
+        digest.update(f"{element.dtype}{element.shape}".encode() + element.tobytes())
     elif depth > _DEPTH:
         pass
     elif isinstance(part, dict):
@@ -135,10 +137,10 @@ def _feed(digest: Any, part: Any, number: int | None, depth: int = 0) -> None:
             digest.update(repr(key).encode())
             _feed(digest, value, number, depth + 1)
     elif isinstance(part, (list, tuple)):
-        flat = number is not None and not any(_is_array(one) for one in leaves(part))
-        nested = any(isinstance(one, (list, tuple, dict)) for one in part)
-        for one in [part[number]] if flat and not nested and number is not None else part:
-            _feed(digest, one, number, depth + 1)
+        flat = number is not None and not any(_is_array(element) for element in leaves(part))
+        nested = any(isinstance(element, (list, tuple, dict)) for element in part)
+        for element in [part[number]] if flat and not nested and number is not None else part:
+            _feed(digest, element, number, depth + 1)
     elif part is None or isinstance(part, (str, bytes, int, float, complex, bool)):
         digest.update(repr(part).encode())
     else:

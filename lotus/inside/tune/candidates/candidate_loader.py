@@ -36,7 +36,7 @@ def copy_of(loader: Any, setting: dict[str, Any], cycle: Cycle | None, seed: int
     Raises Failed where torch refuses the setting.
     """
     try:
-        after = loader_attributes.wanted(
+        after = loader_attributes.resolve(
             {"setting": setting, "iterable_safe": True},
             loader,
             loader_attributes.attributes(loader),
@@ -212,11 +212,11 @@ class Loading:
             self._inner._timeout = watchdog.limit_s
 
     def _find_inner(self) -> Any:
-        found = self._iterator
+        iterator = self._iterator
         for _ in range(3):
-            if isinstance(found, self._dataloader._BaseDataLoaderIter):
-                return found
-            found = getattr(found, "iterator", None)
+            if isinstance(iterator, self._dataloader._BaseDataLoaderIter):
+                return iterator
+            iterator = getattr(iterator, "iterator", None)
         raise Failed(f"{type(self.loader).__name__} iterates in a way of its own")
 
     def workers(self) -> list[Any]:
@@ -224,7 +224,7 @@ class Loading:
 
     def pids(self) -> list[int]:
         """Of the workers; without, of this process, which fetches."""
-        return [one.pid for one in self.workers()] or [os.getpid()]
+        return [worker.pid for worker in self.workers()] or [os.getpid()]
 
     def first(self, watchdog: Watchdog) -> float:
         """Start, and take the first batch. Returns the seconds of the start."""

@@ -41,7 +41,7 @@ def read() -> Places:
 
     Nor its output, which may go to a file that can be read too, as pytest has it.
     """
-    found: Places = {}
+    places: Places = {}
     outputs = set()
     for descriptor in (1, 2):
         with suppress(OSError):
@@ -58,10 +58,10 @@ def read() -> Places:
                 mode = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE
                 if mode != os.O_WRONLY:  # a log's position decides nothing of what is read
                     position = os.lseek(descriptor, 0, os.SEEK_CUR)
-                    found[descriptor] = Place(
+                    places[descriptor] = Place(
                         is_what.st_dev, is_what.st_ino, mode != os.O_RDONLY, position
                     )
-    return found
+    return places
 
 
 def moved(before: Mapping[int, Place], after: Mapping[int, Place]) -> set[int]:
@@ -127,10 +127,12 @@ class Fetching:
         A file that was opened by a fetch, and still is, is one of them: it stands where it was
         read to.
         """
-        found = dict(self._moved)
+        names = dict(self._moved)
         if self._known is not None:
-            found |= {one: name(one) for one in opened(self._known, self._before)}
-        return sorted(set(found.values()))
+            names |= {
+                descriptor: name(descriptor) for descriptor in opened(self._known, self._before)
+            }
+        return sorted(set(names.values()))
 
 
 class Trial:
@@ -153,7 +155,7 @@ class Trial:
     def moved(self) -> list[str]:
         """The names of files that stand elsewhere now, sorted."""
         self._those = moved(self._before, read()) - self._own
-        return sorted({name(one) for one in self._those})
+        return sorted({name(descriptor) for descriptor in self._those})
 
     def put_back(self) -> None:
         """Have them stand where the program left them, once no worker is there any more."""

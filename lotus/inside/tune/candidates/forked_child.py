@@ -173,11 +173,11 @@ def _serve(serve: Callable[[Any], Any], questions: int, answers: int, parent: in
                 data += os.read(questions, size - len(data))
             try:
                 answer = (True, serve(pickle.loads(data)))
-                told = pickle.dumps(answer)
+                reply = pickle.dumps(answer)
             except Failed as error:
-                told = pickle.dumps((False, str(error)))
+                reply = pickle.dumps((False, str(error)))
             except Exception as error:
-                told = pickle.dumps((False, words(error)))
-            _write(answers, told)
+                reply = pickle.dumps((False, words(error)))
+            _write(answers, reply)
     finally:
         os._exit(1)

@@ -24,21 +24,21 @@ def draw(sampler: Any) -> tuple[list[Any], bool]:
     """(what an epoch of it gives, whether that is all). Raises Failed."""
 
     def drawn() -> tuple[list[Any], bool]:
-        found: list[Any] = []
+        batches: list[Any] = []
         until = time.monotonic() + MOST_S
-        for one in sampler:
-            found.append(one)
-            if len(found) == MOST or time.monotonic() > until:
-                return found, False
-        return found, True
+        for batch in sampler:
+            batches.append(batch)
+            if len(batches) == MOST or time.monotonic() > until:
+                return batches, False
+        return batches, True
 
     try:
-        found, whole = once(drawn, _LIMIT_S, "the program's sampler")
+        batches, whole = once(drawn, _LIMIT_S, "the program's sampler")
     except Failed as error:
         raise Failed(f"its sampler cannot be asked: {error}") from None
-    if not found:
+    if not batches:
         raise Failed("its sampler gives no batch")
-    return found, whole
+    return batches, whole
 
 
 class Cycle:

@@ -73,7 +73,7 @@ class StandIn:
         """One step on one batch, which goes to the accelerator where the program uses one."""
         device = device_in_use()
         rest_s = self._asleep_s
-        tensors = [one for one in leaves(batch) if _is_cpu_tensor(one)]
+        tensors = [tensor for tensor in leaves(batch) if _is_cpu_tensor(tensor)]
         if device is not None:
             if self._copy_s is None:
                 self._copy_s = _copy_time(tensors, device, self._own_pins)
@@ -95,9 +95,9 @@ def _touch(tensors: list[Any]) -> None:
     VMs up to some microseconds. A step that was watched without workers had none of them.
     """
     torch: Any = sys.modules["torch"]
-    for one in tensors:
-        if one.layout == torch.strided and one.is_shared():
-            whole = torch.empty(0, dtype=torch.uint8, device="cpu").set_(one.untyped_storage())
+    for tensor in tensors:
+        if tensor.layout == torch.strided and tensor.is_shared():
+            whole = torch.empty(0, dtype=torch.uint8, device="cpu").set_(tensor.untyped_storage())
             whole[:: mmap.PAGESIZE].sum()
 
 
@@ -146,7 +146,7 @@ def _is_cpu_tensor(value: Any) -> bool:
 
 
 def _copy(tensors: list[Any], device: Any) -> None:
-    held = [one.to(device, non_blocking=True) for one in tensors]
+    held = [tensor.to(device, non_blocking=True) for tensor in tensors]
     getattr(sys.modules["torch"], device.type).synchronize(device)
     del held
 
@@ -154,7 +154,7 @@ def _copy(tensors: list[Any], device: Any) -> None:
 def _copy_time(tensors: list[Any], device: Any, pinned: bool) -> float:
     """How much of the program's step was the copy, with its own setting: the second of two."""
     if pinned:
-        tensors = [one.pin_memory() for one in tensors]
+        tensors = [tensor.pin_memory() for tensor in tensors]
     took = 0.0
     for _ in range(2):
         before = time.perf_counter()

@@ -87,8 +87,8 @@ def _epoch(loader: Any, setting: dict[str, Any], seed: int, until: float) -> _Co
     made = copy_of(loader, {**setting, "pin_memory": False}, None, seed)
     if made.num_workers:
         return _counted(made, left_s)
-    found: _Counted = once(partial(_seeded, made, seed, left_s), left_s + 2 * _MORE_S, _WHAT)
-    return found
+    counted: _Counted = once(partial(_seeded, made, seed, left_s), left_s + 2 * _MORE_S, _WHAT)
+    return counted
 
 
 def _seeded(made: Any, seed: int, limit_s: float) -> _Counted:
@@ -107,15 +107,15 @@ def _counted(made: Any, limit_s: float) -> _Counted:
     loading = Loading(made, None, lambda text: None)
 
     def count() -> _Counted:
-        found: Counter[bytes] = Counter()
+        samples: Counter[bytes] = Counter()
         batches = 0
         loading.start(watchdog)
         for batch in loading.rest():
             batches += 1
-            found.update(one[:_SHORT] for one in batch_contents.hashes(batch))
+            samples.update(digest[:_SHORT] for digest in batch_contents.hashes(batch))
             if time.monotonic() > until:
                 raise Failed(f"{_WHAT} took longer than {limit_s:.3g} s")
-        return found, batches
+        return samples, batches
 
     try:
         return watchdog.run(count)

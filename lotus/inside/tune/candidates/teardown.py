@@ -37,8 +37,8 @@ def reap(iterator: Any, patience_s: float) -> None:
     with held(signal.SIGINT), held(signal.SIGCHLD), breakable(False):
         made = vars(iterator)
         made["_shutdown"] = True  # for torch's own way, when the object goes
-        workers = [one for one in made.get("_workers", ()) if one.pid is not None]
-        started = descendants(one.pid for one in workers)
+        workers = [worker for worker in made.get("_workers", ()) if worker.pid is not None]
+        started = descendants(worker.pid for worker in workers)
         if patience_s > 0:
             with suppress(Failed, Exception):
                 _ask(iterator, workers, patience_s)
@@ -67,7 +67,7 @@ def _ask(iterator: Any, workers: list[Any], patience_s: float) -> None:
         iterator._workers_done_event.set()  # waits for ever where a worker died in its lock
         for queue in iterator._index_queues:
             queue.put(None)
-        left = {one.sentinel for one in workers}
+        left = {worker.sentinel for worker in workers}
         while left and watchdog.left_s > 0:
             left -= set(connection.wait(list(left), watchdog.left_s))
 
@@ -75,14 +75,14 @@ def _ask(iterator: Any, workers: list[Any], patience_s: float) -> None:
 
 
 def _kill(workers: list[Any]) -> None:
-    for one in workers:
-        if one.is_alive():
-            one.kill()
-    for one in workers:
-        pid = one.pid
-        one.join(_DEAD_S)
+    for worker in workers:
+        if worker.is_alive():
+            worker.kill()
+    for worker in workers:
+        pid = worker.pid
+        worker.join(_DEAD_S)
         with suppress(ValueError):  # still alive
-            one.close()
+            worker.close()
         _remove_shared(pid)
 
 
@@ -104,12 +104,12 @@ def _remove_shared(pid: int) -> None:
     """
     ours = f"torch_{pid}_"
     with suppress(OSError):
-        found = [name for name in os.listdir(_SHM) if name.startswith(ours)]
-        if not found:
+        names = [name for name in os.listdir(_SHM) if name.startswith(ours)]
+        if not names:
             return
         with open("/proc/self/maps", errors="replace") as file:
             mapped = {os.path.basename(line.rstrip("\n")) for line in file if ours in line}
-        for name in found:
+        for name in names:
             if name not in mapped:
                 with suppress(OSError):
                     os.unlink(os.path.join(_SHM, name))
@@ -144,9 +144,9 @@ def _close(queue: Any) -> None:
     """Close a queue and end its thread, which may be writing to a pipe that nobody reads."""
     queue.cancel_join_thread()
     thread: threading.Thread | None = queue._thread
-    told = queue._close is not None
+    closed = queue._close is not None
     queue.close()
-    if thread is not None and not told:
+    if thread is not None and not closed:
         # Stopped as its thread was started: nobody else would tell that to end.
         queue._finalize_close(queue._buffer, queue._notempty)
     reader, until = queue._reader, time.monotonic() + _QUEUE_S
@@ -166,15 +166,15 @@ def _unlink(owners: list[Any]) -> None:
 
     locks: list[Any] = []
     while owners:
-        for one in vars(owners.pop() or _unlink).values():
-            if isinstance(one, synchronize.SemLock):
-                locks.append(one)
-            elif isinstance(one, synchronize.Condition):
-                owners.append(one)
+        for value in vars(owners.pop() or _unlink).values():
+            if isinstance(value, synchronize.SemLock):
+                locks.append(value)
+            elif isinstance(value, synchronize.Condition):
+                owners.append(value)
     registry: dict[Any, Any] = vars(util)["_finalizer_registry"]
     for finalizer in list(registry.values()):
         held_by = getattr(finalizer, "_weakref", None)  # it may have run meanwhile
-        if held_by is not None and any(held_by() is one for one in locks):
+        if held_by is not None and any(held_by() is value for value in locks):
             finalizer()
 
 
@@ -185,15 +185,15 @@ def half_made(traceback: TracebackType | None, kind: type) -> Any:
     iterator = None
     while traceback is not None:
         names = traceback.tb_frame.f_locals
-        found = names.get("self")
-        if isinstance(found, kind):
-            iterator = found
-            queue, known = names.get("index_queue"), vars(found).get("_index_queues")
+        owner = names.get("self")
+        if isinstance(owner, kind):
+            iterator = owner
+            queue, known = names.get("index_queue"), vars(owner).get("_index_queues")
             if queue is not None and known is not None and queue not in known:
                 known.append(queue)
-        elif isinstance(found, Popen) and iterator is not None:
+        elif isinstance(owner, Popen) and iterator is not None:
             # Stopped while it was given its data: no Process knows of it yet.
-            vars(iterator)[_STARTING] = found
+            vars(iterator)[_STARTING] = owner
         traceback = traceback.tb_next
     return iterator
 

@@ -75,7 +75,7 @@ class Trials:
     ) -> None:
         self.loader, self.folder = loader, folder
         self._say = say or (lambda text: None)
-        self._said: set[str] = set()
+        self._reported: set[str] = set()
         self._step: Step | Callable[[Any], object] | None = None
         self._consumer: StandIn | Callable[[Any], object] | None = None
         self._cycle: Cycle | None = None
@@ -100,8 +100,8 @@ class Trials:
             self._consumer = step
 
     def say(self, text: str) -> None:
-        if text not in self._said:
-            self._said.add(text)
+        if text not in self._reported:
+            self._reported.add(text)
             self._say(text)
 
     def forbid(self, why: str) -> str:
@@ -165,13 +165,13 @@ class Trials:
     def _batches(self) -> int | None:
         """Of an epoch; asked in a child, as code of the program tells it and torch notes it."""
 
-        def asked() -> int | None:
-            told = ask(len, self.loader)
-            return told if type(told) is int else None
+        def length() -> int | None:
+            batches = ask(len, self.loader)
+            return batches if type(batches) is int else None
 
         try:
             with held(signal.SIGCHLD):
-                batches: int | None = once(asked, _LENGTH_S, "the loader's length")
+                batches: int | None = once(length, _LENGTH_S, "the loader's length")
         except Failed:
             return None
         return batches

@@ -65,7 +65,7 @@ class Watchdog:
 
     def workers(self, workers: list[Any], iterable: bool) -> None:
         """From now on these processes are to live; of an iterable data set they may end well."""
-        self._workers = {one.sentinel: one.pid for one in workers}
+        self._workers = {worker.sentinel: worker.pid for worker in workers}
         self._iterable = iterable
         if self._thread is not None:
             os.write(self._wake[1], b"x")
@@ -159,12 +159,12 @@ def how_ended(pid: int, may_end: bool) -> str:
     """What there is to say of the end of a child that is not waited for yet; "" of a good one."""
     for _ in range(_TRIES):
         try:
-            told = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            result = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return "" if may_end else "a worker ended"
-        if told is not None:
-            well = told.si_code == os.CLD_EXITED
-            return end_words(told.si_status if well else -told.si_status, may_end)
+        if result is not None:
+            well = result.si_code == os.CLD_EXITED
+            return end_words(result.si_status if well else -result.si_status, may_end)
         time.sleep(_PAUSE_S)  # its descriptors close a moment before it is dead
     return ""  # it lives, and has closed them
 
@@ -252,7 +252,7 @@ def words(error: BaseException) -> str:
     if lines and text.startswith("Caught ") and "Original Traceback" in text:
         below = text.rpartition("Traceback (most recent call last):")[2].splitlines()
         # What is raised stands after the indented frames, and may go on for some lines.
-        said = next((line for line in below if line[:1].strip()), lines[-1])
+        raised = next((line for line in below if line[:1].strip()), lines[-1])
     else:
-        said = f"{kind}: {lines[0]}" if lines else kind
-    return "".join(char if char.isprintable() else "?" for char in said)[:300]
+        raised = f"{kind}: {lines[0]}" if lines else kind
+    return "".join(char if char.isprintable() else "?" for char in raised)[:300]

@@ -129,16 +129,16 @@ def resident_bytes(pid: int) -> int:
 
 def descendants(pids: Iterable[int]) -> list[tuple[int, str]]:
     """(process, when it started) of what these processes have started, and it in turn."""
-    found: list[tuple[int, str]] = []
+    processes: list[tuple[int, str]] = []
     waiting = list(pids)
     while waiting:
         pid = waiting.pop()
         for task in _names(f"/proc/{pid}/task"):
             with suppress(OSError), open(f"/proc/{pid}/task/{task}/children") as file:
-                children = [int(one) for one in file.read().split()]
+                children = [int(child) for child in file.read().split()]
                 waiting += children
-                found += [(child, started(child)) for child in children]
-    return found
+                processes += [(child, started(child)) for child in children]
+    return processes
 
 
 def kill_remaining(those: Iterable[tuple[int, str]]) -> None:

@@ -268,10 +268,10 @@ def test_shares_are_for_a_loader_that_is_iterated_where_an_old_run_says():
     loader = Data(dataset=Data(), batch_sampler=None, sampler=[])
     balance = Balance.__new__(Balance)
     balance.over = False
-    balance.wanted = {"call_site": f"test_code_origin.py:{sys._getframe().f_lineno + 1}"}
+    balance.target = {"call_site": f"test_code_origin.py:{sys._getframe().f_lineno + 1}"}
     assert balance._meant_now(loader, 0)
     assert not balance._meant_now(loader, 0)
-    balance.wanted["dataset"] = "Data"
+    balance.target["dataset"] = "Data"
     assert not balance._meant_now(loader, 0)
 
 

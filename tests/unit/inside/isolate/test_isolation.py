@@ -126,7 +126,7 @@ def taken(dataset, samples=6, **kwargs):
 
 
 def given_to(catcher, name):
-    return [call.given[0] for call in catcher.calls[name]]
+    return [call.arguments[0] for call in catcher.calls[name]]
 
 
 def test_inputs_are_those_before_the_call():
