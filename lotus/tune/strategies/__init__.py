@@ -1,7 +1,8 @@
-"""The ways to search a space: each is asked for the next setting and told what it gave.
+"""Search strategies: `ask` returns the next setting to measure, `tell` takes its measurement.
 
-A strategy is pure: no clock, no files, no chance but from its seed. So it runs unchanged against a
-real program, a table of timings (tools/bench/strategy_replay.py) or a simulator.
+A strategy is pure: it uses no clock and no files, and random numbers only from its seed. So it runs
+unchanged against a real program, a table of timings (tools/bench/strategy_replay.py) or a
+simulator.
 """
 
 from __future__ import annotations
@@ -19,21 +20,21 @@ from lotus.tune.strategies.random_search import RandomSearch
 
 
 class Strategy(Protocol):
-    """What tunes. Between two answers `ask` gives the same setting however often it is called."""
+    """A search strategy. `ask` returns the same setting until `tell` is called."""
 
     name: str
 
     def ask(self) -> Setting | None:
-        """The next setting to measure, normal; None when the search is done."""
+        """Return the next setting to measure, normalised; None when the search is done."""
 
     def tell(self, measurement: Measurement) -> None:
-        """What a setting gave: the one asked for, or any other that was measured besides."""
+        """Record the measurement of the requested setting, or of any other setting."""
 
     def best(self) -> Measurement | None:
-        """The fastest told that worked, the cheapest of equals; None where none did."""
+        """Return the fastest measurement that worked, the cheapest if equal; None if none did."""
 
     def reason(self) -> str:
-        """In words, why the last setting was asked for, or why none was, and what is ruled out."""
+        """Explain why the last setting was requested, or why none was, and what is ruled out."""
 
 
 MAKERS: dict[str, Callable[[Space, int], Strategy]] = {
@@ -47,13 +48,13 @@ NAMES = tuple(sorted((*MAKERS, Lotus.name)))
 
 
 def make(name: str, space: Space, *, seed: int = 0, problem: Problem | None = None) -> Strategy:
-    """The strategy of that name, at its start; ValueError where there is none.
+    """Return a new strategy by its name. Raises ValueError for an unknown name.
 
-    `lotus` goes by its problem, in which `space` and `seed` are put; the others need none.
+    Only `lotus` needs `problem`, whose space and seed are replaced by `space` and `seed`.
     """
     if name == Lotus.name:
         if problem is None:
-            raise ValueError("lotus needs the problem: what is known of the program")
+            raise ValueError("lotus needs a problem, which describes the program")
         return Lotus(replace(problem, space=space, seed=seed))
     if name not in MAKERS:
         raise ValueError(f"no strategy is called {name!r}; there are {', '.join(NAMES)}")

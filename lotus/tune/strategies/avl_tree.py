@@ -1,4 +1,4 @@
-"""AVL trees (Adelson-Velsky and Landis, 1962): search trees whose sides differ by one at most."""
+"""AVL trees (Adelson-Velsky and Landis, 1962): subtrees differ in height by at most one."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Node:
-    """A value with what is smaller to its left and what is larger to its right.
+    """A value, with smaller values in its left subtree and larger ones in its right subtree.
 
-    Nodes never change: inserting makes new ones along the way down and shares the rest.
+    Nodes are immutable: insertion makes new nodes along the path and shares the others.
     """
 
     value: int
     left: Node | None = None
     right: Node | None = None
-    height: int = 1  # nodes on the longest way down, this one counted
+    height: int = 1  # nodes on the longest path down, including this one
 
     def children(self) -> tuple[Node, ...]:
-        """The one or two nodes below, the smaller first."""
+        """Return the nodes below, at most two, the smaller first."""
         return tuple(child for child in (self.left, self.right) if child is not None)
 
     def __iter__(self) -> Iterator[int]:
-        """The values of the tree in ascending order."""
+        """Yield the values of the tree in ascending order."""
         if self.left is not None:
             yield from self.left
         yield self.value
@@ -32,7 +32,7 @@ class Node:
 
 
 def insert(root: Node | None, value: int) -> Node:
-    """The tree with one value more; with a value that it has, an equal one."""
+    """Return the tree with `value` added; an equal tree if it has the value already."""
     if root is None:
         return Node(value)
     if value == root.value:
@@ -43,7 +43,7 @@ def insert(root: Node | None, value: int) -> Node:
 
 
 def tree(values: Iterable[int]) -> Node:
-    """The tree made by inserting the values one after the other, in the order given."""
+    """Make a tree by inserting the values in order. Raises ValueError without a value."""
     root: Node | None = None
     for value in values:
         root = insert(root, value)
@@ -61,7 +61,7 @@ def _node(value: int, left: Node | None, right: Node | None) -> Node:
 
 
 def _balanced(value: int, left: Node | None, right: Node | None) -> Node:
-    """A node of two AVL trees whose heights differ by two at most, rotated where they do."""
+    """Join two AVL trees whose heights differ by at most two, rotating if they do by two."""
     if left is not None and _height(left) > _height(right) + 1:
         inner = left.right
         if inner is not None and _height(inner) > _height(left.left):

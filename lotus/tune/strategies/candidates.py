@@ -1,6 +1,6 @@
-"""What there is to choose among: the settings of a space that are not known to be of no use.
+"""The candidate settings of a search: those of a space that have not been ruled out.
 
-Settings that make the same loader, or differ in nothing that matters here, are one.
+Settings that make the same loader, or differ only in what has no effect, are one candidate.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from lotus.tune.strategies.problem import Problem
 class CandidateSettings:
     """The settings of a problem that may still be tried.
 
-    `left`: they, the cheapest first. `names`: for each, and for what was told, the setting by
-    which it is asked for, of those that are the same. `left_out`: what is not tried, and why.
+    `left` has them, cheapest first. `names` maps each of them, and each measured setting, to the
+    setting that is requested, of all equivalent ones. `left_out` maps what is not tried to why.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -27,10 +27,10 @@ class CandidateSettings:
         self.own = self.same(problem.own)
         self.names[self.own] = problem.own.normal()
         self.left = self._all()
-        self.space = frozenset(self.left)  # at the start, when nothing had failed
+        self.space = frozenset(self.left)  # before any setting has failed
 
     def same(self, setting: Setting) -> Setting:
-        """One of all settings that make the same loader, or differ in nothing that matters."""
+        """Return the representative of all equivalent settings."""
         setting, own, problem = setting.normal(), self._problem.own.normal(), self._problem
         fields = {
             name: None
@@ -47,7 +47,7 @@ class CandidateSettings:
         return replace(setting, **fields).normal()  # type: ignore[arg-type]
 
     def drop(self, failed: Setting, why: str, worked: Collection[Setting]) -> None:
-        """What a failure rules out: what is larger in the same respect, if nothing larger works."""
+        """Remove a failed setting, and all larger ones unless one of those has worked."""
         larger = [
             setting for setting in self.left if setting != failed and _larger(setting, failed)
         ]
@@ -57,12 +57,12 @@ class CandidateSettings:
         self.left = [setting for setting in self.left if setting not in gone]
         self.left_out[words(failed)] = why
         if larger:
-            self.left_out[f"{len(larger)} settings with as much or more than {words(failed)}"] = (
+            self.left_out[f"{len(larger)} settings that need at least {words(failed)}"] = (
                 "as that failed"
             )
 
     def line(self, setting: Setting, name: str) -> list[Setting]:
-        """Those with workers that differ from a setting in nothing but one parameter."""
+        """Return the candidates with workers that differ from `setting` in one parameter only."""
         blank = {name: getattr(setting, name)}
         return [
             other
@@ -71,7 +71,7 @@ class CandidateSettings:
         ]
 
     def _all(self) -> list[Setting]:
-        """All of the space that is worth a thought, the cheapest first."""
+        """The distinct settings of the space that are allowed, cheapest first."""
         distinct: set[Setting] = set()
         equal = 0
         refused: dict[str, list[Setting]] = {}
@@ -87,7 +87,7 @@ class CandidateSettings:
                 distinct.add(same)
                 self.names.setdefault(same, setting)
         if equal:
-            self.left_out[f"{equal} settings"] = "they make the same loader as others here"
+            self.left_out[f"{equal} settings"] = "they make the same loader as others of the space"
         for why, settings in refused.items():
             first = words(min(settings))
             more = f" and {len(settings) - 1} more" if len(settings) > 1 else ""
@@ -96,7 +96,7 @@ class CandidateSettings:
 
 
 def words(setting: Setting) -> str:
-    """A setting in a few words."""
+    """Describe a setting: "4 workers, prefetch 2, pin_memory"."""
     parts = [f"{setting.num_workers} workers" if setting.num_workers != 1 else "1 worker"]
     if setting.num_workers:
         parts.append(f"prefetch {setting.prefetch_factor or TORCH_PREFETCH}")
@@ -114,7 +114,7 @@ def _prefetches(values: Iterable[int | None]) -> list[int]:
 
 
 def _larger(setting: Setting, other: Setting) -> bool:
-    """Whether a setting needs at least as much of everything as another one."""
+    """Whether a setting needs at least as much of every resource as another."""
     return (
         setting.start_method == other.start_method
         and setting.num_workers >= other.num_workers

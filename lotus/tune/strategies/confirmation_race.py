@@ -1,4 +1,4 @@
-"""Who is measured again: all that may be the one to choose, in rounds of random order."""
+"""Measures the leading settings again, in rounds of random order, until one can be chosen."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from lotus.tune.strategies.observations import Observations
 from lotus.tune.strategies.preference import TIE
 from lotus.tune.strategies.problem import Problem
 
-BLOCKS = 8  # of each setting at most
+BLOCKS = 8  # the most blocks of a setting
 
 
 class Race:
-    """The rounds between settings that trials do not tell apart, by the problem's seed."""
+    """Rounds of measurements of settings whose rates do not differ clearly."""
 
     def __init__(self, problem: Problem, measured: Observations) -> None:
         self._problem = problem
@@ -26,7 +26,7 @@ class Race:
         self._round: list[Setting] = []
 
     def next(self) -> tuple[Setting | None, str]:
-        """Who is measured again, and why; None when it is decided, or the budget is spent."""
+        """Return (the setting to measure again or None, why). None ends the race."""
         measured_twin = self._measured.measured_twin
         self._round = [setting for setting in self._round if measured_twin(setting) is not None]
         if not self._round:
@@ -36,17 +36,17 @@ class Race:
             self._chance.shuffle(self._round)
         setting = measured_twin(self._round[-1])
         if setting is None or self._too_dear(setting):
-            return None, "the budget is spent, with others too close to tell apart"
+            return None, "the budget is spent, and others are too close to distinguish"
         self._round.pop()
-        return setting, "it may be the one to choose: measured again, in turn with the others"
+        return setting, "it may be the best: measured again, in turn with the others"
 
     def _too_dear(self, setting: Setting) -> bool:
-        """Whether another block of a setting does not fit in the budget any more."""
+        """Whether another block of a setting exceeds the budget."""
         measured = self._measured
         return measured.spent_s + measured.blocks[setting][-1].seconds > self._problem.budget_s
 
     def _contenders(self) -> tuple[list[Setting], str]:
-        """Those between which another block of each may decide; none, and why it is decided."""
+        """Return (settings that another block of each may separate, why there are none)."""
         best = self._measured.chosen()
         if best is None:
             return [], "nothing that was tried has worked"
@@ -63,7 +63,7 @@ class Race:
         if len(contenders) == 1:
             return [], f"{words(best.setting)}: all others that were tried are slower"
         if not unsure:
-            return [], f"{words(best.setting)}: no other is cheaper, or faster by more than 2 %"
+            return [], f"{words(best.setting)}: no other is cheaper or more than 2 % faster"
         if min(len(self._measured.of_loader(rival)) for rival in contenders) >= BLOCKS:
-            return [], f"{words(best.setting)}: others are too close to tell apart"
+            return [], f"{words(best.setting)}: others are too close to distinguish"
         return contenders, ""

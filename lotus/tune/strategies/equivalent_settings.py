@@ -1,7 +1,6 @@
-"""Settings that differ in `persistent_workers` alone: one loader until an epoch ends.
+"""Settings that differ only in `persistent_workers`: the same loader until an epoch ends.
 
-What a trial of one of them gives says what the other does, so that noise does not choose between
-them.
+The rate of one follows from a trial of the other, so noise does not decide between them.
 """
 
 from __future__ import annotations
@@ -16,26 +15,26 @@ from lotus.tune.strategies.hypotheses import KnownRate
 from lotus.tune.strategies.preference import TIE, cost
 from lotus.tune.strategies.problem import Problem
 
-_SUREST, _UNSURE = 1e-6, 1e3  # standard deviations of a rate's logarithm
+_LEAST_ERROR, _MOST_ERROR = 1e-6, 1e3  # standard deviations of a rate's logarithm
 
 
 def loader_of(setting: Setting) -> Setting:
-    """The setting that stands for a loader until an epoch ends."""
+    """Return the setting without persistent workers, which represents both twins."""
     return replace(setting, persistent_workers=False)
 
 
 def twin_of(setting: Setting) -> Setting:
-    """The same with the other value of persistent_workers, which 0 workers cannot have."""
+    """Return the setting with the other value of persistent_workers; it must have workers."""
     return replace(setting, persistent_workers=not setting.persistent_workers)
 
 
 def both(setting: Setting) -> tuple[Setting, ...]:
-    """A setting and its twin, where it has one."""
+    """Return a setting and its twin, if it has one."""
     return (setting, twin_of(setting)) if setting.num_workers else (setting,)
 
 
 def worked_out(known: KnownRate, problem: Problem) -> KnownRate | None:
-    """What the twin of a setting with workers brings; None where no trial showed enough."""
+    """Compute the rate of a setting's twin; None if no trial observed enough."""
     twin, seen = twin_of(known.setting), known.observed
     if problem.batches is None:
         return replace(known, setting=twin)
@@ -54,7 +53,7 @@ def worked_out(known: KnownRate, problem: Problem) -> KnownRate | None:
 
 
 def better(twins: Iterable[KnownRate]) -> KnownRate:
-    """Of all that is known of one loader the faster twin; without persistent workers in a tie."""
+    """Return the faster twin of one loader; in a tie the one without persistent workers."""
     twins = list(twins)
     settings = dict.fromkeys(twin.setting for twin in twins)
     known = [_together([twin for twin in twins if twin.setting == setting]) for setting in settings]
@@ -63,9 +62,9 @@ def better(twins: Iterable[KnownRate]) -> KnownRate:
 
 
 def _together(some: list[KnownRate]) -> KnownRate:
-    """All that is known of one setting, told and worked out, weighed by how sure it is."""
-    # One that is not sure at all still counts where nothing else is known.
-    weights = [min(max(known.error, _SUREST), _UNSURE) ** -2 for known in some]
+    """Combine the measured and computed rates of one setting, weighted by their precision."""
+    # A rate with an unlimited error still counts if there is no other.
+    weights = [min(max(known.error, _LEAST_ERROR), _MOST_ERROR) ** -2 for known in some]
     log = sum(w * math.log(known.rate) for w, known in zip(weights, some, strict=True)) / sum(
         weights
     )

@@ -1,11 +1,11 @@
-"""Every setting of the space, in its order: the baseline that misses nothing."""
+"""Grid search, the exhaustive baseline: every setting of the space in its order."""
 
 from lotus.settings.space import Space
 from lotus.tune.strategies.stepwise import Remembering, Steps
 
 
 class Grid(Remembering):
-    """Every setting of the space in turn, as the paper's grid search."""
+    """Measures every setting of the space in turn, as the paper's grid search does."""
 
     name = "grid"
 

@@ -1,9 +1,9 @@
-"""What batches may cost and what may hold more workers back, each as likely as trials make it.
+"""Hypotheses on the cost of batches and on limits to scaling, weighted by likelihood.
 
 A hypothesis is a set of stages (`lotus.tune.simulation.formula_model`) with a contention
-(Universal Scalability Law) and a limit of something that all workers share, such as storage. Where
-trials tell CPU time and waits, the stages are theirs; where they tell rates alone, every share of
-waiting is tried.
+(Universal Scalability Law) and a limit on something that all workers share, such as storage. If
+trials observed CPU time and waiting, the stages are computed from them; if trials gave only rates,
+there are hypotheses for several shares of waiting.
 Times are seconds per batch.
 """
 
@@ -18,28 +18,28 @@ from lotus.tune.simulation import epoch_time, formula_model
 from lotus.tune.simulation.epoch_time import Pace
 from lotus.tune.strategies.problem import Problem
 
-# Time lost where all cores are busy, against one busy core, and how much of it is coherence.
+# Relative loss of speed with all cores busy instead of one, and the share of it due to coherence.
 LOSSES = (0.0, 0.05, 0.12, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 COHERENCES = (0.0, 0.5, 1.0)
-# Fetches that something which all workers share allows at a time; 0: there is no such thing.
+# How many concurrent fetches a shared resource allows; 0: no such resource.
 SERIAL = (0.0, 2.0, 3.0, 4.5, 6.5, 9.0, 13.0, 18.0, 26.0, 40.0)
-SERIAL_CHANCE = 0.03  # beforehand, of each against none
-# Share of a fetch that is waiting, where trials do not tell it.
+SERIAL_CHANCE = 0.03  # prior odds of each such limit against none
+# Shares of waiting in a fetch, if trials did not observe it.
 WAITS = (0.0, 0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.96, 0.99)
-LEAST_WAIT = 0.03  # of a fetch: less is not told from noise
-# Variation of batches' times that comes from sharing cores, besides their own.
+LEAST_WAIT = 0.03  # share of a fetch; less waiting is within noise
+# Variation of batch times that sharing the cores adds.
 UNEVEN = 0.15
-# Where no trial had workers: of forked ones that have imported torch.
+# Assumed if no trial had workers: times of forked workers that have imported torch.
 USUAL_START = {"spawn_s": 0.02, "boot_s": 0.05, "shutdown_s": 0.02}
 SHARED = "something that all workers share"
 # Standard deviations of the natural logarithm.
-MODEL_ERROR = 0.03  # of a rate by the right hypothesis
-CPU_ERROR = 0.04  # of CPU time
+MODEL_ERROR = 0.03  # of the rate that the right hypothesis predicts
+CPU_ERROR = 0.04  # of the CPU time
 
 
 @dataclass(frozen=True)
 class KnownRate:
-    """All that the blocks of one setting told, put together."""
+    """The rate of one setting, combined from all its blocks."""
 
     setting: Setting
     rate: float  # samples/s
@@ -49,15 +49,15 @@ class KnownRate:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One way in which the measurements may be explained; stages' times are seconds."""
+    """One possible explanation of the measurements; times of stages are seconds."""
 
     stages: formula_model.Stages
     scaling: formula_model.Scaling
-    limit: float  # batches per second, of something that all workers share
-    weight: float  # how likely, of all together 1
+    limit: float  # batches per second, of a resource that all workers share
+    weight: float  # likelihood; the weights of all hypotheses add up to 1
 
     def predict(self, setting: Setting, cores: float) -> formula_model.Prediction:
-        """What a setting gives if this is so."""
+        """Predict the performance of a setting under this hypothesis."""
         made = _predict(setting, self.stages, self.scaling, cores)
         if not setting.num_workers or self.limit >= made.batches_per_s:
             return made
@@ -65,7 +65,7 @@ class Hypothesis:
 
 
 def weighed(problem: Problem, known: Sequence[KnownRate], most: int) -> list[Hypothesis]:
-    """The hypotheses that agree best with what is known, at most so many, the best first."""
+    """Return the hypotheses that fit the known rates best, at most `most`, best first."""
     scored = sorted(_scored(problem, known), key=lambda pair: -pair[0])[:most]
     best = scored[0][0]
     kept = [
@@ -78,7 +78,7 @@ def weighed(problem: Problem, known: Sequence[KnownRate], most: int) -> list[Hyp
 def epoch_rate(
     problem: Problem, made: formula_model.Prediction, batches_per_s: float | None = None
 ) -> float:
-    """Samples per second over an epoch, as `Measurement.samples_per_s` is meant."""
+    """Samples per second over an epoch, as in `Measurement.samples_per_s`."""
     each = 1.0 / (made.batches_per_s if batches_per_s is None else batches_per_s)
     setting = made.setting
     pace = Pace(setting.num_workers, each, made.fetch_s, made.taken_s, made.step_s)
@@ -89,15 +89,15 @@ def epoch_rate(
 
 
 def turns_rate(workers: int, cores: float, cpu_s: float, wait_s: float) -> float:
-    """Batches per second of workers that wait and compute by turns, on cores that they share.
+    """Batches per second of workers that alternate between waiting and computing on shared cores.
 
-    The machine repairman's model (processor sharing: only the means matter). Near saturation it is
-    up to a fifth below the bound min(workers / (cpu + wait), cores / cpu), as now and then all
-    wait at once.
+    This is the machine repairman's model (with processor sharing only the means matter). Near
+    saturation it is up to 20 % below the bound min(workers / (cpu + wait), cores / cpu), as
+    sometimes all workers wait at once.
     """
     if wait_s <= 0 or cpu_s <= 0:
         return min(workers / (cpu_s + wait_s), cores / cpu_s if cpu_s > 0 else math.inf)
-    # Weights of 0, 1, ... workers computing; logarithms, as they may be huge.
+    # Logarithms of the weights of 0, 1, ... computing workers, as the weights may be huge.
     logs = [0.0]
     for busy in range(1, workers + 1):
         ratio = (workers - busy + 1) * cpu_s / (wait_s * min(busy, cores))
@@ -111,7 +111,7 @@ def turns_rate(workers: int, cores: float, cpu_s: float, wait_s: float) -> float
 def _predict(
     setting: Setting, stages: formula_model.Stages, scaling: formula_model.Scaling, cores: float
 ) -> formula_model.Prediction:
-    """The model's, with what workers that wait by chance at the same time lose of the cores."""
+    """The model's prediction, reduced for cores left idle while many workers wait at once."""
     made = formula_model.predict(setting, stages, cores, (scaling,))
     workers = setting.num_workers
     if not workers or not stages.wait_s:
@@ -133,7 +133,7 @@ def _limited(made: formula_model.Prediction, rate: float, by: str) -> formula_mo
 
 
 def _scored(problem: Problem, known: Sequence[KnownRate]) -> Iterable[tuple[float, Hypothesis]]:
-    """All hypotheses, each with the logarithm of how well it agrees with what is known."""
+    """Yield (log-likelihood, hypothesis) for all hypotheses."""
     for scaling, chance in _scalings(problem.cores):
         for base, likely in _bases(problem, known, scaling):
             shown = [_Shown.of(one, base, scaling, problem) for one in known]
@@ -147,12 +147,12 @@ def _scored(problem: Problem, known: Sequence[KnownRate]) -> Iterable[tuple[floa
 
 @dataclass(frozen=True)
 class _Shown:
-    """A known setting beside what stages say of it."""
+    """A known setting and what given stages predict for it."""
 
     known: KnownRate
     made: formula_model.Prediction
-    alone: float  # batches per second without steps
-    off: float  # what its CPU time says against the stages
+    alone: float  # batches per second without training steps
+    off: float  # log-likelihood penalty for a deviating CPU time
 
     @classmethod
     def of(
@@ -188,7 +188,7 @@ class _Shown:
 
 
 def _square(ratio: float, error: float) -> float:
-    """Half the squared deviation of a ratio from 1, that of far outliers growing slower."""
+    """Half the squared deviation of a ratio from 1, linear for far outliers (Huber)."""
     off = abs(math.log(ratio)) / error
     return 0.5 * off * off if off < 4.0 else 4.0 * off - 8.0
 
@@ -206,7 +206,7 @@ def _scalings(cores: float) -> Iterable[tuple[formula_model.Scaling, float]]:
 def _bases(
     problem: Problem, known: Sequence[KnownRate], scaling: formula_model.Scaling
 ) -> Iterable[tuple[formula_model.Stages, float]]:
-    """What a batch may cost, and how likely that is beforehand."""
+    """Yield (possible costs of a batch, prior likelihood)."""
     seen = {
         known_rate.setting: known_rate.observed
         for known_rate in known
@@ -221,7 +221,7 @@ def _bases(
     if not first.setting.num_workers:
         batch = max(batch - problem.step_s, 0.05 * batch)
     for share in WAITS:
-        # How long a fetch takes alone if so many workers make a batch in this time.
+        # The time of an undisturbed fetch if so many workers make a batch in `batch` seconds.
         wanted = workers * (1.0 - share)
         slow = scaling.slowdown(min(wanted, problem.cores)) * max(wanted / problem.cores, 1.0)
         fetch = batch * workers / ((1.0 - share) * slow + share)
@@ -238,7 +238,7 @@ def _bases(
 def _observed_stages(
     problem: Problem, seen: Mapping[Setting, Observed], scaling: formula_model.Scaling
 ) -> formula_model.Stages:
-    """The stages that the trial with the fewest workers shows, free of contention."""
+    """The stages observed in the trial with the fewest workers, without contention."""
     setting = min(
         seen, key=lambda setting: (setting.num_workers == 0, setting.num_workers, setting)
     )
@@ -262,7 +262,7 @@ def _observed_stages(
 
 
 def _start(problem: Problem, seen: Mapping[Setting, Observed], fetch: float) -> dict[str, float]:
-    """What starting and ending workers takes, by the fewest and the most that were measured."""
+    """Costs of starting and ending workers, from the trials with the fewest and most workers."""
     counts = sorted(
         (setting for setting in seen if setting.num_workers),
         key=lambda setting: setting.num_workers,

@@ -1,21 +1,21 @@
-"""The default search: predict from what few trials show, try what is predicted, race the rest.
+"""The default strategy: predicts rates from few trials and measures only promising settings.
 
-At most five different settings are asked for, the program's own counted:
+It measures at most five different settings, including the program's own:
 
-1. the program's own; one worker; then about as many as are predicted to suffice
-(rate_prediction.py); 2. while trials are left (the last one is kept for what the model does not
-know, such as pinning,
-   where that varies): the cheapest of those predicted to be fastest, or, where that is measured
-   already, what could still be better by its bound, found by descending the parameter's AVL tree,
-   which is rooted at the predicted optimum. Equal settings are never tried, nor those that the
-   problem refuses, nor those whose upper bound lies below what is measured;
-3. those that may be the cheapest within 2 % of the best are asked for again, in blocks of
-   all of them in random order, until that is sure or the budget is spent (confirmation_race.py).
+1. The program's own setting, one worker, then about as many workers as are predicted to suffice
+   (rate_prediction.py).
+2. While trials are left, the cheapest of the settings predicted to be fastest. If that has been
+   measured, a setting whose upper bound exceeds the best rate, found by descending the parameter's
+   AVL tree from its middle. The last trial is for parameters that the model does not cover, such as
+   pinning, if they vary. Equivalent settings, forbidden ones and those whose upper bound is below
+   the best rate are never tried.
+3. Settings that may be the cheapest within 2 % of the best are measured again, in rounds of random
+   order, until the choice is clear or the budget is spent (confirmation_race.py).
 
-Settings that differ in `persistent_workers` alone are one loader until an epoch ends
-(equivalent_settings.py): one is measured, the other worked out by what starting workers takes, and
-asked for only to be chosen. What is chosen is in observations.py, what there is to choose among in
-candidates.py: a setting that fails rules out what is larger in the same respect.
+Settings that differ only in `persistent_workers` are the same loader until an epoch ends
+(equivalent_settings.py): one is measured, the rate of the other is computed from the start-up time
+of workers, and it is measured only before it is chosen. observations.py makes the choice;
+candidates.py has the settings to choose from, where a failure also rules out larger settings.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from lotus.tune.strategies.preference import TIE, rarity
 from lotus.tune.strategies.problem import Problem
 from lotus.tune.strategies.rate_prediction import Estimate
 
-AIM = 0.01  # who is so little slower and cheaper is preferred, of what is only predicted
-WORTH = 0.01  # how much faster a bound must be to be worth a trial
-LEISURE = 0.1  # how much below the best a bound may be where there is time
-AT_LEISURE = 0.5  # there is, until so much of the budget is spent
-DEAR = 0.2  # of the budget, for the first trial: then one worker alone is not tried
-UNEVEN_BATCHES = 0.5  # variation from which on taking batches in turn may cost much
+AIM = 0.01  # a cheaper setting is preferred if it is predicted to be this much slower at most
+WORTH = 0.01  # relative gain that an upper bound must promise to be worth a trial
+LEISURE = 0.1  # how far a bound may be below the best rate while there is time to spare
+AT_LEISURE = 0.5  # share of the budget up to which there is time to spare
+DEAR = 0.2  # share of the budget; if the first trial took more, one worker is not tried
+UNEVEN_BATCHES = 0.5  # variation of batch times from which taking them in turn may cost much
 
-# In words, what a prediction calls its bottleneck.
+# Descriptions of the bottlenecks that a prediction names.
 LIMITS = {
     "workers": "the number of workers",
     "cores": "the number of cores",
@@ -53,12 +53,12 @@ LIMITS = {
     "pin thread": "pinning",
     SHARED: SHARED,
 }
-# Those that the model does not know: tried at the best setting where trials are left.
+# Parameters that the model does not cover: tried at the best setting if trials are left.
 UNKNOWN = ("pin_memory", "in_order", "threads", "start_method")
 
 
 class Lotus:
-    """The search described above. Pure: no clock, no chance but from the problem's seed."""
+    """The strategy described above; random numbers come from the problem's seed only."""
 
     name = "lotus"
 
@@ -71,12 +71,12 @@ class Lotus:
         self._pending: Setting | None = None
         self._searching, self._done = True, False
         self._estimate: Estimate | None = None
-        self._reason = "nothing was asked for yet"
+        self._reason = "no setting was requested yet"
 
-    # Asking and telling
+    # The interface of a strategy
 
     def ask(self) -> Setting | None:
-        """The setting to measure next; None: no more."""
+        """Return the setting to measure next; None at the end."""
         if self._pending is None and not self._done:
             self._pending, self._reason = self._next()
             self._done = self._pending is None
@@ -87,7 +87,7 @@ class Lotus:
         )
 
     def tell(self, measurement: Measurement) -> None:
-        """Take in what a setting gave."""
+        """Record a measurement."""
         setting = self._candidates.same(measurement.setting)
         self._candidates.names.setdefault(setting, measurement.setting.normal())
         failed = self._measured.tell(setting, measurement)
@@ -98,11 +98,11 @@ class Lotus:
         self._estimate = None
 
     def best(self) -> Measurement | None:
-        """The cheapest that is within 2 % of the fastest, all its blocks together."""
+        """Return the cheapest setting within 2 % of the fastest, its blocks combined."""
         measured, chosen = self._measured, self._measured.chosen()
         if chosen is None:
             return None
-        if chosen.setting not in measured.blocks:  # its twin alone was told
+        if chosen.setting not in measured.blocks:  # only its twin was measured
             loader = loader_of(chosen.setting)
             chosen = next(one for one in measured.known() if loader_of(one.setting) == loader)
         blocks = measured.blocks[chosen.setting]
@@ -119,15 +119,15 @@ class Lotus:
         )
 
     def reason(self) -> str:
-        """Why that setting, or why no more."""
+        """Explain the last answer of `ask`."""
         return self._reason
 
     def ruled_out(self) -> list[tuple[str, str]]:
-        """What was never tried, or not again, and why."""
+        """Return (what was not tried, or not again, and why)."""
         return list(self._candidates.left_out.items())
 
     def predicted(self, setting: Setting) -> formula_model.Prediction | None:
-        """What is expected of a setting by all that was told; None before anything was."""
+        """Predict a setting from all measurements; None before anything has worked."""
         estimate = self._expected()
         if estimate is None:
             return None
@@ -136,26 +136,26 @@ class Lotus:
         )
 
     def _expected(self) -> Estimate | None:
-        """What is to be expected by all that was told; None before anything worked."""
+        """The estimate from all measurements; None before anything has worked."""
         if self._estimate is None and self._measured.blocks:
             measured = self._measured
             self._estimate = Estimate(self.problem, measured.known(), measured.derived())
         return self._estimate
 
-    # What comes next
+    # The choice of the next setting
 
     def _next(self) -> tuple[Setting | None, str]:
-        """What to ask for now, and why; None at the end, and why it is the end."""
+        """Return (the next setting or None at the end, why)."""
         tried = len(self._measured.tried)
         best = self._measured.chosen()
         if best is not None and best.setting not in self._measured.blocks:
-            tried += 1  # its twin is kept a place
+            tried += 1  # a trial is kept for it
         if tried == 0 and not self.problem.allowed(self._candidates.names[self._own]):
-            return self._own, "the program's own setting, against which the others are held"
+            return self._own, "the program's own setting, with which the others are compared"
         if self._searching and tried < TRIALS and self._measured.affordable():
             choice = self._profile()
             if choice is None and tried == TRIALS - 1:
-                choice = self._unknown()  # so that it has its turn
+                choice = self._unknown()  # the last trial is for these parameters
             choice = choice or self._target() or self._explore(1.0 + WORTH) or self._unknown()
             if choice is None and self._measured.spent_s < AT_LEISURE * self.problem.budget_s:
                 choice = self._explore(1.0 - LEISURE)
@@ -167,17 +167,17 @@ class Lotus:
         return self._unmeasured_choice() or self._race.next()
 
     def _unmeasured_choice(self) -> tuple[Setting, str] | None:
-        """The setting to choose, where only its twin was told: what is chosen is measured."""
+        """The chosen setting, if only its twin was measured."""
         measured, best = self._measured, self._measured.chosen()
         if best is None or best.setting in measured.blocks or len(measured.tried) >= TRIALS:
             return None
         if best.setting not in self._candidates.left or not measured.affordable():
             return None
         value = "persistent_workers" if best.setting.persistent_workers else "new workers"
-        return best.setting, f"the same loader with {value}, by what starting workers takes"
+        return best.setting, f"the same loader with {value}, predicted from the start-up of workers"
 
     def _prune(self) -> None:
-        """Name what was not tried, as it cannot be the fastest by its bound."""
+        """Record settings that were not tried because their bound is below the best rate."""
         estimate, best = self._expected(), self._measured.chosen()
         if estimate is None or best is None:
             return
@@ -193,11 +193,11 @@ class Lotus:
             )
 
     def _profile(self) -> tuple[Setting, str] | None:
-        """One worker, where no other trial tells what a batch takes."""
+        """One worker, if no other trial shows the cost of a batch."""
         if any(s.num_workers <= 1 for s in self._measured.tried):
             return None
         if self._measured.blocks and self._measured.spent_s > DEAR * self.problem.budget_s:
-            return None  # the slowest of all would take what is left
+            return None  # a trial this slow would use up the budget
         single = [setting for setting in self._candidates.left if setting.num_workers == 1]
         if not single:
             return None
@@ -210,10 +210,10 @@ class Lotus:
                 s,
             ),
         )
-        return setting, "one worker alone tells what a batch takes, without contention"
+        return setting, "a single worker shows the cost of a batch without contention"
 
     def _target(self) -> tuple[Setting, str] | None:
-        """The cheapest of those predicted to be fastest, if it is not measured yet."""
+        """The cheapest of the settings predicted to be fastest, unless it was measured."""
         estimate = self._expected()
         pool = {*self._candidates.left, *self._measured.blocks}
         if estimate is None:
@@ -236,14 +236,14 @@ class Lotus:
             return None
         gain = rates[target] / best.rate - 1.0 if best else 0.0
         if best is None or gain >= AIM:
-            held = LIMITS.get(estimate.prediction(target).bottleneck, "the machine")
-            return target, f"predicted to be {gain:.0%} faster than the best so far; {held} decides"
+            limit = LIMITS.get(estimate.prediction(target).bottleneck, "the machine")
+            return target, f"predicted to be {gain:.0%} faster than the best so far; {limit} limits"
         if target < best.setting:
             return target, f"predicted to be as fast as {words(best.setting)} at less cost"
         return target, f"predicted to be as fast as {words(best.setting)}"
 
     def _explore(self, worth: float) -> tuple[Setting, str] | None:
-        """What may reach `worth` times the best rate by its bound, in the middle of such."""
+        """A setting whose bound exceeds `worth` times the best rate, the middle one of these."""
         estimate, best = self._expected(), self._measured.chosen()
         if estimate is None or best is None:
             return None
@@ -253,7 +253,7 @@ class Lotus:
             if name == "num_workers":
                 line += [setting for setting in self._candidates.left if not setting.num_workers]
             line = [setting for setting in line if not self._is_known(setting)]
-            if name == "prefetch_factor":  # one batch ahead gains nothing but by chance
+            if name == "prefetch_factor":  # prefetching one batch gains only by chance
                 line = [setting for setting in line if setting.prefetch_factor != 1]
             bounds = {setting: estimate.guess(setting) for setting in line}
             alive = sorted(setting for setting in line if bounds[setting].high > worth * best.rate)
@@ -267,18 +267,18 @@ class Lotus:
             return None
         high, setting, name = max(choices, key=lambda each: (each[0], each[1]))
         if high < (1.0 + WORTH) * best.rate:
-            return setting, f"another {name} than those tried, to be sure: there is time for it"
+            return setting, f"another {name} than those tried, to be sure, as there is time"
         return setting, (
-            f"what another {name} brings is not known well: "
-            f"it may be up to {high / best.rate - 1:.0%} faster"
+            f"the effect of {name} is uncertain: another value may be up to "
+            f"{high / best.rate - 1:.0%} faster"
         )
 
     def _strange(self, setting: Setting) -> int:
-        """In how many parameters that the model does not know it differs from the own setting."""
+        """In how many parameters that the model does not cover it differs from the own setting."""
         return sum(getattr(setting, name) != getattr(self._own, name) for name in UNKNOWN)
 
     def _alike(self, setting: Setting, other: Setting) -> bool:
-        """Whether two settings differ in nothing that the model knows."""
+        """Whether two settings differ only in parameters that the model does not cover."""
         return all(
             getattr(setting, name) == getattr(other, name)
             for name in PARAMETERS
@@ -286,7 +286,7 @@ class Lotus:
         )
 
     def _unknown(self) -> tuple[Setting, str] | None:
-        """The best setting with a value that no trial had, of what the model does not know."""
+        """The best setting with an untried value of a parameter that the model does not cover."""
         best = self._measured.chosen()
         if best is None:
             return None
@@ -294,23 +294,23 @@ class Lotus:
             for setting in self._candidates.line(best.setting, name):
                 value = getattr(setting, name)
                 if not any(getattr(other, name) == value for other in self._measured.tried):
-                    return setting, f"whether {name} {value} is faster only a trial tells"
+                    return setting, f"only a trial shows whether {name} {value} is faster"
         return None
 
     def _is_known(self, setting: Setting) -> bool:
-        """Whether a setting was told, or can be worked out from its twin."""
+        """Whether a setting was measured, or its rate computed from its twin."""
         estimate = self._expected()
         return setting in self._measured.blocks or (
             estimate is not None and setting in estimate.known
         )
 
     def _cheaper_twin(self, setting: Setting, rates: Mapping[Setting, float]) -> Setting:
-        """New workers for each epoch where persistent ones bring too little."""
+        """The setting without persistent workers, if they gain too little."""
         other = replace(setting, persistent_workers=False)
         return other if rates.get(other, 0.0) >= (1.0 - TIE) * rates[setting] else setting
 
     def _promising(self) -> tuple[str, ...]:
-        """What the model does not know, that first which may bring most: there are few trials."""
+        """The parameters that the model does not cover, the most promising one first."""
         seen = [self._measured.observed(shown) for shown in self._measured.blocks]
         varies = max((shown.variation for shown in seen if shown is not None), default=0.0)
         if varies < UNEVEN_BATCHES:

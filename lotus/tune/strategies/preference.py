@@ -1,17 +1,17 @@
-"""Which setting is chosen of those that are about as fast: the one that takes least."""
+"""Prefers the cheapest of settings that are about equally fast."""
 
 from __future__ import annotations
 
 from lotus.settings.space import Setting
 
-TIE = 0.02  # who is so little slower and cheaper is preferred
+TIE = 0.02  # a cheaper setting is preferred if it is this much slower at most
 
 
 def rarity(prefetch: int | None) -> tuple[bool, int]:
-    """One batch ahead leaves no slack for what no model knows: the last that is only predicted."""
+    """A sort key of prefetch factors; 1 comes last, as it leaves no slack for irregular batches."""
     return (prefetch == 1, prefetch or 0)
 
 
 def cost(setting: Setting) -> tuple[int, tuple[bool, int], Setting]:
-    """What is preferred of equals: the least."""
+    """A sort key of settings, cheapest first."""
     return (setting.num_workers, rarity(setting.prefetch_factor), setting)

@@ -1,4 +1,4 @@
-"""What a strategy that predicts must know of the program besides what trials tell."""
+"""What a predictive strategy must know about a program besides its trials."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from lotus.settings.space import Setting, Space
 
 
 def anything(setting: Setting) -> str:
-    """Refuses no setting."""
+    """Allow every setting."""
     return ""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One loader that is tuned. Times are seconds."""
+    """The loader to tune. Times are seconds. Raises ValueError for impossible values."""
 
     space: Space
-    own: Setting  # the program's own
-    cores: float  # that it may use
-    batches: int | None = None  # of an epoch; None: not known
-    samples: float = 1.0  # mean of a batch
-    step_s: float = 0.0  # of the consumer, a batch; 0: only the loader's throughput counts
-    step_cores: float = 1.0  # that the step keeps busy; 0: it computes elsewhere
-    accelerator: bool = False  # there is one to pin memory for
+    own: Setting  # the program's own setting
+    cores: float  # cores that the program may use
+    batches: int | None = None  # per epoch; None: not known
+    samples: float = 1.0  # mean number per batch
+    step_s: float = 0.0  # the training step per batch; 0: only the loader's throughput counts
+    step_cores: float = 1.0  # cores that the step keeps busy; 0: it computes elsewhere
+    accelerator: bool = False  # whether there is one to pin memory for
     iterable: bool = False
-    allowed: Callable[[Setting], str] = anything  # "", or why a setting must never be tried
+    allowed: Callable[[Setting], str] = anything  # returns "", or why a setting is not allowed
     seed: int = 0
     budget_s: float = 60.0  # for all trials
 

@@ -1,4 +1,4 @@
-"""Settings drawn at random, none twice: the baseline that knows nothing."""
+"""Random search without replacement: the uninformed baseline."""
 
 import random
 
@@ -7,7 +7,7 @@ from lotus.tune.strategies.stepwise import Remembering, Steps
 
 
 class RandomSearch(Remembering):
-    """Ends only when the space is spent: who asks sets the budget."""
+    """Draws settings until the space is exhausted; the caller limits the budget."""
 
     name = "random"
 

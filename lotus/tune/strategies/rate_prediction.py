@@ -1,8 +1,8 @@
-"""From what few trials showed to what every other setting would bring, with bounds.
+"""Predicts the rate of every setting from few trials, with bounds.
 
-All hypotheses (hypotheses.py) that agree with what was measured have their say, so bounds are wide
-where measurements leave much open. What none of them explains is carried over from
-measured settings to those with about as many workers: measurements outdo the model.
+The prediction averages over all hypotheses (hypotheses.py) that fit the measurements, so bounds are
+wide where the measurements leave much open. Residuals that no hypothesis explains are carried over
+from measured settings to those with about as many workers.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from lotus.tune.simulation import formula_model
 from lotus.tune.strategies.hypotheses import MODEL_ERROR, KnownRate, epoch_rate, weighed
 from lotus.tune.strategies.problem import Problem
 
-KEPT = 24  # hypotheses that agree best; the others are forgotten until the next trial
+KEPT = 24  # hypotheses that are kept until the next trial
 # Standard deviations of the natural logarithm of a rate.
-FAR_ERROR = 0.06  # for each doubling of workers away from what was measured
+FAR_ERROR = 0.06  # for each doubling of workers from a measured setting
 PREFETCH_ERROR = 0.015  # for another prefetch factor
-OTHER_ERROR = 0.05  # for another value of what the model does not know
+OTHER_ERROR = 0.05  # for another value of a parameter that the model does not cover
 OTHERS = ("pin_memory", "start_method", "in_order", "threads")
-BEYOND = 0.1  # as a power of the workers that compute against the cores
-UNSENT = 1.3  # how much sooner a batch may be made where it is not sent: no trial tells
-CONSUMER = 1.01  # how well the consumer's rate is known
+BEYOND = 0.1  # exponent of the loss from more computing workers than cores
+UNSENT = 1.3  # possible gain of not sending batches to another process, which no trial shows
+CONSUMER = 1.01  # relative uncertainty of the training step's rate
 
 
 @dataclass(frozen=True)
 class Guess:
-    """What a setting brings over an epoch, in samples/s, with about 95 % bounds."""
+    """The predicted rate of a setting over an epoch in samples/s, with bounds of about 95 %."""
 
     rate: float
     low: float
@@ -37,9 +37,9 @@ class Guess:
 
 
 class Estimate:
-    """What is to be expected of every setting, by all that is known now.
+    """Predictions for every setting from the known rates. Raises ValueError without one.
 
-    `worked_out`: settings that follow from known ones, and so say nothing more of the rest.
+    `worked_out` are rates computed from known ones, which do not inform the predictions.
     """
 
     def __init__(
@@ -60,14 +60,14 @@ class Estimate:
         }
 
     def guess(self, setting: Setting) -> Guess:
-        """What a setting would give."""
+        """Return the predicted rate of a setting, or its known rate."""
         setting = setting.normal()
         if setting not in self._guesses:
             self._guesses[setting] = self._guess(setting)
         return self._guesses[setting]
 
     def prediction(self, setting: Setting) -> formula_model.Prediction:
-        """By the hypothesis that agrees best, with what it could not explain carried over."""
+        """Return the prediction of the best hypothesis, corrected by the residuals."""
         setting = setting.normal()
         made = self.hypotheses[0].predict(setting, self.problem.cores)
         rate = made.batches_per_s * math.exp(self._carried(setting))
@@ -89,20 +89,21 @@ class Estimate:
         error = min(self._error(setting, logs, other) for other in self.known)
         high = rate * math.exp(2.0 * error) * (1.0 if setting.num_workers else UNSENT)
         if self.problem.step_s:
-            # No loader makes the consumer faster; pinning may, of which this knows nothing.
+            # No loader makes the step faster. Pinning may, but the model does not cover it.
             high = max(min(high, CONSUMER * self.problem.samples / self.problem.step_s), rate)
         return Guess(rate, rate * math.exp(-2.0 * error), high)
 
     def _beyond(self, setting: Setting) -> float:
-        """What more workers than cores lose for certain, where waiting does not explain them."""
+        """The loss (logarithm) from more computing workers than cores."""
         stages = self.hypotheses[0].stages
         computing = setting.num_workers * stages.cpu_s / (stages.cpu_s + stages.wait_s)
         return BEYOND * math.log(max(computing / self.problem.cores, 1.0))
 
     def _error(self, setting: Setting, logs: list[float], other: Setting) -> float:
-        """How unsure the ratio to a measured setting is: hypotheses differ, and all may be wrong.
+        """The error of the predicted ratio to a measured setting, as a logarithm.
 
-        What they differ in of both alike does not count.
+        It includes differences between hypotheses, except those common to both settings, and an
+        allowance for all hypotheses being wrong.
         """
         ratios = [log - shown for log, shown in zip(logs, self._shown[other], strict=True)]
         mean = self._mean(ratios)
@@ -120,7 +121,7 @@ class Estimate:
         )
 
     def _rates(self, setting: Setting) -> list[float]:
-        """The logarithm of the rate by each hypothesis."""
+        """The logarithms of the rates that the hypotheses predict."""
         problem = self.problem
         return [
             math.log(epoch_rate(problem, hypothesis.predict(setting, problem.cores)))
@@ -133,7 +134,7 @@ class Estimate:
         )
 
     def _carried(self, setting: Setting) -> float:
-        """The logarithm of measured against predicted, from the settings nearest to this one."""
+        """The mean residual (logarithm) of measured settings, weighted by their similarity."""
         total = weights = 0.0
         for other, residual in self._residuals.items():
             strange = sum(getattr(setting, name) != getattr(other, name) for name in OTHERS)
@@ -145,5 +146,5 @@ class Estimate:
 
 
 def _distance(setting: Setting, other: Setting) -> float:
-    """Doublings of the workers between two settings."""
+    """The number of doublings of workers between two settings."""
     return math.log2((setting.num_workers + 0.5) / (other.num_workers + 0.5))

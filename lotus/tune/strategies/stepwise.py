@@ -1,4 +1,4 @@
-"""What all strategies share: steps that yield settings, each measured once and remembered."""
+"""The base class of simple strategies: a generator of settings, each measured once."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Generator
 
 from lotus.settings.space import Measurement, Setting
 
-# A setting to measure and why; the answer is its measurement.
+# Yields (setting to measure, why), is sent its measurement, and returns why it ended.
 Steps = Generator[tuple[Setting, str], Measurement, str]
 
 
 class Remembering:
-    """Turns steps, a generator that ends with the reason why, into asking and telling.
+    """Implements `ask` and `tell` on top of a generator of steps.
 
-    A step whose setting was told before, also by another combination that makes the same loader,
-    is answered from memory. A setting told again counts as told last.
+    A setting that was measured before, also as another combination that makes the same loader, is
+    answered from memory. A new measurement of a setting replaces the earlier one.
     """
 
     name = ""
@@ -23,11 +23,11 @@ class Remembering:
         self._steps = steps
         self._measured: dict[Setting, Measurement] = {}
         self._pending: Setting | None = None
-        self._reason = "nothing was asked for yet"
+        self._reason = "no setting was requested yet"
         self._done = False
 
     def ask(self) -> Setting | None:
-        """The setting to measure next; None: no more."""
+        """Return the setting to measure next; None at the end."""
         while not self._done and (self._pending is None or self._pending in self._measured):
             try:
                 if self._pending is None:
@@ -40,14 +40,14 @@ class Remembering:
         return None if self._done else self._pending
 
     def tell(self, measurement: Measurement) -> None:
-        """Take in what a setting gave."""
+        """Record a measurement."""
         self._measured[measurement.setting.normal()] = measurement
 
     def best(self) -> Measurement | None:
-        """The best measurement; None: none worked."""
+        """Return the best measurement; None if none worked."""
         worked = [each for each in self._measured.values() if not each.failed]
         return min(worked, key=lambda m: (-m.samples_per_s, m.setting.normal()), default=None)
 
     def reason(self) -> str:
-        """Why that setting, or why no more."""
+        """Explain the last answer of `ask`."""
         return self._reason

@@ -175,7 +175,10 @@ def test_adapt_says_where_it_is_in_its_trees_and_what_is_ruled_out() -> None:
     while (setting := strategy.ask()) is not None:
         reasons[setting.num_workers, setting.prefetch_factor] = strategy.reason()
         strategy.tell(measured(setting, 10.0 - setting.num_workers))
-    assert reasons[4, 2] == "num_workers 4 (its tree's root); prefetch_factor 2 (its tree's root)"
+    assert (
+        reasons[4, 2]
+        == "num_workers 4 (the root of its tree); prefetch_factor 2 (the root of its tree)"
+    )
     assert reasons[1, 4] == (
         "num_workers 1 (below 2, 4 and higher ruled out); prefetch_factor 4 (above 2)"
     )
