@@ -1,9 +1,8 @@
-"""Finds the loader settings that feed a training fastest: settings, strategies, simulation.
+"""Finds the loader settings that feed training fastest: search, strategies, simulation.
 
-`lotus.tune(loader, step=...)` searches in the program's own process: the package itself is called.
-A function of that name in `lotus` would be hidden by this package as soon as anything imports
-`lotus.tune.simulation.loader_simulation`, and hide it until then; so the module has a class with a
-`__call__`.
+`lotus.tune(loader, step=...)` searches in the program's own process by calling the package itself.
+A function `lotus.tune` would hide the package until anything imports one of its modules, and be
+hidden by it afterwards; so this module's class has a `__call__`.
 """
 
 import sys
@@ -30,18 +29,20 @@ class Package(ModuleType):
         vary: "Collection[str]" = (),
         seed: int = 0,
     ) -> "Result":
-        """Search the settings of a `torch.utils.data.DataLoader`, in about `budget` seconds.
+        """Search the settings of a `torch.utils.data.DataLoader` for about `budget` seconds.
 
-        `step` is what follows each batch: a function that takes the batch, such as a training step
-        — it is really called, thousands of times, so what it trains is trained by that — or the
-        seconds that a step takes, or None: then the loader's own throughput is what counts, which
-        is what `objective="throughput"` asks for ("train": with steps). Seconds are spent asleep
-        where there is an accelerator in use, and computing on one core where there is none.
-        `vary` adds "start_method", "in_order", "threads" to what is varied.
+        `step` follows each batch. It is a function of the batch, such as a training step, or a
+        duration in seconds. A function is really called, thousands of times, and so trains what it
+        trains. A duration is spent sleeping if an accelerator is in use, else computing on one
+        core. None measures the throughput of the loader alone.
 
-        The loader stays as it was: `result.loader()` makes another. `result.explain()` says what
-        was found, `result.trials` is every measurement. Ctrl-C returns the best until then.
-        Raises LotusError where the loader or what is asked for cannot be tuned.
+        `objective` is "train", with steps, or "throughput", without; the default depends on `step`.
+        `vary` adds "start_method", "in_order" or "threads" to the varied parameters.
+
+        The loader is not changed: `result.loader()` makes a copy with the best setting,
+        `result.explain()` describes the result, `result.trials` has all measurements. Ctrl-C
+        returns the best setting so far. Raises LotusError if the loader cannot be tuned or an
+        argument is not valid.
         """
         from lotus.tune.session.local_tuning import tune
 

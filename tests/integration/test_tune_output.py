@@ -91,4 +91,4 @@ def test_what_is_advised_where_too_little_was_watched_does_help(torch, tmp_path)
         said = ended.err.decode()
         assert ended.code == code, said
         assert words in said
-        assert ("lotus: no loader that was iterated until now" in said) == (name == "other")
+        assert ("lotus: no loader iterated so far matches --loader" in said) == (name == "other")

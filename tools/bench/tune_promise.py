@@ -147,7 +147,7 @@ def one(name: str, folder: Path, options: argparse.Namespace) -> str:
         line += f"{'-':22} {'-'}"
     gains = [own / mine for own, mine in zip(took["own"], took["cores"], strict=True)]
     line = f"{line:113} {shown(gains):22} {statistics.median(took['own']):5.1f} s"
-    begins = ("a step takes", "not held against")
+    begins = ("a step takes", "not checked with")
     slowed = [note for note in found["notes"] if note.startswith(begins) or " in trials, " in note]
     return "\n".join([line, *(f"    {note}" for note in slowed)])
 

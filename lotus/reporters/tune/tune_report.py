@@ -169,12 +169,12 @@ def _verdict(result: Result) -> list[tuple[str, str]]:
         if result.checked is not None:
             steps = search_notes.checked(result.checked, result.best)
             lines = [("verdict", f"{best} instead of {own}: {steps}")]
-            lines.append(("trials", f"{shown}, with something that stands in for its step"))
+            lines.append(("trials", f"{shown}, in which its step is emulated"))
         if result.predicted is not None:
             lines.append(("predicted", f"{result.predicted:.3g} times as fast"))
         return lines
     if result.best.normal() == result.own.normal() and result.interrupted:
-        return [("verdict", f"nothing was shown to be faster until then than {own}")]
+        return [("verdict", f"nothing was shown to be faster so far than {own}")]
     if result.best.normal() == result.own.normal():
         return [("verdict", f"no benefit: no other setting was shown to be faster; keep {own}")]
     text = f"no benefit in speed, but {best} does what {own} does, for less"

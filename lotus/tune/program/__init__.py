@@ -1,1 +1,1 @@
-"""What a program that is tuned offers: trials of its own loader, in its own process."""
+"""The interface of a program being tuned: trials of its own loader, in its own process."""

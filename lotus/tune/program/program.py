@@ -1,4 +1,4 @@
-"""A program to be tuned, as a search sees it: candidate loaders that are measured in its process.
+"""The interface between a search and the program being tuned, which measures candidate loaders.
 
 lotus/inside/tune/candidates/trials.py does the work inside the program. `lotus.tune(loader)` calls
 it; `lotus.tune.session.subprocess_tuning` reaches it through pipes. A search (search.py) knows only
@@ -17,58 +17,58 @@ from lotus.settings.tuned_file import Target
 
 
 class TrialFailed(Exception):
-    """A trial did not work, in words that follow "because"; the program is as it was before."""
+    """A trial failed; the message continues "because". The program is unchanged."""
 
 
 class TrialsForbidden(TrialFailed):
-    """No trial may be made any more in the program's process, in the words of one."""
+    """A trial failed, and no further trial may be made in the program's process."""
 
 
 @dataclass(frozen=True)
 class Watched:
-    """The loader that is tuned, and what its program did with it before the first trial.
+    """The loader being tuned, and observations of it before the first trial.
 
-    `waits_s`, `steps_s` and `step_cpu_s` have an element for each batch that was watched: how long
-    the program waited for it, how long it took until it asked for the next one, and the CPU time
-    of the program's process (not of its workers) meanwhile. `alone_s` and `alone_cpu_s` are those
-    of some later steps beside which its workers had nothing to do; none where it has no workers.
+    `waits_s`, `steps_s` and `step_cpu_s` have an element for each watched batch: the time that the
+    program waited for it, the time until it requested the next one, and the CPU time of its process
+    (without workers) meanwhile. `alone_s` and `alone_cpu_s` are the same for some later steps
+    during which the workers were idle; they are empty without workers.
     """
 
     loader: Target
-    setting: Setting  # the program's own, with its start method where it has workers
+    setting: Setting  # the program's own, with its start method if it has workers
     pid: int
     torch: str
     iterable: bool
     batch_size: int | None  # None: the program makes its batches itself
-    batches: int | None  # of an epoch; None: not known
+    batches: int | None  # per epoch; None: not known
     waits_s: tuple[float, ...] = ()
     steps_s: tuple[float, ...] = ()
     step_cpu_s: tuple[float, ...] = ()
     alone_s: tuple[float, ...] = ()
     alone_cpu_s: tuple[float, ...] = ()
     sizes: tuple[int, ...] = ()  # samples of each batch
-    startup_s: float | None = None  # from `iter()` to the first batch, of its first iteration
+    startup_s: float | None = None  # from `iter()` to the first batch of the first iteration
     loop_s: float | None = None  # of an epoch that ended while it was watched, from `iter()`
-    accelerator: str | None = None  # "cuda", ...; None: there is none to pin for
-    threads: int = 1  # that torch uses in the program's main process
-    in_order: bool = True  # whether this torch knows in_order (2.6 and later)
-    notes: tuple[str, ...] = ()  # what is unusual, in words
-    grown_bytes: int = 0  # that fetching without workers added to the program's own process
-    name: str | None = None  # what the program calls the loader, where that tells; a label
-    forbidden: str = ""  # why nothing may be tried in its process
+    accelerator: str | None = None  # "cuda", ...; None: there is none to pin memory for
+    threads: int = 1  # of torch in the program's main process
+    in_order: bool = True  # whether this torch supports in_order (2.6 and later)
+    notes: tuple[str, ...] = ()  # remarks on anything unusual
+    grown_bytes: int = 0  # growth of the program's own process by fetching without workers
+    name: str | None = None  # the program's variable name of the loader, as a label
+    forbidden: str = ""  # why nothing may be tried in the program's process
 
     def title(self) -> str:
-        """As "train_loader, the loader of Rows (640 samples, RandomSampler) at train.py:12"."""
+        """Return, for example, "train_loader, the loader of Rows (640 samples) at train.py:12"."""
         return f"{self.name}, {self.loader.words()}" if self.name else self.loader.words()
 
 
 class Program(Protocol):
-    """A program that stands still at a batch of its loader."""
+    """A program that is paused at a batch of its loader."""
 
     watched: Watched
 
     def perform(self, setting: Setting, request: Request[Reply]) -> Reply:
-        """Do what a request of trial_requests.py asks for with a normal setting.
+        """Perform a request of trial_requests.py with a normalised setting.
 
-        Raises TrialFailed; the candidate is closed then.
+        Raises TrialFailed, after which the candidate is closed.
         """

@@ -17,14 +17,14 @@ class RemoteProgram(ABC):
 
     def __init__(self, watched: Watched) -> None:
         self.watched = watched
-        self.workers: dict[Setting, list[int]] = {}  # process numbers of each setting's
+        self.workers: dict[Setting, list[int]] = {}  # process ids of each setting's workers
 
     @abstractmethod
     def _send(self, message: dict[str, Any]) -> Any:
-        """Send a message and return the value of its reply; raises TrialFailed."""
+        """Send a message and return the value of its reply. Raises TrialFailed."""
 
     def perform(self, setting: Setting, request: Request[Reply]) -> Reply:
-        """Do what a request asks for: see `Program.perform`."""
+        """Perform a request: see `Program.perform`."""
         value = self._send(trial_requests.message_of(request, setting.as_json()))
         try:
             reply = trial_requests.reply_from(request, value)
@@ -36,7 +36,7 @@ class RemoteProgram(ABC):
 
 
 def watched_from(message: dict[str, Any]) -> Watched:
-    """The description of a loader that `Trials.describe`, or the agent, sends."""
+    """Decode the description of a loader sent by `Trials.describe` or by the agent."""
     rest: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in message.items()

@@ -1,1 +1,1 @@
-"""The search for the best setting: trials, safety, rates, the check, the result."""
+"""The search for the best setting: trials, safety, rates, the check and the result."""

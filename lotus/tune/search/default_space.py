@@ -1,4 +1,4 @@
-"""What a search chooses among where nobody says: from what the program was seen to do."""
+"""The default space of a search, from what was observed of the program."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from collections.abc import Collection
 from lotus.settings.space import TORCH_PREFETCH, Measurement, Setting, Space
 from lotus.tune.program.program import Watched
 
-VARIED = ("start_method", "in_order", "threads")  # what is varied on request only
+VARIED = ("start_method", "in_order", "threads")  # parameters varied on request only
 _WORKERS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 _PREFETCHES = (1, 2, 4, 8, 16)
 
 
 def plain(setting: Setting, vary: Collection[str] = ()) -> Setting:
-    """The own setting without what is torch's default anyway, where that is not varied."""
+    """Return a setting without values that equal torch's defaults and are not varied."""
     if "start_method" not in vary:
         setting = dataclasses.replace(setting, start_method=None)
     if "in_order" not in vary and setting.in_order:
@@ -25,10 +25,10 @@ def plain(setting: Setting, vary: Collection[str] = ()) -> Setting:
 
 
 def step_of(watched: Watched) -> tuple[float, float]:
-    """The median of the program's own step in seconds, and how many cores that keeps busy.
+    """Return (median seconds of the program's training step, cores that it keeps busy).
 
-    Of those beside which no worker worked, if there are some. Its first step, which often does
-    more, is left out where there are others.
+    Steps during which no worker worked are used, if there are any. The first step, which often
+    does more, is left out if there are others.
     """
     steps, cpu = watched.alone_s, watched.alone_cpu_s
     if not steps:
@@ -43,11 +43,11 @@ def step_of(watched: Watched) -> tuple[float, float]:
 def default_space(
     watched: Watched, cores: float, own: Measurement, vary: Collection[str] = ()
 ) -> Space:
-    """What may be worth a trial: as many workers as the cores and waits for storage could use.
+    """Return the space of settings that may be worth a trial.
 
-    At least twice the cores. Workers that wait leave their cores to others: as many more as the
-    trial of the own setting shows, twice that to be sure, to 16 times the cores and 64. Never more
-    than an epoch has batches: the others would have none to make.
+    The number of workers goes up to at least twice the cores. As waiting workers leave their cores
+    to others, it goes up to twice the number that the trial of the own setting suggests, but no
+    more than 16 per core and 64. It never exceeds the number of batches in an epoch.
     """
     setting = plain(watched.setting, vary)
     most = 2.0 * cores
@@ -60,7 +60,7 @@ def default_space(
         most = max(most, min(wanted, 16 * cores, _WORKERS[-1]))
     most = min(most, watched.batches or math.inf)
     workers = {count for count in _WORKERS if count <= most} | {setting.num_workers}
-    if max(workers) < most:  # more cores than the list goes to
+    if max(workers) < most:  # more cores than the list covers
         workers.add(math.ceil(most))
     prefetches: set[int] = {*_PREFETCHES, setting.prefetch_factor or TORCH_PREFETCH}
     pins = {setting.pin_memory} | ({True, False} if watched.accelerator else set())

@@ -1,4 +1,4 @@
-"""Whether a program's loop is long enough to be tuned, by what was watched of it."""
+"""Checks whether a program's loop is long enough to be tuned."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from lotus.tune.program.program import Watched
 
 
 class NotWorth(Exception):
-    """Nothing is to be tried, in a sentence that says why."""
+    """Tuning is not worth while; the message is a sentence that says why."""
 
 
 def check(watched: Watched) -> None:
-    """Raise NotWorth where an epoch of the loader is known to be over in a moment."""
+    """Raise NotWorth if an epoch of the loader is known to be too short."""
     seconds = loop_s(watched)
     if seconds is None or not tunable_loop.too_short(seconds):
         return
@@ -27,10 +27,9 @@ def check(watched: Watched) -> None:
 
 
 def loop_s(watched: Watched) -> float | None:
-    """Seconds of an epoch: as it was where it ended meanwhile, else by the batches watched.
+    """Return the seconds of an epoch: measured if it ended, else estimated from watched batches.
 
-    None where neither is known. The first batch, with the start of workers and of much else, is
-    taken for itself.
+    None if neither is known. The first batch counts separately, as it includes start-up.
     """
     if watched.loop_s is not None:
         return watched.loop_s

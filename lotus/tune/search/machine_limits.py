@@ -1,4 +1,4 @@
-"""What a program may use: cores, memory, /dev/shm and descriptors, less what is in use already."""
+"""Reads what a program may still use: cores, memory, /dev/shm and file descriptors."""
 
 import os
 import resource
@@ -15,7 +15,7 @@ _NO_LIMIT = 1 << 62  # cgroup v1 writes the largest whole pages where v2 writes 
 
 @dataclass(frozen=True)
 class Headroom:
-    """How many bytes may still be taken, and in words who says so."""
+    """How many bytes may still be used, and which limit says so."""
 
     free: int
     why: str
@@ -23,22 +23,22 @@ class Headroom:
 
 @dataclass(frozen=True)
 class Limits:
-    """What one rank may use. Memory and /dev/shm are what is free now, its share of it."""
+    """What one rank may use; memory and /dev/shm are its share of what is free now."""
 
     cores: float
     cores_why: str
-    memory: Headroom | None  # None: the system does not tell
+    memory: Headroom | None  # None: not known
     shm: Headroom | None  # None: there is no /dev/shm
-    descriptors: int | None  # that may still be opened in one process; None: without a limit
+    descriptors: int | None  # that one process may still open; None: no limit
     local_ranks: int = 1
 
 
 def read(
     root: Path = Path("/"), environment: Mapping[str, str] = os.environ, pid: int = 0
 ) -> Limits:
-    """Return the limits of process `pid` (0: this one), which must be in this one's cgroup.
+    """Return the limits of process `pid` (0: this one), which must be in this process's cgroup.
 
-    `root` is where /proc, /sys and /dev are looked for. Swap counts for nothing.
+    `root` is the directory that contains /proc, /sys and /dev. Swap does not count.
     """
     ranks = local_ranks(environment)
     affinity = os.sched_getaffinity(pid)
@@ -60,9 +60,9 @@ def read(
 
 
 def local_ranks(environment: Mapping[str, str]) -> int:
-    """How many ranks of the job run on this machine, by the launcher's word; 1 without a job."""
+    """Return how many ranks the launcher runs on this machine; 1 without a job."""
     texts = [environment[name] for name in LOCAL_WORLDS if environment.get(name)]
-    # "4(x2),3": tasks on each machine; where they differ the largest share of ranks is assumed.
+    # "4(x2),3": tasks on each machine; if they differ, the largest number is assumed.
     slurm = environment.get("SLURM_STEP_TASKS_PER_NODE") or ""
     if environment.get("SLURM_PROCID"):
         texts += [part.partition("(")[0] for part in slurm.split(",")]
@@ -73,7 +73,7 @@ def local_ranks(environment: Mapping[str, str]) -> int:
 def cores(
     *, logical: int, affinity: int, quota: float | None, ranks: int = 1, bound: bool = False
 ) -> tuple[float, str]:
-    """(cores that one rank may use at once, why), the least of what affinity and quota allow.
+    """Return (cores that one rank may use at once, why): the lower of affinity and quota.
 
     The ranks of a machine share the quota, and the affinity unless each is `bound` to its own.
     """
@@ -87,7 +87,7 @@ def cores(
 
 
 def _affinity_of_parent(pid: int) -> set[int]:
-    """That of the process that started the rank, as a launcher binds each rank after its start."""
+    """The affinity of the launcher, which binds each rank after starting it."""
     try:
         parent = os.getppid() if pid == 0 else _parent(pid)
         return os.sched_getaffinity(parent) if parent > 0 else set()
@@ -101,27 +101,27 @@ def _parent(pid: int) -> int:
 
 
 def shared(room: Headroom | None, ranks: int) -> Headroom | None:
-    """One rank's share of what all ranks of the machine have together."""
+    """Return one rank's share of what all ranks of the machine share."""
     if room is None or ranks == 1:
         return room
     return Headroom(room.free // ranks, f"{room.why}, shared by {ranks} local ranks")
 
 
 def memory(root: Path = Path("/")) -> Headroom | None:
-    """Memory that may still be taken: the least that the system and the cgroups leave.
+    """Return the memory that may still be used: the least that system and cgroups allow.
 
-    The cgroups are this process's and those above it, v1 or v2; file pages that were not used
-    lately count as free. Of parents that a container hides v1 tells the limit, v2 nothing.
+    The cgroups are this process's and its parents, v1 or v2; inactive file pages count as free.
+    If a container hides the parents, only v1 reports their limit.
     """
     rooms = [_left(folder) for folder in host.cgroups(root, "memory")]
     available = host.available_memory(root)
     if available is not None:
-        rooms.append(Headroom(available, f"{size(available)} of the system's memory are free"))
+        rooms.append(Headroom(available, f"the system has {size(available)} of memory free"))
     return min((room for room in rooms if room), key=lambda room: room.free, default=None)
 
 
 def _left(folder: Path) -> Headroom | None:
-    """What a cgroup still allows; None where it sets no limit."""
+    """The memory that a cgroup still allows; None without a limit."""
     stat = _table(folder / "memory.stat")
     version2 = (folder / "memory.current").exists()
     names = ("memory.max", "memory.high") if version2 else ("memory.limit_in_bytes",)
@@ -134,14 +134,14 @@ def _left(folder: Path) -> Headroom | None:
     if limit is None:
         return None
     used = _number(folder / ("memory.current" if version2 else "memory.usage_in_bytes")) or 0
-    # v1's own numbers leave out the cgroups below, its total_ ones hold them as usage does.
+    # In v1 only the total_ numbers include child cgroups, as the usage does.
     used -= min(stat.get("inactive_file" if version2 else "total_inactive_file", 0), used)
     why = f"the cgroup's memory limit is {size(limit)} and {size(used)} are in use"
     return Headroom(max(limit - used, 0), why)
 
 
 def _number(path: Path) -> int | None:
-    """The whole number in a file; None for "max", and where there is none."""
+    """The integer in a file; None for "max" or a missing file."""
     try:
         return int(path.read_text(encoding="ascii", errors="replace"))
     except (OSError, ValueError):
@@ -149,7 +149,7 @@ def _number(path: Path) -> int | None:
 
 
 def _table(path: Path) -> dict[str, int]:
-    """The lines `name number` of a file; empty where there is none."""
+    """The lines `name number` of a file; empty if it is missing."""
     try:
         lines = path.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:
@@ -159,7 +159,7 @@ def _table(path: Path) -> dict[str, int]:
 
 
 def shared_memory(path: Path) -> Headroom | None:
-    """What is free in the file system of POSIX shared memory; None where there is none."""
+    """Return the free space in the file system of POSIX shared memory; None without one."""
     try:
         status = os.statvfs(path)
     except OSError:
@@ -169,7 +169,7 @@ def shared_memory(path: Path) -> Headroom | None:
 
 
 def descriptors(pid: int = 0) -> int | None:
-    """How many descriptors a process may still open (RLIMIT_NOFILE); None: without a limit."""
+    """Return how many descriptors a process may still open (RLIMIT_NOFILE); None: no limit."""
     limit, _ = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return None

@@ -1,6 +1,6 @@
-"""Which settings are safe to try: what each takes at its worst against what is free.
+"""Decides which settings are safe to try, by comparing their worst case with what is free.
 
-Pure: costs of one worker and the limits of the machine go in, a verdict with its terms comes out.
+It is pure: costs of one worker and limits of the machine go in, a verdict with reasons comes out.
 """
 
 from dataclasses import dataclass
@@ -10,41 +10,41 @@ from lotus.settings.space import Setting
 from lotus.tune.search.machine_limits import Headroom, Limits
 from lotus.tune.search.resource_costs import ResourceCosts
 
-# Left alone: other programs take memory as well, and growth measured over seconds goes on.
-MEMORY_MARGIN = 0.10  # of the memory that is free
-SHM_MARGIN = 0.10  # of what is free in /dev/shm
+# Reserves: other programs use memory too, and growth measured over seconds continues.
+MEMORY_MARGIN = 0.10  # share of the free memory
+SHM_MARGIN = 0.10  # share of what is free in /dev/shm
 DESCRIPTOR_MARGIN = 64
 
-# Batches outside of the loader: the consumer's, and the last one, to which its loop's variable or
-# an unfinished copy to a device still holds.
+# Batches outside the loader: the current one, and the previous one, which the loop's variable or
+# an unfinished copy to a device still references.
 HELD = 2
-_PAGE = 4096  # of which each shared tensor takes whole ones
-# A pinned tensor's allocation is rounded up to a power of two (torch's caching host allocator).
+_PAGE = 4096  # each shared tensor takes whole pages
+# torch's caching host allocator rounds a pinned tensor up to a power of two.
 _PINNED = 2
-_PER_WORKER = 4  # descriptors in the main process: two queues' pipes and the process's sentinel
+_PER_WORKER = 4  # descriptors in the main process: pipes of two queues and the process's sentinel
 
 
 @dataclass(frozen=True)
 class Need:
-    """The most that a setting takes beyond what is in use without it, in bytes."""
+    """The most that a setting needs beyond what is in use without it, in bytes."""
 
-    in_flight: int  # batches asked for and not yet given to the consumer
-    held: int  # batches that the consumer has
+    in_flight: int  # batches requested and not yet returned to the training loop
+    held: int  # batches that the training loop holds
     worker_bytes: int  # of one worker
-    workers_bytes: int  # of all
-    batches_bytes: int  # of the batches, in whatever memory
-    shm_bytes: int  # the part of them that is in /dev/shm
+    workers_bytes: int  # of all workers
+    batches_bytes: int  # of the batches, in any kind of memory
+    shm_bytes: int  # the part of batches_bytes in /dev/shm
     descriptors: int | None  # in the process that needs most; None: not known
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of workers and of batches."""
+        """Bytes of workers and batches."""
         return self.workers_bytes + self.batches_bytes
 
 
 @dataclass(frozen=True)
 class SafetyVerdict:
-    """Whether a setting may be tried; why not, and what could not be checked, one line each."""
+    """Whether a setting may be tried: reasons against it, and what could not be checked."""
 
     setting: Setting
     need: Need | None  # None: not known
@@ -53,44 +53,44 @@ class SafetyVerdict:
 
     @property
     def allowed(self) -> bool:
-        """Whether it fits."""
+        """Whether the setting fits."""
         return not self.reasons
 
 
 def judge(setting: Setting, costs: ResourceCosts, limits: Limits) -> SafetyVerdict:
-    """Say whether `setting` fits in `limits`, which were read while no worker was running."""
+    """Judge whether `setting` fits in `limits`, which were read while no worker was running."""
     setting = setting.normal()
     need = predict(setting, costs)
     if need is None:
         why = (
-            f"what a worker takes under {setting.start_method} is not known: "
-            f"it was measured under {costs.start_method}, the main process not at all"
+            f"the memory of a worker under {setting.start_method} is not known: only workers "
+            f"under {costs.start_method} were measured, and not the main process"
         )
         return SafetyVerdict(setting, None, reasons=(why,))
     reasons, unknown = [], []
     if limits.memory is None:
-        unknown.append("the system does not tell how much memory is free")
+        unknown.append("how much memory is free is not known")
     elif need.memory_bytes > limits.memory.free * (1 - MEMORY_MARGIN):
         reasons.append(_memory_reason(setting, costs, need, limits.memory))
     if limits.shm is None:
         if need.shm_bytes:
-            unknown.append("there is no /dev/shm to be seen")
+            unknown.append("/dev/shm was not found")
     elif need.shm_bytes > limits.shm.free * (1 - SHM_MARGIN):
         reasons.append(_shm_reason(setting, costs, need, limits.shm))
     if limits.descriptors is not None and need.shm_bytes and setting.num_workers:
         if need.descriptors is None:
-            unknown.append("how many descriptors a batch takes is not known")
+            unknown.append("how many descriptors a batch needs is not known")
         elif need.descriptors > limits.descriptors - DESCRIPTOR_MARGIN:
             reasons.append(_descriptor_reason(setting, costs, need, limits.descriptors))
     return SafetyVerdict(setting, need, tuple(reasons), tuple(unknown))
 
 
 def predict(setting: Setting, costs: ResourceCosts) -> Need | None:
-    """Return what a setting takes at its worst: the consumer stands still and all is prefetched.
+    """Return the worst-case need of a setting: the loop is paused and every batch is prefetched.
 
-    Without workers the main process is taken to grow as a worker does. A worker under another
-    start method than the measured one is taken to hold all that the main process holds besides;
-    None where that is not known.
+    Without workers the main process is assumed to grow as a worker does. A worker under another
+    start method than the measured one is assumed to need the main process's memory in addition;
+    returns None if that is not known.
     """
     setting = setting.normal()
     workers, prefetch = setting.num_workers, setting.prefetch_factor or 0
@@ -108,13 +108,13 @@ def predict(setting: Setting, costs: ResourceCosts) -> Need | None:
     one_shared = costs.shared_bytes + pages if costs.shared_bytes else 0
     if workers == 0:
         shm = 0
-        batches = (count + 1) * costs.batch_bytes  # and the samples that are being collated
+        batches = (count + 1) * costs.batch_bytes  # including the samples being collated
     else:
         shm = count * one_shared
-        # What goes through a pipe is there twice while a worker writes it and the main reads it.
+        # Data in a pipe exists twice while a worker writes it and the main process reads it.
         batches = shm + (count + workers + 1) * costs.pipe_bytes
     if setting.pin_memory:
-        # The shared memory of a batch is free once its copy is pinned; one is being copied.
+        # The shared memory of a batch is freed once its copy is pinned; one batch is being copied.
         batches = max(batches, _PINNED * count * costs.batch_bytes) + costs.batch_bytes
     return Need(
         in_flight=in_flight,
@@ -128,13 +128,13 @@ def predict(setting: Setting, costs: ResourceCosts) -> Need | None:
 
 
 def _descriptors(workers: int, prefetch: int, count: int, costs: ResourceCosts) -> int | None:
-    """Descriptors of the process that needs most, beyond those that are open without the loader."""
+    """Descriptors of the process that needs most, besides those open without the loader."""
     own = _PER_WORKER * workers
     if not workers or not costs.shared_bytes or costs.sharing != "file_descriptor":
         return own
     if costs.tensors is None:
         return None
-    # One for each tensor that was received; a worker has two until the main process has its own.
+    # One per received tensor; a worker has two until the main process has opened its own.
     return max(own + count * costs.tensors, 2 * (prefetch + 1) * costs.tensors)
 
 
@@ -166,14 +166,14 @@ def _shm_reason(setting: Setting, costs: ResourceCosts, need: Need, room: Headro
 
 
 def _margin(wanted: int, room: Headroom) -> str:
-    """What is said where it would fit, but only just."""
-    return ", of which a tenth is left alone" if wanted <= room.free else ""
+    """A remark if it would fit without the reserve."""
+    return ", of which a tenth is kept in reserve" if wanted <= room.free else ""
 
 
 def _descriptor_reason(setting: Setting, costs: ResourceCosts, need: Need, free: int) -> str:
     return (
         f"{plural(need.in_flight + need.held, 'batch')} of {plural(costs.tensors or 0, 'tensor')} "
-        f"in shared memory, and {plural(setting.num_workers, 'worker')}, take "
+        f"in shared memory, and {plural(setting.num_workers, 'worker')}, need "
         f"{amount(need.descriptors or 0)} descriptors of one process, which may open "
-        f"{amount(free)} more (ulimit -n), {DESCRIPTOR_MARGIN} of them left alone"
+        f"{amount(free)} more (ulimit -n), {DESCRIPTOR_MARGIN} of them kept in reserve"
     )

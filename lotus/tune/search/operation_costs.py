@@ -1,7 +1,6 @@
-"""What each operation cost in the workers of each setting that was tried: why rates are so.
+"""The cost of each operation under each setting tried, which explains the measured rates.
 
-Trials are traced as `lotus trace` does it, only some of their batches; a trial is known by its
-workers' process numbers.
+Some batches of each trial are traced as by `lotus trace`; process ids of workers identify trials.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from native_map.events.event_model import Table
 _OWN = "the data set's own code with collate"
 Rows = dict[str, dict[str, Any]]  # by operation
 BASE = ["workers", "prefetch_factor", "operation", "batches", "time_ms", "cpu_ms", "share"]
-# An operation is said to suffer from others where its CPU time grows by this much.
+# Factor of growth of an operation's CPU time from which contention is reported.
 _GROWTH = 1.10
-_WAITING = 0.2  # of its operations' time a worker may be off the CPU without a word
-_TELLING = 0.05  # share of a worker's time below which an operation is not worth a word
+_WAITING = 0.2  # share of operations' time off the CPU above which it is reported
+_TELLING = 0.05  # share of a worker's time from which an operation is reported
 
 
 def operation_costs(
@@ -35,11 +34,11 @@ def operation_costs(
     cpu: str = "",
     known: Table | None = None,
 ) -> pd.DataFrame:
-    """One row for each setting and operation, most time first; the fewest workers first.
+    """Return a row per setting and operation: fewest workers first, then most time first.
 
-    workers, prefetch_factor, operation (REST: the data set's own code, and collate), batches (that
-    were recorded), time_ms and cpu_ms (of the operation in a batch; cpu_ms is NaN without level
-    op+cpu), share (of the fetch) and, where the run has counters, a column for each metric of
+    Columns: workers, prefetch_factor, operation (REST: the data set's own code and collate),
+    batches (how many were recorded), time_ms and cpu_ms (of the operation per batch; cpu_ms is NaN
+    without level op+cpu), share (of the fetch) and, if the run has counters, each metric of
     `counter_table`.
     """
     parts = []
@@ -84,7 +83,7 @@ def _costs(ops: pd.DataFrame, batches: pd.DataFrame) -> pd.DataFrame:
 
 
 def words(costs: pd.DataFrame) -> list[str]:
-    """What the costs say, a line each: where a worker's time goes, and what more workers change."""
+    """Summarise the costs in lines: where a worker's time goes, and what more workers change."""
     costs_of: dict[tuple[int, int], Rows] = {}
     for row in costs.to_dict("records"):
         prefetch = -1 if pd.isna(row["prefetch_factor"]) else int(row["prefetch_factor"])
@@ -109,20 +108,20 @@ def words(costs: pd.DataFrame) -> list[str]:
 
 
 def _waiting(rows: Rows) -> list[str]:
-    """The operation that is off the CPU for most time, where that is much of a batch's."""
+    """The operation with the most time off the CPU, if that is a large part of a batch's time."""
     lost = {name: row["time_ms"] - row["cpu_ms"] for name, row in rows.items()}
-    # NaN, where CPU time was not measured, is more than nothing.
+    # The comparison is false for NaN, if CPU time was not measured.
     if not sum(lost.values()) > _WAITING * sum(row["time_ms"] for row in rows.values()):
         return []
     worst = max(lost, key=lambda name: lost[name])
     return [
         f"{worst} is off the CPU for {lost[worst] / rows[worst]['time_ms']:.0%} of its time: it "
-        "waits for storage or the like, or for a core that others have"
+        "waits for storage, a lock or a free core"
     ]
 
 
 def _growth(few: Rows, many: Rows, low: int, high: int) -> list[str]:
-    """The operations whose CPU time grows with the workers, and what the counters say of it."""
+    """Operations whose CPU time grows with the number of workers, with the counters' evidence."""
     grown = []
     for name, row in few.items():
         before, after = row["cpu_ms"], many.get(name, {}).get("cpu_ms", math.nan)
@@ -136,7 +135,7 @@ def _growth(few: Rows, many: Rows, low: int, high: int) -> list[str]:
     if not grown:
         return []
     return [
-        f"with {plural(high, 'worker')} in place of {low} the CPU time of a batch grows: "
+        f"with {plural(high, 'worker')} instead of {low} the CPU time per batch grows: "
         + ", ".join(grown)
-        + ": cores share caches, memory and clock, so more workers bring less each"
+        + ": cores share caches, memory and clock, so each further worker gains less"
     ]

@@ -1,4 +1,4 @@
-"""Why settings that a table shows as faster than the recommended one were not chosen."""
+"""Explains why settings with a higher measured rate than the recommended one were not chosen."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lotus.tune.strategies.preference import TIE
 
 
 class Searched(Protocol):
-    """What this needs of a `lotus.tune.Result`."""
+    """The part of a `lotus.tune.Result` that is needed here."""
 
     @property
     def best(self) -> Setting: ...
@@ -26,15 +26,15 @@ class Searched(Protocol):
     def measured(self) -> tuple[TrialRow, ...]: ...
     @property
     def checked(self) -> Checked | None:
-        """How the best setting and the own one compare in real training steps."""
+        """The comparison of the best setting and the own one in real training steps."""
 
     @property
     def compared(self) -> tuple[tuple[Setting, Speedup], ...]:
-        """Settings that were measured in turn with the own one."""
+        """Settings that were measured in turn with the own setting."""
 
 
 def passed_over(result: Searched) -> dict[Setting, str]:
-    """A reason for each setting whose mean rate is above that of `result.best`, in words."""
+    """Return the reason, for each setting whose mean rate is above that of `result.best`."""
     measured: dict[Setting, list[Measurement]] = {}
     for row in result.measured:
         measured.setdefault(row.measurement.setting.normal(), []).append(row.measurement)
@@ -59,7 +59,7 @@ def _why(
     compared = next((shown for setting, shown in result.compared if setting == rejected), None)
     if compared is not None:
         return (
-            "not chosen: measured in turn with the program's own setting it was not shown to be "
+            "not chosen: measured in turn with the program's own setting, it was not clearly "
             f"faster: {search_notes.speedup(compared)}"
         )
     failed = [row.failed for row in rows if row.failed]
@@ -67,26 +67,26 @@ def _why(
         return f"not chosen: another trial of it failed: {failed[-1]}"
     more = (_mean(rows) or 0.0) / (_mean(chosen) or math.inf) - 1
     if more <= TIE and rejected > result.best.normal():
-        return f"not chosen: {more:.1%} faster at most than {name}, which takes less"
+        return f"not chosen: only {more:.1%} faster than {name}, which needs less"
     if not (_low(rows) > 0 and math.isfinite(_high(rows))):
-        return f"not chosen: too few batches of it were measured to tell it from {name}"
+        return f"not chosen: too few batches of it were measured to compare it with {name}"
     if _low(rows) <= _high(chosen):
-        return f"not chosen: trials do not tell it from {name}, their intervals overlap"
+        return f"not chosen: its interval overlaps with that of {name}"
     if result.best.normal() != result.own.normal():
         return (
-            f"not chosen: {name} was chosen and held against the own setting, by all trials that "
-            "there were until then"
+            f"not chosen: {name} was chosen by the trials up to then, and compared with the own "
+            "setting"
         )
     if checked is not None:
         return (
-            f"not chosen: what looked best, {search_notes.setting(checked.setting)}, was not shown "
-            "to be faster in the program's own steps, and this one was not held against them"
+            f"not chosen: {search_notes.setting(checked.setting)} looked best, but was not shown "
+            "to be faster in the program's own steps, with which this one was not compared"
         )
     return "not chosen: it was not measured in turn with the program's own setting"
 
 
 def _alike(setting: Setting, other: Setting) -> bool:
-    """Whether they differ in what a check may leave out: what is prefetched, and who stays."""
+    """Whether they differ only in what a check may change: prefetch and persistent workers."""
     setting, other = (
         dataclasses.replace(each, prefetch_factor=None, persistent_workers=False)
         for each in (setting, other)
@@ -99,7 +99,7 @@ def _worked(rows: Sequence[Measurement]) -> list[Measurement]:
 
 
 def _mean(rows: Sequence[Measurement]) -> float | None:
-    """Of the rates, as the table has it."""
+    """The mean rate, as in the table."""
     worked = _worked(rows)
     return statistics.mean(row.samples_per_s for row in worked) if worked else None
 

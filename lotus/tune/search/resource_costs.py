@@ -1,27 +1,24 @@
-"""What one worker takes of memory, shared memory and descriptors, as trials measured it.
-
-The guard multiplies it.
-"""
+"""The measured costs of one worker and one batch, from which the memory guard predicts needs."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class ResourceCosts:
-    """Bytes of one loader's batches and workers.
+    """Bytes of one loader's batches and workers. Raises ValueError for negative values.
 
     A batch reaches the main process as `shared_bytes` of tensors in shared memory and `pipe_bytes`
-    written to a pipe (arrays, strings), both of the largest batch that was seen.
+    of data in a pipe (arrays, strings). Both are those of the largest batch observed.
     """
 
-    batch_bytes: int  # of tensors and arrays, the largest batch
+    batch_bytes: int  # tensors and arrays of the largest batch
     shared_bytes: int
     pipe_bytes: int
-    worker_bytes: int  # that one worker more takes, batches apart
+    worker_bytes: int  # memory that each further worker needs, without batches
     main_bytes: int | None = None  # of the main process without workers; None: not known
-    tensors: int | None = None  # shared tensors in a batch; None: not known
-    batches: int | None = None  # of an epoch: no more can be in flight; None: not known
-    start_method: str | None = None  # of the workers that were measured
+    tensors: int | None = None  # shared tensors per batch; None: not known
+    batches: int | None = None  # per epoch, which limits those in flight; None: not known
+    start_method: str | None = None  # of the measured workers
     sharing: str = "file_descriptor"  # torch.multiprocessing's strategy
 
     def __post_init__(self) -> None:

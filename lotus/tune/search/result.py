@@ -1,4 +1,4 @@
-"""What a search found: the setting, what it gains, every trial, and what was never tried."""
+"""The result of a search: the setting, its gain, all trials, and settings never tried."""
 
 from __future__ import annotations
 
@@ -42,42 +42,43 @@ _SHOWN = 8  # reasons why settings were ruled out, in `explain`
 class Result:
     """The outcome of a search. Rates are samples/s over an epoch (see `Measurement`)."""
 
-    best: Setting  # what is recommended; the own setting where nothing better was shown
-    own: Setting  # the program's
-    speedup: Speedup | None  # of `best` over `own`; None where one of them was not measured
-    predicted: float | None  # the same by the strategy's model, where it has one
-    benefit: bool  # whether `best` was shown to be faster, by 2 % or more
+    best: Setting  # the recommended setting; the own one if nothing better was shown
+    own: Setting  # the program's setting
+    speedup: Speedup | None  # of `best` over `own`; None if one of them was not measured
+    predicted: float | None  # the speed-up predicted by the strategy's model, if it has one
+    benefit: bool  # whether `best` was shown to be faster by 2 % or more
     measured: tuple[TrialRow, ...]
     ruled_out: tuple[RuledOut, ...]
-    seconds: float  # that the search took
+    seconds: float  # duration of the search
     budget_s: float
-    settings_tried: int  # different loaders, the own setting's counted
+    settings_tried: int  # different loaders, including that of the own setting
     interrupted: bool
     notes: tuple[str, ...]
     watched: Watched
     objective: str  # "train" or "throughput"
     strategy: str
-    reason: str  # why the strategy asked for no more
+    reason: str  # why the strategy ended
     cores: float
     cores_why: str
-    pruned: tuple[tuple[str, str], ...] = ()  # what the strategy left out by itself, and why
-    untried: str = ""  # why nothing but the own setting could be tried
-    failure: str = ""  # why not even that could
-    iterable_safe: bool = False  # an iterable data set was shown to keep its samples
-    checked: Checked | None = None  # None: nothing was, or could be
+    pruned: tuple[tuple[str, str], ...] = ()  # (what the strategy left out, why)
+    untried: str = ""  # why no setting but the own one could be tried
+    failure: str = ""  # why not even the own setting could be measured
+    iterable_safe: bool = False  # whether an iterable data set was shown to keep its samples
+    checked: Checked | None = None  # the comparison in the program's own steps, if made
     compared: tuple[tuple[Setting, Speedup], ...] = ()  # measured in turn with the own setting
-    # Of operations in the workers of each setting, as
-    # `lotus.tune.search.operation_costs.operation_costs` makes it; None: not recorded.
+    # Costs of operations under each setting, as made by
+    # `lotus.tune.search.operation_costs.operation_costs`; None: not recorded.
     operations: pd.DataFrame | None = field(default=None, repr=False, compare=False)
     make: Callable[[Setting], Any] | None = field(default=None, repr=False, compare=False)
 
     @property
     def trials(self) -> pd.DataFrame:
-        """A row a measurement, in order, blocks that confirm the result counted.
+        """Measurements in order, a row each, including those that confirm the result.
 
-        The fields of `Setting`; `samples_per_s` with its 95 % interval `low`, `high`; `seconds`
-        that it took, start-up included; `first_batch_s` from `iter()`; `memory_bytes` of the main
-        process and the workers; `failed`, why a trial gave no rate, or ""; `why` it was made.
+        Columns: the fields of `Setting`; `samples_per_s` with its 95 % interval `low`, `high`;
+        `seconds` of the trial, including start-up; `first_batch_s` from `iter()`; `memory_bytes`
+        of the main process and the workers; `failed`, why a trial gave no rate, or ""; `why` it
+        was made.
         """
         import pandas as pd
 
@@ -89,10 +90,10 @@ class Result:
         return {**row.measurement.setting.as_json(), **values, "why": row.why}
 
     def loader(self) -> Any:
-        """Return the user's loader made again with the best setting; theirs stays as it was.
+        """Return a copy of the user's loader with the best setting; the original is unchanged.
 
-        The new one shares its data set, sampler, collate and worker_init_fn. Raises LotusError
-        where the search was not made in this process.
+        The copy shares its data set, sampler, collate and worker_init_fn. Raises LotusError if the
+        search was not made in this process.
         """
         if self.make is None:
             raise LotusError(
@@ -101,14 +102,14 @@ class Result:
         return self.make(self.best)
 
     def tuned(self, command: Sequence[str]) -> Tuned:
-        """What tuned.json holds, for the program of this command."""
+        """Return the contents of tuned.json for the program of this command."""
         entry = Entry(self.watched.loader, self.best, self.watched.setting, self.iterable_safe)
         return tuned_file.found_for(
             [entry], command, torch=self.watched.torch, evidence=self.as_json()
         )
 
     def as_json(self) -> dict[str, Any]:
-        """All of it but the loader, as JSON's own types; what is not finite is null."""
+        """Return all fields but the loader as JSON types; values that are not finite are null."""
         data = {
             each.name: getattr(self, each.name)
             for each in dataclasses.fields(self)
@@ -137,7 +138,7 @@ class Result:
         return plain
 
     def explain(self) -> str:
-        """The result for a person: what to set, what it gains, how it was found."""
+        """Return the result as text: what to set, what it gains, how it was found."""
         lines = self._headline()
         if self.best != self.own:
             lines += [f"  {line}" for line in tuned_file.code_change(self.best)]
@@ -164,7 +165,7 @@ class Result:
         return self.explain()
 
     def step(self) -> str:
-        """How long the program's own step takes, and what that leaves to be gained."""
+        """Describe the duration of the program's own step, and the rate that it allows."""
         watched = self.watched
         if not watched.steps_s or not watched.sizes:
             return ""
@@ -172,9 +173,9 @@ class Result:
         samples = statistics.mean(watched.sizes)
         if step <= 0 or samples <= 0:
             return ""
-        text = f"the program's step takes {duration(step * 1e9)} a batch"
+        text = f"the program's step takes {duration(step * 1e9)} per batch"
         if self.objective == "train":
-            text += f"; with data always ready it would take {amount(samples / step)} samples/s"
+            text += f"; with data always ready it would reach {amount(samples / step)} samples/s"
             wanted = self.best.normal()
             rates = [
                 row.measurement.samples_per_s
@@ -183,7 +184,7 @@ class Result:
             ]
             if rates:
                 part = share(statistics.mean(rates) * step / samples)
-                text += f", of which {notes.setting(self.best)} gives {part}"
+                text += f", of which {notes.setting(self.best)} reaches {part}"
         return text
 
     def _headline(self) -> list[str]:
@@ -205,13 +206,13 @@ class Result:
         if self.benefit:
             return [f"{best} instead of {own}: {shown}"]
         if self.best == self.own and self.interrupted:
-            return [f"nothing was shown to be better until then than the program's own, {own}"]
+            return [f"nothing was shown to be better so far than the program's own, {own}"]
         if self.best == self.own:
             return [f"no benefit from another setting: the program keeps its own, {own}"]
         return [f"no benefit in speed: {best} does what {own} does, for less: {shown}"]
 
     def _tried(self) -> list[str]:
-        """A line a setting, in the order of their first trials."""
+        """A line per setting, in the order of their first trials."""
         trials: dict[Setting, list[Measurement]] = {}
         for row in self.measured:
             trials.setdefault(row.measurement.setting, []).append(row.measurement)
@@ -224,7 +225,7 @@ class Result:
         ]
 
     def _never(self) -> list[str]:
-        """A line a reason, with how many settings it rules out and the cheapest of them."""
+        """A line per reason, with the number of settings ruled out and the cheapest of them."""
         grouped = notes.grouped(self.ruled_out)
         lines = [notes.never(those, why) for those, why in grouped[:_SHOWN]]
         if len(grouped) > _SHOWN:

@@ -1,4 +1,4 @@
-"""Keeps a search from trying what does not fit: costs so far, limits now, candidates still open."""
+"""Keeps a search from trying settings that do not fit, given measured costs and current limits."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from lotus.tune.search.machine_limits import Headroom, Limits
 from lotus.tune.search.memory_guard import Need
 from lotus.tune.search.resource_costs import ResourceCosts
 
-# Handles of shared tensors, strings: what a batch without arrays takes of a pipe.
+# Bytes in a pipe for a batch without arrays: handles of shared tensors, strings.
 _PIPE = 4096
 
 
 def limits_of(pid: int) -> Limits:
-    """The limits of a process, its launcher's word on ranks taken from its own environment.
+    """Return the limits of a process, with the number of ranks from its own environment.
 
-    Where it has gone, as the next question to it will tell, those of this one.
+    If the process has ended, which the next request will report, these are this process's limits.
     """
     if pid == os.getpid():
         return machine_limits.read()
@@ -40,27 +40,28 @@ def limits_of(pid: int) -> Limits:
 
 
 class Safety:
-    """What may be tried. `read` gives the limits as they are now.
+    """Decides which settings may be tried. `read` returns the current limits.
 
-    How many batches an epoch has bounds nothing: the indices of trials go round.
+    The number of batches in an epoch is no bound, because trials repeat their indices.
     """
 
     def __init__(self, watched: Watched, read: Callable[[], Limits]) -> None:
         self._watched = watched
         self._read = read
-        self.start = read()  # with none of our candidates open
-        self._sent: ResourceCosts | None = None  # of blocks whose workers sent their batches
-        self._alone: ResourceCosts | None = None  # from the main process alone
+        self.start = read()  # while no candidate is open
+        self._sent: ResourceCosts | None = None  # from blocks with workers
+        self._alone: ResourceCosts | None = None  # from blocks without workers
         self._worker_bytes: dict[str | None, int] = {}  # by start method
-        self.unknown: dict[str, None] = {}  # what could not be checked, in words
+        self.unknown: dict[str, None] = {}  # what could not be checked
 
     @property
     def known(self) -> bool:
-        """Whether a block has shown what batches and workers take."""
+        """Whether a block has shown the costs of batches and workers."""
         return self._sent is not None or self._alone is not None
 
     def first(self, setting: Setting) -> bool:
-        """Whether it may be tried while nothing is known: no more than the program itself does."""
+        """Whether a setting may be tried before costs are known: if it needs no more than the
+        program's own, or is minimal."""
         own = self._watched.setting.normal()
         wanted = setting.normal()
         if wanted.num_workers == 0:
@@ -74,11 +75,11 @@ class Safety:
         )
 
     def learn(self, setting: Setting, block: Block) -> None:
-        """Take what a block showed into account; the largest that was seen counts."""
+        """Update the costs from a block; the largest values count."""
         before = self._sent if setting.num_workers else self._alone
         sent = (block.shared_bytes, block.pipe_bytes)
         if not setting.num_workers:
-            # What a worker would send is not known: all of it is taken to be shared memory.
+            # How a worker would send it is not known: assume that all is shared memory.
             sent = (block.batch_bytes, _PIPE)
         costs = ResourceCosts(
             batch_bytes=max(block.batch_bytes, before.batch_bytes if before else 0),
@@ -97,10 +98,11 @@ class Safety:
         self._worker_bytes[method] = max(known, block.worker_bytes)
 
     def costs(self, setting: Setting) -> ResourceCosts | None:
-        """What is known for a setting: of workers started as it starts them, if there were any.
+        """Return the costs for a setting, from workers with its start method if there were any.
 
-        What the program's own process grew by while it fetched, as by a cache, the workers of
-        trials have from it; those of a program that starts with the setting fill their own.
+        If the program's own process grew while it fetched, as with a cache, workers of trials
+        inherit that memory. In a program that starts with the setting each allocates its own, so
+        the growth is added.
         """
         grown = self._watched.grown_bytes if setting.num_workers else 0
         if self._sent is None:
@@ -116,15 +118,15 @@ class Safety:
         )
 
     def why_not(self, setting: Setting) -> str:
-        """Return "", or with its terms why a setting does not fit even where no other is open."""
+        """Return "", or why a setting does not fit even if no other candidate is open."""
         return self.beside(setting, (), self.start)
 
     def beside(
         self, setting: Setting, others: Collection[Setting], room: Limits | None = None
     ) -> str:
-        """Return "", or why a setting does not fit beside other candidates at their worst.
+        """Return "", or why a setting does not fit beside the worst case of other candidates.
 
-        Nor may it take more than is free now, when the others hold what they hold.
+        It must also fit in what is free now.
         """
         costs = self.costs(setting)
         if costs is None:
@@ -144,7 +146,7 @@ class Safety:
     def _now(self) -> Limits:
         try:
             return self._read()
-        except OSError:  # the program has just ended, which the next trial will tell
+        except OSError:  # the program has just ended, which the next trial will report
             return self.start
 
     def _need(self, setting: Setting) -> Need | None:
@@ -160,7 +162,7 @@ def _in_flight(setting: Setting) -> int:
 
 
 def _less(start: Limits, needs: Collection[Need]) -> Limits:
-    """The limits with what open candidates may come to take set aside."""
+    """The limits less what open candidates may need."""
     if not needs:
         return start
     memory = sum(need.memory_bytes for need in needs)
@@ -178,4 +180,4 @@ def _less(start: Limits, needs: Collection[Need]) -> Limits:
 def _without(room: Headroom | None, taken: int) -> Headroom | None:
     if room is None:
         return None
-    return Headroom(max(room.free - taken, 0), f"{room.why}, less what open candidates may take")
+    return Headroom(max(room.free - taken, 0), f"{room.why}, less what open candidates may need")

@@ -1,15 +1,13 @@
-"""Searches the settings of one loader: asks a strategy, tries what is safe, confirms what it finds.
+"""Searches the settings of one loader: runs a strategy, tries safe settings, confirms the best.
 
-The program's own setting is measured first: it is needed to say what is gained, it is what the
-program does anyway, and it shows what a worker takes before more of them are tried.
+The program's own setting is measured first. It is the baseline, it is safe because the program uses
+it anyway, and it shows the cost of a worker before more workers are tried.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-import random
-import statistics
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -20,33 +18,31 @@ from lotus.settings.space import TORCH_PREFETCH, Measurement, Setting, Space
 from lotus.tune import strategies
 from lotus.tune.program.program import Program, TrialFailed, Watched
 from lotus.tune.search import search_notes
+from lotus.tune.search.decision import Decision, is_faster
 from lotus.tune.search.default_space import VARIED, default_space, plain, step_of
 from lotus.tune.search.machine_limits import Limits
 from lotus.tune.search.result import Result
 from lotus.tune.search.safety import Safety, limits_of
-from lotus.tune.search.trial_rates import Speedup, compared
-from lotus.tune.search.trial_runner import NeverTried, RuledOut, TrialRunner, loader_of
+from lotus.tune.search.trial_rates import Speedup
+from lotus.tune.search.trial_runner import RuledOut, TrialRunner, loader_of
 from lotus.tune.strategies import Strategy
 from lotus.tune.strategies.problem import Problem
 
-WORTH = 0.02  # a smaller gain is none, and a smaller loss is the price of a cheaper setting
 OBJECTIVES = ("train", "throughput")
 Factory = Callable[[Problem], Strategy]
-_CONFIRMING = 0.3  # of the budget, kept for it
-_CHECKING = 0.4  # of the budget, at most, to compare two epochs of an iterable data set
-_PAIRS = 3  # at least
-_SETUP_MATTERS = 0.02  # of an epoch: from there on its spread must be seen too
+_CONFIRMING = 0.3  # share of the budget reserved for confirming
+_CHECKING = 0.4  # largest share of the budget for comparing two epochs of an iterable data set
 
 
 @dataclass(frozen=True)
 class SearchProgress:
-    """What a search does next (`measurement` None), or what that gave."""
+    """The next action of a search (`measurement` is None), or its result."""
 
     doing: str  # "measuring", "checking samples", "confirming"
     setting: Setting
     why: str  # the strategy's reason
     measurement: Measurement | None
-    speedup: Speedup | None  # so far, while confirming
+    speedup: Speedup | None  # while confirming, the speed-up so far
     spent_s: float
     budget_s: float
 
@@ -64,21 +60,21 @@ def search(
     limits: Limits | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Result:
-    """Find the setting that feeds a program fastest, in `budget_s` seconds.
+    """Find the setting that feeds a program fastest, within `budget_s` seconds.
 
-    `objective`: "train" with the program's step between batches, "throughput" without. `vary`
-    names what else to vary of `VARIED`, where `space` is not given. `limits`: what may be used,
-    read from the machine as it goes where not given. What a trial does wrong is a row of the
-    result; Ctrl-C ends the search with what it has. All candidates are closed at the end.
-    Raises LotusError where what is asked for cannot be searched.
+    `objective` is "train", with the program's step between batches, or "throughput", without.
+    `vary` adds parameters of `VARIED` to the default space; it has no effect on `space`. `limits`
+    replaces the machine's limits, which are otherwise read before each trial. Failed trials are
+    rows of the result; Ctrl-C ends the search with the result so far. All candidates are closed at
+    the end. Raises LotusError for invalid arguments.
     """
     if objective not in OBJECTIVES:
-        raise LotusError(f"objective {objective!r} is none of {', '.join(OBJECTIVES)}")
+        raise LotusError(f"objective {objective!r} is not one of {', '.join(OBJECTIVES)}")
     unknown = [name for name in vary if name not in VARIED]
     if unknown:
-        raise LotusError(f"{', '.join(unknown)}: what can be varied is {', '.join(VARIED)}")
+        raise LotusError(f"{', '.join(unknown)} cannot be varied; choose from {', '.join(VARIED)}")
     if not 0 < budget_s < math.inf:
-        raise LotusError(f"a budget of {budget_s:g} s is none; give seconds above 0")
+        raise LotusError(f"a budget of {budget_s:g} s is not valid; give seconds above 0")
     if isinstance(strategy, str) and strategy not in strategies.NAMES:
         raise LotusError(
             f"no strategy is called {strategy!r}; there are {', '.join(strategies.NAMES)}"
@@ -91,7 +87,7 @@ def search(
 
 
 class _Search:
-    """One search; its state is what Ctrl-C must leave usable."""
+    """One search; its state stays usable after Ctrl-C."""
 
     def __init__(
         self,
@@ -105,11 +101,9 @@ class _Search:
         self.watched, self.trials, self.budget_s = watched, trials, budget_s
         self.seed, self.vary, self.on_progress = seed, vary, on_progress
         self.own = plain(watched.setting, vary)
-        self.chosen = self.own  # what is recommended so far
-        self.speedup: Speedup | None = None
+        self.decision = Decision(self.own, trials, seed, self._confirming)
         self.epochs: tuple[tuple[int, int, int], ...] = ()  # as EpochComparison has them
-        self.samples_kept = False  # of an iterable data set, with more workers
-        self.compared: dict[Setting, Speedup] = {}  # what was measured in turn with the own one
+        self.samples_kept = False  # whether an iterable data set keeps its samples
         self.notes: list[str] = []
         self.strategy: Strategy | None = None
         self.space: Space | None = None
@@ -120,12 +114,12 @@ class _Search:
             try:
                 self._search(strategy, space)
                 if not self.trials.forbidden:
-                    self._decide()
-                if self.trials.forbidden:  # what was shown until then was of garbage
-                    self.chosen, self.speedup = self.own, None
+                    self.decision.decide(self._best())
+                if self.trials.forbidden:  # earlier results are not valid
+                    self.decision.keep_own()
             except KeyboardInterrupt:
                 interrupted = True
-                self._guess()
+                self.decision.guess(self._best())
             finally:
                 self.trials.close_all()
         except KeyboardInterrupt:
@@ -144,7 +138,7 @@ class _Search:
         known = self.trials.safety.known
         if own.failed and not known and not self.watched.iterable and self.trials.left > 0:
             small = dataclasses.replace(self.own, num_workers=1, prefetch_factor=TORCH_PREFETCH)
-            self._measure(small, "the smallest setting with a worker: it shows what one takes")
+            self._measure(small, "the smallest setting with a worker, which shows the cost of one")
         if self.watched.iterable and self.trials.left > 0:
             self._check_iterable()
         if self.trials.forbidden:
@@ -183,7 +177,7 @@ class _Search:
         return measurement
 
     def _check_iterable(self) -> None:
-        """Allow other worker counts only where more workers were shown to keep the samples."""
+        """Allow other numbers of workers only if more workers are shown to keep the samples."""
         own = self.own.num_workers
         more = dataclasses.replace(
             self.own,
@@ -210,7 +204,7 @@ class _Search:
             self.notes.append(self.trials.workers_why)
 
     def _count(self, same: EpochComparison) -> None:
-        """An epoch has been counted: so long it is, where the loader does not tell."""
+        """Use the counted length of an epoch, if the loader does not report one."""
         if same.why or self.watched.batches is not None:
             return
         for workers, samples, batches in same.epochs:
@@ -239,120 +233,12 @@ class _Search:
         )
 
     def _for_trials(self) -> float:
-        """Seconds for all trials, those made counted: without confirming and what else was done."""
+        """Seconds for all trials, past ones included: the budget less confirming and overhead."""
         made = sum(row.measurement.seconds for row in self.trials.rows)
         return self.budget_s * (1 - _CONFIRMING) - (self.trials.spent - made)
 
-    # The decision.
-
-    def _decide(self) -> None:
-        candidate = self._best()
-        if candidate is None:
-            self.notes.append(search_notes.nothing_worked(self.trials.rows, self.trials.left <= 0))
-            return
-        if self._rate(self.own) is None:
-            self.chosen = candidate  # nothing to compare with
-            self.notes.append(search_notes.OWN_NOT_MEASURED)
-            return
-        if candidate != self.own:
-            self.chosen = candidate
-            self.speedup = self._confirm(candidate)
-            if self.speedup.low > 1 and self.speedup.mean >= 1 + WORTH:
-                return
-        self._take_cheapest(candidate)
-
-    def _take_cheapest(self, candidate: Setting) -> None:
-        """No benefit: take the cheapest setting that is as fast, if that can be shown."""
-        before = self.speedup
-        self.chosen, self.speedup = self.own, Speedup(1.0, 1.0, 1.0, 0)
-        own = self._rate(self.own) or 0.0
-        worked = {row.measurement.setting for row in self.trials.rows if not row.measurement.failed}
-        cheaper = sorted(setting for setting in worked if setting < self.own)
-        as_fast = [
-            setting for setting in cheaper if (self._rate(setting) or 0.0) >= own * (1 - WORTH)
-        ]
-        if before is not None and (candidate not in as_fast or before.low < 1 - WORTH):
-            self.notes.append(search_notes.no_benefit(candidate, before))
-        for setting in as_fast:
-            if setting == candidate and before is not None:
-                shown = before
-            elif self.trials.left > 0:
-                shown = self._confirm(setting)
-            else:
-                return
-            if shown.low >= 1 - WORTH:
-                self.chosen, self.speedup = setting, shown
-                return
-            if setting != candidate:
-                self.notes.append(search_notes.no_benefit(setting, shown))
-
-    def _confirm(self, setting: Setting) -> Speedup:
-        """Measure it in turn with the own setting until the ratio is known well enough."""
-        chance = random.Random(f"{self.seed} {setting}")
-        pairs: list[tuple[float, float]] = []
-        apart = self._apart(setting)
-        took = 0.0
-        while self.trials.left > 0:
-            enough = self.trials.left < took or (pairs and compared(pairs).precision <= WORTH)
-            if len(pairs) >= _PAIRS and enough:
-                break
-            start = self.trials.spent
-            self._say("confirming", setting, "", speedup=compared(pairs) if pairs else apart)
-            try:
-                pairs.append(self._pair(setting, chance))
-            except (TrialFailed, NeverTried) as error:
-                if isinstance(error, TrialFailed):
-                    self.trials.heed(error)
-                self.notes.append(search_notes.not_confirmed(setting, str(error)))
-                break
-            took = self.trials.spent - start
-        speedup = compared(pairs) if len(pairs) >= _PAIRS else apart
-        if len(pairs) < _PAIRS:
-            if pairs:  # too few for their own spread to say much
-                speedup = self._apart(setting, len(pairs))
-            self.notes.append(search_notes.few_pairs(len(pairs)))
-        self._say("confirming", setting, "", speedup=speedup)
-        self.compared[setting.normal()] = speedup
-        return speedup
-
-    def _pair(self, setting: Setting, chance: random.Random) -> tuple[float, float]:
-        """The epoch rates of a setting and the own one, measured next to each other."""
-        both = [setting, self.own]
-        if dataclasses.replace(setting, persistent_workers=self.own.persistent_workers) == self.own:
-            both = [setting]  # one loader: only its set-up counts or does not
-        chance.shuffle(both)
-        for candidate in (setting, self.own):
-            if self.trials.setup_share(candidate) > _SETUP_MATTERS:
-                self.trials.close(candidate)
-        for candidate in both:
-            self.trials.opened(candidate, keep=(setting, self.own))
-            self.trials.again(candidate, "confirming, in turn with the other")
-        return self.trials.last(setting), self.trials.last(self.own)
-
-    def _apart(self, setting: Setting, pairs: int = 0) -> Speedup:
-        """The speed-up by the last trial of each, and the spread within these."""
-        new, own = self._last(setting), self._last(self.own)
-        assert new is not None
-        assert own is not None
-        low = new.low / own.high if own.high > 0 else 0.0
-        high = new.high / own.low if own.low > 0 else math.inf
-        return Speedup(new.samples_per_s / own.samples_per_s, low, high, pairs)
-
-    def _guess(self) -> None:
-        """Ctrl-C: what looks best, by the trials that there are."""
-        if self.speedup is not None:
-            return
-        candidate = self._best()
-        if candidate is None or self._rate(self.own) is None:
-            return
-        if candidate != self.own:
-            self.chosen, self.speedup = candidate, self._apart(candidate)
-            if self.speedup.low > 1 and self.speedup.mean >= 1 + WORTH:
-                return
-        self.chosen, self.speedup = self.own, Speedup(1.0, 1.0, 1.0, 0)
-
     def _best(self) -> Setting | None:
-        """The strategy's choice; before it has one, the fastest that worked."""
+        """The strategy's choice; the fastest setting that worked before it has one."""
         best = self.strategy.best() if self.strategy is not None else None
         if best is None:
             worked = [row.measurement for row in self.trials.rows if not row.measurement.failed]
@@ -363,23 +249,10 @@ class _Search:
             )
         return best.setting.normal() if best is not None else None
 
-    def _last(self, setting: Setting) -> Measurement | None:
-        wanted = setting.normal()
-        trials = [row.measurement for row in self.trials.rows]
-        trials = [trial for trial in trials if trial.setting == wanted and not trial.failed]
-        return trials[-1] if trials else None
+    # The report.
 
-    def _rate(self, setting: Setting) -> float | None:
-        """The median rate of its blocks."""
-        wanted = setting.normal()
-        rates = [
-            row.measurement.samples_per_s
-            for row in self.trials.rows
-            if row.measurement.setting == wanted and not row.measurement.failed
-        ]
-        return statistics.median(rates) if rates else None
-
-    # What is said.
+    def _confirming(self, setting: Setting, speedup: Speedup) -> None:
+        self._say("confirming", setting, "", speedup=speedup)
 
     def _say(
         self,
@@ -396,10 +269,10 @@ class _Search:
             )
 
     def _slowed_step(self) -> str:
-        """Of the chosen setting; where that has no workers, of the quickest that has some."""
+        """A note on the chosen setting, or the fastest with workers if that has none."""
         worked = [row.measurement for row in self.trials.rows if not row.measurement.failed]
         worked = [trial for trial in worked if trial.setting.num_workers]
-        setting = self.chosen
+        setting = self.decision.chosen
         if not setting.num_workers:
             if not worked:
                 return ""
@@ -419,25 +292,22 @@ class _Search:
             search_notes.page_cache(trials.reads),
             self._first_epoch(),
             search_notes.grown(watched),
-            search_notes.counted(self.epochs, self.chosen, watched.batch_size),
-            search_notes.augmentations(self.chosen, own, watched.iterable),
+            search_notes.counted(self.epochs, self.decision.chosen, watched.batch_size),
+            search_notes.augmentations(self.decision.chosen, own, watched.iterable),
             *self.notes,
+            *self.decision.notes,
             *(f"not checked before trials: {text}" for text in trials.safety.unknown),
             *watched.notes,
         ]
-        benefit = (
-            self.speedup is not None
-            and self.chosen != own
-            and self.speedup.low > 1
-            and self.speedup.mean >= 1 + WORTH
-        )
+        speedup, chosen = self.decision.speedup, self.decision.chosen
+        benefit = speedup is not None and chosen != own and is_faster(speedup)
         untried, failure = ("", "") if interrupted else self._without_trials(ruled_out)
         return Result(
             untried=untried,
             failure=failure,
-            best=self.chosen,
+            best=chosen,
             own=own,
-            speedup=self.speedup,
+            speedup=speedup,
             predicted=self._predicted(),
             benefit=benefit,
             measured=tuple(trials.rows),
@@ -455,18 +325,18 @@ class _Search:
             cores_why=trials.safety.start.cores_why,
             pruned=self._pruned(),
             iterable_safe=watched.iterable and self.samples_kept,
-            compared=tuple(self.compared.items()),
+            compared=tuple(self.decision.comparisons.items()),
         )
 
     def _first_epoch(self) -> str:
-        """What is gained in the epoch that starts workers which stay, where that is less."""
-        if self.speedup is None or not self.chosen.persistent_workers:
+        """A note if the first epoch, which starts persistent workers, gains less."""
+        if self.decision.speedup is None or not self.decision.chosen.persistent_workers:
             return ""
-        new, own = self.trials.first_epoch(self.chosen), self.trials.first_epoch(self.own)
-        return search_notes.first_epoch(self.speedup.mean, new / own)
+        new, own = self.trials.first_epoch(self.decision.chosen), self.trials.first_epoch(self.own)
+        return search_notes.first_epoch(self.decision.speedup.mean, new / own)
 
     def _without_trials(self, ruled_out: Sequence[RuledOut]) -> tuple[str, str]:
-        """Why nothing but the own setting could be tried, and why not even that; "" for each."""
+        """(why no other setting could be tried, why not even the own one could); "" if tried."""
         trials = self.trials
         if trials.forbidden:
             return trials.forbidden, ""
@@ -487,20 +357,20 @@ class _Search:
         if worked - {own} or not others or not (tried or others <= reasons.keys()):
             return "", ""
         telling = tried or others & known.keys() or others
-        # The smallest that has a worker: what hinders it hinders all that are larger.
+        # The smallest with a worker: its obstacle also affects all larger ones.
         return reasons[min(telling, key=lambda setting: (setting.num_workers == 0, setting))], ""
 
     def _pruned(self) -> tuple[tuple[str, str], ...]:
-        """What the strategy ruled out by itself, where it tells."""
+        """The settings that the strategy ruled out, if it reports them."""
         tell = getattr(self.strategy, "ruled_out", None)
         return () if tell is None else tuple((str(what), str(why)) for what, why in tell())
 
     def _predicted(self) -> float | None:
-        """The speed-up that the strategy's model gives, where it has one."""
+        """The speed-up predicted by the strategy's model, if it has one."""
         predict = getattr(self.strategy, "predicted", None)
         if predict is None:
             return None
-        new, own = predict(self.chosen), predict(self.own)
+        new, own = predict(self.decision.chosen), predict(self.own)
         if new is None or own is None:
             return None
         batches = self.watched.batches

@@ -1,4 +1,4 @@
-"""What a search says besides its figures, in words."""
+"""The texts of a search's notes and reasons."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from lotus.tune.search.default_space import step_of
 from lotus.tune.search.trial_rates import Checked, Speedup
 from lotus.tune.search.trial_runner import Read, RuledOut, TrialRow
 
-_SLOWED = 2.0  # times as long as alone, from there on a step is worth a word
-_THREADED = 1.3  # cores that a step keeps busy, from there on it has threads that wait
-_APART = 0.15  # how far trials and the program itself may lie apart before it is said
-_MUCH_GROWN = 32 << 20  # bytes of the program's own process, while it fetched
-_MUCH_READ = 1 << 20  # bytes a batch, from there on storage is worth a word
-_TIMES_READ = 4.0  # how many times as much the first trial reads as those from the page cache
+_SLOWED = 2.0  # slowdown of a step beside workers from which it is reported
+_THREADED = 1.3  # cores kept busy by a step from which it counts as multi-threaded
+_APART = 0.15  # relative difference of trials and the program itself from which it is reported
+_MUCH_GROWN = 32 << 20  # growth of the main process in bytes from which it is reported
+_MUCH_READ = 1 << 20  # bytes read per batch from which storage is reported
+_TIMES_READ = 4.0  # how many times as much the first trial must read as later ones
 
 FEW_LEFT = "the epoch had too few batches left"
 NOTHING_KNOWN = (
-    "what its batches and workers take is not known, as no trial of a smaller setting worked"
+    "the memory of its batches and workers is not known, as no trial of a smaller setting worked"
 )
-OWN_NOT_MEASURED = "the program's own setting could not be measured: what is gained is not known"
-INTERRUPTED = "interrupted: this is the best of what was measured until then"
+OWN_NOT_MEASURED = "the program's own setting could not be measured, so the gain is not known"
+INTERRUPTED = "interrupted: this is the best setting measured so far"
 
 
 def setting(value: Setting) -> str:
-    """As "4 workers x prefetch 2, pinned, persistent"."""
+    """Describe a setting: "4 workers x prefetch 2, pinned, persistent"."""
     value = value.normal()
     text = plural(value.num_workers, "worker") if value.num_workers else "no workers"
     if value.num_workers:
@@ -47,7 +47,7 @@ def setting(value: Setting) -> str:
 
 
 def speedup(shown: Speedup) -> str:
-    """As "1.52 times as fast (95 % interval 1.48 to 1.56, 4 pairs of blocks)"."""
+    """Describe a speed-up: "1.52 times as fast (95 % interval 1.48 to 1.56, 4 pairs of blocks)"."""
     if shown.pairs == 1:
         return f"{shown.mean:.3g} times as fast (one pair of blocks: no interval)"
     by = f"{plural(shown.pairs, 'pair')} of blocks" if shown.pairs else "from trials apart"
@@ -57,7 +57,7 @@ def speedup(shown: Speedup) -> str:
 
 
 def checked(comparison: Checked, best: Setting) -> str:
-    """As "1.3 times as fast in its own steps (95 % interval 1.2 to 1.4, 40 batches against 22)"."""
+    """Describe a comparison in the program's own steps, with its interval and batches."""
     shown, fewer = comparison.speedup, ""
     if comparison.setting.prefetch_factor != best.normal().prefetch_factor:
         fewer = f", with prefetch {comparison.setting.prefetch_factor}, as the epoch is short"
@@ -69,18 +69,18 @@ def checked(comparison: Checked, best: Setting) -> str:
 
 
 def not_checked(why: str) -> str:
-    """Why the result was not held against the program's own steps."""
+    """Say why the result was not checked with the program's own steps."""
     return (
-        f"not held against the program's own steps ({why}): what is gained is what trials say, "
-        "which do not run the step"
+        f"not checked with the program's own steps ({why}): the gain is that of trials, which do "
+        "not run the step"
     )
 
 
 def nothing_shown(tried: Setting, why: str) -> str:
-    """A setting worked in trials, and neither they nor the program's steps show that it gains."""
+    """A setting worked in trials, but no comparison shows that it gains."""
     return (
-        f"{setting(tried)} worked in trials, and is not recommended: it could be compared with the "
-        f"program's own setting neither there nor in its own steps ({why})"
+        f"{setting(tried)} worked in trials, but is not recommended: it could not be compared with "
+        f"the program's own setting, neither in trials nor in the program's own steps ({why})"
     )
 
 
@@ -89,17 +89,17 @@ def refuted(tried: Setting, trials: Speedup | None, comparison: Checked) -> str:
     if trials is None:
         return f"{setting(tried)} worked in trials, but it was {checked(comparison, tried)}"
     return (
-        f"{setting(tried)} was {trials.mean:.3g} times as fast in trials, where something stands "
-        f"in for the program's step, but {checked(comparison, tried)}"
+        f"{setting(tried)} was {trials.mean:.3g} times as fast in trials, which emulate the "
+        f"program's step, but {checked(comparison, tried)}"
     )
 
 
 def not_shown(tried: Setting, trials: Speedup, comparison: Checked) -> str:
-    """The program's own steps neither showed what trials promised nor contradict it."""
+    """The program's own steps neither confirm nor refute what trials promised."""
     return (
-        f"{setting(tried)} was {trials.mean:.3g} times as fast in trials, but that is not shown in "
-        f"the program's own steps ({checked(comparison, tried)}), so it is not recommended; a "
-        "longer epoch, or more --check, would tell"
+        f"{setting(tried)} was {trials.mean:.3g} times as fast in trials, but the program's own "
+        f"steps do not confirm that ({checked(comparison, tried)}), so it is not recommended; a "
+        "longer epoch or a longer --check would decide"
     )
 
 
@@ -109,10 +109,10 @@ def cut_short(reason: str) -> str:
 
 
 def not_same_samples(own: int, tried: int, why: str) -> str:
-    """Why workers of an iterable data set stay as they are."""
+    """Why the number of workers of an iterable data set stays unchanged."""
     return (
-        f"num_workers stays {own}: the data set is iterable, and it was not shown that an epoch "
-        f"has the same samples with {tried} workers: {why}"
+        f"num_workers stays {own}: the data set is iterable, and an epoch was not shown to have "
+        f"the same samples with {tried} workers: {why}"
     )
 
 
@@ -137,7 +137,7 @@ _STEPS = (
 
 
 def next_step(why: str) -> str:
-    """What may help where a setting cannot be tried; "" where nothing is known to."""
+    """Return what may help if a setting cannot be tried; "" if that is not known."""
     return next((step for words, step in _STEPS if words in why), "")
 
 
@@ -146,16 +146,16 @@ _PLURALS = re.compile(r"\b(worker|batch|tensor|descriptor)(?:e?s)?\b")
 
 
 def kind_of(why: str) -> str:
-    """The same for reasons that differ in their figures only."""
+    """Return a key that is equal for reasons that differ only in their figures."""
     return _PLURALS.sub(r"\1", _FIGURES.sub("", why)).replace(
-        ", of which a tenth is left alone", ""
+        ", of which a tenth is kept in reserve", ""
     )
 
 
 def grouped(ruled_out: Sequence[RuledOut]) -> list[tuple[list[Setting], str]]:
-    """Settings that were never tried and why, the reason of most of them first.
+    """Group settings that were never tried by reason, the most frequent reason first.
 
-    The reason is given with the figures of its smallest setting.
+    Each reason has the figures of its smallest setting.
     """
     by_kind: dict[str, list[RuledOut]] = {}
     for item in ruled_out:
@@ -168,7 +168,7 @@ def grouped(ruled_out: Sequence[RuledOut]) -> list[tuple[list[Setting], str]]:
 
 
 def never(those: Sequence[Setting], why: str) -> str:
-    """As "8 workers x prefetch 2 and 43 more: ..."."""
+    """Describe a group of settings: "8 workers x prefetch 2 and 43 more: ..."."""
     more = f" and {len(those) - 1} more" if len(those) > 1 else ""
     return f"{setting(min(those))}{more}: {why}"
 
@@ -177,7 +177,7 @@ def nothing_worked(rows: Sequence[TrialRow], over: bool) -> str:
     """No trial worked, with the last reason."""
     whys = [row.measurement.failed for row in rows if row.measurement.failed]
     text = "no trial worked" + (f": {whys[-1]}" if whys else "")
-    return text + ("; the budget is over, a larger one may do" if over else "")
+    return text + ("; the budget is over: a larger one may help" if over else "")
 
 
 def not_confirmed(candidate: Setting, why: str) -> str:
@@ -188,7 +188,7 @@ def not_confirmed(candidate: Setting, why: str) -> str:
 def few_pairs(pairs: int) -> str:
     """The comparison ended early."""
     what = f"after {plural(pairs, 'pair')} of blocks" if pairs else "before it was confirmed"
-    return f"the comparison with the own setting ended {what}: a larger budget shows more"
+    return f"the comparison with the own setting ended {what}: a larger budget may help"
 
 
 def no_benefit(candidate: Setting, shown: Speedup) -> str:
@@ -197,11 +197,12 @@ def no_benefit(candidate: Setting, shown: Speedup) -> str:
 
 
 def augmentations(best: Setting, own: Setting, iterable: bool) -> str:
-    """That other workers draw other random numbers; "" where they are as many."""
+    """A note that random numbers change with the number of workers; "" if that is the same."""
     if best.num_workers == own.num_workers:
         return ""
     return (
-        f"random augmentations draw other numbers with {_workers(best)} than with {_workers(own)}"
+        f"random augmentations get other random numbers with {_workers(best)} than with "
+        f"{_workers(own)}"
         + ("" if iterable else "; `lotus run --settings` keeps the order of the samples")
     )
 
@@ -211,7 +212,7 @@ def _workers(value: Setting) -> str:
 
 
 def page_cache(reads: Sequence[Read]) -> str:
-    """Whether the first trial read from storage what later ones found in the page cache."""
+    """A note if the first trial read from storage what later ones found in the page cache."""
     if not reads:
         return ""
     first = reads[0]
@@ -222,45 +223,45 @@ def page_cache(reads: Sequence[Read]) -> str:
     if first.batch_bytes < _MUCH_READ or first.batch_bytes < _TIMES_READ * usual:
         return ""
     return (
-        f"the first trial read {size(first.batch_bytes)} a batch from storage, later ones "
-        f"{size(usual)}: they found the same files in the page cache, so these rates are those of "
-        "cached files, and a program whose files do not fit in memory may want more workers"
+        f"the first trial read {size(first.batch_bytes)} per batch from storage, later ones "
+        f"{size(usual)}: they found the files in the page cache. So these rates are those of "
+        "cached files; a program whose files do not fit in memory may need more workers"
     )
 
 
 def first_epoch(later: float, first: float) -> str:
-    """Where the start of workers takes much of what they gain."""
+    """A note if starting workers costs much of their gain; "" if not."""
     if abs(first / later - 1) < _APART:
         return ""
     return (
-        "that is of epochs whose workers are there already, as they stay: the first epoch, which "
+        "this applies to epochs whose persistent workers run already: the first epoch, which "
         f"starts them, is {first:.3g} times as fast"
     )
 
 
 def counted(epochs: Sequence[tuple[int, int, int]], chosen: Setting, batch_size: int | None) -> str:
-    """How long the epoch is that was counted, and with how many batches by the workers."""
+    """A note on the counted length of an epoch, and its batches by number of workers."""
     if not epochs:
         return ""
     samples = epochs[0][1]
     known = {workers: batches for workers, _, batches in epochs}
     own, workers = epochs[0][0], chosen.num_workers
-    text = f"an epoch was counted: {plural(samples, 'sample')}, which rates are of"
+    text = f"an epoch was counted: {plural(samples, 'sample')}, which rates refer to"
     other = known.get(workers) or _batches_of(samples, max(workers, 1), batch_size)
-    if other == known[own]:  # then of the one that it was compared with
+    if other == known[own]:  # use the number of workers of the comparison
         workers, other = epochs[-1][0], epochs[-1][2]
     if other == known[own]:
         return text
     return (
         f"{text}. It has {plural(known[own], 'batch')} with {_count_of(own)} and "
-        f"{amount(other)} with {_count_of(workers)}, which share the samples out and each end with "
-        "a batch that may be smaller: what goes by the number of batches, as a schedule of the "
-        "learning rate may, changes with the workers"
+        f"{amount(other)} with {_count_of(workers)}: workers divide the samples, and the last "
+        "batch of each may be smaller. Whatever depends on the number of batches, such as a "
+        "learning rate schedule, changes with the number of workers"
     )
 
 
 def _batches_of(samples: int, workers: int, batch_size: int | None) -> int:
-    """Where each worker has as many samples as the others, or one more."""
+    """The number of batches if the samples are divided evenly among the workers."""
     if batch_size is None:
         return samples
     least, more = divmod(samples, workers)
@@ -274,20 +275,20 @@ def _count_of(workers: int) -> str:
 
 
 def grown(watched: Watched) -> str:
-    """What each worker may take that those of trials did not show."""
+    """A note on memory that workers may need beyond what trials showed; "" if little."""
     if watched.grown_bytes < _MUCH_GROWN:
         return ""
     return (
-        f"the program's own process grew by {size(watched.grown_bytes)} while it fetched: that is "
-        "counted as memory of each worker, as each of a new run would fill it for itself; in the "
+        f"the program's own process grew by {size(watched.grown_bytes)} while it fetched: this is "
+        "counted as memory of each worker, because each worker of a new run would allocate it; in "
         "trials they shared it"
     )
 
 
 def watched_rate(watched: Watched) -> float | None:
-    """Samples a second of the program itself; None where too little of it was watched.
+    """Samples per second of the program itself; None if too few batches were watched.
 
-    Without what lay ready or came at once at its start, and in whole bursts of its workers.
+    It leaves out the batches prefetched at the start and uses whole bursts of the workers.
     """
     count = min(len(watched.waits_s), len(watched.steps_s), len(watched.sizes))
     workers = max(watched.setting.num_workers, 1)
@@ -303,23 +304,23 @@ def watched_rate(watched: Watched) -> float | None:
 
 
 def slowed_step(watched: Watched, value: Setting, beside_s: float | None, cores: float) -> str:
-    """Where a step on several threads takes much longer beside the workers than alone."""
+    """A note if a multi-threaded step takes much longer beside the workers than alone."""
     alone_s, busy = step_of(watched)
     fewer = max(int(cores) - value.num_workers, 1)
     if watched.threads <= fewer or busy < _THREADED or beside_s is None:
-        return ""  # there is a core for each
+        return ""  # each thread has a core
     if beside_s < _SLOWED * alone_s:
         return ""
     return (
         f"a step takes {duration(beside_s * 1e9)} beside {plural(value.num_workers, 'worker')}, "
         f"{duration(alone_s * 1e9)} alone: its {watched.threads} threads wait for each other "
-        "wherever a worker has the core of one. Try "
+        "when a worker occupies the core of one. Try "
         f"torch.set_num_threads({fewer}) in the program, and tune again"
     )
 
 
 def against_watched(watched: Watched, in_trials: float | None) -> str:
-    """The own setting's rate in trials against what the program itself did, where they differ."""
+    """A note if the own setting's rate in trials differs from the program's own rate."""
     itself = watched_rate(watched)
     if itself is None or in_trials is None or abs(in_trials / itself - 1) <= _APART:
         return ""
@@ -327,6 +328,6 @@ def against_watched(watched: Watched, in_trials: float | None) -> str:
     word = "more" if more > 0 else "less"
     return (
         f"with its own setting the program ran at {amount(itself)} samples/s while it was watched, "
-        f"trials of it at {amount(in_trials)}, {share(abs(more))} {word}: "
-        "other work on the machine, what trials leave out of the program, or its first batches"
+        f"but at {amount(in_trials)} in trials, {share(abs(more))} {word}. The cause may be other "
+        "work on the machine, parts of the program that trials leave out, or its first batches"
     )

@@ -1,8 +1,7 @@
-"""What a search found, held against the program's own steps: it trains on, with either in turn.
+"""Checks the result of a search in real training, alternating between it and the own setting.
 
-In a trial something stands in for the program's step, which knows how long that takes alone, not
-what it does to caches and to memory. Here the step is the real one, on batches that the program
-would train on anyway.
+Trials emulate the program's step: they know its duration, but not its effect on caches and memory.
+The check uses the real step, on batches that the program would train on anyway.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ from lotus.inside.tune.candidates.trial_requests import Reply, Request, Train, T
 from lotus.settings.space import TORCH_PREFETCH, Setting
 from lotus.tune.program.program import TrialFailed, Watched
 from lotus.tune.search import search_notes
+from lotus.tune.search.decision import WORTH, is_faster
 from lotus.tune.search.result import Result
-from lotus.tune.search.search import WORTH
 from lotus.tune.search.trial_rates import LEAST_PARTS, Checked, Speedup, means_of_parts
 
-_STRETCH_S = 2.5  # that a stretch is to take
+_STRETCH_S = 2.5  # intended duration of a stretch
 _LEAST, _MOST = 8, 400  # batches of a stretch
-_KNOWN = 0.03  # half the interval's width, over the mean, that is good enough
+_PRECISE = 0.03  # half the interval's width over the mean, at which the check ends
 _STRETCHES = 8
-_LONG, _RARE = 3.0, 0.05  # a step is, over the median; such steps are, of all
-_NO_SLOWER = 0.05  # that what takes less may be, by the lower end of its interval
-_ALIKE = 0.9  # the most that parts next to each other are taken to correlate
+_LONG, _RARE = 3.0, 0.05  # a long step exceeds 3 medians; long steps are rare up to this share
+_NO_SLOWER = 0.05  # accepted loss of a cheaper setting at the lower end of its interval
+_ALIKE = 0.9  # upper limit of the correlation of adjacent parts
 
 
 class Trains(Protocol):
@@ -40,7 +39,7 @@ class Trains(Protocol):
     """
 
     watched: Watched
-    problem: str  # why it is not there any more, or ""
+    problem: str  # why it has ended, or ""
 
     def perform(self, setting: Setting, request: Request[Reply]) -> Reply: ...
 
@@ -52,11 +51,12 @@ def check(
     on_stretch: Callable[[Setting], object] | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Result:
-    """The result, and how much quicker the program's own training was with it, within `seconds`.
+    """Check a result in the program's own training, within `seconds`, and return it updated.
 
-    Where that does not show that it is faster, the program's own setting is the result. Nothing is
-    checked of a result that changes nothing; where it cannot be, that is said. `on_stretch` is told
-    each setting before the program goes on with it.
+    If the check does not show that the setting is faster, the result recommends the program's own
+    setting. A result that recommends that already is returned unchanged. If the check is not
+    possible, a note says so. `on_stretch` is called with each setting before the program trains
+    with it.
     """
     if result.best.normal() == result.own.normal():
         return result
@@ -82,23 +82,23 @@ def check(
 
 
 def _unchecked(result: Result, seconds: float) -> str:
-    """Why a result is not to be checked; "" where it is."""
+    """Return why a result is not checked, or "" if it is."""
     if result.interrupted:
         return "interrupted"
     if result.objective != "train":
-        return f"--objective {result.objective} leaves its step out"
+        return f"--objective {result.objective} leaves out the step"
     return "--check 0s" if seconds <= 0 else ""
 
 
 def judged(result: Result, checked: Checked) -> Result:
-    """The result after the program's own steps have shown as much.
+    """Return the result updated by the comparison in the program's own steps.
 
-    What is recommended as faster must be so over the whole interval; what takes less and is as
-    fast must not be slower by more than `_NO_SLOWER`.
+    A setting recommended as faster must be faster over the whole interval. A cheaper setting must
+    not be slower by more than `_NO_SLOWER`.
     """
     trials, shown = result.speedup, checked.speedup
     result = dataclasses.replace(result, checked=checked)
-    if shown.low > 1 and shown.mean >= 1 + WORTH:
+    if is_faster(shown):
         return result if trials is not None else _by_check(result, shown)
     cheaper = trials is not None and not result.benefit
     if cheaper and shown.low >= 1 - _NO_SLOWER and shown.mean >= 1 - WORTH:
@@ -109,9 +109,9 @@ def judged(result: Result, checked: Checked) -> Result:
 
 
 def without_check(result: Result, why: str) -> Result:
-    """The result where the program's own steps could not show anything, with why that is.
+    """Return the result with a note on why the program's own steps could not be measured.
 
-    By trials alone something is recommended only where those compared it with the own setting.
+    Trials alone are enough for a recommendation only if they compared it with the own setting.
     """
     if result.best.normal() == result.own.normal():
         return result
@@ -125,7 +125,7 @@ def _by_check(result: Result, shown: Speedup) -> Result:
 
 
 def _refused(result: Result, note: str) -> Result:
-    """The program keeps its own setting."""
+    """The result with the program's own setting as the recommendation."""
     watched = result.watched
     of_best = search_notes.augmentations(
         result.best.normal(), result.own.normal(), watched.iterable
@@ -141,12 +141,12 @@ def _refused(result: Result, note: str) -> Result:
 
 @dataclass
 class _Seen:
-    """What was seen of a setting, over all its stretches."""
+    """The measurements of one setting over all its stretches."""
 
     times: list[float] = dataclasses.field(default_factory=list)  # seconds of each batch
-    steps: list[float] = dataclasses.field(default_factory=list)  # of these, without the wait
+    steps: list[float] = dataclasses.field(default_factory=list)  # the same without the wait
     samples: list[int] = dataclasses.field(default_factory=list)
-    # Seconds a sample in parts of each stretch, see trial_rates.py.
+    # Seconds per sample in parts of each stretch, see trial_rates.py.
     stretches: list[list[float]] = dataclasses.field(default_factory=list)
     startups: list[float] = dataclasses.field(default_factory=list)  # seconds
     counts: list[tuple[int, int]] = dataclasses.field(default_factory=list)  # batches, workers
@@ -167,13 +167,13 @@ class _Seen:
         self.counts.append((len(times), workers))
 
     def excess(self, limit_s: float) -> list[float]:
-        """By how much each batch with a step above the limit took longer than the others' mean."""
+        """The extra time of each batch with a step above the limit, over the mean of others."""
         usual_s = self._usual(limit_s)
         batches = zip(self.times, self.steps, strict=True)
         return [time - usual_s for time, step in batches if step > limit_s]
 
     def shared(self, limit_s: float, each_s: float) -> _Seen:
-        """With such batches as long as the others, and every batch so much longer."""
+        """A copy with long batches shortened to the mean, and `each_s` added to every batch."""
         made, at, usual_s = _Seen(startups=self.startups), 0, self._usual(limit_s)
         for count, workers in self.counts:
             here = slice(at, at + count)
@@ -193,18 +193,18 @@ class _Seen:
         return [part for parts in self.stretches for part in parts]
 
     def independent(self) -> float:
-        """As how many independent parts those are: steps that follow each other are alike."""
+        """The effective number of independent parts, as successive steps are correlated."""
         parts = self.parts
         mean, squares = statistics.mean(parts), statistics.variance(parts) * (len(parts) - 1)
         if not squares > 0:
             return len(parts)
         pairs = [pair for parts in self.stretches for pair in itertools.pairwise(parts)]
         likeness = sum((a - mean) * (b - mean) for a, b in pairs) / squares
-        likeness = (likeness + 1 / len(parts)) * len(parts) / max(len(pairs), 1)  # it is too low
+        likeness = (likeness + 1 / len(parts)) * len(parts) / max(len(pairs), 1)  # remove its bias
         likeness = min(max(likeness, 0.0), _ALIKE)
         return max(len(parts) * (1 - likeness) / (1 + likeness), 2.0)
 
-    def known(self) -> bool:
+    def is_enough(self) -> bool:
         return len(self.parts) >= LEAST_PARTS and sum(self.times) > 0 and sum(self.samples) > 0
 
 
@@ -225,10 +225,10 @@ class _Check:
         self.left = _left(watched)
         self.in_flight = _in_flight(own)
         times = [wait + step for wait, step in zip(watched.waits_s, watched.steps_s, strict=False)]
-        self.batch_s = statistics.median(times) if times else 0.0  # about; warm-up is in it
+        self.batch_s = statistics.median(times) if times else 0.0  # an estimate with warm-up
 
     def run(self, on_stretch: Callable[[Setting], object] | None) -> None:
-        """Train on with the setting found and the own one in turn, until enough is known."""
+        """Train with the best setting and the own one in turn, until the ratio is precise."""
         setting, took = self.best, 0.0
         while self.stretches < _STRETCHES:
             start = self.clock()
@@ -252,24 +252,24 @@ class _Check:
             if stretch.over:
                 return
             checked = self.compared()
-            if checked is not None and self.stretches > 2 and checked.speedup.precision <= _KNOWN:
+            if checked is not None and self.stretches > 2 and checked.speedup.precision <= _PRECISE:
                 return
             setting = self.own if setting == self.best else self.best
 
     def _batches(self, setting: Setting) -> int:
-        """How many batches of a setting to count: as take its time, as the epoch has."""
+        """The number of batches of the next stretch, limited by its time and by the epoch."""
         seen = self.seen[setting].times
         mean = statistics.mean(seen) if seen else self.batch_s
         wanted = max(_LEAST, min(int(_STRETCH_S / mean), _MOST)) if mean > 0 else _LEAST
         spare = self.left - self.in_flight - 1 - setting.num_workers
-        if not self.stretches:  # as many must be left for the other one
+        if not self.stretches:  # leave as many for the other setting
             spare = (spare - _in_flight(setting) - 1 - self.own.num_workers) / 2
         return int(min(wanted, max(spare, 0)))
 
     def compared(self) -> Checked | None:
-        """How many times as fast it was, over an epoch; None where too little was seen."""
+        """The speed-up over an epoch; None if too little was measured."""
         new, own = self.seen[self.best], self.seen[self.own]
-        if not new.known() or not own.known():
+        if not new.is_enough() or not own.is_enough():
             return None
         new, own = _alike_in_rare_steps(new, own)
         batches = self.program.watched.batches
@@ -282,9 +282,9 @@ class _Check:
 
 
 def _alike_in_rare_steps(new: _Seen, own: _Seen) -> tuple[_Seen, _Seen]:
-    """Both with an equal part of rare long steps, as of validation: those are of neither setting.
+    """Distribute rare long steps, such as validation, evenly over both settings.
 
-    One such falls to the one or to the other by chance.
+    They are not due to either setting and fall on one of them by chance.
     """
     steps = new.steps + own.steps
     limit_s = _LONG * statistics.median(steps)
@@ -296,14 +296,14 @@ def _alike_in_rare_steps(new: _Seen, own: _Seen) -> tuple[_Seen, _Seen]:
 
 
 def _left(watched: Watched) -> float:
-    """Batches of the epoch that the program has yet to train on."""
+    """The number of batches left in the epoch."""
     if watched.batches is None:
         return math.inf
     return max(watched.batches - len(watched.waits_s) - len(watched.alone_s), 0)
 
 
 def _fitting(best: Setting, own: Setting, watched: Watched) -> Setting:
-    """The setting to be held against the own one: with less prefetched where the epoch is short."""
+    """The setting to compare with the own one: with less prefetching if the epoch is short."""
     passed = _in_flight(own) + _in_flight(best) + 2 + best.num_workers + own.num_workers
     if not best.num_workers or _left(watched) >= passed + 2 * _LEAST:
         return best
@@ -312,12 +312,12 @@ def _fitting(best: Setting, own: Setting, watched: Watched) -> Setting:
 
 
 def _in_flight(setting: Setting) -> int:
-    """Batches that its workers are asked for before one is taken."""
+    """Batches requested from the workers before the first is taken."""
     return setting.num_workers * (setting.prefetch_factor or TORCH_PREFETCH)
 
 
 def _epoch(setting: Setting, seen: _Seen, batches: int | None) -> tuple[float, float]:
-    """(Seconds of an epoch, or of one sample where its length is not known; standard error)."""
+    """(seconds of an epoch, or of a sample if the length is not known; its standard error)."""
     sample_s = sum(seen.times) / sum(seen.samples)
     error = statistics.stdev(seen.parts) / math.sqrt(seen.independent())
     if not batches:
@@ -331,6 +331,6 @@ def _startup(setting: Setting, seen: _Seen) -> float:
     batch_s = statistics.mean(seen.times)
     if not setting.num_workers:
         return 0.0
-    if setting.persistent_workers:  # each makes one; none does so before
+    if setting.persistent_workers:  # each worker makes its first batch after the epoch's start
         return (setting.num_workers - 1) * batch_s
     return max(statistics.mean(seen.startups) - batch_s, 0.0)

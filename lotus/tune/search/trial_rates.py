@@ -1,7 +1,7 @@
-"""What the batches of a trial say of its rate, with 95 % intervals.
+"""Computes rates of trials from their batches, with 95 % intervals.
 
-Batches that follow each other are not independent, and workers deliver in bursts of one batch
-each. So an interval comes from means of sub-blocks, each of whole bursts where there are enough.
+Successive batches are not independent, and workers deliver in bursts of one batch each. So an
+interval is computed from means of sub-blocks, which consist of whole bursts if there are enough.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from lotus.common.statistics import t_quantile
 from lotus.inside.tune.candidates.trial_requests import Block, Opened
 from lotus.settings.space import Observed, Setting
 
-LEAST_PARTS = 4  # sub-blocks, fewer only of a block that has not as many batches
+LEAST_PARTS = 4  # sub-blocks, unless a block has fewer batches
 _MOST_PARTS = 10
-_KNOWN = 0.02  # the standard error of a block's mean that is good enough
+_PRECISE = 0.02  # intended standard error of a block's mean
 _LONGER = 3.0
 
 
 @dataclass(frozen=True)
 class Rate:
-    """Seconds a sample, with the 95 % interval of the mean; no end is known with one part only."""
+    """Seconds per sample with the 95 % interval of the mean, which is infinite for one part."""
 
     sample_s: float
     low_s: float
@@ -33,10 +33,10 @@ class Rate:
 
 
 def rate(block: Block, workers: int) -> Rate:
-    """The mean time a sample takes in steady state, waits and steps together.
+    """Return the mean time per sample in steady state, waits and steps together.
 
-    A block begins when its queue has been emptied, which is not how a consumer with steps of its
-    own finds it: there the first batch counts for nothing.
+    A block begins with an empty queue. This is not typical of a loop with training steps, so the
+    first batch does not count there. Raises ValueError without batches that take time.
     """
     times = [wait + step for wait, step in zip(block.waits_s, block.steps_s, strict=True)]
     first = 1 if workers and any(block.steps_s) and len(times) > LEAST_PARTS else 0
@@ -50,12 +50,12 @@ def rate(block: Block, workers: int) -> Rate:
 
 
 def whole(count: int, workers: int) -> int:
-    """How many of so many batches are whole bursts; all where there is no whole one."""
+    """Return how many of `count` batches form whole bursts; all if there is no whole one."""
     return count - count % workers if workers > 1 and count >= workers else count
 
 
 def _spread(times: Sequence[float], sizes: Sequence[int], workers: int) -> float:
-    """Half the interval's width, from means of parts."""
+    """Half the width of the interval, from means of parts."""
     means = means_of_parts(times, sizes, workers)
     if len(means) < 2:
         return math.inf
@@ -63,7 +63,7 @@ def _spread(times: Sequence[float], sizes: Sequence[int], workers: int) -> float
 
 
 def means_of_parts(times: Sequence[float], sizes: Sequence[int], workers: int) -> list[float]:
-    """Seconds a sample in parts of about equal numbers of batches, of whole bursts if possible."""
+    """Seconds per sample in parts of about equal size, of whole bursts if possible."""
     burst = workers if workers > 1 and len(times) >= LEAST_PARTS * workers else 1
     units = len(times) // burst
     parts = min(_MOST_PARTS, units)
@@ -78,20 +78,20 @@ def means_of_parts(times: Sequence[float], sizes: Sequence[int], workers: int) -
 
 
 def needed(variation: float, batch_s: float, block_s: float) -> int:
-    """How many batches a block needs so that its mean is known, in `_LONGER` blocks' time at most.
+    """Return how many batches a block needs for a precise mean, within `_LONGER` blocks' time.
 
-    `variation`: standard deviation over mean of the times of batches.
+    `variation` is the standard deviation of batch times over their mean.
     """
     if not batch_s > 0:
         return 0
-    return int(min((variation / _KNOWN) ** 2, _LONGER * block_s / batch_s))
+    return int(min((variation / _PRECISE) ** 2, _LONGER * block_s / batch_s))
 
 
 def observed(block: Block, opened: Opened, workers: int, shutdown_s: float) -> Observed:
-    """What a block without steps between its batches shows; `shutdown_s` of the whole loader.
+    """Return what a block without steps shows; `shutdown_s` is that of the whole loader.
 
-    Workers that take turns hide how much their batches vary: then it is the variation of bursts,
-    and 0 where there are less than three.
+    Batches taken in turn hide how much their times vary, so `variation` is that of bursts, and 0
+    for fewer than three bursts.
     """
     count = len(block.waits_s)
     kept = whole(count, workers)
@@ -114,31 +114,31 @@ def observed(block: Block, opened: Opened, workers: int, shutdown_s: float) -> O
 
 @dataclass(frozen=True)
 class Speedup:
-    """How many times the rate of the program's own setting, with its 95 % interval."""
+    """The rate relative to that of the program's own setting, with its 95 % interval."""
 
     mean: float
     low: float
     high: float
-    pairs: int  # of blocks that were measured next to each other; 0: from trials apart
+    pairs: int  # pairs of blocks measured next to each other; 0: from separate trials
 
     @property
     def precision(self) -> float:
-        """Half the interval's width, as a part of the mean."""
+        """Half the width of the interval, relative to the mean."""
         return (self.high - self.low) / 2 / self.mean
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What the program's own training showed, some batches with a setting and some with its own."""
+    """The comparison of a setting with the own one in the program's own training."""
 
     setting: Setting
-    speedup: Speedup  # of the setting over the own one, over an epoch
-    batches: int  # that were counted with the setting
-    own_batches: int  # with the own one
+    speedup: Speedup  # over the own setting, for an epoch
+    batches: int  # measured with the setting
+    own_batches: int  # measured with the own setting
 
 
 def compared(pairs: Sequence[tuple[float, float]]) -> Speedup:
-    """The speed-up that pairs of rates (new, own) show; what drifts is in both of a pair."""
+    """Return the speed-up from pairs of rates (new, own); drift affects both rates of a pair."""
     logs = [math.log(new / own) for new, own in pairs]
     mean = statistics.mean(logs)
     if len(logs) < 2:

@@ -1,6 +1,6 @@
-"""The trials of a search are traced as well: what operations cost is why rates are as they are.
+"""Traces the trials of a search, as the costs of operations explain the measured rates.
 
-Every fourth batch only, so that tracing changes what it measures by little.
+Only every fourth batch is traced, to keep the overhead small.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ LEVEL = "op+cpu"
 
 
 def settings() -> Settings:
-    """What is recorded: operations with their CPU time, and hardware counters where there are any.
+    """Return what to record: operations with CPU time, and hardware counters if there are any.
 
-    CPU time is recorded anyway, so counters of the kernel's software would tell nothing more.
+    CPU time is recorded anyway, so software counters of the kernel would add nothing.
     """
     recorded = Settings(LEVEL, every=EVERY)
     with contextlib.suppress(LotusError):
@@ -45,7 +45,7 @@ def settings() -> Settings:
 
 
 def begin(directory: Path, command: Sequence[str], environ: Mapping[str, str]) -> Settings | None:
-    """Make a run directory for the trials of a command; None where that cannot be."""
+    """Make a run directory for the trials of a command; returns None if that fails."""
     try:
         directories.make(directory, force=False)
         recorded = settings()
@@ -57,7 +57,7 @@ def begin(directory: Path, command: Sequence[str], environ: Mapping[str, str]) -
 
 @contextlib.contextmanager
 def here() -> Iterator[Path | None]:
-    """Record trials in this process; gives the run directory, None in a block of `lotus.trace`."""
+    """Record trials in this process; yields the run directory, or None within `lotus.trace`."""
     with tempfile.TemporaryDirectory(prefix="lotus-tune-") as folder, contextlib.ExitStack() as on:
         try:
             recorded = settings()
@@ -74,10 +74,10 @@ def here() -> Iterator[Path | None]:
 def with_operations(
     result: Result, directory: Path | None, workers: Mapping[Setting, Sequence[int]]
 ) -> Result:
-    """The result with what operations cost in the workers of each setting, if that was recorded."""
+    """Return the result with the costs of operations under each setting, if recorded."""
     if directory is None or not workers:  # nothing was tried
         return result
-    # Not above: pandas would keep the program waiting at its start.
+    # Imported here: pandas would delay the program's start.
     from lotus.analysis.counters.function_profile import known_events
     from lotus.reading.run import load
     from lotus.tune.search.operation_costs import operation_costs
@@ -87,6 +87,6 @@ def with_operations(
         cpu = str(run.manifest.get("uarch") or "generic")
         costs = operation_costs(run, workers, cpu, known_events(run.manifest, cpu))
     except LotusError as error:
-        note = f"what operations cost is not known: {error}"
+        note = f"the costs of operations are not known: {error}"
         return dataclasses.replace(result, notes=(*result.notes, note))
     return dataclasses.replace(result, operations=costs)

@@ -1,7 +1,7 @@
-"""Carries out the trials of a search: opens candidates, measures blocks, keeps guard and time.
+"""Runs the trials of a search: opens candidates, measures blocks, enforces limits and budget.
 
-Settings that differ only in `persistent_workers` are one loader until an epoch ends, so they share
-their blocks: one of them is measured, the other worked out.
+Settings that differ only in `persistent_workers` are the same loader until an epoch ends, so they
+share their blocks: one is measured, the rate of the other is computed.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from lotus.tune.search.trial_rates import Rate, needed, observed, rate
 from lotus.tune.simulation import epoch_time
 
 _LEAST_LIMIT_S = 10.0
-_PATIENCE = 5.0  # how many times the expected time is waited
-_BATCHES = 8  # of a block, at least, where they are quick enough
+_PATIENCE = 5.0  # time limit of a trial, in expected durations
+_BATCHES = 8  # least number per block, if they are fast enough
 _LEAST_BATCHES = 4
-_AHEAD = 0.15  # of the budget, at most, to fill a queue
+_AHEAD = 0.15  # largest share of the budget for filling a queue
 
 
 @dataclass(frozen=True)
@@ -46,18 +46,18 @@ class RuledOut:
 
 @dataclass(frozen=True)
 class Read:
-    """What the workers of a setting read from storage in a block."""
+    """Bytes per batch that the workers of a setting read from storage in a block."""
 
     setting: Setting
     batch_bytes: float
 
 
 class NeverTried(Exception):
-    """A setting was not tried, in words that follow "because"."""
+    """A setting was not tried; the message continues "because"."""
 
 
 class TrialRunner:
-    """The trials of one search. `train`: blocks have the program's step between their batches."""
+    """The trials of one search. With `train`, blocks have the program's step between batches."""
 
     def __init__(
         self,
@@ -72,22 +72,22 @@ class TrialRunner:
         self.deadline = self.began + budget_s
         self.block_s = min(max(budget_s / 60, 0.1), 2.0)
         self._budget_s = budget_s
-        self._slow_s = budget_s / 20  # no block should take longer for the sake of its batches
+        self._slow_s = budget_s / 20  # a block takes fewer batches rather than longer than this
         self._step_s = step_of(program.watched)[0]
         self.rows: list[TrialRow] = []
         self.ruled_out: dict[Setting, str] = {}
         self.reads: list[Read] = []
-        self.workers: set[int] | None = None  # counts allowed of an iterable data set; None: all
+        self.workers: set[int] | None = None  # allowed for an iterable data set; None: all
         self.workers_why = ""
-        self.batches = program.watched.batches  # of an epoch, with the own setting; None: not known
-        self._samples: int | None = None  # of an epoch, where they were counted
-        self.forbidden = program.watched.forbidden  # why no trial may be made any more
-        self._open: dict[Setting, Opened] = {}  # as `loader_of` has them, least recently used first
+        self.batches = program.watched.batches  # per epoch with the own setting; None: not known
+        self._samples: int | None = None  # per epoch, if they were counted
+        self.forbidden = program.watched.forbidden  # why no further trial may be made
+        self._open: dict[Setting, Opened] = {}  # keys as by `loader_of`, least recently used first
         self._starts: dict[Setting, list[float]] = {}  # times to the first batch
-        self._ends: list[tuple[int, float]] = []  # workers and how long their end took
+        self._ends: list[tuple[int, float]] = []  # (workers, seconds of their shutdown)
         self._rates: dict[Setting, list[Rate]] = {}  # of each block of a loader
-        self._steps: dict[Setting, list[float]] = {}  # of each block with them, their mean seconds
-        self._seen: dict[Setting, Observed] = {}  # of each loader, when it was first opened
+        self._steps: dict[Setting, list[float]] = {}  # mean seconds of steps in each block
+        self._seen: dict[Setting, Observed] = {}  # of each loader, when first opened
         self.failed: dict[Setting, str] = {}
         self._first: dict[Setting, Measurement] = {}  # of each loader that worked
 
@@ -100,16 +100,16 @@ class TrialRunner:
 
     @property
     def left(self) -> float:
-        """Seconds that are left."""
+        """Seconds left of the budget."""
         return self.deadline - self.clock()
 
     @property
     def tried(self) -> int:
-        """How many different loaders were made."""
+        """Number of different loaders made."""
         return len(self._starts.keys() | self.failed.keys())
 
     def _limit(self, expected_s: float | None) -> float:
-        """How long the next may take: more than expected, and little past the budget."""
+        """Time limit of the next request: a multiple of the expected time, or the budget's end."""
         patience = self.left / 2 if expected_s is None else _PATIENCE * expected_s
         limit = min(max(patience, _LEAST_LIMIT_S), self.left + _LEAST_LIMIT_S)
         if limit < 1.0:
@@ -117,9 +117,9 @@ class TrialRunner:
         return limit
 
     def _first_batch_s(self, setting: Setting) -> float | None:
-        """How long a first batch may be expected to take, by those of workers started alike.
+        """The expected time of a first batch, from workers with the same start method.
 
-        The longest that it took until now, more workers taking longer; None where none was.
+        It is the longest so far, scaled by the number of workers; None if there was none.
         """
         watched = self.program.watched
         known = [
@@ -138,7 +138,7 @@ class TrialRunner:
         )
 
     def _batch_s(self) -> float:
-        """The longest that a batch takes on average, as far as it is known."""
+        """The longest mean time of a batch so far."""
         watched = self.program.watched
         known = [rates[-1].sample_s * rates[-1].samples for rates in self._rates.values()]
         known += [statistics.mean(waits) for waits in (watched.waits_s,) if waits]
@@ -147,20 +147,20 @@ class TrialRunner:
     # Trials.
 
     def refused(self, setting: Setting) -> str:
-        """Why a setting must never be tried; "" where nothing speaks against it."""
+        """Return why a setting must not be tried, or ""."""
         if self.workers is not None and setting.num_workers not in self.workers:
             return self.workers_why
         return self.safety.why_not(setting)
 
     def measure(self, setting: Setting, why: str) -> Measurement:
-        """Measure a setting, once more where it was before; failures are measurements too."""
+        """Measure a setting, also if it was measured before; failures are measurements too."""
         setting = setting.normal()
         loader = loader_of(setting)
         start = self.clock()
         twin = self._first.get(loader)
         if twin is not None and all(row.measurement.setting != setting for row in self.rows):
             measurement = self._worked_out(setting, twin)
-            why = f"{why}; worked out from its twin, persistent_workers apart"
+            why = f"{why}; computed from the same setting with the other persistent_workers"
         else:
             try:
                 measurement = self._measured(setting, start)
@@ -176,7 +176,7 @@ class TrialRunner:
         return measurement
 
     def heed(self, error: TrialFailed) -> None:
-        """Make no trial any more where a failed one says so."""
+        """Stop all trials if a failed one demands it."""
         if isinstance(error, TrialsForbidden):
             self.forbidden = str(error)
             self._open.clear()  # the program has closed them
@@ -229,7 +229,7 @@ class TrialRunner:
         )
 
     def again(self, setting: Setting, why: str) -> None:
-        """Measure one more block of an open candidate. Raises TrialFailed."""
+        """Measure another block of an open candidate. Raises TrialFailed."""
         setting = setting.normal()
         start = self.clock()
         block = self._block(setting, step=self.train)
@@ -237,23 +237,23 @@ class TrialRunner:
         self.rows.append(TrialRow(measurement, why))
 
     def last(self, setting: Setting) -> float:
-        """The rate of a setting over an epoch by the last block of its loader."""
+        """Return the rate of a setting over an epoch, from the last block of its loader."""
         last = self._rates[loader_of(setting)][-1]
         return self._epoch(setting, last.sample_s, last.samples)
 
     def first_epoch(self, setting: Setting) -> float:
-        """As `last`, of the epoch that starts the workers, though these may stay for others."""
+        """Return the rate over the epoch that starts the workers, even if they are persistent."""
         return self.last(dataclasses.replace(setting, persistent_workers=False))
 
     def steady(self, setting: Setting) -> float | None:
-        """Samples a second without the set-up, by all blocks of its loader."""
+        """Return samples per second without set-up, from all blocks of a setting's loader."""
         rates = self._rates.get(loader_of(setting))
         return 1 / statistics.mean(block.sample_s for block in rates) if rates else None
 
     def step_beside(self, setting: Setting) -> float | None:
-        """Seconds that a step takes beside the workers of a setting, by all blocks of its loader.
+        """Return the seconds of a step beside the workers of a setting; None if not measured.
 
-        Of the median block: a step is slowed by other work on the machine too.
+        It is the median over blocks, because other work on the machine also slows steps down.
         """
         steps = self._steps.get(loader_of(setting))
         return statistics.median(steps) if steps else None
@@ -267,13 +267,13 @@ class TrialRunner:
             first, end = self._starts[loader][-1], self._end_s(workers)
         batches = self.batches
         if self._samples is not None:
-            # Some of them are cut short, where each worker has a last one, but not the epoch.
+            # Each worker's last batch may be smaller; the number of samples stays.
             batches = max(math.ceil(self._samples / samples), 1)
             samples = self._samples / batches
         return epoch_time.rate(pace, samples, batches, first, end)
 
     def counted(self, samples: int, batches: int) -> None:
-        """An epoch of a loader that did not tell its length was counted; rates go by it now."""
+        """Update all rates to the counted length of an epoch, which the loader did not report."""
         self._samples, self.batches = samples, batches
         for number, row in enumerate(self.rows):
             measurement = row.measurement
@@ -284,13 +284,13 @@ class TrialRunner:
                 self._first[loader_of(measurement.setting)] = updated
 
     def setup_s(self, setting: Setting) -> float:
-        """What an epoch takes besides its batches: nothing once workers persist."""
+        """Return the seconds of an epoch besides its batches; 0 for persistent workers."""
         if setting.persistent_workers:
             return 0.0
         return self._starts[loader_of(setting)][-1] + self._end_s(setting.num_workers)
 
     def setup_share(self, setting: Setting) -> float:
-        """The part that the set-up has of an epoch."""
+        """Return the share of the set-up in an epoch."""
         batches, last = self.batches, self._rates[loader_of(setting)][-1]
         setup = self.setup_s(setting)
         if batches is None or not setup:
@@ -298,9 +298,9 @@ class TrialRunner:
         return setup / (setup + (batches - 1) * last.sample_s * last.samples)
 
     def _end_s(self, workers: int) -> float:
-        """How long the end of so many workers takes, by those that ended until now.
+        """The expected time in which so many workers end, from shutdowns so far.
 
-        They end side by side, as far as there are cores.
+        Workers end in parallel, as far as there are cores.
         """
         cores = self.safety.start.cores
         known = [seconds / max(count / cores, 1.0) for count, seconds in self._ends if count]
@@ -309,9 +309,9 @@ class TrialRunner:
     # Candidates.
 
     def opened(self, setting: Setting, keep: Collection[Setting] = ()) -> Opened:
-        """Have a candidate open, others closed where they do not fit beside it.
+        """Open a candidate if it is not open, closing others that do not fit beside it.
 
-        `keep`: those that are only closed where nothing else helps. Raises NeverTried, TrialFailed.
+        Those in `keep` are closed last. Raises NeverTried, TrialFailed.
         """
         loader = loader_of(setting)
         if loader in self._open:
@@ -331,7 +331,7 @@ class TrialRunner:
         return opened
 
     def _too_long(self, setting: Setting) -> str:
-        """Whether what must lie ready before each block takes too much of the budget."""
+        """Why a setting takes too long: prefetching before each block uses too much budget."""
         ahead = setting.num_workers * (setting.prefetch_factor or 0)
         costs = [
             trial.observed.cpu_s for trial in self._first.values() if trial.observed is not None
@@ -340,9 +340,8 @@ class TrialRunner:
         if takes <= self._budget_s * _AHEAD:
             return ""
         return (
-            f"the {plural(ahead, 'batch')} that it makes ahead take at least "
-            f"{duration(takes * 1e9)} before each block, of a budget of "
-            f"{duration(self._budget_s * 1e9)}"
+            f"prefetching its {plural(ahead, 'batch')} takes at least {duration(takes * 1e9)} "
+            f"before each block, of a budget of {duration(self._budget_s * 1e9)}"
         )
 
     def _block(self, setting: Setting, step: bool) -> Block:
@@ -350,7 +349,7 @@ class TrialRunner:
         batch_s = max(self._batch_s(), self._step_s if step else 0.0)
         least = max(_BATCHES, setting.num_workers) + 1  # a whole burst of the workers
         varies = max((shown.variation for shown in self._seen.values()), default=0.0)
-        if step or not self.train:  # else only the model goes by it
+        if step or not self.train:  # else only the model uses the block
             least = max(least, needed(varies, batch_s, self.block_s))
         if batch_s * least > self._slow_s:
             least = max(int(self._slow_s / batch_s), _LEAST_BATCHES)
@@ -370,7 +369,7 @@ class TrialRunner:
         return block
 
     def close(self, setting: Setting) -> None:
-        """Close a candidate, if it is open."""
+        """Close a candidate if it is open."""
         loader = loader_of(setting)
         if self._open.pop(loader, None) is not None:
             took = self.program.perform(loader, Close())
@@ -378,13 +377,13 @@ class TrialRunner:
                 self._ends.append((loader.num_workers, took))
 
     def make_room(self, setting: Setting) -> str:
-        """Close what does not fit beside a setting; why it does not fit alone."""
+        """Close candidates that do not fit beside a setting; return why it does not fit alone."""
         while self._open and self.safety.beside(setting, list(self._open)):
             self.close(next(iter(self._open)))
         return self.refused(setting) or self.safety.beside(setting, ())
 
     def close_all(self) -> None:
-        """Close what is open; one that cannot be closed hinders no other."""
+        """Close all open candidates, also if closing one fails."""
         for loader in list(self._open):
             try:
                 self.close(loader)
@@ -392,7 +391,7 @@ class TrialRunner:
                 continue
 
     def all_ruled_out(self, settings: Iterable[Setting]) -> tuple[RuledOut, ...]:
-        """What was not tried for a reason, and which loaders of `settings` could not have been."""
+        """Return the settings ruled out so far, and loaders of `settings` that do not fit."""
         tried = {loader_of(row.measurement.setting) for row in self.rows}
         whys = dict(self.ruled_out)
         known = tried | {loader_of(setting) for setting in whys}
@@ -404,5 +403,5 @@ class TrialRunner:
 
 
 def loader_of(setting: Setting) -> Setting:
-    """The setting of the loader that stands for this one while no epoch ends."""
+    """Return the setting without persistent workers: the same loader until an epoch ends."""
     return dataclasses.replace(setting.normal(), persistent_workers=False)

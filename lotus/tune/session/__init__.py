@@ -1,1 +1,1 @@
-"""Tuning from start to end: a program that is started for it, or a loader in this process."""
+"""Tuning from start to end, of a program that is started for it or a loader in this process."""

@@ -1,4 +1,4 @@
-"""`lotus.tune(loader)`: a search in the user's own process, notebook or script."""
+"""`lotus.tune(loader)`: a search in the user's own process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lotus.tune.search.default_space import plain
 from lotus.tune.search.result import Result
 from lotus.tune.search.search import OBJECTIVES, search
 
-# The own setting with the user's step, to see how long that takes.
+# Limits on running the own setting with the user's step, to measure the step.
 _WATCH_BATCHES, _WATCH_PART, _WATCH_S = 8, 0.02, 1.0
 _FIRST_BATCH_S = 60.0
 _running = threading.Lock()
@@ -41,9 +41,10 @@ def tune(
     vary: Collection[str] = (),
     seed: int = 0,
 ) -> Result:
-    """Search the settings of `loader` in about `budget` seconds: see `lotus.tune.Package.__call__`.
+    """Search the settings of `loader` for about `budget` seconds.
 
-    Raises LotusError where the loader or what is asked for cannot be tuned.
+    See `lotus.tune.Package.__call__`. Raises LotusError if the loader cannot be tuned or an
+    argument is not valid.
     """
     objective = _objective(objective, step)
     torch: Any = sys.modules.get("torch.utils.data")
@@ -53,7 +54,7 @@ def tune(
         )
     if isinstance(budget, bool) or not isinstance(budget, (int, float)):
         raise LotusError(f"budget={budget!r}: give seconds")
-    # What a process has once is changed meanwhile: its environment, where its sockets are.
+    # A search changes state of the whole process: environment and socket directory.
     if not _running.acquire(blocking=False):
         raise LotusError("another lotus.tune() is running in this process; wait for its end")
     try:
@@ -88,8 +89,8 @@ def _tuned(
             result = trial_recording.with_operations(result, run, program.workers)
     finally:
         program.end()
-    if not callable(step) or result.speedup is None:  # a function was called in the trials
-        result = step_check.without_check(result, "a call has no training that could go on")
+    if not callable(step) or result.speedup is None:  # else trials called the real step
+        result = step_check.without_check(result, "a call of lotus.tune has no training to go on")
     return dataclasses.replace(
         result, make=program.made, notes=(*result.notes, *dict.fromkeys(program.warnings))
     )
@@ -97,9 +98,9 @@ def _tuned(
 
 @contextlib.contextmanager
 def _interrupts_kept() -> Iterator[None]:
-    """Ctrl-C comes where trials are waited for; a second one, a moment later, at once.
+    """Raise KeyboardInterrupt only while waiting for trials, but a second one at once.
 
-    Elsewhere torch's code would lose it, or be left half done.
+    Elsewhere it could be lost in torch's code or interrupt it halfway.
     """
     main = threading.current_thread() is threading.main_thread()
     if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -125,18 +126,18 @@ def _objective(objective: str | None, step: object) -> str:
     if objective is None:
         return "throughput" if step is None else "train"
     if objective not in OBJECTIVES:
-        raise LotusError(f"objective {objective!r} is none of {', '.join(OBJECTIVES)}")
+        raise LotusError(f"objective {objective!r} is not one of {', '.join(OBJECTIVES)}")
     if objective == "train" and step is None:
         raise LotusError(
-            'objective="train" needs the step: step=SECONDS, or step=function of a batch'
+            'objective="train" needs a step: step=SECONDS or step=FUNCTION, called with a batch'
         )
     return objective
 
 
 class LocalProgram(RemoteProgram):
-    """This process as a lotus.tune.program.program.Program: candidates of the user's own loader.
+    """A lotus.tune.program.program.Program in this process, with the user's own loader.
 
-    Budgets and limits are seconds.
+    Budgets and limits are seconds. Raises LotusError if the loader cannot be tuned.
     """
 
     def __init__(self, loader: Any, step: float | Callable[[Any], object] | None) -> None:
@@ -147,7 +148,7 @@ class LocalProgram(RemoteProgram):
         )
         self._loader = loader
         self._step = step
-        self.warnings: list[str] = []  # what is unusual, in words
+        self.warnings: list[str] = []  # remarks on anything unusual
         self._trials = self._inside.Trials(loader, say=self.warnings.append)
         self._ready: dict[Setting, Opened] = {}  # opened before the search began
         try:
@@ -157,7 +158,7 @@ class LocalProgram(RemoteProgram):
             raise
 
     def watch(self, budget_s: float, vary: Collection[str] = ()) -> None:
-        """Find out how long the step takes. The own setting stays open for a search by `vary`."""
+        """Measure the duration of the step. The own setting stays open for a search by `vary`."""
         if self._step is None:
             return
         if callable(self._step):
@@ -215,12 +216,12 @@ class LocalProgram(RemoteProgram):
             ready = self._ready.pop(setting, None)
             if ready is not None:
                 return cast("Reply", ready)
-            while self._ready:  # the search opens another one first
+            while self._ready:  # the search opens another setting first
                 self.perform(self._ready.popitem()[0], Close())
         return super().perform(setting, request)
 
     def end(self) -> None:
-        """End all that was started."""
+        """End all candidates and their processes."""
         self._trials.end()
 
     def _send(self, message: dict[str, Any]) -> Any:
@@ -232,18 +233,20 @@ class LocalProgram(RemoteProgram):
             raise TrialFailed(str(error)) from None
 
     def made(self, setting: Setting) -> Any:
-        """The user's loader once more, with another setting; it shares all else with it.
+        """Return a copy of the user's loader with another setting.
 
-        Raises LotusError where the loader refuses the setting.
+        Raises LotusError if the loader refuses the setting.
         """
         assigning = importlib.import_module("_lotus_inside.apply.loader_attributes")
         entry = {"setting": setting.normal().as_json(), "iterable_safe": True}
         try:
             attributes = assigning.wanted(entry, self._loader, assigning.attributes(self._loader))
         except assigning.Refused as error:
-            raise LotusError(f"{setting} cannot be put on the loader, because {error}") from None
+            raise LotusError(
+                f"{setting} cannot be applied to the loader, because {error}"
+            ) from None
         made = copy.copy(self._loader)
-        made.__dict__["_iterator"] = None  # it shares no workers with the user's
+        made.__dict__["_iterator"] = None  # it must not share workers with the original
         assigning.assign(made, attributes)
         if setting.threads is not None and setting.num_workers:
             made.worker_init_fn = WithThreads(setting.threads, made.worker_init_fn)

@@ -1,9 +1,9 @@
-"""Tunes a program that is started for it: the search here, the trials inside the program.
+"""Tunes a program that it starts: the search runs here, the trials run inside the program.
 
-`launch.run` runs the program as always, with its terminal and its signals. A thread beside it
-listens to the agent in the program (lotus/inside/tune/agent.py), and when that has taken over,
-searches by asking it for trials over two pipes. What the search finds is written before the agent
-is told how to go on.
+`launcher.run` runs the program as usual, with its terminal and signals. A second thread listens to
+the agent in the program (lotus/inside/tune/agent.py). When the agent has taken over, the thread
+searches, requesting trials over two pipes. The result is written before the agent continues or
+ends the program.
 """
 
 import contextlib
@@ -34,22 +34,22 @@ from lotus.tune.program.program import TrialFailed, TrialsForbidden, Watched
 from lotus.tune.program.remote_program import RemoteProgram, watched_from
 from lotus.tune.search.loop_length import NotWorth
 
-_LONGEST = 64 << 20  # bytes of a tell
-_LOOK_S = 0.2  # how often it is seen whether the program still is there
+_LONGEST = 64 << 20  # bytes of a message
+_LOOK_S = 0.2  # interval of checks whether the program still runs
 _INTERRUPTED = 130
 
 
 class SearchResult(Protocol):
-    """What a search returns, as far as it is used here."""
+    """The part of a search's result that is used here."""
 
     best: Setting
-    speedup: object  # None where nothing was found
+    speedup: object  # None if nothing was found
     interrupted: bool
     iterable_safe: bool
-    failure: str  # why nothing could be found; then nothing is written
+    failure: str  # why nothing could be found, in which case nothing is written
 
     def tuned(self, command: Sequence[str]) -> Tuned:
-        """The document to be written."""
+        """Return the document to write."""
 
 
 Search = Callable[["PipedProgram"], SearchResult]
@@ -57,20 +57,20 @@ Record = Callable[[Path, Sequence[str], Mapping[str, str]], Settings | None]
 
 
 class Ended(Exception):
-    """The program, or the agent in it, is not there any more."""
+    """The program, or the agent in it, has ended."""
 
 
 @dataclass
 class Tuning:
-    """How tuning a program went."""
+    """The outcome of tuning a program."""
 
-    result: Any  # what the search returned; None where that is nothing
+    result: Any  # the search's result; None if there is none
     outcome: ProgramOutcome
-    problem: str = ""  # why there is no result, or why it is not whole
+    problem: str = ""  # why there is no result, or why it is incomplete
     ended_by_us: bool = False
     applied: bool = False
     written: Path | None = None  # the file of the result
-    unwritten: str = ""  # why that is another one than was asked for, or none
+    unwritten: str = ""  # why the file differs from the requested one, or there is none
 
 
 def tune(
@@ -84,19 +84,21 @@ def tune(
     on_found: Callable[[Any, Path | None], object] | None = None,
     record: Record | None = None,
 ) -> Tuning:
-    """Start a command, and let `search` try settings of its loader where it begins to iterate it.
+    """Start a command and run `search` on its loader when the program iterates it.
 
-    `loader`: the loader's number by first iteration, or the name of its data set's class, or
-    `file:line` where it is made; None the one of most samples. `watch` batches are watched first.
-    `record` makes a run directory at a path, for the program to be traced into, and says what of
-    it. With `apply` the program then goes on with what was found, else it is ended. The result is
-    written to `output` or, where that fails meanwhile, to a new folder for temporary files; then
-    `on_found` is called with it and its file (None: there is none), from another thread.
+    `loader` is the loader's number by first iteration, the name of its data set's class, or
+    `file:line` where it is made; None chooses the one with the most samples. `watch` batches are
+    watched first. `record` makes a run directory at a path, into which the trials are traced, and
+    returns what to record.
 
-    `search` may raise NotWorth, which ends it without a result.
+    With `apply` the program continues with the best setting, else it is ended. The result is
+    written to `output` or, if that fails, to a new temporary directory. Then `on_found` is called
+    from another thread with the result and its file, or None if it could not be written.
 
-    Raises LotusError where the output cannot be written, or the search cannot be done (with `apply`
-    only before the program has run), CannotStart where the command cannot be started.
+    `search` may raise NotWorth to end without a result.
+
+    Raises LotusError if the output cannot be written or the search is not possible (with `apply`
+    only before the program has run), CannotStart if the command cannot be started.
     """
     files.writable(output)
     words = launcher.resolve(command)
@@ -111,7 +113,7 @@ def tune(
             traced = record(exchange / "run", command, environ)
             if traced is not None:
                 run = exchange / "run"
-                # Of the trials only: the program may run for long before, and with `apply` after.
+                # Only trials are recorded: the program may run for a long time before and after.
                 recording = launcher.environment({}, run, traced)
                 del recording["PYTHONPATH"]
         environ = launcher.with_tuning(environ, json.dumps({**request, "record": recording}))
@@ -134,11 +136,11 @@ def tune(
 
 
 class Pipe:
-    """lotus's ends of the two pipes."""
+    """This process's ends of the two pipes."""
 
     def __init__(self, exchange: Path) -> None:
         self._exchange = exchange
-        # Both ends are held, so that neither pipe ends while processes of the program come and go.
+        # Both ends stay open, so that neither pipe breaks when processes of the program end.
         flags = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
         self._tells = os.open(exchange / "tells", flags)
         self._asks = os.open(exchange / "asks", flags)
@@ -153,12 +155,12 @@ class Pipe:
                 os.close(descriptor)
 
     def follow(self, pid: int) -> None:
-        """Take it that the agent has gone when this process has."""
+        """Treat the end of this process as the end of the agent."""
         with contextlib.suppress(OSError, AttributeError):
             self._process = os.pidfd_open(pid)
 
     def tell(self) -> dict[str, Any]:
-        """The next that the program tells. Raises Ended where there will be none."""
+        """Return the next message of the program. Raises Ended if there will be none."""
         while True:
             line, newline, rest = self._text.partition(b"\n")
             if newline:
@@ -184,7 +186,7 @@ class Pipe:
         return self._process >= 0 and bool(select.select([self._process], [], [], 0)[0])
 
     def ask(self, what: Mapping[str, object]) -> None:
-        """Ask the agent for something. Raises Ended where it does not listen."""
+        """Send a message to the agent. Raises Ended if the agent has gone."""
         data = (json.dumps(what) + "\n").encode()
         while data:
             try:
@@ -195,17 +197,17 @@ class Pipe:
                 select.select([], [self._asks], [], _LOOK_S)
 
     def answer(self, what: Mapping[str, object]) -> None:
-        """Say to all processes of the program what they shall do in the end."""
-        # The folder may have been removed; the pipes are there.
+        """Tell all processes of the program how to go on."""
+        # The folder may have been removed; the pipes still work.
         with contextlib.suppress(OSError), files.atomic(self._exchange / "answer") as file:
             file.write(files.json_text(what, indent=None).encode())
         self.ask(what)
 
 
 class PipedProgram(RemoteProgram):
-    """A lotus.tune.program.program.Program that runs elsewhere.
+    """A lotus.tune.program.program.Program that runs in another process.
 
-    Raises KeyboardInterrupt where the program was interrupted, Ended where it has gone.
+    Requests raise KeyboardInterrupt if the program was interrupted or has ended.
     """
 
     def __init__(self, watched: Watched, pipe: Pipe, run: Path | None = None) -> None:
@@ -217,9 +219,9 @@ class PipedProgram(RemoteProgram):
 
     def perform(self, setting: Setting, request: Request[Reply]) -> Reply:
         if isinstance(request, Close) and (self.interrupted or self.problem):
-            return cast("Reply", 0.0)  # the agent closes all that is open
+            return cast("Reply", 0.0)  # the agent closes all candidates
         if isinstance(request, Train):
-            # Only in this epoch, and for no other loader that the program makes meanwhile.
+            # Only in this epoch, and for no other loader that the program makes.
             setting = dataclasses.replace(setting, persistent_workers=False)
         return super().perform(setting, request)
 
@@ -241,11 +243,11 @@ class PipedProgram(RemoteProgram):
                     raise Ended
         except Ended:
             self.problem = self.problem or "the program ended while settings were tried"
-            raise KeyboardInterrupt from None  # a search then returns what it has
+            raise KeyboardInterrupt from None  # the search then returns its result so far
 
 
 class _Beside(threading.Thread):
-    """Listens to the program, searches, says how to go on."""
+    """Listens to the program, searches, and tells the program how to go on."""
 
     def __init__(
         self,
@@ -271,7 +273,7 @@ class _Beside(threading.Thread):
         self._unwritten = ""
 
     def start(self) -> None:
-        # Signals are the main thread's: it passes them on to the program.
+        # The main thread receives signals and passes them on to the program.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             super().start()
@@ -293,7 +295,7 @@ class _Beside(threading.Thread):
             self._finish({"do": "leave"} if self._apply else {"do": "end", "code": 1})
 
     def _watched(self) -> dict[str, Any] | None:
-        """What the agent tells when it has taken over; None where the program goes its way."""
+        """The agent's description of the loader, once it has taken over."""
         while True:
             event = self._pipe.tell()
             if "watched" in event:
@@ -302,15 +304,15 @@ class _Beside(threading.Thread):
                 self._events.append(event)
                 if event.get("event") == "unmatched":
                     say(
-                        "lotus: no loader that was iterated until now is the one of --loader; "
-                        f"there were: {self._iterated()}"
+                        "lotus: no loader iterated so far matches --loader; there were: "
+                        f"{self._iterated()}"
                     )
-            del self._events[50:-50]  # the first and the last, of a program that makes many loaders
+            del self._events[50:-50]  # keep the first and the last, if there are many loaders
             if event.get("interrupted"):
                 self._finish({"do": "leave"} if self._apply else {"do": "end", "code": 130})
 
     def _iterated(self) -> str:
-        """The loaders that the program has iterated, a few of them."""
+        """The names of some loaders that the program has iterated."""
         named = [event for event in self._events if event.get("event") == "iterated"]
         more = f" and {len(named) - 3} more" if len(named) > 3 else ""
         return ", ".join(str(event.get("loader")) for event in named[:3]) + more
@@ -346,7 +348,7 @@ class _Beside(threading.Thread):
             self._finish({"do": "apply", **facts})
 
     def _write(self, tuned: Tuned) -> None:
-        """The trials were not for nothing where a disk is full."""
+        """Write the result to the output file or, if that fails, to a temporary directory."""
         try:
             tuned_file.write(self._output, tuned)
             self._written = self._output

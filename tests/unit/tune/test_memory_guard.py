@@ -220,7 +220,7 @@ def test_what_ranks_share_is_divided(monkeypatch, tmp_path: Path) -> None:
 def test_the_papers_first_trial_is_ruled_out_with_its_terms() -> None:
     small = replace(
         ROOMY,
-        memory=Headroom(64 * GIB, "64.0 GiB of the system's memory are free"),
+        memory=Headroom(64 * GIB, "the system has 64.0 GiB of memory free"),
         shm=Headroom(24 * GIB, "/dev/shm has 24.0 GiB free of 24.0 GiB"),
     )
     verdict = memory_guard.judge(Setting(32, 128), COSTS, small)
@@ -230,7 +230,7 @@ def test_the_papers_first_trial_is_ruled_out_with_its_terms() -> None:
     assert shm == f"{held}: 588 GiB of shared memory: /dev/shm has 24.0 GiB free of 24.0 GiB"
     assert memory == (
         f"{held}: 588 GiB, and 32 workers x 300 MiB = 9.38 GiB, together 597 GiB of memory: "
-        "64.0 GiB of the system's memory are free"
+        "the system has 64.0 GiB of memory free"
     )
 
 
@@ -248,7 +248,7 @@ def test_each_limit_alone_rules_out() -> None:
         verdict = memory_guard.judge(setting, COSTS, replace(ROOMY, **{name: room}))
         assert len(verdict.reasons) == 1
         if isinstance(room, Headroom):
-            assert verdict.reasons[0].endswith(": so, of which a tenth is left alone")
+            assert verdict.reasons[0].endswith(": so, of which a tenth is kept in reserve")
             enough = replace(ROOMY, **{name: Headroom(int(room.free / 0.9) + 1, "so")})
             assert memory_guard.judge(setting, COSTS, enough).allowed
 
@@ -257,8 +257,8 @@ def test_descriptors_are_counted_one_a_tensor() -> None:
     many = replace(COSTS, tensors=600)
     verdict = memory_guard.judge(Setting(1, 1), many, replace(ROOMY, descriptors=1000))
     assert verdict.reasons == (
-        "3 batches of 600 tensors in shared memory, and 1 worker, take 2,400 descriptors of one "
-        "process, which may open 1,000 more (ulimit -n), 64 of them left alone",
+        "3 batches of 600 tensors in shared memory, and 1 worker, need 2,400 descriptors of one "
+        "process, which may open 1,000 more (ulimit -n), 64 of them kept in reserve",
     )
     files = replace(many, sharing="file_system")
     assert memory_guard.judge(Setting(1, 1), files, replace(ROOMY, descriptors=1000)).allowed
@@ -323,8 +323,8 @@ def test_what_is_not_known_is_never_tried() -> None:
     verdict = memory_guard.judge(Setting(2, 2, start_method="spawn"), unknown, ROOMY)
     assert verdict.need is None
     assert verdict.reasons == (
-        "what a worker takes under spawn is not known: it was measured under fork, "
-        "the main process not at all",
+        "the memory of a worker under spawn is not known: only workers under fork were measured, "
+        "and not the main process",
     )
 
 
@@ -333,9 +333,9 @@ def test_what_cannot_be_checked_is_said() -> None:
     verdict = memory_guard.judge(Setting(2, 2), replace(COSTS, tensors=None), blind)
     assert verdict.allowed
     assert verdict.unknown == (
-        "the system does not tell how much memory is free",
-        "there is no /dev/shm to be seen",
-        "how many descriptors a batch takes is not known",
+        "how much memory is free is not known",
+        "/dev/shm was not found",
+        "how many descriptors a batch needs is not known",
     )
 
 

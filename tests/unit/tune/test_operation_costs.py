@@ -69,7 +69,7 @@ def test_words_say_where_time_goes_what_waits_and_what_grows():
     said = words(operation_costs(run(), WORKERS))
     assert said[0] == SPENT
     assert said[1].startswith("decode (loader) is off the CPU for 62% of its time")
-    assert "with 2 workers in place of 1 the" in said[2]
+    assert "with 2 workers instead of 1 the" in said[2]
     assert "decode (loader) 2.00 times:" in said[2]
     assert "Flip" not in said[2]
     assert len(said) == 3

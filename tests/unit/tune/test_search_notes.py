@@ -151,7 +151,7 @@ def test_reasons_that_differ_in_figures_only_are_one_line() -> None:
     ("one", "other", "same"),
     [
         ("1 worker x 150 MiB, 2 batches", "12 workers x 1.5 GiB, 1 batch", True),
-        ("115 KiB are free", "1.10 GiB are free, of which a tenth is left alone", True),
+        ("115 KiB are free", "1.10 GiB are free, of which a tenth is kept in reserve", True),
         ("115 KiB of memory", "115 KiB of shared memory", False),
     ],
 )
@@ -213,7 +213,7 @@ def test_that_batches_change_with_workers_is_said_with_both_numbers(
     assert "152 batches with no workers and 152" not in said
     said = search_notes.counted(((0, 1210, 151), (2, 1210, 152)), Setting(workers), 8)
     assert (
-        f"1,210 samples, which rates are of. It has 151 batches with no workers and {batches}"
+        f"1,210 samples, which rates refer to. It has 151 batches with no workers and {batches}"
         in said
     )
 
@@ -242,8 +242,10 @@ def test_a_process_that_has_gone_is_no_error() -> None:
 def test_a_result_is_shown_as_what_it_says() -> None:
     result = find(Fake(own=Setting(0)), Setting(2), Setting(4))
     assert str(result) == result.explain()
-    said = "the program's step takes 1.00 ms a batch; with data always ready it would take 32,000"
-    assert f"step: {said} samples/s, of which 4 workers x prefetch 2 gives" in result.explain()
+    said = (
+        "the program's step takes 1.00 ms per batch; with data always ready it would reach 32,000"
+    )
+    assert f"step: {said} samples/s, of which 4 workers x prefetch 2 reaches" in result.explain()
     assert said in shown(result)
 
 
@@ -280,30 +282,30 @@ def test_a_faster_setting_that_was_not_chosen_says_why() -> None:
     rows = rows_of(measured(rates, own, checked=check, **kept))
     assert "not chosen" not in rows["0"]
     assert f"not chosen: {search_notes.checked(check, four)}" in rows["4 x 2"]
-    assert "not chosen: what looked best, 4 workers x prefetch 2, was not" in rows["2 x 2"]
-    assert "not chosen: what looked best" in rows["8 x 2"]
+    assert "not chosen: 4 workers x prefetch 2 looked best, but was not" in rows["2 x 2"]
+    assert "not chosen: 4 workers x prefetch 2 looked best" in rows["8 x 2"]
 
     # The cheaper of two that are alike.
     rows = rows_of(measured(rates, four))
     assert "not chosen" not in rows["0"] + rows["2 x 2"] + rows["4 x 2"]
-    assert "not chosen: 1.0% faster at most than 4 workers x prefetch 2" in rows["8 x 2"]
+    assert "not chosen: only 1.0% faster than 4 workers x prefetch 2" in rows["8 x 2"]
 
     # Trials in turn showed nothing, and the rest was never compared.
     compared = ((four, Speedup(1.01, 0.9, 1.1, 3)),)
     rows = rows_of(measured(rates, own, compared=compared, checked=None, **kept))
-    assert "measured in turn with the program's own setting it was not shown" in rows["4 x 2"]
+    assert "measured in turn with the program's own setting, it was not clearly" in rows["4 x 2"]
     assert "not chosen: it was not measured in turn" in rows["2 x 2"]
 
     # Intervals that overlap.
     rows = rows_of(measured({own: 100.0, two: 101.0, four: 60.0}, own, compared=(), **kept))
-    assert "not chosen: 1.0% faster at most than no workers" in rows["2 x 2"]
+    assert "not chosen: only 1.0% faster than no workers" in rows["2 x 2"]
     assert "not chosen" not in rows["4 x 2"]
     few = TrialRow(Measurement(eight, 400.0, 0.0, math.inf, 1.0), "")
     several = measured({own: 100.0, four: 300.0}, four)
     rows = rows_of(dataclasses.replace(several, measured=(*several.measured, few)))
-    assert "too few batches of it were measured to tell it from 4 workers" in rows["8 x 2"]
+    assert "too few batches of it were measured to compare it with 4 workers" in rows["8 x 2"]
     rows = rows_of(measured({own: 100.0, four: 300.0, two: 301.0}, four))
-    assert "trials do not tell it from 4 workers" in rows["2 x 2"]
+    assert "its interval overlaps with that of 4 workers" in rows["2 x 2"]
 
 
 def test_every_faster_setting_says_why_whatever_the_search_did() -> None:
