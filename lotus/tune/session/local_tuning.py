@@ -240,7 +240,7 @@ class LocalProgram(RemoteProgram):
         assigning = importlib.import_module("_lotus_inside.apply.loader_attributes")
         entry = {"setting": setting.normal().as_json(), "iterable_safe": True}
         try:
-            attributes = assigning.wanted(entry, self._loader, assigning.attributes(self._loader))
+            attributes = assigning.resolve(entry, self._loader, assigning.attributes(self._loader))
         except assigning.Refused as error:
             raise LotusError(
                 f"{setting} cannot be applied to the loader, because {error}"
