@@ -37,8 +37,8 @@ def meet(rank, world):
 def store_has_time():
     """Have the store be never too late, however slow the machine is: only ranks are to be."""
     agreeing = sys.modules["_lotus_inside.distributed.consensus"]
-    known = agreeing.Patient
-    agreeing.Patient = lambda store, wait_s: known(store, 600)
+    known = agreeing.StoreWithTimeout
+    agreeing.StoreWithTimeout = lambda store, wait_s: known(store, 600)
 
 
 class Lotus:
