@@ -1,4 +1,4 @@
-"""From the arguments of `lotus compare` to what is held against what."""
+"""Resolves the arguments of `lotus compare` to the comparisons to make."""
 
 import glob
 import shlex
@@ -18,7 +18,7 @@ _MOST_RUNS = 1000  # of one side: a pattern that finds more is a mistake
 
 @dataclass(frozen=True)
 class ComparisonArgument:
-    """One argument: runs, or one sweep."""
+    """What one argument names: runs, or one sweep."""
 
     text: str
     letter: str

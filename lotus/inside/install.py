@@ -1,13 +1,12 @@
-"""What the environment asks to be put into this program: tracing, settings, tuning.
+"""Installs what the environment asks for in this program: tracing, settings, tuning.
 
-The only place that knows all of them: what they do for each other is handed over here. Each is
-loaded only where it is asked for.
+This is the only module that knows all three, and it connects them. Each is imported only if needed.
 """
 
 import os
 from contextlib import contextmanager
 
-from .common import clocks  # noqa: F401 - now, before the program can put others into `time`
+from .common import clocks  # noqa: F401 - now, before the program can replace those in `time`
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ def trace() -> None:
 
 
 def apply_settings(environ: "Mapping[str, str] | None" = None) -> "Applier":
-    """Put the settings of LOTUS_SETTINGS on the loaders that they are for."""
+    """Apply the settings of LOTUS_SETTINGS to the loaders that they match."""
     from .apply import settings_applier
 
     return settings_applier.install(environ, {"balance": _balance, "mode": _mode})
@@ -52,7 +51,7 @@ def _mode(applier: "Any", options: "dict[str, Any]") -> "Any":
 
 @contextmanager
 def _recorded(variables: "Mapping[str, str]") -> "Iterator[None]":
-    """Record in here, and in what is started from here, unless a trace is recording already."""
+    """Record this process and its child processes, unless a trace already does."""
     from .trace import active, tracer
 
     if active.tracer is not None and active.tracer.on:

@@ -1,1 +1,1 @@
-"""Loader settings put on loaders where the program makes them."""
+"""Applies loader settings to the program's loaders."""

@@ -1,7 +1,8 @@
-"""A setting put on a loader in the midst of an epoch: the same samples follow, in the same order.
+"""Changes the setting of a loader in the middle of an epoch, without changing its samples.
 
-The program keeps its iterator. That gives what its workers have in flight and asks its sampler no
-more; then a second iterator, made with the new setting, gives the rest of what the sampler says.
+The program keeps its iterator, which yields the batches that its workers have in flight but draws
+no more indices. Then a second iterator, made with the new setting, takes over the sampler's
+remaining indices. Samples and their order stay the same.
 """
 
 import itertools
@@ -23,22 +24,24 @@ _MISSING = object()
 
 
 class Rest:
-    """What an epoch's sampler still has to say, for an iterator with the new setting."""
+    """The remaining indices of an epoch, for an iterator with the new setting."""
 
     def __init__(self, applier: "Applier", loader: "Any", iterator: "Any") -> None:
         self.applier, self.loader = applier, loader
         self.indices: Iterator[Any] = iterator._sampler_iter
         self.seed = (iterator._base_seed + 1_000_003 + iterator._num_yielded) % 2**63
         self.successor: Any = None
-        self.before: Any = None  # a successor of which batches are in flight
-        self.refused = ""  # why it could not be made with the setting that it was to have
+        self.before: Any = None  # a previous successor with batches in flight
+        self.refused = ""  # why the new setting could not be used
         self.over = False
         iterator.__dict__[KEY] = self
         iterator._sampler_iter = iter(())
 
     def begin(self) -> "Any":
-        """The iterator that goes on; None where the epoch is over. Raises what the program would
-        meet too: where it cannot be made with the new setting, it is made with the own one.
+        """Return the iterator that continues; None if the epoch is over.
+
+        If it cannot be made with the new setting, it is made with the program's own. Raises what
+        that raises.
         """
         if self.successor is None and not self.over:
             first = next(self.indices, _MISSING)
@@ -55,7 +58,7 @@ class Rest:
         return self.successor
 
     def change(self) -> None:
-        """The loader has another setting: after what is in flight it goes on with that."""
+        """Continue with the loader's new setting after the batches in flight."""
         successor, self.refused = self.successor, ""
         if successor is not None:
             self.before, self.successor = successor, None
@@ -68,7 +71,7 @@ class Rest:
         name, sampler = sampler_of(loader)
         generator = loader.generator
         own = None if known is None else known.own
-        # Nothing may be drawn for it, and no epoch counted: this one has begun.
+        # It must draw nothing and count no epoch, because the epoch has already begun.
         loader.__dict__[name] = MadeIterator(self.indices)
         loader.generator = sys.modules["torch"].Generator()
         loader.generator.manual_seed(self.seed)
@@ -98,20 +101,20 @@ class Rest:
 
 
 def sampler_of(loader: "Any") -> "tuple[str, Any]":
-    """(Name of the attribute, what is there): what gives an iterator its indices."""
+    """Return (attribute name, value) of the sampler that gives an iterator its indices."""
     name = "batch_sampler" if loader._auto_collation else "sampler"
     return name, loader.__dict__.get(name)
 
 
 def as_it_is(loader: "Any") -> "dict[str, Any]":
-    """An entry that puts on this loader what it has; for no other one."""
+    """Return an entry with the current setting of a loader, for this loader only."""
     setting = loader_attributes.attributes(loader)
-    del setting["multiprocessing_context"]  # its own one stays
+    del setting["multiprocessing_context"]  # it does not change
     return {"loader": {}, "setting": setting, "iterable_safe": False}
 
 
 def why_not(loader: "Any", iterator: "Any", entry: "dict[str, Any]") -> str:
-    """Why the rest of this epoch cannot come with the setting of `entry`; "" where it can."""
+    """Return why this epoch cannot continue with the setting of `entry`; "" if it can."""
     if not _possible(loader, iterator):
         return "the setting of such a loader cannot change in the midst of an epoch"
     try:
@@ -142,9 +145,10 @@ def change(
     epochs: int,
     quiet: bool = False,
 ) -> bool:
-    """Put a setting on a loader of which `iterator` is under way, in the epoch of this number from
-    1 on; None: none is. Whether it was; where not, a line has said why. `quiet`: nothing else is
-    said of it.
+    """Change the setting of a loader; return whether that succeeded, and note why if not.
+
+    `iterator` is the current iterator, or None; `epochs` counts its epochs, including the current
+    one. `quiet` suppresses all other notes.
     """
     if not applier.on:
         return False
@@ -160,7 +164,7 @@ def change(
         own.epoch, own.first_seed = before.epoch, before.first_seed
     else:
         own.epoch, own.first_seed = epochs - 1, getattr(iterator, "_base_seed", 0)
-    loader._iterator = None  # what stayed from epoch to epoch has the old setting
+    loader._iterator = None  # persistent workers have the old setting
     if iterator is None:
         return True
     _end_with_epoch(iterator)
@@ -173,6 +177,6 @@ def change(
 
 
 def _end_with_epoch(iterator: "Any") -> None:
-    """Have its workers end with this epoch, also where they were to stay."""
+    """Let the workers end with this epoch, even persistent ones."""
     if iterator._num_workers and iterator._persistent_workers:
         iterator._persistent_workers = False

@@ -1,4 +1,4 @@
-"""The loaders of this process that are alive, and what was decided on each."""
+"""Keeps the loaders of this process that are alive, and the setting of each."""
 
 from functools import partial
 
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
 
 
 class KnownLoader:
-    """A loader that is alive, and what was decided on it."""
+    """A loader that is alive, and its setting."""
 
     def __init__(self, reference: "Any", site: str, by_user: bool) -> None:
         self.reference = reference
         self.site = site
-        self.once = self.name = ""  # its place as older versions wrote it; a label
+        self.once = self.name = ""  # its place in the notation of older versions; a label
         self.by_user = by_user  # made by a line of the program, not by a package
         self.iterated = False
-        self.entry: int | None = None  # whose setting it has
-        self.before: dict[str, Any] = {}  # its own attributes, where they were changed
+        self.entry: int | None = None  # the entry whose setting it has
+        self.before: dict[str, Any] = {}  # its own attributes, if they were changed
         self.own: Own | None = None
 
     def restore(self) -> None:
-        """Forget the setting: the loader has its own attributes again."""
+        """Forget the setting, after the loader got its own attributes back."""
         self.entry, self.own, self.before = None, None, {}
 
 
@@ -41,7 +41,7 @@ class KnownLoaders:
     def add(self, loader: "Any", site: str = "", by_user: bool = False) -> KnownLoader:
         import weakref
 
-        # No function of ours: in a callback the exception of a signal handler would be lost.
+        # Not a Python function: an exception of a signal handler in a callback would be lost.
         reference = weakref.ref(loader, partial(self._forget, id(loader)))
         self._by_id[id(loader)] = known = KnownLoader(reference, site, by_user)
         return known
@@ -56,10 +56,10 @@ class KnownLoaders:
         return known if known is not None and known.reference() is loader else None
 
     def forerunner(self, loader: "Any", index: int | None) -> KnownLoader | None:
-        """The loader that a package makes again as this one, as Lightning does.
+        """Return the loader that a package such as Lightning has recreated as this one.
 
-        `index` is the entry that is meant for this one; where that is None, only loaders that the
-        program made count.
+        `index` is the entry that matches this one; if it is None, only loaders that the program
+        made count.
         """
         alike = []
         for known in self.all():
@@ -70,12 +70,12 @@ class KnownLoaders:
                 continue
             if _alike(other, loader):
                 alike.append(known)
-        # Where loaders that are alike were treated differently it may be any of them.
+        # It is ambiguous if similar loaders have different settings.
         return alike[0] if len({known.entry for known in alike}) == 1 else None
 
 
 def _alike(other: "Any", loader: "Any") -> bool:
-    """Whether a loader may be another one made again, perhaps with a sampler of the package."""
+    """Return whether a loader may be a copy of another, perhaps with the package's sampler."""
     plain = ("RandomSampler", "SequentialSampler")
     samplers = (loader_description.sampler(other), loader_description.sampler(loader))
     return (

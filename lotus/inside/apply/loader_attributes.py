@@ -1,4 +1,4 @@
-"""The attributes of a loader that make up its setting: read, worked out for another, put on it."""
+"""Reads and assigns the attributes of a loader that make up its setting."""
 
 import sys
 
@@ -14,20 +14,21 @@ _TORCH_PREFETCH = 2
 
 
 class Refused(Exception):
-    """Why a setting is not put on a loader, in words that follow "because"."""
+    """The reason why a setting is not applied to a loader, as a clause after "because"."""
 
 
 def attributes(loader: "Any") -> "dict[str, Any]":
-    """What it has now, as `assign` takes it."""
+    """Return the current attributes of a loader, as `assign` takes them."""
     values = {name: getattr(loader, name) for name in _SIMPLE if hasattr(loader, name)}
     return {**values, "multiprocessing_context": loader.multiprocessing_context}
 
 
 def resolve(entry: "dict[str, Any]", loader: "Any", before: "dict[str, Any]") -> "dict[str, Any]":
-    """The attributes that a setting gives a loader. Raises Refused.
+    """Return the attributes that a setting gives a loader. Raises Refused.
 
-    `entry`: the `setting` and whether it is `iterable_safe`, shown to keep an iterable data set's
-    samples; with `keep`, what the setting does not name stays. `before`: what `attributes` found.
+    `entry` has the `setting` and `iterable_safe`: whether it is known to keep the samples of an
+    iterable data set. With `keep`, attributes that the setting does not name stay. `before` is the
+    result of `attributes`.
     """
     setting = entry["setting"]
     if entry.get("keep"):
@@ -62,8 +63,8 @@ def resolve(entry: "dict[str, Any]", loader: "Any", before: "dict[str, Any]") ->
 
 
 def assign(loader: "Any", attributes: "dict[str, Any]") -> None:
-    """Put them on it."""
-    # Past DataLoader.__setattr__, which keeps some from being set once a loader is made.
+    """Assign attributes to a loader."""
+    # Bypass DataLoader.__setattr__, which rejects some of them after `__init__`.
     for name, value in attributes.items():  # the context last: it needs workers
         if name == "multiprocessing_context" and value is None:
             loader.__dict__["_DataLoader__multiprocessing_context"] = None
@@ -72,9 +73,9 @@ def assign(loader: "Any", attributes: "dict[str, Any]") -> None:
 
 
 def unwarned(make: "Callable[[Any], Any]") -> "Callable[[Any], Any]":
-    """A function that makes a loader's iterator without torch's warning of more workers than cores.
+    """Wrap a function that makes an iterator: suppress the warning about too many workers.
 
-    The program did not ask for them, and may have made errors of warnings.
+    The program did not ask for these workers, and may turn warnings into errors.
     """
     from ..common.guard import hook
 
@@ -89,7 +90,7 @@ def unwarned(make: "Callable[[Any], Any]") -> "Callable[[Any], Any]":
 
 
 def start_method(loader: "Any") -> str:
-    """How workers will be started; does not settle what the program may still choose."""
+    """Return how workers will be started, without fixing the program's default."""
     multiprocessing: Any = sys.modules["multiprocessing"]
     context = loader.multiprocessing_context or multiprocessing
     method = context.get_start_method(allow_none=True)

@@ -1,4 +1,4 @@
-"""The hooks on torch's loaders by which settings are applied, for the Applier."""
+"""The hooks on torch's loaders through which the Applier applies settings."""
 
 import sys
 from functools import wraps
@@ -67,7 +67,7 @@ def get_iterator(original: "Callable[..., Any]", applier: "Any") -> "Callable[..
                     edge(applier, applier.give_back, self, known, failed)
                     return original(self)
             if self.persistent_workers and self.num_workers:
-                self._iterator = iterator  # where it was not persistent when `iter` looked
+                self._iterator = iterator  # `iter` checked before it became persistent
             return iterator
         except BaseException as error:
             hide_our_frames(applier, error)
@@ -78,7 +78,7 @@ def get_iterator(original: "Callable[..., Any]", applier: "Any") -> "Callable[..
 
 
 def _other_start(applier: "Any", loader: "Any", entry: int) -> bool:
-    """Whether workers are started in another way than by the program itself."""
+    """Return whether the setting changes the start method of workers."""
     method = applier.entries[entry]["setting"].get("start_method")
     return method not in (None, "fork") and loader.num_workers > 0
 

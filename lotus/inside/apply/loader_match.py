@@ -1,10 +1,10 @@
-"""Which entry of the settings a loader is meant for: by place, class, sampler and length.
+"""Matches loaders to entries of the settings by place, class, sampler and length.
 
-An entry fits where all that it says is so. Where place, class and sampler are so and the data set
-has another length than the settings were found on, it has grown, or they were found on a part of
-it, unless the program makes loaders of several lengths there, as of one function for training and
-validation: then the length tells them apart. How many lengths there are is known when a loader is
-iterated, not yet when it is made.
+An entry matches if all its facts are true of the loader. If only the length of the data set
+differs, the data set has grown, or the settings were tuned on a part of it. The exception is a
+place where the program makes loaders of several lengths, such as a function that is used for
+training and validation: there the length distinguishes them. The number of lengths is only known
+when a loader is iterated, not yet when it is made.
 """
 
 from ..common import loader_description
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
     from typing import Any
 
 NAMES = ("call_site", "dataset", "sampler")
-FACTS = (*NAMES, "dataset_length")  # the last may take time to tell
+FACTS = (*NAMES, "dataset_length")  # the length may take time to compute
 
 
 class Matching:
-    """The entries (dicts as lotus.settings.given makes them), and the lengths of what may be meant.
+    """The entries of the settings, as dicts, and the lengths of loaders that may match them.
 
-    Of one process, as loaders are.
+    There is one for each process.
     """
 
     def __init__(self, entries: "list[dict[str, Any]]") -> None:
         self.entries = entries
-        self.lengths: dict[int, list[Any]] = {}  # by entry: of the loaders that have its names
+        self.lengths: dict[int, list[Any]] = {}  # by entry: lengths of the loaders with its names
 
     def made(self, loader: "Any", *sites: str) -> int | None:
-        """The first entry of which all that it says is so of a loader that is made now.
+        """Return the first entry that matches a loader which is being made.
 
         Its place may be any of `sites`.
         """
         return self._first(loader, sites, self.lengths)
 
     def exact(self, loader: "Any", *sites: str) -> int | None:
-        """The same of a loader that was made before."""
+        """Return the first entry that matches a loader which was made earlier."""
         return self._first(loader, sites, {})
 
     def _first(
@@ -61,9 +61,9 @@ class Matching:
         return first
 
     def iterated(self, loader: "Any", site: str) -> tuple[int | None, str]:
-        """(The entry whose names a loader of another length has, what there is to say of that).
+        """Return (the entry that matches a loader except for its length, a message about that).
 
-        None where nothing is meant, and then also where several are: that is said.
+        The entry is None if there is none, or if there are several, which the message then says.
         """
         facts = _names(loader, (site,))
         matches = [
@@ -75,7 +75,7 @@ class Matching:
             return None, ""
         lengths = self.lengths.get(matches[0], [])
         before = [self.entries[index]["loader"]["dataset_length"] for index in matches]
-        # Those that have a length of the settings got theirs when they were made.
+        # Loaders whose length matches got their setting when they were made.
         free = [
             index for index, length in zip(matches, before, strict=True) if length not in lengths
         ]
@@ -100,7 +100,7 @@ def _names(loader: "Any", sites: "tuple[str, ...]") -> "dict[str, Any]":
 
 
 def _fits(facts: "dict[str, Any]", target: "dict[str, Any]", names: "Iterable[str]") -> bool:
-    """Whether these of the entry's names are so; a place is one of several."""
+    """Return whether these facts of an entry are true; the place may be any of several."""
     return all(
         target[name] in facts[name] if name == "call_site" else target[name] == facts[name]
         for name in names
@@ -108,10 +108,10 @@ def _fits(facts: "dict[str, Any]", target: "dict[str, Any]", names: "Iterable[st
 
 
 def _tell_by_names(target: "dict[str, Any]") -> bool:
-    """Whether an entry has all that may tell a loader without its length, and a length."""
+    """Return whether an entry has all names, and a length."""
     return all(target.get(name) is not None for name in FACTS)
 
 
 def _listed(lengths: "list[Any]") -> str:
-    shown = [str(one) for one in lengths[:4]]
+    shown = [str(length) for length in lengths[:4]]
     return ", ".join(shown[:-1]) + (" and " if shown[1:] else "") + shown[-1]

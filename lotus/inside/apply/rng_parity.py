@@ -1,8 +1,8 @@
-"""A loader whose settings were changed draws random numbers in the main process as before.
+"""Keeps the random numbers of the main process the same after a loader's setting was changed.
 
-torch asks a sampler for its iterator once an epoch at 0 workers, twice where it starts workers,
-and draws a seed for the workers each time it makes an iterator; with persistent workers it makes
-one only. Each of these moves the generator by which the next epoch is shuffled.
+torch calls `iter` on a sampler once per epoch without workers, and twice if it starts workers. It
+draws a base seed each time it makes an iterator; with persistent workers it makes only one. Each of
+these calls advances the generator that shuffles the next epoch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _KEY = "_lotus_own"  # attribute of an iterator that holds the Own of its change
 
 
 class Own:
-    """What the program's own setting would have drawn, epoch by epoch."""
+    """Computes what the program's own setting would have drawn, epoch by epoch."""
 
     def __init__(self, workers: int, persistent: bool) -> None:
         self.workers, self.persistent = workers, persistent
@@ -27,16 +27,16 @@ class Own:
         self.first_seed = 0
 
     def seeds(self) -> bool:
-        """Whether it would draw a seed in this epoch."""
+        """Return whether it would draw a seed in this epoch."""
         return self.epoch == 0 or not (self.workers and self.persistent)
 
     def asks_twice(self) -> bool:
-        """Whether it would ask the sampler twice in this epoch."""
+        """Return whether it would call `iter` on the sampler twice in this epoch."""
         return self.workers > 0 and self.seeds()
 
 
 class MadeIterator:
-    """A sampler that gives the iterator that was made already."""
+    """A sampler that returns an existing iterator."""
 
     def __init__(self, iterator: Any) -> None:
         self.iterator = iterator
@@ -46,7 +46,7 @@ class MadeIterator:
 
 
 def init(original: Callable[..., Any], applier: Any) -> Callable[..., Any]:
-    """Hook for `_BaseDataLoaderIter.__init__`: the sampler is asked, a seed is drawn."""
+    """Hook for `_BaseDataLoaderIter.__init__`, which iterates the sampler and draws a seed."""
 
     def __init__(self: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
         own: Own | None = edge(applier, applier.own, loader)
@@ -78,7 +78,7 @@ def init(original: Callable[..., Any], applier: Any) -> Callable[..., Any]:
 
 
 def reset(original: Callable[..., Any], applier: Any) -> Callable[..., Any]:
-    """Hook for `_BaseDataLoaderIter._reset`: the sampler is asked (again)."""
+    """Hook for `_BaseDataLoaderIter._reset`, which iterates the sampler (again)."""
 
     def _reset(self: Any, loader: Any, first_iter: bool = False) -> None:
         own: Own | None = self.__dict__.get(_KEY)

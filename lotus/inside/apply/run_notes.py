@@ -1,4 +1,4 @@
-"""What the hooks report: lines on stderr, and facts for `lotus run` in a file of all processes."""
+"""Reports of hooks: lines on stderr, and facts for `lotus run` in a file of all processes."""
 
 import os
 from contextlib import suppress
@@ -11,12 +11,14 @@ _MOST = 1 << 16  # bytes of the file
 
 
 class RunNotes:
-    """Reports each thing once in all processes of the run. `path` is the file that they share."""
+    """Reports each fact once in all processes of the run. `path` is the file that they share."""
 
     def __init__(self) -> None:
         self.path: str | None = None
         self.shown: set[str] = set()
-        self._stderr: tuple[int, int] | None = None  # later it may be a file of the program
+        self._stderr: tuple[int, int] | None = (
+            None  # checked later, when it may be a file of the program
+        )
         with suppress(OSError):
             self._stderr = _identity(2)
 
@@ -33,7 +35,7 @@ class RunNotes:
                     os.write(2, f"lotus: {text}\n".encode("ascii", "backslashreplace"))
 
     def tell(self, fact: "dict[str, Any]") -> bool:
-        """Leave a fact for `lotus run`; returns whether it is new."""
+        """Record a fact for `lotus run`; return whether it is new."""
         import fcntl
         import json
 

@@ -1,15 +1,14 @@
-"""Loader settings that were found outside, put on a loader where the program makes it.
+"""Applies loader settings when the program makes a loader.
 
-An acting hook, in force only where LOTUS_SETTINGS is: JSON with `loaders` (each a `loader`, which
-one it is, a `setting` and `iterable_safe`), the `torch` it was found with and `said`, the path of
-a file that all processes share: what happened, for `lotus run`, and what a user was told already.
-For `lotus sweep` a `loader` may be {"every": true}, and `keep` says that what a setting does not
-name stays as the program has it. What other keys ask for is put on by the `features`
-of those names.
+Active only if LOTUS_SETTINGS is set. This is JSON with `loaders` (each with a `loader` to match, a
+`setting` and `iterable_safe`), the version of `torch` that they were tuned with, and `said`: the
+path of a file that all processes share, with the facts for `lotus run` and the notes that were
+already shown. For `lotus sweep`, a `loader` may be {"every": true}, and `keep` leaves attributes
+alone that a setting does not name. Other keys are applied by the `features` of those names.
 
-torch makes the loader as the program asks; then its attributes become those of the setting, all
-or none. So a mistake of the program stays torch's to tell, and a subclass, or Lightning when it
-makes the loader again from its attributes, sees what is really used.
+torch makes the loader as the program asks. Then its attributes are replaced by those of the
+setting, all or none. So torch still reports mistakes of the program. A subclass, and Lightning when
+it recreates the loader from its attributes, see the values that are really used.
 """
 
 import os
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from .rng_parity import Own
 
     class Feature(Protocol):
-        """What else may be put on a job: it hooks DataLoader and DistributedDataParallel."""
+        """Changes a job in another way; hooks DataLoader and DistributedDataParallel."""
 
         def install(self, module: Any) -> None: ...
         def hook_models(self, module: Any) -> None: ...
@@ -43,14 +42,14 @@ if TYPE_CHECKING:
 _DATALOADER = "torch.utils.data.dataloader"
 _DDP = "torch.nn.parallel.distributed"
 
-active: "Applier | None" = None  # the one in force in this process
+active: "Applier | None" = None  # the applier of this process
 
 
 class Applier:
-    """The settings of this run in this process."""
+    """Applies the settings of this run in this process."""
 
     def __init__(self, environ: "Mapping[str, str]", features: "Features | None" = None) -> None:
-        """`features`: by key of LOTUS_SETTINGS, what makes the feature of what stands there."""
+        """`features`: by key of LOTUS_SETTINGS, makes the feature from its value."""
         self.features = features or {}
         self.acting: list[Feature] = []
         self.text = environ["LOTUS_SETTINGS"]
@@ -73,7 +72,7 @@ class Applier:
         self.undo.append(import_hook.watch(self))
 
     def uninstall(self) -> None:
-        """Put torch back as it was; loaders keep what they have."""
+        """Remove all hooks; loaders keep their settings."""
         self.on = False
         while self.undo:
             self.undo.pop()()
@@ -107,7 +106,7 @@ class Applier:
             (base, "_reset", rng_parity.reset),
         )
         missing = [name for owner, name, _ in plan if name not in vars(owner)]
-        if missing:  # all or nothing: another torch is left alone
+        if missing:  # all or nothing: leave an unknown torch alone
             raise LookupError(f"torch {torch} is not as lotus knows it: {missing[0]!r}")
         for owner, name, make in plan:
             around = partial(make, applier=self)
@@ -121,7 +120,7 @@ class Applier:
             self.note(f"the settings were found with torch {fields['torch']}, this is {torch}")
 
     def _hook_distributed(self, module: "ModuleType") -> None:
-        # Of the two modules torch 2.2 finishes this one last, torch 2.14 first.
+        # torch 2.2 imports this module after the other one, torch 2.14 before it.
         for feature in self.acting:
             feature.hook_models(module)
 
@@ -132,13 +131,13 @@ class Applier:
         self.notes.note(text)
 
     def tell(self, fact: "dict[str, Any]") -> bool:
-        """Leave a fact for `lotus run`; returns whether it is new."""
+        """Record a fact for `lotus run`; return whether it is new."""
         return self.notes.tell(fact)
 
     # Decisions.
 
     def made(self, loader: "Any", frame: "FrameType | None") -> None:
-        """A loader was made: put a setting on it if one is meant for it."""
+        """Handle a loader that was made: apply the setting that matches it, if any."""
         if is_worker():
             return  # a loader inside a data set
         site, by_user = loader_description.made_at(loader, frame)
@@ -155,7 +154,7 @@ class Applier:
             self.tell({"made": loader_description.words(loader, site)})
 
     def iterated(self, loader: "Any") -> "KnownLoader | None":
-        """A loader is iterated: the n-th of this process, where a setting names only that."""
+        """Handle a loader that is iterated; a setting may name it by its number only."""
         if is_worker():
             return None
         if self.pid != os.getpid():
@@ -180,7 +179,7 @@ class Applier:
         return known
 
     def _put_by_names(self, loader: "Any", known: KnownLoader) -> None:
-        """Put a setting on that was found on another length of its data set."""
+        """Apply a setting that was tuned on a data set of another length."""
         meant, note = self.matching.iterated(loader, known.site)
         if note:
             self.note(note)
@@ -188,7 +187,7 @@ class Applier:
             self.put(loader, known, meant, None)
 
     def own(self, loader: "Any") -> "Own | None":
-        """What a changed loader would draw with the program's own setting."""
+        """Return what a changed loader would draw with the program's own setting."""
         known = self.loaders.find(loader)
         return known.own if known is not None else None
 
@@ -202,9 +201,10 @@ class Applier:
         again: KnownLoader | None,
         quiet: bool = False,
     ) -> None:
-        """Put a setting on a loader, or say why not; `again`: as on this one, its forerunner.
+        """Apply a setting to a loader, or note why not.
 
-        `quiet`: nothing is said of what changes with it.
+        `again` is the loader of which this one is a copy, if any. `quiet` suppresses notes about
+        the consequences of the setting.
         """
         entry = self.entries[index]
         try:
@@ -239,7 +239,7 @@ class Applier:
             )
 
     def give_back(self, loader: "Any", known: KnownLoader, error: Exception) -> None:
-        """Put the program's own setting back: the workers of ours cannot be started."""
+        """Restore the program's own setting, as workers cannot be started with ours."""
         loader_attributes.assign(loader, known.before)
         self.tell({"refused": known.entry})
         what = f"{type(error).__name__}: {error}".partition("\n")[0][:300]
@@ -251,7 +251,7 @@ class Applier:
         known.restore()
 
     def threads(self, loader: "Any", known: KnownLoader) -> int | None:
-        """How many threads the workers that start now shall have."""
+        """Return the number of threads for workers that start now; None: no change."""
         if known.entry is None or loader.num_workers == 0:
             return None
         threads: int | None = self.entries[known.entry]["setting"].get("threads")

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class WorkerInit:
     """Replaces a loader's `worker_init_fn` while its workers start; sets their threads first.
 
-    Python takes `__call__` from here, which sets them, and calls what it gets: no frame of ours is
-    below the user's function.
+    `__call__` is a property: it sets the threads and returns the user's function, which Python then
+    calls. So the user's function has no frame of ours above it.
     """
 
     def __init__(self, threads: int, function: "Callable[[int], object] | None") -> None:
@@ -43,11 +43,11 @@ def set_threads(threads: int) -> None:
 
 
 def hinders(threads: int, method: str, words: str) -> str:
-    """Why workers that are started by `method` cannot get these threads; "" where they can."""
+    """Return why workers started by `method` cannot get these threads; "" if they can."""
     if method == "fork":
         if threads == 1:
             return ""
-        # Seen with torch 2.14 (hangs) and 2.2 (dies) where the parent had used its own.
+        # Seen with torch 2.14 (hangs) and 2.2 (crashes) if the parent had used its own threads.
         return (
             f"the {threads} threads a worker are not set for {words}: OpenMP can hang in forked "
             "workers; the setting needs a start_method of spawn"

@@ -1,1 +1,1 @@
-"""What every part inside the program uses: the guard, patches, whose code a frame runs."""
+"""Shared by all packages inside the program: guard, patching, origin of code."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _FACTS = ("call_site", "dataset", "sampler", "dataset_length")
 
 
-class _Candidate:
+class _PlannedLoader:
     """A loader that matches the plan, while it is alive."""
 
     def __init__(self, reference: "Any", words: str, refused: str) -> None:
@@ -54,7 +54,7 @@ class Balance(Acting):
         self.sizes: list[int] = plan["batch_sizes"]
         self.target: dict[str, Any] | None = plan.get("loader")  # the loader to balance
         self.weights = Weights(plan.get("loss") == "sum")
-        self.candidates: dict[int, _Candidate] = {}  # by id(loader)
+        self.candidates: dict[int, _PlannedLoader] = {}  # by id(loader)
         self.seen: dict[int, Any] = {}  # weak references to iterated loaders, by id
         self.numbers = 0  # number of iterated loaders
         self.weighted = False
@@ -97,7 +97,7 @@ class Balance(Acting):
             target[name] in (sites if name == "call_site" else (facts[name],)) for name in names
         )
 
-    def _take(self, loader: "Any", site: str) -> _Candidate:
+    def _take(self, loader: "Any", site: str) -> _PlannedLoader:
         import weakref
 
         refused, words = self._unfit(loader), loader_description.words(loader, site)
@@ -111,7 +111,7 @@ class Balance(Acting):
                     known.refused = known.refused or refused
         key = id(loader)
         reference = weakref.ref(loader, partial(self._forget, key))
-        self.candidates[key] = candidate = _Candidate(reference, words, refused)
+        self.candidates[key] = candidate = _PlannedLoader(reference, words, refused)
         if not refused:
             rank, own = loader.sampler.rank, loader.sampler
             candidate.shared = Shared(own, self.sizes, rank, loader.drop_last)
@@ -192,7 +192,7 @@ class Balance(Acting):
             return named and self._meant(loader, loader_description.iterated_at())
         return bool(target.get("number") == number)
 
-    def _agree(self, loader: "Any", candidate: _Candidate) -> None:
+    def _agree(self, loader: "Any", candidate: _PlannedLoader) -> None:
         words = candidate.words
         distributed: Any = sys.modules.get("torch.distributed")
         if distributed is None or not distributed.is_initialized():
@@ -336,7 +336,9 @@ class Balance(Acting):
             f"balance.json is not applied to {why}; the program goes on as it is written"
         )
 
-    def _apply(self, loader: "Any", candidate: _Candidate, words: str, models: "list[Any]") -> None:
+    def _apply(
+        self, loader: "Any", candidate: _PlannedLoader, words: str, models: "list[Any]"
+    ) -> None:
         candidate.agreed = True
         self.applier.tell({"balance": "applied"})
         how = "sum: they are not weighted" if self.weights.summed else "mean over its samples"

@@ -1,1 +1,1 @@
-"""Operations of a pipeline run by themselves, for `lotus map build`."""
+"""Runs operations of a pipeline in isolation, for `lotus map build`."""

@@ -1,4 +1,4 @@
-"""What lotus asked to be isolated, and how."""
+"""The configuration of isolated runs."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 
 
 class Settings:
-    """What lotus asked for: JSON in LOTUS_ISOLATE."""
+    """The configuration in LOTUS_ISOLATE, which is JSON."""
 
     def __init__(self, text: str) -> None:
         fields = json.loads(text)
         self.exchange: str = fields["exchange"]  # folder of the pipes `ready` and `go`
         self.samples: int = fields["samples"]
         self.runs: int = fields["runs"]
-        self.needed: int = fields["needed"]  # calls until a short function is caught
+        self.needed: int = fields["needed"]  # calls that are needed to sample a short function
         self.gap_ns: int = fields["gap_ns"]
         self.budget_ns: int = fields["budget_ns"]  # for each operation
         self.loader: int | None = fields["loader"]  # by first `iter()`; None: the largest

@@ -1,6 +1,6 @@
-"""Loaded by every Python of the traced program, because its folder is first on PYTHONPATH.
+"""Loaded by every Python process of the traced program: its folder is first on PYTHONPATH.
 
-Puts the hooks in, then runs the sitecustomize that it hides.
+Installs the hooks, then runs the sitecustomize that it hides.
 """
 
 import os
@@ -14,7 +14,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def _load(name: str) -> "types.ModuleType":
-    """A module of what lives inside, under its private name."""
+    """Import a module of lotus.inside under its private name."""
     import importlib.util
 
     if "_lotus_inside" in sys.modules:
@@ -57,8 +57,8 @@ def _record() -> None:
 
 
 def _say(text: str) -> None:
-    # Descriptor 2 is still what it was when Python started; if it was closed, it may be anything
-    # soon. What multiprocessing starts has a parent that was told already.
+    # Descriptor 2 still is what it was when Python started; if it is closed, the program may reuse
+    # it. A process of multiprocessing has a parent that has reported this already.
     if sys.stderr is not None and not any("multiprocessing" in arg for arg in sys.orig_argv):
         try:  # noqa: SIM105 - contextlib is not imported by then
             os.write(2, text.encode("ascii", "backslashreplace"))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from ..common.perf_event import Group
 
-    class Opened(NamedTuple):
+    class OpenGroups(NamedTuple):
         """The groups of one thread; `turn` holds the place of the one that is counted now.
         `cost_ns` is that of a reading."""
 
@@ -47,7 +47,9 @@ if TYPE_CHECKING:
 else:
     import collections
 
-    Opened = collections.namedtuple("Opened", "groups turn cost_ns pinned thread", module=__name__)
+    OpenGroups = collections.namedtuple(
+        "OpenGroups", "groups turn cost_ns pinned thread", module=__name__
+    )
 # Before the program can put others there, out of reach of what exchanges functions by name.
 _TIMES = (time.process_time_ns, time.thread_time_ns, time.clock_gettime_ns, time.sleep)
 _LOWEST = 500  # descriptors below are the program's
@@ -81,7 +83,7 @@ class Counters:
         # One of the fetch in hand: CPU time of other threads when it began.
         self.marks: list[list[int]] = []
         self._here = threading.local()  # .thread: a Thread
-        self._open: dict[int, Opened] = {}  # by thread
+        self._open: dict[int, OpenGroups] = {}  # by thread
         self._failed = 0  # the thread whose group could not be counted in the last fetch
         self._openings = self._broken = 0
         self._refused = False
@@ -171,7 +173,7 @@ class Counters:
                 self._failed = me  # opened again before the next fetch
         self._use_turn(opened)
 
-    def _use_turn(self, opened: Opened | None) -> None:
+    def _use_turn(self, opened: OpenGroups | None) -> None:
         if opened is None:
             self._use(None, 0)
             return
@@ -180,7 +182,7 @@ class Counters:
         self._around = (bytes(8 * sum(words[:turn])), bytes(8 * sum(words[turn + 1 :])))
         self._use(opened.groups[turn], opened.cost_ns)
 
-    def _next_turn(self, opened: Opened) -> None:
+    def _next_turn(self, opened: OpenGroups) -> None:
         """Raises OSError."""
         opened.groups[opened.turn[0]].pause()
         opened.turn[0] = (opened.turn[0] + 1) % len(opened.groups)
@@ -262,7 +264,7 @@ class Counters:
             return "the program may open few files (ulimit -n)"
         return ""
 
-    def _opened(self, tid: int, thread: Thread, pinned: bool) -> Opened | None:
+    def _opened(self, tid: int, thread: Thread, pinned: bool) -> OpenGroups | None:
         """Open this thread's groups; they have the right of way, where they fit."""
         for other, opened in list(self._open.items()):
             if opened.thread() is None:
@@ -281,7 +283,7 @@ class Counters:
                     if len(self.groups) > 1:
                         groups[-1].pause()
                 cost = self._calibrate(groups, tid, right_of_way)
-                opened = Opened(groups, [0], cost, right_of_way, weakref.ref(thread))
+                opened = OpenGroups(groups, [0], cost, right_of_way, weakref.ref(thread))
                 if len(groups) > 1:
                     groups[0].resume()
                 self._open[tid] = opened

@@ -1,1 +1,1 @@
-"""Trials of a program's loader in its own process, for `lotus tune`."""
+"""Runs trials of a program's loader in its own process, for `lotus tune`."""

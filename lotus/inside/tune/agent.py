@@ -1,7 +1,7 @@
-"""The agent of `lotus tune` in the user's program: observes the loader, and takes over for trials.
+"""The agent of `lotus tune` in the user's program: observes the loader and pauses for trials.
 
-In force only where LOTUS_TUNE is set: see tune_config.py. lotus decides outside what is tried and
-what follows from it; trials.py builds and measures.
+Active only if LOTUS_TUNE is set: see tune_config.py. lotus itself decides which settings to try and
+how the program continues; candidates/trials.py makes the loaders and measures them.
 """
 
 from __future__ import annotations
@@ -33,8 +33,12 @@ if TYPE_CHECKING:
     from .trial_session import Recording, TrialSession
 
 _DATALOADER = "torch.utils.data.dataloader"
-_BATCHES, _SECONDS, _LEAST = 12, 10.0, 4  # observed: at most, at most, but at least
-_LEAST_AT_END = 2  # batches, where the loader is exhausted
+_BATCHES, _SECONDS, _LEAST = (
+    12,
+    10.0,
+    4,
+)  # limits of the observation: batches, seconds, least batches
+_LEAST_AT_END = 2  # batches, if the loader is exhausted
 
 active: Agent | None = None
 
@@ -48,7 +52,7 @@ class Agent:
         self.on = True
         self.pid = os.getpid()
         self.observer: LoaderObserver | LiveValidation | None = None
-        self.own: dict[str, Any] = {}  # as an entry: the setting before all trials
+        self.own: dict[str, Any] = {}  # entry with the setting before all trials
         self.undo: list[Callable[[], object]] = []
         self.applier: Applier = settings_applier.install(
             {"LOTUS_SETTINGS": environ.get("LOTUS_SETTINGS") or '{"loaders": []}'}
@@ -57,7 +61,7 @@ class Agent:
         self.signals = TrialSignals()
         self._recording = recording
         self._session: TrialSession | None = None
-        self._described: set[str] = set()  # loaders that were mentioned, in words
+        self._described: set[str] = set()  # descriptions of loaders that were reported
         self._matched = False  # the loader to tune has been iterated
 
     def install(self) -> None:
@@ -92,7 +96,7 @@ class Agent:
         exchange.mention(self.config.exchange, event)
 
     def leave(self, hooks: bool = True) -> None:
-        """Stop observing; with `hooks` also remove the hooks, which keep an epoch going."""
+        """Stop observing; with `hooks`, also remove the hooks, which an epoch may need."""
         self.on, observer, self.observer = False, self.observer, None
         if observer is not None:
             observer.release_workers()
@@ -100,7 +104,7 @@ class Agent:
             self.undo.pop()()
 
     def fault(self, error: Exception) -> None:
-        """End the program after a fault of ours: it was to be tuned, not to train for hours."""
+        """End the program after an error in lotus: it must not train for hours instead."""
         self.leave(hooks=False)
         with suppress(Exception):
             what = f"{type(error).__name__}: {error}"
@@ -124,8 +128,8 @@ class Agent:
             return
         epochs = self.loaders.begin_epoch(loader)
         if observer is not None and observer.loader is loader:
-            observer.release_workers(iterator)  # also where another loader is now the chosen one
-        # A loader that the data set of the observed one iterates is not chosen.
+            observer.release_workers(iterator)  # even if another loader is now the chosen one
+        # A loader inside the data set of the observed one is not chosen.
         inner = observer is not None and observer.in_next == threading.get_ident()
         chosen = not inner and self.loaders.is_chosen(loader)
         again = epochs == 2
@@ -134,7 +138,7 @@ class Agent:
             again, self._described = words in self._described, {words, *self._described}
             self._mention({"event": "iterated", "loader": words[:300], "chosen": chosen})
         if not chosen:
-            # Another epoch, and the loader to tune has not come: worth a word before the end.
+            # A second epoch without the loader to tune: report that before the end.
             if self.config.loader is not None and not self._matched and again:
                 self._mention({"event": "unmatched"})
             return
@@ -147,7 +151,7 @@ class Agent:
         iterator.__dict__[KEY] = observer
 
     def next_called(self, iterator: Any, observer: LoaderObserver | LiveValidation) -> None:
-        """The program calls `next`: take over when enough was observed."""
+        """Handle a call of `next`: take over once enough was observed."""
         if observer is not self.observer:
             return
         observer.next_called()
@@ -156,7 +160,7 @@ class Agent:
                 self.take_over(observer.iterator(), observer, observer.over)
             return
         steps, several = len(observer.steps), self.config.ranks() > 1
-        if self.config.batches is not None or several:  # ranks have to stop at the same step
+        if self.config.batches is not None or several:  # ranks have to pause at the same step
             enough = steps >= (self.config.batches or _BATCHES)
         else:
             late = clock() - observer.first >= _SECONDS
@@ -192,13 +196,13 @@ class Agent:
         else:
             self._mention({"event": "exhausted", "batches": len(observer.steps)})
 
-    # Trials instead of the program.
+    # Trials while the program is paused.
 
     def take_over(
         self, iterator: Any, observer: LoaderObserver | LiveValidation, exhausted: bool
     ) -> None:
-        """Let lotus make trials in place of the program, then go on as it says."""
-        self.on = False  # the candidates are no loaders of the program
+        """Pause the program for trials, then continue as lotus says."""
+        self.on = False  # candidates are not loaders of the program
         loader, epochs = observer.loader, self.loaders.epochs(observer.loader)
         if iterator is not None:
             iterator.__dict__.pop(KEY, None)
@@ -221,11 +225,11 @@ class Agent:
             end(message.get("code", 0))
         self._go_on(message, iterator, loader, epochs)
         if isinstance(observer, LoaderObserver) and epoch_handover.KEY not in iterator.__dict__:
-            self.leave()  # nothing goes on by our hooks
+            self.leave()  # the epoch does not need our hooks
         self.signals.raise_again()
 
     def session(self) -> TrialSession:
-        """The conversation with lotus. What it needs is imported when the program stands still."""
+        """Return the session with lotus; its modules are imported when the program is paused."""
         from .trial_session import TrialSession
 
         if self._session is None:
@@ -235,7 +239,7 @@ class Agent:
         return self._session
 
     def _go_on(self, message: dict[str, Any], iterator: Any, loader: Any, epochs: int) -> None:
-        """Give the program's loader the setting with which it goes on."""
+        """Give the program's loader the setting with which it continues."""
         from .candidates import trial_requests
 
         do = message["do"]
@@ -250,13 +254,13 @@ class Agent:
 
 
 def _is_for(message: dict[str, Any], loader: Any) -> bool:
-    """Whether a setting is for this loader: a program may start others, with other data."""
+    """Return whether a setting is for this loader; other programs it starts have other data."""
     name: str | None = message["loader"].get("dataset")
     return name in (None, type(loader.dataset).__name__)
 
 
 def install(recording: Recording) -> None:
-    """Act in this process as LOTUS_TUNE says; see TrialSession for `recording`."""
+    """Install the agent as LOTUS_TUNE says; see TrialSession for `recording`."""
     global active
     if active is None:
         active = Agent(dict(os.environ), recording)

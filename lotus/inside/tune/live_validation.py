@@ -1,4 +1,4 @@
-"""Observes the program while it trains with a setting, to validate what trials have shown."""
+"""Times training with a setting, to validate the result of trials."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 
 class LiveValidation:
-    """Times the program's batches and steps from where a setting was put on, in mid-epoch.
+    """Times the program's batches and steps after a setting was applied in the middle of an epoch.
 
-    Not counted are the batches that its iterator had in flight, the first one after them, for which
-    the program waits until workers have started, and `discard` more, which were made meanwhile.
+    It does not count the batches that the iterator had in flight, the first batch after them, which
+    includes the start of the workers, and `discard` more, which were made meanwhile.
     """
 
     def __init__(self, loader: Any, iterator: Any, request: Train) -> None:
         self.loader = loader
-        self.iterator = weakref.ref(iterator)  # the program's last one of this loader
-        self.over = False  # so is the epoch, or the program has left it
+        self.iterator = weakref.ref(iterator)  # the program's latest iterator of this loader
+        self.over = False  # whether the epoch has ended or was left
         self.waits: list[float] = []
-        self.steps: list[float] = []  # one less than the waits while the last is not over
+        self.steps: list[float] = []  # one shorter than the waits during a step
         self.sizes: list[int] = []
-        self.startup_s: float | None = None  # that first batch's wait
+        self.startup_s: float | None = None  # the wait for that first batch
         self.passed = 0  # batches of all kinds
-        self.in_next = 0  # the thread whose call of `next` is under way
+        self.in_next = 0  # the thread that is inside `next`
         self._rest = iterator.__dict__[epoch_handover.KEY]
         self._batches, self._discard = request.batches, request.discard
         self._until = clock() + request.seconds
@@ -41,18 +41,18 @@ class LiveValidation:
         iterator.__dict__[KEY] = self
 
     def epoch_begins(self, loader: Any, iterator: Any) -> None:
-        """An epoch of some loader begins: the program may have left the observed epoch for it.
+        """Handle the start of an epoch, for which the program may have left the observed one.
 
-        If so, the program is stopped at the first batch: in `iter` the loader could not be given
-        another setting.
+        In that case the program pauses at the first batch of the new epoch, because the setting of
+        a loader cannot change inside `iter`.
         """
         if self.in_next == threading.get_ident():
-            return  # what gives the rest of this epoch, or a loader inside the data set
+            return  # the successor in this epoch, or a loader inside the data set
         if loader is self.loader:
             self.iterator = weakref.ref(iterator)
         elif self.iterator() is not None and clock() < self._until:
             return
-        self.over, self._returned = True, None  # what comes after an epoch is no step
+        self.over, self._returned = True, None  # the time after an epoch is no step
         iterator.__dict__[KEY] = self
 
     def next_called(self) -> None:
@@ -62,9 +62,9 @@ class LiveValidation:
             self._returned = None
 
     def enough(self) -> bool:
-        """Whether enough batches were counted, the time has passed, or the epoch is over."""
+        """Return whether enough batches were counted, the time is up, or the epoch is over."""
         if self._pid != os.getpid():
-            return False  # forked: lotus listens to the other one
+            return False  # forked: lotus communicates with the parent
         return self.over or len(self.steps) >= self._batches or clock() >= self._until
 
     def fetch_begins(self) -> None:
@@ -85,7 +85,7 @@ class LiveValidation:
             self._returned = clock()
 
     def reply(self) -> TrainedBatches:
-        """The batches of complete steps."""
+        """Return the batches of complete steps."""
         from .candidates.trial_requests import TrainedBatches
 
         count = len(self.steps)
@@ -100,4 +100,4 @@ class LiveValidation:
         )
 
     def release_workers(self, begins: Any = None) -> None:
-        """Do nothing: no indices are kept back from the workers here."""
+        """Do nothing: no indices are withheld from the workers here."""

@@ -15,23 +15,23 @@ if TYPE_CHECKING:
 
 
 class LoaderChoice:
-    """The loaders that were iterated in this process, by number, and which is to be tuned.
+    """Numbers the loaders that are iterated in this process and chooses the one to tune.
 
-    `wanted` is a number, a name or place, or None for the loader of most samples.
+    `target` is a number, a name or place, or None for the loader with the most samples.
     """
 
-    def __init__(self, wanted: int | str | None, applier: Applier) -> None:
-        self.wanted, self._applier = wanted, applier
+    def __init__(self, target: int | str | None, applier: Applier) -> None:
+        self.target, self._applier = target, applier
         self._numbers: dict[int, tuple[weakref.ref[Any], int]] = {}  # by id: loader, number
-        self._epochs: list[int] = []  # of each, by number
+        self._epochs: list[int] = []  # number of epochs, by loader number
         self._lengths: dict[int, tuple[weakref.ref[Any], float]] = {}
 
     def forget(self) -> None:
-        """Forget all loaders: in a forked process numbers begin again."""
+        """Forget all loaders; a forked process starts numbering again."""
         self._numbers, self._epochs = {}, []
 
     def number(self, loader: Any) -> int:
-        """The loader's number by first iteration."""
+        """Return the number of a loader in the order of first iterations."""
         reference, number = self._numbers.get(id(loader), (None, 0))
         if reference is None or reference() is not loader:
             number = len(self._epochs)
@@ -40,32 +40,32 @@ class LoaderChoice:
         return number
 
     def epochs(self, loader: Any) -> int:
-        """How many epochs of the loader have begun."""
+        """Return how many epochs of the loader have begun."""
         return self._epochs[self.number(loader)]
 
     def begin_epoch(self, loader: Any) -> int:
-        """Count an epoch that begins. Returns how many have begun."""
+        """Count an epoch that begins; return how many have begun."""
         number = self.number(loader)
         self._epochs[number] += 1
         return self._epochs[number]
 
     def site(self, loader: Any) -> str:
-        """Where the loader was made; "" where that is unknown."""
+        """Return where the loader was made; "" if unknown."""
         known = self._applier.loaders.find(loader)
         return "" if known is None else known.site
 
     def words(self, loader: Any) -> str:
-        """A description of the loader, with the place where it was made."""
+        """Return a description of the loader, with the place where it was made."""
         return loader_description.words(loader, self.site(loader))
 
     def is_chosen(self, loader: Any) -> bool:
-        """Whether this loader is to be tuned, as far as that is known by now."""
-        if isinstance(self.wanted, int):
-            return self.number(loader) == self.wanted
-        if self.wanted is not None:
+        """Return whether this loader is to be tuned, as far as is known so far."""
+        if isinstance(self.target, int):
+            return self.number(loader) == self.target
+        if self.target is not None:
             known = self._applier.loaders.find(loader)
             names = () if known is None else (known.site, known.once, known.name)
-            return self.wanted in (
+            return self.target in (
                 type(loader.dataset).__name__,
                 loader_description.iterated_at(),
                 *names,
@@ -75,7 +75,7 @@ class LoaderChoice:
         return all(self._samples(other) <= samples for other in others if other is not None)
 
     def _samples(self, loader: Any) -> float:
-        """Samples of an epoch; a stream without a length is endless."""
+        """Return the samples of an epoch; infinite for a stream without a length."""
         reference, length = self._lengths.get(id(loader), (None, 0.0))
         if reference is None or reference() is not loader:
             samples = loader_description.length_of(loader.sampler)

@@ -1,4 +1,4 @@
-"""What a program does with its loader: how long it waits, steps and computes, batch by batch."""
+"""Observes how long a program waits for its loader, trains and computes, batch by batch."""
 
 from __future__ import annotations
 
@@ -11,38 +11,40 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-KEY = "_lotus_watch"  # attribute of an iterator that is watched
+KEY = "_lotus_watch"  # attribute of an observed iterator
 clock = time.perf_counter
 
 
 class LoaderObserver:
-    """What the program did with its loader."""
+    """Records how the program uses a loader."""
 
     def __init__(self, loader: Any) -> None:
         self.loader = loader
         self.waits: list[float] = []
-        self.steps: list[float] = []  # one less than the others while the last is not over
+        self.steps: list[float] = []  # one shorter than the others during a step
         self.cpu: list[float] = []
         self.sizes: list[int] = []
         self.startup_s: float | None = None
         self.loop_s: float | None = None  # of the last epoch that ended, from `iter()`
-        self.in_next = 0  # the thread whose call of `next` is under way
-        self.began = 0.0  # `iter()`, of this epoch
-        self.first = 0.0  # when the first batch of all came
-        self.returned: tuple[float, float] | None = None  # the last batch: clock, CPU time
-        self.quiet: Quiet | None = None  # under way, or over
-        # What fetches do to this process, where they are made in it.
+        self.in_next = 0  # the thread that is inside `next`
+        self.began = 0.0  # time of this epoch's `iter()`
+        self.first = 0.0  # when the very first batch arrived
+        self.returned: tuple[float, float] | None = (
+            None  # wall and CPU time when the last batch was returned
+        )
+        self.quiet: Quiet | None = None  # current or finished
+        # Effects of fetches on this process, if it has no workers.
         self.fetching = file_offsets.Fetching() if not loader.num_workers else None
 
     def begin(self, start: float) -> None:
-        """An epoch begins; the last step of the one before has no end."""
+        """Begin an epoch; drop the last step of the previous one, which has no end."""
         self.returned = None
         self.began = start
         for done in (self.waits, self.sizes):
             del done[len(self.steps) :]
 
     def ended(self) -> int:
-        """This epoch has no more batches. Returns how many steps were watched."""
+        """End an epoch; return the number of observed steps."""
         self.loop_s = clock() - self.began
         return len(self.steps)
 
@@ -56,14 +58,14 @@ class LoaderObserver:
             self.returned = None
 
     def quieter(self, iterator: Any) -> bool:
-        """Whether the next step is one of those that are taken while no worker works."""
+        """Return whether the next step runs while all workers are idle."""
         if self.quiet is None:
             self.quiet = Quiet(iterator)
             return self.quiet.on
         return self.quiet.goes_on()
 
     def release_workers(self, begins: Any = None) -> None:
-        """Hand on what was kept back from the workers; `begins`: see `Quiet.end`."""
+        """Pass withheld indices to the workers; `begins`: see `Quiet.end`."""
         if self.quiet is not None:
             self.quiet.end(begins)
 

@@ -1,4 +1,4 @@
-"""While a program stands still for its trials: its workers come to rest, ranks share the cores."""
+"""Prepares a paused program for trials: its workers become idle, its ranks share the cores."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-# How many ranks of the job this machine runs: torchrun, Open MPI, MPICH and Intel MPI.
+# Variables with the number of ranks on this machine: torchrun, Open MPI, MPICH, Intel MPI.
 LOCAL_WORLDS = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
-_IDLE_S = 30.0  # that the program's own workers may take to become idle
+_IDLE_S = 30.0  # time for the program's own workers to become idle
 
 
 def wait_until_idle(iterator: Any) -> list[str]:
-    """Wait until the program's own workers have made all that they were asked for."""
+    """Wait until the program's workers have finished all requested batches; return notes."""
     if not getattr(iterator, "_num_workers", 0):
         return []
     until = time.perf_counter() + _IDLE_S
@@ -44,7 +44,7 @@ def wait_until_idle(iterator: Any) -> list[str]:
 
 
 def take_share(environ: Mapping[str, str]) -> list[tuple[int, set[int]]]:
-    """Keep to this rank's share of the cores; returns what is to be put back."""
+    """Bind all threads to this rank's share of the cores; return their previous affinities."""
     ranks = number_in(environ, LOCAL_WORLDS) or 1
     if ranks < 2:
         return []

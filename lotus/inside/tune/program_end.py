@@ -1,7 +1,7 @@
-"""The end of a program that was tuned and is not to go on: at once, with what it has started.
+"""Ends a program that was tuned and must not continue, together with its child processes.
 
-Nothing of the program runs any more: neither `finally` nor `atexit`, which may save a model that
-was not trained, or end other ranks. What it has started would be left without it, so that is told.
+No more code of the program runs: `finally` blocks and `atexit` functions could save a model that
+was not trained, or end other ranks. Its child processes would be orphaned, so they get a signal.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-_ENDING_S, _PAUSE_S = 1.0, 0.01  # for them to end; then they are left to it
+_ENDING_S, _PAUSE_S = 1.0, 0.01  # for them to exit; after that they are left alone
 
 
 def end(code: int) -> NoReturn:
-    """End this process; SIGTERM for its descendants that are still in its process group.
+    """End this process; send SIGTERM to its descendants in the same process group.
 
-    One with a group of its own is meant to outlive it, as a daemon, or a server in a session.
+    A descendant with a group of its own, such as a daemon, is meant to outlive it.
     """
     try:
         signalled = []
@@ -36,7 +36,7 @@ def end(code: int) -> NoReturn:
                     signalled.append((pid, start))
         until = time.monotonic() + _ENDING_S
         while signalled and time.monotonic() < until:
-            with suppress(OSError):  # those of ours that have ended
+            with suppress(OSError):  # reap children that have exited
                 os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG)
             signalled = [
                 (pid, start) for pid, start in signalled if start and started(pid) == start

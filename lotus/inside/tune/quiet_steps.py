@@ -1,7 +1,7 @@
-"""The program's next steps while its own workers have nothing to do: how long they take alone.
+"""Times training steps of the program while its workers are idle.
 
-Beside workers that keep the cores busy a step takes longer, many times where its threads wait for
-each other; a step that is measured so would be slowed once more by the workers of a trial.
+Busy workers slow a step down, many times if its threads synchronize often. An emulated step with
+that duration would be slowed down a second time by the workers of a trial.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from typing import Any
 
 _MOST = 8  # steps
-_PUT = "_try_put_index"  # torch's: hands on the indices of one batch to a worker
-_NEXT = "_next_index"  # torch's: what that asks the sampler by
+_PUT = "_try_put_index"  # torch's method that sends the indices of a batch to a worker
+_NEXT = "_next_index"  # torch's method that draws them from the sampler
 _MAP_STYLE = 0
 
 
 class Quiet:
-    """Keeps indices back, while batches that lie ready are trained on.
+    """Withholds indices from the workers while the program trains on batches that are ready.
 
-    The sampler is asked for them when torch asks: it may draw, raise, or look at what the program
-    has learnt so far. Only of data sets by index: where the worker of an iterable one ends, torch
-    takes what it has kept back for the end of the epoch.
+    Indices are drawn from the sampler when torch asks for them: it may draw random numbers, raise,
+    or depend on the state of the program. Iterable data sets are not supported: when one of their
+    workers ends, torch takes withheld indices for the end of the epoch.
     """
 
     def __init__(self, iterator: Any) -> None:
-        """Begin, where batches lie ready: `on` then."""
+        """Start if batches are ready; `on` is then true."""
         self.steps: list[float] = []
         self.cpu: list[float] = []
         self._iterator = weakref.ref(iterator)
@@ -41,15 +41,16 @@ class Quiet:
             iterator.__dict__[_NEXT] = self._keep_back
 
     def goes_on(self) -> bool:
-        """Whether one more such step can be taken; if not, the workers go on."""
+        """Return whether another such step is possible; if not, resume the workers."""
         iterator = self._iterator()
         if not self.on or iterator is None or len(self.steps) >= _MOST or not _ready(iterator):
             self.end()
         return self.on
 
     def end(self, begins: Any = None) -> None:
-        """Hand on what was kept back; not where `begins`, an iterator, is this one: it was asked
-        for another epoch, and hands on all of that.
+        """Send withheld indices to the workers.
+
+        If `begins` is this iterator, it starts another epoch, and the indices are dropped.
         """
         iterator, kept_back = self._iterator(), self._kept_back
         self.on = False
@@ -69,11 +70,11 @@ class Quiet:
     def _keep_back(self) -> Any:
         iterator = self._iterator()
         self._kept_back.append(getattr(type(iterator), _NEXT)(iterator))
-        raise StopIteration  # as where the sampler has no more: torch hands on nothing
+        raise StopIteration  # as if the sampler were exhausted, so that torch sends nothing
 
 
 def _is_torchs(iterator: Any) -> bool:
-    """Whether its workers get the indices of a data set as torch itself hands them on."""
+    """Return whether this is torch's own iterator, with workers, of a map-style data set."""
     kind = sys.modules["torch.utils.data.dataloader"]._MultiProcessingDataLoaderIter
     return getattr(iterator, "_dataset_kind", None) == _MAP_STYLE and all(
         getattr(type(iterator), name, None) is getattr(kind, name, kind) for name in (_PUT, _NEXT)
@@ -81,8 +82,8 @@ def _is_torchs(iterator: Any) -> bool:
 
 
 def _ready(iterator: Any) -> bool:
-    """Whether batches were asked for that were not taken; workers at rest have made all of them.
+    """Return whether requested batches are left; idle workers have completed all of them.
 
-    Not by their numbers: where batches come out of order, torch counts on later.
+    Batch numbers cannot tell: torch updates them late if batches come out of order.
     """
     return bool(iterator._task_info)

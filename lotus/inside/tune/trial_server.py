@@ -1,4 +1,4 @@
-"""Serves the requests of lotus while the program stands still, one after the other."""
+"""Serves the requests of lotus one after the other, while the program is paused."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 def serve(
     link: exchange.Link, trials: Trials, raised: Callable[[], BaseException | None]
 ) -> dict[str, Any]:
-    """Serve requests for trials until a message comes that ends them, and return that.
+    """Serve requests until a message ends the trials; return that message.
 
-    Raises the exception that a signal's handler has raised meanwhile, of which `raised` knows.
+    Raises the exception that a signal handler has raised meanwhile, which `raised` returns.
     """
     while True:
         message = link.ask()

@@ -1,4 +1,4 @@
-"""The conversation with lotus while the program stands still: trials, and how it goes on then."""
+"""Communicates with lotus while the program is paused: trials, and how it continues."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
     Recording = Callable[[Mapping[str, str]], AbstractContextManager[None]]
 
-_LEAST_ALONE = 2  # steps beside which no worker works
-_UNCLAIMED_S = 60.0  # how long other ranks wait for the rank that makes the trials
+_LEAST_ALONE = 2  # steps while workers are idle
+_UNCLAIMED_S = 60.0  # how long other ranks wait for the rank that runs the trials
 
 
 class TrialSession:
-    """Serves lotus whenever the program stands still; the pipes stay open while it trains.
+    """Serves lotus whenever the program is paused; the pipes stay open while it trains.
 
-    `recording` makes, of variables for the environment, a context that is recorded; without it
-    nothing is.
+    `recording` takes environment variables and returns a context that is recorded; without it,
+    nothing is recorded.
     """
 
     def __init__(
@@ -52,12 +52,12 @@ class TrialSession:
     ) -> None:
         self._config, self._applier, self._loaders = config, applier, loaders
         self._signals, self._recording = signals, recording
-        self._link: exchange.Link | None = None  # while the program trains on for lotus
+        self._link: exchange.Link | None = None  # while the program trains for a validation
 
     def run(
         self, iterator: Any, observer: LoaderObserver | LiveValidation, exhausted: bool
     ) -> dict[str, Any]:
-        """Serve lotus. Returns its message on how the program goes on."""
+        """Serve lotus; return its message on how the program continues."""
         link, self._link = self._link, None
         try:
             if link is None:
@@ -88,7 +88,7 @@ class TrialSession:
     def _first(
         self, link: exchange.Link, iterator: Any, observer: LoaderObserver, exhausted: bool
     ) -> dict[str, Any]:
-        """Make the trials, or wait for the rank that does."""
+        """Run the trials, or wait for the rank that does."""
         answer = link.answer()
         if answer is not None:
             return answer

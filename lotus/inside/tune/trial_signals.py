@@ -1,4 +1,4 @@
-"""Signals while trials replace the program: they end the trials first, then reach the program."""
+"""Handles signals during trials: they end the trials first and then reach the program."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class TrialSignals:
-    """Handlers for Ctrl-C and for each signal that the program handles, while trials run.
+    """Replaces the handlers of Ctrl-C and of all signals that the program handles, during trials.
 
-    Trials end by what a handler raises, in order. `raised` is that exception.
+    An exception that a handler raises ends the trials cleanly; `raised` is that exception.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class TrialSignals:
                 signal.signal(number, theirs)
 
     def raise_again(self) -> None:
-        """Raise in the program what was raised during the trials, if anything."""
+        """Raise in the program the exception that was raised during the trials, if any."""
         if self.raised is None:
             return
         _, theirs = self._replaced.get(signal.SIGINT, (None, signal.default_int_handler))
@@ -77,7 +77,7 @@ class TrialSignals:
             self._stop(error)
 
     def _stop(self, error: BaseException) -> None:
-        """Raise an exception now or, where that would do harm, soon."""
+        """Raise an exception now or, if that would do harm, at the next wait."""
         mark(error)
         if self.raised is None:
             self.raised = error

@@ -1,9 +1,13 @@
 """The configuration of `lotus tune` in the program: LOTUS_TUNE, and the process's place in its job.
 
-LOTUS_TUNE is JSON with `exchange` (see exchange.py), `loader` (the number of the loader to tune by
-first iteration, its name, or null for the largest), `watch` (batches to observe; null: the usual
-number), `apply` (whether the program goes on afterwards) and `record` (environment under which the
-trials are recorded; empty: they are not).
+LOTUS_TUNE is JSON with these keys:
+
+exchange  the directory of exchange.py
+loader    the loader to tune: its number in the order of first iterations, its name, or null for the
+          largest one
+watch     the number of batches to observe; null: the default
+apply     whether the program continues afterwards
+record    the environment for recording the trials; empty: they are not recorded
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ _WORLDS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
 
 
 class TuneConfig:
-    """What LOTUS_TUNE asks for."""
+    """The configuration in LOTUS_TUNE."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         fields: dict[str, Any] = json.loads(environ["LOTUS_TUNE"])
@@ -36,7 +40,7 @@ class TuneConfig:
         self.record: dict[str, str] = fields.get("record") or {}
 
     def ranks(self) -> int:
-        """The number of ranks of the job."""
+        """Return the number of ranks of the job."""
         distributed: Any = sys.modules.get("torch.distributed")
         with suppress(Exception):
             if distributed is not None and distributed.is_initialized():
@@ -44,9 +48,9 @@ class TuneConfig:
         return number_in(self.environ, _WORLDS) or 1
 
     def local_rank(self) -> int | None:
-        """The process's rank on its machine; None where no launcher sets it."""
+        """Return the rank of the process on its machine; None if no launcher sets it."""
         return number_in(self.environ, _RANKS)
 
     def without_lotus(self) -> dict[str, Any]:
-        """How the program goes on where lotus has gone, or failed."""
+        """Return how the program continues if lotus has exited or failed."""
         return {"do": "leave"} if self.apply else {"do": "end", "code": 1}

@@ -1,4 +1,4 @@
-"""What is in a batch: its size in samples and bytes, and hashes of its samples."""
+"""Examines a batch: its size in samples and bytes, and hashes of its samples."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-# Of the handles of shared tensors in a message (torch 2.2, 2.14): of the first, of each other.
+# Bytes of the handle of a shared tensor in a message (torch 2.2, 2.14): first one, others.
 _FIRST_HANDLE, _HANDLE = 330, 65
 _DEPTH = 64
 
 
 def leaves(batch: Any) -> Iterator[Any]:
-    """What lists, tuples, dicts and objects of the program hold at their ends, each once."""
+    """Yield the leaves of nested lists, tuples, dicts and objects, each once."""
     waiting, seen = [batch], set()
     while waiting:
         value = waiting.pop()
@@ -45,8 +45,9 @@ def _is_array(value: Any) -> bool:
 
 
 def measures(batch: Any) -> dict[str, int]:
-    """`batch_bytes`, `shared_bytes`, `pipe_bytes` and `tensors`, as
-    lotus.tune.search.resource_costs has them.
+    """Return `batch_bytes`, `shared_bytes`, `pipe_bytes` and `tensors` of a batch.
+
+    See lotus.tune.search.resource_costs.
     """
     total = piped = 0
     storages: dict[int, int] = {}
@@ -73,7 +74,7 @@ def measures(batch: Any) -> dict[str, int]:
 
 
 def _storage(tensor: Any) -> tuple[int, int]:
-    """(what tells its storage from others, the storage's bytes)."""
+    """Return (a key of its storage, bytes of the storage)."""
     try:
         storage = tensor.untyped_storage()
         return int(storage.data_ptr()) or id(tensor), int(storage.nbytes())
@@ -82,7 +83,7 @@ def _storage(tensor: Any) -> tuple[int, int]:
 
 
 def samples(batch: Any, size: int | None) -> int:
-    """How many samples a batch of at most `size` has: the first length in it, or `size`."""
+    """Return the number of samples of a batch: the first length in it, at most `size`."""
     for leaf in leaves(batch):
         if _is_array(leaf) and len(getattr(leaf, "shape", ())):
             first = int(leaf.shape[0])
@@ -91,9 +92,9 @@ def samples(batch: Any, size: int | None) -> int:
 
 
 def hashes(batch: Any) -> Iterator[bytes]:
-    """A hash of each sample: the batch cut along the first dimension of all that it holds.
+    """Yield a hash of each sample: the batch is split along the first dimension of its parts.
 
-    The batch as a whole is one where its parts have no first dimension in common.
+    If the parts have no common length, the whole batch counts as one sample.
     """
     count = _length(batch)
     for number in range(count if count is not None else 1):
@@ -103,7 +104,7 @@ def hashes(batch: Any) -> Iterator[bytes]:
 
 
 def _length(part: Any) -> int | None:
-    """The first length that all parts of a batch share; None: there is none."""
+    """Return the length of the first dimension that all parts share, else None."""
     if _is_array(part):
         return int(part.shape[0]) if len(part.shape) else None
     if isinstance(part, dict):
@@ -111,14 +112,14 @@ def _length(part: Any) -> int | None:
     elif isinstance(part, (list, tuple)):
         lengths = {_length(item) for item in part}
         if None in lengths and not any(_is_array(item) for item in leaves(part)):
-            return len(part)  # names, numbers: one of each sample
+            return len(part)  # names or numbers, one per sample
     else:
         return None
     return lengths.pop() if len(lengths) == 1 else None
 
 
 def _feed(digest: Any, part: Any, number: int | None, depth: int = 0) -> None:
-    """Put a part of a batch into a hash; of each array and flat list only element `number`."""
+    """Add a part of a batch to a hash; of arrays and flat lists only element `number`."""
     digest.update(type(part).__name__.encode() + b"(")
     if _is_tensor(part):
         element = part if number is None else part[number]
@@ -146,6 +147,6 @@ def _feed(digest: Any, part: Any, number: int | None, depth: int = 0) -> None:
     else:
         try:
             digest.update(pickle.dumps(part))
-        except Exception:  # code of the program: then no two are taken to be the same
+        except Exception:  # the program's code failed: treat all values as different
             digest.update(repr(id(part)).encode())
     digest.update(b")")

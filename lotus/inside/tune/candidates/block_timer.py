@@ -1,4 +1,4 @@
-"""Measures some batches of a candidate, one after the other."""
+"""Times a block of consecutive batches of a candidate."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .watchdog import Watchdog
 
     class Candidate(Protocol):
-        """A loader that is iterated, here or in a child."""
+        """A loader that is iterated here or in a child."""
 
         loader: Any
         usage: worker_processes.Usage
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         def samples(self, batch: Any) -> int: ...
 
 
-_LOOKING = 0.05  # of the time, at most, goes to measuring what is in the batches
+_LOOKING = 0.05  # largest fraction of the time for examining batches
 
 
 def measure(
@@ -39,8 +39,8 @@ def measure(
 ) -> Block:
     """Measure a block of `loading`, with `step` after each batch. Raises Failed.
 
-    No batch may take longer than the limit of `watchdog`. Workers gain nothing while a batch is
-    examined: all that this thread does between their batches is counted as waiting.
+    No batch may take longer than the limit of `watchdog`. Workers continue while this thread works
+    between their batches, so that time counts as waiting.
     """
     discard = request.discard or 0
     began = time.perf_counter()
@@ -60,7 +60,7 @@ def measure(
     usage.reset()
     before = time.perf_counter()
     usage.start(loading.pids())
-    beside_s = time.perf_counter() - before  # workers go on, here and below
+    beside_s = time.perf_counter() - before  # workers continue, here and below
     waits: list[float] = []
     steps: list[float] = []
     sizes: list[int] = []
@@ -72,7 +72,7 @@ def measure(
         main_cpu_s += cpu_s
         sizes.append(loading.samples(batch))
         beside_s += time.perf_counter() - before
-        if workers:  # they work on meanwhile: without it that time would be free
+        if workers:  # else the workers would get this time for free
             wait_s += beside_s
         elif looks.due(total_s):  # before the step, as it may change the batch
             looks.look(batch)
@@ -88,7 +88,7 @@ def measure(
     worker_bytes = max(worker_processes.private_bytes(pid) for pid in loading.pids())
     main_bytes = worker_processes.resident_bytes(os.getpid())
     worker_cpu_s, queued_s, read_bytes = usage.cpu_s, usage.queued_s, usage.read_bytes
-    while workers and looks.due(total_s):  # of more batches, as the time of those is measured
+    while workers and looks.due(total_s):  # of further batches, as those above are timed
         before = time.perf_counter()
         batch, _, _ = loading.take(watchdog)
         looks.look(batch, before)
@@ -107,18 +107,18 @@ def measure(
 
 
 class _Looks:
-    """What is in the batches that were looked at, for a part of the time."""
+    """Examines some of the batches, for a fraction of the time."""
 
     def __init__(self) -> None:
-        self.largest: dict[str, int] = {}  # of each of `contents.measures`
+        self.largest: dict[str, int] = {}  # largest value of each of `batch_contents.measures`
         self._took_s = 0.0
 
     def due(self, measured_s: float) -> bool:
-        """Whether to look at another batch, after so many seconds that were measured."""
+        """Return whether to examine another batch after `measured_s` seconds of timing."""
         return not self.largest or self._took_s <= _LOOKING * measured_s
 
     def look(self, batch: Any, began: float | None = None) -> None:
-        """Look at a batch; taking it counts as well where that `began` before."""
+        """Examine a batch; `began` is when taking it began, if that counts as well."""
         before = time.perf_counter() if began is None else began
         sizes = batch_contents.measures(batch)
         self.largest = {

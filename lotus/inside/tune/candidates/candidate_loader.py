@@ -1,4 +1,4 @@
-"""One candidate: the program's loader with another setting, iterated in this process."""
+"""Iterates the program's loader with another setting, in this process."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
     from .index_replay import Cycle
 
-MARK = "_lotus_candidate"  # attribute of a candidate, by which hooks know it
+MARK = "_lotus_candidate"  # attribute that marks a candidate for hooks
 SEED = 20_011
 _LONGEST = 70
 
 
 def copy_of(loader: Any, setting: dict[str, Any], cycle: Cycle | None, seed: int = SEED) -> Any:
-    """The loader with a setting, a generator of its own and, for map-style, other indices.
+    """Return a copy of a loader with a setting, its own generator and, for map-style, `cycle`.
 
-    Raises Failed where torch refuses the setting.
+    Raises Failed if torch refuses the setting.
     """
     try:
         after = loader_attributes.resolve(
@@ -76,10 +76,10 @@ def copy_of(loader: Any, setting: dict[str, Any], cycle: Cycle | None, seed: int
 
 
 class Bound:
-    """Stands for a `worker_init_fn` in forked workers: they end at once where the program does.
+    """Replaces a `worker_init_fn` in forked workers, so that they die together with the program.
 
-    By themselves they look every five seconds, and not in the data set's code. No frame of ours is
-    below the user's function: Python takes `__call__` from here, and calls what it got.
+    torch's workers check for that only every five seconds, and not inside the data set's code.
+    `__call__` is a property that returns the user's function, so that has no frame of ours above.
     """
 
     def __init__(self, function: Callable[[int], object] | None) -> None:
@@ -96,9 +96,9 @@ class Bound:
 
 @contextmanager
 def _folder_of_sockets(path: str) -> Iterator[None]:
-    """Where workers that start now have the sockets by which they share memory.
+    """Set the folder for the sockets through which new workers share memory.
 
-    Else each makes a folder, which stays when the worker is killed.
+    Otherwise each worker creates a folder, which remains if the worker is killed.
     """
     import multiprocessing
 
@@ -115,7 +115,7 @@ def _folder_of_sockets(path: str) -> Iterator[None]:
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Workers that start now are not ended by Ctrl-C, of which they would tell: we end them."""
+    """Block Ctrl-C in workers that start now: they would report it, and we end them anyway."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
@@ -128,7 +128,7 @@ def _starts_python(loader: Any) -> bool:
 
 
 def accelerator() -> str | None:
-    """The kind of accelerator that there is; makes no context on one."""
+    """Return the kind of accelerator that is available, without creating a context."""
     torch: Any = sys.modules["torch"]
     general = getattr(torch, "accelerator", None)
     if general is not None:
@@ -137,11 +137,13 @@ def accelerator() -> str | None:
 
 
 def _wait_only(inner: Any) -> None:
-    """Have Ctrl-C come where torch's iterator waits for a batch, not while it hands on indices or
-    takes descriptors from a worker, which would tell of it.
+    """Allow Ctrl-C only while torch's iterator waits for a batch.
+
+    It would otherwise interrupt the handling of indices or of descriptors of a worker, which would
+    report that.
     """
     queue, waits = inner._data_queue, "_poll"
-    if queue is not inner._worker_result_queue:  # of the thread that pins
+    if queue is not inner._worker_result_queue:  # the queue of the pin thread
         waits = "get"
     setattr(queue, waits, partial(_wait, getattr(queue, waits)))
 
@@ -152,13 +154,13 @@ def _wait(wait: Callable[..., Any], *args: Any, **others: Any) -> Any:
 
 
 class Loading:
-    """Iterates a candidate, from one epoch into the next. To be shut, whatever was raised."""
+    """Iterates a candidate, across epochs. Call `shut` in any case."""
 
     def __init__(
         self, loader: Any, cycle: Cycle | None, say: Callable[[str], object], folder: str = ""
     ) -> None:
         self.loader, self.say = loader, say
-        # Where its files go; a socket's path may have 107 characters.
+        # The folder for its files; the path of a socket has at most 107 characters.
         self._within = folder if len(folder) < _LONGEST else None
         self._own = OwnUsage()
         self.usage: Usage = Usage() if loader.num_workers else self._own
@@ -182,7 +184,7 @@ class Loading:
             warnings.catch_warnings(),
         ):
             if _starts_python(self.loader):
-                warnings.simplefilter("ignore")  # of torch, on what cannot be pickled: we say it
+                warnings.simplefilter("ignore")  # torch's, about pickling: lotus reports it
             flag = self._dataloader._utils.signal_handling
             was_set = flag._SIGCHLD_handler_set
             try:
@@ -198,7 +200,7 @@ class Loading:
             finally:
                 flag._SIGCHLD_handler_set = was_set  # `held` puts the handler back
                 if self._inner is not None and vars(self._inner).get("_worker_pids_set"):
-                    # Then torch's handler does not raise for them wherever the program is.
+                    # So that torch's handler does not raise for them anywhere in the program.
                     flag._remove_worker_pids(id(self._inner))
                     self._inner._worker_pids_set = False
         took = time.perf_counter() - before
@@ -206,7 +208,7 @@ class Loading:
         return took
 
     def limit(self, watchdog: Watchdog) -> None:
-        """Have torch keep the limit, where the watchdog cannot."""
+        """Let torch enforce the time limit if the watchdog cannot."""
         watchdog.workers(self.workers(), self.iterable)
         if self.loader.num_workers and not self.loader.timeout and not watchdog.raises:
             self._inner._timeout = watchdog.limit_s
@@ -223,25 +225,28 @@ class Loading:
         return list(vars(self._inner).get("_workers", ())) if self._inner is not None else []
 
     def pids(self) -> list[int]:
-        """Of the workers; without, of this process, which fetches."""
+        """Return the process ids of the workers; without workers, that of this process."""
         return [worker.pid for worker in self.workers()] or [os.getpid()]
 
     def first(self, watchdog: Watchdog) -> float:
-        """Start, and take the first batch. Returns the seconds of the start."""
+        """Start and take the first batch. Return the seconds of the start."""
         took = self.start(watchdog)
         if self._try() is None:
             raise Failed("its data set gives no batch")
         return took
 
     def take(self, watchdog: Watchdog) -> tuple[Any, float, float]:
-        """(batch, seconds in `next`, CPU seconds of this thread in it), of the next epoch too."""
+        """Take a batch, if necessary of the next epoch.
+
+        Return (batch, seconds in `next`, CPU seconds of this thread in `next`).
+        """
         watchdog.renew()
         taken = self._try()
         if taken is None:
             self.say("its data set ended and was started again; that is not in the waits")
             self.usage.add()
             self._again(watchdog)
-            taken = self._try() and self._try()  # the start of the workers is in the first
+            taken = self._try() and self._try()  # the first wait includes the start of the workers
             if taken is None:  # there is one batch only
                 self._again(watchdog)
                 taken = self._try()
@@ -251,7 +256,7 @@ class Loading:
         return taken
 
     def rest(self) -> Iterator[Any]:
-        """All batches that are left of the epoch."""
+        """Yield the remaining batches of the epoch."""
         while (taken := self._try()) is not None:
             yield taken[0]
 
@@ -278,7 +283,7 @@ class Loading:
             batch = next(self._iterator)
         cpu_after = time.thread_time()
         if self.iterable and not alone:
-            self.usage.add(often=True)  # a worker may end at any batch; others go on meanwhile
+            self.usage.add(often=True)  # a worker may exit at any batch
         after = time.perf_counter()
         if alone:
             self._own.finish()
@@ -286,7 +291,7 @@ class Loading:
         return batch, after - before, 0.0 if alone else cpu_after - cpu
 
     def samples(self, batch: Any) -> int:
-        """How many the batch has that was taken last."""
+        """Return the number of samples of the batch that was taken last."""
         loader = self.loader
         if loader.batch_sampler is None and loader.batch_size is None:
             return 1
@@ -299,7 +304,7 @@ class Loading:
         return batch_contents.samples(batch, loader.batch_size)
 
     def shut(self, patience_s: float) -> None:
-        """End it, its workers politely for `patience_s`."""
+        """End it; ask the workers to exit for `patience_s` seconds, then kill them."""
         inner, self._inner, self._iterator = self._inner, None, None
         try:
             if inner is not None and self.loader.num_workers:

@@ -1,8 +1,8 @@
-"""Where this process's open files stand: what fetching moves is shared with every forked worker.
+"""Detects open files whose read position is shared with forked workers.
 
-A forked process has the files that were open before it, with one position for both: who seeks and
-then reads may read from where another has just moved it to. A file that is read by pread or
-mapped into memory has no position that moves.
+A forked process inherits the open files of its parent, and both share one position: a process that
+seeks and then reads may read from where the other one has just moved the position. Files that are
+read by pread or mapped into memory are not affected.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ _OPEN = "/proc/self/fd"
 
 
 @dataclass(frozen=True)
-class Place:
-    """One open file: which it is, and how far it was read."""
+class OpenFile:
+    """An open file and its position."""
 
     device: int
     inode: int
     writable: bool
     position: int
 
-    def same_file(self, other: Place) -> bool:
+    def same_file(self, other: OpenFile) -> bool:
         return (self.device, self.inode) == (other.device, other.inode)
 
 
-Places = dict[int, Place]  # by descriptor
+OpenFiles = dict[int, OpenFile]  # by descriptor
 
 
-def read() -> Places:
-    """Of all files that this process can read, and that are no pipes, sockets or devices.
+def read() -> OpenFiles:
+    """Return the regular files that this process has open for reading.
 
-    Nor its output, which may go to a file that can be read too, as pytest has it.
+    Standard output and error are left out; they may be readable files too, as in pytest.
     """
-    places: Places = {}
+    places: OpenFiles = {}
     outputs = set()
     for descriptor in (1, 2):
         with suppress(OSError):
@@ -56,16 +56,16 @@ def read() -> Places:
                 if known or not stat.S_ISREG(is_what.st_mode):
                     continue
                 mode = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE
-                if mode != os.O_WRONLY:  # a log's position decides nothing of what is read
+                if mode != os.O_WRONLY:  # write-only files, such as logs, do not matter
                     position = os.lseek(descriptor, 0, os.SEEK_CUR)
-                    places[descriptor] = Place(
+                    places[descriptor] = OpenFile(
                         is_what.st_dev, is_what.st_ino, mode != os.O_RDONLY, position
                     )
     return places
 
 
-def moved(before: Mapping[int, Place], after: Mapping[int, Place]) -> set[int]:
-    """The descriptors of files that were open before, and stand elsewhere now."""
+def moved(before: Mapping[int, OpenFile], after: Mapping[int, OpenFile]) -> set[int]:
+    """Return the descriptors of files whose position has changed."""
     return {
         descriptor
         for descriptor, place in after.items()
@@ -75,8 +75,8 @@ def moved(before: Mapping[int, Place], after: Mapping[int, Place]) -> set[int]:
     }
 
 
-def opened(before: Mapping[int, Place], after: Mapping[int, Place]) -> set[int]:
-    """The descriptors of files that were not open before, and have been read from."""
+def opened(before: Mapping[int, OpenFile], after: Mapping[int, OpenFile]) -> set[int]:
+    """Return the descriptors of files that were opened since and have been read."""
     return {
         descriptor
         for descriptor, place in after.items()
@@ -84,8 +84,8 @@ def opened(before: Mapping[int, Place], after: Mapping[int, Place]) -> set[int]:
     }
 
 
-def put_back(before: Mapping[int, Place], those: set[int]) -> None:
-    """Have files stand where they stood; not those that somebody may have written to."""
+def put_back(before: Mapping[int, OpenFile], those: set[int]) -> None:
+    """Restore the positions of files, except those that may have been written."""
     now = read()
     for descriptor in those & now.keys():
         was = before[descriptor]
@@ -101,13 +101,13 @@ def name(descriptor: int) -> str:
 
 
 class Fetching:
-    """What fetches in the program's own process do to its files, and how its memory grows."""
+    """Observes how fetches in the program's process move files and grow its memory."""
 
     def __init__(self) -> None:
         self.grown_bytes = 0
-        self._before: Places = {}
+        self._before: OpenFiles = {}
         self._was_bytes = 0
-        self._known: Places | None = None  # when the first fetch began
+        self._known: OpenFiles | None = None  # when the first fetch began
         self._moved: dict[int, str] = {}
 
     def begin(self) -> None:
@@ -122,10 +122,9 @@ class Fetching:
         self.grown_bytes += anonymous_bytes() - self._was_bytes - batch_bytes
 
     def shared(self) -> list[str]:
-        """The names of files whose position workers that are forked now would share.
+        """Return the names of files whose position would be shared with workers forked now.
 
-        A file that was opened by a fetch, and still is, is one of them: it stands where it was
-        read to.
+        This includes files that a fetch has opened and left open.
         """
         names = dict(self._moved)
         if self._known is not None:
@@ -136,15 +135,16 @@ class Fetching:
 
 
 class Trial:
-    """Whether forked workers move the files of this process; what its own threads move is no sign.
+    """Detects whether forked workers move files of this process.
 
-    `begin` before workers may fetch, `moved` after.
+    Call `begin` before workers may fetch and `moved` afterwards. Files that threads of this process
+    move do not count.
     """
 
     def __init__(self) -> None:
-        self._first: Places | None = read()
+        self._first: OpenFiles | None = read()
         self._own: set[int] = set()
-        self._before: Places = {}
+        self._before: OpenFiles = {}
         self._those: set[int] = set()
 
     def begin(self) -> None:
@@ -153,17 +153,17 @@ class Trial:
             self._own, self._first = moved(self._first, self._before), None
 
     def moved(self) -> list[str]:
-        """The names of files that stand elsewhere now, sorted."""
+        """Return the sorted names of files whose position has changed."""
         self._those = moved(self._before, read()) - self._own
         return sorted({name(descriptor) for descriptor in self._those})
 
     def put_back(self) -> None:
-        """Have them stand where the program left them, once no worker is there any more."""
+        """Restore their positions, after all workers have exited."""
         put_back(self._before, self._those)
 
 
 def anonymous_bytes() -> int:
-    """Memory of this process that is no file's; 0 where the kernel does not tell."""
+    """Return the anonymous memory of this process; 0 if unknown."""
     with suppress(OSError, ValueError, IndexError), open("/proc/self/status", "rb") as file:
         for line in file:
             if line.startswith(b"RssAnon:"):
@@ -172,7 +172,7 @@ def anonymous_bytes() -> int:
 
 
 def words(names: list[str]) -> str:
-    """Why nothing is tried where workers would share the positions of these files."""
+    """Return why no trials are made if workers would share the positions of these files."""
     those = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     return (
         f"fetching moves the read position of {those}, which is open in the program's process: "

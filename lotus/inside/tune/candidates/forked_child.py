@@ -1,7 +1,8 @@
-"""A forked child that does for us what must leave no trace in the program: its own code runs there.
+"""Runs code of the program in a forked child, so that it has no side effects on the program.
 
-The program's samplers move its generators, a data set at 0 workers keeps files and caches; in a
-child all that ends with it. It uses one thread of torch: those of OpenMP hang in forked processes.
+The program's samplers advance its generators, and a data set without workers keeps files and
+caches. In a child all of that ends with the process. The child uses one thread of torch, because
+threads of OpenMP hang in forked processes.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ class Forked:
         down_read, down_write = os.pipe()
         up_read, up_write = os.pipe()
         parent = os.getpid()
-        # Python prints and forgets what a handler raises into functions registered for forks.
+        # Python only prints exceptions that a handler raises in functions registered for forks.
         with held(signal.SIGINT), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that there are threads: all that runs here is ours
+            warnings.simplefilter("ignore")  # about threads: only our code runs in the child
             try:
                 self.pid = os.fork()
             except OSError as error:
@@ -56,7 +57,7 @@ class Forked:
         os.set_blocking(self._up, False)
 
     def ask(self, question: Any, limit_s: float, what: str) -> Any:
-        """The answer. Raises Failed, after which the child is gone."""
+        """Return the answer. Raises Failed, after which the child has ended."""
         deadline = time.monotonic() + limit_s
         try:
             _write(self._down, pickle.dumps(question))
@@ -103,14 +104,14 @@ class Forked:
         return f"ended with exit code {os.waitstatus_to_exitcode(status)}"
 
     def end(self) -> int | None:
-        """Kill the child and wait for it. Returns how it ended, where that can be told."""
+        """Kill the child and wait for it. Return its status if that is known."""
         if not self.pid:
             return None
         status = None
         with held(signal.SIGINT), held(signal.SIGCHLD):
             started = descendants([self.pid])
             try:
-                # It closes its end of the pipe when it ends by itself, a moment before it is dead.
+                # If it exits by itself, it closes its end of the pipe shortly before.
                 for _ in range(20):
                     done, status = os.waitpid(self.pid, os.WNOHANG)
                     if done or not _at_end(self._up):
@@ -119,7 +120,7 @@ class Forked:
                 if not done:
                     os.kill(self.pid, signal.SIGKILL)
                     _, status = os.waitpid(self.pid, 0)
-            except (ChildProcessError, ProcessLookupError):  # the program waits for all children
+            except (ChildProcessError, ProcessLookupError):  # the program reaps all children
                 status = None
             kill_remaining(started)
             self.pid = 0
@@ -135,7 +136,7 @@ def _at_end(fd: int) -> bool:
 
 
 def once(function: Callable[[], Any], limit_s: float, what: str) -> Any:
-    """What `function` returns in a child of its own. Raises Failed."""
+    """Call `function` in a child of its own and return the result. Raises Failed."""
     child = Forked(lambda _: function())
     try:
         return child.ask(None, limit_s, what)
@@ -150,10 +151,10 @@ def _write(fd: int, data: bytes) -> None:
 
 
 def _serve(serve: Callable[[Any], Any], questions: int, answers: int, parent: int) -> NoReturn:
-    """The child: never comes back, so that nothing of the program goes on in it."""
+    """Run the child; never return, so that the program does not continue in it."""
     try:
         gc.disable()
-        gc.freeze()  # what is garbage already may stop the program's workers when it is collected
+        gc.freeze()  # collecting existing garbage may stop the program's workers
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)

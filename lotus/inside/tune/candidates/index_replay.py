@@ -1,6 +1,6 @@
-"""The indices that all candidates read: drawn once from the program's own sampler, then repeated.
+"""Draws indices from the program's sampler once and repeats them for all candidates.
 
-In a forked child, so that neither the sampler nor a generator of the program moves.
+They are drawn in a forked child, which leaves the sampler and the generators of the program alone.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 MOST = 4096  # batches
 MOST_S = 2.0
-_LIMIT_S = 60.0  # to the first one: a sampler may read a file
+_LIMIT_S = 60.0  # for the first batch: a sampler may read a file
 
 
 def draw(sampler: Any) -> tuple[list[Any], bool]:
-    """(what an epoch of it gives, whether that is all). Raises Failed."""
+    """Return (batches of an epoch, whether these are all). Raises Failed."""
 
     def drawn() -> tuple[list[Any], bool]:
         batches: list[Any] = []
@@ -42,7 +42,7 @@ def draw(sampler: Any) -> tuple[list[Any], bool]:
 
 
 class Cycle:
-    """A sampler that gives the same batches of indices again and again, from the first one on."""
+    """A sampler that repeats the same batches of indices forever."""
 
     def __init__(self, batches: list[Any]) -> None:
         self.batches = batches

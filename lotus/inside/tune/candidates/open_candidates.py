@@ -1,4 +1,4 @@
-"""Open candidates: with workers in this process, without them in a forked child."""
+"""Candidates that are open: with workers in this process, without workers in a forked child."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from multiprocessing import connection
 from . import block_timer
 from .candidate_loader import Loading
 from .forked_child import Forked
-from .step_emulator import StandIn
+from .step_emulator import StepEmulator
 from .trial_requests import Block, Opened
 from .watchdog import Watchdog, end_words
 from .worker_processes import Usage, resident_bytes
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
     from .trial_requests import Measure, Open
 
-    _Step = StandIn | Callable[[Any], object] | None
+    _Step = StepEmulator | Callable[[Any], object] | None
 
 BATCH = "a batch"
 OPENING = "its start, with the first batch,"
-# A child gives up by itself, as long as Python runs in it.
+# The child itself gives up earlier, as long as it runs Python code.
 _MORE_S = 5.0
 _DYING_S, _TELLING_S, _PAUSE_S = 0.5, 5.0, 0.002
 
@@ -53,7 +53,7 @@ class LocalCandidate:
         """Measure a block; `step` follows each batch."""
         watchdog = Watchdog(request.limit_s, BATCH)
         self._loading.limit(watchdog)
-        function = step.run if isinstance(step, StandIn) else step
+        function = step.run if isinstance(step, StepEmulator) else step
         measure = partial(block_timer.measure, self._loading, watchdog, request, function)
         return watchdog.run(measure)
 
@@ -69,14 +69,14 @@ class LocalCandidate:
         return pickle.dumps(self._batch)
 
     def dead(self, error: BaseException) -> str:
-        """What became of a worker that is dead; "" where none is."""
+        """Return how a dead worker ended; "" if none is dead."""
         workers = self._loading.workers()
         cut = isinstance(error, (ConnectionError, EOFError)) and "Caught " not in str(error)
         if workers and (cut or isinstance(error, OSError)):
-            # Its connection was cut, a moment before it is dead, or a longer one if it tells more.
+            # Its connection breaks shortly before it exits, or earlier if it reports an error.
             within_s = _TELLING_S if cut else _DYING_S
             ready = connection.wait([worker.sentinel for worker in workers], within_s)
-            until = time.monotonic() + _DYING_S  # its descriptors close a moment before it is dead
+            until = time.monotonic() + _DYING_S  # its descriptors close shortly before it exits
             for worker in workers:
                 while (
                     worker.sentinel in ready
@@ -113,7 +113,7 @@ class ForkedCandidate:
             return getattr(candidate, name)(*arguments)
 
         self._child = Forked(call)
-        # What `block_timer.measure` wants of a Loading:
+        # The attributes of a Loading that `block_timer.measure` uses:
         self.loader = loading.loader
         self.usage: Usage = _ReportedUsage()
         self._samples = 0
@@ -127,17 +127,17 @@ class ForkedCandidate:
     def measure(self, request: Measure, step: _Step) -> Block:
         """Measure a block; `step` follows each batch."""
         block: Block
-        if step is None or isinstance(step, StandIn):
-            # Neither a batch nor all of them take longer than the limit, but the last one may begin
-            # just before.
+        if step is None or isinstance(step, StepEmulator):
+            # Each batch and all of them are limited, but the last batch may begin just before the
+            # limit.
             within_s = 2 * request.limit_s
             block = self._call(within_s, "a block of batches", "measure", request, step)
-        else:  # a function of the program runs in the program, on a batch of the child's
+        else:  # a function of the program runs here, on a batch of the child
             block = block_timer.measure(self, Watchdog(request.limit_s, BATCH), request, step)
         return replace(block, main_cpu_s=0.0, main_bytes=resident_bytes(os.getpid()))
 
     def take(self, watchdog: Watchdog) -> tuple[Any, float, float]:
-        """As Loading's; the batch is the first one each time."""
+        """Take a batch as `Loading.take`; it always returns the first one."""
         limit_s = watchdog.limit_s
         wait_s, self._samples, cpu_s, queued_s = self._call(limit_s, BATCH, "take", limit_s)
         self.usage.cpu_s += cpu_s
@@ -153,7 +153,7 @@ class ForkedCandidate:
         return [self._child.pid]
 
     def dead(self, error: BaseException) -> str:
-        return ""  # the failure says so already
+        return ""  # the failure already says so
 
     def shut(self, patience_s: float) -> None:
         self._child.end()

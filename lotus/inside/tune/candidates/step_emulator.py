@@ -1,10 +1,10 @@
-"""What stands in for the program's step between two batches: as much work, and as long.
+"""Emulates the program's training step between two batches, with the same work and duration.
 
-The work is fixed, not its time: workers that take its cores make it longer, as they would the
-program's step. What the step does on several threads at once is done as torch does it, by its own
-threads, which wait for each other after every few dozen microseconds. Where one of them has no core
-all others wait for it: beside workers that keep all cores busy a step of a small network takes five
-times as long and more, where the same work without such waits would take twice as long.
+The amount of work is fixed, not its time: workers that use the cores slow it down, as they slow
+down the program's step. Work on several threads is done by torch's own threads, which synchronize
+every few dozen microseconds. If one of them has no core, all others wait for it. With workers on
+all cores, a step of a small network takes more than five times as long; the same work without that
+synchronization would take twice as long.
 """
 
 from __future__ import annotations
@@ -22,43 +22,43 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-# Kernels of torch that give Python's lock away, and that MKL does not share out by itself. In a
-# forked process sigmoid of torch 2.2 takes 30 times as long as else.
+# Kernels of torch that release the GIL and that MKL does not parallelize. In a forked process,
+# sigmoid of torch 2.2 takes 30 times as long.
 _ALONE, _SHARED = "digamma", "sigmoid"
-_ELEMENTS = 1 << 13  # too few to be shared out; 0.1 ms of digamma
-_PER_THREAD = 3 << 15  # shared out from 1 << 15 on; 30 us of sigmoid
+_ELEMENTS = 1 << 13  # too few for several threads; 0.1 ms of digamma
+_PER_THREAD = 3 << 15  # several threads from 1 << 15 on; 30 us of sigmoid
 _ROUNDS, _CALLS = 7, 40
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step of the program: its seconds, its CPU seconds, and torch's number of threads."""
+    """A training step of the program: its time, its CPU time, and torch's number of threads."""
 
     seconds: float
     cpu_seconds: float
     threads: int = 1
 
     def shared_s(self) -> float:
-        """Of its seconds those in which all threads work, if else one does."""
+        """Return the seconds in which all threads work, if otherwise one does."""
         if self.threads < 2:
             return 0.0
         others_s = max(self.cpu_seconds - self.seconds, 0.0)
         return min(others_s / (self.threads - 1), self.seconds)
 
     def alone_s(self) -> float:
-        """Of its seconds those in which one thread works."""
+        """Return the seconds in which one thread works."""
         return min(self.cpu_seconds, self.seconds) - self.shared_s()
 
 
-class StandIn:
-    """Does a step's work. Make one while nothing else runs: it measures how fast it works."""
+class StepEmulator:
+    """Does the work of a step. Create it while nothing else runs, as it measures its speed."""
 
     def __init__(self, step: Step, own_pins: bool, own_shares: bool = False) -> None:
-        """`own_pins`, `own_shares`: the program's own batches come pinned, in shared memory."""
+        """`own_pins`, `own_shares`: the program's own batches are pinned, are in shared memory."""
         self._own_pins, self._own_shares = own_pins, own_shares
         self._pid = os.getpid()
         alone_s, shared_s = step.alone_s(), step.shared_s()
-        self._asleep_s = max(step.seconds - alone_s - shared_s, 0.0)  # an accelerator works
+        self._asleep_s = max(step.seconds - alone_s - shared_s, 0.0)  # the accelerator works
         self._elements = _PER_THREAD * step.threads
         self._calls = self._shared_calls = self._instead = 0
         if step.cpu_seconds > 0:
@@ -70,7 +70,7 @@ class StandIn:
         self._copy_s: float | None = None
 
     def run(self, batch: Any) -> None:
-        """One step on one batch, which goes to the accelerator where the program uses one."""
+        """Run a step on a batch, and copy it to the accelerator if the program uses one."""
         device = device_in_use()
         rest_s = self._asleep_s
         tensors = [tensor for tensor in leaves(batch) if _is_cpu_tensor(tensor)]
@@ -84,15 +84,17 @@ class StandIn:
         if self._pid == os.getpid():
             _call(_SHARED, self._elements, self._shared_calls)
             _call(_ALONE, _ELEMENTS, self._calls)
-        else:  # forked: torch's threads are not there, nor are workers that take their cores
+        else:  # forked: no threads of torch, and no workers that compete for cores
             _call(_ALONE, _ELEMENTS, self._calls + self._instead)
         if rest_s > 0:
             time.sleep(rest_s)
 
 
 def _touch(tensors: list[Any]) -> None:
-    """Read a byte of each page that a worker has shared: a page costs its first reader a fault, in
-    VMs up to some microseconds. A step that was watched without workers had none of them.
+    """Read a byte of each shared page, for the page fault of its first reader.
+
+    In a VM a fault takes up to some microseconds. A step that was observed without workers does not
+    include them.
     """
     torch: Any = sys.modules["torch"]
     for tensor in tensors:
@@ -119,7 +121,7 @@ def _work(kernel: str, values: Any, count: int) -> None:
 
 
 def _cost(kernel: str, elements: int, clock: Callable[[], float]) -> float:
-    """Seconds of a call: the least of some rounds, as others only make it more."""
+    """Return the seconds of a call: the minimum of some rounds, as noise only adds time."""
     values, best = _values(elements), float("inf")
     for _ in range(_ROUNDS):
         before = clock()
@@ -129,7 +131,7 @@ def _cost(kernel: str, elements: int, clock: Callable[[], float]) -> float:
 
 
 def device_in_use() -> Any:
-    """The accelerator that the program uses; None where it uses none. Wakes none up."""
+    """Return the accelerator that the program uses, or None; does not initialize one."""
     torch: Any = sys.modules["torch"]
     cuda = getattr(torch, "cuda", None)
     if cuda is not None and cuda.is_initialized():
@@ -152,7 +154,7 @@ def _copy(tensors: list[Any], device: Any) -> None:
 
 
 def _copy_time(tensors: list[Any], device: Any, pinned: bool) -> float:
-    """How much of the program's step was the copy, with its own setting: the second of two."""
+    """Return the seconds of a copy with the program's own setting: the second of two."""
     if pinned:
         tensors = [tensor.pin_memory() for tensor in tensors]
     took = 0.0

@@ -1,7 +1,8 @@
-"""Whether an epoch of an iterable data set has the same samples with another number of workers.
+"""Compares epochs of an iterable data set with different numbers of workers.
 
-A data set that does not share its samples out among its workers gives each of them all. That is
-found out by doing it: an epoch with either number, compared as multisets of hashes of samples.
+If a data set does not divide its samples among its workers, each worker yields all of them. This
+is tested by running an epoch with each number of workers and comparing the hashes of the samples,
+as multisets.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     _Counted = tuple[Counter[bytes], int]
 
 _WHAT = "an epoch"
-_MORE_S = 1.0  # for a batch: stopped as it comes, its worker would tell of that on stderr
-_SHORT = 8  # bytes of a hash that are kept: of a billion samples, no two alike by chance
+_MORE_S = 1.0  # for a batch: a worker that is stopped while sending it writes to stderr
+_SHORT = 8  # bytes of a hash that are kept: enough for a billion samples without a collision
 
 
 def compare(
@@ -45,7 +46,7 @@ def _why_not(
     limit_s: float,
     epochs: dict[int, tuple[int, int]],
 ) -> str:
-    """ "" where the epochs are equal, else why not; (samples, batches) by workers into `epochs`."""
+    """Return why the epochs differ, or "". Store (samples, batches) by workers in `epochs`."""
     until = time.monotonic() + limit_s
     mine, yours = own["num_workers"], other["num_workers"]
     try:
@@ -80,7 +81,7 @@ def _workers(count: int) -> str:
 
 
 def _epoch(loader: Any, setting: dict[str, Any], seed: int, until: float) -> _Counted:
-    """The samples of an epoch, by hash, and its batches. Raises Failed."""
+    """Return the samples of an epoch, by hash, and its number of batches. Raises Failed."""
     left_s = until - time.monotonic()
     if left_s <= 0:
         raise Failed("an epoch with each number of workers takes too long")
@@ -92,7 +93,7 @@ def _epoch(loader: Any, setting: dict[str, Any], seed: int, until: float) -> _Co
 
 
 def _seeded(made: Any, seed: int, limit_s: float) -> _Counted:
-    """In a child: without workers a data set draws from the process's generators."""
+    """Count in a child with seeded generators, from which the data set draws without workers."""
     random.seed(seed)
     sys.modules["torch"].manual_seed(seed)
     numpy: Any = sys.modules.get("numpy")

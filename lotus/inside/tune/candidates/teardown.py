@@ -1,4 +1,4 @@
-"""The end of a candidate: its processes, threads, descriptors and files are gone afterwards."""
+"""Ends a candidate with all its processes, threads, descriptors and files."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 _SHM = "/dev/shm"
 _STARTING = "_lotus_starting"
-_DEAD_S = 30.0  # for a process that was killed; one that the kernel holds does not end
+_DEAD_S = 30.0  # for a killed process to exit; the kernel may hold it
 _THREAD_S = 2.0
 _QUEUE_S = 0.5
 
 
 def reap(iterator: Any, patience_s: float) -> None:
-    """End a torch iterator with workers: politely for `patience_s`, then by SIGKILL.
+    """End the workers of a torch iterator: ask for `patience_s` seconds, then kill them.
 
-    It may be half made. Holds Ctrl-C meanwhile.
+    The iterator may be partly constructed. Ctrl-C is held back meanwhile.
     """
     with held(signal.SIGINT), held(signal.SIGCHLD), breakable(False):
         made = vars(iterator)
-        made["_shutdown"] = True  # for torch's own way, when the object goes
+        made["_shutdown"] = True  # so that torch's finalizer does nothing
         workers = [worker for worker in made.get("_workers", ()) if worker.pid is not None]
         started = descendants(worker.pid for worker in workers)
         if patience_s > 0:
@@ -60,11 +60,11 @@ def reap(iterator: Any, patience_s: float) -> None:
 
 
 def _ask(iterator: Any, workers: list[Any], patience_s: float) -> None:
-    """Ask the workers to end, as torch does."""
+    """Ask the workers to exit, as torch does."""
     watchdog = Watchdog(patience_s, "the end of its workers", breakable=False)
 
     def ask() -> None:
-        iterator._workers_done_event.set()  # waits for ever where a worker died in its lock
+        iterator._workers_done_event.set()  # blocks forever if a worker died while holding its lock
         for queue in iterator._index_queues:
             queue.put(None)
         left = {worker.sentinel for worker in workers}
@@ -91,16 +91,16 @@ def _kill_started(popen: Any) -> None:
     if pid is not None:
         with suppress(ProcessLookupError, ChildProcessError):
             os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)  # not a child where a fork server started it
+            os.waitpid(pid, 0)  # not a child if a fork server started it
     if finalizer is not None:
         finalizer()  # closes its pipes
 
 
 def _remove_shared(pid: int) -> None:
-    """What a killed process had put into shared memory and not taken out.
+    """Remove the shared memory that a killed process has left behind.
 
-    Not what is mapped here, as where tensors are shared by file_system: torch takes that out when
-    the tensor goes, and ends the process where it is not there. Its manager looks after the rest.
+    Files that are mapped here are kept, as with the file_system sharing strategy: torch removes
+    them with the tensor, and aborts if they are gone. torch's manager removes the others.
     """
     ours = f"torch_{pid}_"
     with suppress(OSError):
@@ -125,9 +125,9 @@ def _end_pinning(iterator: Any) -> None:
 
 
 def _bounded(function: Callable[[], object]) -> None:
-    """Do it, and leave it where it does not end.
+    """Run a function in a thread, and abandon it if it takes too long.
 
-    What Ctrl-C stopped may have left a queue's lock held by nobody. The threads that then stay wait
+    Code that Ctrl-C interrupted may have left the lock of a queue locked. Abandoned threads block
     without using the CPU.
     """
     thread = threading.Thread(target=function, name="lotus-end", daemon=True)
@@ -141,13 +141,13 @@ def _close_all(queues: list[Any]) -> None:
 
 
 def _close(queue: Any) -> None:
-    """Close a queue and end its thread, which may be writing to a pipe that nobody reads."""
+    """Close a queue and end its thread, which may be blocked on a pipe that nobody reads."""
     queue.cancel_join_thread()
     thread: threading.Thread | None = queue._thread
     closed = queue._close is not None
     queue.close()
     if thread is not None and not closed:
-        # Stopped as its thread was started: nobody else would tell that to end.
+        # Interrupted while its thread was started: nothing else would end that thread.
         queue._finalize_close(queue._buffer, queue._notempty)
     reader, until = queue._reader, time.monotonic() + _QUEUE_S
     with suppress(OSError):
@@ -161,7 +161,7 @@ def _close(queue: Any) -> None:
 
 
 def _unlink(owners: list[Any]) -> None:
-    """Take the names of their semaphores away now, which spawned processes need, and not later."""
+    """Unlink the named semaphores of these objects now; spawned processes needed the names."""
     from multiprocessing import synchronize, util
 
     locks: list[Any] = []
@@ -179,7 +179,7 @@ def _unlink(owners: list[Any]) -> None:
 
 
 def half_made(traceback: TracebackType | None, kind: type) -> Any:
-    """The iterator whose `__init__` raised; None where it was not in there."""
+    """Return the iterator whose `__init__` raised; None if it was not an `__init__`."""
     from multiprocessing.popen_fork import Popen
 
     iterator = None
@@ -192,14 +192,14 @@ def half_made(traceback: TracebackType | None, kind: type) -> Any:
             if queue is not None and known is not None and queue not in known:
                 known.append(queue)
         elif isinstance(owner, Popen) and iterator is not None:
-            # Stopped while it was given its data: no Process knows of it yet.
+            # Interrupted while it received its data: no Process refers to it yet.
             vars(iterator)[_STARTING] = owner
         traceback = traceback.tb_next
     return iterator
 
 
 class Helpers:
-    """What multiprocessing and torch start once a process: ended where it was not there before."""
+    """Helper processes of multiprocessing and torch; `end` stops those that are new."""
 
     def __init__(self) -> None:
         import multiprocessing.context
@@ -231,7 +231,7 @@ class Helpers:
         self.unsettle()
 
     def unsettle(self) -> None:
-        """The program may still choose its start method, if it could before."""
+        """Let the program choose its start method, if it still could before."""
         if self._method is None:
             self._context._actual_context = None
 

@@ -1,4 +1,4 @@
-"""The requests that lotus makes of a program that stands still for trials, and their replies.
+"""Defines the requests that lotus sends to a program which is paused for trials, and the replies.
 
 They are defined here and nowhere else; both sides follow the table `REQUESTS`. lotus makes a
 message of a request (`message_of`) and a reply of the value that comes back (`reply_from`). The
@@ -147,7 +147,7 @@ REQUESTS: dict[str, tuple[type[Request[Any]], type]] = {
     "train": (Train, TrainedBatches),
 }
 _NAMES = {request: name for name, (request, _) in REQUESTS.items()}
-# What else a message may `do`: it says how the program goes on after the trials.
+# Other values of `do`, which say how the program continues after the trials.
 _ENDS = ("end", "apply", "leave")
 
 

@@ -1,9 +1,9 @@
-"""Trials: the program's own loader with other settings, measured in its process.
+"""Measures the program's loader with other settings in the program's process.
 
-Does what trial_requests.py defines: `lotus.tune.session.subprocess_tuning` requests it over a pipe,
-`lotus.tune(loader)` directly. A candidate loader shares data set, collate_fn and worker_init_fn
-with the program's loader, which stays as it is, and so do the program's generators: indices are
-drawn in a forked child, and a candidate without workers runs in one.
+Implements the requests of trial_requests.py. `lotus.tune.session.subprocess_tuning` sends them
+through a pipe, `lotus.tune(loader)` calls it directly. A candidate loader shares data set,
+collate_fn and worker_init_fn with the program's loader. That loader and the program's generators
+stay unchanged: indices are drawn in a forked child, and a candidate without workers runs in one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .candidate_loader import Loading, accelerator, copy_of
 from .forked_child import once
 from .index_replay import Cycle, draw
 from .open_candidates import ForkedCandidate, LocalCandidate
-from .step_emulator import StandIn, Step, device_in_use
+from .step_emulator import Step, StepEmulator, device_in_use
 from .trial_requests import EpochComparison
 from .watchdog import Failed, held, interrupts, let_go, words
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Failed", "Forbidden", "Step", "Trials"]
 
-_PATIENCE_S = 2.0  # for workers that are asked to end
+_PATIENCE_S = 2.0  # for workers that are asked to exit
 _LENGTH_S = 60.0
 _FLAGS = ("pin_memory", "persistent_workers")
 _NAMES = (
@@ -54,7 +54,7 @@ _NAMES = (
 
 
 class Forbidden(Failed):
-    """Nothing may be tried any more in this process."""
+    """No more trials are allowed in this process."""
 
 
 class Trials:
@@ -62,12 +62,11 @@ class Trials:
 
     A setting is a dict as lotus.settings.space.Setting.as_json.
 
-    `step` stands for what the program does between two batches: a Step, by work of the same
-    size, or a function that is called with each batch; None: nothing. `say` is told, in
-    sentences, what is unusual; `folder` is where files go. All methods raise Failed where a
-    candidate does not work; it is closed then, with all that it had started. Anything else that
-    is raised, as KeyboardInterrupt or by a signal's handler of the program, closes it too and
-    goes on up.
+    `step` replaces the training step between two batches: a Step is emulated by the same amount of
+    work, a function is called with each batch, and None does nothing. `say` gets notes about
+    unusual conditions; `folder` is for files. All methods raise Failed if a candidate does not
+    work, after closing it and everything that it has started. Any other exception, such as
+    KeyboardInterrupt or one of the program's signal handlers, closes it too and propagates.
     """
 
     def __init__(
@@ -77,7 +76,7 @@ class Trials:
         self._say = say or (lambda text: None)
         self._reported: set[str] = set()
         self._step: Step | Callable[[Any], object] | None = None
-        self._consumer: StandIn | Callable[[Any], object] | None = None
+        self._step_work: StepEmulator | Callable[[Any], object] | None = None
         self._cycle: Cycle | None = None
         self._open: dict[_Key, _Candidate] = {}
         self._helpers = teardown.Helpers()
@@ -90,14 +89,14 @@ class Trials:
 
     @step.setter
     def step(self, step: Step | Callable[[Any], object] | None) -> None:
-        """Set it while no candidate is open: how fast this thread works is measured."""
+        """Set it while no candidate is open, as this measures the speed of this thread."""
         self._step = step
         if isinstance(step, Step):
             own = self.loader
             shares = bool(own.num_workers) and not own.pin_memory
-            self._consumer = StandIn(step, bool(own.pin_memory), shares)
+            self._step_work = StepEmulator(step, bool(own.pin_memory), shares)
         else:
-            self._consumer = step
+            self._step_work = step
 
     def say(self, text: str) -> None:
         if text not in self._reported:
@@ -105,7 +104,7 @@ class Trials:
             self._say(text)
 
     def forbid(self, why: str) -> str:
-        """Let nothing be tried from now on: all that asks for it raises Forbidden."""
+        """Forbid trials: from now on all requests raise Forbidden."""
         self._forbidden = why
         return why
 
@@ -115,7 +114,7 @@ class Trials:
         self._files.begin()
 
     def _unshared(self) -> None:
-        """Raise Forbidden where what was begun has moved files of this process."""
+        """Raise Forbidden if the trial has moved the position of open files of this process."""
         those = self._files.moved()
         if not those:
             return
@@ -125,7 +124,7 @@ class Trials:
         raise Forbidden(self.forbid(file_offsets.words(those)))
 
     def describe(self) -> dict[str, Any]:
-        """The fields of lotus.tune.program.program.Watched that a loader can tell.
+        """Return the fields of lotus.tune.program.program.Watched that depend on the loader only.
 
         `loader` lacks `number` and `call_site`.
         """
@@ -138,7 +137,7 @@ class Trials:
             "pin_memory": bool(loader.pin_memory),
             "persistent_workers": bool(loader.persistent_workers),
             "start_method": loader_attributes.start_method(loader) if workers else None,
-            # What torch does by itself is what a setting leaves open.
+            # None stands for torch's default.
             "in_order": None if getattr(loader, "in_order", True) else False,
         }
         notes = []
@@ -163,7 +162,7 @@ class Trials:
         }
 
     def _batches(self) -> int | None:
-        """Of an epoch; asked in a child, as code of the program tells it and torch notes it."""
+        """Return the batches of an epoch; computed in a child, as it runs code of the program."""
 
         def length() -> int | None:
             batches = ask(len, self.loader)
@@ -177,7 +176,7 @@ class Trials:
         return batches
 
     def open(self, setting: _Setting, request: Open) -> Opened:
-        """Make a candidate and take its first batch. One that is open is closed before."""
+        """Open a candidate and take its first batch; close it before if it is open."""
         self._close(setting)
         self._begin()
         with held(signal.SIGCHLD):
@@ -218,22 +217,22 @@ class Trials:
         if request.discard is None:
             ready = setting["num_workers"] * (setting.get("prefetch_factor") or 2)
             request = replace(request, discard=ready)
-        consumer = self._consumer if request.step else None
+        step_work = self._step_work if request.step else None
         self._begin()
         with held(signal.SIGCHLD):
             try:
-                block = candidate.measure(request, consumer)
-                if consumer is None or isinstance(consumer, StandIn):
-                    self._unshared()  # else it may have been the program's step
+                block = candidate.measure(request, step_work)
+                if step_work is None or isinstance(step_work, StepEmulator):
+                    self._unshared()  # else the program's step may have moved them
                 return block
             except BaseException as error:
                 failed = self._give_up(setting, error)
             raise failed
 
     def close(self, setting: _Setting, request: Close) -> float:
-        """End a candidate. Returns the seconds that it took, 0 where it is not open.
+        """End a candidate. Return the seconds that it took, 0 if it is not open.
 
-        Its workers may take two seconds to end; then they are killed.
+        Workers that do not exit within two seconds are killed.
         """
         return self._close(setting)
 
@@ -246,9 +245,9 @@ class Trials:
         return time.perf_counter() - before
 
     def _give_up(self, setting: _Setting, error: BaseException) -> Failed:
-        """Close a candidate at once; what is to be raised, out of the `except` that caught `error`.
+        """Close a candidate at once; return the exception to raise after the `except` block.
 
-        There it would keep the frames alive in which the candidate is.
+        Inside the block, it would keep the frames that refer to the candidate alive.
         """
         candidate = self._open.pop(_key(setting), None)
         dead, goes_up = "", interrupts(error)  # asked before its frames are cleared
@@ -265,7 +264,7 @@ class Trials:
         return Failed(dead or words(error))
 
     def compare_epochs(self, setting: _Setting, request: CompareEpochs) -> EpochComparison:
-        """Whether an epoch has the same samples with the number of workers of `setting`."""
+        """Compare the samples of an epoch with the number of workers of `setting`."""
         if not loader_description.is_iterable(self.loader):
             return EpochComparison("")  # the main process chooses them
         own = self.describe()["setting"]
@@ -292,7 +291,7 @@ class Trials:
 
 
 def _key(setting: _Setting) -> _Key:
-    """The same for settings of which torch makes the same loader."""
+    """Return a key that is the same for settings with which torch makes the same loader."""
     if not setting["num_workers"]:
         return (0, setting.get("pin_memory", False))
     made = {**setting, "prefetch_factor": setting.get("prefetch_factor") or 2}

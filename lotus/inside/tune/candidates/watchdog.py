@@ -1,9 +1,9 @@
-"""A candidate loader is given up when it takes too long or a worker of it ends, and not before.
+"""Stops a candidate loader that takes too long or loses a worker.
 
-While the main thread waits in torch for a batch nothing of ours runs in it. A thread watches the
-clock and the workers instead, and sends the main thread a signal whose handler raises, as torch's
-own for SIGCHLD does. In another thread than the main one, where Python runs no handlers, what
-torch notices by itself has to do: a dead worker after 5 s, the limit as the loader's timeout.
+While the main thread waits in torch for a batch, none of our code runs in it. So a thread watches
+the clock and the workers, and sends the main thread a signal whose handler raises, as torch's own
+handler of SIGCHLD does. Python runs signal handlers in the main thread only. In other threads torch
+itself has to notice: a dead worker after 5 s, and the time limit as the loader's timeout.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 
     _Result = TypeVar("_Result")
 
-_AGAIN_S = 0.5  # code of the program may have caught what was raised
-_FORCE_S = 5.0  # later torch is stuck, as where a stopped worker is to hand over a descriptor
+_AGAIN_S = 0.5  # the program's code may have caught the exception
+_FORCE_S = 5.0  # after that torch is stuck, for instance on a descriptor from a stopped worker
 _TRIES, _PAUSE_S = 500, 0.002
 
 
 class Failed(Exception):
-    """Why a candidate does not work, in words that follow "because"."""
+    """The reason why a candidate does not work, as a clause after "because"."""
 
 
 class Stopped(BaseException):
-    """Raised by the signal; BaseException, so that `except Exception` lets it through."""
+    """Raised by the signal handler; a BaseException, so `except Exception` does not catch it."""
 
 
 class Watchdog:
-    """Of one call: what takes longer than `limit_s`, or whose worker dies, raises Failed."""
+    """Runs a call that raises Failed if it takes longer than `limit_s` or a worker dies."""
 
     def __init__(self, limit_s: float, what: str, breakable: bool = True) -> None:
         self.limit_s, self.what = limit_s, what
@@ -54,7 +54,7 @@ class Watchdog:
         self._armed = self._done = False
         self._workers: dict[int, int] = {}  # by sentinel: process numbers
         self._iterable = False
-        # Whether it can: Python runs handlers of signals in the main thread only.
+        # Whether it can raise: Python runs signal handlers in the main thread only.
         self.raises = threading.main_thread() is threading.current_thread()
         self._number = 0
         self._thread: threading.Thread | None = None
@@ -64,19 +64,19 @@ class Watchdog:
         return self.deadline - time.monotonic()
 
     def workers(self, workers: list[Any], iterable: bool) -> None:
-        """From now on these processes are to live; of an iterable data set they may end well."""
+        """Watch these processes; for an iterable data set they may exit with code 0."""
         self._workers = {worker.sentinel: worker.pid for worker in workers}
         self._iterable = iterable
         if self._thread is not None:
             os.write(self._wake[1], b"x")
 
     def renew(self) -> None:
-        """The time begins again."""
+        """Restart the time limit."""
         self.deadline = time.monotonic() + self.limit_s
 
     @contextmanager
     def off(self) -> Iterator[None]:
-        """Meanwhile nothing is raised, and the time does not count."""
+        """Suspend the watchdog and its time limit."""
         before, self._armed = time.monotonic(), False
         try:
             with deferred_interrupts.breakable(False):
@@ -86,7 +86,7 @@ class Watchdog:
             self._armed = True
 
     def run(self, function: Callable[[], _Result]) -> _Result:
-        """What `function` returns; raises Failed where it was stopped."""
+        """Return what `function` returns; raise Failed if it was stopped."""
         self._start()
         try:
             try:
@@ -94,11 +94,11 @@ class Watchdog:
             finally:
                 self._stop()
         except Stopped:
-            self._stop()  # it may have come as the first one began
+            self._stop()  # the signal may have arrived as the first call began
         except BaseException:
             self._stop()
             raise
-        raise Failed(self.reason)  # out of `except`: it would keep what was stopped alive
+        raise Failed(self.reason)  # outside `except`, which would keep the stopped frames alive
 
     def _start(self) -> None:
         if self.raises:
@@ -123,7 +123,7 @@ class Watchdog:
         if thread is not None:
             os.write(self._wake[1], b"x")
             thread.join()
-            # Before it takes the handler away Python runs it once more, if a signal had come.
+            # Python runs the handler once more for a pending signal before it removes the handler.
             signal.signal(self._number, signal.SIG_DFL)
             for fd in self._wake:
                 os.close(fd)
@@ -132,7 +132,7 @@ class Watchdog:
         if not self._armed or deferred_interrupts.allowed() != self._breakable:
             return
         if deferred_interrupts.between_waits() and time.monotonic() - self._since < _FORCE_S:
-            return  # it would leave what torch has half made; `_watch` sends again
+            return  # torch would be left half way; `_watch` sends the signal again
         raise Stopped
 
     def _watch(self) -> None:
@@ -156,7 +156,7 @@ class Watchdog:
 
 
 def how_ended(pid: int, may_end: bool) -> str:
-    """What there is to say of the end of a child that is not waited for yet; "" of a good one."""
+    """Return how a child that is not reaped yet has ended; "" if it ended well."""
     for _ in range(_TRIES):
         try:
             result = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -165,19 +165,19 @@ def how_ended(pid: int, may_end: bool) -> str:
         if result is not None:
             well = result.si_code == os.CLD_EXITED
             return end_words(result.si_status if well else -result.si_status, may_end)
-        time.sleep(_PAUSE_S)  # its descriptors close a moment before it is dead
-    return ""  # it lives, and has closed them
+        time.sleep(_PAUSE_S)  # its descriptors close shortly before it exits
+    return ""  # it is alive and has closed its descriptors
 
 
 def end_words(code: int, may_end: bool) -> str:
-    """The same from an exit code of multiprocessing, which is negative for a signal."""
+    """Return the same for an exit code of multiprocessing, which is negative for a signal."""
     if code < 0:
         return f"a worker was killed by {signal_words(-code)}"
     return "" if code == 0 and may_end else f"a worker ended with exit code {code}"
 
 
 def signal_words(number: int) -> str:
-    """As "SIGBUS, a bus error, as where shared memory is full"."""
+    """Return text such as "SIGBUS, a bus error, as where shared memory is full"."""
     try:
         name = signal.Signals(number).name
     except ValueError:
@@ -191,10 +191,10 @@ def signal_words(number: int) -> str:
 
 @contextmanager
 def held(number: signal.Signals) -> Iterator[None]:
-    """The program's handler of a signal does not run meanwhile; afterwards it does, if one came.
+    """Hold a signal back: the program's handler runs at the end of the context if it arrived.
 
-    For SIGCHLD also torch's, which raises wherever the main thread is when a worker has died.
-    A second Ctrl-C, a moment after the first, is not held.
+    For SIGCHLD this includes torch's handler, which raises in the main thread when a worker has
+    died. A second Ctrl-C, a moment after the first, is not held back.
     """
     handler = signal.getsignal(number)
     if number != signal.SIGCHLD and deferred_interrupts.is_ours(handler):
@@ -224,7 +224,7 @@ def held(number: signal.Signals) -> Iterator[None]:
 
 
 def let_go(error: BaseException | None) -> None:
-    """Have an exception no longer hold what was in the frames that it came through."""
+    """Clear the frames of an exception, so that it keeps none of their variables alive."""
     seen: list[BaseException] = []
     while error is not None and error not in seen:
         tracebacks.clear_frames(error.__traceback__)
@@ -233,25 +233,26 @@ def let_go(error: BaseException | None) -> None:
 
 
 def interrupts(error: BaseException) -> bool:
-    """Whether it is not about what is tried, but about the program: Ctrl-C, what a signal's
-    handler of its own raised.
+    """Return whether an exception concerns the program rather than the trial.
+
+    That is Ctrl-C, or an exception of the program's own signal handler.
     """
     if not isinstance(error, Exception):
         return True
     torchs = type(error).__module__.partition(".")[0] == "torch"  # no memory left on a device
     if isinstance(error, Failed) or torchs or not of_the_program(error):
         return False
-    mark(error)  # `let_go` takes away what tells it
+    mark(error)  # `let_go` clears the frames that show it
     return True
 
 
 def words(error: BaseException) -> str:
-    """One line on an exception; on a worker's, the one that it raised there."""
+    """Return one line about an exception; for a worker's, about the original one."""
     kind, text = type(error).__name__, str(error).strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if lines and text.startswith("Caught ") and "Original Traceback" in text:
         below = text.rpartition("Traceback (most recent call last):")[2].splitlines()
-        # What is raised stands after the indented frames, and may go on for some lines.
+        # The exception follows the indented frames and may have several lines.
         raised = next((line for line in below if line[:1].strip()), lines[-1])
     else:
         raised = f"{kind}: {lines[0]}" if lines else kind

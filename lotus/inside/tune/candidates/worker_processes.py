@@ -1,4 +1,4 @@
-"""What the kernel tells of a candidate's workers: CPU time, time without a core, reads, memory."""
+"""Reads statistics of workers from the kernel: CPU time, run-queue delay, reads, memory."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _OFTEN_S = 0.02
-# torch's own, which takes shared memory away when all who used it have gone, then ends.
+# torch's process that removes shared memory when all its users have exited, and then exits.
 _MANAGER = "torch_shm_manag"
-_Counts = tuple[int, int, int]  # CPU ns, ns that threads were ready and had no core, bytes read
+_Counts = tuple[int, int, int]  # CPU ns, run-queue delay of the threads (ns), bytes read
 
 
 class Usage:
-    """Sums over processes, of the time between `start` and the last `add`."""
+    """Sums over processes, for the time between `start` and the last `add`."""
 
     def __init__(self) -> None:
         self._last: dict[int, _Counts] = {}
@@ -31,13 +31,14 @@ class Usage:
         self.read_bytes = 0
 
     def start(self, pids: Iterable[int]) -> None:
-        """Count from now on; what was counted before stays."""
+        """Start counting, in addition to what was counted before."""
         self._last = {pid: counts(pid) for pid in pids}
 
     def add(self, often: bool = False) -> None:
-        """What they used since; `often`: is called so often that most calls may do nothing.
+        """Add what the processes have used since the last call.
 
-        Of one that has ended meanwhile nothing more is known.
+        `often`: the caller calls so often that most calls may do nothing. Nothing is added for a
+        process that has ended since.
         """
         if often and time.monotonic() < self._added + _OFTEN_S:
             return
@@ -53,9 +54,9 @@ class Usage:
 
 
 class OwnUsage(Usage):
-    """The same of this process, while it fetches: between `begin` and `finish`."""
+    """The usage of this process while it fetches, between `begin` and `finish`."""
 
-    _file: int | None = None  # opened in the process that fetches, and left to its end
+    _file: int | None = None  # opened in the process that fetches, and never closed
 
     def begin(self) -> None:
         if self._file is None:
@@ -82,7 +83,7 @@ class OwnUsage(Usage):
 
 
 def counts(pid: int) -> _Counts:
-    """Of one process with all its threads; zeros where the kernel does not tell."""
+    """Return the counts of a process with all its threads; 0 if unknown."""
     cpu = queued = read = 0
     with suppress(OSError):
         # Linux include/linux/posix-timers_types.h: the CPU-time clock of a process.
@@ -99,7 +100,7 @@ def counts(pid: int) -> _Counts:
 
 
 def tells_queueing() -> bool:
-    """Whether this kernel counts the time without a core."""
+    """Return whether this kernel reports run-queue delays."""
     try:
         with open("/proc/self/schedstat", "rb") as file:
             return len(file.read().split()) >= 2
@@ -108,10 +109,10 @@ def tells_queueing() -> bool:
 
 
 def private_bytes(pid: int) -> int:
-    """Memory that no other process has mapped; 0 where the kernel does not tell.
+    """Return the memory that no other process has mapped; 0 if unknown.
 
-    Pages as a file has them are not in it: of a library they are a process's own only until
-    another one starts.
+    Clean pages of files do not count: those of a library are private only until another process
+    loads it.
     """
     total = 0
     with suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/smaps_rollup", "rb") as file:
@@ -128,7 +129,7 @@ def resident_bytes(pid: int) -> int:
 
 
 def descendants(pids: Iterable[int]) -> list[tuple[int, str]]:
-    """(process, when it started) of what these processes have started, and it in turn."""
+    """Return (process id, start time) of all descendants of these processes."""
     processes: list[tuple[int, str]] = []
     waiting = list(pids)
     while waiting:
@@ -142,7 +143,7 @@ def descendants(pids: Iterable[int]) -> list[tuple[int, str]]:
 
 
 def kill_remaining(those: Iterable[tuple[int, str]]) -> None:
-    """Kill those that `descendants` found and that still are there."""
+    """Kill processes that `descendants` returned and that still exist."""
     for pid, start in those:
         if start and started(pid) == start:
             with suppress(OSError):
@@ -150,7 +151,7 @@ def kill_remaining(those: Iterable[tuple[int, str]]) -> None:
 
 
 def started(pid: int) -> str:
-    """What tells a process from another of the same number; "" where it is not to be killed."""
+    """Return the start time, which identifies a process; "" if it must not be killed."""
     with suppress(OSError, IndexError), open(f"/proc/{pid}/stat", errors="replace") as file:
         name, _, rest = file.read().partition("(")[2].rpartition(")")
         if not name.startswith(_MANAGER):

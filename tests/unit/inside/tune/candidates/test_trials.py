@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_in
 
 from lotus.inside.tune.candidates import batch_contents
 from lotus.inside.tune.candidates.candidate_loader import MARK
-from lotus.inside.tune.candidates.step_emulator import StandIn
+from lotus.inside.tune.candidates.step_emulator import StepEmulator
 from lotus.inside.tune.candidates.trial_requests import Close, CompareEpochs, Measure, Open
 from lotus.inside.tune.candidates.trials import Failed, Step, Trials
 
@@ -292,7 +292,7 @@ def test_a_stand_in_takes_the_cpu_time_and_the_time_of_a_step() -> None:
         # The work is fixed: how long it takes changes with the processor's clock and neighbours.
         return 0.6 * step.cpu_seconds < cpu < 2 * step.cpu_seconds
 
-    tries = _tried(lambda: _stood_in(StandIn(step, False)), good)
+    tries = _tried(lambda: _stood_in(StepEmulator(step, False)), good)
     assert good(*tries[-1]), tries
     rest_s = step.seconds - step.alone_s()
     assert all(wall >= own + 0.95 * rest_s for _, own, wall in tries)
@@ -305,9 +305,9 @@ def test_a_stand_in_works_on_torchs_threads() -> None:
     def good(cpu: float, own: float, wall: float) -> bool:
         return cpu > 1.2 * own
 
-    tries = _tried(lambda: _stood_in(StandIn(Step(0.02, 0.04, 2), False)), good)
+    tries = _tried(lambda: _stood_in(StepEmulator(Step(0.02, 0.04, 2), False)), good)
     assert good(*tries[-1]), tries
-    tries = [_stood_in(StandIn(Step(0.02, 0.02, 2), False)) for _ in range(3)]
+    tries = [_stood_in(StepEmulator(Step(0.02, 0.02, 2), False)) for _ in range(3)]
     assert all(cpu < 1.1 * own + 0.001 for cpu, own, _ in tries)
 
 
@@ -315,7 +315,7 @@ def test_a_stand_in_reads_what_a_worker_shares() -> None:
     images: Any = [torch.zeros(1 << 20) for _ in range(4)]
     batches = iter(DataLoader(images, batch_size=2, num_workers=1))
     for own_shares in (False, True):
-        stand_in = StandIn(Step(0.001, 0.0), False, own_shares)
+        stand_in = StepEmulator(Step(0.001, 0.0), False, own_shares)
         stand_in.run([torch.zeros(4), {"x": torch.zeros(4).to_sparse()}])
         batch = next(batches)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -331,7 +331,7 @@ def test_a_stand_in_works_in_a_forked_process_where_torchs_threads_are_not() -> 
     def good(cpu: float, own: float, wall: float) -> bool:
         return 0.5 * step.seconds < own < 2 * step.seconds
 
-    stand_in = StandIn(step, False)
+    stand_in = StepEmulator(step, False)
     _stood_in(stand_in)
     receiving, sending = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.get_context("fork").Process(
@@ -352,7 +352,7 @@ def _tried(once: Callable[[], Stood], good: Callable[..., bool]) -> list[Stood]:
     return tries
 
 
-def _stood_in(stand_in: StandIn) -> Stood:
+def _stood_in(stand_in: StepEmulator) -> Stood:
     """CPU seconds of all threads and of this one, and seconds, of a step stood in for."""
     clocks = (time.process_time, time.thread_time, time.perf_counter)
     begun = [clock() for clock in clocks]
