@@ -176,7 +176,7 @@ def _empty(path: Path, force: bool) -> None:
     # Only what lotus wrote: a report that the user saved beside it stays.
     for old in path.glob(f".{manifest.NAME}.*"):
         old.unlink(missing_ok=True)
-    for name in ("processes.jsonl", "perf.data", "perf.data.old"):
+    for name in ("processes.jsonl", "blocking.json", "perf.data", "perf.data.old"):
         (path / name).unlink(missing_ok=True)
     for name, pattern in (("events", "*.ltr"), ("state", "*.state"), ("py-spy", "*.json")):
         folder = path / name

@@ -17,6 +17,7 @@ from lotus.inside.trace.log_format import SCHEMA
 from lotus.joining import python_stacks
 from lotus.reading import batch_tables as batches
 from lotus.reading import (
+    blocking_table,
     counter_tables,
     intervals,
     missing_data,
@@ -311,6 +312,22 @@ class Run:
         return summary_tables.resources(self._assembly)
 
     @cached_property
+    def blocking(self) -> pd.DataFrame:
+        """What threads that made batches were doing when the launcher looked, some 50 times a
+        second; empty where it did not (`lotus.trace()`, merged runs, runs of before).
+
+        pid, worker, operation ("" for the data set's own code, "collate"), reason ("computing", or
+        ready to; "lock", of one process; "shared-lock"; "sleep"; "file", "socket" and "pipe";
+        "events", as of poll; "storage"; "page-fault"; "child"; "other"), looks (how many found it).
+        What runs after an operation in the same sample is told as that operation.
+        """
+        return self._blocking[0]
+
+    @cached_property
+    def _blocking(self) -> tuple[pd.DataFrame, str]:
+        return blocking_table.read(self.path, self._assembly.processes)
+
+    @cached_property
     def operations(self) -> pd.DataFrame:
         """Every operation that was found, once: operation, parent, index, kind, file, first, last
         (the lines of the function that it calls; "", -1, -1 where that is not Python's)."""
@@ -347,7 +364,8 @@ class Run:
         for what, names in left.items():
             lacking.append(f"{what} stayed in the hosts' runs: {', '.join(names)}")
         apart = missing_data.notes(missing_data.processes(self.path))
-        return list(dict.fromkeys([*lacking, *apart, *remarks]))
+        unseen = [self._blocking[1]] if self._blocking[1] else []
+        return list(dict.fromkeys([*lacking, *apart, *remarks, *unseen]))
 
     @cached_property
     def open_waits(self) -> pd.DataFrame:

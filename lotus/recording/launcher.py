@@ -18,7 +18,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,13 +102,24 @@ def trace(
     _tell_outer(directory.absolute())
     beside = Beside(siblings, directory, record) if siblings else None
     try:
-        outcome = run(words, environ, beside, progress(directory) if progress else None)
+        outcome = run(words, environ, beside, _meanwhile(directory, progress))
     except CannotStart as error:
         _write_end(directory, record, ProgramOutcome(error.exit_code, None, time.monotonic_ns()))
         raise
     _settle(directory)
     _write_end(directory, record, outcome)
     return directory, outcome
+
+
+@contextlib.contextmanager
+def _meanwhile(
+    directory: Path, progress: Callable[[Path], AbstractContextManager[object]] | None
+) -> Iterator[None]:
+    """What goes on in lotus while the program runs."""
+    from lotus.recording.blocking_sampler import BlockingSampler
+
+    with BlockingSampler(directory), progress(directory) if progress else contextlib.nullcontext():
+        yield
 
 
 def _tell_outer(directory: Path) -> None:

@@ -45,6 +45,7 @@ class Scope:
     workers: pd.DataFrame
     resources: pd.DataFrame
     paths: pd.DataFrame
+    blocking: pd.DataFrame
 
     @property
     def num_workers(self) -> int:
@@ -136,7 +137,13 @@ def _scope(
         workers=workers[keep].reset_index(drop=True),
         resources=resources[_pairs(resources).isin(processes)].reset_index(drop=True),
         paths=paths[_pairs(paths).isin(processes)].reset_index(drop=True),
+        blocking=_of_pids(table(run, "blocking"), batches),
     )
+
+
+def _of_pids(frame: pd.DataFrame, batches: pd.DataFrame) -> pd.DataFrame:
+    pids = np.unique(integer(batches, "pid"))
+    return frame[np.isin(integer(frame, "pid"), pids)].reset_index(drop=True)
 
 
 def _pairs(frame: pd.DataFrame) -> pd.Series:

@@ -73,12 +73,14 @@ class Writer:
             return
         self.stop()
         text = f"{type(error).__name__}: {error}".replace("\n", " ")[:300]
-        # One line is enough: what multiprocessing spawned keeps quiet where another process of the
-        # run spoke, or where nothing can be written, which its parent will find as well.
-        silent = spawned = any("multiprocessing" in arg for arg in sys.orig_argv)
+        # One line is enough: a process keeps quiet where another one of the run spoke. So does what
+        # multiprocessing spawned where nothing can be written, which its parent will find as well.
+        silent = any("multiprocessing" in arg for arg in sys.orig_argv)
         with quiet(Exception):
             append_line(self.config.run, {"event": "fault", "error": text})
-            silent = spawned and first_fault(self.config.run) != os.getpid()
+        with quiet(Exception):
+            first = first_fault(self.config.run)
+            silent = first != os.getpid() and (silent or first is not None)
         with quiet(Exception):
             self.log.close()
         with quiet(Exception):

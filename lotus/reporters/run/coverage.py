@@ -94,7 +94,7 @@ def loader_lines(loader: LoaderSummary) -> Iterator[str]:
     if taken and whole < taken:
         yield f"{amount(whole)} of {plural(taken, 'batch')} are recorded in detail."
     shared = core_shared(scope)
-    if shared > 0:
+    if shared > 0 and not loader.verdict.doubt:  # which says it better
         whose, own = ("workers'", "their") if scope.num_workers else ("main process's", "its")
         yield (
             f"The cores were shared: {share(shared)} of the {whose} time off a core was not {own} "

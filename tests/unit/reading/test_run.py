@@ -1,5 +1,6 @@
 """A run directory: what opens, what is refused, and the small tables."""
 
+import json
 import os
 import shutil
 
@@ -40,6 +41,7 @@ COLUMNS = {
     "shutdown_ns peak_rss ahead sanity",
     "resources": WHOSE + "worker time_ns pss rss descriptors shm",
     "operations": "operation parent index kind file first last",
+    "blocking": "pid worker operation reason looks",
     "paths": WHOSE + "worker sample path duration_ns",
     "processes": "pid ppid time_ns executable argv python torch",
     "lost": "what pid count bytes",
@@ -57,6 +59,8 @@ def full_run(path):
     main, worker = run.logs
     worker.resources(START_NS, pss=1, rss=2, descriptors=3, shm=4)
     worker.event("sample_path", sample=3, path="/data/cat.jpg", duration_ns=9)
+    row = {"pid": worker.pid, "worker": 0, "operation": -1, "reason": "sleep", "looks": 5}
+    (path / "blocking.json").write_text(json.dumps({"rows": [row]}))
     main.event("note", text="a remark")
     main.event("unseen", what="StatefulDataLoader", why="it has its own worker loop")
     main.event("stopped", why="max-log", bytes=500)

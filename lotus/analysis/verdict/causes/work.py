@@ -6,17 +6,50 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from lotus.analysis.batches.components import off_cpu
+from lotus.analysis.batches.looks import LEAST_LOOKS, SHARED_LOCK, Looks, looks_at
 from lotus.analysis.common.columns import number, ratio, total
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
 from lotus.analysis.verdict.causes.circumstances import Circumstances, more_workers
 from lotus.analysis.verdict.causes.ledger import Ledger
-from lotus.common.formatting import operation_name, share
+from lotus.common.formatting import amount, operation_name, share
 
+OWN_CODE = ""  # its name in the table of looks
+_SEEN = 0.1  # of the looks: less is not told
 _WAITING = 0.5  # off the CPU for more than this share: waits, does not compute
+# What a thread may be blocked in: in words, and what helps.
+_OVERLAPS = "more workers overlap it at no cost in cores. "
+_STORAGE = (
+    "keep the files on a faster or local disk, in memory, or in fewer and larger files. More "
+    "workers read more at a time. "
+)
+_REASONS = {
+    SHARED_LOCK: ("takes turns at a lock that processes share", ""),
+    "lock": ("waits for other threads of its process", "look at what they do. "),
+    "sleep": ("sleeps", _OVERLAPS),
+    "socket": ("waits for the network", _OVERLAPS),
+    "events": ("waits for the network or for another process", _OVERLAPS),
+    "pipe": ("waits for another process", _OVERLAPS),
+    "child": ("waits for another process", _OVERLAPS),
+    "file": ("waits for files", _STORAGE),
+    "storage": ("waits for storage", _STORAGE),
+    "page-fault": ("waits for memory pages", _STORAGE),
+    "other": ("waits", _OVERLAPS),
+}
+
+
+def _fact(reason: str) -> str:
+    return f"{reason.replace('-', '_')}_looks_share"
+
+
 _FACTS = {
     "fetch_share": "Share of the fetches' time, 0 to 1.",
     "waiting_share": "Share of its time that it waited, 0 to 1; at least.",
     "total_ns": "Its time in all workers, nanoseconds.",
+    "looks": "How many looks found a thread in it.",
+    **{
+        _fact(reason): f"Share of the looks at which it {words}, 0 to 1."
+        for reason, (words, _) in _REASONS.items()
+    },
 }
 
 
@@ -28,23 +61,39 @@ def _components(kind: str) -> Callable[[Ledger], Iterable[Charge]]:
         for place, (name, its_kind) in enumerate(zip(parts.names, parts.kinds, strict=True)):
             if its_kind == kind:
                 made = total(parts.parts[:, place])
+                looks = _looks(ledger, place, ratio(made, fetch))
                 evidence = {
                     "fetch_share": ratio(made, fetch),
-                    "waiting_share": _waiting_share(ledger, place),
+                    "waiting_share": _waiting_share(ledger, place, looks),
                     "total_ns": made,
+                    "looks": float(looks.count),
+                    **{_fact(reason): part for reason, part in looks.shares.items()},
                 }
                 yield Charge(kind, name, ledger.take_component(place), evidence)
 
     return charges
 
 
-def _waiting_share(ledger: Ledger, place: int) -> float:
-    """How much of a component's time it waited; a lower bound without its own CPU time.
+def _looks(ledger: Ledger, place: int, time_share: float) -> Looks:
+    """What its threads were found doing; nothing where that is not known of this component."""
+    parts = ledger.components
+    known = {OPERATION.kind: parts.names[place], DATASET.kind: OWN_CODE, COLLATE.kind: "collate"}
+    if parts.kinds[place] not in known:
+        return Looks()
+    return looks_at(ledger.scope.blocking, known[parts.kinds[place]], time_share)
+
+
+def _waiting_share(ledger: Ledger, place: int, looks: Looks) -> float:
+    """How much of a component's time it waited: as far as looks at it tell, else by its CPU time.
+
+    A lower bound where only its batches' CPU time is known.
 
     NaN where that is not known: time off the CPU may be waiting for one.
     """
     parts, ops, batches = ledger.components, ledger.scope.ops, ledger.scope.batches
-    if ledger.crowded:
+    if looks.tell:
+        return looks.blocked_share
+    if ledger.crowded and np.isnan(number(batches, "run_delay_ns")).all():
         return float("nan")
     mine = (parts.op_rows >= 0) & (parts.op_codes == place)
     cpu = number(ops, "cpu_ns")[mine]
@@ -63,7 +112,13 @@ def _reason(evidence: Evidence) -> str:
         return ""
     text = f"It is {share(evidence['fetch_share'])} of the time in which batches are made"
     if evidence.has("waiting_share") and evidence["waiting_share"] > 0.1:
-        text += f", off the CPU for at least {share(evidence['waiting_share'])} of it"
+        least = "" if evidence["looks"] >= LEAST_LOOKS else "at least "
+        text += f", off the CPU for {least}{share(evidence['waiting_share'])} of it"
+    parts = [(evidence[_fact(reason)], words) for reason, (words, _) in _REASONS.items()]
+    parts = sorted((part for part in parts if part[0] >= _SEEN), reverse=True)[:2]
+    if parts and evidence["looks"] >= LEAST_LOOKS:
+        seen = ", ".join(f"{share(part)} found that it {words}" for part, words in parts)
+        text += f"; of {amount(evidence['looks'])} looks at it {seen}"
     return text + "."
 
 
@@ -77,12 +132,15 @@ def _off_cpu(charge: Charge) -> bool:
 
 
 def _against_work(charge: Charge, around: Circumstances, look: str = "") -> str:
-    if _waits(charge, around):
+    reason = _looked(charge).reason
+    if reason == SHARED_LOCK and around.workers > 1:
         return (
-            "It waits (network, lock, sleep): more workers overlap it at no cost in cores. "
-            + more_workers(around, waits=True)
-            + look
+            "Processes take turns at a lock, so more workers will not help. Hold it for less, give "
+            f"each worker a file or connection of its own, or do without it.{look}"
         )
+    if _waits(charge, around):
+        words, helps = _REASONS.get(reason, ("waits (network, lock, sleep)", _OVERLAPS))
+        return f"It {words}: {helps}{more_workers(around, waits=True)}{look}"
     if _off_cpu(charge):
         return (
             "It was off the CPU while others had the cores, which no number of workers mends: "
@@ -93,9 +151,26 @@ def _against_work(charge: Charge, around: Circumstances, look: str = "") -> str:
     return f"{more_workers(around)} Or make it cheaper, or do it once, ahead of time.{look}"
 
 
+def _looked(charge: Charge) -> Looks:
+    """The looks of its evidence."""
+    shares = {reason: charge.evidence.get(_fact(reason), 0.0) for reason in _REASONS}
+    count = int(charge.evidence.get("looks", 0.0))
+    return Looks(count, {reason: part for reason, part in shares.items() if part > 0})
+
+
+def _waiting_words(charge: Charge, around: Circumstances) -> str:
+    """What it does instead of computing; "" where it computes."""
+    reason = _looked(charge).reason
+    if reason == SHARED_LOCK and around.workers > 1:
+        return _REASONS[reason][0]
+    if not _waits(charge, around):
+        return ""
+    return _REASONS[reason][0] if reason in _REASONS else "waits"
+
+
 def _operation_title(charge: Charge, around: Circumstances) -> str:
-    waits = " (waits, not computing)" if _waits(charge, around) else ""
-    return operation_name(charge.name) + waits
+    words = _waiting_words(charge, around)
+    return operation_name(charge.name) + (f" ({words}, not computing)" if words else "")
 
 
 OPERATION = CauseRow(
@@ -112,7 +187,8 @@ OPERATION = CauseRow(
 def _dataset_title(charge: Charge, around: Circumstances) -> str:
     method = "next" if around.iterable else "__getitem__"
     text = f"the data set's own code ({method}, outside its operations)"
-    return text + (", which waits, not computing" if _waits(charge, around) else "")
+    words = _waiting_words(charge, around)
+    return text + (f", which {words}, not computing" if words else "")
 
 
 def _against_dataset(charge: Charge, around: Circumstances) -> str:

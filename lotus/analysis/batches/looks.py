@@ -1,0 +1,65 @@
+"""What the threads that made batches were found doing, by operation."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.common.columns import number, ratio
+
+COMPUTING, SHARED_LOCK = "computing", "shared-lock"
+# Fewer looks than these tell nothing.
+LEAST_LOOKS = 10
+# A worker that is found at a lock for this share of its time takes turns with others.
+LEAST_LOCKED = 0.2
+
+
+@dataclass(frozen=True)
+class Looks:
+    """`count` looks; of them the shares (0 to 1) that found each reason to be blocked."""
+
+    count: int = 0
+    shares: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def tell(self) -> bool:
+        """Whether there are enough of them."""
+        return self.count >= LEAST_LOOKS
+
+    @property
+    def blocked_share(self) -> float:
+        """Share that found it blocked in anything."""
+        return sum(self.shares.values())
+
+    @property
+    def reason(self) -> str:
+        """What it was blocked in most; "" where it was not blocked, or too few tell.
+
+        Who takes turns at a lock is as often found doing what it does while it holds the lock.
+        """
+        if not self.tell or not self.shares:
+            return ""
+        if self.shares.get(SHARED_LOCK, 0.0) >= LEAST_LOCKED:
+            return SHARED_LOCK
+        return max(self.shares, key=lambda reason: self.shares[reason])
+
+
+def looks_at(blocking: pd.DataFrame, operation: str, time_share: float) -> Looks:
+    """What threads in an operation were found doing ("": in the data set's own code).
+
+    `time_share` is its share of the time in which batches are made. What follows an operation in
+    its sample is taken for it, so where it was met far more often than that, nothing is known.
+    """
+    if not len(blocking):
+        return Looks()
+    looks = number(blocking, "looks")
+    mine = (blocking["operation"] == operation).to_numpy()
+    count, everything = int(looks[mine].sum()), float(looks.sum())
+    share = ratio(count, everything)
+    slack = 3 * np.sqrt(max(time_share * (1 - time_share), 0.01) / max(everything, 1.0))
+    if share > 1.5 * time_share + slack:
+        return Looks()
+    found = pd.Series(looks[mine]).groupby(blocking["reason"].to_numpy()[mine]).sum()
+    shares = {str(reason): float(part) / count for reason, part in found.items() if count}
+    shares.pop(COMPUTING, None)
+    return Looks(count, shares)

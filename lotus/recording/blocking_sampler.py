@@ -1,0 +1,220 @@
+"""What the threads that make batches are blocked in, seen from outside: RUN/blocking.json.
+
+A thread of the launcher looks at them up to 50 times a second: the kernel tells a process's
+ancestors in which system call a thread is (/proc/PID/syscall), and the state page tells the
+operation in hand. Nothing runs inside the program for it. It takes at most a hundredth of a core:
+the more processes there are, the rarer it looks.
+"""
+
+import contextlib
+import os
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from types import TracebackType
+
+from lotus.common import files
+from lotus.common.errors import LotusError
+from lotus.inside.trace import state_page
+
+NAME = "blocking.json"
+_PERIOD_S, _SHARE = 0.02, 0.01
+_RESCAN_S = 0.5
+_MOST_PROCESSES = 256
+_MOST_ROWS = 5000
+_PRIVATE = 128  # FUTEX_PRIVATE_FLAG: a lock of one process
+_FUTEX, _BY_DESCRIPTOR = "futex", "descriptor"
+# System calls by number; what is not named is "other".
+_CALLS = {
+    "x86_64": {
+        _FUTEX: (202, 449),
+        _BY_DESCRIPTOR: (0, 1, 17, 18, 19, 20, 40, 295, 327),  # read, write and their kin
+        "sleep": (35, 230),
+        "socket": (42, 43, 44, 45, 46, 47, 288, 299, 307),
+        "events": (7, 23, 232, 270, 271, 281),  # poll, select, epoll_wait
+        "file": (2, 4, 5, 6, 74, 75, 217, 257, 262, 332),  # open, stat, fsync, getdents
+        "child": (61, 247),
+        "shared-lock": (65, 72, 73, 220),  # semop, fcntl, flock
+    },
+    "aarch64": {
+        _FUTEX: (98, 449),
+        _BY_DESCRIPTOR: (63, 64, 65, 66, 67, 68, 69, 71),
+        "sleep": (101, 115),
+        "socket": (202, 203, 206, 207, 211, 212, 242, 243, 269),
+        "events": (22, 72, 73),
+        "file": (56, 61, 79, 80, 82, 83, 291),
+        "child": (95, 260),
+        "shared-lock": (25, 32, 192, 193),
+    },
+}
+_MAKING = (state_page.FETCH, state_page.COLLATE)
+
+
+class BlockingSampler:
+    """A context manager: looks while it is entered, and writes the file as it is left."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="lotus-blocking", daemon=True)
+        calls = _CALLS.get(os.uname().machine, {})
+        self._kinds = {str(number): kind for kind, numbers in calls.items() for number in numbers}
+        self._pages: dict[str, int] = {}  # name -> descriptor; -1: not to be looked at
+        self._descendants: dict[int, bool] = {}
+        self._looks: Counter[tuple[int, int, int, str]] = Counter()
+        self._cost_ns = 0
+        self._problem = "" if calls else f"system calls of {os.uname().machine} are not known"
+
+    def __enter__(self) -> "BlockingSampler":
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+        rows = [
+            {"pid": pid, "worker": worker, "operation": operation, "reason": reason, "looks": looks}
+            for (pid, worker, operation, reason), looks in self._looks.most_common(_MOST_ROWS)
+        ]
+        record = {"schema": 1, "cost_ns": self._cost_ns, "problem": self._problem, "rows": rows}
+        with contextlib.suppress(LotusError):  # a full disk is said of what matters more
+            files.write_json(self._directory / NAME, record, mode=0o600)
+
+    def _run(self) -> None:
+        try:
+            self._look_until_stopped()
+        except Exception as error:  # a mistake of ours is no matter of the program's
+            self._problem = f"{type(error).__name__}: {error}"[:300]
+        finally:
+            for descriptor in self._pages.values():
+                if descriptor >= 0:
+                    os.close(descriptor)
+
+    def _look_until_stopped(self) -> None:
+        if not os.path.exists("/proc/self/syscall"):
+            self._problem = "this kernel does not tell in which system call a thread is"
+            return
+        period, scanned = _PERIOD_S, 0.0
+        while self._kinds and not self._stop.wait(period):
+            begun = time.thread_time_ns()
+            if time.monotonic() - scanned > _RESCAN_S:
+                self._find_pages()
+                scanned = time.monotonic()
+            for name, descriptor in list(self._pages.items()):
+                if descriptor >= 0:
+                    self._look(name, descriptor)
+            cost = time.thread_time_ns() - begun
+            self._cost_ns += cost
+            period = max(_PERIOD_S, cost / 1e9 / _SHARE)
+
+    def _find_pages(self) -> None:
+        folder = self._directory / "state"
+        with contextlib.suppress(OSError):
+            for name in sorted(os.listdir(folder)):
+                if name in self._pages or not name.endswith(".state"):
+                    continue
+                if len(self._pages) >= _MOST_PROCESSES:
+                    self._problem = f"more than {_MOST_PROCESSES} processes: some were not seen"
+                    return
+                self._pages[name] = -1
+                with contextlib.suppress(OSError):
+                    self._pages[name] = _open_page(folder / name)
+
+    def _look(self, name: str, descriptor: int) -> None:
+        page = os.pread(descriptor, state_page.SIZE, 0)
+        words = memoryview(page).cast("q") if len(page) == state_page.SIZE else None
+        if words is None or words[state_page.W_PHASE] == state_page.ENDED:
+            os.close(descriptor)
+            self._pages[name] = -1
+            return
+        if words[state_page.W_PHASE] not in _MAKING:
+            return
+        pid = words[state_page.W_PID]
+        if not self._is_ours(pid):
+            return
+        try:
+            reason = self._reason(pid)
+        except PermissionError:
+            self._problem = "the kernel does not let lotus see what the program's threads wait for"
+            return
+        except OSError:  # it has ended
+            return
+        self._looks[pid, words[state_page.W_WORKER], _operation(words), reason] += 1
+
+    def _reason(self, pid: int) -> str:
+        """What the main thread of a process is doing now."""
+        text = _read(f"/proc/{pid}/syscall").split()
+        if not text or text[0] == b"running":
+            return "computing"
+        if _read(f"/proc/{pid}/stat").rpartition(b") ")[2][:1] == b"D":
+            return "storage"
+        if text[0] == b"-1":  # blocked, but in no system call
+            return "page-fault"
+        kind = self._kinds.get(text[0].decode(), "other")
+        if kind == _FUTEX:
+            private = len(text) > 2 and int(text[2], 16) & _PRIVATE
+            return "lock" if private else "shared-lock"
+        if kind == _BY_DESCRIPTOR:
+            return _kind_of_file(pid, int(text[1], 16))
+        return kind
+
+    def _is_ours(self, pid: int) -> bool:
+        """Whether it is a descendant: of another process, or in a container, it is another's."""
+        known = self._descendants.get(pid)
+        if known is None:
+            known = self._descendants[pid] = _descends(pid)
+        return known
+
+
+def _operation(words: memoryview) -> int:
+    """Number of the operation in hand; -1 before the first one of a sample, -2 in collate."""
+    if words[state_page.W_PHASE] == state_page.COLLATE:
+        return -2
+    place = max(range(state_page.OPERATIONS, state_page.LAST + 1), key=words.__getitem__)
+    since = max(words[state_page.W_SAMPLE_SINCE], words[state_page.W_SINCE])
+    return place - state_page.OPERATIONS if words[place] >= since else -1
+
+
+def _open_page(path: Path) -> int:
+    """A descriptor of a state page of this user. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    if os.fstat(descriptor).st_uid != os.geteuid():
+        os.close(descriptor)
+        raise OSError("not a state page")
+    return descriptor
+
+
+def _read(path: str) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, 1024)
+    finally:
+        os.close(descriptor)
+
+
+def _kind_of_file(pid: int, number: int) -> str:
+    target = os.readlink(f"/proc/{pid}/fd/{number}")
+    for kind in ("socket", "pipe"):
+        if target.startswith(f"{kind}:"):
+            return kind
+    return "file"
+
+
+def _descends(pid: int) -> bool:
+    me = os.getpid()
+    for _ in range(64):
+        if pid == me:
+            return True
+        if pid <= 1:
+            return False
+        try:
+            pid = int(_read(f"/proc/{pid}/stat").rpartition(b") ")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            return False
+    return False

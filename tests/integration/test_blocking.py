@@ -1,0 +1,45 @@
+"""What operations of real workers are blocked in, as the launcher sees it."""
+
+import numpy as np
+import pytest
+
+from lotus.analysis.summary import summarise
+from tests.integration.conftest import PROGRAMS, PYTHON
+
+
+@pytest.fixture(scope="module")
+def run(torch, trace_command):
+    # In a process of its own: one that was forked elsewhere is no descendant of the launcher.
+    got = trace_command(PYTHON, PROGRAMS / "blocked.py")
+    assert (got.code, got.out, got.err) == (0, b"", b"")
+    if not len(got.run.blocking):
+        pytest.skip("; ".join(got.run.notes) or "the kernel does not tell")
+    return got.run
+
+
+def test_a_sleep_and_a_lock_that_workers_share_are_told_apart(run):
+    looks = run.blocking.pivot_table(
+        index="operation", columns="reason", values="looks", aggfunc="sum", fill_value=0
+    )
+    sleep, lock = looks.loc["Sleep"], looks.loc["Lock"]
+    assert sleep["sleep"] > 0.9 * (sleep.sum() - sleep.get("computing", 0))
+    assert lock["shared-lock"] > 0.2 * lock.sum()
+    assert lock["shared-lock"] + lock["sleep"] > 0.9 * (lock.sum() - lock.get("computing", 0))
+
+
+def test_advice_follows_it(run):
+    found = {
+        loader.scope.operations["operation"].iloc[loader.scope.loader]: loader.verdict.causes[0]
+        for loader in summarise(run).loaders
+    }
+    assert "overlap" in found["Sleep"].advice
+    assert "more workers will not help" in found["Lock"].advice
+
+
+def test_the_time_of_a_fetch_adds_up(run):
+    batches = run.batches
+    blocked = batches["fetch_ns"] - batches["cpu_ns"] - batches["run_delay_ns"]
+    if np.isnan(blocked).all():
+        pytest.skip("this kernel does not tell how long a thread waited for a core")
+    # Ten sleeps of 10 ms a batch, each at least as long.
+    assert (blocked >= 0.99 * 100e6).all()

@@ -1,0 +1,79 @@
+"""What threads were found blocked in, and the advice that stands on it."""
+
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+from lotus.analysis.batches.looks import Looks, looks_at
+from lotus.analysis.common.scope import scopes
+from lotus.analysis.verdict.verdict import Verdict, verdict
+from tests.unit.simulated import Plan
+
+
+def found(run: SimpleNamespace, **looks: int) -> SimpleNamespace:
+    """Give a run looks at the operation Slow: reason -> how many."""
+    pid = int(run.batches["pid"].iloc[0])
+    rows = [
+        {"pid": pid, "worker": 0, "operation": "Slow", "reason": reason, "looks": count}
+        for reason, count in looks.items()
+    ]
+    run.blocking = pd.DataFrame(rows)
+    return run
+
+
+def judged(run: SimpleNamespace) -> Verdict:
+    return verdict(scopes(run)[0])
+
+
+def slow(cpu: float = 0.05, **plan: float) -> SimpleNamespace:
+    return Plan(operations={"Slow": 20.0}, cpu=cpu, cores=8, **plan).run()
+
+
+@pytest.mark.parametrize(
+    ("reason", "title", "advice"),
+    [
+        ("sleep", "Slow (sleeps, not computing)", "more workers overlap it"),
+        ("socket", "Slow (waits for the network, not computing)", "more workers overlap it"),
+        ("file", "Slow (waits for files, not computing)", "faster or local disk"),
+        ("storage", "Slow (waits for storage, not computing)", "faster or local disk"),
+        ("lock", "Slow (waits for other threads of its process, not computing)", "what they do"),
+    ],
+)
+def test_the_reason_is_in_the_title_and_decides_the_advice(
+    reason: str, title: str, advice: str
+) -> None:
+    first = judged(found(slow(), **{reason: 90, "computing": 10})).causes[0]
+    assert (first.kind, first.title) == ("operation", title)
+    assert advice in first.advice
+    assert "90%" in first.reason
+
+
+def test_workers_that_take_turns_at_a_lock_are_not_advised_to_be_more() -> None:
+    first = judged(found(slow(workers=4), **{"shared-lock": 60, "sleep": 30, "computing": 10}))
+    assert "takes turns at a lock" in first.causes[0].title
+    assert "more workers will not help" in first.causes[0].advice
+    assert "Raise num_workers" not in first.causes[0].advice
+
+
+def test_an_operation_that_was_found_computing_does_not_wait() -> None:
+    # GIVEN batches of which half the time was off the CPU, in other operations than this one
+    first = judged(found(slow(cpu=0.3), computing=95, sleep=5)).causes[0]
+    assert first.title == "Slow"
+    assert first.evidence["waiting_share"] == pytest.approx(0.05)
+
+
+def test_few_looks_tell_nothing() -> None:
+    first = judged(found(slow(), sleep=3)).causes[0]
+    assert first.title == "Slow (waits, not computing)"
+    assert "looks" not in first.reason
+
+
+def test_what_was_met_far_more_often_than_its_time_is_not_believed() -> None:
+    table = pd.DataFrame(
+        [(7, 0, "Quick", "sleep", 80), (7, 0, "Slow", "computing", 20)],
+        columns=["pid", "worker", "operation", "reason", "looks"],
+    )
+    assert looks_at(table, "Quick", 0.05) == Looks()
+    assert looks_at(table, "Quick", 0.8).shares == {"sleep": 1.0}
+    assert looks_at(table, "Slow", 0.2).blocked_share == 0.0

@@ -1,0 +1,123 @@
+"""Real processes that are blocked in something, looked at from outside."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lotus.inside.trace import state_page
+from lotus.recording import blocking_sampler
+from lotus.recording.blocking_sampler import BlockingSampler
+
+BLOCKED = {
+    "sleep": "import time; time.sleep(1000)",
+    "lock": "import threading as t; l = t.Lock(); l.acquire(); l.acquire()",
+    "shared-lock": "import multiprocessing as m; l = m.Lock(); l.acquire(); l.acquire()",
+    "socket": "import socket as s; a, b = s.socketpair(); a.recv(1)",
+    "pipe": "import os; r, w = os.pipe(); os.read(r, 1)",
+    "events": "import os, select; r, w = os.pipe(); select.select([r], [], [])",
+    "child": "import os, time; os.fork() and os.wait(); time.sleep(1000)",
+    "computing": "\nwhile True: pass",
+}
+
+
+def page(folder: Path, pid: int, phase: int = state_page.FETCH, **words: int) -> Path:
+    """The state page of a worker that is in its operation 3."""
+    content = memoryview(bytearray(state_page.SIZE)).cast("q")
+    content[state_page.W_MAGIC], content[state_page.W_PID] = state_page.MAGIC, pid
+    content[state_page.W_PHASE], content[state_page.W_SINCE] = phase, 100
+    content[state_page.W_SAMPLE_SINCE] = 200
+    content[state_page.word_of(3)] = words.get("began", 300)
+    (folder / "state").mkdir(exist_ok=True)
+    path = folder / "state" / f"{pid}.state"
+    path.write_bytes(content)
+    return path
+
+
+def looked(folder: Path, done: Callable[[BlockingSampler], bool]) -> dict[str, object]:
+    """What is written of looks that went on until `done`."""
+    with BlockingSampler(folder) as sampler:
+        while not done(sampler) and sampler._thread.is_alive() and not sampler._problem:
+            time.sleep(0.01)
+    record: dict[str, object] = json.loads((folder / blocking_sampler.NAME).read_text())
+    if "kernel does not" in str(record["problem"]):
+        pytest.skip(str(record["problem"]))
+    assert record["problem"] == ""
+    return record
+
+
+@pytest.mark.parametrize("reason", BLOCKED)
+def test_what_a_process_is_blocked_in(tmp_path: Path, reason: str) -> None:
+    with subprocess.Popen([sys.executable, "-c", BLOCKED[reason]], start_new_session=True) as child:
+        try:
+            page(tmp_path, child.pid)
+            # While Python starts it is found in other things.
+            record = looked(tmp_path, lambda sampler: sampler._looks[child.pid, 0, 3, reason] >= 5)
+        finally:
+            os.killpg(child.pid, 9)
+    rows = record["rows"]
+    assert isinstance(rows, list)
+    assert [row["looks"] >= 5 for row in rows if row["reason"] == reason] == [True]
+
+
+def test_only_what_makes_batches_is_looked_at(tmp_path: Path) -> None:
+    me = os.getpid()
+    page(tmp_path, me, phase=state_page.IDLE).rename(tmp_path / "state" / "idle.state")
+    page(tmp_path, 1).rename(tmp_path / "state" / "init.state")  # no child of ours
+    (tmp_path / "state" / "torn.state").write_bytes(b"x")
+    (tmp_path / "state" / "none.state").symlink_to("nowhere")
+    page(tmp_path, me, phase=state_page.COLLATE).rename(tmp_path / "state" / "collate.state")
+    record = looked(tmp_path, lambda sampler: sum(sampler._looks.values()) >= 5)
+    rows = record["rows"]
+    assert isinstance(rows, list)
+    assert {(row["pid"], row["operation"]) for row in rows} == {(me, -2)}
+
+
+def test_before_the_first_operation_of_a_sample_it_is_the_data_sets_own_code(
+    tmp_path: Path,
+) -> None:
+    page(tmp_path, os.getpid(), began=150)
+    record = looked(tmp_path, lambda sampler: bool(sampler._looks))
+    rows = record["rows"]
+    assert isinstance(rows, list)
+    assert {row["operation"] for row in rows} == {-1}
+
+
+def test_a_process_that_ends_is_no_fault(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        page(tmp_path, child.pid)
+        path = page(tmp_path, os.getpid(), phase=state_page.IDLE)
+
+        def done(sampler: BlockingSampler) -> bool:
+            if sampler._looks and child.poll() is None:
+                child.kill()
+                child.wait()
+                page(tmp_path, os.getpid())
+            return any(pid == os.getpid() for pid, *_ in sampler._looks)
+
+        record = looked(tmp_path, done)
+    assert path.exists()
+    assert record["problem"] == ""
+
+
+def test_without_a_run_directory_nothing_fails(tmp_path: Path) -> None:
+    with BlockingSampler(tmp_path / "gone"):
+        pass
+    assert not (tmp_path / "gone").exists()
+
+
+def test_a_mistake_of_ours_is_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object) -> None:
+        raise ValueError("wrong")
+
+    monkeypatch.setattr(BlockingSampler, "_look", fail)
+    page(tmp_path, os.getpid())
+    with BlockingSampler(tmp_path) as sampler:
+        sampler._thread.join()
+    record = json.loads((tmp_path / blocking_sampler.NAME).read_text())
+    assert record["problem"] == "ValueError: wrong"
