@@ -65,9 +65,7 @@ def test_the_verdict_is_what_the_programs_own_steps_showed() -> None:
     told = " ".join(shown(dataclasses.replace(result, checked=own_steps)).split())
     checked = search_notes.checked(own_steps, result.best)
     verdict = f"4 workers x prefetch 2 instead of no workers: {checked}"
-    assert (
-        f"verdict {verdict} trials {search_notes.speedup(result.speedup)}, in which its" in told
-    )
+    assert f"verdict {verdict} trials {search_notes.speedup(result.speedup)}, in which its" in told
     assert "2 times as fast in its own steps (95 % interval 1.9 to 2.1, 30 batches against" in told
 
 
