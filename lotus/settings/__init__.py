@@ -1,1 +1,1 @@
-"""A loader's setting, spaces of settings, and tuned.json."""
+"""Loader settings, spaces of settings, and the files that hold them."""

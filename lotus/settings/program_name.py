@@ -1,4 +1,4 @@
-"""Which program a command runs, whatever starts it."""
+"""Finds the program that a command runs, behind interpreters and launchers."""
 
 import contextlib
 import os
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 
 def program_of(command: Sequence[str]) -> str:
-    """What a command runs: its script or module, whatever starts it; its arguments do not count."""
+    """Return the script or module that a command runs, without launcher and arguments."""
     if os.path.basename(command[0]) in ("sh", "bash", "dash", "zsh") and "-c" in command[:-1]:
         at = list(command).index("-c") + 1
         with contextlib.suppress(ValueError):  # quotes that do not end
@@ -27,7 +27,7 @@ _LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "horovodrun", "mpirun", "mp
 
 
 def _of_python(words: Sequence[str]) -> str:
-    """What Python runs: of its own options -m and -c say so, -W and -X have a value."""
+    """The script, module (-m) or code (-c) that Python runs; its options -W and -X have values."""
     at = 0
     while at < len(words) and words[at].startswith("-") and words[at] != "-":
         option, value = words[at], "".join(words[at + 1 : at + 2])
@@ -40,7 +40,7 @@ def _of_python(words: Sequence[str]) -> str:
 
 
 def _launched(words: Sequence[str]) -> str:
-    """What a launcher of ranks runs, among its own options; "" where that cannot be told."""
+    """The script or module that a launcher of ranks runs; "" if that is not clear."""
     script = _script(words)
     before = words[: list(words).index(script)] if script in words else words
     if "-m" in before[:-1]:

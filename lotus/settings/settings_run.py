@@ -1,4 +1,4 @@
-"""Runs a command with loader settings, shares of the global batch and a mode put on it.
+"""Runs a command with loader settings, shares of the global batch and a training mode applied.
 
 lotus/inside/apply/settings_applier.py puts each setting on its loader where the program makes it,
 and the plan of a balance.json on the ranks.
@@ -23,8 +23,8 @@ from lotus.settings.tuned_file import Target, Tuned, printable
 _MOST_GIVEN = 100_000  # bytes: the kernel takes 128 KiB as one variable of an environment
 
 
-# How long a rank waits for the others to say whether they can apply a plan: a first batch may come
-# minutes later where one rank prepares the data for all.
+# How long a rank waits until the others report whether they can apply a plan. The first batch may
+# come minutes later if one rank prepares the data for all.
 WAIT_S = 120
 
 
@@ -32,7 +32,7 @@ MODES = ("sync", "local", "hybrid", "async")
 
 
 def shares_change(plan: SharePlan) -> list[str]:
-    """What a user would have to write into the program for a plan."""
+    """Return the code changes with which a user would apply a plan by hand."""
     world, whole = plan.world_size, plan.global_batch
     return [
         f"batch_size = {list(plan.batch_sizes)}[rank]",
@@ -43,25 +43,25 @@ def shares_change(plan: SharePlan) -> list[str]:
 
 @dataclass(frozen=True)
 class Shares:
-    """A plan that is to be applied, and how."""
+    """A plan to apply, and how to apply it."""
 
     plan: SharePlan
     summed: bool = False  # a rank's loss is the sum over its samples, not their mean
     wait_s: float = WAIT_S
-    rebalance_every: int = 0  # steps after which shares are chosen anew; 0: they stay
+    rebalance_every: int = 0  # steps after which shares are computed again; 0: never
 
 
 @dataclass(frozen=True)
 class ModeOptions:
-    """How ranks come to one model: lotus/inside/distributed/training_modes.py says what each mode
-    does.
+    """How ranks synchronise their model: lotus/inside/distributed/training_modes.py describes the
+    modes.
     """
 
     name: str  # of MODES
-    every: int = 8  # batches from one averaging of parameters to the next: local, hybrid
-    after: int = 0  # steps whose gradients are averaged over all ranks before that: local, hybrid
-    groups: tuple[tuple[int, ...], ...] = ()  # of ranks; none: those of one host. hybrid
-    staleness: int = 4  # steps that a rank may be ahead of what it has of the others: async
+    every: int = 8  # local, hybrid: batches between averagings of parameters
+    after: int = 0  # local, hybrid: steps at the start whose gradients all ranks average
+    groups: tuple[tuple[int, ...], ...] = ()  # hybrid: groups of ranks; empty: one per host
+    staleness: int = 4  # async: steps that a rank may be ahead of updates from the others
     wait_s: float = WAIT_S
 
 
@@ -71,14 +71,14 @@ def run(
     shares: Shares | None = None,
     mode: ModeOptions | None = None,
 ) -> tuple[ProgramOutcome, list[str]]:
-    """Run a command with settings put on its loaders, its global batch shared out, in a mode.
+    """Run a command with settings, shares of the global batch and a mode applied.
 
-    Returns how it ended, and in words what was not found. Raises CannotStart where the command
+    Returns how it ended, and messages on what was not found. Raises CannotStart if the command
     cannot be started.
     """
     words = launcher.resolve(command)
     folder = None
-    with contextlib.suppress(OSError):  # without it each process says what there is to say
+    with contextlib.suppress(OSError):  # without it each process prints its messages
         folder = tempfile.mkdtemp(prefix="lotus-settings-")
     try:
         messages = None
@@ -100,8 +100,9 @@ def request(
     shares: Shares | None = None,
     mode: ModeOptions | None = None,
 ) -> str:
-    """What lotus/inside/apply/settings_applier.py is told. Raises LotusError where it is too
-    long.
+    """Return the JSON request to lotus/inside/apply/settings_applier.py.
+
+    Raises LotusError if it is too long.
     """
     loaders = [
         {
@@ -138,7 +139,7 @@ def request(
 def not_found(
     tuned: Tuned, messages: Path, shares: Shares | None = None, mode: ModeOptions | None = None
 ) -> list[str]:
-    """Which settings met no loader of theirs, and what loaders were made instead, in words."""
+    """Return messages on settings whose loader was not found, with the loaders made instead."""
     facts = []
     with contextlib.suppress(OSError):
         for line in messages.read_bytes()[: 1 << 20].splitlines():
@@ -169,7 +170,7 @@ def not_found(
 
 
 def _others(target: Target, made: Sequence[str]) -> str:
-    """What was made instead, the most alike first."""
+    """The loaders made instead, the most similar first."""
     if not made:
         return "no other was made"
     file = (target.call_site or "").partition(":")[0]

@@ -1,6 +1,6 @@
-"""balance.json: how many samples of each global batch every rank takes; standard library only.
+"""balance.json: the number of samples of each global batch that every rank takes.
 
-`lotus run` reads it before the program starts.
+`lotus run` reads it before the program starts, so this module needs only the standard library.
 """
 
 import json
@@ -23,10 +23,10 @@ MOST_SAMPLES = 1 << 40
 
 @dataclass(frozen=True)
 class ModelSignature:
-    """Which model a plan was made for."""
+    """Identifies the model of a plan. Raises ValueError for invalid values."""
 
-    parameters: int  # how many numbers are trained
-    shapes: str  # SHA-256, in hexadecimal, of the parameters' names and shapes
+    parameters: int  # number of trained values
+    shapes: str  # hexadecimal SHA-256 of the parameters' names and shapes
 
     def __post_init__(self) -> None:
         _whole(self.parameters, "parameters", 0)
@@ -36,11 +36,11 @@ class ModelSignature:
 
 @dataclass(frozen=True)
 class SharePlan:
-    """What balance.json holds. Raises ValueError where it contradicts itself.
+    """The contents of balance.json. Raises ValueError if they are inconsistent.
 
-    `batch_sizes[rank]` are the samples of that rank in each global batch, `global_batch` their sum:
-    what a step trains on when the plan is applied (the traced one may be another: `bno` does not
-    keep it, then `notes` and `predicted` say so). `loader` None: the program's only one.
+    `batch_sizes[rank]` is the number of samples of a rank in each global batch; `global_batch` is
+    their sum, the samples per step when the plan is applied. It may differ from the traced one, as
+    `bno` does not keep it; `notes` and `predicted` then say so. `loader` None: the only loader.
     """
 
     batch_sizes: tuple[int, ...]
@@ -62,22 +62,22 @@ class SharePlan:
 
     @property
     def world_size(self) -> int:
-        """How many ranks it is for."""
+        """Number of ranks."""
         return len(self.batch_sizes)
 
     @property
     def global_batch(self) -> int:
-        """How many samples all ranks together take in a step."""
+        """Number of samples that all ranks take in a step."""
         return sum(self.batch_sizes)
 
 
 def write(path: Path, plan: SharePlan) -> None:
-    """Write a plan so that a reader sees the old one or the new one. Raises LotusError."""
+    """Write a plan atomically. Raises LotusError."""
     files.write_json(path, document(plan))
 
 
 def document(plan: SharePlan) -> dict[str, Any]:
-    """A plan as balance.json has it."""
+    """Return a plan in the format of balance.json."""
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -93,7 +93,7 @@ def document(plan: SharePlan) -> dict[str, Any]:
 
 
 def is_plan(path: Path) -> bool:
-    """Whether a file says of itself that it is a balance.json; never raises."""
+    """Whether a file declares itself a balance.json; never raises."""
     try:
         content = json.loads(_bytes(path))
     except (OSError, ValueError, RecursionError):
@@ -102,7 +102,7 @@ def is_plan(path: Path) -> bool:
 
 
 def read(path: Path) -> SharePlan:
-    """Read a plan. Raises LotusError where it is not as `write` makes it."""
+    """Read a plan. Raises LotusError if the file is missing or not valid."""
     try:
         data = _bytes(path)
     except OSError as error:
@@ -115,13 +115,13 @@ def read(path: Path) -> SharePlan:
     except ValueError as error:
         text = "".join(char if char.isprintable() else "?" for char in str(error))
         raise LotusError(
-            f"{path} holds no plan of lotus balance: {text[:500]}; such a file is written by: "
+            f"{path} is not a plan of lotus balance: {text[:500]}; such a file is written by: "
             f"lotus balance RUN -o {path.name}"
         ) from None
 
 
 def parse(content: object) -> SharePlan:
-    """The plan in the content of a balance.json. Raises ValueError."""
+    """Return the plan in the content of a balance.json. Raises ValueError."""
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError(f'its "format" is not "{FORMAT}"')
     if type(content.get("version")) is not int or content["version"] != VERSION:
@@ -151,7 +151,7 @@ def parse(content: object) -> SharePlan:
     for name, is_so in (("world_size", plan.world_size), ("global_batch", plan.global_batch)):
         if type(content.get(name)) is not int or content[name] != is_so:
             raise ValueError(
-                f'"{name}" is {content.get(name)!r:.50} where its batch_sizes make {is_so}'
+                f'"{name}" is {content.get(name)!r:.50}, but its batch_sizes give {is_so}'
             )
     return plan
 

@@ -1,4 +1,4 @@
-"""What tuning chooses among: a loader's settings, the space of them, the measurement of one."""
+"""Loader settings, spaces of settings, and measurements of a setting."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# What torch.utils.data.DataLoader takes where there are workers and nothing is said.
+# The default of torch.utils.data.DataLoader with workers.
 TORCH_PREFETCH = 2
 START_METHODS = ("fork", "spawn", "forkserver")
 
@@ -20,13 +20,14 @@ Value = int | bool | str | None
 @functools.total_ordering
 @dataclass(frozen=True)
 class Setting:
-    """A loader's settings. Smaller means cheaper: fewer workers first, then less prefetched.
+    """A loader's settings, ordered by cost: fewer workers first, then less prefetching.
 
-    None means torch's default, 2, for `prefetch_factor`, and elsewhere what the program itself has.
+    None means torch's default of 2 for `prefetch_factor`, and for others the program's own value.
+    Raises ValueError for values that no loader can have.
     """
 
     num_workers: int
-    prefetch_factor: int | None = None  # batches each worker makes ahead; means nothing without one
+    prefetch_factor: int | None = None  # batches per worker made ahead; no effect without workers
     pin_memory: bool = False
     persistent_workers: bool = False
     start_method: str | None = None  # "fork", "spawn", "forkserver"
@@ -51,7 +52,7 @@ class Setting:
             )
 
     def normal(self) -> Setting:
-        """What torch would really do: settings that make the same loader become equal."""
+        """Return the canonical setting: settings that make the same loader become equal."""
         if self.num_workers == 0:
             return Setting(0, pin_memory=self.pin_memory)
         if self.prefetch_factor is None:
@@ -59,10 +60,10 @@ class Setting:
         return self
 
     def kwargs(self) -> dict[str, Any]:
-        """Arguments of torch.utils.data.DataLoader, to be put over the program's own as a whole.
+        """Return arguments of torch.utils.data.DataLoader that replace the program's own.
 
-        Those that torch refuses at 0 workers are then given as torch's "none", so that they also
-        replace what the program passes. `threads` is no argument of a loader.
+        Without workers, arguments that torch then refuses are None, so that they also replace the
+        program's. `threads` is not an argument of a loader.
         """
         made = self.normal()
         arguments: dict[str, Any] = {
@@ -80,12 +81,12 @@ class Setting:
         return arguments
 
     def as_json(self) -> dict[str, Value]:
-        """All fields, as JSON's own types."""
+        """Return all fields as JSON types."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, data: object) -> Setting:
-        """The setting that `as_json` wrote; fields may be absent, unknown ones are a ValueError."""
+        """Return a setting from JSON; fields may be absent. Raises ValueError for unknown ones."""
         if not isinstance(data, Mapping):
             raise ValueError("a setting must be a JSON object")
         unknown = sorted(str(key) for key in data if key not in PARAMETERS)
@@ -101,7 +102,7 @@ class Setting:
         return self._order() < other._order()
 
     def _order(self) -> tuple[tuple[bool, Any], ...]:
-        """None before all values, as it cannot be compared with them."""
+        """A sort key that puts None before all values."""
         values = (getattr(self, name) for name in PARAMETERS)
         return tuple((value is not None, 0 if value is None else value) for value in values)
 
@@ -111,7 +112,7 @@ PARAMETERS = tuple(field.name for field in dataclasses.fields(Setting))
 
 @dataclass(frozen=True)
 class Space:
-    """The values that each parameter may take, all combined with all."""
+    """The values that each parameter may take, in all combinations. Raises ValueError."""
 
     num_workers: tuple[int, ...]
     prefetch_factor: tuple[int | None, ...] = (None,)
@@ -131,25 +132,25 @@ class Space:
                 raise ValueError(f"{name} has a value twice")
             for value in values:
                 fields: dict[str, Any] = {"num_workers": 1, name: value}
-                Setting(**fields)  # refuses what no setting may have
+                Setting(**fields)  # raises ValueError for invalid values
 
     def values(self, name: str) -> tuple[Value, ...]:
-        """Those of one parameter, in the order in which they were given."""
+        """Return the values of a parameter in their order. Raises KeyError."""
         if name not in PARAMETERS:
             raise KeyError(name)
         chosen: tuple[Value, ...] = getattr(self, name)
         return chosen
 
     def varied(self) -> tuple[str, ...]:
-        """The parameters that have more than one value."""
+        """Return the parameters with more than one value."""
         return tuple(name for name in PARAMETERS if len(self.values(name)) > 1)
 
     def size(self) -> int:
-        """Combinations, those that torch would make the same loader of counted apart."""
+        """Return the number of combinations, including those that make the same loader."""
         return math.prod(len(self.values(name)) for name in PARAMETERS)
 
     def settings(self) -> Iterator[Setting]:
-        """All settings, normal, each once, the last parameter changing fastest."""
+        """Yield all distinct settings, normalised, the last parameter changing fastest."""
         seen: set[Setting] = set()
         for values in itertools.product(*(self.values(name) for name in PARAMETERS)):
             fields: dict[str, Any] = dict(zip(PARAMETERS, values, strict=True))
@@ -175,22 +176,22 @@ class Space:
 
 @dataclass(frozen=True)
 class Observed:
-    """What a trial showed besides its rate: seconds per batch, without steps between batches.
+    """Observations of a trial besides its rate: seconds per batch, without training steps.
 
-    `cpu_s` and `queued_s` are sums over all workers: their CPU time, and the time in which they
-    were ready to run and had no core. Where workers never idle, what they waited for storage or
-    anything else that is no core is capacity_s x workers - cpu_s - queued_s.
+    `cpu_s` and `queued_s` are sums over all workers: their CPU time, and their run-queue delay. If
+    workers are never idle, their waiting for storage or anything else but a core is
+    capacity_s x workers - cpu_s - queued_s. Raises ValueError for impossible values.
     """
 
-    capacity_s: float  # mean, from one batch to the next, where the consumer takes at once
+    capacity_s: float  # mean time between batches that are taken at once
     cpu_s: float
     queued_s: float
     get_s: float  # CPU time of the main process in `next`
-    variation: float  # standard deviation over mean of the times of whole batches
+    variation: float  # standard deviation of whole batches' times over their mean
     startup_s: float  # from `iter()` to the first batch
-    iter_s: float  # the part of it in `iter()`: the start of the workers
+    iter_s: float  # the part of startup_s in `iter()`, which starts the workers
     shutdown_s: float  # of the whole loader
-    samples: float  # mean of a batch
+    samples: float  # mean number per batch
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -202,17 +203,17 @@ class Observed:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one trial of a setting gave. A trial that failed has the rate 0 and says why.
+    """The result of one trial of a setting. A failed trial has the rate 0 and a reason.
 
-    `samples_per_s` is what a whole epoch brings, its set-up (first batch, end of the workers)
-    included, unless the workers persist or the number of batches is not known.
+    `samples_per_s` is the rate over a whole epoch. It includes set-up (first batch, end of the
+    workers) unless the workers are persistent or the number of batches is not known.
     """
 
     setting: Setting
     samples_per_s: float
-    low: float  # of the 95 % interval of samples_per_s
+    low: float  # the 95 % interval of samples_per_s
     high: float
-    seconds: float  # what the trial cost, start-up included
+    seconds: float  # duration of the trial, including start-up
     first_batch_s: float | None = None
     memory_bytes: int | None = None
     failed: str = ""
@@ -224,7 +225,7 @@ class Measurement:
 
     @classmethod
     def failure(cls, setting: Setting, why: str, seconds: float = 0.0) -> Measurement:
-        """The measurement of a trial that did not work."""
+        """Return the measurement of a failed trial."""
         if not why:
             raise ValueError("a failure needs its reason")
         return cls(setting, 0.0, 0.0, 0.0, seconds, failed=why)

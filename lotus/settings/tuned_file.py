@@ -1,4 +1,4 @@
-"""tuned.json: loader settings, which loader each is for, and with what they were found."""
+"""tuned.json: loader settings, the loaders they are for, and how they were found."""
 
 import os
 import re
@@ -19,12 +19,13 @@ _MOST = 16 << 20  # bytes of a document
 
 @dataclass(frozen=True)
 class Target:
-    """Which loader a setting is for: all that is given must be so.
+    """Identifies the loader of a setting: all fields that are not None must match.
 
-    Only `dataset_length` may differ, where place, data set and sampler name one loader.
-    `number` counts loaders by their first iteration, as reports do; it decides only where nothing
-    else is given, for when a loader is made its number is not known. `call_site` is `file:line` of
-    the program where the loader is made, `dataset` and `sampler` are names of classes.
+    Only `dataset_length` may differ, if call site, data set and sampler identify one loader.
+    `number` counts loaders by their first iteration, as reports do. It is used only if all other
+    fields are None, as a loader's number is not known when it is made. `call_site` is the
+    `file:line` that makes the loader; `dataset` and `sampler` are names of classes. Raises
+    ValueError.
     """
 
     number: int | None = None
@@ -46,7 +47,7 @@ class Target:
             raise ValueError("nothing says which loader it is: give number, call_site or dataset")
 
     def words(self) -> str:
-        """As "the loader of ImageFolder (1000 samples) at train.py:12"."""
+        """Return, for example, "the loader of ImageFolder (1000 samples) at train.py:12"."""
         if not (self.dataset or self.call_site):
             return "a loader" if self.number is None else f"loader {self.number}"
         inner = [] if self.dataset_length is None else [f"{self.dataset_length} samples"]
@@ -61,37 +62,37 @@ class Target:
 
 @dataclass(frozen=True)
 class Entry:
-    """A setting of one loader, and the one that the program gave it (`before`)."""
+    """A loader's new setting, and the program's own (`before`)."""
 
     loader: Target
     setting: Setting
     before: Setting | None = None
-    iterable_safe: bool = False  # it was shown that an epoch's samples of it stay the same
+    iterable_safe: bool = False  # whether an epoch was shown to keep its samples
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """What tuned.json holds."""
+    """The contents of tuned.json."""
 
     loaders: tuple[Entry, ...]
-    command: tuple[str, ...] = ()  # the program's, secrets redacted
-    cwd: str | None = None  # where it was started
+    command: tuple[str, ...] = ()  # of the program, with secrets redacted
+    cwd: str | None = None  # working directory of the program
     host: str | None = None
     cores: float | None = None  # that the program could use at once
     torch: str | None = None
-    # How the settings were found, for people to read: trials, rates, reasons.
+    # How the settings were found, for the reader: trials, rates, reasons.
     evidence: Mapping[str, Any] = field(default_factory=dict)
 
 
 def machine() -> dict[str, Any]:
-    """Host and cores of here, as fields of `Tuned`."""
+    """Return this machine's host and cores as fields of `Tuned`."""
     facts = host.facts()
     cpu = facts["cpu"]
     return {"host": facts["host"], "cores": min(cpu["affinity"], cpu["quota"] or cpu["affinity"])}
 
 
 def found_for(entries: Sequence[Entry], command: Sequence[str], **facts: Any) -> Tuned:
-    """A document on settings that were found here for this command."""
+    """Return a document of settings found on this machine for this command."""
     words = tuple(redaction.command(list(command)))
     return Tuned(tuple(entries), words, cwd=_cwd(), **machine(), **facts)
 
@@ -104,15 +105,12 @@ def _cwd() -> str | None:
 
 
 def write(path: Path, tuned: Tuned) -> None:
-    """Write a document so that a reader sees the old one or the new one.
-
-    Raises LotusError.
-    """
+    """Write a document atomically. Raises LotusError."""
     files.write_json(path, {"schema": SCHEMA, **asdict(tuned)}, mode=0o600)
 
 
 def read(path: Path) -> Tuned:
-    """Read a document. Raises LotusError where it is not as `write` makes it."""
+    """Read a document. Raises LotusError if the file is missing or not valid."""
     try:
         data = files.read(path, _MOST + 1, follow=True)
     except OSError as error:
@@ -124,7 +122,7 @@ def read(path: Path) -> Tuned:
         return _tuned(files.json_of(data, _MOST))
     except ValueError as error:
         raise LotusError(
-            f"{path} holds no settings of lotus: {printable(str(error))[:500]}; such a file is "
+            f"{path} is not a file of settings: {printable(str(error))[:500]}; such a file is "
             f"written by: lotus tune -o {path.name} -- COMMAND"
         ) from None
 
@@ -188,7 +186,7 @@ def _only(content: Mapping[str, object], kind: Any, what: str) -> None:
 
 
 def code_change(setting: Setting) -> list[str]:
-    """The lines by which a user would write a setting into the program."""
+    """Return the code changes with which a user would apply a setting by hand."""
     kwargs = setting.kwargs()
     words = [f"num_workers={kwargs.pop('num_workers')}"]
     words += [f"{name}={value!r}" for name, value in kwargs.items() if value not in (None, False)]
@@ -201,9 +199,9 @@ def code_change(setting: Setting) -> list[str]:
 
 
 def other_program(tuned: Tuned, command: Sequence[str]) -> str:
-    """That the settings were found for another script or module, in words; "" where they were not.
+    """Return a message if the settings were found for another script or module; else "".
 
-    Its folder, its arguments and what starts it do not count, nor do settings without a command.
+    Directory, arguments and launcher are ignored, and so are settings without a command.
     """
     if not tuned.command:
         return ""
@@ -214,7 +212,7 @@ def other_program(tuned: Tuned, command: Sequence[str]) -> str:
 
 
 def differences(tuned: Tuned, command: Sequence[str]) -> list[str]:
-    """What is not as it was where the settings were found, in words."""
+    """Return messages on what differs from the program and machine of the settings."""
     changes = [other_program(tuned, command)]
     if tuned.command and not changes[0]:
         before, now = (
@@ -234,5 +232,5 @@ def differences(tuned: Tuned, command: Sequence[str]) -> list[str]:
 
 
 def printable(text: str) -> str:
-    """At most 2,000 characters of a text, without what a terminal would obey."""
+    """Return at most 2,000 characters of a text, without control characters."""
     return "".join(char if char.isprintable() else "?" for char in text)[:2000]

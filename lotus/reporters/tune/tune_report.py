@@ -1,4 +1,4 @@
-"""`lotus tune` on a terminal: what it is doing, and in the end what it found."""
+"""`lotus tune` on a terminal: its progress and its result."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from lotus.tune.search.search import SearchProgress
 
 SCHEMA = 1
-_REASONS = 6  # why settings were ruled out, at most
+_REASONS = 6  # the most reasons why settings were ruled out
 
 
 def document(result: Result, output: Path | None) -> dict[str, Any]:
-    """What was found, for programs: the fields of lotus.tune.Result.
+    """Return the result as a JSON document with the fields of lotus.tune.Result.
 
-    `settings` is the file that holds it, null where none could be written.
+    `settings` is the path of the file of settings, null if none could be written.
     """
     file = None if output is None else str(output)
     return {"schema": SCHEMA, "settings": file, **result.as_json()}
 
 
 class TuneProgress:
-    """Says on stderr how a search goes: a line a trial; on a terminal also what is tried now."""
+    """Reports a search on stderr: a line per trial and, on a terminal, the current one."""
 
     def __init__(self, terminal: bool) -> None:
         self._terminal = terminal
@@ -54,7 +54,7 @@ class TuneProgress:
             say(f"lotus: {used}: checking that {what} give the same samples")
 
     def trains(self, setting: Setting) -> None:
-        """The program itself goes on for a while, with this setting."""
+        """Report that the program trains for a while with this setting."""
         from lotus.tune.search import search_notes
 
         say(f"lotus: the program trains on with {search_notes.setting(setting)}, for a comparison")
@@ -66,7 +66,7 @@ class TuneProgress:
             self._shown = True
 
     def clear(self) -> None:
-        """Take the live line away."""
+        """Clear the line of the current trial."""
         if self._shown:
             self._shown = False
             with contextlib.suppress(OSError):
@@ -88,9 +88,9 @@ def _between(measurement: Measurement) -> str:
 def write(
     result: Result, words: Sequence[str], output: Path | None, file: IO[str], width: int
 ) -> None:
-    """What was found for the program of this command line, with what to do next.
+    """Print the result for the program of this command line, with the next steps.
 
-    `output` is the file of it, None where it could not be written.
+    `output` is the file of settings, None if it could not be written.
     """
     from rich.console import Console
 
@@ -142,7 +142,7 @@ def write(
             console.print(f"  {line}", soft_wrap=True)
         if output is None:
             return
-        where = f"or without a change of it (the settings are in {plain(output)}):"
+        where = f"or without changing it (the settings are in {plain(output)}):"
         console.print(where, style="bold", soft_wrap=True)
         file_words = [] if output == tuned_file.DEFAULT else ["--settings", output]
         next_command = command(["lotus", "run", *file_words, "--", *words])
@@ -194,7 +194,7 @@ def _mean_rate(measured: Sequence[Measurement]) -> float | None:
 
 
 def _rows(result: Result) -> list[tuple[list[str], str]]:
-    """(Cells, why) a setting, in the order of first trials; several blocks of one are averaged."""
+    """(cells, why) per setting, in the order of first trials; blocks of a setting are averaged."""
     from lotus.tune.search.rejected_settings import passed_over
 
     whys: dict[Setting, tuple[list[Measurement], str]] = {}
@@ -242,23 +242,23 @@ def _rows(result: Result) -> list[tuple[list[str], str]]:
 
 
 def _more(setting: Setting) -> str:
-    """What a setting has besides workers and prefetch."""
+    """A setting's parameters besides workers and prefetch."""
     return _name(setting).partition(", ")[2]
 
 
 def _interval(worked: Sequence[Measurement]) -> str:
-    """Half the 95 % interval of the mean, in per cent of it: blocks are independent."""
+    """Half the 95 % interval of the mean, relative to it; blocks are independent."""
     halves = [(measurement.high - measurement.low) / 2 for measurement in worked]
     mean = _mean_rate(worked)
     if not mean or not all(math.isfinite(half) for half in halves):
         return MISSING
-    if len(worked) == 1 and not halves[0] > 0:  # its spread is in no part of an epoch's time
+    if len(worked) == 1 and not halves[0] > 0:  # its rate depends only on set-up times
         return MISSING
     return f"±{share(math.hypot(*halves) / len(halves) / mean)}"
 
 
 def _never(result: Result) -> list[tuple[str, str]]:
-    """A line a reason why settings were never tried, the reason of most settings first."""
+    """A line per reason why settings were never tried, the most frequent reason first."""
     from lotus.tune.search import search_notes
 
     groups = search_notes.grouped(result.ruled_out)

@@ -20,8 +20,8 @@ _NEXT = (
 
 
 def document(answer: WhatIfAnswer) -> dict[str, Any]:
-    """Fields as in lotus.tune: simulate.Outcome, profile.Figures, binding.Binding; null: not
-    known."""
+    """Return a JSON document with the fields of `LoaderOutcome`, `Figures` and `Binding`; null:
+    not known."""
     return {
         "schema": SCHEMA,
         "loader": answer.profile.loader,
@@ -64,7 +64,7 @@ def _finite(value: float) -> float | None:
 
 
 def write(answer: WhatIfAnswer, file: IO[str]) -> None:
-    """Print measured, simulated and what if beside each other, and what sets the pace."""
+    """Print measured, simulated and changed performance side by side, and the bottlenecks."""
     from rich.console import Console
 
     console = Console(file=file, highlight=False, markup=False, emoji=False)
@@ -87,7 +87,7 @@ def write(answer: WhatIfAnswer, file: IO[str]) -> None:
         ["  their memory", MISSING, *(size(outcome.in_flight_bytes) for outcome in (today, then))],
         ["total memory", MISSING, *(size(outcome.memory_bytes) for outcome in (today, then))],
     ]
-    if why_not:  # what is asked about is not shown: it would be believed
+    if why_not:  # hide a prediction that is not reliable
         columns, rows = columns[:-1], [row[:-1] for row in rows]
     print_table(console, f"What if: {plain(answer.profile.title)}", columns, rows)
     console.print()

@@ -36,8 +36,8 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"world_size": 4}, '"world_size" is 4 where its batch_sizes make 3'),
-        ({"global_batch": 31}, '"global_batch" is 31 where its batch_sizes make 32'),
+        ({"world_size": 4}, '"world_size" is 4, but its batch_sizes give 3'),
+        ({"global_batch": 31}, '"global_batch" is 31, but its batch_sizes give 32'),
         ({"batch_sizes": [10, 0, 22]}, "rank 1 would have no samples"),
         ({"batch_sizes": [10, -1, 23]}, "batch_sizes[1] is -1"),
         ({"batch_sizes": [10, True, 21]}, "batch_sizes[1] is True"),
@@ -69,7 +69,7 @@ def test_other_files_are_no_plans(tmp_path: Path, text: str) -> None:
     path = tmp_path / "b.json"
     path.write_text(text)
     assert not share_plan.is_plan(path)
-    with pytest.raises(LotusError, match="holds no plan"):
+    with pytest.raises(LotusError, match="is not a plan of lotus balance"):
         share_plan.read(path)
     assert not share_plan.is_plan(tmp_path / "none")
     with pytest.raises(LotusError, match="No such file"):

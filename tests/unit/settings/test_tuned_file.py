@@ -107,7 +107,7 @@ def test_what_is_wrong_is_one_line(content: Any, said: str, tmp_path: Path) -> N
     with pytest.raises(LotusError) as caught:
         tuned_file.read(path)
     assert said in str(caught.value)
-    assert str(caught.value).startswith(f"{path} holds no settings of lotus: ")
+    assert str(caught.value).startswith(f"{path} is not a file of settings: ")
     assert str(caught.value).endswith("lotus tune -o tuned.json -- COMMAND")
     assert "\n" not in str(caught.value)
 
