@@ -1,1 +1,1 @@
-"""Runs and sweeps held against each other."""
+"""Comparison of runs and of sweeps."""

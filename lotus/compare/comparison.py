@@ -1,9 +1,9 @@
-"""Two sides held against each other, each one run or several of one program: B against A.
+"""Compares two sides, B with A, each of which is one or more runs of a program.
 
-Every line has its value on both sides, their difference and its 95 % interval (`uncertainty`). As
-there are many lines, one counts as different only where its p-value stands the correction of
-Benjamini and Hochberg; the throughput of the loop, which the verdict is about, is one question and
-stands for itself.
+Every line has a value for each side, their difference and its 95 % interval (`uncertainty`). As
+there are many lines, a difference counts only if its p-value passes the correction of Benjamini and
+Hochberg. The throughput of the loop, which decides the verdict, is a single question and is not
+corrected.
 """
 
 from collections.abc import Sequence
@@ -30,24 +30,26 @@ ONE_RUN = (
     "alternate three or more runs of each and compare them as: lotus compare A1,A2,A3 B1,B2,B3"
 )
 MOST_LOADERS = 8
-_POINTS = 200  # of throughput over batches
-_MOST_FOR_CAUSES = 2000  # operations: beyond them a table of batches times operations is too much
+_POINTS = 200  # points of throughput over batches
+_MOST_FOR_CAUSES = 2000  # operations, as a table of batches x operations must fit in memory
 
 
 @dataclass(frozen=True)
 class Side:
-    """One side: runs of one program under the same conditions. `name`: as the user gave it."""
+    """One side: runs of one program under the same conditions. `name` is the user's text."""
 
     name: str
     runs: Sequence[RunLike]
-    letter: str  # that it is spoken of by
+    letter: str  # its short name in texts
 
 
 @dataclass(frozen=True)
 class ComparisonVerdict:
-    """kind: "faster", "slower", "no difference", "same run", "unknown" (no interval is known, or
-    one too wide to judge) or "not comparable"; of b. commands: lines to type that record enough
-    runs to know."""
+    """The verdict on b.
+
+    `kind` is "faster", "slower", "no difference", "same run", "unknown" (no interval, or one too
+    wide to judge) or "not comparable". `commands` are shell lines that record enough runs.
+    """
 
     kind: str
     text: str
@@ -58,10 +60,10 @@ class ComparisonVerdict:
 class LoaderComparison:
     """One loader on both sides.
 
-    lines    what is compared, Line.id unique; `different` after the correction
-    others   operations without lines: parent, operation, a, b (ns a sample), difference
-    added, removed   operations of one side only: parent, operation, ns (a sample)
-    causes   what the loop's time is owed to: kind, name, a, b (shares of it), of the first runs
+    lines    compared measures with unique ids; `different` is after the correction
+    others   operations without lines: parent, operation, a, b (ns per sample), difference
+    added, removed   operations of one side only: parent, operation, ns (per sample)
+    causes   causes of the loop's time: kind, name, a, b (shares of it), from the first runs
     paces    throughput over batches: side, run, batch, samples_per_s
     """
 
@@ -78,15 +80,15 @@ class LoaderComparison:
     notes: list[str]
 
     def line(self, name: str) -> MeasureLine | None:
-        """The line of that id."""
+        """Return the line with this id."""
         return next((one for one in self.lines if one.id == name), None)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """b against a; the verdict is that of the loader with the most samples.
+    """The comparison of b with a; the verdict is that of the loader with the most samples.
 
-    setting: of a sweep, "" otherwise. lines: what is known of whole runs only.
+    `setting` is that of a sweep, or "". `lines` are measures of whole runs.
     """
 
     a: Side
@@ -96,22 +98,22 @@ class Comparison:
     facts: list[Fact]
     lines: list[MeasureLine]
     loaders: list[LoaderComparison]
-    unmatched: list[tuple[str, str]]  # "a" or "b", and the loader that only it has
+    unmatched: list[tuple[str, str]]  # ("a" or "b", a loader that only this side has)
     notes: list[str] = field(default_factory=list)
 
     @property
     def other_machine(self) -> bool:
-        """Whether the sides ran on different machines, or on different cores of one."""
+        """Whether the sides ran on different machines, or on different cores of one machine."""
         return other_machine(self.facts)
 
     def line(self, name: str) -> MeasureLine | None:
-        """The line of that id, of the first loader or of whole runs."""
+        """Return the line with this id, of the first loader or of whole runs."""
         line = self.loaders[0].line(name) if self.loaders else None
         return line or next((one for one in self.lines if one.id == name), None)
 
 
 def compare(a: Side, b: Side, setting: str = "", seed: int = 0) -> Comparison:
-    """Hold b against a. The same seed gives the same intervals."""
+    """Compare b with a. The same seed gives the same intervals."""
     facts = run_facts(a.runs, b.runs)
     notes = [*_lost(a), *_lost(b)]
     loops = [[_loops(run) for run in side.runs] for side in (a, b)]
@@ -211,7 +213,7 @@ def _loader(
     for number_, (side, counted) in enumerate(zip((mine, theirs), counters, strict=True)):
         whole, parts = None, []
         for place, (scope, rows) in enumerate(zip(side, counted, strict=True)):
-            # The same recording on both sides is drawn alike: its difference is nothing at all.
+            # The same recording on both sides gets the same replicates, so the difference is 0.
             seeds = (seed, place) if same else (seed, number_, place)
             sums_of_run = totals(scope, rows, chosen.wanted[number_], seeds)
             parts.append(sums_of_run.measured())
@@ -275,7 +277,7 @@ def _cpu(run: RunLike) -> tuple[str, Any]:
 
 
 def _corrected(lines: list[MeasureLine]) -> list[MeasureLine]:
-    """Mark lines as different: the throughput by its interval, all others corrected."""
+    """Mark lines that differ: throughput by its interval, all others after correction."""
     many = [one for one in lines if one.id != measures.THROUGHPUT]
     adjusted = uncertainty.adjusted([one.difference.p for one in many])
     judged = {one.id: one.judged(float(value)) for one, value in zip(many, adjusted, strict=True)}
@@ -307,7 +309,7 @@ def _verdict(
         return ComparisonVerdict("no difference", f"no difference seen: {interval}{between}")
     prefix = "on another machine, " if elsewhere else ""
     prefix += "in these two runs " if lone else ""
-    # Near 1 with another digit, so that it does not read as nothing.
+    # One more digit near 1, so that it does not read as no change.
     digits = 3 if abs(gap.difference) < 0.1 else 2
     times, low, high = (f"{1 + part:.{digits}f}" for part in (gap.difference, gap.low, gap.high))
     head = f"{prefix}{b.letter} {'was' if lone else 'is'} {times} times as fast as {a.letter}"
@@ -318,7 +320,7 @@ def _verdict(
 def _unknown(
     gap: uncertainty.Difference, a: Side, b: Side, elsewhere: bool, setting: str
 ) -> ComparisonVerdict:
-    """It cannot be told which side is faster, and what would tell."""
+    """The verdict if it is not clear which side is faster, and how to find out."""
     if gap.has_interval:
         why = f"the interval, {next_step.span(gap)}, is too wide to judge"
     else:
@@ -359,7 +361,7 @@ def _causes(
 
 
 def _paces(mine: Sequence[Scope], theirs: Sequence[Scope]) -> pd.DataFrame:
-    """Throughput over batches, of every run; several batches a point where there are many."""
+    """Throughput over batches of every run; if there are many, a point covers several batches."""
     frames = []
     for side, loops in (("a", mine), ("b", theirs)):
         for place, scope in enumerate(loops):

@@ -1,4 +1,4 @@
-"""What differs between two sides besides speed: machine, versions, command, settings, data."""
+"""Finds differences of two sides besides speed: machine, versions, command, settings, data."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -18,12 +18,12 @@ _SETTINGS = (
     "num_workers prefetch_factor pin_memory persistent_workers start_method drop_last in_order "
     "sampler batch_sampler collate_fn timeout call_site"
 ).split()
-_LEAST_READ = 16 << 20  # bytes: less than this is not what makes a difference
+_LEAST_READ = 16 << 20  # bytes; reading less does not matter
 
 
 @dataclass(frozen=True)
 class Fact:
-    """Something that both sides tell and that differs; each side's values, distinct, in order."""
+    """Something known of both sides that differs, with each side's distinct values in order."""
 
     kind: str
     what: str
@@ -32,12 +32,12 @@ class Fact:
 
 
 def run_facts(a: Sequence[RunLike], b: Sequence[RunLike]) -> list[Fact]:
-    """What differs between the runs of two sides."""
+    """Return what differs between the runs of two sides."""
     return _differing([_of_run(one) for one in a], [_of_run(one) for one in b])
 
 
 def loader_facts(a: Sequence[Scope], b: Sequence[Scope]) -> list[Fact]:
-    """What differs between a loader's settings, data and circumstances on two sides."""
+    """Return what differs in a loader's settings, data and conditions between two sides."""
     return _differing([_of_loader(one) for one in a], [_of_loader(one) for one in b])
 
 
@@ -102,7 +102,7 @@ def _of_run(run: RunLike) -> _Facts:
 
 
 def _events(counters: Any) -> str | None:
-    """What was counted as perf writes it, name:modes, without the numbers the kernel takes."""
+    """The counted events as perf writes them, name:modes, without the kernel's numbers."""
     if not isinstance(counters, str) or not counters:
         return None
     parts = [event.split("|") for event in counters.replace(";", ",").split(",")]
@@ -128,5 +128,5 @@ def _of_loader(scope: Scope) -> _Facts:
 
 
 def _rounded(value: float) -> int:
-    """To one digit: reading differs a little from run to run, which is no difference."""
+    """Round to one digit, because reading varies slightly from run to run."""
     return int(float(f"{value:.0e}"))

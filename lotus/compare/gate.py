@@ -1,4 +1,4 @@
-"""Whether a comparison lets a change pass: `lotus compare --fail-above`."""
+"""Decides whether a comparison passes: `lotus compare --fail-above`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from lotus.compare.next_step import unclear
 
 @dataclass(frozen=True)
 class RegressionGate:
-    """`failed`: some side is worse by more than `above`, with its whole interval."""
+    """The result; `failed`: the whole interval of a side is worse by more than `above`."""
 
     metric: str
     above: float
@@ -21,8 +21,8 @@ class RegressionGate:
 def judge(comparisons: Sequence[Comparison], metric: str, above: float) -> RegressionGate:
     """Judge every comparison by one metric: the id of a line.
 
-    Worse is less throughput, or more of what a line measures. Raises LotusError where it cannot be
-    judged: that is neither a pass nor a failure.
+    Worse means less throughput, or more of any other measure. Raises LotusError if there is no
+    interval to judge by, which is neither a pass nor a failure.
     """
     texts: list[str] = []
     failed = lone = False

@@ -1,4 +1,4 @@
-"""The lines of a comparison: what each measures, in which unit, and which way is better."""
+"""The lines of a comparison: measures with their units and which direction is better."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -60,14 +60,15 @@ _MORE = {"ipc", "retiring"}
 
 @dataclass(frozen=True)
 class MeasureLine:
-    """One measure on both sides.
+    """One measure of both sides.
 
-    unit    "samples/s", "ns" (of the whole, or a sample: `per`), "bytes", "count", "share", "ratio"
+    unit    "samples/s", "ns" (of the whole, or per sample: `per`), "bytes", "count", "share",
+            "ratio"
     per     "sample", "" or "epoch"
-    better  1: more is, -1: less is, 0: neither
-    difference   relative, but of shares absolute (0.01 is a percentage point)
-    adjusted     p-value after the correction for the number of lines
-    different    adjusted is below 0.05 and 0 outside the interval
+    better  1: more is better, -1: less is better, 0: neither
+    difference   relative, or absolute for shares (0.01 is a percentage point)
+    adjusted     p-value corrected for the number of lines
+    different    whether `adjusted` is below 0.05 and 0 is outside the interval
     """
 
     id: str
@@ -83,14 +84,14 @@ class MeasureLine:
     different: bool = False
 
     def judged(self, adjusted: float) -> "MeasureLine":
-        """With the corrected p-value."""
+        """Return the line with its corrected p-value."""
         gap = self.difference
         apart = gap.has_interval and not gap.low <= 0 <= gap.high
         return replace(self, adjusted=adjusted, different=bool(apart and adjusted < LEVEL))
 
     @property
     def slowdown(self) -> tuple[float, float, float]:
-        """By how much b is worse, and its interval: 0.05 is 5 % (or 5 points of a share)."""
+        """Return by how much b is worse, and the interval: 0.05 is 5 % (5 points for a share)."""
         gap = self.difference
         ends = (gap.difference, gap.low, gap.high)
         return ends if self.better <= 0 else (-ends[0], -ends[2], -ends[1])
@@ -98,7 +99,7 @@ class MeasureLine:
 
 @dataclass(frozen=True)
 class Sums:
-    """One side: all its runs added up, with replicates, and each by itself."""
+    """One side: the totals of all its runs with replicates, and of each run."""
 
     whole: Totals
     runs: Sequence[Totals]
@@ -117,7 +118,7 @@ _Value = Callable[[Totals], Floats]
 
 
 def of_loader(a: Sums, b: Sums, labels: Labels, cpu: tuple[str, Table] | None) -> list[MeasureLine]:
-    """All lines of one loader that both sides have. `cpu`: of both, where it is the same."""
+    """Return all lines of one loader that both sides have. `cpu` is that of both, if equal."""
     lines: list[MeasureLine] = []
 
     def add(
@@ -173,7 +174,7 @@ def of_loader(a: Sums, b: Sums, labels: Labels, cpu: tuple[str, Table] | None) -
 
 
 def _metrics(a: Sums, b: Sums, labels: Labels, cpu: tuple[str, Table] | None) -> list[MeasureLine]:
-    """IPC, shares of slots and the like, by their formulae from sums and from each replicate."""
+    """Metrics such as IPC and shares of slots, computed from the sums and from each replicate."""
     lines: list[MeasureLine] = []
     if cpu is None or not labels.events:
         return lines
@@ -204,7 +205,7 @@ def _metrics(a: Sums, b: Sums, labels: Labels, cpu: tuple[str, Table] | None) ->
             share = unit.startswith("of ")
             gap = uncertainty.difference(sides[0], sides[1], relative=not share)
             better = 1 if metric in _MORE else 0
-            # What the replicates make of a share below zero is in its interval.
+            # Replicates of a share below zero stay in its interval.
             values = [max(one.value, 0.0) if share else one.value for one in sides]
             lines.append(
                 MeasureLine(f"counter:{label}:{metric}", COUNTERS, f"{label}: {metric}",
@@ -223,7 +224,7 @@ def _measured(side: Sums, value: _Value, starts: bool, part: str) -> ReplicatedV
     runs = np.array([float(value(one)[0]) for one in side.runs])
     blocks = side.whole.epochs if starts else side.whole.blocks
     if part:
-        # What lies in one start that stands alone shows no variation.
+        # A single start shows no variation.
         alone = side.whole.alone[side.whole.wanted.columns[part]]
         whole = float(side.whole(part)[0])
         if alone > _MOST_ALONE * whole or (starts and side.whole.epochs <= len(side.runs)):
@@ -232,7 +233,7 @@ def _measured(side: Sums, value: _Value, starts: bool, part: str) -> ReplicatedV
 
 
 def of_runs(a: Sequence[RunLike], b: Sequence[RunLike]) -> list[MeasureLine]:
-    """What is known of whole runs only: an interval needs repeats."""
+    """Lines of whole runs, whose intervals need repeats."""
     lines = []
     measures: Mapping[str, tuple[str, str, Callable[[RunLike], float]]] = {
         "elapsed": ("the whole command", "ns", _elapsed),
@@ -262,7 +263,7 @@ def _elapsed(run: RunLike) -> float:
 
 
 def _most(run: Any, column: str) -> float:
-    """The most that the processes had together in any two seconds; each tells once a second."""
+    """The largest sum over processes in any two seconds; each is sampled once a second."""
     resources = table(run, "resources")
     values = number(resources, column)
     if column == "pss":

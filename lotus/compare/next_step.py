@@ -1,4 +1,4 @@
-"""What to say, and what to type, where a comparison cannot be judged."""
+"""Texts and shell commands for comparisons that cannot be judged."""
 
 import shlex
 from collections.abc import Sequence
@@ -9,14 +9,14 @@ from lotus.analysis.common.scope import RunLike
 from lotus.common.redaction import HIDDEN
 from lotus.compare.uncertainty import Difference
 
-# An interval that has both no difference and a change by more than this factor says too little.
+# An interval that contains both 0 and a change by more than this factor is too wide.
 WIDE = 1.2
-_WIDE_SHARE = 0.1  # the same of a difference of two shares
-ENOUGH = 3  # runs a side, of which an interval knows how runs differ
+_WIDE_SHARE = 0.1  # the same for a difference of shares
+ENOUGH = 3  # runs per side from which intervals include the variation between runs
 
 
 def unclear(gap: Difference, unit: str = "") -> bool:
-    """Whether an interval is too wide to tell a difference from none."""
+    """Whether an interval is too wide to distinguish a difference from none."""
     if not gap.has_interval or not gap.low <= 0 <= gap.high:
         return False
     if gap.relative:
@@ -25,17 +25,17 @@ def unclear(gap: Difference, unit: str = "") -> bool:
 
 
 def looks(letter: str, of: str, gap: Difference) -> str:
-    """A difference of throughput that is not known well: "B looks 8.0 times slower than A"."""
+    """Describe an uncertain difference of throughput: "B looks 8.0 times slower than A"."""
     return f"{letter} looks {change(gap.difference)} than {of}"
 
 
 def span(gap: Difference) -> str:
-    """Its interval: "12 times slower to 11 times faster"."""
+    """Describe an interval: "12 times slower to 11 times faster"."""
     return f"{change(gap.low)} to {change(gap.high)}"
 
 
 def change(part: float) -> str:
-    """b / a - 1 of a throughput: "3.1% slower", "8.0 times slower"."""
+    """Describe b / a - 1 of a throughput: "3.1% slower", "8.0 times slower"."""
     word = "faster" if part >= 0 else "slower"
     ratio = 1 + part if part >= 0 else 1 / max(1 + part, 1e-9)
     if ratio < WIDE:
@@ -46,7 +46,7 @@ def change(part: float) -> str:
 
 
 def runs_needed(a: Sequence[RunLike], b: Sequence[RunLike]) -> int:
-    """How many runs of each would tell more."""
+    """Return how many runs of each side would give a better interval."""
     fewest = min(len(a), len(b))
     return ENOUGH if fewest < ENOUGH else 2 * fewest
 
@@ -54,7 +54,7 @@ def runs_needed(a: Sequence[RunLike], b: Sequence[RunLike]) -> int:
 def commands(
     a: Sequence[RunLike], b: Sequence[RunLike], letters: tuple[str, str] = ("A", "B")
 ) -> tuple[str, ...]:
-    """Lines to type in a shell that record enough runs of each side, in turns; () if unknown."""
+    """Return shell lines that record enough runs of each side in turn; () if unknown."""
     traced = [_traced(side[0].manifest) for side in (a, b)]
     if not all(text for _, text in traced) or any(HIDDEN in text for _, text in traced):
         return ()
@@ -62,7 +62,7 @@ def commands(
     lines = [f"for i in {numbers}; do"]
     places = [f"compare-{letter.lower().replace(' ', '-')}" for letter in letters]
     for letter, place, (options, command) in zip(letters, places, traced, strict=True):
-        # Of two commands that are the same something else differed: only its owner knows what.
+        # If the commands are equal, something else differed that only the user knows.
         mark = f"   # as {letter} was" if traced[0] == traced[1] else ""
         lines.append(f"  lotus trace -q -o {place}/$i{options} -- {command}{mark}")
     return (*lines, "done", f"lotus compare {places[0]} {places[1]}")

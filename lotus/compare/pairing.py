@@ -1,4 +1,4 @@
-"""Which loaders and which operations of two sides are the same, and what only one of them has."""
+"""Matches loaders and operations of two sides, and finds those that only one side has."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from lotus.analysis.counters.counter_metrics import counter_table, events_of
 from lotus.compare import measures
 from lotus.compare.totals import Operation, Wanted, operation_times
 
-MOST_OPERATIONS = 200  # with intervals: those of most time; all others have their values
+MOST_OPERATIONS = 200  # operations with intervals, by time; all others have only values
 _MOST_COUNTED = 60
 
 # ── loaders ──────────────────────────────────────────────────────────────────────────────────
@@ -43,7 +43,7 @@ def pairs_of(
 
 
 def _matched(known: Sequence[Scope], loops: Sequence[Scope]) -> dict[int, Scope]:
-    """Place in `known` -> the loop that is it: by data set, sampler and where it stands."""
+    """Map indices of `known` to the matching loops, by data set, sampler and call site."""
     matched: dict[int, Scope] = {}
     left = list(loops)
     keys = (_named, _standing, _name, _iterated, _file, _class, _data, _sampler)
@@ -61,7 +61,7 @@ def _matched(known: Sequence[Scope], loops: Sequence[Scope]) -> dict[int, Scope]
 
 
 def _named(scope: Scope) -> tuple[Any, ...]:
-    """Several loaders may be built by one line."""
+    """A key that allows for several loaders made by one line."""
     return (*_standing(scope), scope.settings.get("name"))
 
 
@@ -111,7 +111,7 @@ def counter_rows(runs: Sequence[RunLike], loops: Sequence[Scope]) -> list[pd.Dat
 
 @dataclass(frozen=True)
 class SideOperations:
-    """What one side has: operations with their nanoseconds, counted intervals, events."""
+    """The operations of one side with their nanoseconds, counted intervals and events."""
 
     operations: pd.Series
     counted: list[tuple[str, str]]
@@ -137,7 +137,7 @@ class SideOperations:
 
 
 class PairedOperations:
-    """Operations paired: by parent and name, then by name where that is one on both sides."""
+    """Pairs of operations: by parent and name, then by name if it is unique on both sides."""
 
     def __init__(
         self, a: SideOperations, b: SideOperations, letters: Sequence[str], notes: list[str]

@@ -13,7 +13,7 @@ from lotus.settings.space import Setting
 from lotus.sweep.sweep_record import Sweep, is_sweep, name_of
 from lotus.sweep.sweep_record import load as load_sweep
 
-_MOST_RUNS = 1000  # of one side: a pattern that finds more is a mistake
+_MOST_RUNS = 1000  # per side; a pattern that matches more is a mistake
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class ComparisonArgument:
 
 
 def comparisons(texts: Sequence[str]) -> Iterator[Comparison]:
-    """Each side but the first against the first; sweeps setting by setting that both have.
+    """Yield comparisons of each side with the first; sweeps are compared setting by setting.
 
-    A text is a run, a folder of runs, a sweep, several of them joined by commas, or a pattern of
-    the shell. Raises LotusError where it names nothing that can be compared.
+    A text is a run, a directory of runs, a sweep, several of them separated by commas, or a shell
+    pattern. Raises LotusError if it names nothing that can be compared.
     """
     sides = [resolve(text, _letter(place)) for place, text in enumerate(texts)]
     kinds = {one.sweep is not None for one in sides}
@@ -86,7 +86,7 @@ def _words(setting: Setting, varied: Sequence[str]) -> str:
 
 
 def resolve(text: str, letter: str = "A") -> ComparisonArgument:
-    """What an argument names. Raises LotusError."""
+    """Load the runs or the sweep that an argument names. Raises LotusError."""
     if is_sweep(text):
         return ComparisonArgument(text, letter, [], load_sweep(text))
     paths = [path for part in _parts(text) for path in _runs(part)]
@@ -98,7 +98,7 @@ def resolve(text: str, letter: str = "A") -> ComparisonArgument:
 
 
 def _parts(text: str) -> list[str]:
-    """The names in an argument; a name that exists may hold commas and stars."""
+    """The names in an argument; an existing path may contain commas and stars."""
     if Path(text).exists() or "," not in text:
         return [text]
     return [part for part in text.split(",") if part]

@@ -1,9 +1,9 @@
-"""What a run's batches add up to, and what they might have added up to, for comparisons.
+"""Totals of a run's batches with bootstrap replicates, for comparisons.
 
-Each rank's batches are two series in their order: as the consumer took them, and as they were
-made. Of both, replicates of all their sums are drawn together (`bootstrap`), so that any ratio of
-sums has its replicates. What stands out by its place is drawn apart, among its like: the starts of
-epochs, and the first batch of each process.
+Each rank's batches form two series: in the order in which they were taken, and in the order in
+which they were made. Replicates of all sums of both series are drawn together (`bootstrap`), so
+that any ratio of sums has replicates. Starts of epochs and the first batches of processes differ
+from the rest and are drawn separately.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ Interval = tuple[str, str]  # kind, operation: what was counted
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which operations and counters have columns, the same ones for all runs."""
+    """The operations and counters that have columns, the same for all runs."""
 
     operations: Sequence[Operation] = ()
     counted: Sequence[Interval] = ()
@@ -69,10 +69,10 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums of one run or of several: `table` (1 + REPLICATES, columns), as measured in row 0.
+    """Sums of one or more runs: `table` (1 + REPLICATES, columns), with measured sums in row 0.
 
-    blocks, epochs: how many pieces the replicates of batches, and of starts, were drawn from.
-    alone: the part of each sum that lies in starts without another to draw from.
+    `blocks` and `epochs` are how many pieces the replicates of batches and of starts were drawn
+    from. `alone` is the part of each sum in starts that have no other to draw from.
     """
 
     wanted: Wanted
@@ -94,12 +94,12 @@ class Totals:
         )
 
     def measured(self) -> "Totals":
-        """Without the replicates."""
+        """Return the totals without replicates."""
         return Totals(self.wanted, self.table[:1].copy(), self.blocks, self.epochs, self.alone)
 
 
 def operation_times(scope: Scope) -> pd.Series:
-    """Nanoseconds of all operations in batches, by (parent, operation), the largest first."""
+    """Return nanoseconds of all operations in batches by (parent, operation), largest first."""
     ops = _in_batches(scope.ops)
     if not len(ops):
         return pd.Series(dtype=np.float64)
@@ -111,7 +111,7 @@ def operation_times(scope: Scope) -> pd.Series:
 def totals(
     scope: Scope, counters: pd.DataFrame, wanted: Wanted, seed: Sequence[int] = (0,)
 ) -> Totals:
-    """Sums and replicates of one loader of one run. `counters`: Run.counters of this loader."""
+    """Return sums and replicates of one loader of a run; `counters` are `Run.counters` of it."""
     generator = np.random.default_rng(list(seed))
     drawn = _Drawn(generator)
     table = np.zeros((1 + bootstrap.REPLICATES, len(wanted.columns)))
@@ -122,7 +122,7 @@ def totals(
     ranks = sorted({*integer(scope.waits, "rank").tolist(), *integer(loop, "rank").tolist()})
     for series in (_Taken(scope, loop, wanted), _Made(scope, counters, wanted)):
         parts = [series.of(rank) for rank in ranks]
-        # One length and one drawing for all ranks: what happens to one happens to its neighbours.
+        # All ranks share block length and drawing, because they are correlated.
         length = max((bootstrap.block_length(part.residuals) for part in parts), default=1)
         for part in parts:
             sums = np.zeros_like(table)
@@ -148,7 +148,7 @@ def totals(
 
 
 class _Drawn:
-    """Drawings, the same for series of the same lengths."""
+    """Bootstrap drawings, which are the same for series of the same lengths."""
 
     def __init__(self, generator: np.random.Generator) -> None:
         self.generator = generator
@@ -160,7 +160,7 @@ class _Drawn:
         return self.known[count, length]
 
     def edges(self, rows: Floats) -> Floats:
-        """What stands alone has no variation that is known, and is as it is."""
+        """Edges with no other to draw from have no known variation and are kept."""
         if len(rows) < 2:
             return np.asarray(rows.sum(axis=0)[None], np.float64)
         return bootstrap.replicated(rows, 1, self.of(len(rows), 1))
@@ -168,7 +168,7 @@ class _Drawn:
 
 @dataclass(frozen=True)
 class _Part:
-    """One rank: rows (n, columns) in their order, what is drawn apart, and residuals (n, c)."""
+    """One rank: rows (n, columns) in order, edges that are drawn separately, residuals (n, c)."""
 
     rows: Floats
     edges: Floats
@@ -176,7 +176,7 @@ class _Part:
 
 
 class _BinnedRows:
-    """Where each row of a table goes: to the rows in their order, or to the edges; few of each."""
+    """Assigns the rows of a table to bins of successive rows, or of edges."""
 
     def __init__(self, order: Ints, edge: np.ndarray, columns: int) -> None:
         edges, rest = order[edge[order]], order[~edge[order]]
@@ -192,7 +192,7 @@ class _BinnedRows:
         self.table = np.zeros((self.count, columns))
 
     def add(self, column: int, values: Floats, rows: Ints | None = None) -> None:
-        """Add values, of all rows or of those at `rows` (-1: of none)."""
+        """Add values for all rows, or for those at `rows` (-1: for none)."""
         place = self.place if rows is None else self.places(rows)
         known = place >= 0
         self.table[:, column] += np.bincount(place[known], np.nan_to_num(values[known]), self.count)
@@ -203,7 +203,7 @@ class _BinnedRows:
         return np.where(rows >= 0, self.place[rows], -1)
 
     def part(self, column: int, weight: int, more: Sequence[int] = ()) -> _Part:
-        """`column` and `more` per `weight` are what the length of blocks is judged by."""
+        """Return the part; block lengths are chosen by `column` and `more` per `weight`."""
         rows = self.table[self.edges :]
         whole = rows.sum(axis=0)
         per = whole / whole[weight] if whole[weight] > 0 else np.zeros_like(whole)
@@ -213,7 +213,7 @@ class _BinnedRows:
 
 
 class _Taken:
-    """Batches as the consumer took them; the edges are the starts of epochs."""
+    """Batches in the order in which they were taken; the edges are starts of epochs."""
 
     def __init__(self, scope: Scope, loop: pd.DataFrame, wanted: Wanted) -> None:
         self.loop, self.columns = loop, wanted.columns
@@ -223,7 +223,7 @@ class _Taken:
         self.phases = wait_phases(scope.batches, scope.workers)
         size = number(scope.batches, "size")
         usual = float(np.nanmean(size)) if (~np.isnan(size)).any() else 0.0
-        # As `workers.rank_table` counts: failed takings bring nothing.
+        # As in `workers.rank_table`: a failed `next` returns nothing.
         mine = size[self.batch] if len(size) else np.zeros(len(self.batch))
         known = (self.batch >= 0) & ~flag(self.waits, "failed")
         self.size = np.where(known, np.where(np.isnan(mine), usual, mine), 0.0)
@@ -248,7 +248,7 @@ class _Taken:
             values = phase[self.batch] if len(phase) else np.zeros(len(waits))
             missing = wait if name == "unseen" else np.zeros(len(waits))
             rows.add(columns[name], np.where(self.batch >= 0, values, missing))
-        # An epoch of which no batch was taken has no first row: it is an edge of its own.
+        # An epoch without a taken batch has no first row, so it is a separate edge.
         lone = np.zeros((max(len(epochs) - rows.edges, 0), len(columns)))
         table = np.concatenate((rows.table[: rows.edges], lone, rows.table[rows.edges :]))
         rows.table, rows.edges = table, rows.edges + len(lone)
@@ -267,7 +267,7 @@ class _Taken:
 
 
 class _Made:
-    """Batches as they were made; the edges are the first ones of their processes."""
+    """Batches in the order in which they were made; the edges are first batches of processes."""
 
     def __init__(self, scope: Scope, counters: pd.DataFrame, wanted: Wanted) -> None:
         self.wanted = wanted
@@ -314,7 +314,7 @@ class _Made:
         self.with_cpu = np.where(missing, 0.0, self.with_ops)
 
     def _find_counts(self, counters: pd.DataFrame) -> None:
-        """Sums of each batch (n, counted x events); the rest of the fetch without what is in it."""
+        """Sums of each batch, shape (n, counted x events); the rest of the fetch is exclusive."""
         wanted, count = self.wanted, len(self.batches)
         events = [one for one in wanted.events if one in events_of(counters)]
         self.with_counts = np.zeros(count)

@@ -1,7 +1,7 @@
-"""Values with their uncertainty, and the difference of two of them with a 95 % interval.
+"""Values with their uncertainty, and differences of two values with a 95 % interval.
 
-The standard error that replicates give (`lotus.common.bootstrap`), or that repeated runs give, is
-multiplied by Student's t, as blocks and runs are few.
+The standard error, from replicates (`lotus.common.bootstrap`) or repeated runs, is multiplied by
+Student's t, as blocks and runs are few.
 """
 
 import math
@@ -17,10 +17,10 @@ from lotus.common.statistics import t_p_value, t_quantile
 
 @dataclass(frozen=True)
 class ReplicatedValue:
-    """A value of one side: over all its runs, in each replicate, and of each run.
+    """A value of one side: over all its runs, in each replicate, and in each run.
 
-    blocks: how many pieces of a series the replicates were drawn from; below 2 nothing is known
-    of the variation within runs.
+    `blocks` is how many pieces of a series the replicates were drawn from; below 2 the variation
+    within runs is not known.
     """
 
     value: float
@@ -31,10 +31,10 @@ class ReplicatedValue:
 
 @dataclass(frozen=True)
 class Difference:
-    """How far b is from a, with its 95 % interval.
+    """The difference of b and a, with its 95 % interval.
 
-    relative: the numbers are b / a - 1; else b - a, in the measure's own unit.
-    low, high, p: NaN where no variation is known. p: two-sided, of no difference.
+    `relative`: the numbers are b / a - 1, else b - a in the measure's unit. `low`, `high` and `p`
+    are NaN if no variation is known. `p` is two-sided, for the hypothesis of no difference.
     """
 
     relative: bool
@@ -50,16 +50,16 @@ class Difference:
 
 
 def difference(a: ReplicatedValue, b: ReplicatedValue, relative: bool = True) -> Difference:
-    """Hold b against a; `relative` falls back to absolute where a value or replicate is 0."""
+    """Return the difference of b and a; absolute instead of `relative` if a replicate is 0."""
     if math.isnan(a.value) or math.isnan(b.value):
         return Difference(relative, math.nan, math.nan, math.nan, math.nan)
     if relative and not (_positive(a) and _positive(b)):
         absolute = difference(a, b, relative=False)
         if not a.value > 0:
             return absolute
-        # The uncertainty of a is in that of the difference.
+        # The uncertainty of a is included in that of the difference.
         ends = (absolute.difference, absolute.low, absolute.high)
-        # Nothing measured is below zero: less than all of it cannot be missing.
+        # No measure is below zero, so a decrease cannot exceed 100 %.
         gap, low, high = (
             float(np.fmax(end / a.value, -1.0)) if end == end else end for end in ends
         )
@@ -94,7 +94,7 @@ def _log(measured: ReplicatedValue) -> ReplicatedValue:
 
 def _error(a: ReplicatedValue, b: ReplicatedValue) -> tuple[float, float]:
     """Standard error of the difference and its degrees of freedom (Welch); NaN: not known."""
-    # What one run cannot show, how runs differ, the repeats of the other side show.
+    # The variation between runs of a side with one run is taken from the other side.
     spreads = [
         (float(np.var(side.runs, ddof=1)), len(side.runs) - 1)
         for side in (a, b)
@@ -110,13 +110,13 @@ def _error(a: ReplicatedValue, b: ReplicatedValue) -> tuple[float, float]:
             between, freedom = float(np.var(side.runs, ddof=1)), len(side.runs) - 1
         else:
             between, freedom = max(spreads)
-        # The batches' variation is in that of the runs; by luck a few runs may be too much alike.
+        # Variation between runs includes that of batches, but few runs may agree by chance.
         parts.append((float(np.fmax(between / max(len(side.runs), 1), within)), freedom))
     variance = sum(part for part, _ in parts)
     if math.isnan(variance):
         return math.nan, math.nan
     if math.sqrt(variance) < 1e-12 * max(abs(a.value), abs(b.value), abs(b.value - a.value)):
-        return 0.0, math.inf  # the sums' own rounding
+        return 0.0, math.inf  # rounding errors of the sums
     below = sum(part**2 / freedom for part, freedom in parts if part > 0)
     return math.sqrt(variance), variance**2 / below if below > 0 else math.inf
 
@@ -128,9 +128,9 @@ def _p_value(gap: float, error: float, freedom: float) -> float:
 
 
 def adjusted(values: Sequence[float] | npt.NDArray[np.float64]) -> Floats:
-    """p-values adjusted for their number (Benjamini and Hochberg 1995); NaN stays NaN.
+    """Adjust p-values for their number (Benjamini and Hochberg 1995); NaN stays NaN.
 
-    Of the differences below 0.05 at most 5 % are false ones; where there is none at all, 5 % of
+    At most 5 % of the differences below 0.05 are false. Without any real difference, 5 % of
     comparisons show one.
     """
     p_values = np.asarray(values, np.float64)

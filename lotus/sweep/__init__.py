@@ -1,4 +1,4 @@
-"""Sweeps: one program under many loader settings, what was measured, and where it saturates."""
+"""Sweeps: runs of one program under many loader settings, and where it saturates."""
 
 TYPE_CHECKING = False  # as in `typing`, whose import costs
 if TYPE_CHECKING:

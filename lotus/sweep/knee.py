@@ -1,14 +1,16 @@
-"""The knee of a sweep: from how many workers on more of them hardly help, and how sure that is.
+"""Finds the knee of a sweep: the number of workers beyond which more hardly help.
 
-The knee is the fewest workers whose mean throughput is within NEAR of the best mean. How sure it is
-comes from a bootstrap over repeats. Two to five repeats of one setting tell little of their spread,
-so the residuals (logarithms of a run's throughput less their mean in its setting, widened by
-sqrt(n / (n - 1))) of all settings are put together; each resample gives every setting as many of
-them as it has repeats, as factors of its mean, and has a knee of its own. All means are arithmetic,
-as those that are shown. The interval holds 95 % of these knees. That
-takes it that throughput varies by the same share at every setting. In simulations of five settings
-with two to five repeats of 1 to 6 % noise the interval held the true knee in 94 to 100 % of cases.
-(Davison and Hinkley, Bootstrap Methods and their Application, 1997, 6.3: residual resampling.)
+The knee is the fewest workers whose mean throughput is within NEAR of the best mean. Its interval
+comes from a bootstrap over repeats. As two to five repeats of one setting say little about their
+spread, the residuals of all settings are pooled: logarithms of a run's throughput less the mean of
+its setting, widened by sqrt(n / (n - 1)). Each resample gives every setting as many residuals as it
+has repeats, as factors of its mean, and has its own knee; the interval contains 95 % of these
+knees. Means are arithmetic, as in reports.
+
+This assumes that throughput varies by the same share at every setting. In simulations of five
+settings with two to five repeats and 1 to 6 % noise, the interval contained the true knee in 94 to
+100 % of cases. (Davison and Hinkley, Bootstrap Methods and their Application, 1997, 6.3: residual
+resampling.)
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,17 +20,17 @@ import numpy as np
 
 from lotus.analysis.common.columns import Floats, Ints
 
-NEAR = 0.05  # what more workers must bring to be worth it
+NEAR = 0.05  # relative gain that makes more workers worth while
 RESAMPLES = 4000
 
 
 @dataclass(frozen=True)
 class Knee:
-    """`workers` are enough: `of_best` of the best throughput, which `best_workers` gave.
+    """The knee: `workers` reach the share `of_best` of the throughput of `best_workers`.
 
-    low and high hold 95 % of the resamples' knees; None where no setting was run twice. `shares`:
-    workers -> share of the resamples whose knee it is. `last`: the knee is at the most workers that
-    were tried, so it may lie beyond. `undecided`: the interval holds all that were tried.
+    `low` and `high` are the 95 % interval; None if no setting was run twice. `shares` maps workers
+    to the share of resamples with that knee. `last`: the knee is at the largest number of workers
+    tried, so it may lie beyond. `undecided`: the interval contains all numbers tried.
     """
 
     workers: int
@@ -42,9 +44,9 @@ class Knee:
 
 
 def knee(rates: Mapping[int, Sequence[float]], near: float = NEAR, seed: int = 0) -> Knee | None:
-    """The knee of `rates`: workers -> samples/s of each repeat. None with fewer than two settings.
+    """Return the knee of `rates` (workers -> samples/s of each repeat); None without two settings.
 
-    What is not above 0 was not measured and is left out.
+    Rates that are not above 0 count as not measured.
     """
     logs = {
         workers: np.log([one for one in rates[workers] if one > 0]) for workers in sorted(rates)
@@ -82,7 +84,7 @@ def knee(rates: Mapping[int, Sequence[float]], near: float = NEAR, seed: int = 0
 
 
 def _knees(means: Floats, near: float) -> Ints:
-    """For each row of means, the first column that is near its largest."""
+    """The first column of each row whose mean is near the row's largest."""
     enough = means >= means.max(axis=1, keepdims=True) * (1 - near)
     places: Ints = np.argmax(enough, axis=1).astype(np.int64)
     return places

@@ -1,4 +1,4 @@
-"""One run of a sweep, reduced to the numbers that a sweep shows of it."""
+"""Reduces one run of a sweep to the numbers that the sweep's report needs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,8 +32,8 @@ from lotus.analysis.verdict.causes.transport import HANDOVER, INDEX, PINNING, SE
 from lotus.settings.space import Setting
 from native_map.events import formulas
 
-# Rows of `Reduced.operations` that are no operation of the program.
-UNSPLIT = "collate and rest of the fetch"  # where no counter tells the two apart
+# Rows of `Reduced.operations` that are not operations of the program.
+UNSPLIT = "collate and rest of the fetch"  # if no counter separates the two
 SEND = "sending batches"
 OUTSIDE = "rest of the command"
 OWED = tuple(row.kind for row in (SENDING, PINNING, HANDOVER, INDEX))
@@ -47,16 +47,16 @@ OPERATION_MEASURES = ("cpu_s", "wall_s", *_METRICS, *_KERNEL)
 
 @dataclass(frozen=True)
 class Reduced:
-    """What is kept of a run.
+    """The numbers kept of a run.
 
-    measures    name -> number, NaN where it was not measured; units are in the names, `*_share` and
+    measures    name -> number, NaN if it was not measured; names include units, `*_share` and
                 `utilisation` are between 0 and 1
-    operations  one row per operation that is not nested, per other part of the fetch, "send" and
-                "command" (what the command used besides): kind, operation, OPERATION_MEASURES (sums
-                over the run; *_lost in cycles' worth of slots)
+    operations  a row per operation that is not nested, per other part of the fetch, "send" and
+                "command" (the rest of the command): kind, operation, OPERATION_MEASURES (sums over
+                the run; *_lost in cycles' worth of slots)
     loader      its title
-    others      the other loaders that were iterated, as `named` has them
-    lost        records that could not be read
+    others      the other loaders that were iterated, as returned by `named`
+    lost        number of records that could not be read
     """
 
     measures: dict[str, float]
@@ -67,7 +67,7 @@ class Reduced:
 
 
 def chosen(run: RunLike, target: Mapping[str, Any] | None) -> int | None:
-    """The loader that a sweep is about: the one of most samples among those it sets; None: none."""
+    """Return the loader of a sweep: the one with the most samples that matches; None: no match."""
     wanted = dict(target or {})
     for loader in iterated(run):
         row = _loader_rows(run, loader)
@@ -81,7 +81,7 @@ def chosen(run: RunLike, target: Mapping[str, Any] | None) -> int | None:
 
 
 def named(run: RunLike) -> dict[int, str]:
-    """The loaders that were iterated, those of most samples first, as "0 Photos at train.py:9"."""
+    """Return names of iterated loaders, most samples first, such as "0 Photos at train.py:9"."""
     names = {}
     for loader in iterated(run):
         row = _loader_rows(run, loader).head(1)
@@ -92,7 +92,7 @@ def named(run: RunLike) -> dict[int, str]:
 
 
 def missing(run: RunLike, target: Mapping[str, Any] | None) -> str:
-    """Why `chosen` finds no loader."""
+    """Return why `chosen` finds no loader."""
     names, wanted = list(named(run).values()), dict(target or {})
     if not names:
         return "no DataLoader was iterated under lotus in it"
@@ -108,7 +108,7 @@ def _loader_rows(run: RunLike, loader: int) -> pd.DataFrame:
 
 
 def not_as_set(run: RunLike, loader: int, setting: Setting, varied: Sequence[str]) -> str:
-    """How the loader differs from the setting, in words; "" where it is as it was set."""
+    """Return how the loader differs from the setting; "" if it does not."""
     rows = _loader_rows(run, loader)
     wanted = {name: getattr(setting, name) for name in ("num_workers", *varied)}
     if not setting.num_workers:
@@ -124,13 +124,13 @@ def not_as_set(run: RunLike, loader: int, setting: Setting, varied: Sequence[str
 
 
 def rate(run: RunLike, loader: int) -> float:
-    """Samples a second of the loader's loop; NaN where it took no batch."""
+    """Return samples per second of the loader's loop; NaN if it took no batch."""
     loaders = summarise(run, loader=loader).loaders
     return next((o.times["samples_per_s"] for o in loaders if o.scope.loader == loader), np.nan)
 
 
 def reduce(run: Any, loader: int, elapsed_s: float = np.nan, cpu_s: float = np.nan) -> Reduced:
-    """Reduce a run; `elapsed_s` and `cpu_s` are of the whole command, all its processes."""
+    """Reduce a run; `elapsed_s` and `cpu_s` are those of the whole command with all processes."""
     summary = next(o for o in summarise(run, loader=loader).loaders if o.scope.loader == loader)
     counted = _counted(run, loader)
     operations = _operations(run, summary, counted, cpu_s)
@@ -152,7 +152,7 @@ def _measures(run: Any, summary: LoaderSummary, elapsed_s: float, cpu_s: float) 
     made = total(number(batches, "size")[~np.isnan(number(batches, "fetch_ns"))])
     cores = scope.cores * max(len(scope.ranks), 1)
     off, taken = (total(part(batches, fetch)) for part in (off_cpu, core_taken))
-    # Of a partly recorded loop the mean stands for all batches.
+    # If only some batches were recorded, their mean represents all.
     share = ratio(len(scope.waits), int((fetch > 0).sum())) if scope.partial else 1.0
     loop_ns = times["loop_ns"] / max(len(scope.ranks), 1)
     blocked = times["wait_ns"] + times["iter_ns"] + max(times["tail_ns"], 0.0)
@@ -188,7 +188,7 @@ def _measures(run: Any, summary: LoaderSummary, elapsed_s: float, cpu_s: float) 
 
 
 def _owed(summary: LoaderSummary) -> dict[str, float]:
-    """Shares of the loop owed to the way of the batches, neither to their making nor to a step."""
+    """Shares of the loop due to transport of batches, not to fetching or training steps."""
     shares = dict.fromkeys(OWED, 0.0)
     for cause in summary.verdict.causes:
         if cause.kind in OWED:
@@ -197,7 +197,7 @@ def _owed(summary: LoaderSummary) -> dict[str, float]:
 
 
 def _share(part: float, fetched: float, used: float) -> float:
-    """`part` of the fetches; NaN where their CPU time was not measured."""
+    """The ratio of `part` to the fetches; NaN if their CPU time was not measured."""
     return float("nan") if np.isnan(used) else ratio(part, fetched)
 
 
@@ -206,16 +206,17 @@ def _sum(values: Floats) -> float:
 
 
 def _storage_ns(batches: pd.DataFrame) -> float:
-    """The longest that reading what the batches read from local storage can have taken."""
+    """An upper bound of the time that the batches' reads from local storage can have taken."""
     read = np.nan_to_num(number(batches, "read_bytes")) * STORAGE_NS_PER_BYTE
     faults = np.nan_to_num(number(batches, "major_faults")) * STORAGE_NS_PER_FAULT
     return total(np.maximum(read, faults))
 
 
 def peak_memory(resources: pd.DataFrame) -> float:
-    """Bytes: the largest sum over all processes within a second, of PSS (RSS where there is none).
+    """Return the largest sum of PSS over all processes within a second, in bytes.
 
-    NaN where nothing was recorded. RSS counts what processes share once for each of them.
+    RSS is used where PSS is missing; it counts shared memory once per process. NaN if nothing was
+    recorded.
     """
     pss, rss = number(resources, "pss"), number(resources, "rss")
     used = np.where(np.nan_to_num(pss) > 0, pss, rss)
@@ -232,7 +233,7 @@ def peak_memory(resources: pd.DataFrame) -> float:
         }
     )
     each = frame.pivot_table(index="second", columns="process", values="bytes", aggfunc="max")
-    # A process that was not looked at in this very second still is there in the next two.
+    # A process that was not sampled in a second is assumed to exist for two more.
     return float(each.reindex(range(int(each.index.max()) + 1)).ffill(limit=2).sum(axis=1).max())
 
 
@@ -247,7 +248,7 @@ def _cpu_of(run: RunLike) -> str:
 
 
 def _hardware(run: Any, counted: pd.DataFrame, summary: LoaderSummary) -> dict[str, float]:
-    """Metrics of all fetches together; nothing where they were not counted."""
+    """Metrics of all fetches together; empty if they were not counted."""
     fetch = counted[counted["kind"].astype(str) == "fetch"] if len(counted) else counted
     if not len(fetch):
         return {}
@@ -306,12 +307,12 @@ def _timed(scope: Scope) -> list[dict[str, Any]]:
 
 
 def _in_fetches(ops: pd.DataFrame) -> Bools:
-    """Which operations add up, with collate and the rest, to the fetches."""
+    """A mask of operations that, with collate and the rest, add up to the fetches."""
     return (integer(ops, "batch") >= 0) & ~flag(ops, "nested")
 
 
 def _other(summary: LoaderSummary, exact: pd.DataFrame) -> list[dict[str, Any]]:
-    """Collate and the rest of the fetch, told apart where their CPU time was; and the sending."""
+    """Collate and the rest of the fetch, separated if their CPU time was; and the sending."""
     scope = summary.scope
     batches, ops = scope.batches, scope.ops
     inside = _in_fetches(ops)

@@ -1,7 +1,6 @@
-"""Which part of the machine keeps more workers from helping, from what a sweep measured.
+"""Finds the resource that saturates, so that more workers do not help, from a sweep's numbers.
 
-Each judgement stands on numbers that are handed out with it. Where no number tells, the answer is
-that it is not known.
+Each judgement includes the numbers that support it. Without such numbers the answer is "not known".
 """
 
 import math
@@ -16,11 +15,11 @@ from lotus.analysis.verdict.verdict import HIGH, MODERATE
 from lotus.common.statistics import t_quantile
 from lotus.sweep.knee import Knee
 
-GROWS = 1.15  # times; what a sample costs more than that with more workers is more than noise
-OFF_CORE = 0.3  # of the fetches: so much waiting off the cores sets the pace
-IDLE = 0.2  # of the workers' time: with so much left they do not set the pace
-BUSY = 0.9  # of all cores, the whole command
-OTHERS = 0.5  # of all cores: who uses less does not take them from itself
+GROWS = 1.15  # growth of a sample's cost with more workers that exceeds noise
+OFF_CORE = 0.3  # share of fetches off the cores from which waiting limits the rate
+IDLE = 0.2  # idle share of the workers from which they do not limit the rate
+BUSY = 0.9  # share of all cores in use by the command from which they limit the rate
+OTHERS = 0.5  # share of all cores below which the command does not compete with itself
 CONSUMER, GROWING, MAIN_PROCESS, CORES = "consumer", "none yet", "main process", "cores"
 FRONTEND, BACKEND, SHARED_CPU = "front end", "back end", "shared parts of the CPU"
 OTHER_PROGRAMS = "cores that something else has"
@@ -39,7 +38,7 @@ Table = Mapping[int, Mapping[str, Sequence[float]]]  # workers -> measure -> eac
 
 @dataclass(frozen=True)
 class Limit:
-    """What saturates (`kind`), one sentence on it, and the numbers it stands on."""
+    """What saturates (`kind`), a sentence on it, and the numbers that support it."""
 
     kind: str
     text: str
@@ -48,9 +47,9 @@ class Limit:
 
 @dataclass(frozen=True)
 class Change:
-    """By how many times a measure is larger at one setting than at another, 95 % interval.
+    """The ratio of a measure at two settings, with its 95 % interval.
 
-    NaN for the interval where no setting was run twice.
+    The interval is NaN if no setting was run twice.
     """
 
     times: float
@@ -59,15 +58,15 @@ class Change:
 
     @property
     def grows(self) -> bool:
-        """Whether it grows by what counts, and surely."""
+        """Whether the growth is significant and large enough to matter."""
         return self.times >= GROWS and not self.low <= 1
 
 
 def limits(table: Table, knee: Knee | None, cores: float) -> list[Limit]:
-    """What saturates beyond the knee, the most telling first; never empty.
+    """Return what saturates beyond the knee, most relevant first; never empty.
 
-    `table` holds the runs of settings that differ in their workers alone, `cores` is what the
-    program could use at once (NaN: not known).
+    `table` has the runs of settings that differ only in the number of workers, `cores` is the
+    number of cores that the program could use at once (NaN: not known).
     """
     if knee is None:
         return [Limit(UNKNOWN, "One number of workers alone does not tell what saturates.")]
@@ -99,7 +98,7 @@ def limits(table: Table, knee: Knee | None, cores: float) -> list[Limit]:
 
 
 def change(table: Table, measure: str, first: int, last: int) -> Change:
-    """How a measure changes from `first` to `last` workers; the spread is that of all settings."""
+    """The change of a measure from `first` to `last` workers, with the spread of all settings."""
     logs = {
         workers: np.log([one for one in values.get(measure, ()) if one > 0])
         for workers, values in table.items()
@@ -160,7 +159,7 @@ def _growing(knee: Knee, at: Mapping[str, float]) -> Limit:
 
 
 def _main(most: int, top: Mapping[str, float]) -> list[Limit]:
-    """Workers that have time left while the loop waits: the way between them and the loop."""
+    """Workers are idle while the loop waits: transport of batches limits."""
     idle = top.get("idle_share", 0.0)
     shares = {kind: top.get(f"{kind}_owed_share", 0.0) for kind in _ON_THE_WAY}
     kind = max(shares, key=lambda kind: shares[kind])
@@ -202,7 +201,7 @@ def _cores(most: int, top: Mapping[str, float], cores: float) -> list[Limit]:
 
 
 def _cpu(table: Table) -> list[Limit]:
-    """A sample costs more CPU time with more workers: they share what is not a core."""
+    """A sample costs more CPU time with more workers: they share a resource besides cores."""
     several = sorted(workers for workers in table if workers)
     if len(several) < 2:
         return []

@@ -1,4 +1,4 @@
-"""What a sweep is asked to run: settings, rounds, the directory, the command to go on with."""
+"""The plan of a sweep: settings, rounds, the directory, and the command to resume."""
 
 import itertools
 import json
@@ -22,15 +22,15 @@ if TYPE_CHECKING:  # pandas; the process of a run needs none
 
 LEVEL = "op+cpu"
 RUNS = "runs"
-WITHOUT_WORKERS = ("num_workers", "pin_memory")  # what a setting says where it has none
+WITHOUT_WORKERS = ("num_workers", "pin_memory")  # parameters that apply without workers
 
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """What is to be run. `varied` are the parameters that the sweep sets; all others stay.
+    """The runs to make. `varied` names the parameters that the sweep sets; others are unchanged.
 
-    `loader` says which one as an entry of `LOTUS_SETTINGS` does; None for every one. `counters` are
-    sets or events as `lotus trace --counters` takes them, None for none.
+    `loader` identifies the loader as an entry of `LOTUS_SETTINGS` does; None: every loader.
+    `counters` are sets or events as for `lotus trace --counters`; None: no counters.
     """
 
     settings: tuple[Setting, ...]
@@ -43,16 +43,16 @@ class SweepPlan:
     iterable_safe: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """As sweep.json has it; two plans are the same where this is."""
+        """Return the plan in the format of sweep.json, which is equal for equal plans."""
         content = {**asdict(self), "varied": list(self.varied)}
         content["settings"] = [one.as_json() for one in self.settings]
         return content
 
 
 def combined(values: Mapping[str, Sequence[Value]]) -> tuple[Setting, ...]:
-    """All combinations of values of parameters, each setting that can be once.
+    """Return all combinations of the parameters' values, each valid setting once.
 
-    Without workers nothing but pinning is left to set. Raises ValueError.
+    Without workers only pinning can be set. Raises ValueError.
     """
     settings: dict[Setting, None] = {}
     for chosen in itertools.product(*values.values()):
@@ -64,9 +64,9 @@ def combined(values: Mapping[str, Sequence[Value]]) -> tuple[Setting, ...]:
 
 
 def begin(path: Path | None, command: Sequence[str], plan: SweepPlan, seed: int | None) -> Path:
-    """Make the directory of a sweep, or find that it is one of this plan; returns it.
+    """Make the directory of a sweep, or check that an existing one has the same plan; returns it.
 
-    Raises LotusError where something else is there, CannotStart where there is no such command.
+    Raises LotusError if the directory holds something else, CannotStart for an unknown command.
     """
     from lotus.sweep import sweep_record
 
@@ -90,7 +90,7 @@ def begin(path: Path | None, command: Sequence[str], plan: SweepPlan, seed: int 
         "torch": None,  # known after the first run
         "state": "running",
         "command": shown,
-        "hidden": shown != list(command),  # something of the command is not here
+        "hidden": shown != list(command),  # whether secrets were redacted
         "cwd": os.getcwd(),
         "start_wall_ns": time.time_ns(),
         "seed": seed,
@@ -109,7 +109,7 @@ def begin(path: Path | None, command: Sequence[str], plan: SweepPlan, seed: int 
 
 
 def _runs(plan: SweepPlan, seed: int) -> list[dict[str, Any]]:
-    """All runs in the order in which they are made."""
+    """The runs in the order in which they are made."""
     from lotus.sweep import sweep_record
 
     dice, runs = random.Random(seed), []
@@ -124,7 +124,7 @@ def _runs(plan: SweepPlan, seed: int) -> list[dict[str, Any]]:
 
 
 def _counters(counters: str | None) -> tuple[str | None, dict[str, Any], list[str]]:
-    """What every run of the sweep counts, chosen once: what LOTUS_COUNTERS says, the CPU, notes."""
+    """The counters of all runs, chosen once: (value of LOTUS_COUNTERS, CPU, notes)."""
     if counters is None:
         return None, {}, []
     from lotus.recording import measurement_plan  # looks at what this machine can do
@@ -134,7 +134,7 @@ def _counters(counters: str | None) -> tuple[str | None, dict[str, Any], list[st
 
 
 def _same(sweep: "Sweep", command: Sequence[str], plan: SweepPlan, seed: int | None) -> None:
-    """Raise LotusError where a directory holds another sweep than what is asked for."""
+    """Raise LotusError if a directory holds a different sweep."""
     other = f"{sweep.path} holds another sweep"
     known = sweep.manifest
     there, wanted = known.get("plan"), json.loads(json.dumps(plan.as_json()))
@@ -144,15 +144,15 @@ def _same(sweep: "Sweep", command: Sequence[str], plan: SweepPlan, seed: int | N
         there = there if isinstance(there, dict) else {}
         names = ", ".join(name for name in wanted if there.get(name) != wanted[name])
         raise LotusError(
-            f"{other}: {names} are not the same; choose another directory with -o, or go on with "
-            f"it by: lotus sweep --resume {sweep.path}"
+            f"{other}: {names} are not the same; choose another directory with -o, or resume it "
+            f"with: lotus sweep --resume {sweep.path}"
         )
     if seed is not None and seed != known.get("seed"):
-        raise LotusError(f"{other}: its seed is {known.get('seed')}; leave --seed out to go on")
+        raise LotusError(f"{other}: its seed is {known.get('seed')}; resume it without --seed")
 
 
 def _words(known: Mapping[str, Any]) -> list[str]:
-    """The command of a sweep's manifest, which an earlier lotus may have redacted otherwise."""
+    """The command of a sweep's manifest; earlier versions may have redacted it differently."""
     words = known.get("command")
     return [str(word) for word in words] if isinstance(words, list) else []
 
@@ -167,18 +167,18 @@ def command_of(sweep: "Sweep", command: Sequence[str]) -> list[str]:
     if command:
         if redaction.command(list(command)) != redaction.command(words):
             raise LotusError(
-                f"{sweep.path} is a sweep of another command; go on with its own by: "
+                f"{sweep.path} is a sweep of another command; resume it with its own: "
                 f"lotus sweep --resume {sweep.path}"
             )
         return list(command)
-    # What somebody else may have written is not run unseen.
+    # Do not run a command that somebody else may have written.
     doubt = "belongs to another user" if status.st_uid != os.geteuid() else ""
     doubt = doubt or ("may be written by other users" if shared else "")
     if not doubt and sweep.manifest.get("host") != host.facts()["host"]:
         doubt = "was made on another machine"
     if doubt:
         raise LotusError(
-            f"{sweep.path} {doubt}; say what is to be run: "
+            f"{sweep.path} {doubt}; give the command to run: "
             f"lotus sweep --resume {sweep.path} -- COMMAND"
         )
     if not words or sweep.manifest.get("hidden"):

@@ -1,7 +1,7 @@
-"""Sweep: a directory of runs of one program under different loader settings, as sweep.json has it.
+"""Sweep: a directory of runs of one program under different loader settings, and its sweep.json.
 
 sweep.json is written before the first run and after each, by lotus/sweep/sweep_runner.py; `write`
-and `load` are the two sides of its layout.
+and `load` define its layout.
 """
 
 import dataclasses
@@ -24,9 +24,9 @@ NAME = SWEEP
 SCHEMA = 1
 STATES = ("done", "failed", "pending")
 _MOST = 100_000  # settings, runs
-# Of a run, besides its setting: name -> what it may be.
+# Fields of a run besides its setting: name -> allowed types.
 _RUN = {"exit_code": int, "signal": int, "elapsed_ns": int, "cpu_s": float}
-_LARGE = 1 << 31  # no number of a setting, and no repeat, is as large
+_LARGE = 1 << 31  # above all numbers of settings and repeats
 
 
 class Sweep:
@@ -34,11 +34,11 @@ class Sweep:
 
     path      the directory
     manifest  sweep.json: command (secrets hidden), cwd, seed, plan, the facts of the host, ...
-    runs      one row a planned run, in the order in which they are made: the fields of `Setting`
+    runs      a row per planned run, in the order in which they are made: the fields of `Setting`
               (num_workers, prefetch_factor, ...; only those of `varied` were set), setting (its
-              place in `settings()`), repeat (from 0 on), directory (relative to `path`), state
-              ("done", "failed", "pending"), exit_code and signal (Int64, <NA>: it did not end so),
-              elapsed_ns (Int64), cpu_s (both of the whole command, all its processes)
+              index in `settings()`), repeat (from 0), directory (relative to `path`), state
+              ("done", "failed", "pending"), exit_code and signal (Int64, <NA>: not ended that
+              way), elapsed_ns (Int64), cpu_s (both of the whole command with all processes)
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -52,23 +52,23 @@ class Sweep:
 
     @cached_property
     def varied(self) -> tuple[str, ...]:
-        """The parameters that the sweep sets; all others are as the program has them."""
+        """The parameters that the sweep sets; all others are the program's own."""
         named = self.manifest.get("varied")
         known = named if isinstance(named, list) else []
         return tuple(name for name in PARAMETERS if name in known or name == "num_workers")
 
     def settings(self) -> list[Setting]:
-        """The settings, each once, in the order of the plan."""
+        """Return the distinct settings in the order of the plan."""
         return list(self._settings)
 
     def directories(self, setting: Setting, state: str = "done") -> list[Path]:
-        """Where the runs of a setting lie that are in this state, by repeat."""
+        """Return the directories of a setting's runs with this state, by repeat."""
         wanted = self.runs["setting"] == self._settings.index(setting)
         rows = self.runs[wanted & (self.runs["state"] == state)].sort_values("repeat")
         return [self.path / str(directory) for directory in rows["directory"]]
 
     def loaded(self, setting: Setting) -> list[Run]:
-        """The done runs of a setting, by repeat. Raises LotusError where one cannot be read."""
+        """Load the completed runs of a setting, by repeat. Raises LotusError."""
         return [load_run(path) for path in self.directories(setting)]
 
 
@@ -78,17 +78,17 @@ def is_sweep(path: str | os.PathLike[str]) -> bool:
 
 
 def load(path: str | os.PathLike[str]) -> Sweep:
-    """Read the directory of a sweep. Raises LotusError where there is none that can be read."""
+    """Read the directory of a sweep. Raises LotusError."""
     return Sweep(path)
 
 
 def write(path: Path, manifest: Mapping[str, Any]) -> None:
-    """Write sweep.json so that a reader sees the old one or the new one. Raises LotusError."""
+    """Write sweep.json atomically. Raises LotusError."""
     files.write_json(path / NAME, {"schema": SCHEMA, **manifest}, mode=0o600)
 
 
 def name_of(setting: Setting, varied: Sequence[str]) -> str:
-    """A setting as a file name, such as "workers4-prefetch2-pin"."""
+    """Return a file name for a setting, such as "workers4-prefetch2-pin"."""
     words = [f"workers{setting.num_workers}"]
     if "prefetch_factor" in varied and setting.prefetch_factor is not None:
         words.append(f"prefetch{setting.prefetch_factor}")
@@ -121,7 +121,7 @@ def _manifest(path: Path) -> dict[str, Any]:
 
 
 def _checked(path: Path, manifest: Mapping[str, Any]) -> tuple[list[Setting], pd.DataFrame]:
-    """Settings and runs of a manifest. Raises LotusError where they are not as `write` had them."""
+    """The settings and runs of a manifest. Raises LotusError if they are not valid."""
     try:
         listed = _list(manifest, "settings")
         settings = [Setting.from_json(one) for one in listed]
@@ -145,7 +145,7 @@ def _checked(path: Path, manifest: Mapping[str, Any]) -> tuple[list[Setting], pd
 
 
 def _not_elsewhere(path: Path, directories: Iterable[str]) -> None:
-    """Raise LotusError where a run, or a folder above it in the sweep, is a link."""
+    """Raise LotusError if a run, or a parent directory within the sweep, is a link."""
     for place in {one for name in directories for one in (Path(name), *Path(name).parents)}:
         if place.parts and os.path.islink(path / place):
             what = "".join(char if char.isprintable() else "?" for char in str(place))[:300]
@@ -170,7 +170,7 @@ def _row(run: Any, settings: Sequence[Setting]) -> dict[str, Any]:
         raise ValueError(f"a run is of setting {place!r:.50}, which is not there")
     if type(repeat) is not int or not 0 <= repeat < _LARGE:
         raise ValueError(f"a run is repeat {repeat!r:.50}")
-    # Nothing outside of the directory is read, whatever stands there.
+    # Never read anything outside the directory.
     if not isinstance(directory, str) or not directory or not directory.isprintable():
         raise ValueError(f"a run lies in {directory!r:.100}")
     if os.path.isabs(directory) or ".." in Path(directory).parts:

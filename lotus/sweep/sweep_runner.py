@@ -1,12 +1,11 @@
-"""Runs a program once per loader setting and repeat, each run traced, into a directory of sweeps.
+"""Runs and traces a program once per loader setting and repeat, in the directory of a sweep.
 
-Every repeat is a round in which each setting runs once, in an order of its own: what drifts while a
-sweep lasts (heat, other work on the machine, what is in the page cache) then meets all settings.
-sweep.json is written before the first run and after each, so that a sweep may stop and go on.
+Every repeat is a round in which each setting runs once, in random order, so that drift during a
+sweep (heat, other work on the machine, the page cache) affects all settings alike. sweep.json is
+written before the first run and after each, so that a sweep can be stopped and resumed.
 
-A run is a process of its own, as `lotus trace` is one: nothing of this process is in it, and its
-output goes where it is told to. The settings are put on in the program, by
-lotus/inside/apply/settings_applier.py.
+Each run is a separate process, like `lotus trace`, and independent of this process.
+lotus/inside/apply/settings_applier.py applies the settings inside the program.
 """
 
 import contextlib
@@ -36,8 +35,8 @@ if TYPE_CHECKING:  # pandas; the process of a run needs none
 
 LOG = ".log"
 _TAKEN = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD}
-_LOOK_S = 1.0  # how often progress is shown
-# The process of a run imports what this one would, whatever lies in the working directory.
+_LOOK_S = 1.0  # interval of progress reports
+# The process of a run imports the same modules as this one, regardless of the working directory.
 _CHILD = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from lotus.sweep.sweep_runner import child; "
@@ -46,14 +45,14 @@ _CHILD = (
 _KEPT = "keeps its own settings"  # lotus/inside/apply/settings_applier.py: so it will in each run
 _NO_EFFECT = "the setting did not take effect"
 _SAFE = "; where they do not, sweep with --iterable-safe"
-_TAIL = 1 << 16  # bytes of a log that are looked at for its last lines
+_TAIL = 1 << 16  # bytes of a log that are read for its last lines
 
 
 @dataclass(frozen=True)
 class Made:
-    """One run that has ended, for who shows progress."""
+    """One run that has ended, for progress reports."""
 
-    number: int  # from 1 on
+    number: int  # from 1
     whole: int
     setting: Setting
     repeat: int
@@ -63,29 +62,29 @@ class Made:
     notes: tuple[str, ...]
     log: Path
     elapsed_s: float
-    samples_per_s: float  # NaN where it failed
-    left_s: float  # what all others will take, NaN: not known
+    samples_per_s: float  # NaN if it failed
+    left_s: float  # expected time of the remaining runs, NaN: not known
 
 
 class Progress:
-    """Who is told how a sweep goes; this one is silent."""
+    """Receives the progress of a sweep; this base class ignores it."""
 
     def lost(self, directories: Sequence[str]) -> None:
-        """Runs that were done cannot be read any more, and are made again."""
+        """Completed runs can no longer be read and will be made again."""
 
     def began(self, number: int, whole: int, setting: Setting, repeat: int) -> None:
         """A run starts."""
 
     def running(self, elapsed_s: float) -> None:
-        """It goes on; about once a second."""
+        """A run continues; called about once a second."""
 
     def ended(self, made: Made) -> None:
-        """It has ended."""
+        """A run has ended."""
 
 
 @dataclass
 class Swept:
-    """How a sweep went, this time."""
+    """The outcome of running or resuming a sweep."""
 
     sweep: "Sweep"
     signal: int | None = None  # that stopped it
@@ -94,9 +93,10 @@ class Swept:
 def run(
     path: Path, command: Sequence[str], progress: Progress | None = None, show_output: bool = False
 ) -> Swept:
-    """Make the runs of a sweep that are not done, those that failed once more.
+    """Make the runs of a sweep that are not done, including those that failed.
 
-    Stops at a signal; the run that it broke is made again next time. Raises LotusError.
+    Stops at a signal; the interrupted run is made again when the sweep is resumed. Raises
+    LotusError.
     """
     from lotus.sweep import sweep_record as sweep
 
@@ -140,7 +140,7 @@ def run(
 
 
 def _readable(path: Path, record: Mapping[str, Any]) -> bool:
-    """Whether the directory of a run is there, with its manifest and its logs."""
+    """Whether the directory of a run exists, with its manifest and logs."""
     from lotus.reading import run as runs
 
     where = path / record["directory"]
@@ -152,7 +152,7 @@ def _readable(path: Path, record: Mapping[str, Any]) -> bool:
 
 
 def _set_aside(where: Path) -> None:
-    """Keep what stands in the place of a run and is none: it may be all that is left of it."""
+    """Keep whatever is at the path of a run but is not one, as it may be its remains."""
     if not os.path.lexists(where) or run_directory.is_run(where):
         return
     for number in itertools.count():
@@ -169,7 +169,7 @@ def _set_aside(where: Path) -> None:
 
 
 def _can_go_on(manifest: Mapping[str, Any]) -> bool:
-    """Whether a manifest says all that a run needs."""
+    """Whether a manifest has all fields that a run needs."""
     plan = manifest.get("plan")
     needed = {"loader", "varied", "batches", "perf", "iterable_safe"}
     if not isinstance(plan, dict) or not needed <= plan.keys():
@@ -179,7 +179,7 @@ def _can_go_on(manifest: Mapping[str, Any]) -> bool:
 
 @contextlib.contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Hold the sweep's directory. Raises LotusError where another lotus sweep does."""
+    """Lock the sweep's directory. Raises LotusError if another `lotus sweep` holds the lock."""
     try:
         lock = os.open(path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
@@ -205,7 +205,7 @@ def _run_setting(
     progress: Progress,
     show_output: bool,
 ) -> int | None:
-    """Make one run and write down what became of it; returns the signal that broke the sweep."""
+    """Make one run and record its outcome; returns the signal that stopped the sweep, if any."""
     from lotus.sweep import sweep_record as sweep
 
     record = manifest["runs"][number]
@@ -260,7 +260,7 @@ def _run_setting(
 
 
 def _give_up(runs: Sequence[dict[str, Any]], record: dict[str, Any]) -> str:
-    """Take a setting that is refused out of the sweep, all its rounds; returns what to say."""
+    """Remove all rounds of a refused setting from the sweep; returns a message."""
     record["refused"] = True
     known = {"state": "failed", "problem": record["problem"], "refused": True}
     others = [
@@ -275,7 +275,7 @@ def _give_up(runs: Sequence[dict[str, Any]], record: dict[str, Any]) -> str:
 
 
 def _setting_request(manifest: Mapping[str, Any], setting: Setting, messages: Path) -> str:
-    """What lotus/inside/apply/settings_applier.py is told."""
+    """The JSON request to lotus/inside/apply/settings_applier.py."""
     plan = manifest["plan"]
     names = [name for name in plan["varied"] if getattr(setting, name) is not None]
     if not setting.num_workers:
@@ -292,14 +292,14 @@ def _setting_request(manifest: Mapping[str, Any], setting: Setting, messages: Pa
 def _wait(
     words: list[str], environ: Mapping[str, str], log: Path | None, progress: Progress
 ) -> tuple[int, Any, int | None]:
-    """Run a process to its end, its output into `log`; returns how it ended, what it and all its
-    children used, and the signal that this process got meanwhile, which is passed on."""
+    """Run a process to its end with its output in `log`; returns (status, resource usage with all
+    children, a signal that this process received and passed on, or None)."""
     actions = []
     if log is not None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
         actions = [(os.POSIX_SPAWN_OPEN, 1, str(log), flags, 0o600), (os.POSIX_SPAWN_DUP2, 1, 2)]
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    # One that is ignored (nohup, a shell's background) is ignored by the program as well.
+    # An ignored signal (nohup, a shell's background job) is ignored by the program too.
     watched = {one for one in _TAKEN if signal.getsignal(one) != signal.SIG_IGN}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     try:
@@ -317,7 +317,7 @@ def _wait(
                 progress.running(time.monotonic() - begin)
             elif taken.si_signo != signal.SIGCHLD:
                 stopped = taken.si_signo
-                # What the terminal sends has reached the program as well (see
+                # A signal from the terminal has reached the program too (see
                 # lotus/recording/launcher.py).
                 if taken.si_code <= 0 or taken.si_signo == signal.SIGHUP:
                     os.kill(pid, taken.si_signo)
@@ -330,9 +330,9 @@ def _wait(
 
 
 def child(path: str, number: int, command: Sequence[str]) -> int:
-    """The process of one run: trace the command into its directory, end as it ended.
+    """Run in the process of one run: trace the command into its directory, end as it ended.
 
-    `path`: the sweep's manifest, `number`: the run's place in it.
+    `path` is the sweep's manifest, `number` the index of the run in it.
     """
     manifest = json.loads(Path(path).read_bytes())
     plan = manifest["plan"]
@@ -357,7 +357,7 @@ def child(path: str, number: int, command: Sequence[str]) -> int:
 
 
 def _how(code: int) -> str:
-    """Why an ended process failed; "" if it did not."""
+    """Why a process failed; "" if it did not."""
     if code < 0:
         try:
             return f"ended by {signal.Signals(-code).name}"
@@ -382,7 +382,7 @@ def _refused(messages: Path) -> list[str]:
 def _looked_at(
     where: Path, manifest: Mapping[str, Any], setting: Setting, refused: Sequence[str]
 ) -> tuple[float, str, dict[str, Any]]:
-    """(samples/s, why the run does not count, facts) of a run whose program ended well."""
+    """(samples/s, why the run does not count or "", facts) of a run whose program succeeded."""
     from lotus.reading import run as runs
     from lotus.sweep import run_numbers as analysis
 
@@ -413,7 +413,7 @@ def last_lines(log: Path, count: int = 8) -> tuple[str, ...]:
 
 
 def _left(runs: Sequence[Mapping[str, Any]]) -> float:
-    """How long the runs that are left will take, by what others of their setting took."""
+    """The expected time of the remaining runs, from other runs of their settings."""
     took: dict[int, list[float]] = {}
     for record in runs:
         if record["state"] == "done" and isinstance(record.get("elapsed_ns"), int):

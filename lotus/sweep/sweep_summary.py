@@ -1,6 +1,6 @@
-"""What is shown of a sweep, computed once: each setting over its repeats, the knee, what saturates.
+"""Computes the report of a sweep: each setting over its repeats, the knee, what saturates.
 
-Runs are read one after the other and only their numbers are kept.
+Runs are read one after the other, and only their numbers are kept.
 """
 
 import math
@@ -30,10 +30,10 @@ _BETWEEN_0_AND_1 = ("_share", "_bound", "utilisation", "retiring")
 
 @dataclass(frozen=True)
 class Series:
-    """Settings that differ in their workers alone.
+    """Settings that differ only in the number of workers.
 
-    name      what they have in common, "" where nothing but the workers was set
-    settings  their places in `SweepSummary.settings`, by workers
+    name      their common parameters, "" if only the workers were set
+    settings  their indices in `SweepSummary.settings`, by workers
     """
 
     name: str
@@ -44,14 +44,14 @@ class Series:
 
 @dataclass(frozen=True)
 class SweepSummary:
-    """A sweep. Tables have one row per setting (its place in `settings`) and thing measured.
+    """The summary of a sweep. Tables have a row per setting (its index in `settings`) and measure.
 
-    runs        one row per run that counts: setting, repeat, and the measures of
-                `sweep_runs.Reduced`
-    measures    setting, measure, mean, low, high, repeats (that it was measured in); low and high
-                are the 95 % interval of the mean by Student's t, NaN with one repeat
+    runs        a row per run that counts: setting, repeat, and the measures of
+                `run_numbers.Reduced`
+    measures    setting, measure, mean, low, high, repeats (with a measurement); low and high are
+                the 95 % interval of the mean by Student's t, NaN for one repeat
     operations  setting, kind, operation, measure, mean, low, high, repeats
-    failed      label, repeat, problem, log (relative path) of each run that failed
+    failed      label, repeat, problem, log (relative path) of each failed run
     """
 
     path: str
@@ -63,18 +63,18 @@ class SweepSummary:
     done: int
     pending: int
     failed: list[dict[str, Any]]
-    loaders: list[str]  # titles of the loader looked at; one unless the runs differ
+    loaders: list[str]  # titles of the reported loader; one unless the runs differ
     cores: float  # that the program could use; NaN: not known
     runs: pd.DataFrame
     measures: pd.DataFrame
     operations: pd.DataFrame
     series: list[Series]
-    best: Series | None  # the one with the best throughput
+    best: Series | None  # the series with the best throughput
     counted: bool  # whether hardware events were counted
     notes: list[str] = field(default_factory=list)
 
     def of(self, setting: int, measure: str) -> tuple[float, float, float]:
-        """(mean, low, high) of a measure; NaN where it was not measured."""
+        """Return (mean, low, high) of a measure; NaN if it was not measured."""
         table = self.measures
         row = table[(table["setting"] == setting) & (table["measure"] == measure)]
         if not len(row):
@@ -86,7 +86,7 @@ class SweepSummary:
 def summarise(
     sweep: Sweep, progress: Callable[[int, int], None] = lambda done, whole: None
 ) -> SweepSummary:
-    """Read the runs of a sweep, and compute all that is shown; `told` how many have been read."""
+    """Read the runs of a sweep and compute its summary; reports how many have been read."""
     settings = sweep.settings()
     notes: list[str] = []
     rows: list[dict[str, Any]] = []
@@ -140,7 +140,7 @@ def _reduced(
 
 
 def _others(names: Sequence[str], plan: Any) -> list[str]:
-    """A note on the loaders that the report is not on."""
+    """A note on the loaders that the report does not cover."""
     if not names:
         return []
     target = plan.get("loader") if isinstance(plan, dict) else None
@@ -160,7 +160,7 @@ def built(
     notes: list[str],
     settings: list[Setting],
 ) -> SweepSummary:
-    """A summary of the numbers of runs: `rows` and `operations` with setting and repeat."""
+    """Summarise the numbers of runs: `rows` and `operations` have setting and repeat."""
     manifest = sweep.manifest
     cores = _cores(manifest)
     series = [
@@ -192,13 +192,13 @@ def built(
 
 
 def label(setting: Setting, varied: Sequence[str]) -> str:
-    """A setting as a person reads it: "4 workers, prefetch 2"."""
+    """Describe a setting: "4 workers, prefetch 2"."""
     words = ["1 worker" if setting.num_workers == 1 else f"{setting.num_workers} workers"]
     return ", ".join([*words, *_common(setting, varied)])
 
 
 def _common(setting: Setting, varied: Sequence[str]) -> list[str]:
-    """What a setting says besides its workers, in words."""
+    """Describe a setting's parameters besides its workers."""
     words = []
     if "prefetch_factor" in varied and setting.prefetch_factor is not None:
         words.append(f"prefetch {setting.prefetch_factor}")
@@ -212,9 +212,9 @@ def _common(setting: Setting, varied: Sequence[str]) -> list[str]:
 
 
 def _groups(settings: Sequence[Setting], varied: Sequence[str]) -> dict[str, list[int]]:
-    """Name -> places of settings that differ in their workers alone, by workers.
+    """Map names to indices of settings that differ only in the number of workers, sorted by it.
 
-    Without workers nothing but pinning is set: such a setting begins every line that pins alike.
+    A setting without workers has only pinning, so it starts every series with the same pinning.
     """
     groups: dict[str, list[int]] = {}
     for place, setting in enumerate(settings):
@@ -278,7 +278,7 @@ def _operations(operations: pd.DataFrame) -> pd.DataFrame:
 
 
 def _intervals(long: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    """Means of `value` with their 95 % intervals (Student's t), in the order of the rows."""
+    """Return means of `value` with 95 % intervals (Student's t), in the order of the rows."""
     known = long[long["value"].notna()]
     table = known.groupby(list(keys), as_index=False, sort=False).agg(
         mean=("value", "mean"), spread=("value", "std"), repeats=("value", "size")
@@ -288,7 +288,7 @@ def _intervals(long: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     half = np.where(count > 1, wide * table["spread"].to_numpy() / np.sqrt(count), np.nan)
     mean = table["mean"].to_numpy(np.float64)
     shares = table["measure"].astype(str).str.endswith(_BETWEEN_0_AND_1).to_numpy()
-    # No measure can be below 0 but the share of bad speculation, which is a difference.
+    # Only the share of bad speculation, a difference, can be below 0.
     least = np.where(table["measure"] == "bad_speculation", -np.inf, np.minimum(mean, 0.0))
     most = np.where(shares, np.fmax(mean, 1.0), np.inf)
     return table.assign(low=np.fmax(mean - half, least), high=np.fmin(mean + half, most)).assign(
