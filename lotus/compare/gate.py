@@ -21,8 +21,8 @@ class RegressionGate:
 def judge(comparisons: Sequence[Comparison], metric: str, above: float) -> RegressionGate:
     """Judge every comparison by one metric: the id of a line.
 
-    Worse means less throughput, or more of any other measure. Raises LotusError if there is no
-    interval to judge by, which is neither a pass nor a failure.
+    Worse means less throughput, or more of any other measure. Raises LotusError if a comparison
+    cannot be judged, which is neither a pass nor a failure.
     """
     texts: list[str] = []
     failed = lone = False

@@ -1,4 +1,4 @@
-"""A timeline as Chrome's trace events, merged with a trace of torch.profiler by --with.
+"""Exports a timeline as Chrome's trace events; --with merges a trace of torch.profiler.
 
 Source: "Trace Event Format" of the Chromium project. Times are microseconds of CLOCK_MONOTONIC.
 """

@@ -1,4 +1,4 @@
-"""What the formats of an export share: the row of a format, and a request for an export."""
+"""The interface between the formats of an export: descriptions of formats, requests for exports."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Format(NamedTuple):
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """What to export, and how; `output` None is the standard output."""
+    """What to export, and how; `output` None means standard output."""
 
     format: str
     output: Path | None = None

@@ -50,7 +50,7 @@ def _nothing(event: str) -> str:
 
 
 def folded(weight: Weight) -> str:
-    """Lines of `frame;frame;frame weight`, those of all workers of a rank together."""
+    """Return lines of `frame;frame;frame weight`; all workers of a rank are combined."""
     several = len({row.rank for row in weight.rows}) > 1
     sums: dict[tuple[str, ...], float] = {}
     for row in weight.rows:
@@ -63,7 +63,7 @@ def folded(weight: Weight) -> str:
 
 
 def speedscope(weights: list[Weight], name: str) -> bytes:
-    """One profile per event, rank and process; of samples one for the run."""
+    """Return a profile per event, rank and process, or one per run for samples."""
     frames: dict[tuple[str, str], int] = {}
     profiles = []
     for weight in weights:

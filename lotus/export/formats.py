@@ -90,13 +90,13 @@ _OPTIONS = {"torch_trace": "--with", "weight": "--weight"}
 
 
 def default_path(format: Format, run_directory: Path) -> Path:
-    """Where an export goes by default: named after the run, in this directory."""
+    """Return the default path of an export: named after the run, in the current directory."""
     name = Path(os.path.abspath(run_directory)).name or "run"
     return Path(name + format.ending) if format.ending else Path(f"{name}-{format.name}")
 
 
 def check(request: ExportRequest) -> None:
-    """Raise LotusError for options that the format does not use, and for what it needs."""
+    """Raise LotusError for options that the format does not use, and for missing requirements."""
     format = FORMATS[request.format]
     for field, option in _OPTIONS.items():
         if getattr(request, field) is not None and field not in format.options:
@@ -110,7 +110,7 @@ def check(request: ExportRequest) -> None:
 
 
 def export(run: "Run", request: ExportRequest, progress: Progress) -> Export:
-    """Write `run` in a format. Raises LotusError; then nothing is left of the export."""
+    """Write `run` in a format. Raises LotusError, after which nothing of the export remains."""
     check(request)
     format, path = FORMATS[request.format], request.output
     following = format.next.replace("{path}", shlex.quote(str(path)))
@@ -128,7 +128,7 @@ def export(run: "Run", request: ExportRequest, progress: Progress) -> Export:
 
 
 def _limits(run: "Run") -> Iterator[str]:
-    """What is missing or uncertain in the run, for those who look at the export."""
+    """Remarks on what is missing or uncertain in the run."""
     again = f"lotus report {shlex.quote(str(run.path))}"
     if not len(run.loaders) and not len(run.batches):
         yield f"no loader was iterated in this run; {again} tells more"

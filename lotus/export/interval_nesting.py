@@ -1,4 +1,4 @@
-"""Which interval lies in which: order, depth, parent and last descendant, for viewers and sums."""
+"""Nests intervals: computes order, depth, parent and last descendant, for viewers and sums."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ _LEVELS = 64  # found level by level; deeper nests one interval after the other
 
 
 class Nested(NamedTuple):
-    """Intervals in the order in which they begin, outer ones first. One element each."""
+    """Intervals in the order of their starts, outer ones first. Arrays have an element each."""
 
     order: Ints  # places in what was given
     end: Ints  # at most that of the parent
@@ -39,7 +39,7 @@ _Levels = tuple[Ints, Ints, Ints, Ints]
 
 
 def _levels(track: Ints, start: Ints, end: Ints) -> _Levels | None:
-    """None where some overlap without nesting, or nest too deep."""
+    """The nesting; None if intervals overlap without nesting, or nest too deep."""
     size = len(start)
     depth, parent = np.zeros(size, np.int64), np.full(size, -1, np.int64)
     last = np.arange(size)

@@ -55,7 +55,7 @@ _AT_ONCE = 1 << 18  # names in one packet
 def pieces(
     run: "Run", request: ExportRequest, notes: list[str], progress: Progress
 ) -> Iterator[bytes | memoryview]:
-    """The trace, piece by piece; `notes` gets what could not be shown as it was."""
+    """Yield the trace in pieces; remarks on what could not be shown are added to `notes`."""
     timeline = Timeline(run, notes)
     whole = table_pieces.whole(run)
     yield _beginning(run)
@@ -117,7 +117,7 @@ def _descriptor(place: Track) -> bytes:
 
 
 def _slices(chunk: Chunk) -> tuple[Bytes, int]:
-    """(packets that begin and end the slices, in the order in which that happened; cut off)."""
+    """(packets that begin and end slices, in order of time; number of slices cut off)."""
     slices = chunk.slices
     known = np.flatnonzero((slices.track > 0) & (slices.start_ns >= 0))
     slices = Slices(*(column[known] for column in slices))

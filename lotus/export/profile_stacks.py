@@ -1,7 +1,7 @@
-"""What flame graphs and profiles are made of: stacks, each with how much of an event it took.
+"""Stacks with their share of an event, for flame graphs and profiles.
 
-Traced time and exact counts are those of loader, phase, operation; samples know the library and the
-function under each operation. What lies in another one is counted once, in the inner.
+Traced time and exact counts have frames for loader, phase and operation; samples add library and
+function. Nested operations are counted once, in the inner one.
 """
 
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ class StackRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Weight:
-    """An event and its stacks; those with nothing of it are left out."""
+    """An event and its stacks; stacks without any of it are left out."""
 
     event: str
     unit: str  # NS or COUNT
@@ -53,7 +53,7 @@ class Weight:
 
 @dataclass
 class Stacks:
-    """The stacks of a run by event; `notes` gets what could not be had."""
+    """The stacks of a run by event; remarks on missing data are added to `notes`."""
 
     run: "Run"
     notes: list[str] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Stacks:
 
     @property
     def functions(self) -> pd.DataFrame:
-        """`Run.functions`; empty, with a remark, where the samples cannot be read."""
+        """`Run.functions`; empty, with a remark, if the samples cannot be read."""
         if self._functions is None:
             try:
                 self._functions = self.run.functions
@@ -79,9 +79,9 @@ class Stacks:
         return [str(event) for event in pd.unique(self.functions["event"])]
 
     def chosen(self, event: str | None, progress: Progress) -> Weight:
-        """The stacks of one event; of None of the first that was sampled, else of time.
+        """Return the stacks of an event; None: the first sampled event, else time.
 
-        Raises LotusError where the run does not have that event.
+        Raises LotusError if the run does not have the event.
         """
         if event is None:
             event = next(iter(self.sampled), TIME)
@@ -95,7 +95,7 @@ class Stacks:
         raise LotusError(f"this run has no {plain(event)}: --weight takes one of {known}")
 
     def all(self, progress: Progress) -> Iterator[Weight]:
-        """Stacks by every event that was sampled, by time, and by every event that was counted."""
+        """Return stacks for every sampled event, for time, and for every counted event."""
         for event in self.sampled:
             yield self.samples(event)
         yield self.time(progress)
@@ -103,7 +103,7 @@ class Stacks:
             yield self.exact(event)
 
     def samples(self, event: str) -> Weight:
-        """Stacks of operation, library and function, weighed by a sampled event."""
+        """Return stacks of operation, library and function, weighted by a sampled event."""
         rows = []
         table = self.functions
         columns = ("kind", "operation", "helper_of", "library", "function", "count")
@@ -123,7 +123,7 @@ class Stacks:
         return Weight(event, NS if name in _CLOCKS else COUNT, rows, sampled=True)
 
     def time(self, progress: Progress) -> Weight:
-        """Stacks of workers and operations, weighed by their own time in nanoseconds."""
+        """Return stacks of workers and operations, weighted by their own time in nanoseconds."""
         timeline = Timeline(self.run, self.notes)
         whole = table_pieces.whole(self.run)
         tree = _Tree(self.run, timeline.tracks)
@@ -148,7 +148,7 @@ class Stacks:
         return Weight(TIME, NS, tree.rows())
 
     def exact(self, event: str) -> Weight:
-        """Stacks of workers and operations, weighed by their own count of an event."""
+        """Return stacks of workers and operations, weighted by their own count of an event."""
         counters = self.run.counters
         tracks = Tracks(self.run)
         tree = _Tree(self.run, tracks)
@@ -178,7 +178,7 @@ class Stacks:
 
 
 class _Tree:
-    """Sums of what each stack has for itself."""
+    """Sums of the exclusive values of each stack."""
 
     def __init__(self, run: "Run", tracks: Tracks) -> None:
         self._run = run

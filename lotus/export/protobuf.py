@@ -1,8 +1,8 @@
-"""Protocol buffers without a compiler: single messages, and many of one shape by numpy.
+"""Writes protocol buffers without a compiler: single messages, and many of one shape with numpy.
 
-Source: protobuf.dev/programming-guides/encoding. Many messages of one shape are rows of a byte
-matrix: each number takes the same room in all rows, as a varint that is padded with continuation
-bytes, which every parser reads.
+Source: protobuf.dev/programming-guides/encoding. Messages of the same shape are rows of a byte
+matrix. Each number has the same width in all rows: varints are padded with continuation bytes,
+which every parser accepts.
 """
 
 import struct
@@ -55,7 +55,7 @@ def double(field: int, value: float) -> bytes:
 
 @dataclass(frozen=True)
 class Slot:
-    """Room for a number of its own in every row: `width` bytes of a varint, or 8 as they are."""
+    """A number that differs between rows: a varint of `width` bytes, or 8 bytes."""
 
     name: str
     width: int
@@ -66,7 +66,7 @@ Part = bytes | Slot
 
 
 def width_of(most: int) -> int:
-    """Bytes that a varint of numbers up to `most` takes."""
+    """Return the width in bytes of varints up to `most`."""
     return len(varint(max(most, 0)))
 
 
@@ -76,7 +76,7 @@ def slot(field: int, name: str, width: int) -> list[Part]:
 
 
 def double_slot(field: int, name: str) -> list[Part]:
-    """The same, its value taken of the column `name` in each row."""
+    """A field of type double that is different in every row."""
     return [varint(field << 3 | _FIXED64), Slot(name, 8, "<f8")]
 
 

@@ -1,8 +1,8 @@
-"""Text that goes into cells of a spreadsheet, where it must stay text.
+"""Keeps text in cells of a spreadsheet from being evaluated.
 
-A spreadsheet takes a cell of a CSV file for a formula that begins with one of a few characters, and
-a formula can send the sheet elsewhere. Names in a run may be anybody's, so such a text gets the
-apostrophe in front by which spreadsheets know text. What is a number stays one.
+Spreadsheets treat a cell of a CSV file that begins with certain characters as a formula, and a
+formula can send data elsewhere. Names in a run are not trusted, so such text is prefixed with an
+apostrophe, which marks text in spreadsheets. Numbers are unchanged.
 """
 
 import re
@@ -16,7 +16,7 @@ _NUMBER = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+|inf|nan)([eE][+-]?\d+)?")
 
 
 def text(value: Any) -> Any:
-    """A text that no spreadsheet takes for a formula; anything else as it is."""
+    """Return text that no spreadsheet evaluates; other values are returned unchanged."""
     if not isinstance(value, str):
         return value
     if _FORMULA.match(value) and not _NUMBER.fullmatch(value):
@@ -26,7 +26,7 @@ def text(value: Any) -> Any:
 
 
 def table(rows: pd.DataFrame) -> pd.DataFrame:
-    """`rows` with `text` of each cell and each column's name; numeric columns are not touched."""
+    """Apply `text` to each cell and column name of `rows`, except for numeric columns."""
     changed = rows.rename(columns=text)
     for at in range(rows.shape[1]):
         column = rows.iloc[:, at]

@@ -1,7 +1,7 @@
-"""All tables of a run as files of their own, in a directory: Parquet or CSV.
+"""Exports all tables of a run to files in a directory, as Parquet or CSV.
 
-Columns are called and ordered as `lotus.Run` documents them. The long ones are written in
-pieces, as they are read.
+Columns have the names and order that `lotus.Run` documents. Long tables are written in pieces as
+they are read.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ _LISTS = {"notes": ["text"], "unseen": ["what", "why"]}
 
 
 def fill(run: "Run", request: ExportRequest, notes: list[str], progress: Progress) -> None:
-    """Make the directory; `notes` gets which tables cannot be read. Raises LotusError."""
+    """Make the directory; tables that cannot be read are added to `notes`. Raises LotusError."""
     path = request.output
     if path is None:
         raise LotusError("this makes a directory, which cannot go to the standard output")
@@ -58,7 +58,7 @@ def fill(run: "Run", request: ExportRequest, notes: list[str], progress: Progres
 
 
 def _check_replaceable(path: Path, force: bool) -> None:
-    """Raise LotusError where there is more in the directory than an earlier export made."""
+    """Raise LotusError if the directory contains anything but an earlier export."""
     names = {f"{name}.{ending}" for name in _names() for ending in ("csv", "parquet")}
     others = sorted(set(os.listdir(path)) - names)
     if others:
@@ -115,7 +115,7 @@ class _File(ABC):
 
     @abstractmethod
     def __init__(self, folder: Path, name: str, none: pd.DataFrame) -> None:
-        """Begin the file; `none` is the table without rows."""
+        """Begin the file; `none` is the table with no rows."""
 
     @abstractmethod
     def add(self, table: pd.DataFrame) -> None: ...
@@ -166,7 +166,7 @@ class _Parquet(_File):
 
 
 def _type(none: pd.DataFrame, column: str) -> Any:
-    """The Arrow type of a column; it must not depend on what is in the first piece."""
+    """The Arrow type of a column, which must not depend on the first piece."""
     import pyarrow
 
     dtype = none[column].dtype

@@ -1,7 +1,7 @@
-"""Samples and operations of a run in pieces that fit into memory, as `Run` would give them.
+"""Reads samples and operations of a run in pieces that fit in memory.
 
-`Run.ops` of ten million operations takes a gigabyte; an export writes what it has read and needs
-only so much at once. A piece is a few batch frames of one process, read from its log on their own.
+`Run.ops` of ten million operations takes a gigabyte, while an export needs only the part that it
+writes. A piece is a few batch frames of one process, which are read separately from its log.
 """
 
 import copy
@@ -22,7 +22,7 @@ ROWS = 1 << 18  # samples and operations of a piece
 
 
 class Piece(NamedTuple):
-    """Some batch frames of one process, and what lies in them."""
+    """Some batch frames of one process, and their contents."""
 
     number: int  # of the process in the assembly
     rows: slice  # of Assembly.batch
@@ -31,7 +31,7 @@ class Piece(NamedTuple):
 
 
 def whole(run: "Run") -> int:
-    """How many batches, samples and operations there are: what a progress bar counts to."""
+    """Return the number of batches, samples and operations, as the total of a progress bar."""
     batch = run._assembly.batch
     return len(batch) + int(signed(batch["n_samples"]).sum() + signed(batch["n_ops"]).sum())
 
@@ -44,10 +44,10 @@ def size(piece: Piece) -> int:
 def of_process(
     run: "Run", number: int, samples: bool = True, loose: bool = True
 ) -> Iterator[Piece]:
-    """The batches of one process with their samples and operations, in order.
+    """Yield the batches of one process with their samples and operations, in order.
 
-    All samples of all processes together are Run.samples. Without `loose` operations are those in
-    samples only; together with those of `loose_of` after them they are Run.ops.
+    The samples of all processes make up Run.samples. Without `loose` the operations are those in
+    samples only; followed by those of `loose_of` they make up Run.ops.
     """
     a = run._assembly
     own = a.slices[number]
@@ -66,7 +66,7 @@ def of_process(
 
 
 def empty(run: "Run") -> Piece:
-    """The tables without rows, with all their columns."""
+    """Return empty tables with all columns."""
     a = run._assembly
     part = copy.copy(a)
     part.processes, part.slices = [], []
@@ -79,7 +79,7 @@ def empty(run: "Run") -> Piece:
 
 
 def loose_of(run: "Run", number: int) -> pd.DataFrame:
-    """The operations of one process outside of samples, as they stand in Run.ops."""
+    """Return the operations of one process outside samples, as in Run.ops."""
     a = run._assembly
     own = a.slices[number]
     frames = np.flatnonzero(a.batch["n_loose"][own] > 0)
@@ -101,7 +101,7 @@ def _in_samples(run: "Run", part: Assembly) -> pd.DataFrame:
 
 
 def _runs(sizes: Ints, most: int) -> Iterator[tuple[int, int]]:
-    """Places [first, last) of at most so much together, or of a single one."""
+    """Yield ranges [first, last) whose sum is limited; a range has at least one element."""
     ends = np.cumsum(sizes)
     first = 0
     while first < len(sizes):
@@ -112,9 +112,9 @@ def _runs(sizes: Ints, most: int) -> Iterator[tuple[int, int]]:
 
 
 def _part(a: Assembly, number: int, frames: Array, loose: bool) -> Assembly:
-    """The assembly as if there were one process, which wrote these batch frames only.
+    """The assembly reduced to one process and these batch frames.
 
-    `loose`: and all of its operations outside of batches, which else are left out.
+    Its operations outside batches are included with `loose` only.
     """
     process, own = a.processes[number], a.slices[number]
     part, mine = copy.copy(a), copy.copy(process)

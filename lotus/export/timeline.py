@@ -1,8 +1,8 @@
-"""A run as tracks with slices and counters, in pieces: what timeline formats write down.
+"""Converts a run into tracks with slices and counters, in pieces, for the timeline formats.
 
-Tracks are those of one rank's main process and, below it, its loaders as they are iterated, its
-workers, their feeder threads (send), the pin thread, other threads that ran operations, and the
-synchronisations of its gradients.
+The main process of a rank has tracks for iterations of its loaders, its workers, their feeder
+threads (send), the pin thread, other threads that ran operations, and the synchronisation of
+gradients.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ KINDS = (
 
 
 class Slices(NamedTuple):
-    """What went on when; one element each, -1 where there is none."""
+    """Slices as arrays with an element each; -1: none."""
 
     track: Ints
     kind: Ints  # place in KINDS
@@ -52,7 +52,7 @@ class Slices(NamedTuple):
 
 @dataclass(frozen=True)
 class Chunk:
-    """A part of a timeline. Names and tracks are those that are new in it."""
+    """A part of a timeline. `names` and `tracks` are those that are new in it."""
 
     names: list[str]
     tracks: list[Track]
@@ -62,18 +62,18 @@ class Chunk:
 
 
 class SliceNames:
-    """Names of slices, each with a number."""
+    """Numbers the names of slices."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
         self._written = 0
 
     def of(self, name: str) -> int:
-        """The number of a name; a new one gets the next."""
+        """Return the number of a name; a new name gets the next one."""
         return self.numbers.setdefault(name, len(self.numbers))
 
     def new(self) -> list[str]:
-        """The names that were not told yet."""
+        """Return the names added since the last call."""
         names = list(self.numbers)[self._written :] if len(self.numbers) > self._written else []
         self._written = len(self.numbers)
         return names
@@ -81,10 +81,10 @@ class SliceNames:
 
 @dataclass
 class Timeline:
-    """The chunks of a run, one after the other; `notes` is complete when the last has been given.
+    """The chunks of a run in order; `notes` is complete after the last one.
 
-    Slices of one track lie in each other or are disjoint, in the order of chunks; all that may
-    overlap is on one track only within a chunk.
+    Slices of a track nest or are disjoint, in the order of chunks. Slices that might overlap share
+    a track only within a chunk.
     """
 
     run: "Run"
@@ -96,7 +96,7 @@ class Timeline:
         self._backwards = 0
 
     def chunks(self, counters: bool = True) -> Iterator[Chunk]:
-        """The timeline in chunks, with counters where these are wanted."""
+        """Yield the timeline in chunks, with counters if requested."""
         run, a = self.run, self.run._assembly
         for kind in KINDS:
             self.names.of(kind)
@@ -303,7 +303,7 @@ class Timeline:
 
 @dataclass
 class _Waits:
-    """The waits of a process by their start, to be taken up to a moment."""
+    """The waits of a process in the order of their start, which are consumed up to a time."""
 
     rows: Ints
     start_ns: Ints

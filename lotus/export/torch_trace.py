@@ -1,10 +1,10 @@
-"""A trace of torch.profiler, and how its clock stands to the run's.
+"""Reads a trace of torch.profiler and aligns its clock with the run's.
 
-torch.profiler writes times of the wall clock: up to torch 2.3 microseconds since 1970, later
-microseconds after `baseTimeNanoseconds`. run.json has both clocks at the run's beginning, which
-gives the offset; wall clocks are corrected while programs run, so it is checked. Around each `next`
-of a loader torch records a range `enumerate(DataLoader)#...__next__`, in which lies the wait that
-lotus recorded: the offsets with which every wait lies in its range are the bounds of the error.
+torch.profiler writes wall-clock times: up to torch 2.3 in microseconds since 1970, later in
+microseconds after `baseTimeNanoseconds`. run.json has both clocks at the start of the run, which
+gives the offset. As wall clocks are corrected while programs run, the offset is checked: torch
+records a range `enumerate(DataLoader)#...__next__` around each `next` of a loader, which contains
+the wait recorded by lotus. The offsets that put every wait in its range bound the error.
 """
 
 import json
@@ -48,7 +48,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Alignment:
-    """A time of the trace, in ns since 1970, plus `offset_ns` is one of CLOCK_MONOTONIC."""
+    """The clock offset: ns since 1970 in the trace plus `offset_ns` is CLOCK_MONOTONIC."""
 
     offset_ns: int
     error_ns: int | None  # at most; None: nothing to tell it by
@@ -62,7 +62,7 @@ class Alignment:
 
 
 def read(path: Path) -> Trace:
-    """Raises LotusError where there is no trace in `path`; it may be compressed by gzip."""
+    """Read the trace at `path`, which may be compressed with gzip. Raises LotusError."""
     try:
         content = _content(path)
     except OSError as error:
@@ -142,7 +142,7 @@ def _no_trace(path: Path) -> LotusError:
 
 
 def align(run: "Run", trace: Trace) -> Alignment:
-    """Raises LotusError where the clocks cannot be brought together."""
+    """Align the clocks of a trace and a run. Raises LotusError if that is not possible."""
     start, end, pids = _ranges(trace)
     without = "the run alone is exported without --with"
     known = set(run.waits["pid"].tolist()) | {one["pid"] for one in run.manifest["ranks"]}
@@ -223,7 +223,7 @@ def _ns(microseconds: Any) -> int | None:
 
 
 def _nearest(values: Ints, sorted_values: Ints) -> Ints:
-    """For each value the place of the nearest one."""
+    """The index of the nearest element for each value."""
     after = np.clip(np.searchsorted(sorted_values, values), 1, max(len(sorted_values) - 1, 1))
     after = np.minimum(after, len(sorted_values) - 1)
     before = np.maximum(after - 1, 0)
@@ -304,7 +304,7 @@ def shifted(trace: Trace, alignment: Alignment, pids: set[int]) -> Iterator[str]
 
 
 def _finite(value: Any) -> Any:
-    """The value with what JSON has no word for as text."""
+    """The value, with numbers that JSON cannot represent as text."""
     if isinstance(value, dict):
         return {key: _finite(one) for key, one in value.items()}
     if isinstance(value, list):

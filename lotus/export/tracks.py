@@ -1,4 +1,4 @@
-"""The tracks of a timeline: which there are, what they are called, which row belongs where."""
+"""The tracks of a timeline: their names, and which rows belong to which track."""
 
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Track:
-    """A track. `process` is the track of its process, its own id for that one.
+    """A track. `process` is the id of its process's track, which may be itself.
 
-    pid and tid are unique in the timeline and else the real ones; counters have a unit. `owner` is
-    the place of the process whose doing it shows in Assembly.processes.
+    `pid` and `tid` are the real ones if these are unique in the timeline; counters have a unit.
+    `owner` is the index of the shown process in Assembly.processes.
     """
 
     id: int  # from 1
@@ -35,7 +35,7 @@ class Track:
 
 
 class Tracks:
-    """Makes tracks when they are first needed; `new` gives those since it was last asked."""
+    """Makes tracks when they are first needed."""
 
     def __init__(self, run: "Run") -> None:
         self._run = run
@@ -58,7 +58,7 @@ class Tracks:
                 self._worker(number)
 
     def new(self) -> list[Track]:
-        """The tracks that were not told yet."""
+        """Return the tracks made since the last call."""
         places = self.places[self._written :]
         self._written = len(self.places)
         return places
@@ -83,7 +83,7 @@ class Tracks:
         return lane
 
     def consumers(self, rank: Ints, loader: Ints, epoch: Ints) -> Ints:
-        """The process that iterates a loader of a rank, -1 where that is not known."""
+        """Return the process that iterates a loader of a rank, -1 if it is not known."""
         known = self.iterations
         row = match(
             (rank, loader, epoch),
@@ -105,7 +105,7 @@ class Tracks:
         return np.array(tracks, np.int64)[place.reshape(-1)] if tracks else np.empty(0, np.int64)
 
     def owners(self, frame: pd.DataFrame) -> Ints:
-        """Of rows with rank, host and pid the place of the process; -1 where it left no log."""
+        """Return indices of processes by rank, host and pid; -1 for a process without a log."""
         keys = frame[["rank", "host", "pid"]].drop_duplicates()
         place = frame.groupby(["rank", "host", "pid"], sort=False, observed=True).ngroup()
         known = zip(keys["rank"].tolist(), keys["host"], keys["pid"].tolist(), strict=True)
@@ -113,7 +113,7 @@ class Tracks:
         return numbers[place.to_numpy(np.int64)] if len(numbers) else np.empty(0, np.int64)
 
     def worker(self, rank: int, host: str, pid: int) -> int:
-        """The track of a worker, -1 where it has none."""
+        """Return the track of a worker, -1 without one."""
         number = self.numbers.get((rank, host, pid))
         return -1 if number is None else self._worker(number)
 
@@ -122,18 +122,18 @@ class Tracks:
         return self._process(self._roots[number])
 
     def counter(self, number: int, name: str, unit: str) -> int:
-        """The counter track of this name in the process of `number`."""
+        """Return the counter track with this name in process `number`."""
         return self._made(("counter", number, name), number, name, 900, unit=unit, counter=True)
 
     def label(self, number: int) -> str:
-        """What a process is called within its rank: `worker 3 (pid 123)`."""
+        """Return the name of a process within its rank: `worker 3 (pid 123)`."""
         process = self._a.processes[number]
         if process.is_worker:
             return f"worker {process.worker} (pid {process.pid})"
         return f"main process (pid {process.pid})"
 
     def loader(self, rank: int, loader: int) -> str:
-        """What a loader is called: `loader 0 (train_loader, train.py:12)`."""
+        """Return the name of a loader: `loader 0 (train_loader, train.py:12)`."""
         site = self._sites.get((rank, loader))
         return f"loader {loader}" + (f" ({site})" if site else "")
 

@@ -1,4 +1,4 @@
-"""Times as they stand in tables and logs, as whole numbers that can be added up."""
+"""Converts times of tables and logs to integers that can be added without overflow."""
 
 from typing import Any
 
@@ -20,5 +20,5 @@ def whole(times: Any, missing: int = 0) -> Ints:
 
 
 def rounded(times: Any) -> Ints:
-    """Whole numbers as they come back from a float64 column: exact to 2**53 ns, 104 days."""
+    """Round a float64 column to integers; exact up to 2**53 ns, 104 days."""
     return whole(whole(times).astype(np.float64))

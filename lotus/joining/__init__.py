@@ -1,1 +1,1 @@
-"""Samples joined with operations: perf's, and the stacks of py-spy."""
+"""Joins samples of perf, and stacks of py-spy, with operations."""

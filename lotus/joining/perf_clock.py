@@ -1,4 +1,4 @@
-"""Samples that were recorded on another clock than the run's, brought onto it."""
+"""Converts samples recorded on another clock to the run's clock."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -16,8 +16,8 @@ _FOREVER = np.iinfo(np.int64).max
 
 
 def process_events(run: RecordedRun) -> pd.DataFrame:
-    """What the run knows of its processes' beginnings and ends: pid, tid, kind, and between which
-    two moments (earliest_ns, latest_ns) each happened."""
+    """Return starts and ends of the run's processes: pid, tid, kind, and the interval
+    (earliest_ns, latest_ns) in which each happened."""
     rows: list[tuple[int, int, str, int, int]] = []
     first, last = clock_align.OPEN_BEFORE, clock_align.OPEN_AFTER
     begun = run.manifest.get("start_ns") or first
@@ -39,9 +39,9 @@ def process_events(run: RecordedRun) -> pd.DataFrame:
 
 
 def aligned(run: RecordedRun, recording: Recording) -> tuple[Recording, str]:
-    """The recording on CLOCK_MONOTONIC, and how far that is certain, in words.
+    """Return (the recording on CLOCK_MONOTONIC, a note on the uncertainty).
 
-    Raises Unusable, with the command that records it right, where the clocks cannot be related.
+    Raises Unusable, with a command that records usable samples, if the clocks cannot be related.
     """
     theirs = clock_align.events_of(recording)
     times = [(int(one["time_ns"].min()), int(one["time_ns"].max())) for one in recording.chunks()]

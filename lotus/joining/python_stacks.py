@@ -1,8 +1,9 @@
-"""Python functions and lines under each operation, from py-spy's stacks.
+"""Finds Python functions and lines under each operation, from py-spy's stacks.
 
-py-spy's clock is known to some ten milliseconds only, which is longer than most operations. So a
-stack is told by its frames: the frames of lotus's hooks say that a fetch, a collate or an operation
-is running, and the first frame above the hook that lies in the lines of an operation says which.
+py-spy's clock is accurate to about ten milliseconds, which is longer than most operations. So a
+stack is assigned by its frames: frames of lotus's hooks show that a fetch, a collate or an
+operation is running, and the first frame above the hook within the lines of an operation shows
+which.
 """
 
 import re
@@ -73,7 +74,7 @@ def label(nodes: pd.DataFrame, places: _Places) -> list[tuple[str, str]]:
 
 
 def python_functions(run: RecordedRun) -> pd.DataFrame:
-    """One row per kind, operation, function, file and line, those of most time first.
+    """Return a row per kind, operation, function, file and line, most time first.
 
     kind ("operation", "collate", "fetch": the data set's own code, "lotus": what records),
     operation ("" for the others; of several that inherit one function all of them),
@@ -125,7 +126,7 @@ def _read(run: RecordedRun, recorder: dict[str, Any], part: dict[str, Any]) -> p
 
 
 def _sums(stacks: py_spy.Stacks, places: _Places) -> pd.DataFrame:
-    """Time and samples of each place. A place that stands in a stack several times counts once."""
+    """Time and samples of each place, counted once per stack even if it recurs."""
     labels = label(stacks.nodes, places)
     inside = stacks.samples[stacks.samples["node"] >= 0]
     own = inside.groupby("node")[["weight_ns", "count"]].sum()

@@ -1,4 +1,4 @@
-"""What joining needs of a run: `lotus.Run` has all of it."""
+"""The interface of a run that joining needs; `lotus.Run` implements it."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

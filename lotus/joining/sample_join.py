@@ -1,4 +1,4 @@
-"""Samples of a run joined with its operations: which C and C++ functions each one runs."""
+"""Joins a run's samples with its operations, to find the C and C++ functions of each."""
 
 import contextlib
 import re
@@ -33,7 +33,7 @@ TO_COMPARE = "to compare them record with"  # in a note on counts that are of ot
 
 @dataclass(frozen=True)
 class Mapped:
-    """What the samples of a run tell.
+    """The result of joining samples with operations.
 
     events       what was sampled, as perf names it
     functions    one row per kind, operation, helper_of, library, function and event: samples,
@@ -60,7 +60,7 @@ class Mapped:
 
 
 def map_if_sampled(run: RecordedRun, progress: Progress | None = None) -> Mapped | None:
-    """The run's own samples joined, or None where it has none. Raises LotusError."""
+    """Join the run's own samples; returns None if there are none. Raises LotusError."""
     sampled = (Path(run.path) / PERF_DATA).exists()
     return map_run(run, progress=progress) if sampled else None
 
@@ -73,15 +73,15 @@ def map_run(
 ) -> Mapped:
     """Join the samples of `recording` (default: the run's own perf.data) with the run's intervals.
 
-    `kernel` names the kernel's functions where the system allows it. `progress` is told the samples
-    done and all. Raises LotusError where there is nothing that can be joined.
+    `kernel` names the kernel's functions if the system allows it. `progress` is called with the
+    number of samples done and in all. Raises LotusError if there is nothing to join.
     """
     with _as_lotus_errors():
         return _map(run, recorded(run) if recording is None else recording, kernel, progress)
 
 
 def recorded(run: RecordedRun) -> Recording:
-    """The run's own samples. Raises LotusError where it has none, saying why."""
+    """Return the run's own samples. Raises LotusError with the reason if there are none."""
     path = run.path / PERF_DATA
     if path.exists():
         if path.is_symlink() or not path.is_file():
@@ -98,7 +98,7 @@ def recorded(run: RecordedRun) -> Recording:
 
 
 def problem_of(run: RecordedRun) -> str:
-    """Why there are no samples of perf that were asked for; else ""."""
+    """Return why requested samples of perf are missing; else ""."""
     if paths := job_ranks.not_merged(run.manifest.get("merged") or ()).get(job_ranks.SAMPLES):
         return f"they stayed in the hosts' runs: lotus map reads one of {', '.join(paths)}"
     recorder = (run.manifest.get("recorders") or {}).get("perf") or {}
@@ -106,7 +106,7 @@ def problem_of(run: RecordedRun) -> str:
 
 
 def read(path: Path, trusted: bool = False) -> Recording:
-    """Read a perf.data file; perf reads what only perf can where it is `trusted`.
+    """Read a perf.data file; if it is `trusted`, perf reads what only perf can read.
 
     Raises LotusError.
     """

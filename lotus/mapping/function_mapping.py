@@ -1,4 +1,4 @@
-"""The paper's mapping from functions to operations: built, laid over profiles, and judged."""
+"""Builds the paper's mapping from functions to operations, applies it to profiles, judges it."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -58,7 +58,7 @@ def _as_lotus_errors() -> Iterator[None]:
 
 
 def build(isolation: "Isolation", minimum_runs: int = maps.MINIMUM_RUNS) -> maps.Mapping:
-    """The mapping of isolated runs. Raises LotusError where they caught nothing."""
+    """Build the mapping from isolated runs. Raises LotusError if they have no samples."""
     counts = {
         str(name): int(runs)
         for name, runs in zip(
@@ -93,14 +93,14 @@ def write(mapping: maps.Mapping, path: Path) -> None:
 def apply(
     mapping: maps.Mapping, profile: Path, op_seconds: Mapping[str, float] | None = None
 ) -> Applied:
-    """Lay the mapping over an exported profile. Raises LotusError."""
+    """Apply the mapping to an exported profile. Raises LotusError."""
     with _as_lotus_errors():
         loaded = importers.load(profile)
         return Applied(mapping, loaded, *attribution.apply(mapping, loaded, op_seconds))
 
 
 def seconds(run: "Run") -> dict[str, float]:
-    """Seconds that each operation, collate and the data set's own code took in a traced run."""
+    """Return the seconds of each operation, collate and the data set's own code in a run."""
     ops = run.ops
     sums = ops.groupby(ops["operation"].astype(str))["duration_ns"].sum() / 1e9
     by_operation = {str(name): float(took) for name, took in sums.items()}
@@ -110,7 +110,7 @@ def seconds(run: "Run") -> dict[str, float]:
 
 
 def judge(mapped: Mapped, mapping: maps.Mapping | None = None) -> Judged:
-    """Hold what samples and a mapping say against exact counts. Raises LotusError without them."""
+    """Compare samples and a mapping with exact counts. Raises LotusError without counts."""
     table = mapped.compared
     if not len(table):
         raise LotusError(f"there is no truth to compare with: {_why_none(mapped)}")
@@ -143,7 +143,7 @@ def _why_none(mapped: Mapped) -> str:
 def _mapped(
     mapped: Mapped, mapping: maps.Mapping, table: pd.DataFrame
 ) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
-    """What the mapping makes of the same samples once their times and threads are forgotten."""
+    """Apply the mapping to the same samples without their times and threads."""
     rows, pairs = [], []
     wanted = set(table["operation"])
     names = [str(name) for name in mapping.operations["name"]]
@@ -171,7 +171,7 @@ def _mapped(
 
 
 def _profile(mapped: Mapped, event: str) -> Profile:
-    """Counts by library and function, as a profiler without times and threads has them."""
+    """Counts by library and function, as from a profiler without times and threads."""
     keys = ["kind", "operation", "helper_of", "event"]
     rows = mapped.functions[mapped.functions["event"] == event]
     # What the samples alone say: Mapped.functions knows the exact totals.

@@ -1,9 +1,9 @@
 """Runs a program's own pipeline operation by operation under perf, for `lotus map build`.
 
-The program starts as usual. Where it begins to iterate a loader,
+The program starts as usual. When it begins to iterate a loader,
 `lotus/inside/isolate/isolation.py` takes over: it keeps the inputs of each operation, waits until
-perf is attached, runs each operation in buckets and ends the program. Here perf is started;
-`isolated_samples.py` reads what it sampled.
+perf is attached, runs each operation in buckets and ends the program. This module starts perf;
+`isolated_samples.py` reads the samples.
 """
 
 import contextlib
@@ -123,7 +123,7 @@ def _run(
     sampling: perf_command.Sampling,
     ops: Sequence[str],
 ) -> list[str]:
-    """Run the program to its end; notes on an end of it or of perf that came too early."""
+    """Run the program to its end; returns notes if it or perf ended too early."""
     for name in ("ready", "go"):
         os.mkfifo(exchange / name, 0o600)
     environ = _environment(directory, exchange, request, ops)
@@ -182,11 +182,11 @@ def _last_fault(directory: Path) -> str:
 
 
 def _events(ready: int, program: "subprocess.Popen[bytes]") -> Iterator[dict[str, Any]]:
-    """What the inside tells, until the program ends."""
+    """Yield events from the traced program until it ends."""
     text = b""
     while True:
         over = program.poll() is not None
-        # A pipe that had a writer and has none is readable at once: do not spin.
+        # A pipe that has lost its writer is always readable: do not spin.
         select.select([ready], [], [], 0.05)
         with contextlib.suppress(BlockingIOError):
             data = os.read(ready, 4096)

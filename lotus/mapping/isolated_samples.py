@@ -68,7 +68,7 @@ class Isolation:
 
 
 def lines(directory: Path) -> Iterator[dict[str, Any]]:
-    """The events of isolation.jsonl; what is none is left out."""
+    """Return the events of isolation.jsonl; invalid lines are left out."""
     try:
         file = open(directory / NAME, "rb")  # noqa: SIM115 - closed below
     except FileNotFoundError:
@@ -84,9 +84,9 @@ def lines(directory: Path) -> Iterator[dict[str, Any]]:
 
 
 def load(directory: Path, *, wanted: float = 0.95, length_ns: int = LENGTH_NS) -> Isolation:
-    """Read what `isolate` left in a directory.
+    """Read the directory that `isolate` has written.
 
-    Raises LotusError where there is nothing to read.
+    Raises LotusError if there is nothing to read.
     """
     rows, notes, threads, described = _read(directory)
     if not rows:
@@ -141,7 +141,7 @@ def _read(
 
 
 def _number(event: Mapping[str, Any], name: str, operation: str) -> float:
-    """One of the numbers by operation of an event, 0 where there is none."""
+    """The number of an operation in an event, 0 if it is missing."""
     by_operation = event.get(name)
     number = by_operation.get(operation) if isinstance(by_operation, dict) else None
     return number if isinstance(number, int | float) and 0 <= number < _LARGEST else 0

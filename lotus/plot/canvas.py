@@ -1,4 +1,4 @@
-"""Axes as all figures have them: made where none is given, plain, with names that stay text."""
+"""Helpers for axes: a common plain style, new figures, and names that stay plain text."""
 
 import textwrap
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ _LEGEND_ROW = 11.5  # points
 
 
 def axes(ax: "Axes | None", height: float = 2.8, width: float = WIDTH) -> "Axes":
-    """`ax`, or the axes of a new figure. Raises LotusError where matplotlib is missing."""
+    """Return `ax`, or the axes of a new figure. Raises LotusError if matplotlib is missing."""
     if ax is not None:
         return ax
     return figure(width, height).subplots()
 
 
 def figure(width: float, height: float) -> "Figure":
-    """A new figure that a notebook shows. Raises LotusError where matplotlib is missing."""
+    """Make a figure that a notebook shows. Raises LotusError if matplotlib is missing."""
     try:
         import matplotlib.pyplot as plt
     except ImportError:
@@ -118,7 +118,7 @@ def note(ax: "Axes", text: str) -> None:
 
 
 def say(ax: "Axes", title: str, text: str) -> "Axes":
-    """Axes that say in words why there is nothing to draw."""
+    """Write on the axes why there is nothing to draw."""
     dress(ax, title)
     ax.set_xticks([])
     ax.set_yticks([])
@@ -132,7 +132,7 @@ def say(ax: "Axes", title: str, text: str) -> "Axes":
 
 
 def still(texts: Sequence[Any]) -> None:
-    """Have texts drawn as they are: a name with dollars in it is no formula."""
+    """Draw texts literally, so that dollars in a name do not make a formula."""
     for text in texts:
         text.set_parse_math(False)
         text.set_usetex(False)

@@ -1,4 +1,4 @@
-"""What a figure is of: a run's loader, with an error for what is none."""
+"""Finds the data of a figure: a run's loader, its counters and its functions."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from lotus.reporters.run import cached_results
 
 
 def loader(run: Any, number: int | None) -> LoaderSummary:
-    """The loader of that number, or the one with the most samples. Raises LotusError."""
+    """Return the loader with this number, or with the most samples. Raises LotusError."""
     _is_run(run)
     summary = cached_results.summary(run)
     if not summary.loaders:
@@ -25,7 +25,7 @@ def loader(run: Any, number: int | None) -> LoaderSummary:
 
 
 def silicon(run: Any) -> MapSummary:
-    """Counters and functions of a run. Raises LotusError where samples cannot be read."""
+    """Return counters and functions of a run. Raises LotusError if samples cannot be read."""
     _is_run(run)
     return cached_results.measured(run)
 

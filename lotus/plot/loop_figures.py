@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def causes(run: Any, ax: "Axes | None" = None, loader: int | None = None, most: int = 8) -> "Axes":
-    """What the loop's time is owed to, in per cent of it: the causes of the verdict.
+    """The causes of the loop's time, in per cent, as in the verdict.
 
-    Green is the training step, grey start-up and shut-down, red what the loop waits for.
+    Green is the training step, grey start-up and shutdown, red what the loop waits for.
     """
     judged = figure_source.loader(run, loader).verdict
     causes = sorted(judged.causes, key=lambda cause: -cause.share)[:most]
@@ -38,7 +38,7 @@ def causes(run: Any, ax: "Axes | None" = None, loader: int | None = None, most: 
 
 
 def shares(run: Any, ax: "Axes | None" = None, loader: int | None = None, most: int = 12) -> "Axes":
-    """What the workers' time went to: operations (blue), the rest of the fetch, idle (grey)."""
+    """The workers' time: operations (blue), the rest of the fetch, idle (grey)."""
     loader_summary = figure_source.loader(run, loader)
     table = loader_summary.operations
     inner = table[~table["nested"].astype(bool)]

@@ -126,10 +126,9 @@ _FIGURE_1 = (
 
 
 def figure_1(sweep: "Sweep | SweepSummary") -> "Figure":
-    """What the paper's Figure 1 shows, on one page, in parts a to h.
+    """The paper's Figure 1 on one page, in parts a to h.
 
-    In place of its lists of functions (c, d) stand throughput and waits; functions of a run are
-    drawn by `functions`.
+    Throughput and waits replace its lists of functions (c, d), which `functions` draws for a run.
     """
     summary = _summary(sweep)
     low = 1.0 if summary.counted else 0.3  # of panels that only say that nothing was counted
@@ -142,7 +141,7 @@ def figure_1(sweep: "Sweep | SweepSummary") -> "Figure":
 
 
 def _summary(sweep: "Sweep | SweepSummary") -> SweepSummary:
-    """Raises LotusError where there is no sweep, or nothing in it yet."""
+    """The summary of a sweep. Raises LotusError if it is no sweep or has no runs yet."""
     if isinstance(sweep, Sweep):
         sweep = cached_results.swept(sweep)
     if not isinstance(sweep, SweepSummary):

@@ -1,4 +1,4 @@
-"""The figure of a tuning: every setting that was measured, with its interval."""
+"""The figure of a search: every trial with its interval."""
 
 from typing import TYPE_CHECKING
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def trials(result: "Result", ax: "Axes | None" = None) -> "Axes":
-    """Samples a second of every trial in the order of the search; green is what is recommended.
+    """Samples per second of every trial in the order of the search; the best setting is green.
 
-    Raises LotusError where `result` is not what `lotus.tune(loader)` returned.
+    Raises LotusError if `result` was not returned by `lotus.tune(loader)`.
     """
     if not hasattr(result, "trials"):
         raise LotusError(f"{result!r} has no trials: give what lotus.tune(loader) returned")

@@ -1,4 +1,4 @@
-"""Processes of lotus's own beside the program, each in a session of its own."""
+"""Helper processes that run beside the program, each in its own session."""
 
 import contextlib
 import fcntl
@@ -15,7 +15,7 @@ _IMPATIENCE = {signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP}
 
 
 class Child:
-    """A process of lotus's own in a session of its own; what it writes is kept in memory."""
+    """A helper process in its own session; its output is kept in memory."""
 
     def __init__(self, words: Sequence[str], descriptors: Mapping[int, int] | None = None) -> None:
         """Start it; `descriptors` are those it gets, under new numbers. Raises OSError."""
@@ -59,7 +59,7 @@ class Child:
         return True
 
     def text(self) -> str:
-        """Return the last 64 KiB that it wrote."""
+        """Return the last 64 KiB of its output."""
         with contextlib.suppress(OSError):
             size = os.fstat(self._written).st_size
             return os.pread(self._written, 1 << 16, max(0, size - (1 << 16))).decode(
@@ -68,9 +68,9 @@ class Child:
         return ""
 
     def wait(self, seconds: float, impatient: bool = False) -> bool:
-        """Wait for its end; returns whether it came.
+        """Wait for its end; returns whether it has ended.
 
-        With `impatient` a signal to lotus, which it has blocked, cuts the waiting short.
+        With `impatient` a blocked signal to lotus ends the waiting.
         """
         began = time.monotonic()
         while not self.ended():
@@ -94,7 +94,7 @@ class Child:
         self.wait(1.0)  # longer only in the midst of a system call that hangs
 
     def finish(self) -> str | None:
-        """Ask it to end and wait; returns in a few words what was wrong, or None."""
+        """Ask it to end and wait; returns a short description of a problem, or None."""
         if self.ended():
             return None
         self.send(signal.SIGINT)

@@ -1,11 +1,11 @@
-"""Starts the program that is traced, passes signals on to it, and ends as it ended.
+"""Starts the traced program, passes signals on to it, and ends as it ended.
 
 The program keeps lotus's standard streams, terminal, process group and working directory: nothing
-is piped, and nothing of lotus stands between it and its terminal. lotus waits beside it. Where
-recorders are to run beside it (sidecars.py), it is held until they are attached.
+is piped, and lotus does not come between it and its terminal. lotus waits beside it. If recorders
+run beside it (sidecars.py), the program is held until they are attached.
 
-What a process sends to the whole process group (`timeout`, a shell's `kill %1`) cannot be told
-from what it sends to lotus alone: the program gets it twice. What the terminal sends can be told.
+A signal to the whole process group (`timeout`, a shell's `kill %1`) looks like a signal to lotus
+alone, so the program gets it twice. Signals from the terminal can be distinguished.
 """
 
 import contextlib
@@ -123,7 +123,7 @@ def _meanwhile(
 
 
 def _tell_outer(directory: Path) -> None:
-    """Leave a word in the run that this command is a part of, where there is one."""
+    """Leave a message in the run that this command is part of, if there is one."""
     if outer := os.environ.get("LOTUS_RUN"):
         text = f"a part was recorded apart, in {directory}"
         line = json.dumps({"event": "note", "pid": os.getpid(), "text": text})
@@ -176,10 +176,10 @@ def environment(
 
 
 def with_settings(environ: Mapping[str, str], text: str) -> dict[str, str]:
-    """Return the environment of a program on whose loaders settings are put
+    """Return the environment of a program to whose loaders settings are applied
     (lotus/settings/tuned_file.py).
 
-    A recording that goes on around it stays what it is.
+    A recording around it is not affected.
     """
     return {**environ, "PYTHONPATH": _python_path(environ), "LOTUS_SETTINGS": text}
 
@@ -187,14 +187,14 @@ def with_settings(environ: Mapping[str, str], text: str) -> dict[str, str]:
 def with_tuning(environ: Mapping[str, str], text: str) -> dict[str, str]:
     """Return the environment of a program that is tuned (lotus/tune/session/subprocess_tuning.py).
 
-    What puts settings on loaders is in force too, with none to put on where there was none.
+    The code that applies settings is active too, with no settings if there were none.
     """
     settings = environ.get("LOTUS_SETTINGS") or '{"loaders": []}'
     return {**with_settings(environ, settings), "LOTUS_TUNE": text}
 
 
 def _python_path(environ: Mapping[str, str]) -> str:
-    """PYTHONPATH with our folder in front."""
+    """PYTHONPATH with lotus's directory first."""
     ours = str(_PATH_ENTRY)
     # An empty PYTHONPATH is none, but an empty entry in it is the working directory.
     paths = (environ.get("PYTHONPATH") or ours).split(os.pathsep)
@@ -266,7 +266,7 @@ class Beside:
         return min((seconds for seconds in times if seconds is not None), default=None)
 
     def stop(self) -> None:
-        """End all recorders, and keep what they say."""
+        """End all recorders and keep their notes."""
         self._each(lambda sibling: sibling.stop())
         self._note()
 
@@ -275,7 +275,7 @@ class Beside:
         self._record["recorders"] = dict(self._notes)
 
     def _each(self, call: Callable[["Sibling"], _T]) -> list[_T]:
-        """Call for each recorder; one that raises is a mistake of ours, and is left alone."""
+        """Call a function for each recorder; one that raises, a bug, is then ignored."""
         results = []
         for sibling in list(self._siblings):
             try:

@@ -1,4 +1,4 @@
-"""One run of the runs that the hosts of a job recorded."""
+"""Merges the runs that the hosts of a job recorded into one."""
 
 import json
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ _FREE = 60_000_000_000  # ns by which wall clocks of a job's hosts may differ
 
 
 def merge(paths: Sequence[Path], output: Path, force: bool = False) -> Run:
-    """Write the run directory `output` of the runs at `paths`, and return it.
+    """Merge the runs at `paths` into the run directory `output`, and return it.
 
-    Logs are copied as they are; what brings their times onto the first host's clock stands in
-    run.json's `hosts`, the run.json of each in its `merged`, with what of it is not copied. Raises
-    LotusError where the runs are not of one job, or cannot be read or written.
+    Logs are copied unchanged. `hosts` in run.json has the conversion of their times to the first
+    host's clock; `merged` has each run's run.json and what of it was not copied. Raises LotusError
+    if the runs are not of one job, or cannot be read or written.
     """
     runs = [load(path) for path in paths]
     _refuse_others(runs)
@@ -59,7 +59,7 @@ _BESIDE = {
 
 
 def _left(run: Run) -> list[str]:
-    """What of a run is not in a merged one: it has pids and times of its own host."""
+    """The parts of a run that are not merged, as they have pids and times of their host."""
     left = [what for name, what in _BESIDE.items() if any(run.path.glob(name))]
     return left + ["the waits in which it ended"] * bool(len(run.open_waits))
 
@@ -89,7 +89,7 @@ def _copy(run: Run, output: Path, number: int) -> None:
 
 
 def _refuse_others(runs: Sequence[Run]) -> None:
-    """Raise LotusError where the runs cannot be parts of one job."""
+    """Raise LotusError if the runs cannot be parts of one job."""
     if len(runs) < 2:
         raise LotusError("one run is nothing to merge: lotus merge A B ... -o R")
     first = runs[0]
@@ -203,7 +203,7 @@ def _name_apart(by_clock: dict[str, dict[str, Any]]) -> None:
 
 
 def _estimate(name: str, host: dict[str, Any], common: str) -> clock_offsets.Clock | None:
-    """A clock against the one that the job's rank 0 had; None where nobody compared them."""
+    """A clock relative to that of the job's rank 0; None if they were not compared."""
     if name == common:
         return clock_offsets.Clock(at_ns=host["begin"])
     events = [event for event in host["events"] if event["reference"] == common]
@@ -260,7 +260,7 @@ def _wall_less_own(run: Run) -> int:
 
 
 def sentences(run: Run) -> list[str]:
-    """What a merged run consists of, in a line a host."""
+    """Describe a merged run in a line per host."""
     lines = []
     for host in run.manifest.get("hosts") or ():
         ranks = [one["rank"] for one in run.manifest["ranks"] if one["host"] == host["host"]]

@@ -24,7 +24,7 @@ _current: Any = None  # the tracer of the block that is running
 
 
 class Recording:
-    """What `lotus.trace` gives: `path` of the run directory, and `load()` after the block."""
+    """The value of `lotus.trace`: `path` of the run directory, and `load()` after the block."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -56,7 +56,7 @@ def trace(
     block, and workers of a forkserver that was running before it, are not seen. In a program under
     `lotus trace` the block is recorded here and not there.
 
-    Raises LotusError where the directory cannot be used or another such block is running.
+    Raises LotusError if the directory cannot be used or another such block is running.
     """
     global _current
     if level not in manifest.LEVELS:
@@ -111,7 +111,7 @@ def _set_environment(values: Mapping[str, str | None]) -> None:
 
 
 def _load_inside() -> ModuleType:
-    """The code that lives inside traced programs, under its private name."""
+    """Import the code that runs inside traced programs, under its private name."""
     if "_lotus_inside" not in sys.modules:
         spec = importlib.util.spec_from_file_location(
             "_lotus_inside", _INSIDE / "__init__.py", submodule_search_locations=[str(_INSIDE)]

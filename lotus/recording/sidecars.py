@@ -1,8 +1,8 @@
 """Recorders beside the traced program: `perf record` and py-spy, started, watched and stopped.
 
-A recorder has a session of its own, so that what the terminal sends is the program's alone, and
-follows the program by its process id. It may fail, hang or be killed: the program never notices,
-and one line says what is missing. Killing lotus leaves a recorder to end with the program.
+A recorder has its own session, so that signals from the terminal reach only the program, and it
+follows the program by its process id. It may fail, hang or be killed: the program is not affected,
+and a message says what is missing. If lotus is killed, a recorder ends with the program.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ Say = Callable[[str], None]
 
 
 class Sibling(Protocol):
-    """A recorder; none of its methods waits without end. One that raises is left alone."""
+    """A recorder. None of its methods waits forever; a recorder that raises is ignored."""
 
     name: str
 

@@ -1,1 +1,1 @@
-"""What is shown of a run while it goes on."""
+"""Reports of a run in progress."""

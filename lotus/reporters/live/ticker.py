@@ -1,14 +1,14 @@
-"""What `lotus trace --live` says while the program runs: a line now and then, on stderr.
+"""Prints the progress lines of `lotus trace --live` to stderr while the program runs.
 
-The terminal is the program's. So nothing is redrawn, no mode of the terminal is touched and none is
-asked for: whole lines are added, every ten seconds and where something has come to a stop, and
-only where they can do no harm. Elsewhere than on a terminal there is one a minute.
+The terminal belongs to the program. So nothing is redrawn and no terminal mode is changed or
+queried. Whole lines are added every ten seconds and when something hangs, if they do no harm.
+Elsewhere than on a terminal there is one line per minute.
 
-A line begins at the left edge without overwriting what the program has begun there (a progress
-bar, a prompt): as many spaces as the terminal is wide bring the cursor to the next line if it is
-not at the edge already, and back to the same edge if it is. zsh finds its place so.
+A line must begin at the left edge without overwriting what the program has begun there (a progress
+bar, a prompt). As many spaces as the terminal is wide move the cursor to the next line, unless it
+was at the left edge, where it then returns. zsh uses the same method.
 
-It is a thread of lotus that reads and writes; who waits for the program's end never waits for it.
+A separate thread reads and writes; waiting for the program's end never waits for this thread.
 """
 
 import contextlib
@@ -107,7 +107,7 @@ def _width() -> int:
 
 
 def _is_ours() -> bool:
-    """Whether a line would stand among lines: not in an editor, a prompt, or another's terminal."""
+    """Whether a line does no harm: not in an editor, at a prompt, or on another's terminal."""
     try:
         # Local modes: a program that takes keys one by one draws its screen itself.
         by_lines = termios.tcgetattr(2)[3] & termios.ICANON

@@ -49,7 +49,7 @@ _STYLES = {"moving": "green", "starting": "dim", "outside": "yellow", "step": "y
 
 
 class ScreenLine(NamedTuple):
-    """A line of text, which nothing may cut where it is a command; `style` is rich's."""
+    """A line of text with a style of rich; a command must not be cut off."""
 
     text: str
     style: str = ""
@@ -61,7 +61,7 @@ Stacks = Mapping[int, Sequence[str]]
 def lines(
     view: View, run: str, width: int, height: int | None = None, stacks: Stacks | None = None
 ) -> list[ScreenLine]:
-    """What to show in so many columns (and rows), the most important first."""
+    """Return the lines to show in so many columns (and rows), most important first."""
     width = max(width, LEAST_WIDTH)
     begun = head(view, run, width)
     for note in view.notes:
@@ -86,7 +86,7 @@ def lines(
 
 
 def head(view: View, run: str, width: int) -> list[ScreenLine]:
-    """What the run is, what is the matter with it, and what to type next."""
+    """Return lines on the run, its problem if it has one, and what to type next."""
     width = max(width, LEAST_WIDTH)
     return [*_title(view, run, width), *_verdict(view, run, width)]
 
@@ -111,7 +111,7 @@ def _title(view: View, run: str, width: int) -> list[ScreenLine]:
 
 
 def _verdict(view: View, run: str, width: int) -> list[ScreenLine]:
-    """What is the matter, and what to type next."""
+    """Lines on a problem, and what to type next."""
     if view.state == "ended":
         return [*_left(view, width), ScreenLine(f"  next: lotus report {_word(run)}", "bold")]
     if view.state == "killed":
@@ -137,7 +137,7 @@ def _verdict(view: View, run: str, width: int) -> list[ScreenLine]:
 
 
 def _left(view: View, width: int) -> list[ScreenLine]:
-    """Of a run that is over: what the processes that came to no end of their own were doing."""
+    """Lines on the processes of a run that did not end by themselves, after the run."""
     lines: list[ScreenLine] = []
     for group in view.groups:
         for process in (group.main, *group.workers):
@@ -343,9 +343,9 @@ def _word(run: str) -> str:
 
 
 def status(view: View, width: int | None = None) -> str:
-    """One line on a run that goes on, for `lotus trace --live`; "" where nothing is to say.
+    """Return one line on a run in progress for `lotus trace --live`, or "".
 
-    One that says what is the matter is never cut.
+    A line on a problem is never cut off.
     """
     verdict = view.verdict
     if verdict is None or view.state != "running":

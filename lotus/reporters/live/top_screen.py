@@ -30,7 +30,7 @@ _STACKS_EVERY_S, _STACKS_AT_ONCE = 5.0, 4
 
 
 def once(directory: Path, as_json: bool = False, with_stacks: bool = False) -> None:
-    """Print what is known of a run now. Raises LotusError where there is none."""
+    """Print the current state of a run. Raises LotusError without a run."""
     watch = Watch(directory)
     view = watch.look()
     if view.state == "absent":
@@ -72,7 +72,7 @@ def _check_whose(directory: Path) -> None:
 
 
 def _has_cpu(view: View) -> bool:
-    """Whether the CPU time of a living process is known; it takes two looks."""
+    """Whether the CPU time of a living process is known, which takes two readings."""
     mains = [group.main for group in view.groups if group.main.alive]
     return not mains or any(one.cpu == one.cpu for one in mains)
 
@@ -97,7 +97,7 @@ def processes(view: View) -> list[int]:
 
 
 class Quit(BaseException):
-    """The user has seen enough."""
+    """The user has quit."""
 
 
 def follow(directory: Path, interval: float, with_stacks: bool) -> None:
@@ -158,7 +158,7 @@ def _redraw(
 
 
 def _wait(due: float, suspended: threading.Event) -> None:
-    """Until the next look, or a key."""
+    """Wait until the next update or a key."""
     while not suspended.is_set() and (left := due - time.monotonic()) > 0:
         if not sys.stdin.isatty():
             time.sleep(min(left, 0.5))
@@ -170,7 +170,7 @@ def _wait(due: float, suspended: threading.Event) -> None:
 
 @contextlib.contextmanager
 def _terminal() -> Iterator[Any]:
-    """The screen, and keys one by one; both as they were afterwards, whatever happens."""
+    """Use the alternate screen and read single keys; restores the terminal in any case."""
     from rich.console import Console
     from rich.live import Live
 
@@ -189,7 +189,7 @@ def _terminal() -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _ended_cleanly() -> Iterator[None]:
-    """SIGTERM and SIGHUP leave the terminal as it was too."""
+    """Restore the terminal on SIGTERM and SIGHUP as well."""
 
     def quit_(number: int, frame: FrameType | None) -> None:
         raise Quit
@@ -214,7 +214,7 @@ def _print(console: Any, shown: list[top_report.ScreenLine]) -> None:
 
 
 class _Dumps:
-    """Stacks of the processes to look at first, taken beside the drawing every few seconds."""
+    """Stacks of the most relevant processes, read in a thread every few seconds."""
 
     def __init__(self) -> None:
         self._stacks: dict[int, list[str]] = {}
@@ -222,7 +222,7 @@ class _Dumps:
         self._due = 0.0
 
     def of(self, view: View) -> dict[int, list[str]]:
-        """The latest ones."""
+        """Return the latest stacks."""
         if time.monotonic() >= self._due and (self._thread is None or not self._thread.is_alive()):
             self._due = time.monotonic() + _STACKS_EVERY_S
             pids = processes(view)
