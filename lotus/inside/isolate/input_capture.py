@@ -1,7 +1,6 @@
-"""Keeps the real inputs of each operation, for `isolation.py`: samples are fetched as workers
-would.
+"""Captures the real inputs of each operation, for isolation.py, by fetching samples like a worker.
 
-An input is copied before the call, as it was; what cannot be had twice is not isolated.
+Inputs are copied before the call. An operation whose inputs cannot be copied is not isolated.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ _LONGEST = 300  # characters of an error
 
 
 class CannotCopy(Exception):
-    """An input that cannot be had twice."""
+    """An input cannot be copied."""
 
 
 def fresh(thing: Any) -> Any:
-    """A copy of an input that shares nothing that an operation may change.
+    """Return a copy of an input that shares nothing that an operation may change.
 
-    An image that Pillow has not decoded yet is opened anew: to decode it is the operation's work.
-    Raises CannotCopy.
+    An image that Pillow has not decoded yet is opened again, because decoding it is part of the
+    operation. Raises CannotCopy.
     """
     memo: dict[int, Any] = {}
     try:
@@ -70,7 +69,7 @@ def _open_anew(image: Any) -> Any:
 
 
 def describe(error: BaseException) -> str:
-    """One line for an error of the program; runs its `__str__`, which may fail."""
+    """Return one line about an error of the program, whose `__str__` may fail."""
     try:
         text = f"{type(error).__name__}: {error}"
     except Exception:
@@ -79,7 +78,7 @@ def describe(error: BaseException) -> str:
 
 
 class Call:
-    """One call of an operation with the input that it had; `count` says for how many it stands."""
+    """A call of an operation with its captured input; it represents `count` calls."""
 
     def __init__(self, function: Callable[..., Any], arguments: Any, count: int = 1) -> None:
         self.function = function
@@ -92,7 +91,7 @@ class Call:
 
 
 class Catcher:
-    """Stands where a recorder does in `Finder`: keeps the inputs of operations, not their times."""
+    """Replaces the recorder in `Finder`: captures inputs of operations instead of their times."""
 
     def __init__(self, samples: int, say: Callable[[Mapping[str, object]], None]) -> None:
         self.samples = samples
@@ -100,16 +99,16 @@ class Catcher:
         # Of which only `operation` and `define` are used.
         self.timers = self.definitions = self
         self.mode = _OFF
-        self.names: list[str] = []  # an operation's number is its place here plus one
+        self.names: list[str] = []  # the number of an operation is its index here plus one
         self.calls: dict[str, list[Call]] = {}
-        self.failed: dict[str, str] = {}  # operation -> why it cannot be isolated
+        self.failed: dict[str, str] = {}  # by operation: why it cannot be isolated
         self.loads: set[str] = set()  # operations that read a sample
-        self.called: dict[str, int] = {}  # how often in `sampled` samples
+        self.called: dict[str, int] = {}  # number of calls in `sampled` samples
         self.sampled = 0
         self.batch = 1  # samples in a batch
         self._called_now: list[str] = []
         self.missed: set[str] = set()
-        self.answers: dict[int, list[Any]] = {}  # of the sample in hand, by operation
+        self.answers: dict[int, list[Any]] = {}  # results for the current sample, by operation
         self.unanswered = ""
         self._error: BaseException | None = None
         self._here = threading.local()
@@ -180,7 +179,7 @@ class Catcher:
         return kept
 
     def _blame(self, name: str, error: BaseException) -> None:
-        """The innermost operation that an exception passed is the one that failed."""
+        """Note that an operation failed: the innermost one that an exception has left."""
         if self._error is not error:
             self._error = error
             self.say({"event": "raised", "operation": name, "error": describe(error)})
@@ -202,7 +201,7 @@ class Catcher:
     # -- the data set ----------------------------------------------------------------------
 
     def sample(self, fetch: Callable[..., Any], *args: Any, count: int = 1) -> tuple[bool, Any]:
-        """Fetch one sample and keep the inputs of its operations; (whether it came, sample)."""
+        """Fetch a sample and capture the inputs of its operations; return (success, sample)."""
         self.mode, self.answers, self.unanswered, self._called_now = _TAKE, {}, "", []
         try:
             data = fetch(*args)
@@ -225,7 +224,7 @@ class Catcher:
         return True, data
 
     def _replayed(self, fetch: Callable[..., Any], args: Any, answers: dict[int, Any]) -> Any:
-        """The data set's own code: each operation only returns what it returned before."""
+        """Run the data set's own code; operations only return their earlier results."""
         self.answers, self.mode = answers, _REPLAY
         try:
             return fetch(*args)
@@ -233,7 +232,7 @@ class Catcher:
             self.mode = _OFF
 
     def collated(self, collate: Callable[..., Any], data: Any, size: int) -> None:
-        """Keep what `collate` gets: a batch of so many samples."""
+        """Capture the input of `collate`: a batch of `size` samples."""
         self.batch = max(size, self.batch)
         if len(self.calls.setdefault(COLLATE, [])) < self.samples and COLLATE not in self.failed:
             try:
@@ -242,12 +241,12 @@ class Catcher:
                 self.failed[COLLATE] = str(error)
 
     def calls_a_sample(self) -> dict[str, float]:
-        """How often each operation was called for one sample, on average."""
+        """Return the average number of calls of each operation per sample."""
         averages = {name: count / max(1, self.sampled) for name, count in self.called.items()}
         return {LOADER: 1.0, **averages, COLLATE: 1 / self.batch}
 
     def take(self, loader: Any) -> None:
-        """Fetch at least `samples` samples and one batch of a loader, as its workers would."""
+        """Fetch at least `samples` samples and a batch of a loader, like its workers."""
         dataset = loader.dataset
         Finder(self, {}).data_set(dataset)  # type: ignore[arg-type]
         if loader._dataset_kind == 1:
@@ -277,7 +276,7 @@ class Catcher:
                 taken, lost = taken + came * size, lost + (not came)
             else:
                 for item in index:
-                    # Past what was asked for, only to fill the batch.
+                    # After `samples` samples, only fill the batch.
                     came, data = (
                         self.sample(get_item, item)
                         if taken < self.samples
@@ -298,7 +297,7 @@ class Catcher:
     def _take_stream(self, loader: Any, dataset: Any) -> None:
         came, data = self.sample(_first, dataset, self.samples, count=self.samples)
         if self.calls.get(""):
-            # The data set stays itself, and of its samples there may be fewer.
+            # The data set is not copied, and it may have fewer samples.
             call = self.calls[""][0]
             answers = call.arguments[0][1]
             count = max(1, len(data))

@@ -1,15 +1,15 @@
-"""Runs each operation of the program's pipeline by itself, for `lotus map build`.
+"""Runs each operation of the program's pipeline in isolation, for `lotus map build`.
 
-Where the program starts to iterate its loader, some samples are fetched in its main process and the
-real input of each operation is kept. Then each operation runs on copies of its inputs, in runs of
-warm-up, gap and bucket, while perf samples this process. The times of the buckets go to
-isolation.jsonl in the run directory; then the program is ended.
+When the program starts to iterate its loader, some samples are fetched in its main process, and the
+real inputs of each operation are kept. Then each operation runs on copies of its inputs, in runs of
+warm-up, gap and bucket, while perf samples this process. The times of the buckets are written to
+isolation.jsonl in the run directory. Then the program is ended.
 
-All of it happens in the program's own process: a forked child cannot use OpenMP's threads, and a
+All of this happens in the program's own process: a forked child cannot use threads of OpenMP, and a
 spawned one would not have the program's objects.
 
-The end is `os._exit`: SystemExit would run the program's `finally` blocks and exit handlers, which
-may save a model that was never trained over one that was.
+The program ends by `os._exit`. SystemExit would run its `finally` blocks and exit handlers, which
+may overwrite a trained model with an untrained one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NAME = "isolation.jsonl"
 
 
 class IsolationLink:
-    """The two pipes to lotus, which waits outside. Raises OSError where it has gone."""
+    """The two pipes to lotus. Raises OSError if lotus has exited."""
 
     def __init__(self, exchange: str) -> None:
         self._exchange = exchange
@@ -48,18 +48,18 @@ class IsolationLink:
         )
 
     def claim(self) -> bool:
-        """Whether this process is the first of the program (the first of its ranks) to ask."""
+        """Return whether this process is the first of the program, of all its ranks, to ask."""
         return exchange.claim(self._exchange)
 
     def tell(self, event: str) -> None:
         os.write(self._ready, (json.dumps({"event": event, "pid": os.getpid()}) + "\n").encode())
 
     def wait(self) -> None:
-        """Until lotus says go, or has gone."""
+        """Wait until lotus says go. Raises OSError if it has exited."""
         go = os.open(os.path.join(self._exchange, "go"), os.O_RDONLY | os.O_NONBLOCK)
         poll = select.poll()
         poll.register(go, select.POLLIN)
-        poll.register(self._ready, 0)  # an error: nobody reads any more
+        poll.register(self._ready, 0)  # POLLERR: lotus no longer reads
         events = dict(poll.poll())
         os.close(go)
         if go not in events:
@@ -72,7 +72,7 @@ class IsolationLink:
 
 
 class Isolator(Tracer):
-    """In place of the tracer: waits for the loader, isolates its operations, ends the program."""
+    """Replaces the tracer: waits for the loader, isolates its operations, ends the program."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         super().__init__(environ)
@@ -111,26 +111,26 @@ class Isolator(Tracer):
         self.listen(module.DataLoader, "_get_iterator", around)
 
     def _hook_gradients(self, module: Any) -> None:
-        """It times no steps."""
+        """Do nothing: training steps are not timed."""
 
     def choose(self, loader: Any, kind: type) -> Any:
-        """The loader to isolate, now that `loader` is iterated; None: one still to come."""
+        """Return the loader to isolate when `loader` is iterated; None if it is a later one."""
         if self.settings.loader is None:
             import gc
 
-            # By its type: to ask some objects for their class runs code. Of equals the one that is
-            # iterated.
-            there = [loader, *(one for one in gc.get_objects() if issubclass(type(one), kind))]
-            return max(there, key=_samples_of)
-        if not any(one is loader for one in self.iterated):
+            # `type`, because the `__class__` of some objects runs code. `max` prefers the iterated
+            # loader among equals.
+            loaders = [thing for thing in gc.get_objects() if issubclass(type(thing), kind)]
+            return max([loader, *loaders], key=_samples_of)
+        if not any(known is loader for known in self.iterated):
             self.iterated.append(loader)
-        number = next(n for n, one in enumerate(self.iterated) if one is loader)
+        number = next(n for n, known in enumerate(self.iterated) if known is loader)
         return loader if number == self.settings.loader else None
 
     def work(self, loader: Any) -> None:
         try:
             link = IsolationLink(self.settings.exchange)
-        except OSError:  # another Python of the program was isolated, and lotus needs no more
+        except OSError:  # another process of the program was isolated, which is enough
             end_at_once(0)
         try:
             if link.claim():
@@ -143,7 +143,7 @@ class Isolator(Tracer):
         end_at_once(0)
 
     def fault(self, error: Exception) -> None:
-        """Say so and end the program: what cannot be isolated is not to train for hours instead."""
+        """Report an error and end the program, which must not train for hours instead."""
         try:  # noqa: SIM105 - the disk may be full
             self.say({"event": "fault", "error": describe(error)})
         except OSError:
@@ -162,7 +162,7 @@ class Isolator(Tracer):
             "num_workers": loader.num_workers,
             "inputs": {name: len(calls) for name, calls in catcher.calls.items()},
             "calls_a_sample": catcher.calls_a_sample(),
-            "threads": threads,  # of the program's own: what they do is no operation's
+            "threads": threads,  # of the program itself: their work belongs to no operation
         }
         self.say({"event": "taken", "pid": os.getpid(), **described})
         link.tell("ready")
@@ -180,7 +180,7 @@ class Isolator(Tracer):
             except Exception as error:
                 why = f"it raised {describe(error)}"
                 self.say({"event": "skipped", "operation": name, "why": why})
-            calls.clear()  # its inputs need memory
+            calls.clear()  # free the memory of its inputs
         for name in sorted(catcher.missed):
             text = f"{name} was called anew in {LOADER}, whose functions may be {name}'s too"
             self.say({"event": "note", "text": text})
@@ -189,7 +189,7 @@ class Isolator(Tracer):
 def _samples_of(loader: Any) -> int:
     try:
         return len(loader.dataset)
-    except Exception:  # of a stream, or code of the program
+    except Exception:  # an iterable data set, or an error of the program
         return -1
 
 
@@ -201,9 +201,9 @@ def install(environ: Mapping[str, str]) -> Isolator:
 
 
 def enter(path: str) -> None:
-    """What the sitecustomize at `path` calls, after the one of `lotus trace` has run.
+    """Start isolation; called by the sitecustomize at `path` after that of `lotus trace` has run.
 
-    Takes the hooks of the trace out, puts its own in, and runs the sitecustomize that both hide.
+    Remove the hooks of the trace, install the own ones, and run the sitecustomize that both hide.
     """
     if active.tracer is not None:
         active.tracer.uninstall()

@@ -1,4 +1,4 @@
-"""Runs operations by themselves, for `isolation.py`, and says when: warm-up, gap and bucket."""
+"""Runs operations in isolation and reports the times of warm-up, gap and bucket."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
     from .input_capture import Call
     from .request import Settings
-# A bucket lasts at least this long, so that many samples of perf fall into it.
+# Least duration of a bucket, so that it gets many samples of perf.
 _LEAST_BUCKET_NS = 50_000_000
 # The calls of a bucket come in bursts, before each of which their inputs are copied.
 _BURST_NS, _MOST_BURST, _MOST_LARGE = 2_000_000, 128, 16
-_LARGE_COPY_NS = 50_000  # who takes longer to copy is large
+_LARGE_COPY_NS = 50_000  # inputs that take longer to copy are large
 _WARM_SHARE = 0.1  # of the calls of a bucket
 
 
 def plan(
     call_ns: int, copy_ns: int, needed: int, runs: int, gap_ns: int, budget_ns: int
 ) -> tuple[int, int]:
-    """How many runs, and how many calls in the bucket of each, fit into the budget.
+    """Return (number of runs, calls in the bucket of each) that fit into the budget.
 
-    Wanted are `runs` runs of `needed` calls; there are fewer calls where the time is short, then
-    fewer runs. The gaps take at most half of the time.
+    The goal is `runs` runs of `needed` calls. If time is short, the number of calls is reduced
+    first, then the number of runs. Gaps take at most half of the time.
     """
     runs = max(1, min(runs, budget_ns // (2 * gap_ns) if gap_ns else runs))
     each = max(1, call_ns + copy_ns)
@@ -44,16 +44,17 @@ def plan(
 
 
 class Bench:
-    """Runs operations in buckets and says when."""
+    """Runs operations in buckets and reports their times."""
 
     def __init__(self, settings: Settings, say: Callable[[Mapping[str, object]], None]) -> None:
         self.settings = settings
         self.say = say
-        # Bursts of changing length: a rhythm could fall in with perf's. Not the program's numbers.
+        # Bursts have random lengths, as a rhythm might coincide with that of perf. This generator
+        # is not the program's.
         self.random = random.Random(0)
 
     def measure(self, name: str, calls: list[Call]) -> None:
-        """All runs of one operation. Raises what the operation raises, and CannotCopy."""
+        """Run all runs of an operation. Raises CannotCopy, and what the operation raises."""
         settings = self.settings
         deadline = clock() + settings.budget_ns
         copy_ns, call_ns = self._try(calls, clock() + settings.budget_ns // 4)
@@ -87,7 +88,7 @@ class Bench:
             )
 
     def _try(self, calls: list[Call], deadline: int) -> tuple[int, int]:
-        """Each input once; ns of a copy and of a call."""
+        """Call with each input once; return the ns of a copy and of a call."""
         copies, times = [], []
         for call in calls:
             start = clock()
@@ -102,10 +103,10 @@ class Bench:
         return sorted(copies)[middle], sorted(times)[middle]
 
     def _burst(self, source: Iterator[Call], many: int) -> tuple[int, int, int]:
-        """`many` calls on fresh copies; start, end and how many calls they stand for."""
+        """Make `many` calls on fresh copies; return start, end and the number of calls."""
         chosen = list(itertools.islice(source, many))
         prepared = [call.prepare() for call in chosen]
-        # What is returned lives on, as in the pipeline: to free it is not the operation's work.
+        # Results stay alive, as in the pipeline: freeing them is not part of the operation.
         results: list[Any] = [None] * many
         start = clock()
         for place, (function, args, kwargs) in enumerate(prepared):

@@ -15,7 +15,7 @@ from ..common.loader_origin import Built, look
 from ..common.objects import attributes
 from ..common.process_identity import rank_of_process
 from ..common.variable_names import role_of_data
-from .library_consumers import consumer
+from .library_consumers import facts_of_caller
 from .rusage import peak
 
 TYPE_CHECKING = False
@@ -159,7 +159,7 @@ class Loaders:
                 "end_ns": end,
                 "workers": workers,
                 "resumed": resumed,
-                **ask(consumer, loader, sys._getframe(1), default={}),
+                **ask(facts_of_caller, loader, sys._getframe(1), default={}),
             }
         )
         return iteration

@@ -1,4 +1,4 @@
-"""What libraries do with the batches of an iteration: a trial before training, taking ahead."""
+"""Detects how libraries use the batches of an iteration: sanity checks, reading ahead."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _LIGHTNING = ("lightning.pytorch.", "pytorch_lightning.")
 _MOST_AHEAD = 1_000_000
 
 
-def consumer(loader: Any, frame: FrameType | None) -> dict[str, object]:
-    """What is special about who iterates the loader, from `frame` on outwards; often nothing.
+def facts_of_caller(loader: Any, frame: FrameType | None) -> dict[str, object]:
+    """Return facts about the code that iterates the loader, from `frame` outwards; often none.
 
-    `sanity`: its batches are of Lightning's sanity check, before training. `ahead`: that many
-    batches are taken before the program gets the first, and are not used where it leaves early.
+    `sanity`: the batches are for Lightning's sanity check before training. `ahead`: the number of
+    batches that are taken before the program gets the first one; they are unused if it stops early.
     """
     facts: dict[str, object] = {}
     while frame is not None:
@@ -25,7 +25,7 @@ def consumer(loader: Any, frame: FrameType | None) -> dict[str, object]:
         if type(name) is not str:
             pass
         elif name == "accelerate.data_loader":
-            # Of its iterators those that look for the end one batch before it.
+            # Those of its iterators that read one batch ahead to detect the end.
             if code.co_name == "__iter__" and "next_batch" in code.co_varnames:
                 facts.setdefault("ahead", 1)
         elif name.startswith(_LIGHTNING):
@@ -40,14 +40,14 @@ def consumer(loader: Any, frame: FrameType | None) -> dict[str, object]:
 
 
 def _ahead_of(fetcher: object, loader: Any) -> int:
-    """How many batches Lightning's fetcher takes ahead: none of a loader that tells its length."""
+    """Return how many batches Lightning's fetcher reads ahead: none if the length is known."""
     ahead = attributes(fetcher).get("prefetch_batches")
-    if type(ahead) is not int or not 0 < ahead < _MOST_AHEAD or _tells_length(loader):
+    if type(ahead) is not int or not 0 < ahead < _MOST_AHEAD or _has_length(loader):
         return 0
     return ahead
 
 
-def _tells_length(loader: Any) -> bool:
+def _has_length(loader: Any) -> bool:
     held = attributes(loader)
     if held.get("_dataset_kind") == 1:
         return hasattr(type(held.get("dataset")), "__len__")

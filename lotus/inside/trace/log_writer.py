@@ -14,7 +14,7 @@ from ..common.guard import quiet
 from ..common.process_identity import boot_id, clock_id, cores, rank_of_process
 from . import log_format
 
-# The log's descriptor is not among those that the program gets: its own are the same without us.
+# Least descriptor of the log, so that the program gets the same descriptors as without lotus.
 _LOWEST = 500
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
@@ -28,9 +28,9 @@ def identity(fd: int) -> tuple[int, int] | None:
 
 
 def _open(path: str, flags: int) -> int:
-    """A descriptor of a file, out of the program's way where it can be. Raises OSError."""
+    """Open a file with a high descriptor if possible. Raises OSError."""
     fd = os.open(path, flags, 0o600)
-    with quiet(OSError):  # fewer than that are allowed
+    with quiet(OSError):  # the limit may be lower
         aside = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _LOWEST)
         os.close(fd)
         return aside
@@ -38,11 +38,10 @@ def _open(path: str, flags: int) -> int:
 
 
 def put(fd: int, data: bytes) -> None:
-    """Append bytes to a file, in one system call where there is room for them.
+    """Append bytes to a file, in one system call if there is room for them.
 
-    Raises OSError with the reason of the kernel where there is not (the disk is full, a quota), and
-    before anything is written where the file would grow past RLIMIT_FSIZE: the kernel answers that
-    by a signal, which is not the program's.
+    Raises OSError if there is not (a full disk, a quota). If the file would exceed RLIMIT_FSIZE, it
+    is raised before anything is written, because the kernel would send the program a signal.
     """
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     if 0 <= limit < os.fstat(fd).st_size + len(data):
@@ -52,7 +51,7 @@ def put(fd: int, data: bytes) -> None:
 
 
 class Log:
-    """The file is made at the first write. Methods raise OSError."""
+    """The event log; its file is created at the first write. Methods raise OSError."""
 
     def __init__(self, run: str, level: str) -> None:
         self.run = run
@@ -67,7 +66,7 @@ class Log:
         """Path of this process's file in a folder of the run, which is made where missing."""
         folder = os.path.join(self.run, folder)
         with quiet(FileExistsError):
-            os.mkdir(folder, 0o700)  # not its parents: a run that was removed stays removed
+            os.mkdir(folder, 0o700)  # without parents, so that a removed run stays removed
         name = f"{socket.gethostname()}-{os.getpid()}-{clock():x}.{kind}"
         return os.path.join(folder, name)
 
@@ -104,12 +103,12 @@ class Log:
                 raise OSError("the run directory was removed")
             put(self._fd, data)
             if self._fd < _LOWEST:
-                self.leave()  # the program may need the number, and has few
+                self.leave()  # the program may need the low number
 
     def _status(self) -> os.stat_result | None:
-        """What fstat says of our file; None where the descriptor is not, or no more, ours.
+        """Return the result of fstat for our file; None if the descriptor is not ours.
 
-        The program may have closed it and opened a file of its own under the number.
+        The program may have closed it and reused the number.
         """
         fd = self._fd
         if fd < 0:
@@ -130,7 +129,7 @@ class Log:
             self.leave()
 
     def leave(self) -> None:
-        """`close` in a forked child, where nobody may be left to release the lock."""
+        """Close without the lock, which nobody may be left to release in a forked child."""
         fd, self._fd = self._fd, -1
         if fd >= 0 and identity(fd) == self._identity:
             os.close(fd)
@@ -152,7 +151,7 @@ def append_line(run: str, item: dict[str, object]) -> None:
 
 
 def first_fault(run: str) -> int | None:
-    """The process of the run that was the first to tell of a fault there. Raises OSError."""
+    """Return the first process of the run that recorded an error. Raises OSError."""
     with open(os.path.join(run, "processes.jsonl"), "rb") as file:
         for line in file.read(1 << 20).splitlines():
             if b'"event": "fault"' in line:
@@ -161,7 +160,7 @@ def first_fault(run: str) -> int | None:
 
 
 def header(level: str) -> bytes:
-    """Bytes of the file header: what this process is."""
+    """Return the file header, which describes this process."""
     rank, local_rank, world_size = rank_of_process()
     torch = sys.modules.get("torch")
     return log_format.file_header(

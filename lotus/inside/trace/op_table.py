@@ -1,4 +1,4 @@
-"""The operations of this process: their numbers, and which of them the log knows of."""
+"""Numbers the operations of this process, and tracks which of them are in the log."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import CodeType
 
-_MOST_OPERATIONS = 10_000  # of spans named after what they contain there is no end
+_MOST_OPERATIONS = 10_000  # limit for programs that name spans after their data
 _REST = ("(other)", 0, 0, "span")
 _LONGEST = 1000  # characters of a name
 
@@ -38,12 +38,12 @@ class Definitions:
             }  # fmt: skip
             self._by_id[number] = operation
             self._operations.append(operation)
-            # It is complete before anybody can ask for it; who was first gave the number.
+            # It is complete before another thread can see it; the first thread assigns the number.
             known = self._ids.setdefault(key, number)
         return known
 
     def locate(self, number: int, code: CodeType) -> None:
-        """Say which lines of which file an operation executes first."""
+        """Record the file and lines of the code of an operation."""
         operation = self._by_id[number]
         if "file" not in operation and number <= _MOST_OPERATIONS:
             lines = [line for _, _, line in code.co_lines() if line]
@@ -57,5 +57,5 @@ class Definitions:
         return self._operations[first:count]
 
     def forget_written(self) -> None:
-        """The log may have none of them: define all anew."""
+        """Define all operations again, as the log may have none of them."""
         self._written = 0

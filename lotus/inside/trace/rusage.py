@@ -1,4 +1,4 @@
-"""What the kernel tells of this thread and process: CPU time, faults, reads, memory."""
+"""Reads statistics of this thread and process: CPU time, page faults, reads, memory."""
 
 import os
 import resource
@@ -9,7 +9,7 @@ from . import log_format
 
 
 def now() -> tuple[resource.struct_rusage, int]:
-    """What `since` subtracts: the thread's resource usage and CPU time (ns)."""
+    """Return the thread's resource usage and CPU time (ns), for `since`."""
     return resource.getrusage(resource.RUSAGE_THREAD), cpu_clock()
 
 
@@ -62,7 +62,7 @@ def core_times_since(before: tuple[int, int]) -> tuple[int, int]:
 
 
 def peak() -> int:
-    """The most memory (bytes) that this process held at once; who started it may have held that."""
+    """Return the peak memory (bytes) of this process; it may include that of its parent."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 

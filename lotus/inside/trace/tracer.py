@@ -1,7 +1,8 @@
-"""Install and uninstall the hooks, in pairs; wait for torch.utils.data, never import it.
+"""Installs and removes the hooks; waits for torch.utils.data and never imports it.
 
-Every Python that the traced program starts loads this file, most of them for nothing: what costs
-time to import is imported when torch.utils.data is. So is `__future__`: annotations are quoted.
+Every Python process of the traced program loads this file, and most of them do not need it. So
+modules that take time to import are imported together with torch.utils.data. Even `__future__` is
+one of them, which is why annotations are quoted.
 """
 
 import atexit
@@ -31,7 +32,7 @@ _SHARDED = (
     ("torch.distributed.fsdp.fully_sharded_data_parallel", "FullyShardedDataParallel"),
     ("torch.distributed.fsdp._fully_shard._fsdp_state", "FSDPState"),
 )
-# Loaders with a worker loop of their own: module, class, why its inside cannot be seen.
+# Loaders that cannot be traced inside: module, class, reason.
 _UNSEEN = (
     (
         "torchdata.stateful_dataloader.stateful_dataloader",
@@ -49,7 +50,7 @@ class Tracer:
     def __init__(self, environ: "Mapping[str, str]") -> None:
         self.environ = environ
         self.named = [name for name in (environ.get("LOTUS_OPS") or "").split("\n") if name]
-        # Functions that put back what was there, called in reverse.
+        # Functions that undo changes, called in reverse order.
         self.undo: list[Callable[[], object]] = []
         # By module name: functions to call once it is imported.
         self.waiting: dict[str, list[Callable[[Any], object]]] = {}
@@ -58,7 +59,7 @@ class Tracer:
         self.unseen: set[str] = set()
         self.on = True
         self._recorder: Recorder | None = None
-        # Later it may be a file of the program.
+        # Checked later, when it may be a file of the program.
         self.stderr: tuple[int, int] | None = None
         with suppress(OSError):
             status = os.fstat(2)
@@ -73,7 +74,7 @@ class Tracer:
             self._recorder = recorder = Recorder(Config(self.environ), self.stderr)
             atexit.register(recorder.finish)
             self.undo.append(lambda: atexit.unregister(recorder.finish))
-            # Registered for good: Python has no way to take it back.
+            # Python cannot unregister it.
             os.register_at_fork(after_in_child=self._after_fork)
         return self._recorder
 
@@ -93,7 +94,7 @@ class Tracer:
             self.undo.append(import_hook.watch(self))
 
     def uninstall(self) -> None:
-        """Write what is left and put everything back as it was."""
+        """Write what is left and undo all changes."""
         self.on = False
         recorder = self._recorder
         if recorder is not None:
@@ -107,7 +108,7 @@ class Tracer:
             recorder.stop()
 
     def fault(self, error: Exception) -> None:
-        with suppress(Exception):  # where not even a recorder could be made
+        with suppress(Exception):  # even making the recorder may have failed
             self.recorder.fault(error)
 
     def _when_imported(self, name: str, function: "Callable[[Any], object]") -> None:
@@ -147,18 +148,18 @@ class Tracer:
             for owner, name, around in self._plan(module, loaders):
                 self.listen(owner, name, around)
         except (AttributeError, KeyError) as error:
-            while len(self.undo) > before:  # all or nothing: another torch is left alone
+            while len(self.undo) > before:  # all or nothing: leave an unknown torch alone
                 self.undo.pop()()
             raise LookupError(f"torch {version} is not as lotus knows it: {error}") from error
 
     def hook_main(self) -> None:
-        """Hook what is named of __main__, where that has not been done."""
+        """Hook operations that are named in __main__, once."""
         late, self.late = self.late, []
         for function in late:
             self.run(function, sys.modules["__main__"])
 
     def _plan(self, module: "Any", loaders: "Loaders") -> "list[tuple[Any, str, Around]]":
-        """What to listen on; raises AttributeError where a class or a module is not there."""
+        """Return the methods to listen on; raise AttributeError if one does not exist."""
         from . import loader_hooks, worker_hooks
         from .transform_finder import give_back
 
@@ -179,7 +180,7 @@ class Tracer:
             (many, "_shutdown_workers", loader_hooks.shutdown_workers),
             (utils.pin_memory, "_pin_memory_loop", loader_hooks.pin_memory_loop),
         )
-        if _CHECKS in vars(loader):  # else only names and places are missing
+        if _CHECKS in vars(loader):  # without it, only names and places are missing
             of_loaders = (*of_loaders, (loader, _CHECKS, loader_hooks.check_workers))
         return [
             *((owner, name, partial(make, loaders=loaders)) for owner, name, make in of_loaders),

@@ -1,8 +1,8 @@
-"""Operations: find the transforms of a data set and time each call.
+"""Finds the transforms of a data set and times each call.
 
-A transform is timed by a stand-in at its place in its container (or attribute), never by a hook
-on its class, which would record the model too. A stand-in behaves as what it stands for
-(isinstance, attributes, repr, pickle, copy), so the program does not notice it.
+A transform is replaced in its container or attribute by a stand-in that times it. A hook on its
+class would record the model too. A stand-in behaves like the original (isinstance, attributes,
+repr, pickle, copy), so the program does not notice it.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 # Attributes of a data set that hold one callable.
 _SINGLE = ("transform", "target_transform", "transforms", "loader")
 _MOST_OBJECTS = 2000  # looked at in one data set
-_MOST_ITEMS = 64  # of a list that may hold transforms or data sets
+_MOST_ITEMS = 64  # length of a list that may contain transforms or data sets
 _DEEPEST = 8
 _LONGEST = 200  # characters of a name
-# Looked up on the type, so a stand-in needs its own.
+# Python looks these up on the type, so a stand-in needs its own.
 _NOT_FORWARDED = frozenset(
     "__class__ __new__ __init__ __getattribute__ __getattr__ __setattr__ __delattr__ __dict__ "
     "__slots__ __reduce__ __reduce_ex__ __getstate__ __setstate__ __getnewargs__ "
@@ -38,14 +38,14 @@ _NOT_FORWARDED = frozenset(
     "__weakref__ __dir__ __sizeof__ __get__ __set__ __delete__ __set_name__ __abstractmethods__ "
     "__class_getitem__ __copy__ __deepcopy__ __firstlineno__ __static_attributes__".split()
 )
-# Neither called: `dataclasses` looks at the type of what it is to make a dictionary of.
+# Not called: `dataclasses.asdict` looks these up on the type.
 _OF_DATACLASSES = ("__dataclass_fields__", "__dataclass_params__")
 
 
 class StandIn:
-    """Base of the stand-ins; each has a class of its own, made by `stand_in`.
+    """Base class of stand-ins; `stand_in` makes a subclass for each of them.
 
-    Its annotations are names that the program can look up.
+    Its annotations only use names that the program can resolve.
     """
 
     __slots__ = ("__weakref__", "_lotus_operation", "_lotus_original", "_lotus_reduce")
@@ -63,15 +63,15 @@ class StandIn:
         return dir(object.__getattribute__(self, "_lotus_original"))
 
     def __del__(self) -> None:
-        # The class, a cycle, would keep the original alive until the collector runs.
+        # The class is a reference cycle that would keep the original alive until a collection.
         try:  # noqa: SIM105 - at the end of the program the names of this module may be gone
             del type(self).__call__
         except Exception:
             pass
 
     def __reduce_ex__(self, protocol: object) -> tuple[object, ...]:
-        # Pickled or copied, a stand-in is what it stands for. `max` of one thing is that thing,
-        # and is there also where lotus is not.
+        # A pickle or copy of a stand-in is one of the original. `max` of a tuple with one item
+        # returns that item, and exists without lotus.
         return object.__getattribute__(self, "_lotus_reduce") or (max, ((original_of(self),),))
 
 
@@ -97,7 +97,7 @@ def _forward(name: str) -> Callable[..., Any]:
 def stand_in(
     original: Any, operation: int, recorder: Recorder, reduce: tuple[Any, ...] | None = None
 ) -> Any:
-    """Return an object that times calls of `original` and is `original` in all else."""
+    """Return an object that times calls of `original` and otherwise behaves like it."""
     kind = type(original)
     members: dict[str, Any] = {
         name: _forward(name)
@@ -123,7 +123,7 @@ def stand_in(
 
 
 def label(thing: Any) -> str:
-    """A short name for a callable: its class, or its own name for a function."""
+    """Return a short name for a callable: its class, or its name for a function."""
     function = getattr(thing, "func", None) if type(thing).__name__ == "partial" else thing
     function = original_of(function)
     if type(function) in (types.FunctionType, types.BuiltinFunctionType, types.MethodType):
@@ -134,14 +134,14 @@ def label(thing: Any) -> str:
 
 
 class Finder:
-    """Walks one data set and puts a stand-in at every operation it finds."""
+    """Walks a data set and replaces every operation by a stand-in."""
 
     def __init__(self, recorder: Recorder, stand_ins: StandIns) -> None:
         self.recorder = recorder
-        self.stand_ins = stand_ins  # to which the attributes are added that hold stand-ins
+        self.stand_ins = stand_ins  # gets all attributes that contain stand-ins
         self.seen: set[int] = set()
         self.made: dict[int, Any] = {}  # id(original) -> stand-in
-        self.keep: list[object] = []  # what was seen stays alive, so that ids stay theirs
+        self.keep: list[object] = []  # keeps visited objects alive, so that their ids stay unique
         module = sys.modules.get("torch.nn")
         self.module: Any = module.Module if module else ()
         self.sequence: Any = (module.Sequential, module.ModuleList) if module else ()
@@ -155,7 +155,7 @@ class Finder:
         for name, value in list(attributes(owner).items()):
             try:
                 self._attribute(owner, name, value, depth)
-            except Exception as error:  # what the program made may be stranger than we think
+            except Exception as error:  # objects of the program may behave in any way
                 if of_the_program(error):
                     raise
                 where = f"{type(owner).__name__}.{name}"[:_LONGEST]
@@ -238,7 +238,7 @@ class Finder:
             self._inside(original_of(child), made, path + text, depth)
 
     def _inside(self, plain: object, made: object, path: str, depth: int) -> None:
-        """Containers inside an operation: RandomApply, or a transform of the user's own."""
+        """Instrument containers inside an operation, such as RandomApply or a user's transform."""
         operation = object.__getattribute__(made, "_lotus_operation") if is_stand_in(made) else 0
         if not operation:
             forward = attributes(plain).get("forward")
@@ -287,7 +287,7 @@ class Finder:
         return known
 
     def _override_forward(self, child: Any, name: str, parent: int, index: int) -> Any:
-        """A module inside a module: other code walks the modules, so it must stay in its place."""
+        """Time a module inside a module, which must stay in place for code that walks modules."""
         if issubclass(type(child), self.module) and "forward" not in attributes(child):
             forward = getattr(child, "forward", None)
             if forward is not None and type(child).__module__ != "torch.jit._script":
@@ -302,15 +302,15 @@ class Finder:
         self._give_back_later(owner, name)
 
     def _give_back_later(self, owner: object, name: str) -> None:
-        # Weak: what the program has no more use for must not live on in here.
-        with quiet(TypeError):  # not everything can be referred to weakly
+        # Weak, so that it does not keep objects of the program alive.
+        with quiet(TypeError):  # not all objects support weak references
             key = (id(owner), name)
             forget: Callable[[object], object] = functools.partial(self.stand_ins.pop, key)
             self.stand_ins[key] = weakref.ref(owner, forget)
 
 
 def give_back(stand_ins: StandIns) -> None:
-    """Replace all stand-ins in these attributes by what they stand for."""
+    """Replace all stand-ins in these attributes by their originals."""
     for (_, name), reference in list(stand_ins.items()):
         owner = reference()
         if owner is not None:
@@ -333,9 +333,9 @@ def _give_back(held: dict[str, Any], name: str) -> None:
 
 
 def wrap_named(owner: Any, name: str, operation: int, recorder: Recorder) -> Callable[[], None]:
-    """Time the function or method `owner.name`; return the function that ends that.
+    """Time the function or method `owner.name`; return a function that removes the timer.
 
-    Raises AttributeError where there is none, TypeError for a class.
+    Raises AttributeError if it does not exist, TypeError if it is a class.
     """
 
     def around(function: Any) -> Callable[..., Any]:

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .recorder import Recorder
-# How long the end of a worker waits at most for the feeder thread's last times.
+# Longest wait at the end of a worker for the last times of the feeder thread.
 _SETTLE_NS = 20_000_000
 
 
 class IndexQueue:
-    """The worker's queue of indices, seen by the worker loop alone."""
+    """Wraps the worker's index queue, for the worker loop only."""
 
     def __init__(self, queue: Any, recorder: Recorder) -> None:
         self._queue = queue
@@ -57,7 +57,7 @@ class IndexQueue:
 
 
 class ResultQueue:
-    """The worker's queue of results, seen by the worker loop alone."""
+    """Wraps the worker's result queue, for the worker loop only."""
 
     def __init__(self, queue: Any, recorder: Recorder) -> None:
         self._queue = queue
@@ -76,7 +76,7 @@ class ResultQueue:
 
 
 class Feeder:
-    """Times what the queue's feeder thread does with each batch: pickle, lock, write."""
+    """Times how the queue's feeder thread sends each batch: pickle, lock, write."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
@@ -85,7 +85,7 @@ class Feeder:
         self.epoch = self.start = self.pickled = self.locked = 0
 
     def attach(self, queue: Any) -> None:
-        """Put our three parts into a queue whose feeder thread has not started yet."""
+        """Replace three parts of a queue whose feeder thread has not started yet."""
         parts = ("_thread", "_buffer", "_wlock", "_send_bytes")
         if not all(hasattr(queue, part) for part in parts) or queue._thread is not None:
             return
@@ -103,7 +103,7 @@ class Feeder:
         queue._send_bytes = hook(send_bytes)
 
     def settle(self) -> None:
-        """Give what is being sent a moment: its reader may have it before we have its times."""
+        """Wait briefly for a batch being sent: its reader may get it before we have its times."""
         deadline = clock() + _SETTLE_NS
         while (self.queued or self.batch is not None) and clock() < deadline:
             time.sleep(0.0005)
@@ -177,7 +177,7 @@ for _method in (IndexQueue.get, ResultQueue.put, _Buffer.append, _Buffer.popleft
 
 
 def process_start_ns() -> int | None:
-    """When this process started, on CLOCK_MONOTONIC, to 10 ms; None where /proc does not tell."""
+    """Return when this process started, on CLOCK_MONOTONIC, to 10 ms; None if unknown."""
     with quiet(OSError, ValueError, IndexError):
         with open("/proc/self/stat", "rb") as file:
             ticks = int(file.read().rsplit(b")", 1)[1].split()[19])
@@ -218,7 +218,7 @@ def worker_loop(original: Any, recorder: Recorder) -> Callable[..., Any]:
         try:
             if arguments is None:
                 return original(*args, **kwargs)
-            # The holder and the data set must not be kept alive by this frame.
+            # This frame must not keep the data set alive.
             args, kwargs = (), {}
             return original(**arguments)
         finally:
@@ -232,7 +232,7 @@ def worker_loop(original: Any, recorder: Recorder) -> Callable[..., Any]:
 
 
 def exception_wrapper(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what stands for `ExceptionWrapper` in the worker: our frames are no news to a user."""
+    """Return a replacement of `ExceptionWrapper` that hides our frames."""
 
     def ExceptionWrapper(exc_info: Any = None, where: str = "in background") -> Any:
         import sys

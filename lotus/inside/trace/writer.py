@@ -1,7 +1,7 @@
-"""What a process of the program writes: its event log, and its state page.
+"""Writes the event log and the state page of a process of the program.
 
-It never raises into the program: a fault of ours switches recording off with one line, and so does
-a log that is as large as it may be.
+Nothing is raised into the program: an error in lotus switches recording off with one line, and so
+does a log that reaches its size limit.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Writer:
         self._stderr = stderr
         self._line_written = mmap.mmap(
             -1, 1
-        )  # shared with all that is forked: the line is written once
+        )  # shared with forked children: the line is written once
         self._begin()
 
     def _begin(self) -> None:
-        """Nothing was written by this process so far."""
+        """Reset the state of a process that has not written anything yet."""
         self.pid = os.getpid()
         self.log = Log(self.config.run, LEVELS[self.config.level])
         self.definitions.forget_written()
@@ -54,27 +54,28 @@ class Writer:
         self._pss_due_ns = 0
         self.worker = -1
         self.has_page = False
-        self.broken = 0  # calls that a signal handler of the program left by an exception
+        self.broken = 0  # calls that an exception of the program's signal handlers interrupted
         self.iterations = 0  # iterators alive: the log stays open while there are any
 
     def after_fork(self) -> None:
-        """In a forked child, which must not touch the files of its parent."""
+        """Start anew in a forked child, which must not touch the files of its parent."""
         self.log.leave()
         self.page.detach()
         self._begin()
 
     def stop(self) -> None:
-        """Record nothing more."""
+        """Stop recording."""
         self.on = False
 
     def fault(self, error: BaseException) -> None:
-        """Switch recording off for good, and say so once; with `quiet` only in the run."""
+        """Switch recording off for good and report that once; with `quiet`, only in the run."""
         if not self.on:
             return
         self.stop()
         text = f"{type(error).__name__}: {error}".replace("\n", " ")[:300]
-        # One line is enough: a process keeps quiet where another one of the run spoke. So does what
-        # multiprocessing spawned where nothing can be written, which its parent will find as well.
+        # One line is enough: a process stays silent if another one of the run has reported an error.
+        # So does a process that multiprocessing spawned if nothing can be written, which its parent
+        # will notice too.
         silent = any("multiprocessing" in arg for arg in sys.orig_argv)
         with quiet(Exception):
             append_line(self.config.run, {"event": "fault", "error": text})
@@ -98,7 +99,7 @@ class Writer:
                 os.write(2, line.encode("ascii", "backslashreplace"))
 
     def interrupted(self) -> None:
-        """What was to be written may not be: count it, and define all operations anew."""
+        """Count an interrupted record, which may be lost, and define all operations again."""
         self.definitions.forget_written()
         self.broken += 1
 
@@ -122,8 +123,8 @@ class Writer:
                 self.log.close()
                 return
         if self.worker >= 0:
-            # The kernel walks all pages for the PSS: 12 ms for a small torch process. So it is
-            # read once a second where that is cheap, and never for more than 0.1 % of the time.
+            # For the PSS the kernel walks all pages: 12 ms for a small torch process. It is read
+            # once a second if that is cheap, and never for more than 0.1 % of the time.
             pss = 0
             if clock() >= self._pss_due_ns:
                 pss, cost = rusage.pss_and_cost()
@@ -146,7 +147,7 @@ class Writer:
 
     @guarded
     def define_now(self) -> None:
-        """Write the operations that were found, so that a hang in the first batch has a name."""
+        """Write new operations at once, so that a hang in the first batch has a name."""
         frame = self._definitions()
         if frame:
             self._write(frame)
@@ -158,7 +159,7 @@ class Writer:
 
     @guarded
     def open_page(self, worker: int) -> None:
-        """Give this process its state page; it goes on without one where that fails."""
+        """Give this process a state page; continue without one if that fails."""
         if self.has_page:
             return
         self.has_page = True

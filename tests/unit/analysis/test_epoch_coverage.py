@@ -9,7 +9,7 @@ from lotus.analysis.batches.epoch_coverage import passes_of
 from lotus.analysis.common.loader_titles import title_of
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.summary import summarise
-from lotus.inside.trace.library_consumers import consumer
+from lotus.inside.trace.library_consumers import facts_of_caller
 from lotus.reporters.run import coverage
 from tests.unit.simulated import Plan
 
@@ -89,7 +89,7 @@ class Held:
 def called(module, function, code):
     """What is found of a loader that this function of a module iterates."""
     loader = Held([])
-    scope = {"__name__": module, "look": lambda: consumer(loader, sys._getframe(1))}
+    scope = {"__name__": module, "look": lambda: facts_of_caller(loader, sys._getframe(1))}
     exec(code, scope)
     return scope[function]()
 
@@ -116,7 +116,7 @@ def test_lightning_takes_ahead_where_it_cannot_know_the_end(sampler):
     )
     scope = {
         "__name__": "lightning.pytorch.loops.fetchers",
-        "look": lambda: consumer(loader, sys._getframe(1)),
+        "look": lambda: facts_of_caller(loader, sys._getframe(1)),
     }
     exec(code, scope)
     assert scope["go"]() == ({} if isinstance(sampler, list) else {"ahead": 2})
