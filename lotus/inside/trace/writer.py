@@ -73,7 +73,7 @@ class Writer:
             return
         self.stop()
         text = f"{type(error).__name__}: {error}".replace("\n", " ")[:300]
-        # One line is enough: a process stays silent if another one of the run has reported an error.
+        # One line is enough: a process stays silent if another one of the run reported an error.
         # So does a process that multiprocessing spawned if nothing can be written, which its parent
         # will notice too.
         silent = any("multiprocessing" in arg for arg in sys.orig_argv)
