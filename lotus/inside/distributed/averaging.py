@@ -217,9 +217,9 @@ class BackgroundAveraging(Averaging):
     since then.
 
     A rank may leave its training loop before the end of an epoch and wait elsewhere for the others.
-    Ranks that wait for it here then go on without it, and the round stays in flight. When that rank
-    exits, the round fails, and there are no more rounds. When a rank exits that has not left its
-    loop, the other ranks fail as well.
+    Ranks that wait for it here then continue without it, and the round stays in flight. When that
+    rank exits, the round fails, and there are no more rounds. When a rank exits that has not left
+    its loop, the other ranks fail as well.
     """
 
     STEP_S, END_S = 30.0, 600.0  # the longest wait for a rank that is not known to have left

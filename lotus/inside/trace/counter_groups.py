@@ -1,13 +1,13 @@
-"""Exact counts at the edges of operations: the groups of the fetching thread, read in between.
+"""Reads exact counters of the fetching thread at the start and end of operations.
 
-Readings are kept as the kernel gave them, in the order in which they were made; an operation
-holds the places of its two. One reading serves two edges that lie closer together than a reading
-takes. What reading costs, in time and in counts, is measured when they are opened and taken off
-outside, where the readings are subtracted.
+Readings are kept in order, as the kernel returned them; an operation has the indices of two of
+them. Two edges that are closer together than the time of a reading share one reading. The cost of a
+reading, in time and in counts, is measured when the groups are opened. It is subtracted outside,
+where the differences of the readings are computed.
 
-Groups that do not fit into the machine's counters together take turns by fetch: one is counted
-from its first to its last operation, the words of the others are 0. The kernel's own turns are
-milliseconds long, and most operations would begin in one and end in another.
+Groups that do not fit into the counters of the machine together take turns: one group is counted
+for a whole fetch, and the words of the others are 0. The kernel's own multiplexing switches after
+milliseconds, so most operations would begin in one turn and end in another.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ if TYPE_CHECKING:
     from ..common.perf_event import Group
 
     class OpenGroups(NamedTuple):
-        """The groups of one thread; `turn` holds the place of the one that is counted now.
-        `cost_ns` is that of a reading."""
+        """The groups of one thread.
+
+        `turn` has the index of the group that is counted now; `cost_ns` is the cost of a reading.
+        """
 
         groups: list[Group]
         turn: list[int]
@@ -50,41 +52,41 @@ else:
     OpenGroups = collections.namedtuple(
         "OpenGroups", "groups turn cost_ns pinned thread", module=__name__
     )
-# Before the program can put others there, out of reach of what exchanges functions by name.
+# Bound before the program, or a library that patches functions by name, can replace them.
 _TIMES = (time.process_time_ns, time.thread_time_ns, time.clock_gettime_ns, time.sleep)
 _LOWEST = 500  # descriptors below are the program's
 _FEWEST = 128  # the program is left its descriptors where it may have no more than that
 _REPEATS = 200
 _MOST_THREADS = 8  # threads of one process that fetch, at num_workers=0
-_MOST_OPENINGS = 64  # in one process: the program may close them again and again
-_MOST_BROKEN = 16  # openings, each about 1 ms of its time, by its signal handlers
+_MOST_OPENINGS = 64  # in one process: the program may close them repeatedly
+_MOST_BROKEN = 16  # openings, of about 1 ms each, that its signal handlers interrupted
 _MOST_READINGS = 1 << 16  # of one fetch: 10 MB of the program's memory
 
 
 class Thread:
-    """Lives as long as the thread that made it: the kernel's number of one is given again."""
+    """An object with the lifetime of a thread, because the kernel reuses thread ids."""
 
 
 class Counters:
     """Counters of the threads that fetch in this process. Not in use until `begin`."""
 
     def __init__(self, spec: str) -> None:
-        """`spec` is what `perf_event.parse_groups` takes; else nothing is counted."""
+        """`spec` is for `perf_event.parse_groups`; if it is invalid, nothing is counted."""
         try:
             self.groups = perf_event.parse_groups(spec)
         except ValueError:
             self.groups = []
         self._spec = spec
         self.words = sum(perf_event.HEADER + len(group) for group in self.groups)
-        # The hooks hold these lists: they are emptied, never replaced.
+        # The hooks have references to these lists, so they are emptied but never replaced.
         self.readings: list[bytes] = []
-        self.edges: list[int] = []  # places of the two readings of each operation, in turn
+        self.edges: list[int] = []  # indices of the two readings of each operation
         self.feeder: int | None = None  # the CPU clock of the worker's feeder thread
-        # One of the fetch in hand: CPU time of other threads when it began.
+        # For the current fetch: CPU time of other threads when it began.
         self.marks: list[list[int]] = []
         self._here = threading.local()  # .thread: a Thread
         self._open: dict[int, OpenGroups] = {}  # by thread
-        self._failed = 0  # the thread whose group could not be counted in the last fetch
+        self._failed = 0  # thread whose group could not be counted in the last fetch
         self._openings = self._broken = 0
         self._refused = False
         self._seccomp = _seccomp()
@@ -107,7 +109,7 @@ class Counters:
             fd, size = (group.fd, group.size) if group is not None else (-1, 0)
 
         def fresh(most: int = _MOST_READINGS) -> int:
-            """Read now; the place of the reading, UNCOUNTED where none is made."""
+            """Read now; return the index of the reading, or UNCOUNTED."""
             nonlocal fd, last
             if fd < 0 or len(readings) >= most:
                 return UNCOUNTED
@@ -122,7 +124,7 @@ class Counters:
             return len(readings) - 1
 
         def shared() -> int:
-            """The place of the last reading if it was just now, else `fresh`."""
+            """Return the index of the last reading if it was just made, else that of a new one."""
             if clock() - last < cost and readings:
                 return len(readings) - 1
             return fresh()
@@ -132,7 +134,7 @@ class Counters:
             hook(function)
 
     def forked(self) -> None:
-        """In a child: the groups count threads of the parent."""
+        """Close all groups in a forked child, as they count threads of the parent."""
         opened = list(self._open.values())
         self._open.clear()
         self._use(None, 0)
@@ -146,7 +148,7 @@ class Counters:
         self.forked()
 
     def prepare(self) -> None:
-        """Before a fetch: open this thread's groups if there are none, and use them."""
+        """Prepare for a fetch: open this thread's groups if necessary, and use them."""
         me, thread = threading.get_native_id(), getattr(self._here, "thread", None)
         if thread is None:
             thread = self._here.thread = Thread()
@@ -154,14 +156,14 @@ class Counters:
         if opened is not None:
             ours = opened.thread() is thread and all(group.is_ours() for group in opened.groups)
             if not ours or self._failed == me:
-                # Another thread's, or the program's by now, or without the counters they need.
+                # They belong to another thread or by now to the program, or could not be counted.
                 pinned = pinned and not (ours and opened.pinned)
                 del self._open[me]
                 self._use(None, 0)
                 _close(opened.groups)
                 opened = None
         self._failed = 0
-        # Within a fetch that is counted its counters are not exchanged: it loses them.
+        # Do not replace the groups inside a fetch that is counted.
         if opened is None and not self._refused and not self.marks:
             opened = self._opened(me, thread, pinned)
         elif opened is not None and len(opened.groups) > 1 and not self.marks:
@@ -189,13 +191,13 @@ class Counters:
         opened.groups[opened.turn[0]].resume()
 
     def begin(self) -> None:
-        """At the start of a fetch: the first reading."""
+        """Make the first reading, at the start of a fetch."""
         others = self._others()
         self.fresh()
         self.marks.append([others])
 
     def _others(self) -> int:
-        """CPU time (ns) of the other threads of this process, the feeder thread left out."""
+        """Return the CPU time (ns) of the other threads, without the feeder thread."""
         of_process, of_thread, of_clock, _ = _TIMES
         others = of_process() - of_thread()
         if self.feeder is not None:
@@ -204,17 +206,17 @@ class Counters:
         return others
 
     def end(self, collate: tuple[int, int] = (0, 0)) -> tuple[list[int], bytes]:
-        """Fixed fields and arrays of a COUNTS frame, from `words` on; nothing: ([], b"").
+        """Return fixed fields (from `words` on) and arrays of a COUNTS frame; ([], b"") for none.
 
-        `collate`: the places of the readings around collate.
+        `collate` has the indices of the readings around collate.
         """
         readings, edges, width = self.readings, self.edges, 8 * self.words
         result: tuple[list[int], bytes] = ([], b"")
         if self.fresh(sys.maxsize) == UNCOUNTED and readings:
-            readings.append(b"")  # the counters were lost on the way
-        if readings and self.marks:  # else a signal handler of the program broke off the start
+            readings.append(b"")  # the counters were lost meanwhile
+        if readings and self.marks:  # else a signal handler of the program interrupted the start
             helper = max(self._others() - self.marks[-1][0], 0)
-            # A group that could not be counted for a while reads as nothing.
+            # The reading of a group that could not be counted for a while is empty.
             before, after = self._around
             own = width - len(before) - len(after)
             whole = [
@@ -231,18 +233,18 @@ class Counters:
             result = (fields, b"".join(whole) + places.tobytes())
         del readings[:], edges[:], self.marks[:]
         opened = self._open.get(threading.get_native_id())
-        if opened is not None:  # no edge of an outer fetch may share our last reading
+        if opened is not None:  # an edge of an outer fetch must not share our last reading
             self._use_turn(opened)
         return result
 
     def take_events(self) -> list[dict[str, object]]:
-        """What the recorder has to write: groups that were opened, or that cannot be."""
+        """Return new events for the recorder: groups that were opened, or that cannot be."""
         events = self._events[self._taken_events :]
         self._taken_events = len(self._events)
         return events
 
     def interrupted(self) -> None:
-        """What was taken may not have been written."""
+        """Return all events again, as those that were taken may not have been written."""
         self._taken_events = 0
 
     def _unseen(self, why: str) -> None:
@@ -251,7 +253,7 @@ class Counters:
             self._events.append(event)
 
     def _why_not(self) -> str:
-        """Why no group can be opened now, or ""."""
+        """Return why no group can be opened now, or ""."""
         if not self.groups:
             return f"{self._spec[:80]!r} in LOTUS_COUNTERS names no counters"
         if self._openings >= _MOST_OPENINGS:
@@ -265,7 +267,7 @@ class Counters:
         return ""
 
     def _opened(self, tid: int, thread: Thread, pinned: bool) -> OpenGroups | None:
-        """Open this thread's groups; they have the right of way, where they fit."""
+        """Open this thread's groups, pinned if they fit."""
         for other, opened in list(self._open.items()):
             if opened.thread() is None:
                 del self._open[other]
@@ -299,16 +301,16 @@ class Counters:
                 if isinstance(error, OSError):
                     why = f"{error.filename or 'a counter'}: {error.strerror}"
                     break
-                # Pinned, and there are not enough counters: share them.
+                # There are not enough counters for pinned groups: share them.
                 why = f"the group cannot be counted ({error})"
         self._refused = True
         self._unseen(why)
         return None
 
     def _calibrate(self, groups: list[Group], tid: int, pinned: bool) -> int:
-        """Measure what one reading costs: its time, and what it adds to each count.
+        """Measure the cost of a reading: its time, and its contribution to each count.
 
-        Raises ValueError where a group cannot be counted.
+        Raises ValueError if a group cannot be counted.
         """
         costs: list[int] = []
         cost = 0
@@ -316,7 +318,7 @@ class Counters:
             if len(groups) > 1:
                 group.resume()
             try:
-                # A clock that does not lead its group reads 0 until the thread is switched once.
+                # A clock event that is not the leader of its group is 0 until a context switch.
                 _TIMES[3](1e-9)
                 group.unpack(group.read())
                 steps, took = self._steps(group)
@@ -345,7 +347,7 @@ class Counters:
         return cost
 
     def _steps(self, group: Group) -> tuple[list[list[int]], int]:
-        """What readings add to each word of the next one, and the ns that one takes."""
+        """Return (increments of each word between readings, ns of a reading)."""
         self._use(group, 0)
         took = []
         place = len(self.readings)
@@ -375,16 +377,16 @@ def _close(groups: Sequence[Group]) -> None:
 
 
 def _lowest() -> int:
-    """The number from which on a descriptor is out of the program's way."""
+    """Return the least descriptor number that does not disturb the program."""
     allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return _LOWEST if allowed < 0 or allowed >= 2 * _LOWEST else allowed // 2
 
 
 def _seccomp() -> list[bytes]:
-    """This thread's seccomp mode and number of filters, as /proc tells them.
+    """Return this thread's seccomp mode and number of filters from /proc.
 
-    What a filter does to a system call cannot be asked. Those that the program was started under
-    are taken to be those of `lotus trace`, which has tried the call.
+    The effect of a filter on a system call is not visible. The filters at the start of the program
+    are assumed to be those of `lotus trace`, which has tried the call.
     """
     with quiet(OSError):
         fd = os.open("/proc/thread-self/status", os.O_RDONLY | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""Hooks on one fetcher: samples, collate and the fetch itself, in a worker or the main process."""
+"""Hooks a fetcher in a worker or the main process: samples, collate and the fetch itself."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ _PATHS = ("samples", "imgs", "image_paths", "img_paths", "image_files", "files",
 
 
 class TimedFetcher:
-    """Stands for torch's fetcher. Nothing refers to it in turn, nor does torch's to itself: the
-    data set is freed as soon as it would be without us."""
+    """Replaces torch's fetcher, without reference cycles.
+
+    So the data set is freed as soon as it would be without lotus.
+    """
 
     def __init__(self, fetcher: Any, fetch: Callable[[Any], Any]) -> None:
         self.__dict__.update(_fetcher=fetcher, fetch=fetch)
@@ -40,7 +42,7 @@ class TimedFetcher:
 
 
 def size_in_bytes(batch: Any, depth: int = 4) -> int:
-    """Bytes of the tensors and arrays in a batch; looks at no more than 64 items a level."""
+    """Return the bytes of tensors and arrays in a batch; examine at most 64 items per level."""
     if depth == 0:
         return 0
     kind = type(batch)
@@ -50,7 +52,7 @@ def size_in_bytes(batch: Any, depth: int = 4) -> int:
     if kind in (bytes, bytearray, str):
         return len(batch)
     items: Iterable[Any]
-    # By the methods of the built-in type: a subclass may do anything in its own.
+    # With the methods of the built-in type: those of a subclass may do anything.
     if issubclass(kind, dict):
         items = dict.values(batch)
     elif issubclass(kind, list):
@@ -63,7 +65,7 @@ def size_in_bytes(batch: Any, depth: int = 4) -> int:
 
 
 def _as_list(indices: Any) -> list[Any] | None:
-    """The indices of a batch, or None where they are in no list (a tensor, say)."""
+    """Return the indices of a batch; None if they are not in a list or tuple."""
     kind = type(indices)
     if issubclass(kind, list):
         return list(list.__iter__(indices))
@@ -71,7 +73,7 @@ def _as_list(indices: Any) -> list[Any] | None:
 
 
 def path_of(owner: object, index: Any, depth: int = 8) -> str | None:
-    """The file of a sample, for data sets that keep a list of their files; else None."""
+    """Return the file of a sample if its data set has a list of files, else None."""
     own = attributes(owner).get
     indices, inner = own("indices"), own("dataset")
     if depth and indices is not None and inner is not None:  # Subset
@@ -92,7 +94,7 @@ def path_of(owner: object, index: Any, depth: int = 8) -> str | None:
 
 
 def instrument(fetcher: Any, dataset: Any, recorder: Recorder, stand_ins: StandIns) -> TimedFetcher:
-    """Return what times `fetcher`; `recorder.here.where` says for which loader, epoch and batch."""
+    """Return a timed `fetcher`; `recorder.here.where` has the loader, epoch and batch."""
     level, timers = recorder.config.level, recorder.timers
     if level >= 2:
         Finder(recorder, stand_ins).data_set(dataset)
@@ -162,15 +164,15 @@ def instrument(fetcher: Any, dataset: Any, recorder: Recorder, stand_ins: StandI
                 if this.detail:
                     recorder.end_fetch(this, indices, path_of_sample, nbytes, flags)
             finally:
-                # Nothing but assignments, no call and no loop: a signal handler of the program
-                # cannot keep us from them.
+                # Only assignments, no call and no loop, so that a signal handler of the program
+                # cannot interrupt them.
                 if this.before is not None:
                     (
                         recorder.depth, gate.owner, gate.shut,
                         samples[:], ops[:], ops_cpu[:], readings[:], edges[:], marks[:],
                     ) = this.before  # fmt: skip
                 if not recorder.on:
-                    recorder.stop()  # as it was switched off meanwhile: the gate stays shut
+                    recorder.stop()  # recording was switched off meanwhile: keep the gate shut
 
     fetcher.collate_fn = hook(collate)
     return TimedFetcher(fetcher, hook(fetch))

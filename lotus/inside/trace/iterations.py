@@ -1,4 +1,4 @@
-"""The loaders of this process and their iterations: numbers, parameters, start and end."""
+"""Tracks the loaders of this process and their iterations: number, parameters, start, end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEY = "_lotus_iteration"  # attribute of an iterator that holds its Iteration
 
 
 class Iteration:
-    """What is known of one `iter()` of a loader."""
+    """One `iter()` of a loader."""
 
     __slots__ = (
         "alive",
@@ -49,11 +49,11 @@ class Iteration:
         self.loader = loader
         self.epoch = epoch
         self.workers = workers
-        self.pid = pid  # a forked child may hold iterators of its parent
+        self.pid = pid  # a forked child may have iterators of its parent
         self.gone: weakref.ref[Any] | None = None  # reference to the iterator
-        self.taken = 0  # calls of `next` that returned a batch or failed
+        self.taken = 0  # calls of `next` that returned a batch or raised
         self.failed = 0
-        # Batch -> when it came out of the workers' queue; "last": the batch that did so last.
+        # Arrival time in the main process by batch; "last": the batch that arrived last.
         self.arrivals: dict[int | str, int] = {}
         self.pins: list[tuple[int, int, int]] = []  # batch, start, end: from the pin thread
         self.last_next = 0  # start of the `next` in hand, 0 between two
@@ -61,7 +61,7 @@ class Iteration:
 
 
 class _Known:
-    """A loader that lives: its number and its last iteration."""
+    """A loader that is alive: its number and its last iteration."""
 
     __slots__ = ("last", "number", "reference")
 
@@ -76,25 +76,25 @@ class Loaders:
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
-        # By id(loader), also those of the parent that a forked child iterates.
+        # By id(loader), including loaders of the parent in a forked child.
         self.built: dict[int, tuple[weakref.ref[Any], Built]] = {}
         self._forget()
 
     def was_built(self, loader: Any, frame: FrameType) -> None:
-        """A loader was made, by the `__init__` that runs in `frame`."""
+        """Handle a loader that was made by the `__init__` in `frame`."""
         built = ask(look, loader, frame)
         if built is None:
             return
         if not built.by_program:
             built = self._made_again(loader) or built
-        # No function of ours: see `get`.
+        # Not a Python function: see `get`.
         forget: Callable[[object], object] = functools.partial(self.built.pop, id(loader))
         self.built[id(loader)] = weakref.ref(loader, forget), built
 
     def _made_again(self, loader: Any) -> Built | None:
-        """What is known of the one loader of the program that a library makes again.
+        """Return the origin of the loader of which this one is a copy that a library made.
 
-        Lightning and accelerate do so; None where there are several of the same data.
+        Lightning and accelerate make copies. Return None if the original is ambiguous.
         """
         data = attributes(loader).get("dataset")
         likes = [
@@ -113,19 +113,19 @@ class Loaders:
     def _forget(self) -> None:
         self.pid = self.recorder.pid
         self.known: dict[int, _Known] = {}  # by id(loader)
-        self.epochs: list[int] = []  # by number: how often it was iterated
+        self.epochs: list[int] = []  # number of epochs, by loader number
         # By id(queue), while its pin thread runs.
         self.pins: dict[int, list[tuple[int, int, int]]] = {}
 
     def get(self, loader: Any) -> _Known:
         if self.pid != self.recorder.pid:
-            self._forget()  # a forked child has a log of its own
+            self._forget()  # a forked child has its own log
         known = self.known.get(id(loader))
         if known is not None and known.reference() is loader:
             return known
         number = len(self.epochs)
         self.epochs.append(0)
-        # No function of ours: in a callback the exception of a signal handler would be lost.
+        # Not a Python function: an exception of a signal handler in a callback would be lost.
         forget: Callable[[object], object] = functools.partial(self.known.pop, id(loader))
         self.known[id(loader)] = known = _Known(weakref.ref(loader, forget), number)
         described = ask(describe, loader, self._built(loader), default={})
@@ -133,7 +133,7 @@ class Loaders:
         return known
 
     def started(self, iterator: Any, loader: Any, start: int, end: int, resumed: bool) -> Iteration:
-        """An iterator was made or, with persistent workers, reset."""
+        """Handle an iterator that was made or, with persistent workers, reset."""
         recorder = self.recorder
         known = self.get(loader)
         number = known.number
@@ -165,11 +165,11 @@ class Loaders:
         return iteration
 
     def pins_of(self, queue: object) -> list[tuple[int, int, int]]:
-        """The list to which the pin thread of this queue appends, whoever asks first."""
+        """Return the list to which the pin thread of this queue appends."""
         return self.pins.setdefault(id(queue), [])
 
     def _when_gone(self, iteration: Iteration) -> Callable[[object], None]:
-        """Called when an iterator is freed: the loop was left before its end."""
+        """Return a callback for when an iterator is freed because its loop was left early."""
         recorder, finalizing = self.recorder, sys.is_finalizing
 
         def gone(_: object) -> None:
@@ -182,7 +182,7 @@ class Loaders:
         if not iteration.alive or iteration.pid != self.recorder.pid:
             return
         iteration.alive = False
-        iteration.gone = None  # in a callback the exception of a signal handler would be lost
+        iteration.gone = None  # an exception of a signal handler in a callback would be lost
         recorder = self.recorder
         recorder.event(
             {
@@ -200,9 +200,9 @@ class Loaders:
 
 
 def describe(loader: Any, built: Built | None = None) -> dict[str, object]:
-    """The parameters of a DataLoader that is iterated, as JSON-able values.
+    """Return the parameters of a DataLoader that is iterated, as JSON values.
 
-    Where it was not seen that it was `built`, its place is that of the iteration.
+    If its origin `built` is unknown, its place is that of the iteration.
     """
     iterated_at = place(nearest(sys._getframe(1)))
 
@@ -231,7 +231,7 @@ def describe(loader: Any, built: Built | None = None) -> dict[str, object]:
         "class": type(loader).__name__,
         "dataset": type(dataset).__name__,
         "dataset_kind": "iterable" if iterable else "map",
-        # `len` of an iterable data set or its loader is remembered by torch and may warn later.
+        # torch remembers `len` of an iterable data set or its loader and may warn later.
         "dataset_length": None if iterable else ask(len, dataset),
         "length": None if iterable else length_of(get("_index_sampler")),
         "batch_size": get("batch_size") or attributes(get("batch_sampler")).get("batch_size"),

@@ -1,7 +1,7 @@
-"""Hooks in the process that iterates a DataLoader: waiting, order of arrival, start, end.
+"""Hooks in the process that iterates a DataLoader: waits, order of arrival, start and end.
 
-They sit below the methods that users call (`_next_data`, not `__next__`): torch's own frame stays
-the one that warns and raises.
+They hook methods below those that users call (`_next_data`, not `__next__`), so that torch's own
+frame still is the one that warns and raises.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def arrived(iterator: Any, result: Any) -> None:
 
 
 def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., Any]:
-    """Hook for `_next_data` of both iterators: one `next` of the consumer."""
+    """Hook for `_next_data` of both iterators: one call of `next` in the training loop."""
     recorder = loaders.recorder
 
     def _next_data(self: Any) -> Any:
@@ -105,11 +105,15 @@ def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., A
         try:
             data = original(self)
         except StopIteration as end_of_loop:
-            page[state_page.W_PHASE] = state_page.STEP  # or a kill after the loop passes for a wait
+            page[state_page.W_PHASE] = (
+                state_page.STEP
+            )  # so that a kill after the loop does not look like a wait
             page[state_page.W_SINCE] = clock()
             try:
                 edge(recorder, stopped, recorder, loaders, iteration)
-            except BaseException as error:  # of a signal handler, and not about the loop's end
+            except (
+                BaseException
+            ) as error:  # from a signal handler, unrelated to the end of the loop
                 error.__context__ = end_of_loop.__context__
                 raise
             raise
@@ -117,7 +121,7 @@ def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., A
             iteration.last_next = 0
             page[state_page.W_PHASE] = state_page.STEP
             page[state_page.W_SINCE] = clock()
-            # Not where it waited in vain: then the batch is still the one to come.
+            # False if the batch did not arrive: then it is still awaited.
             awaited = getattr(self, "_rcvd_idx", None) == received
             edge(
                 recorder, record, recorder, iteration, self, start, clock(), core_times,
@@ -184,7 +188,7 @@ def shutdown_workers(original: Callable[..., Any], loaders: Loaders) -> Callable
         if iteration is None or not recorder.on or getattr(self, "_shutdown", True):
             try:
                 return original(self)
-            except BaseException as error:  # of an iterator that was never complete
+            except BaseException as error:  # of a partly constructed iterator
                 hide_where_ignored(recorder, error)
                 raise
         start = clock()
@@ -194,7 +198,7 @@ def shutdown_workers(original: Callable[..., Any], loaders: Loaders) -> Callable
             hide_where_ignored(recorder, error)
             raise
         finally:
-            # Not while the interpreter goes down: there torch does nothing either.
+            # Not during interpreter shutdown, when torch does nothing either.
             if self._shutdown and iteration.pid == recorder.pid:
                 edge(recorder, shut_down, recorder, loaders, iteration, start)
 
@@ -211,7 +215,7 @@ def shut_down(recorder: Recorder, loaders: Loaders, iteration: Iteration, start:
             "end_ns": clock(),
         }
     )
-    # Inside `next` torch shuts down only what is exhausted.
+    # Inside `next`, torch only shuts down exhausted iterators.
     loaders.ended(iteration, iteration.last_next != 0)
 
 
@@ -228,7 +232,7 @@ def create_fetcher(
 
 
 class _PinSource:
-    """The pin thread's incoming queue: notes which batch it took and when."""
+    """The input queue of the pin thread: notes which batch it took and when."""
 
     def __init__(self, queue: Any, note: list[Any]) -> None:
         self._queue, self._note = queue, note
@@ -243,7 +247,7 @@ class _PinSource:
 
 
 class _PinTarget:
-    """The pin thread's outgoing queue: notes when the batch was pinned."""
+    """The output queue of the pin thread: notes when the batch was pinned."""
 
     def __init__(
         self, queue: Any, note: list[Any], rows: list[tuple[int, int, int]], recorder: Recorder
@@ -271,7 +275,7 @@ def pin_memory_loop(original: Callable[..., Any], loaders: Loaders) -> Callable[
     """Hook for `_utils.pin_memory._pin_memory_loop`."""
 
     def _pin_memory_loop(in_queue: Any, out_queue: Any, *args: Any, **kwargs: Any) -> Any:
-        note: list[Any] = []  # the batch that it has in hand and when it was taken
+        note: list[Any] = []  # the current batch and when it was taken
         rows = loaders.pins_of(out_queue)
         try:
             target = _PinTarget(out_queue, note, rows, loaders.recorder)
@@ -283,9 +287,9 @@ def pin_memory_loop(original: Callable[..., Any], loaders: Loaders) -> Callable[
 
 
 def check_workers(original: Callable[..., Any], loaders: Loaders) -> Callable[..., Any]:
-    """Hook for `DataLoader.check_worker_number_rationality`, by which its `__init__` ends.
+    """Hook for `DataLoader.check_worker_number_rationality`, the last call of its `__init__`.
 
-    One on `__init__` itself would be seen by libraries that make a loader again by its signature.
+    Libraries that recreate a loader by the signature of `__init__` would notice a hook on that.
     """
     recorder = loaders.recorder
 
@@ -296,7 +300,7 @@ def check_workers(original: Callable[..., Any], loaders: Loaders) -> Callable[..
             hide_our_frames(recorder, error)
             raise
         frame = sys._getframe(1)
-        if frame.f_code.co_name == "__init__":  # not where its workers start
+        if frame.f_code.co_name == "__init__":  # not when its workers start
             edge(recorder, loaders.was_built, self, frame)
         return result
 

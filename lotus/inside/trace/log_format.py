@@ -7,7 +7,7 @@ A log (``events/*.ltr``) is one file per process, append-only, little-endian:
   its last member is ``CHECK``, of all that stands before it.
 * frames: ``FRAME_HEADER`` (magic, kind, flags, payload length, CRC-32 of those three fields
   and the payload), then the payload: the frame's fixed fields, then its arrays back to back.
-  How many rows an array has stands in the fixed field ``n_<array>``.
+  The fixed field ``n_<array>`` is the number of rows of an array.
 
 Times are nanoseconds of CLOCK_MONOTONIC. Field codes are those of :mod:`struct`.
 """
@@ -21,9 +21,9 @@ FILE_MAGIC = b"LTR1"
 FILE_HEADER = struct.Struct("<4sI")
 FRAME_MAGIC = 0x5246544C  # "LTFR"
 FRAME_HEADER = struct.Struct("<IHHII")  # magic, kind, flags, payload length, crc
-# Payload bytes of a frame. What a batch has to tell is a thousandth of that; of one that has more,
-# as it is of millions of samples, the recorder writes the fixed fields only. A reader takes what is
-# longer for damage, and so never has to hold more.
+# Most payload bytes of a frame. A normal batch needs a thousandth of that. For a batch that needs
+# more, such as one of millions of samples, the recorder writes the fixed fields only. A reader
+# treats longer frames as damaged, so it never needs more memory.
 MOST = 64 << 20
 MOST_ROWS = 48 << 20  # bytes of the arrays of one batch, or of one wait
 _CHECKED = struct.Struct("<HHI")  # the header fields that the CRC covers
@@ -110,7 +110,7 @@ FRAMES = {
             ),
         ),
     ),
-    # One `next` of the consumer.
+    # One call of `next` in the training loop.
     WAIT: (
         "wait",
         (

@@ -1,8 +1,7 @@
-"""The recorder: one a process, the only room inside the program that writes (writer.py).
+"""The recorder of a process: collects what the hooks measure and writes it to the event log.
 
-It holds what the hooks append, packs it once a batch and writes it in one system call. It never
-raises into the program: the hooks call it through `guarded`, which on a fault of ours switches
-recording off.
+It packs the data once per batch and writes it in one system call (writer.py). It never raises into
+the program: hooks call it through `guarded`, which switches recording off after an error in lotus.
 """
 
 from __future__ import annotations
@@ -51,20 +50,20 @@ def _nothing() -> None:
 
 
 class Gate:
-    """What the hooks of samples and operations look at first; each look costs an instruction."""
+    """Checked first by the hooks of samples and operations; a check costs one instruction."""
 
     __slots__ = ("owner", "shut")
 
     def __init__(self) -> None:
         self.owner = 0  # the thread whose fetch is recorded in detail, else 0
-        self.shut = False  # nothing is recorded now: not this batch, or no more at all
+        self.shut = False  # whether nothing is recorded: not this batch, or no more at all
 
 
 class Fetch:
-    """A fetch in hand, and what its hooks have measured. Only `begin_fetch` enters it."""
+    """A fetch in progress, and the results of its hooks. Only `begin_fetch` enters it."""
 
-    # Of the class, as to make one is on the path of every batch.
-    before: tuple[Any, ...] | None = None  # what to give back at its end; None: not entered
+    # Class attributes, because an instance is made for every batch.
+    before: tuple[Any, ...] | None = None  # state to restore at its end; None: not entered
     detail = False  # whether it is recorded: only then `end_fetch` has to be called
     where = (-1, 0, 0)  # loader, epoch, batch
     # (run delay, CPU time of the process), resource usage, time
@@ -76,7 +75,7 @@ class Fetch:
 
 
 def _taken(rows: list[_Row]) -> list[_Row]:
-    """Empty a list to which other threads append at any time; return what was in it."""
+    """Empty a list to which other threads append at any time; return its items."""
     # No call between the two: no other thread and no signal handler comes between them.
     taken, rows[:] = rows[:], ()
     return taken
@@ -88,7 +87,7 @@ class Recorder(Writer):
     def __init__(self, config: Config, stderr: tuple[int, int] | None) -> None:
         super().__init__(config, stderr)
         self.gate = Gate()
-        # The hooks hold these lists: they are emptied, never replaced.
+        # The hooks have references to these lists, so they are emptied but never replaced.
         self.samples: list[int] = []
         self.ops: list[int] = []
         self.ops_cpu: list[int] = []
@@ -406,7 +405,7 @@ class Recorder(Writer):
         self.look_around()
 
     def look_around(self) -> None:
-        """Once there is a job of several hosts, compare their clocks."""
+        """Start comparing the clocks of a job with several hosts."""
         self.meetings.look()
 
     @guarded

@@ -1,14 +1,14 @@
-"""A state page per process: what it is doing now and since when, readable from outside.
+"""A state page per process: what it is doing and since when, readable from outside.
 
-4096 bytes in ``RUN/state``, allocated at the start (so that a full disk can never be a SIGBUS)
-and mapped shared, so that it survives a kill. Words are signed 64-bit, native order; two words
-are not written together. The mapping holds no descriptor: the program's open files stay as they
-were. Word OPERATIONS + id holds when an operation last started: the one in hand is the latest.
-What is not recorded (`--every`, `--batches`) leaves no sample and no operation on it.
+The page is a file of 4096 bytes in ``RUN/state``. It is allocated at the start, so that a full disk
+never causes a SIGBUS, and mapped shared, so that it survives a kill. Words are signed 64-bit
+integers in native byte order; two words are not written atomically. The mapping needs no open
+descriptor. Word OPERATIONS + id is the time when an operation last started: the current one is the
+latest. Batches that are not recorded (`--every`, `--batches`) leave no sample and no operation.
 
-Where the file system allocates anew at each write (btrfs, ZFS) or asks a server, a full disk
-would still be a SIGBUS: there the file is in /dev/shm while the process lives, and a link to it in
-``RUN/state``.
+On a file system that allocates at each write (btrfs, ZFS) or that uses a server, a full disk could
+still cause a SIGBUS. There the file is in /dev/shm while the process is alive, and ``RUN/state``
+has a link to it.
 """
 
 import ctypes
@@ -24,10 +24,10 @@ LAST = SIZE // 8 - 1
 STARTING, IDLE, FETCH, COLLATE, SEND, WAIT, STEP, ENDED = range(8)  # phases
 
 
-# statfs types of file systems on which a page that was allocated once can always be written.
+# statfs types of file systems on which an allocated page can always be written.
 _STEADY = {0xEF53, 0x58465342, 0x01021994}  # ext2 to ext4, XFS, tmpfs
 SHM = "/dev/shm"
-_libc = ctypes.CDLL(None, use_errno=True)  # not at a fork, where a lock of dlopen may be taken
+_libc = ctypes.CDLL(None, use_errno=True)  # not after a fork, when a lock of dlopen may be held
 _libc.mmap.restype = _libc.mremap.restype = _pointer = ctypes.c_void_p
 _size = ctypes.c_size_t
 _libc.mmap.argtypes = [_pointer, _size, *[ctypes.c_int] * 3, ctypes.c_long]
@@ -41,22 +41,22 @@ _FAILED = (None, _pointer(-1).value)
 
 
 class Page:
-    """512 words at one address for the life of the process: hooks hold `words` for good."""
+    """512 words at a fixed address, so that hooks can keep `words`."""
 
     def __init__(self) -> None:
         self.words = memoryview(bytearray(SIZE)).cast("q")
         self._address: int | None = None
-        self._attached = False  # a file is under the words
+        self._attached = False  # whether the words are mapped to a file
         self._moved: tuple[str, str] | None = None  # (file in /dev/shm, link to it in the run)
         try:
             memory = mmap.mmap(-1, SIZE, _ALONE)
             self._address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
             self.words = memoryview(memory).cast("q")
         except (OSError, ValueError, TypeError):
-            pass  # words that nobody sees
+            pass  # the words are not visible outside
 
     def attach(self, path: str) -> None:
-        """Make the file at `path` and put it under the words; raise OSError."""
+        """Create the file `path` and map the words to it. Raises OSError."""
         if self._address is None:
             raise OSError("no page to put a file under")
         if not _is_steady(os.path.dirname(path)):
@@ -80,9 +80,9 @@ class Page:
             os.close(fd)
 
     def detach(self) -> None:
-        """Take the file away from under the words: in a forked child it is the parent's.
+        """Unmap the file from the words, because in a forked child it belongs to the parent.
 
-        Raises OSError where that is not allowed: then the words are not to be written.
+        Raises OSError if that is not allowed; then the words must not be written.
         """
         self._moved = None
         if not self._attached or self._address is None:
@@ -96,7 +96,7 @@ class Page:
         self._attached = False
 
     def settle(self) -> None:
-        """The process has ended: what stands in /dev/shm moves into the run. Raise OSError."""
+        """Move a page in /dev/shm into the run when the process ends. Raises OSError."""
         moved, self._moved = self._moved, None
         if moved is not None:
             try:
@@ -106,7 +106,7 @@ class Page:
                 raise
 
     def _map(self, flags: int, fd: int) -> None:
-        # Not by MAP_FIXED, which leaves a hole where the file system refuses.
+        # Not with MAP_FIXED, which leaves a hole if the file system refuses.
         fresh = _libc.mmap(None, SIZE, _READ_WRITE, flags, fd, 0)
         if fresh in _FAILED:
             raise OSError(ctypes.get_errno(), "mmap of the state page")
@@ -117,9 +117,9 @@ class Page:
 
 
 def settle(path: str, link: str, content: bytes) -> None:
-    """Put the content of a state page where the link to it stands; remove `path` in /dev/shm.
+    """Replace the link to a state page by its content, and remove `path` in /dev/shm.
 
-    Raises OSError: then both are as they were.
+    Raises OSError; then both are unchanged.
     """
     fd = os.open(f"{link}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
@@ -139,5 +139,5 @@ def _is_steady(folder: str) -> bool:
 
 
 def word_of(operation: int) -> int:
-    """Word of an operation; those past the page share the last word."""
+    """Return the word of an operation; operations beyond the page share the last word."""
     return min(OPERATIONS + operation, LAST)

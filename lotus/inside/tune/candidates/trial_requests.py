@@ -163,12 +163,12 @@ def request_from(message: dict[str, Any]) -> tuple[dict[str, Any], Request[Any]]
 
 
 def ends_trials(message: dict[str, Any]) -> bool:
-    """Whether the program goes on with a message: for good, or to train."""
+    """Return whether the program continues after a message, for good or to train."""
     return message["do"] in (*_ENDS, _NAMES[Train])
 
 
 def entry_of(message: dict[str, Any]) -> dict[str, Any]:
-    """The settings' entry of a message that has the program go on with another setting."""
+    """Return the settings' entry of a message after which the program continues."""
     if message["do"] == "apply":
         return {name: message[name] for name in ("loader", "setting", "iterable_safe")}
     return {"loader": {}, "setting": message["setting"], "iterable_safe": False}  # for this one
