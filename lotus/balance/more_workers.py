@@ -25,7 +25,7 @@ _NEAR = 0.98  # of the best rate: the fewest workers that reach it are named
 
 
 @dataclass(frozen=True)
-class Tuned:
+class MoreWorkers:
     """Samples per second that a rank's loader can deliver by itself, now and with `workers`.
 
     The same number of workers: no other gives more. `why`: why it could not be simulated; then the
@@ -81,7 +81,7 @@ class OfRank:
         return mine.reset_index(drop=True)
 
 
-def tuned(run: RunLike, rank: int, workers: int, loader: int | None, local: int) -> Tuned:
+def tuned(run: RunLike, rank: int, workers: int, loader: int | None, local: int) -> MoreWorkers:
     """What the best number of workers would give a rank that has so many.
 
     `local`: ranks on the same host, which share its cores.
@@ -90,7 +90,7 @@ def tuned(run: RunLike, rank: int, workers: int, loader: int | None, local: int)
         made = profile(OfRank(run, rank, local), loader, step_cores=0.0)
         work = dataclasses.replace(made.work(), step_ns=np.zeros(1))
     except LotusError as error:
-        return Tuned(rank, workers, workers, math.nan, math.nan, str(error))
+        return MoreWorkers(rank, workers, workers, math.nan, math.nan, str(error))
     machine, own = made.machine(), made.setting
 
     def rate(workers: int) -> float:
@@ -104,8 +104,8 @@ def tuned(run: RunLike, rank: int, workers: int, loader: int | None, local: int)
     rates = {count: rate(count) for count in tries}
     best = max(rates.values())
     if not rates[own_workers] > 0:
-        return Tuned(rank, workers, workers, math.nan, math.nan, "its batches took no time")
+        return MoreWorkers(rank, workers, workers, math.nan, math.nan, "its batches took no time")
     if rates[own_workers] >= _NEAR * best:
-        return Tuned(rank, own_workers, own_workers, rates[own_workers], rates[own_workers])
+        return MoreWorkers(rank, own_workers, own_workers, rates[own_workers], rates[own_workers])
     chosen = next(count for count in tries if rates[count] >= _NEAR * best)
-    return Tuned(rank, own_workers, chosen, rates[own_workers], rates[chosen])
+    return MoreWorkers(rank, own_workers, chosen, rates[own_workers], rates[chosen])

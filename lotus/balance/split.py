@@ -11,7 +11,7 @@ from lotus.balance import plain_splits as shares
 from lotus.balance.least_time import lasting, least
 from lotus.balance.memory_caps import Cap, caps
 from lotus.balance.mode_prediction import Modes, modes
-from lotus.balance.more_workers import Tuned, tuned
+from lotus.balance.more_workers import MoreWorkers, tuned
 from lotus.balance.rank_measurements import Job, measure
 from lotus.balance.step_prediction import Predicted, collective, predict
 from lotus.balance.time_fit import Curve, Line, curve
@@ -60,7 +60,7 @@ class Balance:
     shares: tuple[Share, ...]
     before: Predicted
     after: Predicted
-    tuned: tuple[Tuned, ...]  # of ranks whose input holds the job up
+    tuned: tuple[MoreWorkers, ...]  # of ranks whose input holds the job up
     after_tuned: Predicted | None  # a step, if these were tuned and then balanced; None: no gain
     quantities: Mapping[str, str]  # of bno: what each was taken from
     weights: tuple[Mapping[str, float], ...]  # of bno: K, MW and the sum of NCW of each rank
@@ -249,7 +249,7 @@ def _assumptions(curves: Sequence[Curve]) -> list[str]:
 
 
 def _after_tuned(
-    job: Job, better_workers: Sequence[Tuned], limits: Sequence[Cap], seed: int
+    job: Job, better_workers: Sequence[MoreWorkers], limits: Sequence[Cap], seed: int
 ) -> Predicted | None:
     times = {one.rank: one.times for one in better_workers if one.times > 1.0}
     if not times:
@@ -261,7 +261,7 @@ def _after_tuned(
 
 def _tuned(
     run: RunLike, job: Job, curves: Sequence[Curve], sizes: Sequence[int], loader: int | None
-) -> list[Tuned]:
+) -> list[MoreWorkers]:
     """Of ranks whose input holds the job up, now or once it is split so; the slowest first."""
     bound: dict[int, float] = {}
     for split_so in (job.batch_sizes, sizes):

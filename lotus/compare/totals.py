@@ -120,7 +120,7 @@ def totals(
     pieces = starts = 0
     loop = loop_times(scope.epochs, scope.waits)
     ranks = sorted({*integer(scope.waits, "rank").tolist(), *integer(loop, "rank").tolist()})
-    for series in (_Taken(scope, loop, wanted), _Made(scope, counters, wanted)):
+    for series in (_Taken(scope, loop, wanted), _MadeBatches(scope, counters, wanted)):
         parts = [series.of(rank) for rank in ranks]
         # All ranks share block length and drawing, because they are correlated.
         length = max((bootstrap.block_length(part.residuals) for part in parts), default=1)
@@ -266,7 +266,7 @@ class _Taken:
         return rows.part(columns["steady_ns"], columns["steady_samples"])
 
 
-class _Made:
+class _MadeBatches:
     """Batches in the order in which they were made; the edges are first batches of processes."""
 
     def __init__(self, scope: Scope, counters: pd.DataFrame, wanted: Wanted) -> None:

@@ -40,7 +40,7 @@ def _ready(run: "Run", tracks: Tracks) -> Iterator[Points]:
     batches = run.batches
     batches = batches[batches["ready_ns"].notna()]
     keys = ["rank", "loader", "epoch"]
-    numbers = tracks.consumers(*(batches[name].to_numpy() for name in keys))
+    numbers = tracks.iterating_processes(*(batches[name].to_numpy() for name in keys))
     last = tracks.iterations.groupby(keys)["end_ns"].max().rename("end_ns")
     ready = batches["ready_ns"].to_numpy()
     # What nobody took is gone when its epoch ends.

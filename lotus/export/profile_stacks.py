@@ -198,7 +198,7 @@ class _Tree:
         value: Array,
         names: list[str],
     ) -> None:
-        """Rows in the order of `found`; `name` -1: no frame of its own. Values are inclusive."""
+        """Add rows in nesting order; `name` -1: no separate frame. Values are inclusive."""
         node = np.full(len(name), -1, np.int64)
         for depth in range(int(nested.depth.max(initial=-1)) + 1):
             mine = np.flatnonzero(nested.depth == depth)

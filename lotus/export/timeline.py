@@ -233,7 +233,9 @@ class Timeline:
         sent = (batches["send_start_ns"].notna() & batches["send_ns"].notna()).to_numpy()
         sent = sent & (self._frame_of >= 0)
         maker = a.batch_process[self._frame_of[sent]] if sent.any() else np.empty(0, np.int64)
-        taker = self.tracks.consumers(*(batches[n].to_numpy() for n in ("rank", "loader", "epoch")))
+        taker = self.tracks.iterating_processes(
+            *(batches[n].to_numpy() for n in ("rank", "loader", "epoch"))
+        )
         pinned = batches["pin_start_ns"].notna().to_numpy() & (taker >= 0)
         for kind, had, owner in ((SEND, sent, maker), (PIN, pinned, taker[pinned])):
             some = batches[had]

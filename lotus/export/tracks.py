@@ -82,7 +82,7 @@ class Tracks:
             lane[(lane < 0) & (number == maker)] = self._worker(maker)
         return lane
 
-    def consumers(self, rank: Ints, loader: Ints, epoch: Ints) -> Ints:
+    def iterating_processes(self, rank: Ints, loader: Ints, epoch: Ints) -> Ints:
         """Return the process that iterates a loader of a rank, -1 if it is not known."""
         known = self.iterations
         row = match(

@@ -2,8 +2,8 @@
 
     import lotus
     run = lotus.load("my-run")
-    lotus.plot.causes(run)                     # a figure of its own
-    lotus.plot.timeline(run, ax=axes[0])       # or on Axes that are there
+    lotus.plot.causes(run)                     # a new figure
+    lotus.plot.timeline(run, ax=axes[0])       # or on existing Axes
     lotus.plot.figure_1(lotus.load("my-sweep"))
 
 Each draws what `lotus.analysis` computed and computes nothing itself. What a run has no record of

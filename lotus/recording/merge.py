@@ -192,7 +192,7 @@ def clocks(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def _name_apart(by_clock: dict[str, dict[str, Any]]) -> None:
-    """Number hosts of one name, of which each has a clock, an error and ranks of its own."""
+    """Number hosts of the same name, as each has its own clock, error and ranks."""
     taken: set[str] = set()
     for host in by_clock.values():
         name, number = host["host"], 1

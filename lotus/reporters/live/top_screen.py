@@ -103,7 +103,7 @@ class Quit(BaseException):
 def follow(directory: Path, interval: float, with_stacks: bool) -> None:
     """Show a run on the terminal until the user ends it with q or Ctrl-C."""
     watch = Watch(directory)
-    watch.look()  # what is no run directory is told before the screen is taken
+    watch.look()  # report an invalid directory before using the screen
     if with_stacks:
         _check_whose(directory)
     dumps = _Dumps() if with_stacks else None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lotus.analysis.common.columns import plain_value
 from lotus.balance.mode_prediction import WAITS, Mode, Modes
-from lotus.balance.more_workers import Tuned
+from lotus.balance.more_workers import MoreWorkers
 from lotus.balance.split import Balance, Share
 from lotus.balance.step_prediction import Predicted
 from lotus.common.formatting import MISSING, amount, duration, plain, plural, share
@@ -237,7 +237,7 @@ def _groups(groups: Sequence[Sequence[int]]) -> str:
     return f"--groups {text}"
 
 
-def _input(tuned: Tuned) -> str:
+def _input(tuned: MoreWorkers) -> str:
     if tuned.why:
         return f"let lotus tune find what it can be ({plain(tuned.why)})"
     now = f"{amount(tuned.now)} samples/s with {_workers(tuned.workers_now)}"
