@@ -13,17 +13,18 @@ from lotus.analysis.batches.operation_statistics import books, operation_table, 
 from lotus.analysis.batches.slow_batches import slow_batches
 from lotus.analysis.batches.slow_samples import slowest_samples
 from lotus.analysis.batches.waits import PHASES
-from lotus.analysis.common.columns import number, total
+from lotus.analysis.common.columns import integer, number, total
 from lotus.analysis.common.scope import RunLike, Scope, iterated, scopes, table
 from lotus.analysis.ranks.rank_verdict import RankSummary, rank_summary
 from lotus.analysis.verdict.account import Account, account
 from lotus.analysis.verdict.causes.circumstances import circumstances
-from lotus.analysis.verdict.verdict import Verdict, judge
+from lotus.analysis.verdict.verdict import MODERATE, Verdict, judge
 from lotus.analysis.verdict.worker_balance import idle_share, rank_table, worker_table
 
 # A data set that makes loaders of its own may make thousands.
 MOST_LOADERS = 32
 _LONG_NS = 1e9
+_CLEARLY = 1.5  # times as much waiting puts a loader before the one with the most samples
 THRESHOLD_NS = 100e6  # a batch that is waited for so long is felt
 
 
@@ -57,7 +58,8 @@ class LoaderSummary:
 
 @dataclass(frozen=True)
 class Summary:
-    """A run: the loader with the most samples first; its verdict is the run's."""
+    """A run. The loader that it waits for comes first, else that with the most samples; its verdict
+    is the run's."""
 
     path: str
     manifest: Mapping[str, Any]
@@ -82,7 +84,7 @@ def summarise(
     `slowest`: how many samples, and how many slow batches, to list. `loader`: one to have among the
     first MOST_LOADERS.
     """
-    loaders = iterated(run)
+    loaders = _by_waiting(run, iterated(run))
     if loader in loaders[MOST_LOADERS:]:
         loaders.insert(0, loader)
     chosen = list(dict.fromkeys(loaders))[:MOST_LOADERS]
@@ -98,6 +100,30 @@ def summarise(
         notes=[str(note) for note in getattr(run, "notes", None) or []],
         ranks=rank_summary(run),
     )
+
+
+def _by_waiting(run: RunLike, loaders: list[int]) -> list[int]:
+    """Put first the loader that the run waited for most, where that is a part of it that matters.
+
+    A validation of a few samples may hold up a run more than the training does.
+    """
+    waits, epochs = table(run, "waits"), table(run, "epochs")
+    if len(loaders) < 2 or not len(waits):
+        return loaders
+    # One that is iterated in other processes, as in workers, is part of what another one waits for.
+    first = integer(waits, "loader") == loaders[0]
+    beside = np.isin(integer(waits, "pid"), integer(waits, "pid")[first])
+    waits = waits[beside]
+    mine = pd.Series(number(waits, "wait_ns")).groupby(integer(waits, "loader")).sum()
+    begun = pd.Series(number(epochs, "iter_ns")).groupby(integer(epochs, "loader")).sum()
+    waited = mine.add(begun, fill_value=0.0).reindex(loaders, fill_value=0.0)
+    steps = float(np.nansum(number(waits, "step_ns")))
+    most = loaders[int(waited.to_numpy().argmax())]
+    if not waited[most] > MODERATE * (float(waited.sum()) + steps):
+        return loaders
+    if waited[most] < _CLEARLY * waited[loaders[0]]:
+        return loaders  # as good as equal: the one with the most samples is what a user expects
+    return [most, *(loader for loader in loaders if loader != most)]
 
 
 def _open_waits(run: RunLike) -> pd.DataFrame:

@@ -273,7 +273,8 @@ class Run:
         rank, local_rank, world_size, host, pid, worker, loader (-1: its maker left no record),
         start_ns (of the process, else of its loop), loop_ns, ready_ns (asked for its first index),
         startup_ns (ready less start of `iter()`), end_ns (NaN if killed), batches, samples,
-        fetch_ns, idle_ns, cpu_ns (sums).
+        fetch_ns, idle_ns, cpu_ns (sums), cpus (that it might use when it was ready, "0-3,8"; "" if
+        not known).
         """
         return summary_tables.workers(self._assembly)
 
@@ -298,7 +299,8 @@ class Run:
         the end of the first `next`), iter_ns (`iter()` itself), end_ns (NaN if killed), batches,
         exhausted, shutdown_ns, peak_rss (bytes: the most that the process held until then), ahead
         (batches that a library takes before it hands on the first), sanity (whether it was the
-        sanity check that Lightning makes before training).
+        sanity check that Lightning makes before training), cpus (that the iterating thread might
+        use, "0-3,8"; "" if not known).
         """
         return summary_tables.epochs(self._assembly)
 

@@ -1,6 +1,7 @@
 """The small tables of a run: workers, loaders, epochs, resources, operations, paths, losses."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from lotus.reading.batch_tables import frame, repeat, signed, whose
 from lotus.reading.event_log import Lost
 from lotus.reading.process_tree import Assembly, Process, groups, is_a
 
+_CPUS = re.compile(r"\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?){0,999}")
 _MOST_FAULTS = 100  # that are told in their own words
 _REPORT = ("pid", "ppid", "time_ns", "executable", "argv", "python", "torch")
 
@@ -52,12 +54,19 @@ def workers(a: Assembly) -> pd.DataFrame:
                 len(whole),
                 *(int(signed(batch[name]).sum()) for name in ("size", "fetch_ns", "idle_ns")),
                 int(signed(batch["cpu_ns"]).sum()),
+                _cpus(ready),
             )
         )
     maybe = ("start_ns", "loop_ns", "ready_ns", "startup_ns", "end_ns")
     sums = ("batches", "samples", "fetch_ns", "idle_ns", "cpu_ns")
-    table = pd.DataFrame(rows, columns=["worker", "loader", *maybe, *sums])
-    return _owned(a, owners, table, dict.fromkeys(maybe, "float64"))
+    table = pd.DataFrame(rows, columns=["worker", "loader", *maybe, *sums, "cpus"])
+    return _owned(a, owners, table, dict.fromkeys(maybe, "float64") | {"cpus": "object"})
+
+
+def _cpus(event: Mapping[str, Any]) -> str:
+    """The CPUs that an event names; "" where it names none."""
+    text = event.get("cpus")
+    return text if isinstance(text, str) and _CPUS.fullmatch(text) else ""
 
 
 def _owned(
@@ -141,6 +150,7 @@ def epochs(a: Assembly) -> pd.DataFrame:
             ahead = event.get("ahead")
             entry["ahead"] = ahead if type(ahead) is int and 0 < ahead < 2**31 else 0
             entry["sanity"] = event.get("sanity") is True
+            entry["cpus"] = _cpus(event)
         for event in process.events["epoch_end"]:
             entry = row(number, process.base + event["loader"], event["epoch"])
             entry["end_ns"], entry["batches"] = event["time_ns"], event["batches"]
@@ -160,8 +170,8 @@ def epochs(a: Assembly) -> pd.DataFrame:
             if "start_ns" in entry:
                 entry["startup_ns"] = int(a.wait["end_ns"][at]) - entry["start_ns"]
     names = ("start_ns", "startup_ns", "iter_ns", "end_ns", "batches", "exhausted", "shutdown_ns",
-             "peak_rss", "ahead", "sanity")  # fmt: skip
-    other = {"exhausted": False, "ahead": 0, "sanity": False}
+             "peak_rss", "ahead", "sanity", "cpus")  # fmt: skip
+    other = {"exhausted": False, "ahead": 0, "sanity": False, "cpus": ""}
     ordered = sorted(rows.items())
     table = pd.DataFrame(
         [
@@ -175,7 +185,7 @@ def epochs(a: Assembly) -> pd.DataFrame:
         columns=["loader", "epoch", *names],
     )
     types = dict.fromkeys(names, "float64") | {"batches": "Int64", "exhausted": "bool"}
-    types |= {"ahead": "int64", "sanity": "bool"}
+    types |= {"ahead": "int64", "sanity": "bool", "cpus": "object"}
     return _owned(a, [number for (number, _, _), _ in ordered], table, types)
 
 

@@ -54,7 +54,6 @@ def _worst(codes: Sequence[Any]) -> Any:
 _BESIDE = {
     "perf.data": job_ranks.SAMPLES,
     "py-spy/*.json": "py-spy's stacks",
-    "blocking.json": "what threads were blocked in",
 }
 
 

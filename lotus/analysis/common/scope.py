@@ -127,7 +127,7 @@ def _scope(
         ranks=ranks,
         level=str(manifest.get("level") or "op"),
         partial=bool(manifest.get("batches")) or (manifest.get("every") or 1) != 1,
-        cores=_cores(manifest, len(ranks)),
+        cores=_cores(manifest, len(ranks), _allowed(mine["epochs"], workers[keep])),
         operations=table(run, "operations"),
         ops=mine["ops"],
         samples=mine["samples"],
@@ -160,8 +160,18 @@ def _with_idle_of_loop(batches: pd.DataFrame, epochs: pd.DataFrame) -> pd.DataFr
     return batches.assign(idle_in_loop_ns=idle)
 
 
-def _cores(manifest: Mapping[str, Any], ranks: int) -> float:
+def _allowed(*tables: pd.DataFrame) -> int:
+    """How many CPUs the processes of these tables may use together; 0 where that is not known."""
+    allowed: set[int] = set()
+    for text in {str(text) for each in tables if "cpus" in each for text in each["cpus"]}:
+        for part in text.split(",") if text else ():
+            first, _, last = part.partition("-")
+            allowed |= set(range(int(first), int(last or first) + 1))
+    return len(allowed)
+
+
+def _cores(manifest: Mapping[str, Any], ranks: int, allowed: int) -> float:
     cpu = manifest.get("cpu") or {}
-    limits = [cpu.get("affinity") or cpu.get("logical"), cpu.get("quota")]
+    limits = [allowed, cpu.get("affinity") or cpu.get("logical"), cpu.get("quota")]
     known = [float(limit) for limit in limits if limit]
     return min(known) / max(ranks, 1) if known else float("nan")

@@ -16,7 +16,7 @@ from ..common.objects import attributes
 from ..common.process_identity import rank_of_process
 from ..common.variable_names import role_of_data
 from .library_consumers import facts_of_caller
-from .rusage import peak
+from .rusage import cpus, peak
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -159,6 +159,7 @@ class Loaders:
                 "end_ns": end,
                 "workers": workers,
                 "resumed": resumed,
+                "cpus": cpus(),
                 **ask(facts_of_caller, loader, sys._getframe(1), default={}),
             }
         )

@@ -91,6 +91,7 @@ def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., A
         iteration: Iteration | None = self.__dict__.get(KEY)
         if iteration is None or not recorder.on or iteration.pid != recorder.pid:
             return original(self)
+        core_times = edge(recorder, rusage.core_times)
         page, here = recorder.page.words, recorder.here
         before = getattr(here, "where", None)
         where = (iteration.loader, iteration.epoch, iteration.taken)
@@ -99,7 +100,6 @@ def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., A
         page[state_page.W_PHASE] = state_page.WAIT
         page[state_page.W_LOADER], page[state_page.W_EPOCH] = where[0], where[1]
         page[state_page.W_BATCH] = where[2]
-        core_times = rusage.core_times()
         page[state_page.W_SINCE] = iteration.last_next = start = clock()
         received = getattr(self, "_rcvd_idx", None)
         try:

@@ -61,6 +61,17 @@ def core_times_since(before: tuple[int, int]) -> tuple[int, int]:
     return now - before[0] if known else log_format.UNMEASURED, process_cpu_clock() - before[1]
 
 
+def cpus() -> str:
+    """The CPUs that this thread may use now, as the kernel writes them ("0-3,8"); "" if unknown."""
+    with quiet(OSError, AttributeError):
+        allowed = sorted(os.sched_getaffinity(0))
+        starts = [cpu for cpu in allowed if cpu - 1 not in allowed]
+        ends = [cpu for cpu in allowed if cpu + 1 not in allowed]
+        pairs = zip(starts, ends, strict=True)
+        return ",".join(f"{start}-{end}" if end > start else f"{start}" for start, end in pairs)
+    return ""
+
+
 def peak() -> int:
     """Return the peak memory (bytes) of this process; it may include that of its parent."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -9,7 +9,7 @@ import time
 
 from ..common.clocks import clock
 from ..common.guard import guarded, hook, quiet, strip
-from . import state_page
+from . import rusage, state_page
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ class IndexQueue:
         if not self._ready:
             self._ready = True
             ready = {"event": "worker_ready", "worker": recorder.worker, "time_ns": start}
-            recorder.event(ready)
+            # By now worker_init_fn and imports have set what they set.
+            recorder.event({**ready, "cpus": rusage.cpus()})
         self._waiting_since = self._waiting_since or start
         page = recorder.page.words
         page[state_page.W_PHASE] = state_page.IDLE

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from lotus.analysis.batches.epoch_coverage import Passes
 from lotus.analysis.common.columns import integer, records
 from lotus.analysis.summary import LoaderSummary, Summary
+from lotus.analysis.verdict.causes.circumstances import without_data
 from lotus.analysis.verdict.causes.ledger import core_shared
 from lotus.analysis.verdict.verdict import Cause, Verdict
 from lotus.common import redaction, tunable_loop
@@ -99,6 +100,12 @@ def loader_lines(loader: LoaderSummary) -> Iterator[str]:
         yield (
             f"The cores were shared: {share(shared)} of the {whose} time off a core was not {own} "
             "own waiting; the verdict is less certain."
+        )
+    empty = without_data(scope)
+    if empty:
+        yield (
+            f"{empty} of the {scope.num_workers} workers made no batch: the data set gave them no "
+            "data, as where it has fewer shards than workers."
         )
     unused = loader.passes.unused
     if unused:

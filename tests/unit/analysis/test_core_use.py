@@ -3,11 +3,13 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from lotus.analysis.batches.components import core_taken, off_cpu
 from lotus.analysis.batches.core_use import core_use
 from lotus.analysis.common.scope import scopes
+from lotus.analysis.summary import summarise
 from lotus.analysis.verdict.verdict import Verdict, verdict
 from tests.unit.simulated import Plan
 
@@ -105,3 +107,36 @@ def test_a_worker_that_others_keep_from_its_core_is_not_slow() -> None:
     assert "slow-worker" not in {cause.kind for cause in judged(run).causes}
     run.batches.loc[late, "run_delay_ns"] = 0.0
     assert "slow-worker" in {cause.kind for cause in judged(run).causes}
+
+
+def test_cores_are_what_the_processes_may_use_themselves() -> None:
+    run = Plan(operations={"Slow": 20.0}, workers=2, cores=8).run()
+    run.epochs["cpus"] = "3"
+    run.workers["cpus"] = "3"
+    assert scopes(run)[0].cores == 1
+    assert "have 1 cores" in judged(run).causes[0].advice
+    run.workers["cpus"] = ["0-1,5", "2"]
+    assert scopes(run)[0].cores == 5
+    run.workers["cpus"] = run.epochs["cpus"] = ""
+    assert scopes(run)[0].cores == 8
+
+
+def test_a_worker_without_data_is_said_and_no_more_are_advised() -> None:
+    run = Plan(operations={"Slow": 20.0}, workers=3, cores=8).run()
+    run.loaders["num_workers"] = 5
+    assert "Raise num_workers" in judged(run).causes[0].advice
+    run.loaders["dataset_kind"] = "iterable"
+    assert "2 of the 5 workers had no data" in judged(run).causes[0].advice
+
+
+def test_the_loader_that_the_run_waits_for_comes_first() -> None:
+    training = Plan(batches=60, operations={"Quick": 0.1}, step=40.0).run()
+    validation = Plan(batches=10, operations={"Slow": 60.0}, loader=1, step=1.0).run()
+    both = SimpleNamespace(**vars(training))
+    for name in ("ops", "samples", "batches", "waits", "workers", "epochs", "loaders"):
+        parts = [getattr(run, name) for run in (training, validation)]
+        setattr(both, name, pd.concat(parts, ignore_index=True))
+    assert [each.scope.loader for each in summarise(both).loaders] == [1, 0]
+    validation.waits["wait_ns"] /= 1000
+    both.waits = pd.concat([training.waits, validation.waits], ignore_index=True)
+    assert [each.scope.loader for each in summarise(both).loaders] == [0, 1]

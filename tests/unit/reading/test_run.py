@@ -32,13 +32,13 @@ COLUMNS = {
     "wait_run_delay_ns wait_process_cpu_ns step_cpu_ns step_run_delay_ns step_process_cpu_ns "
     "arrival_ns failed",
     "workers": WHOSE + "worker loader start_ns loop_ns ready_ns startup_ns end_ns batches samples "
-    "fetch_ns idle_ns cpu_ns",
+    "fetch_ns idle_ns cpu_ns cpus",
     "loaders": WHOSE
     + "loader name call_site iterated_at class dataset dataset_kind dataset_length "
     "length batch_size num_workers prefetch_factor pin_memory persistent_workers start_method "
     "drop_last in_order sampler batch_sampler collate_fn timeout",
     "epochs": WHOSE + "loader epoch start_ns startup_ns iter_ns end_ns batches exhausted "
-    "shutdown_ns peak_rss ahead sanity",
+    "shutdown_ns peak_rss ahead sanity cpus",
     "resources": WHOSE + "worker time_ns pss rss descriptors shm",
     "operations": "operation parent index kind file first last",
     "blocking": "pid worker operation reason looks",

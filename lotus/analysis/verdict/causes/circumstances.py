@@ -11,6 +11,8 @@ from lotus.analysis.common.columns import flag, integer, median, number, ratio, 
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.verdict.causes.ledger import SHARED, core_shared
 
+_SEVERAL = 3  # batches of a worker
+
 
 @dataclass(frozen=True)
 class Circumstances:
@@ -34,6 +36,7 @@ class Circumstances:
     iterable: bool
     paths: dict[int, str]
     use: CoreUse
+    without_data: int  # workers that made no batch while others made several each
 
 
 def circumstances(scope: Scope) -> Circumstances:
@@ -71,6 +74,7 @@ def circumstances(scope: Scope) -> Circumstances:
             )
         ),
         use=core_use(scope),
+        without_data=without_data(scope),
     )
 
 
@@ -78,6 +82,20 @@ def _most_batches(scope: Scope) -> float:
     """Of an epoch that came to its end, on one rank."""
     batches = number(scope.epochs, "batches")[flag(scope.epochs, "exhausted")]
     return float(np.nanmax(batches, initial=0.0)) or math.inf
+
+
+def without_data(scope: Scope) -> int:
+    """How many workers made no batch in the whole run, while the others made several each.
+
+    So it is where an iterable data set has fewer shards than there are workers.
+    """
+    workers = scope.num_workers
+    if scope.partial or workers < 2 or scope.settings.get("dataset_kind") != "iterable":
+        return 0
+    made = integer(scope.batches, "worker")[number(scope.batches, "size") > 0]
+    counts = np.bincount(made[(made >= 0) & (made < workers)], minlength=workers)
+    busy = counts[counts > 0]
+    return int((counts == 0).sum()) if busy.size and busy.min() >= _SEVERAL else 0
 
 
 def more_workers(around: Circumstances, waits: bool = False) -> str:
@@ -90,6 +108,11 @@ def more_workers(around: Circumstances, waits: bool = False) -> str:
         shown = f"num_workers={max(1, int(count))}" if math.isfinite(count) else "num_workers"
         return (
             f"The main process makes every batch itself: set {shown} to overlap it with the step."
+        )
+    if around.without_data:
+        return (
+            f"{around.without_data} of the {around.workers} workers had no data: split it into at "
+            "least as many shards as there are workers. More workers will not help."
         )
     if around.workers >= cores:
         return (
