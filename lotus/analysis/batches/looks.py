@@ -59,7 +59,7 @@ def looks_at(blocking: pd.DataFrame, operation: str, time_share: float) -> Looks
     slack = 3 * np.sqrt(max(time_share * (1 - time_share), 0.01) / max(everything, 1.0))
     if share > 1.5 * time_share + slack:
         return Looks()
-    found = pd.Series(looks[mine]).groupby(blocking["reason"].to_numpy()[mine]).sum()
-    shares = {str(reason): float(part) / count for reason, part in found.items() if count}
+    counts = pd.Series(looks[mine]).groupby(blocking["reason"].to_numpy()[mine]).sum()
+    shares = {str(reason): float(part) / count for reason, part in counts.items() if count}
     shares.pop(COMPUTING, None)
     return Looks(count, shares)
