@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lotus.reading.run import Run
 SMALL = (
     "batches", "waits", "workers", "loaders", "epochs", "resources", "operations", "paths",
-    "processes", "lost", "syncs", "models",
+    "processes", "lost", "syncs", "models", "blocking",
 )  # fmt: skip
 RANK_STEPS = (
     "rank_steps"  # of lotus.analysis.ranks.rank_steps.long_table, where there are several ranks

@@ -16,7 +16,8 @@ def worker_table(scope: Scope, books: Account) -> pd.DataFrame:
 
     Columns: rank worker processes batches samples fetch_ns (total) batch_mean_ns sample_ns (typical
     per sample) times (sample_ns over the other workers' typical) idle_ns idle_share cpu_share
-    startup_ns (mean) pss_bytes (largest) pss_growth_bytes (last minus first reading of one process)
+    run_delay_share (of fetch_ns: ready to run, without a core) startup_ns (mean) pss_bytes
+    (largest) pss_growth_bytes (last minus first reading of one process)
     pss_growth_reason (why that is not known, "" where it is). worker -1 is the main process.
     """
     batches = scope.batches
@@ -29,6 +30,7 @@ def worker_table(scope: Scope, books: Account) -> pd.DataFrame:
             "fetch_ns": number(batches, "fetch_ns"),
             "idle_ns": number(batches, "idle_in_loop_ns"),
             "cpu_ns": number(batches, "cpu_ns"),
+            "run_delay_ns": number(batches, "run_delay_ns"),
             "process": process_rows(scope.workers, batches),
         }
     )
@@ -42,10 +44,13 @@ def worker_table(scope: Scope, books: Account) -> pd.DataFrame:
         batch_mean_ns=("fetch_ns", "mean"),
         idle_ns=("idle_ns", "sum"),
         cpu_ns=("cpu_ns", lambda values: values.sum(min_count=1)),
+        run_delay_ns=("run_delay_ns", lambda values: values.sum(min_count=1)),
     )
     whole = table["fetch_ns"] + table["idle_ns"]
     table["idle_share"] = table["idle_ns"] / whole.where(whole > 0)
-    table["cpu_share"] = table.pop("cpu_ns") / table["fetch_ns"].where(table["fetch_ns"] > 0)
+    spent = table["fetch_ns"].where(table["fetch_ns"] > 0)
+    table["cpu_share"] = table.pop("cpu_ns") / spent
+    table["run_delay_share"] = table.pop("run_delay_ns") / spent
     typical = books.workers[["rank", "worker", "own_ns", "times"]]
     table = table.merge(typical.rename(columns={"own_ns": "sample_ns"}), on=keys, how="left")
     started = pd.DataFrame(

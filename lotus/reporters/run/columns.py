@@ -81,6 +81,10 @@ def _memory(loader: LoaderSummary) -> bool:
     return bool(loader.workers["pss_bytes"].notna().any())
 
 
+def _delays(loader: LoaderSummary) -> bool:
+    return bool(loader.workers["run_delay_share"].notna().any())
+
+
 def _waits(loader: LoaderSummary) -> bool:
     return bool(loader.operations["waiting_share"].notna().any())
 
@@ -106,6 +110,7 @@ WORKERS = (
     Column("a sample", _of("sample_ns", tight)),
     Column("idle", _of("idle_share", share)),
     Column("on CPU", _of("cpu_share", share)),
+    Column("no core", _of("run_delay_share", share), when=_delays),
     Column("start-up", _of("startup_ns", tight)),
     Column("memory", _of("pss_bytes", tight_size), (TERMINAL,), when=_memory),
     Column("grew", _of("pss_growth_bytes", tight_size), (TERMINAL,), when=_memory),
