@@ -1,4 +1,4 @@
-"""Batches and waits of a run: what a worker made joined with what the consumer took."""
+"""Batches and waits of a run: what a worker made joined with what the training loop took."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -227,7 +227,7 @@ class Run:
         lock_ns, write_ns, send_ns (their sum), send_bytes, send_tid, pin_start_ns, pin_ns, ready_ns
         (pinned, else pickled, else put; without workers fetched), arrival_ns (taken from the
         workers' queue), wait_start_ns, wait_ns, taken_ns (`next` returned), delay_ns (taken less
-        ready), step_ns (the consumer's own time until its following `next`), out_of_order (order is
+        ready), step_ns (the training step, until the following `next`), out_of_order (order is
         "early"), order ("early": arrived before the `next` that returned it, or was returned before
         an earlier batch; "late": one asked for later arrived or was returned first; "in turn"; NaN
         if nobody took it), first (of its epoch).
