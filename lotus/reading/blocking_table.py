@@ -11,8 +11,8 @@ from lotus.reading.process_tree import Process
 
 NAME = "blocking.json"
 # In the file: the numbers of what is no operation.
-_OWN, _COLLATE = -1, -2
-OWN_CODE, COLLATE = "", "collate"
+_OWN, _COLLATE, _NEXT = -1, -2, -3
+OWN_CODE, COLLATE, NEXT = "", "collate", "(next)"
 REASONS = (
     *("computing", "lock", "shared-lock", "sleep", "file", "socket", "pipe", "events"),
     *("storage", "page-fault", "child", "other"),
@@ -46,7 +46,7 @@ def read(directory: Path, processes: Iterable[Process]) -> tuple[pd.DataFrame, s
 
 def _names(process: Process) -> dict[int, str]:
     defined = {int(each["id"]): str(each["name"]) for each in process.operations()}
-    return {**defined, _OWN: OWN_CODE, _COLLATE: COLLATE}
+    return {**defined, _OWN: OWN_CODE, _COLLATE: COLLATE, _NEXT: NEXT}
 
 
 def _items(value: Any) -> list[dict[str, Any]]:

@@ -300,7 +300,8 @@ class Run:
         exhausted, shutdown_ns, peak_rss (bytes: the most that the process held until then), ahead
         (batches that a library takes before it hands on the first), sanity (whether it was the
         sanity check that Lightning makes before training), cpus (that the iterating thread might
-        use, "0-3,8"; "" if not known).
+        use, "0-3,8"; "" if not known), threads (of Python that the program itself had then beside
+        its main thread; -1: not known).
         """
         return summary_tables.epochs(self._assembly)
 
@@ -315,12 +316,13 @@ class Run:
 
     @cached_property
     def blocking(self) -> pd.DataFrame:
-        """What threads that made batches were doing when the launcher looked, some 50 times a
-        second; empty where it did not (`lotus.trace()`, merged runs, runs of before).
+        """What threads that made or awaited batches were doing when the launcher looked, 50 times a
+        second at most; empty where it did not (`lotus.trace()`, merged runs, runs of before).
 
-        pid, worker, operation ("" for the data set's own code, "collate"), reason ("computing", or
-        ready to; "lock", of one process; "shared-lock"; "sleep"; "file", "socket" and "pipe";
-        "events", as of poll; "storage"; "page-fault"; "child"; "other"), looks (how many found it).
+        pid, worker, operation ("" for the data set's own code, "collate", "(next)"), reason
+        ("computing", or ready to; "lock", of one process; "shared-lock"; "sleep"; "file", "socket"
+        and "pipe"; "events", as of poll; "storage"; "page-fault"; "child"; "other"), looks (how
+        many found it).
         What runs after an operation in the same sample is told as that operation.
         """
         return self._blocking[0]

@@ -155,6 +155,8 @@ def epochs(a: Assembly) -> pd.DataFrame:
             entry = row(number, process.base + event["loader"], event["epoch"])
             entry["end_ns"], entry["batches"] = event["time_ns"], event["batches"]
             entry["exhausted"] = event["exhausted"]
+            threads = event.get("threads")
+            entry["threads"] = threads if is_a(threads, range(1 << 31)) else -1
             entry["peak_rss"] = _sane(event.get("peak_rss") or None, "float64")
         for event in process.events["shutdown"]:
             entry = row(number, process.base + event["loader"], event["epoch"])
@@ -170,8 +172,8 @@ def epochs(a: Assembly) -> pd.DataFrame:
             if "start_ns" in entry:
                 entry["startup_ns"] = int(a.wait["end_ns"][at]) - entry["start_ns"]
     names = ("start_ns", "startup_ns", "iter_ns", "end_ns", "batches", "exhausted", "shutdown_ns",
-             "peak_rss", "ahead", "sanity", "cpus")  # fmt: skip
-    other = {"exhausted": False, "ahead": 0, "sanity": False, "cpus": ""}
+             "peak_rss", "ahead", "sanity", "cpus", "threads")  # fmt: skip
+    other = {"exhausted": False, "ahead": 0, "sanity": False, "cpus": "", "threads": -1}
     ordered = sorted(rows.items())
     table = pd.DataFrame(
         [
@@ -185,7 +187,7 @@ def epochs(a: Assembly) -> pd.DataFrame:
         columns=["loader", "epoch", *names],
     )
     types = dict.fromkeys(names, "float64") | {"batches": "Int64", "exhausted": "bool"}
-    types |= {"ahead": "int64", "sanity": "bool", "cpus": "object"}
+    types |= {"ahead": "int64", "sanity": "bool", "cpus": "object", "threads": "int64"}
     return _owned(a, [number for (number, _, _), _ in ordered], table, types)
 
 

@@ -1,4 +1,4 @@
-"""What the threads that make batches are blocked in, seen from outside: RUN/blocking.json.
+"""What threads that make batches, or wait for them, are blocked in: RUN/blocking.json.
 
 A thread of the launcher looks at them up to 50 times a second: the kernel tells a process's
 ancestors in which system call a thread is (/proc/PID/syscall), and the state page tells the
@@ -21,6 +21,7 @@ from lotus.inside.trace import state_page
 NAME = "blocking.json"
 _PERIOD_S, _SHARE = 0.02, 0.01
 _RESCAN_S = 0.5
+_IDLE_S = 0.1  # while there is nobody to look at
 _MOST_PROCESSES = 256
 _MOST_ROWS = 5000
 _PRIVATE = 128  # FUTEX_PRIVATE_FLAG: a lock of one process
@@ -48,7 +49,7 @@ _CALLS = {
         "shared-lock": (25, 32, 192, 193),
     },
 }
-_MAKING = (state_page.FETCH, state_page.COLLATE)
+_LOOKED_AT = (state_page.FETCH, state_page.COLLATE, state_page.WAIT)
 
 
 class BlockingSampler:
@@ -111,7 +112,8 @@ class BlockingSampler:
                     self._look(name, descriptor)
             cost = time.thread_time_ns() - begun
             self._cost_ns += cost
-            period = max(_PERIOD_S, cost / 1e9 / _SHARE)
+            least = _PERIOD_S if any(page >= 0 for page in self._pages.values()) else _IDLE_S
+            period = max(least, cost / 1e9 / _SHARE)
 
     def _find_pages(self) -> None:
         folder = self._directory / "state"
@@ -133,7 +135,7 @@ class BlockingSampler:
             os.close(descriptor)
             self._pages[name] = -1
             return
-        if words[state_page.W_PHASE] not in _MAKING:
+        if words[state_page.W_PHASE] not in _LOOKED_AT:
             return
         pid = words[state_page.W_PID]
         if not self._is_ours(pid):
@@ -173,9 +175,12 @@ class BlockingSampler:
 
 
 def _operation(words: memoryview) -> int:
-    """Number of the operation in hand; -1 before the first one of a sample, -2 in collate."""
-    if words[state_page.W_PHASE] == state_page.COLLATE:
-        return -2
+    """Number of the operation in hand; -1 before the first one of a sample, -2 in collate, -3 in
+    `next`.
+    """
+    phase = words[state_page.W_PHASE]
+    if phase != state_page.FETCH:
+        return -2 if phase == state_page.COLLATE else -3
     place = max(range(state_page.OPERATIONS, state_page.LAST + 1), key=words.__getitem__)
     since = max(words[state_page.W_SAMPLE_SINCE], words[state_page.W_SINCE])
     return place - state_page.OPERATIONS if words[place] >= since else -1

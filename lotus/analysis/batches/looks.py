@@ -5,12 +5,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import number, ratio
+from lotus.analysis.common.columns import integer, number, ratio
+from lotus.analysis.common.scope import Scope
 
-COMPUTING, SHARED_LOCK = "computing", "shared-lock"
+COMPUTING, SHARED_LOCK, LOCK = "computing", "shared-lock", "lock"
+NEXT = "(next)"  # looks at the training loop in `next`, not at who makes batches
 # Fewer looks than these tell nothing.
 LEAST_LOOKS = 10
-# A worker that is found at a lock for this share of its time takes turns with others.
+# A thread that is found at a lock for this share of its time takes turns with others.
 LEAST_LOCKED = 0.2
 
 
@@ -53,13 +55,41 @@ def looks_at(blocking: pd.DataFrame, operation: str, time_share: float) -> Looks
     if not len(blocking):
         return Looks()
     looks = number(blocking, "looks")
-    mine = (blocking["operation"] == operation).to_numpy()
-    count, everything = int(looks[mine].sum()), float(looks.sum())
+    making = (blocking["operation"] != NEXT).to_numpy()
+    mine = making & (blocking["operation"] == operation).to_numpy()
+    count, everything = int(looks[mine].sum()), float(looks[making].sum())
     share = ratio(count, everything)
     slack = 3 * np.sqrt(max(time_share * (1 - time_share), 0.01) / max(everything, 1.0))
     if share > 1.5 * time_share + slack:
         return Looks()
-    counts = pd.Series(looks[mine]).groupby(blocking["reason"].to_numpy()[mine]).sum()
+    return _looks(blocking[mine])
+
+
+def looks_of_main(scope: Scope) -> Looks:
+    """Looks that found the main thread at a lock that another thread of its process holds.
+
+    No looks where it was at locks for little of its time in `next` (without workers: of its making
+    of batches), where the program had no Python threads beside it, and with pinned memory, for
+    which `next` always waits at a lock.
+    """
+    blocking, in_next = scope.blocking, scope.num_workers > 0
+    if not len(blocking) or python_threads(scope) < 1:
+        return Looks()
+    if in_next and scope.settings.get("pin_memory"):
+        return Looks()
+    looks = _looks(blocking[(blocking["operation"] == NEXT) == in_next])
+    held = looks.tell and looks.shares.get(LOCK, 0.0) >= LEAST_LOCKED
+    return looks if held else Looks()
+
+
+def python_threads(scope: Scope) -> int:
+    """How many Python threads the program had beside its main thread, at most; -1: not known."""
+    return int(max(integer(scope.epochs, "threads"), default=-1))
+
+
+def _looks(rows: pd.DataFrame) -> Looks:
+    counts = pd.Series(number(rows, "looks")).groupby(rows["reason"].to_numpy()).sum()
+    count = int(counts.sum())
     shares = {str(reason): float(part) / count for reason, part in counts.items() if count}
     shares.pop(COMPUTING, None)
     return Looks(count, shares)

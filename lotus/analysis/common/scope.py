@@ -137,12 +137,12 @@ def _scope(
         workers=workers[keep].reset_index(drop=True),
         resources=resources[_pairs(resources).isin(processes)].reset_index(drop=True),
         paths=paths[_pairs(paths).isin(processes)].reset_index(drop=True),
-        blocking=_of_pids(table(run, "blocking"), batches),
+        blocking=_of_pids(table(run, "blocking"), batches, mine["waits"]),
     )
 
 
-def _of_pids(frame: pd.DataFrame, batches: pd.DataFrame) -> pd.DataFrame:
-    pids = np.unique(integer(batches, "pid"))
+def _of_pids(frame: pd.DataFrame, *tables: pd.DataFrame) -> pd.DataFrame:
+    pids = np.unique(np.concatenate([integer(each, "pid") for each in tables]))
     return frame[np.isin(integer(frame, "pid"), pids)].reset_index(drop=True)
 
 

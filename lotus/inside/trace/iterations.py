@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import threading
 import types
 import weakref
 
@@ -195,9 +196,17 @@ class Loaders:
                 "exhausted": exhausted,
                 "last_next_ns": iteration.last_next if exhausted else 0,
                 "peak_rss": peak(),
+                "threads": _other_threads(),
             }
         )
         recorder.iteration_ended()
+
+
+def _other_threads() -> int:
+    """How many threads of Python the program itself started in this process, and still has."""
+    names = [str(vars(thread).get("_name", "")) for thread in threading.enumerate()]
+    ours = ("MainThread", "QueueFeederThread", "lotus")
+    return sum(not name.startswith(ours) and "(_pin_memory_loop)" not in name for name in names)
 
 
 def describe(loader: Any, built: Built | None = None) -> dict[str, object]:

@@ -77,3 +77,34 @@ def test_what_was_met_far_more_often_than_its_time_is_not_believed() -> None:
     assert looks_at(table, "Quick", 0.05) == Looks()
     assert looks_at(table, "Quick", 0.8).shares == {"sleep": 1.0}
     assert looks_at(table, "Slow", 0.2).blocked_share == 0.0
+
+
+def held(run: SimpleNamespace, operation: str, lock: int, threads: int = 1) -> SimpleNamespace:
+    """Give a run looks at a lock of the main process, and threads of its own."""
+    pid = int(run.waits["pid"].iloc[0])
+    rows = [(pid, -1, operation, "lock", lock), (pid, -1, operation, "events", 100 - lock)]
+    run.blocking = pd.DataFrame(rows, columns=["pid", "worker", "operation", "reason", "looks"])
+    run.epochs["threads"] = threads
+    return run
+
+
+@pytest.mark.parametrize(("workers", "operation"), [(2, "(next)"), (0, "Slow")])
+def test_a_thread_that_holds_the_interpreter_is_named(workers: int, operation: str) -> None:
+    plan = Plan(operations={"Slow": 5.0}, workers=workers, cores=8)
+    first = judged(held(plan.run(), operation, lock=70)).causes[0]
+    assert first.kind == "interpreter"
+    assert "More workers will not help" in first.advice
+
+
+@pytest.mark.parametrize(("lock", "threads"), [(70, 0), (10, 2)])
+def test_without_other_threads_or_locks_nothing_holds_it(lock: int, threads: int) -> None:
+    run = Plan(operations={"Slow": 5.0}, workers=2, cores=8).run()
+    causes = judged(held(run, "(next)", lock, threads)).causes
+    assert "interpreter" not in {cause.kind for cause in causes}
+
+
+def test_with_pinned_memory_next_always_waits_at_a_lock() -> None:
+    run = Plan(operations={"Slow": 5.0}, workers=2, pin=1.0, cores=8).run()
+    run.loaders["pin_memory"] = True
+    causes = judged(held(run, "(next)", 90)).causes
+    assert "interpreter" not in {cause.kind for cause in causes}

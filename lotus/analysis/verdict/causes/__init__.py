@@ -6,6 +6,7 @@ of the ordinary comes before the ordinary, and what nothing explains comes last.
 
 from lotus.analysis.verdict.causes.cause_row import CauseRow
 from lotus.analysis.verdict.causes.edges import REST, SHUTDOWN, STARTUP, TRAINING_STEP
+from lotus.analysis.verdict.causes.interpreter import INTERPRETER
 from lotus.analysis.verdict.causes.outliers import SLOW_BATCHES, SLOW_SAMPLES, SLOW_WORKER, STALLS
 from lotus.analysis.verdict.causes.storage import COLD_FILES
 from lotus.analysis.verdict.causes.threads import STEP_THREADS, WORKER_THREADS
@@ -17,6 +18,7 @@ CAUSES: tuple[CauseRow, ...] = (
     TRAINING_STEP,
     STARTUP,
     SHUTDOWN,
+    INTERPRETER,
     SENDING,
     PINNING,
     HANDOVER,

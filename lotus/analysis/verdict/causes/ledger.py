@@ -22,6 +22,7 @@ from lotus.analysis.batches.components import (
     storage_parts,
 )
 from lotus.analysis.batches.core_use import CoreUse, core_use
+from lotus.analysis.batches.looks import looks_of_main
 from lotus.analysis.batches.outlier_samples import outlier_parts, outlier_samples
 from lotus.analysis.batches.slow_batches import slow_as_a_whole
 from lotus.analysis.batches.waits import loop_times, paced, wait_phases
@@ -49,6 +50,7 @@ class Ledger:
         batches, ops, samples = scope.batches, scope.ops, scope.samples
         self.scope = scope
         self.use = core_use(scope)
+        self.looks_of_main = looks_of_main(scope)
         self.loop = loop_times(scope.epochs, scope.waits)
         self.components = components(batches, samples, ops)
         self.first = first_of_process(batches, scope.workers)
@@ -163,6 +165,22 @@ class Ledger:
         taken = np.minimum(part, self.making)
         self.making = self.making - taken
         return total(taken)
+
+    def take_held(self, share: float) -> float:
+        """Take this share of all waits but the start-up; return how much it was.
+
+        First of those in which the batch was made already: what the main process does itself.
+        """
+        made = total(self.sending) + total(self.handover)
+        making = total(self.making)
+        wanted = share * (made + making)
+        of_made = min(ratio(wanted, made), 1.0) if made > 0 else 0.0
+        rest = wanted - of_made * made
+        of_making = min(ratio(rest, making), 1.0) if making > 0 else 0.0
+        self.sending = self.sending * (1.0 - of_made)
+        self.handover = self.handover * (1.0 - of_made)
+        self.making = self.making * (1.0 - of_making)
+        return of_made * made + of_making * making
 
     def take_component(self, place: int) -> float:
         """Take all that is left of a component."""

@@ -34,8 +34,8 @@ def _evidence(threads: Threads) -> dict[str, float]:
 
 
 def _of_workers(ledger: Ledger) -> Iterable[Charge]:
-    threads = ledger.use.fetch
-    if threads.crowded:
+    threads, of_main = ledger.use.fetch, ledger.scope.num_workers == 0
+    if threads.crowded and not (of_main and ledger.looks_of_main.tell):
         ns = ledger.take(ledger.making * min(_lost_share(threads), 1.0))
         yield Charge(WORKER_THREADS.kind, WORKER_THREADS.title, ns, _evidence(threads))
 
@@ -84,7 +84,7 @@ WORKER_THREADS = CauseRow(
 
 def _of_step(ledger: Ledger) -> Iterable[Charge]:
     threads = ledger.use.step
-    if threads.crowded:
+    if threads.crowded and not ledger.looks_of_main.tell:  # the other threads are the program's own
         lost = ledger.step_left_ns * min(_lost_share(threads), 1.0)
         ledger.step_left_ns -= lost
         yield Charge(STEP_THREADS.kind, STEP_THREADS.title, lost, _evidence(threads))

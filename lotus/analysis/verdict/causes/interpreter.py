@@ -1,0 +1,49 @@
+"""Another thread of the main process holds the interpreter while a batch is there."""
+
+from collections.abc import Iterable
+
+from lotus.analysis.batches.looks import LOCK, Looks, python_threads
+from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
+from lotus.analysis.verdict.causes.ledger import Ledger
+from lotus.common.formatting import amount, plural, share
+
+
+def _interpreter(ledger: Ledger) -> Iterable[Charge]:
+    looks = ledger.looks_of_main
+    if looks.tell:
+        ns = ledger.take_held(looks.shares[LOCK])
+        evidence = _evidence(looks, python_threads(ledger.scope))
+        yield Charge(INTERPRETER.kind, INTERPRETER.title, ns, evidence)
+
+
+def _evidence(looks: Looks, threads: int) -> dict[str, float]:
+    return {
+        "held_looks_share": looks.shares.get(LOCK, 0.0),
+        "held_looks": float(looks.count),
+        "python_threads": float(threads),
+    }
+
+
+def _reason(evidence: Evidence) -> str:
+    return (
+        f"At {share(evidence['held_looks_share'])} of {amount(evidence['held_looks'])} looks the "
+        "main thread stood at a lock of its own process, and the program had "
+        f"{plural(evidence['python_threads'], 'Python thread')} beside it."
+    )
+
+
+INTERPRETER = CauseRow(
+    kind="interpreter",
+    title="another thread of the main process holds the interpreter",
+    charges=_interpreter,
+    facts={
+        "held_looks_share": "Share of looks that found the main thread at a lock, 0 to 1.",
+        "held_looks": "How many looks at the main thread.",
+        "python_threads": "Python threads that the program itself had beside its main thread.",
+    },
+    reason=_reason,
+    advice=fixed(
+        "Only one thread of a process runs Python at a time: let the other thread do less, or move "
+        "its work to a process. More workers will not help."
+    ),
+)
