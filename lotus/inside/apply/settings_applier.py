@@ -165,9 +165,8 @@ class Applier:
         if not known.iterated:
             known.iterated = True
             number, self.numbers = self.numbers, self.numbers + 1
-            placed = self.matching.exact(
-                loader, loader_description.iterated_at()
-            )  # as old runs name it
+            # As old runs name it.
+            placed = self.matching.exact(loader, loader_description.iterated_at())
             for index, entry in enumerate(self.entries):
                 wanted = entry["loader"]
                 alone = not any(wanted.get(name) is not None for name in FACTS)

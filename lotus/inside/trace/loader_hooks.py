@@ -105,15 +105,13 @@ def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., A
         try:
             data = original(self)
         except StopIteration as end_of_loop:
-            page[state_page.W_PHASE] = (
-                state_page.STEP
-            )  # so that a kill after the loop does not look like a wait
+            # So that a kill after the loop does not look like a wait.
+            page[state_page.W_PHASE] = state_page.STEP
             page[state_page.W_SINCE] = clock()
             try:
                 edge(recorder, stopped, recorder, loaders, iteration)
-            except (
-                BaseException
-            ) as error:  # from a signal handler, unrelated to the end of the loop
+            except BaseException as error:
+                # From a signal handler, unrelated to the end of the loop.
                 error.__context__ = end_of_loop.__context__
                 raise
             raise

@@ -40,9 +40,8 @@ class Writer:
         self.page = state_page.Page()
         self.definitions = Definitions()
         self._stderr = stderr
-        self._line_written = mmap.mmap(
-            -1, 1
-        )  # shared with forked children: the line is written once
+        # Shared with forked children: the line is written once.
+        self._line_written = mmap.mmap(-1, 1)
         self._begin()
 
     def _begin(self) -> None:

@@ -45,10 +45,8 @@ class Watchdog:
 
     def __init__(self, limit_s: float, what: str, breakable: bool = True) -> None:
         self.limit_s, self.what = limit_s, what
-        self._breakable, self._before = (
-            breakable,
-            False,
-        )  # by other signals: see deferred_interrupts.py
+        # By other signals: see deferred_interrupts.py.
+        self._breakable, self._before = breakable, False
         self.deadline = time.monotonic() + limit_s
         self.reason, self._since = "", 0.0
         self._armed = self._done = False
