@@ -70,10 +70,10 @@ def judged(run: SimpleNamespace) -> Verdict:
 @pytest.mark.parametrize("name", PLANTED)
 def test_the_planted_cause_comes_first(name: str) -> None:
     plan, kind = PLANTED[name]
-    found = judged(plan.run())
-    assert found.causes[0].kind == kind, [(one.kind, one.share) for one in found.causes]
-    assert found.causes[0].share > 0.5
-    assert found.causes[0].advice
+    judgement = judged(plan.run())
+    assert judgement.causes[0].kind == kind, [(one.kind, one.share) for one in judgement.causes]
+    assert judgement.causes[0].share > 0.5
+    assert judgement.causes[0].advice
 
 
 @pytest.mark.parametrize("name", PLANTED)
@@ -94,9 +94,14 @@ def test_every_nanosecond_of_the_loop_is_charged_once(name: str) -> None:
     ],
 )
 def test_the_verdict_is_of_three_kinds(name: str, kind: str) -> None:
-    found = judged(PLANTED[name][0].run())
-    assert found.kind == kind
-    shares = (found.input_share, found.startup_share, found.step_share, found.shutdown_share)
+    judgement = judged(PLANTED[name][0].run())
+    assert judgement.kind == kind
+    shares = (
+        judgement.input_share,
+        judgement.startup_share,
+        judgement.step_share,
+        judgement.shutdown_share,
+    )
     assert sum(shares) == pytest.approx(1)
 
 
@@ -191,9 +196,9 @@ def cold_share(run: SimpleNamespace) -> float:
 def test_files_are_not_blamed_for_cores_that_others_had() -> None:
     run = on_shared_cores()
     assert run.batches["read_bytes"].sum() == 704 * 1024
-    found = judged(run)
+    judgement = judged(run)
     assert cold_share(run) == 0
-    assert (found.causes[0].kind, found.causes[0].title) == ("operation", "decode (loader)")
+    assert (judgement.causes[0].kind, judgement.causes[0].title) == ("operation", "decode (loader)")
 
 
 def test_files_are_not_blamed_for_a_fetch_without_waiting_of_its_own() -> None:
@@ -303,9 +308,9 @@ def test_no_more_workers_are_advised_than_an_epoch_has_batches() -> None:
 
 
 def test_too_many_workers_are_told() -> None:
-    found = judged(Plan(workers=8, batches=100, step=30).run())
-    assert found.kind == "consumer-bound"
-    assert "About 1 worker would do" in found.causes[0].advice
+    judgement = judged(Plan(workers=8, batches=100, step=30).run())
+    assert judgement.kind == "consumer-bound"
+    assert "About 1 worker would do" in judgement.causes[0].advice
 
 
 @pytest.mark.parametrize("level", ["batch", "sample"])
@@ -316,9 +321,9 @@ def test_lower_levels_still_have_a_verdict(level: str) -> None:
         run.samples = run.samples.iloc[:0]
     else:
         run.samples = run.samples.assign(self_ns=np.nan, ops_ns=np.nan)
-    found = judged(run)
-    assert found.kind == "input-bound"
-    assert "--level op" in found.causes[0].advice
+    judgement = judged(run)
+    assert judgement.kind == "input-bound"
+    assert "--level op" in judgement.causes[0].advice
 
 
 def test_what_was_recorded_of_every_tenth_batch_stands_for_all() -> None:
@@ -372,11 +377,11 @@ def test_a_wait_that_was_broken_off_is_the_cause_where_it_is_most_of_the_waiting
     run.batches["fetch_start_ns"] = run.batches["fetch_start_ns"].astype("float64")
     run.batches["fetch_ns"] = run.batches["fetch_ns"].astype("float64")
     run.batches.loc[run.batches["batch"] == batch, ["fetch_start_ns", "fetch_ns"]] = np.nan
-    found = judged(run)
-    assert found.causes[0].kind == "unseen"
-    assert found.causes[0].share > 0.8
-    assert "lotus top RUN" in found.causes[0].advice
-    assert found.causes[1].kind == "operation"
+    judgement = judged(run)
+    assert judgement.causes[0].kind == "unseen"
+    assert judgement.causes[0].share > 0.8
+    assert "lotus top RUN" in judgement.causes[0].advice
+    assert judgement.causes[1].kind == "operation"
 
 
 def test_a_loader_of_which_no_batch_was_taken_has_no_verdict() -> None:
@@ -388,19 +393,21 @@ def test_a_loader_of_which_no_batch_was_taken_has_no_verdict() -> None:
 
 
 def test_ranks_are_added_up() -> None:
-    one, other = (
+    first, other = (
         Plan(operations={"Slow": 20.0}).run(),
         Plan(operations={"Slow": 20.0}, rank=1).run(),
     )
     names = ("ops", "samples", "batches", "waits", "workers", "epochs", "loaders")
     for name in names:
-        setattr(one, name, pd.concat([getattr(one, name), getattr(other, name)], ignore_index=True))
-    found = scopes(one)
-    assert len(found) == 1
-    assert found[0].ranks == [0, 1]
-    books = account(found[0])
+        setattr(
+            first, name, pd.concat([getattr(first, name), getattr(other, name)], ignore_index=True)
+        )
+    loaders = scopes(first)
+    assert len(loaders) == 1
+    assert loaders[0].ranks == [0, 1]
+    books = account(loaders[0])
     assert books.loop_ns == pytest.approx(2 * account(scopes(other)[0]).loop_ns)
-    assert verdict(found[0]).causes[0].title == "Slow"
+    assert verdict(loaders[0]).causes[0].title == "Slow"
 
 
 def test_more_workers_than_cores_wait_for_a_core() -> None:

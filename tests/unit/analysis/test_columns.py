@@ -24,8 +24,10 @@ COLUMNS = ["rank", "loader", "epoch", "batch"]
 @given(st.lists(keys, unique=True, max_size=30), st.lists(keys, max_size=30))
 def test_batch_rows_is_a_left_join(batches: list[tuple[int, ...]], rows: list[tuple[int, ...]]):
     places = {key: place for place, key in enumerate(batches)}
-    found = batch_rows(pd.DataFrame(batches, columns=COLUMNS), pd.DataFrame(rows, columns=COLUMNS))
-    assert found.tolist() == [places.get(key, -1) for key in rows]
+    row_numbers = batch_rows(
+        pd.DataFrame(batches, columns=COLUMNS), pd.DataFrame(rows, columns=COLUMNS)
+    )
+    assert row_numbers.tolist() == [places.get(key, -1) for key in rows]
 
 
 @given(
@@ -46,7 +48,7 @@ def test_busy_within_is_the_length_of_the_overlap(
         for begin, busy in zip(starts, lengths, strict=True)
     )
     # A second group must not be seen.
-    found = busy_within(
+    busy_ns = busy_within(
         np.array([1]),
         np.array([float(start)]),
         np.array([float(start + length)]),
@@ -54,7 +56,7 @@ def test_busy_within_is_the_length_of_the_overlap(
         np.array([*starts, 0], np.float64),
         np.array([*lengths, 1000], np.float64),
     )
-    assert found.tolist() == [wanted]
+    assert busy_ns.tolist() == [wanted]
 
 
 def test_a_reused_pid_is_the_latest_process_that_had_begun() -> None:
@@ -82,10 +84,10 @@ def test_columns_that_are_missing_or_hold_nothing() -> None:
 
 
 def test_a_distribution_leaves_out_what_was_not_measured() -> None:
-    found = distribution(np.array([1.0, np.nan, 3.0]))
-    assert found["count"] == 2
-    assert found["mean"] == 2
-    assert found["std"] == pytest.approx(1)
+    summary = distribution(np.array([1.0, np.nan, 3.0]))
+    assert summary["count"] == 2
+    assert summary["mean"] == 2
+    assert summary["std"] == pytest.approx(1)
     assert distribution(np.array([np.nan]))["count"] == 0
 
 

@@ -60,42 +60,42 @@ def test_an_old_run_is_judged_as_before() -> None:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_helper_threads_without_cores_are_the_first_cause(workers: int) -> None:
     plan = Plan(workers=workers, operations={"Slow": 20.0}, cores=2)
-    found = judged(cores(plan.run(), (0.2, 0.5, 0.5), QUIET))
-    assert found.causes[0].kind == "worker-threads"
-    assert "OMP_NUM_THREADS=1" in found.causes[0].advice
-    assert "num_workers" not in found.causes[0].advice
+    judgement = judged(cores(plan.run(), (0.2, 0.5, 0.5), QUIET))
+    assert judgement.causes[0].kind == "worker-threads"
+    assert "OMP_NUM_THREADS=1" in judgement.causes[0].advice
+    assert "num_workers" not in judgement.causes[0].advice
 
 
 def test_helper_threads_with_cores_are_no_cause() -> None:
     plan = Plan(operations={"Slow": 20.0}, cores=8)
-    found = judged(cores(plan.run(), (0.9, 0.02, 0.7), QUIET))
-    assert {cause.kind for cause in found.causes}.isdisjoint({"worker-threads", "step-threads"})
+    judgement = judged(cores(plan.run(), (0.9, 0.02, 0.7), QUIET))
+    assert {cause.kind for cause in judgement.causes}.isdisjoint({"worker-threads", "step-threads"})
 
 
 @pytest.mark.parametrize(("step", "kind"), [(100.0, "consumer-bound"), (12.0, "input-bound")])
 def test_threads_of_the_step_that_fight_the_workers_come_first(step: float, kind: str) -> None:
     plan = Plan(operations={"Slow": 8.0}, workers=2, batch_size=4, step=step, cores=2)
     run = cores(plan.run(), (0.5, 0.5, 0.0), (0.25, 0.7, 0.5))
-    found = judged(run)
-    assert found.kind == kind
-    assert found.causes[0].kind == "step-threads"
-    assert "OMP_NUM_THREADS=1" in found.causes[0].advice
-    assert found.causes[0].share < found.step_share  # part of it remains the step's own
+    judgement = judged(run)
+    assert judgement.kind == kind
+    assert judgement.causes[0].kind == "step-threads"
+    assert "OMP_NUM_THREADS=1" in judgement.causes[0].advice
+    assert judgement.causes[0].share < judgement.step_share  # part of it remains the step's own
 
 
 def test_the_number_of_threads_is_what_the_cores_are_enough_for() -> None:
     plan = Plan(operations={"Slow": 1.0}, workers=4, step=100, cores=16)
-    found = judged(cores(plan.run(), QUIET, (0.42, 0.55, 0.95)))
-    assert found.causes[0].kind == "step-threads"
-    assert "OMP_NUM_THREADS=8" in found.causes[0].advice  # 0.42 / (1 - 0.95) cores were had
+    judgement = judged(cores(plan.run(), QUIET, (0.42, 0.55, 0.95)))
+    assert judgement.causes[0].kind == "step-threads"
+    assert "OMP_NUM_THREADS=8" in judgement.causes[0].advice  # 0.42 / (1 - 0.95) cores were had
 
 
 def test_a_busy_machine_is_said_and_more_workers_are_not_advised() -> None:
     plan = Plan(operations={"Slow": 20.0}, workers=2, cores=4)
-    found = judged(cores(plan.run(), (0.3, 0.65, 0.0), (0.3, 0.65, 0.0)))
-    assert found.causes[0].kind == "operation"
-    assert "more of them will not help" in found.causes[0].advice
-    assert "other programs had" in found.doubt
+    judgement = judged(cores(plan.run(), (0.3, 0.65, 0.0), (0.3, 0.65, 0.0)))
+    assert judgement.causes[0].kind == "operation"
+    assert "more of them will not help" in judgement.causes[0].advice
+    assert "other programs had" in judgement.doubt
 
 
 def test_a_worker_that_others_keep_from_its_core_is_not_slow() -> None:

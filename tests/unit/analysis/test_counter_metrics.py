@@ -7,10 +7,10 @@ import pytest
 from lotus.analysis.counters.counter_metrics import REST, counter_table, events_of, helper_share
 
 
-def rows(*given):
+def rows(*values):
     """(kind, operation, nested, duration, cycles, instructions) of one batch."""
     names = ["kind", "operation", "nested", "duration_ns", "cycles", "instructions"]
-    table = pd.DataFrame(given, columns=names)
+    table = pd.DataFrame(values, columns=names)
     constant = {"rank": 0, "local_rank": -1, "world_size": 1, "host": "a", "pid": 5, "tid": 5}
     constant |= {"worker": 0, "loader": 0, "epoch": 0, "batch": 0, "row": -1, "start_ns": 0}
     constant |= {"readings": 1, "enabled_ns": 10, "running_ns": 10, "scaled": False}
@@ -80,8 +80,8 @@ def test_groups_that_take_turns_by_batch_give_each_ratio_of_their_own_batches():
     second = rows(*BATCH).assign(batch=1, slots_frontend=np.nan, branch_misses=0.0)
     second[["cycles", "instructions"]] *= 2
     second["branch_misses"] = second["cycles"] / 10
-    found = counter_table(pd.concat([first, second], ignore_index=True), "amd_zen5")
-    table = found.set_index("operation")
+    metrics = counter_table(pd.concat([first, second], ignore_index=True), "amd_zen5")
+    table = metrics.set_index("operation")
     assert table["counted"].tolist() == [2] * 5
     assert table["turn_share"].tolist() == [0.5] * 5
     assert table["cycles"]["Decode"] == 600 + 1200

@@ -54,8 +54,8 @@ def test_batches_taken_ahead_and_dropped_are_told():
 
 
 def test_runs_of_older_versions_have_none_of_it():
-    told = passes_of(scopes(simulated())[0])
-    assert (told.iterations, told.whole, told.sanity, told.unused) == (3, 3, 0, 0)
+    passes = passes_of(scopes(simulated())[0])
+    assert (passes.iterations, passes.whole, passes.sanity, passes.unused) == (3, 3, 0, 0)
 
 
 @pytest.mark.parametrize(

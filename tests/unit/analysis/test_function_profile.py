@@ -87,5 +87,5 @@ def test_counters_that_counted_no_batch_are_a_note(builder):
      ("instructions", "instructions"), ("some/odd,thing/:u", None)],
 )  # fmt: skip
 def test_events_have_one_name_among_counts_and_samples(spelled, name):
-    found = event_name(spelled, "generic")
-    assert found == name if name else found
+    spelling = event_name(spelled, "generic")
+    assert spelling == name if name else spelling

@@ -29,16 +29,16 @@ def brute(rows: list[tuple[int, int, int, str, str]], edges: np.ndarray) -> dict
     pid = np.full(len(times), rows[0][0], np.int64)
     samples = pd.DataFrame({"pid": pid, "tid": pid, "time_ns": times})
     row = interval_join.join(samples, frame)
-    found: dict[str, np.ndarray] = {}
+    by_name: dict[str, np.ndarray] = {}
     for time, at in zip(times, row, strict=True):
         if at >= 0:
             kind, operation = rows[at][3:]
             name = operation or {"fetch": REST}.get(kind, kind)
-            into = found.setdefault(name, np.zeros(len(edges) - 1))
+            into = by_name.setdefault(name, np.zeros(len(edges) - 1))
             # A nanosecond may lie in two bins: shared out.
             low, high = time - begin, time - begin + 1
             into += np.clip(np.minimum(edges[1:], high) - np.maximum(edges[:-1], low), 0, None)
-    return found
+    return by_name
 
 
 @st.composite

@@ -11,7 +11,7 @@ from lotus.analysis.verdict.verdict import Verdict, verdict
 from tests.unit.simulated import Plan
 
 
-def found(run: SimpleNamespace, **looks: int) -> SimpleNamespace:
+def with_looks(run: SimpleNamespace, **looks: int) -> SimpleNamespace:
     """Give a run looks at the operation Slow: reason -> how many."""
     pid = int(run.batches["pid"].iloc[0])
     rows = [
@@ -43,14 +43,14 @@ def slow(cpu: float = 0.05, **plan: float) -> SimpleNamespace:
 def test_the_reason_is_in_the_title_and_decides_the_advice(
     reason: str, title: str, advice: str
 ) -> None:
-    first = judged(found(slow(), **{reason: 90, "computing": 10})).causes[0]
+    first = judged(with_looks(slow(), **{reason: 90, "computing": 10})).causes[0]
     assert (first.kind, first.title) == ("operation", title)
     assert advice in first.advice
     assert "90%" in first.reason
 
 
 def test_workers_that_take_turns_at_a_lock_are_not_advised_to_be_more() -> None:
-    first = judged(found(slow(workers=4), **{"shared-lock": 60, "sleep": 30, "computing": 10}))
+    first = judged(with_looks(slow(workers=4), **{"shared-lock": 60, "sleep": 30, "computing": 10}))
     assert "takes turns at a lock" in first.causes[0].title
     assert "more workers will not help" in first.causes[0].advice
     assert "Raise num_workers" not in first.causes[0].advice
@@ -58,13 +58,13 @@ def test_workers_that_take_turns_at_a_lock_are_not_advised_to_be_more() -> None:
 
 def test_an_operation_that_was_found_computing_does_not_wait() -> None:
     # GIVEN batches of which half the time was off the CPU, in other operations than this one
-    first = judged(found(slow(cpu=0.3), computing=95, sleep=5)).causes[0]
+    first = judged(with_looks(slow(cpu=0.3), computing=95, sleep=5)).causes[0]
     assert first.title == "Slow"
     assert first.evidence["waiting_share"] == pytest.approx(0.05)
 
 
 def test_few_looks_tell_nothing() -> None:
-    first = judged(found(slow(), sleep=3)).causes[0]
+    first = judged(with_looks(slow(), sleep=3)).causes[0]
     assert first.title == "Slow (waits, not computing)"
     assert "looks" not in first.reason
 

@@ -109,9 +109,9 @@ class Job:
 
 
 def steps_of(run: SimpleNamespace, **options: Any) -> RankSteps:
-    found = rank_steps(run, **options)
-    assert found is not None
-    return found
+    steps = rank_steps(run, **options)
+    assert steps is not None
+    return steps
 
 
 def random_job(seed: int, ranks: int = 4, steps: int = 30, **options: Any) -> Job:
@@ -123,15 +123,15 @@ def random_job(seed: int, ranks: int = 4, steps: int = 30, **options: Any) -> Jo
 
 def test_wait_step_and_synchronisation_are_those_of_the_loop() -> None:
     job = random_job(1)
-    found = steps_of(job.run())
-    np.testing.assert_allclose(found.wait, np.asarray(job.wait) * MS, rtol=1e-6, atol=2)
-    np.testing.assert_allclose(found.step, np.asarray(job.step) * MS, rtol=1e-6)
-    whole = found.wait + found.step + found.sync
+    steps = steps_of(job.run())
+    np.testing.assert_allclose(steps.wait, np.asarray(job.wait) * MS, rtol=1e-6, atol=2)
+    np.testing.assert_allclose(steps.step, np.asarray(job.step) * MS, rtol=1e-6)
+    whole = steps.wait + steps.step + steps.sync
     # From one synchronisation's end to the next all ranks take the same time.
     np.testing.assert_allclose(whole, np.broadcast_to(whole[0], whole.shape), rtol=1e-6)
-    assert found.loaders == [0]
-    assert found.size.tolist() == [4] * 4
-    assert found.warm.tolist() == [False] + [True] * 29
+    assert steps.loaders == [0]
+    assert steps.size.tolist() == [4] * 4
+    assert steps.warm.tolist() == [False] + [True] * 29
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -142,7 +142,7 @@ def test_who_is_last_and_by_how_much(seed: int) -> None:
     run = random_job(seed, ranks, 40).run()
     gone = ~takes[run.syncs["rank"], run.syncs["step"]]
     run.syncs = run.syncs[~gone].reset_index(drop=True)
-    found = steps_of(run)
+    steps = steps_of(run)
     numbered = np.unique(run.syncs["step"])  # steps that nobody took do not count
     for k, number in enumerate(numbered):
         arrivals = dict(
@@ -150,29 +150,29 @@ def test_who_is_last_and_by_how_much(seed: int) -> None:
         )
         ordered = sorted(arrivals, key=lambda rank: arrivals[rank])
         if len(arrivals) < 2:
-            assert found.last[k] == ALONE
+            assert steps.last[k] == ALONE
             continue
         if arrivals[ordered[-1]] == arrivals[ordered[-2]]:
-            assert found.last[k] == UNDECIDED
+            assert steps.last[k] == UNDECIDED
             continue
-        assert found.ranks[found.last[k]] == ordered[-1]
-        assert found.lead_second[k] == arrivals[ordered[-1]] - arrivals[ordered[-2]]
+        assert steps.ranks[steps.last[k]] == ordered[-1]
+        assert steps.lead_second[k] == arrivals[ordered[-1]] - arrivals[ordered[-2]]
         for rank in arrivals:
             others = median(at for one, at in arrivals.items() if one != rank)
-            row = int(np.searchsorted(found.ranks, rank))
-            assert found.late[row, k] == pytest.approx(arrivals[rank] - others, rel=1e-6)
+            row = int(np.searchsorted(steps.ranks, rank))
+            assert steps.late[row, k] == pytest.approx(arrivals[rank] - others, rel=1e-6)
         others = median(arrivals[rank] for rank in ordered[:-1])
-        assert found.lead_median[k] == arrivals[ordered[-1]] - others
-    assert found.present.sum() == len(run.syncs)
+        assert steps.lead_median[k] == arrivals[ordered[-1]] - others
+    assert steps.present.sum() == len(run.syncs)
 
 
 def test_nobody_is_last_where_the_clocks_cannot_tell() -> None:
     step = np.array([[5.0, 5.0, 9.0], [5.5, 8.0, 5.0], [5.2, 5.2, 5.2]])
     job = Job(np.zeros((3, 3)), step, hosts=["a", "a", "b"], errors={"a": 0.1, "b": 0.5})
-    found = steps_of(job.run())
+    steps = steps_of(job.run())
     # Of the first, rank 1 is 0.3 ms after rank 2 of the other host, whose clocks may be 0.6 apart.
-    assert found.last.tolist() == [UNDECIDED, 1, 0]
-    assert np.isnan(found.lead_second[0])
+    assert steps.last.tolist() == [UNDECIDED, 1, 0]
+    assert np.isnan(steps.lead_second[0])
     # On one host the clock is one.
     assert steps_of(Job(np.zeros((3, 3)), step).run()).last.tolist() == [1, 1, 0]
     # Of a host whose clock was not aligned nothing is known.
@@ -199,18 +199,18 @@ def test_validation_nested_loaders_and_workers_are_not_the_steps_waits() -> None
     worker = [{"loader": 7, "pid": 900, "start_ns": at, "wait_ns": MS} for at in starts["start_ns"]]
     extra_waits(run, inner + validation + worker)
     run.workers = pd.DataFrame({"rank": [0], "pid": [900]})
-    found = steps_of(run)
-    assert found.loaders == [0]
-    np.testing.assert_allclose(found.wait, np.asarray(job.wait) * MS, rtol=1e-6, atol=2)
+    steps = steps_of(run)
+    assert steps.loaders == [0]
+    np.testing.assert_allclose(steps.wait, np.asarray(job.wait) * MS, rtol=1e-6, atol=2)
 
 
 def test_batches_whose_gradients_are_accumulated_are_one_step() -> None:
     run = random_job(4, 2, 40).run()
     run.syncs = run.syncs[run.syncs["step"] % 2 == 1].assign(step=run.syncs["step"] // 2)
-    found = steps_of(run)
+    steps = steps_of(run)
     each = run.waits.groupby(["rank", run.waits["batch"] // 2])["wait_ns"].sum().unstack()
-    np.testing.assert_allclose(found.wait, each.to_numpy(), rtol=1e-6)
-    assert found.size.tolist() == [8, 8]
+    np.testing.assert_allclose(steps.wait, each.to_numpy(), rtol=1e-6)
+    assert steps.size.tolist() == [8, 8]
 
 
 def test_a_rank_without_a_loader_has_steps_and_no_waits() -> None:
@@ -218,20 +218,20 @@ def test_a_rank_without_a_loader_has_steps_and_no_waits() -> None:
     job.wait[2] = 0
     run = job.run()
     run.waits = run.waits[run.waits["rank"] != 2]
-    found = steps_of(run)
-    assert np.isnan(found.wait[2]).all()
-    assert not np.isnan(found.wait[:2]).any()
-    np.testing.assert_allclose(found.step[2, 1:], np.asarray(job.step)[2, 1:] * MS, rtol=1e-6)
-    assert not np.isnan(found.late).any()
+    steps = steps_of(run)
+    assert np.isnan(steps.wait[2]).all()
+    assert not np.isnan(steps.wait[:2]).any()
+    np.testing.assert_allclose(steps.step[2, 1:], np.asarray(job.step)[2, 1:] * MS, rtol=1e-6)
+    assert not np.isnan(steps.late).any()
 
 
 def test_waits_that_were_not_to_be_recorded_are_not_zero() -> None:
     run = random_job(6, 2, 10).run()
     run.manifest["batches"] = "0:4"
     run.waits = run.waits[run.waits["batch"] < 4]
-    found = steps_of(run)
-    assert np.isnan(found.wait).sum(axis=1).tolist() == [6, 6]
-    assert np.isnan(found.step).sum(axis=1).tolist() == [6, 6]
+    steps = steps_of(run)
+    assert np.isnan(steps.wait).sum(axis=1).tolist() == [6, 6]
+    assert np.isnan(steps.step).sum(axis=1).tolist() == [6, 6]
 
 
 def test_processes_that_replace_others_go_on_with_the_steps() -> None:
@@ -245,33 +245,33 @@ def test_processes_that_replace_others_go_on_with_the_steps() -> None:
             if column in moved:
                 moved[column] += 60_000 * MS
         setattr(first, name, pd.concat([getattr(first, name), moved], ignore_index=True))
-    found = steps_of(first)
-    assert found.late.shape == (3, 21)
-    assert np.flatnonzero(~found.warm).tolist() == [0, 12]
+    steps = steps_of(first)
+    assert steps.late.shape == (3, 21)
+    assert np.flatnonzero(~steps.warm).tolist() == [0, 12]
     # The pause between them is nobody's own time.
-    assert np.nanmax(found.step) < 10 * MS
+    assert np.nanmax(steps.step) < 10 * MS
 
 
 def test_ranks_that_die_or_end_early_keep_what_they_did() -> None:
     there = np.ones((4, 30), bool)
     there[2, 17:] = False
-    found = steps_of(random_job(9, 4, 30, takes_part=there).run())
-    assert (found.present == there).all()
-    assert np.isnan(found.late[2, 17:]).all()
-    assert not (found.last[17:] == 2).any()
+    steps = steps_of(random_job(9, 4, 30, takes_part=there).run())
+    assert (steps.present == there).all()
+    assert np.isnan(steps.late[2, 17:]).all()
+    assert not (steps.last[17:] == 2).any()
 
 
 def test_without_synchronisations_steps_are_batches() -> None:
     job = random_job(10, 3, 25)
     run = job.run()
     run.syncs = run.syncs.iloc[:0]
-    found = steps_of(run)
-    assert not found.synced
-    np.testing.assert_allclose(found.wait, np.asarray(job.wait) * MS, rtol=1e-6, atol=2)
-    np.testing.assert_allclose(found.step, np.asarray(job.step) * MS, rtol=1e-6)
-    assert np.isnan(found.sync).all()
-    assert np.isnan(found.late).all()
-    assert (found.last == UNDECIDED).all()
+    steps = steps_of(run)
+    assert not steps.synced
+    np.testing.assert_allclose(steps.wait, np.asarray(job.wait) * MS, rtol=1e-6, atol=2)
+    np.testing.assert_allclose(steps.step, np.asarray(job.step) * MS, rtol=1e-6)
+    assert np.isnan(steps.sync).all()
+    assert np.isnan(steps.late).all()
+    assert (steps.last == UNDECIDED).all()
     del run.syncs  # a run of an older lotus
     assert not steps_of(run).synced
 
@@ -279,9 +279,9 @@ def test_without_synchronisations_steps_are_batches() -> None:
 def test_a_process_alone_has_nothing_to_compare() -> None:
     assert rank_steps(random_job(11, 1, 10).run()) is None
     # But one whose others are missing is part of a job.
-    found = steps_of(random_job(11, 1, 10, world_size=4).run())
-    assert found.world_size == 4
-    assert (found.last == ALONE).all()
+    steps = steps_of(random_job(11, 1, 10, world_size=4).run())
+    assert steps.world_size == 4
+    assert (steps.last == ALONE).all()
     empty = SimpleNamespace(manifest={}, loaders=pd.DataFrame())
     assert rank_steps(empty) is None
 
@@ -298,8 +298,8 @@ def test_of_very_many_steps_every_nth_is_kept_as_it_was() -> None:
 def test_the_long_table_has_a_row_for_each_rank_and_step_taken() -> None:
     there = np.ones((3, 10), bool)
     there[1, 5:] = False
-    found = steps_of(random_job(13, 3, 10, takes_part=there, hosts=["a", "b", "a"]).run())
-    table = long_table(found)
+    steps = steps_of(random_job(13, 3, 10, takes_part=there, hosts=["a", "b", "a"]).run())
+    table = long_table(steps)
     assert len(table) == 25
     assert table.groupby("rank", observed=True)["host"].first().tolist() == ["a", "b", "a"]
     assert table.groupby("step")["last"].sum().max() <= 1
@@ -326,6 +326,6 @@ def test_damaged_numbers_are_no_crash() -> None:
     wild["ready_ns"] = [1, 5, 0, (1 << 62)]
     wild["end_ns"] = [0, 1 << 62, 7, 3]
     run.syncs = pd.concat([run.syncs, wild], ignore_index=True)
-    found = steps_of(run)
+    steps = steps_of(run)
     # What was sound is there all the same: the first of two rows of one step counts.
-    assert found.present[:, :10].all()
+    assert steps.present[:, :10].all()

@@ -65,9 +65,9 @@ def rate(kind: str, count: int, steps: int, slower: float, times: int) -> tuple[
     for _ in range(times):
         own = noise(rng, kind, count, steps) * 50 * MS
         own[1] *= 1 + slower
-        found = {int(row) for rows, _, _ in named(simulated(own)) for row in rows}
-        right += 1 in found
-        wrong += bool(found - {1})
+        named_ranks = {int(row) for rows, _, _ in named(simulated(own)) for row in rows}
+        right += 1 in named_ranks
+        wrong += bool(named_ranks - {1})
     return right / times, wrong / times
 
 
@@ -130,13 +130,13 @@ def test_shares_are_of_the_steps_that_a_rank_took_part_in() -> None:
     steps.late[3, 100:] = steps.sync[3, 100:] = np.nan
     last = np.where((steps.last == 3) & (np.arange(200) >= 100), 0, steps.last)
     steps = dataclasses.replace(steps, last=last)
-    found = last_shares(steps, np.ones(200, bool))
-    assert [one.steps for one in found] == [200, 200, 200, 100]
-    assert found[3].fair == pytest.approx(1 / 4)
-    assert found[0].fair == pytest.approx((1 / 4 + 1 / 3) / 2)
-    for row, one in enumerate(found):
-        assert one.times == (last == row).sum()
-        assert one.low <= one.share <= one.high
+    shares = last_shares(steps, np.ones(200, bool))
+    assert [one.steps for one in shares] == [200, 200, 200, 100]
+    assert shares[3].fair == pytest.approx(1 / 4)
+    assert shares[0].fair == pytest.approx((1 / 4 + 1 / 3) / 2)
+    for row, share in enumerate(shares):
+        assert share.times == (last == row).sum()
+        assert share.low <= share.share <= share.high
 
 
 def test_the_interval_holds_the_share() -> None:
@@ -162,12 +162,12 @@ def job(steps: int = 60, **options: Any) -> Job:
 
 
 def summary_of(made: Job) -> RankSummary:
-    found = rank_summary(made.run())
-    assert found is not None
-    return found
+    summary = rank_summary(made.run())
+    assert summary is not None
+    return summary
 
 
-def told(summary: RankSummary) -> str:
+def report_text(summary: RankSummary) -> str:
     return " ".join([*rank_report.verdict(summary), *rank_report.remarks(summary)])
 
 
@@ -183,28 +183,28 @@ def slow_input(**options: Any) -> Job:
 
 def test_a_rank_whose_input_is_slow() -> None:
     summary = summary_of(slow_input())
-    [one] = summary.stragglers
-    why = one.why
+    [straggler] = summary.stragglers
+    why = straggler.why
     assert why is not None
-    assert (one.ranks, why.kind, why.operation) == ([2], "input", "Loader")
+    assert (straggler.ranks, why.kind, why.operation) == ([2], "input", "Loader")
     assert why.times == pytest.approx(2.1)
     assert why.sample_ns == pytest.approx(4.7 * MS)
     assert (why.cores, why.reference_cores) == (4, 8)
     # Waiting and step are all that its own time has more.
     assert why.wait_ns + why.step_ns == pytest.approx(why.own_ns - why.reference_own_ns)
     assert why.wait_ns == pytest.approx(9 * MS, rel=0.1)
-    text = told(summary)
+    text = report_text(summary)
     assert text.startswith("Rank 2 on host b is last in 100% of 59 steps")
-    assert f"on average {one.behind_ns / MS:.2f} ms after the others" in text
+    assert f"on average {straggler.behind_ns / MS:.2f} ms after the others" in text
     assert f"decode (loader) takes 2.1 times rank {why.reference}'s (4.20 ms a sample)" in text
     assert "at 4 cores against 8, on old against simulated" in text
-    assert one.cost_ns == pytest.approx(float(np.mean(summary.steps.lead_second[1:])))
+    assert straggler.cost_ns == pytest.approx(float(np.mean(summary.steps.lead_second[1:])))
 
 
 def test_the_end_of_a_traced_job_names_it_too() -> None:
     run = slow_input().run()
-    said = " ".join(" ".join(short_report.short_report(run)).split())
-    assert rank_report.verdict(summary_of(slow_input()))[0] in said
+    text = " ".join(" ".join(short_report.short_report(run)).split())
+    assert rank_report.verdict(summary_of(slow_input()))[0] in text
 
 
 def test_an_operation_inside_another_is_not_the_one_to_name() -> None:
@@ -230,35 +230,35 @@ def test_the_reference_is_the_middle_of_the_others() -> None:
 
 def test_operations_are_compared_by_sample_not_by_batch() -> None:
     made = slow_input(batch_size=[8, 8, 4])
-    [one] = summary_of(made).stragglers
-    assert one.why is not None
-    assert one.why.times == pytest.approx(2.1)
+    [straggler] = summary_of(made).stragglers
+    assert straggler.why is not None
+    assert straggler.why.times == pytest.approx(2.1)
 
 
 def test_a_larger_batch_is_the_cause_where_it_is() -> None:
     made = job(batch_size=[4, 4, 12])
     made.step[2] *= 3
-    [one] = summary_of(made).stragglers
-    assert one.why is not None
-    assert one.why.kind == "batch size"
-    assert "It takes 12 samples a step, rank" in told(summary_of(made))
+    [straggler] = summary_of(made).stragglers
+    assert straggler.why is not None
+    assert straggler.why.kind == "batch size"
+    assert "It takes 12 samples a step, rank" in report_text(summary_of(made))
 
 
 def test_a_slow_model_is_not_blamed_on_the_input() -> None:
     made = job(sample={"Loader": [2.0, 2.0, 2.0]})
     made.step[0] += 12
     summary = summary_of(made)
-    [one] = summary.stragglers
-    assert one.why is not None
-    assert (one.ranks, one.why.kind, one.why.operation) == ([0], "step", "")
-    assert "without input, is what takes longer" in told(summary)
-    assert "decode (loader)" not in told(summary)
+    [straggler] = summary.stragglers
+    assert straggler.why is not None
+    assert (straggler.ranks, straggler.why.kind, straggler.why.operation) == ([0], "step", "")
+    assert "without input, is what takes longer" in report_text(summary)
+    assert "decode (loader)" not in report_text(summary)
 
 
 def test_fewer_workers_are_told_where_samples_cost_the_same() -> None:
     made = job(sample={"Loader": [2.0, 2.0, 2.0]}, workers=[4, 4, 1])
     made.wait[2] += 9
-    text = told(summary_of(made))
+    text = report_text(summary_of(made))
     assert "Making a sample takes no longer than rank" in text
     assert "with 1 worker against 4" in text
 
@@ -272,14 +272,14 @@ def test_of_many_stragglers_some_are_explained_and_the_others_named() -> None:
     assert sorted(explained + summary.more) == [0, 1, 2, 3, 4, 5]
     assert len(summary.more) == 2
     low, high = summary.more
-    assert f"Ranks {low} and {high} are often last as well: see the table." in told(summary)
+    assert f"Ranks {low} and {high} are often last as well: see the table." in report_text(summary)
 
 
 def test_equal_ranks_are_said_to_be_alike() -> None:
     summary = summary_of(job(200))
     assert summary.stragglers == []
     assert summary.nearest is not None
-    assert told(summary).startswith("No rank holds the others up: rank ")
+    assert report_text(summary).startswith("No rank holds the others up: rank ")
 
 
 def test_the_table_adds_up() -> None:
@@ -300,7 +300,7 @@ def test_missing_dead_and_late_ranks_are_told() -> None:
     there[1, 20:] = False
     summary = summary_of(job(takes_part=there, world_size=5))
     assert summary.missing == [3, 4]
-    text = told(summary)
+    text = report_text(summary)
     assert "Ranks 3 and 4 of 5 took no step in what was recorded." in text
     assert "Rank 1 took part in 20 of 60 steps, from step 0 to 19." in text
 
@@ -308,8 +308,8 @@ def test_missing_dead_and_late_ranks_are_told() -> None:
 def test_one_rank_of_a_job_alone() -> None:
     summary = summary_of(Job(np.ones((1, 30)), np.ones((1, 30)), world_size=2))
     assert (summary.steps.last == ALONE).all()
-    assert told(summary).startswith("Only rank 0 is here")
-    assert "Rank 1 of 2 took no step" in told(summary)
+    assert report_text(summary).startswith("Only rank 0 is here")
+    assert "Rank 1 of 2 took no step" in report_text(summary)
 
 
 def test_clocks_that_cannot_tell_name_nobody() -> None:
@@ -317,12 +317,12 @@ def test_clocks_that_cannot_tell_name_nobody() -> None:
     made.errors = {"a": 0.0, "b": 30.0}
     summary = summary_of(made)
     assert (summary.stragglers, summary.decided, summary.undecided) == ([], 0, 59)
-    text = told(summary)
+    text = report_text(summary)
     assert text.startswith("Too few steps to say who holds the others up: 0 beyond the first")
     assert "Clocks of two hosts may be 30.0 ms apart at most." in text
     assert "In 59 steps the last came by less than that: nobody is named." in text
     made.errors = {"a": 0.0}
-    assert "Of host b it is not known how far its clock is off" in told(summary_of(made))
+    assert "Of host b it is not known how far its clock is off" in report_text(summary_of(made))
 
 
 def test_ranks_of_several_groups_are_not_compared() -> None:
@@ -335,7 +335,9 @@ def test_ranks_of_several_groups_are_not_compared() -> None:
     summary = rank_summary(first)
     assert summary is not None
     assert (summary.stragglers, summary.decided) == ([], 0)
-    assert told(summary).startswith("Who holds the others up is not known: in most steps ranks had")
+    assert report_text(summary).startswith(
+        "Who holds the others up is not known: in most steps ranks had"
+    )
 
 
 def test_without_synchronisations_it_is_said_what_is_not_known() -> None:

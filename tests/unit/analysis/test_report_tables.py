@@ -127,9 +127,9 @@ def test_order_is_of_what_arrived() -> None:
         order=[names[place % 4] for place in run.batches["batch"]],
         out_of_order=run.batches["batch"] % 4 == 0,
     )
-    found = order(scopes(run)[0])
-    assert found["out_of_order_share"] == 0.25
-    assert found["in_turn_share"] == 0.5
+    arrivals = order(scopes(run)[0])
+    assert arrivals["out_of_order_share"] == 0.25
+    assert arrivals["in_turn_share"] == 0.5
     assert np.isnan(order(scopes(Plan(workers=0).run())[0])["early_share"])
 
 
@@ -192,8 +192,8 @@ def test_batches_made_but_never_taken_are_told() -> None:
     run.batches[taken] = run.batches[taken].astype("float64")
     run.batches.loc[run.batches["batch"] >= 38, taken] = np.nan
     run.waits = run.waits[run.waits["batch"] < 38]
-    found = coverage(scopes(run)[0])
-    assert (found["batches_taken"], found["batches_made"], found["made_never_taken"]) == (38, 40, 2)
+    table = coverage(scopes(run)[0])
+    assert (table["batches_taken"], table["batches_made"], table["made_never_taken"]) == (38, 40, 2)
 
 
 def test_the_loader_with_the_most_samples_comes_first() -> None:
@@ -212,8 +212,8 @@ def test_the_end_of_an_iterable_data_set_is_no_batch() -> None:
     run.batches.loc[39, taken] = np.nan
     run.batches.loc[39, "flags"] = 4
     run.waits = run.waits[run.waits["batch"] < 39]
-    found = coverage(scopes(run)[0])
-    assert (found["batches_made"], found["made_never_taken"]) == (39, 0)
+    table = coverage(scopes(run)[0])
+    assert (table["batches_made"], table["made_never_taken"]) == (39, 0)
 
 
 def test_a_batch_whose_making_was_not_recorded_counts_its_samples() -> None:

@@ -35,10 +35,10 @@ def shown(run: SimpleNamespace) -> str:
 @pytest.mark.parametrize("size", [2, 4, 8, 32])
 def test_a_batch_that_was_slow_as_a_whole_is_told_and_not_its_samples(size: int) -> None:
     scope = scopes(stalled(12, 13, size=size, s3=9.0))[0]
-    found = slow_batches(scope)
-    assert sorted(found["batch"]) == [12, 13]
-    assert found["slow"].tolist() == found["samples"].tolist() == [size, size]
-    assert (found["times"] > 12).all()
+    rows = slow_batches(scope)
+    assert sorted(rows["batch"]) == [12, 13]
+    assert rows["slow"].tolist() == rows["samples"].tolist() == [size, size]
+    assert (rows["times"] > 12).all()
     samples = slowest_samples(scope)
     assert samples["sample"][0] == 3
     assert not set(samples["batch"]) & {12, 13}
@@ -46,10 +46,10 @@ def test_a_batch_that_was_slow_as_a_whole_is_told_and_not_its_samples(size: int)
 
 def test_a_sample_that_stands_out_of_a_slow_batch_is_named() -> None:
     scope = scopes(stalled(12, s100=400.0, s3=30.0))[0]
-    found = slowest_samples(scope)
-    assert found["sample"].tolist()[:2] == [100, 3]
-    assert found["times"][0] > 100
-    assert found["beyond"][0] == pytest.approx(10, abs=0.1)
+    rows = slowest_samples(scope)
+    assert rows["sample"].tolist()[:2] == [100, 3]
+    assert rows["times"][0] > 100
+    assert rows["beyond"][0] == pytest.approx(10, abs=0.1)
     assert slow_batches(scope)["batch"].tolist() == [12]
 
 
@@ -94,9 +94,9 @@ def test_batches_without_times_of_their_samples_and_of_one_sample() -> None:
 def test_the_others_of_a_batch() -> None:
     took = np.array([5.0, 1.0, np.nan, 3.0, 9.0, 7.0, 2.0])
     batch = np.array([0, 0, 0, 0, 1, -1, 0])
-    found = typical_of_others(took, batch)
+    typical = typical_of_others(took, batch)
     wanted = [2.0, 3.0, np.nan, 2.0, np.nan, np.nan, 3.0]
-    assert np.array_equal(found, wanted, equal_nan=True)
+    assert np.array_equal(typical, wanted, equal_nan=True)
 
 
 def test_the_report_tells_them(monkeypatch: pytest.MonkeyPatch) -> None:

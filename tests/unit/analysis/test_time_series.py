@@ -39,8 +39,8 @@ def test_thinned_rows_stand_for_all_batches(most: int) -> None:
 
 
 def test_thinning_keeps_ranks_apart() -> None:
-    one, two = of(Plan(batches=5)), of(Plan(batches=9)).assign(rank=3)
-    thin = time_series.thinned(pd.concat([one, two]), 4)
+    first, two = of(Plan(batches=5)), of(Plan(batches=9)).assign(rank=3)
+    thin = time_series.thinned(pd.concat([first, two]), 4)
     assert thin.groupby("rank")["batches"].sum().to_dict() == {0: 5, 3: 9}
 
 
@@ -57,10 +57,10 @@ def test_throughput_adds_up_to_the_samples() -> None:
 
 
 def test_one_batch_and_none() -> None:
-    one = of(Plan(batches=1))
-    assert time_series.throughput(one)["samples"].tolist() == [4]
-    assert not len(time_series.throughput(one.iloc[:0]))
-    assert not len(time_series.thinned(one.iloc[:0]))
+    single = of(Plan(batches=1))
+    assert time_series.throughput(single)["samples"].tolist() == [4]
+    assert not len(time_series.throughput(single.iloc[:0]))
+    assert not len(time_series.thinned(single.iloc[:0]))
 
 
 def test_of_many_readings_of_memory_the_largest_stays() -> None:
@@ -75,10 +75,10 @@ def test_of_many_readings_of_memory_the_largest_stays() -> None:
             "pss": np.where(np.arange(count) == 531, 9_000, 1_000),
         }
     )
-    found = time_series.memory(scopes(run)[0], most=50)
-    assert len(found) == 50
-    assert found["pss_bytes"].max() == 9_000
-    assert found["time_ns"][np.argmax(found["pss_bytes"])] == 531 * MS
+    readings = time_series.memory(scopes(run)[0], most=50)
+    assert len(readings) == 50
+    assert readings["pss_bytes"].max() == 9_000
+    assert readings["time_ns"][np.argmax(readings["pss_bytes"])] == 531 * MS
 
 
 def test_quantiles_are_those_of_the_calls() -> None:

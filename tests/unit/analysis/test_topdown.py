@@ -13,7 +13,7 @@ def table(**shares):
 
 
 def test_a_node_is_told_where_it_and_its_parent_cross_their_thresholds():
-    found = nodes(
+    crossed = nodes(
         table(
             frontend_bound=0.25,
             frontend_latency=0.2,
@@ -23,26 +23,28 @@ def test_a_node_is_told_where_it_and_its_parent_cross_their_thresholds():
             mispredicted_branches=0.12,  # its parent does not cross
         )
     )
-    assert found.rows["node"].tolist() == ["backend_memory", "frontend_latency"]
-    assert found.rows["binding"].tolist() == [True, False]
-    assert found.unbound == []
+    assert crossed.rows["node"].tolist() == ["backend_memory", "frontend_latency"]
+    assert crossed.rows["binding"].tolist() == [True, False]
+    assert crossed.unbound == []
 
 
 def test_where_no_node_crosses_that_is_told():
-    found = nodes(table(retiring=0.6))
-    assert not len(found.rows)
-    assert found.unbound == ["Decode"]
+    crossed = nodes(table(retiring=0.6))
+    assert not len(crossed.rows)
+    assert crossed.unbound == ["Decode"]
 
 
 def test_without_level_2_nothing_is_said():
-    found = nodes(pd.DataFrame([{"operation": "Decode", "counted": 9, "frontend_bound": 0.9}]))
-    assert not len(found.rows)
-    assert found.unbound == []
+    crossed = nodes(pd.DataFrame([{"operation": "Decode", "counted": 9, "frontend_bound": 0.9}]))
+    assert not len(crossed.rows)
+    assert crossed.unbound == []
 
 
 def test_what_could_not_be_told_crosses_nothing():
-    found = nodes(table(backend_bound=0.9, backend_memory=float("nan"), backend_core=float("nan")))
-    assert not len(found.rows)
+    crossed = nodes(
+        table(backend_bound=0.9, backend_memory=float("nan"), backend_core=float("nan"))
+    )
+    assert not len(crossed.rows)
 
 
 def test_every_node_has_a_threshold_and_a_meaning():
