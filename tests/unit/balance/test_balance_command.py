@@ -19,8 +19,8 @@ def test_an_option_of_another_strategy_is_refused(
     words: list[str], strategy: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["balance", str(tmp_path / "absent"), *words]) == 2
-    told = capfd.readouterr().err
-    assert told == (
+    error = capfd.readouterr().err
+    assert error == (
         f"lotus: {words[0]} is for {strategy}, this is lotus; leave it out, or add "
         f"--strategy {strategy}\n"
     )

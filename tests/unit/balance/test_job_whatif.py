@@ -23,81 +23,85 @@ from tests.unit.many_ranks import Costs, job
 MIXED = [Costs(1.0), Costs(3.0), Costs(2.0), Costs(1.0)]
 
 
-def asked(ranks: int, **question: object) -> Answer:
+def answered(ranks: int, **question: object) -> Answer:
     return answer(measure(job(MIXED)), Question(ranks, **question))  # type: ignore[arg-type]
 
 
 def test_the_job_itself_is_simulated_as_it_was() -> None:
-    found = asked(4)
-    assert abs(found.error) < 0.02
-    assert found.then.step_s == found.today.step_s
-    assert found.then.last[1] > 0.99
-    assert not any("off the measured rate" in note for note in found.notes)
+    prediction = answered(4)
+    assert abs(prediction.error) < 0.02
+    assert prediction.then.step_s == prediction.today.step_s
+    assert prediction.then.last[1] > 0.99
+    assert not any("off the measured rate" in note for note in prediction.notes)
 
 
 def test_more_ranks_repeat_the_traced_ones() -> None:
-    found = asked(64)
+    prediction = answered(64)
     # The slowest of 16 ranks with 24 ms and 2 %, and the ring's second term: 63/64 of 4/3.
-    assert found.then.step_s == pytest.approx(24 * (1 + 1.77 * 0.02) * 1e-3 + 1.3125e-3, rel=0.01)
-    assert found.then.samples_per_s == pytest.approx(64 * 8 / found.then.step_s, rel=0.01)
-    assert sum(found.then.last[1::4]) > 0.99
-    assert any("runs as the traced rank n mod 4" in note for note in found.notes)
-    assert any("all latency, it would be 21.0 times, 21 ms" in note for note in found.notes)
+    assert prediction.then.step_s == pytest.approx(
+        24 * (1 + 1.77 * 0.02) * 1e-3 + 1.3125e-3, rel=0.01
+    )
+    assert prediction.then.samples_per_s == pytest.approx(64 * 8 / prediction.then.step_s, rel=0.01)
+    assert sum(prediction.then.last[1::4]) > 0.99
+    assert any("runs as the traced rank n mod 4" in note for note in prediction.notes)
+    assert any("all latency, it would be 21.0 times, 21 ms" in note for note in prediction.notes)
 
 
 def test_a_plan_is_tried_by_each_ranks_line() -> None:
-    found = asked(4, batch_sizes=(12, 4, 5, 11))
-    assert found.then.step_s == pytest.approx(13e-3, rel=0.05)
+    prediction = answered(4, batch_sizes=(12, 4, 5, 11))
+    assert prediction.then.step_s == pytest.approx(13e-3, rel=0.05)
     with pytest.raises(LotusError, match="the plan is for 3 ranks, asked about are 4: --ranks 3"):
-        asked(4, batch_sizes=(1, 2, 3))
+        answered(4, batch_sizes=(1, 2, 3))
 
 
 def test_links_by_the_formula_and_stragglers() -> None:
     links = {"gradients": 1e6, "link_bandwidth": 1e9, "link_latency_ns": 1e5}
-    found = asked(8, collective="tree", **links)
-    assert found.then.collective_s == pytest.approx(6 * (0.1e-3 + 1e-3))
-    assert asked(8, **links).then.collective_s == pytest.approx(14 * (0.1e-3 + 0.125e-3))
-    assert asked(16, collective="tree").then.collective_s == pytest.approx(
-        2 * asked(4).then.collective_s
+    prediction = answered(8, collective="tree", **links)
+    assert prediction.then.collective_s == pytest.approx(6 * (0.1e-3 + 1e-3))
+    assert answered(8, **links).then.collective_s == pytest.approx(14 * (0.1e-3 + 0.125e-3))
+    assert answered(16, collective="tree").then.collective_s == pytest.approx(
+        2 * answered(4).then.collective_s
     )
-    slow = asked(4, stragglers=Stragglers(1, times=4.0))
+    slow = answered(4, stragglers=Stragglers(1, times=4.0))
     assert slow.then.last[3] > 0.99
     with pytest.raises(LotusError, match="--gradients and --link-bandwidth"):
-        asked(4, gradients=1e6)
+        answered(4, gradients=1e6)
     with pytest.raises(LotusError, match="5 stragglers"):
-        asked(4, stragglers=Stragglers(5))
+        answered(4, stragglers=Stragglers(5))
 
 
 def test_a_collective_that_was_not_traced_is_said() -> None:
-    found = answer(measure(job(MIXED, synced=False)), Question(4))
-    assert found.collective == "not traced"
-    assert any("taken as 0" in note for note in found.notes)
+    prediction = answer(measure(job(MIXED, synced=False)), Question(4))
+    assert prediction.collective == "not traced"
+    assert any("taken as 0" in note for note in prediction.notes)
 
 
 def test_what_is_shown() -> None:
     file = io.StringIO()
-    reporter.write(plain_console(file, 100), asked(64))
+    reporter.write(plain_console(file, 100), answered(64))
     text = " ".join(file.getvalue().split())
     for words in ("straggler's share", "efficiency", "last today rank 1 in", "reliance"):
         assert words in text
-    told = json.loads(json.dumps(reporter.document(asked(64)), allow_nan=False))
-    assert told["whatif"]["ranks"] == 64
-    assert len(told["whatif"]["last"]) == 64
+    document = json.loads(json.dumps(reporter.document(answered(64)), allow_nan=False))
+    assert document["whatif"]["ranks"] == 64
+    assert len(document["whatif"]["last"]) == 64
 
 
 def test_a_job_that_is_not_simulated_as_it_was_gets_no_answer() -> None:
     measured = measure(job(MIXED))
     for times in (0.5, 2.0):
-        found = answer(replace(measured, measured_ns=times * measured.measured_ns), Question(64))
+        prediction = answer(
+            replace(measured, measured_ns=times * measured.measured_ns), Question(64)
+        )
         file = io.StringIO()
-        reporter.write(plain_console(file, 100), found)
+        reporter.write(plain_console(file, 100), prediction)
         text = " ".join(file.getvalue().split())
         assert "this run cannot be predicted" in text
-        assert f"is {found.error:+.0%} off the measured rate" in text
+        assert f"is {prediction.error:+.0%} off the measured rate" in text
         assert "lotus trace -o RUN -- COMMAND" in text
         assert "times as many" not in text
-        told = json.loads(json.dumps(reporter.document(found), allow_nan=False))
-        assert told["times_the_samples_per_second"] is None
+        document = json.loads(json.dumps(reporter.document(prediction), allow_nan=False))
+        assert document["times_the_samples_per_second"] is None
 
 
 # The commands, on a run directory
@@ -140,10 +144,10 @@ def test_balance_writes_what_lotus_run_reads(
     assert made.loader is not None
     assert (made.loader.dataset, made.loader.sampler) == ("ImageFolder", "RandomSampler")
     assert main(["balance", run, "--strategy", "bno", "--link", "0-1=50us", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["plan"]["strategy"] == "bno"
-    assert told["weights"][1]["K"] == pytest.approx(0.25)
-    assert told["quantities"]["NL"] == "as given"
+    document = json.loads(capsys.readouterr().out)
+    assert document["plan"]["strategy"] == "bno"
+    assert document["weights"][1]["K"] == pytest.approx(0.25)
+    assert document["quantities"]["NL"] == "as given"
     assert main(["balance", run]) == 0
     assert "-o balance.json" in capsys.readouterr().out
 
@@ -152,8 +156,8 @@ def test_whatif_with_ranks(run: str, tmp_path: Path, capsys: pytest.CaptureFixtu
     split = tmp_path / "b.json"
     share_plan.write(split, SharePlan((12, 4), "lotus"))
     assert main(["whatif", run, "--ranks", "2", "--plan", str(split), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["whatif"]["step_s"] == pytest.approx(30e-3, rel=0.01)
+    document = json.loads(capsys.readouterr().out)
+    assert document["whatif"]["step_s"] == pytest.approx(30e-3, rel=0.01)
     words = ["--ranks", "8", "--stragglers", "1", "--slower", "3", "--workers", "1", "--steps", "9"]
     assert main(["whatif", recorded(tmp_path / "run", 58, 60), *words]) == 0
     out = " ".join(capsys.readouterr().out.split())
@@ -165,7 +169,7 @@ def test_whatif_with_ranks(run: str, tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "error"),
     [
         (["whatif", "--stragglers", "1"], "--stragglers is for --ranks N only"),
         (["whatif", "--ranks", "4", "--cores", "2"], "--cores means nothing with --ranks"),
@@ -177,10 +181,10 @@ def test_whatif_with_ranks(run: str, tmp_path: Path, capsys: pytest.CaptureFixtu
     ],
 )
 def test_what_makes_no_sense_is_refused(
-    run: str, arguments: list[str], said: str, capfd: pytest.CaptureFixture[str]
+    run: str, arguments: list[str], error: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main([arguments[0], run, *arguments[1:]]) != 0
-    assert said in capfd.readouterr().err
+    assert error in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["--most", "0=0"], ["--most", "x"], ["--link", "0-1=5"]])

@@ -41,9 +41,9 @@ def test_no_split_is_better(
         with pytest.raises(ValueError, match="do not fit"):
             split(curves, total, caps)
         return
-    found = tuple(split(curves, total, caps))
-    assert found in possible
-    assert _slowest(curves, found) == min(_slowest(curves, one) for one in possible)
+    shares = tuple(split(curves, total, caps))
+    assert shares in possible
+    assert _slowest(curves, shares) == min(_slowest(curves, one) for one in possible)
 
 
 def test_a_thousand_ranks_of_two_kinds() -> None:

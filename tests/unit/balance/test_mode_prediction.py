@@ -69,13 +69,13 @@ def _job(
 
 def _modes(made: Job) -> Modes:
     step = predict(made, made.batch_sizes)
-    found = modes(made, step, step, made.batch_sizes)
-    assert found is not None
-    return found
+    prediction = modes(made, step, step, made.batch_sizes)
+    assert prediction is not None
+    return prediction
 
 
-def _ms(found: Modes) -> dict[str, float]:
-    return {one.name: one.epoch.seconds * 1e3 for one in found.rows}
+def _ms(prediction: Modes) -> dict[str, float]:
+    return {one.name: one.epoch.seconds * 1e3 for one in prediction.rows}
 
 
 def _always(*times: float, steps: int = STEPS) -> Floats:
@@ -83,15 +83,17 @@ def _always(*times: float, steps: int = STEPS) -> Floats:
 
 
 def test_by_hand_where_times_never_vary() -> None:
-    found = _modes(_job(_always(10.0, 30.0)))
-    assert found.batches == BATCHES
+    prediction = _modes(_job(_always(10.0, 30.0)))
+    assert prediction.batches == BATCHES
     # 7 averagings of local. async: ranks begin with 3 batches each; the last of 100 is asked for
     # at 710 ms by the fast rank, which has 2 more then and ends at 740; the slow one ends its 26th
     # at 780.
-    assert _ms(found) == pytest.approx({"sync": 50 * 31, "local": 50 * 30 + 7, "async": 780 + 1})
-    assert found.waiting == pytest.approx(10 / 31)
-    assert found.persistent == pytest.approx(1.0)
-    assert [one.learns_the_same for one in found.rows] == [True, False, False]
+    assert _ms(prediction) == pytest.approx(
+        {"sync": 50 * 31, "local": 50 * 30 + 7, "async": 780 + 1}
+    )
+    assert prediction.waiting == pytest.approx(10 / 31)
+    assert prediction.persistent == pytest.approx(1.0)
+    assert [one.learns_the_same for one in prediction.rows] == [True, False, False]
     # Without workers no batch is asked for ahead: at 750 ms 75 and 25 are done.
     alone = _job(_always(10.0, 30.0), workers=0, fetch=np.zeros(2), collective=0.0)
     assert _ms(_modes(alone))["async"] == pytest.approx(750)
@@ -99,27 +101,27 @@ def test_by_hand_where_times_never_vary() -> None:
 
 def test_steps_that_alternate_are_evened_out_between_meetings() -> None:
     own = np.where(np.indices((STEPS, 2)).sum(axis=0) % 2, 10.0, 30.0)
-    found = _modes(_job(own, collective=0.0))
-    assert _ms(found)["sync"] == pytest.approx(50 * 30)
-    assert _ms(found)["local"] == pytest.approx(50 * 20)
-    assert found.persistent == 0.0
-    assert found.option is not None
+    prediction = _modes(_job(own, collective=0.0))
+    assert _ms(prediction)["sync"] == pytest.approx(50 * 30)
+    assert _ms(prediction)["local"] == pytest.approx(50 * 20)
+    assert prediction.persistent == 0.0
+    assert prediction.option is not None
 
 
 def test_the_input_is_the_limit_of_a_rank_in_every_mode() -> None:
-    found = _ms(_modes(_job(_always(10.0, 10.0), fetch=np.array([1.0, 40.0]), collective=0.0)))
-    assert found["sync"] == found["local"] == pytest.approx(50 * 40)
+    times_ms = _ms(_modes(_job(_always(10.0, 10.0), fetch=np.array([1.0, 40.0]), collective=0.0)))
+    assert times_ms["sync"] == times_ms["local"] == pytest.approx(50 * 40)
     # 100 batches by ranks of 10 and 40 ms: 800, and what the slow one has asked for ahead.
-    assert 800 < found["async"] <= 800 + 2 * 40
+    assert 800 < times_ms["async"] <= 800 + 2 * 40
     alone = _job(_always(10.0, 10.0), fetch=np.array([1.0, 40.0]), collective=0.0, workers=0)
     assert _ms(_modes(alone))["sync"] == pytest.approx(50 * 50)
 
 
 def test_an_input_goes_on_while_gradients_are_averaged() -> None:
     fetch = np.array([1.0, 40.0])
-    found = _ms(_modes(_job(_always(10.0, 10.0), fetch=fetch, collective=25.0)))
-    assert found["sync"] == pytest.approx(50 * 40)
-    assert found["local"] == pytest.approx(50 * 40)
+    times_ms = _ms(_modes(_job(_always(10.0, 10.0), fetch=fetch, collective=25.0)))
+    assert times_ms["sync"] == pytest.approx(50 * 40)
+    assert times_ms["local"] == pytest.approx(50 * 40)
     # b + 8 ms of collective for one rank, what workers need for the other's 16 - b samples.
     made = _job(_always(8.0, 1.0), fetch=np.array([0.1, 8.0]), collective=8.0)
     assert least(made, [curve(one) for one in made.ranks], [None] * 2) == [4, 12]
@@ -150,9 +152,9 @@ def test_a_rank_waits_where_it_would_be_too_far_ahead() -> None:
 
 
 def test_a_sampler_that_cannot_be_shared() -> None:
-    found = _modes(_job(_always(10.0, 30.0), sampler="Own"))
-    assert _ms(found)["async"] == pytest.approx(50 * 30 + 1)
-    assert "cannot be shared" in found.notes[0]
+    prediction = _modes(_job(_always(10.0, 30.0), sampler="Own"))
+    assert _ms(prediction)["async"] == pytest.approx(50 * 30 + 1)
+    assert "cannot be shared" in prediction.notes[0]
 
 
 def test_groups_are_hosts_or_classes_of_speed() -> None:
@@ -185,16 +187,16 @@ def _jitter(random: np.random.Generator, steps: int, ranks: int) -> Floats:
 
 
 @cache
-def _found(kind: Callable[..., Floats], ranks: int) -> Modes:
+def _predicted(kind: Callable[..., Floats], ranks: int) -> Modes:
     return _modes(_job(kind(np.random.default_rng(1), STEPS, ranks)))
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 64])
 @pytest.mark.parametrize("kind", [_equal, _straggler, _far_behind, _jitter])
 def test_simulated_epochs_take_as_long(kind: Callable[..., Floats], ranks: int) -> None:
-    found = _found(kind, ranks)
+    prediction = _predicted(kind, ranks)
     random = np.random.default_rng(2)
-    names = list(_ms(found))
+    names = list(_ms(prediction))
     epochs: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(2 if ranks == 64 else 40):
         # A rank that takes more batches than there are rows goes round.
@@ -212,29 +214,29 @@ def test_simulated_epochs_take_as_long(kind: Callable[..., Floats], ranks: int) 
                 draw,
                 ranks,
                 BATCHES,
-                groups=found.of("hybrid").groups,
+                groups=prediction.of("hybrid").groups,
                 within=1.0,
                 every=8,
                 averaging=1.0,
             ),
             "async": lambda: apart(
-                draw, ranks, BATCHES, depth=DEPTH, averaging=1.0, staleness=found.staleness
+                draw, ranks, BATCHES, depth=DEPTH, averaging=1.0, staleness=prediction.staleness
             ),
         }
         for name in names:
             epochs[name].append(ways[name]())
     for name in names:
-        mean, made = float(np.mean(epochs[name])) / 1e3, found.of(name).epoch
+        mean, made = float(np.mean(epochs[name])) / 1e3, prediction.of(name).epoch
         assert made.low * 0.97 <= mean <= made.high * 1.03, name
         assert made.high < 1.12 * made.low, name
 
 
 def test_what_waits_are_for() -> None:
     for ranks in (2, 4, 64):
-        assert _found(_straggler, ranks).persistent > 0.95
-        assert _found(_jitter, ranks).persistent < 0.2
-        assert _found(_jitter, ranks).waiting > 0.2
-        assert _found(_equal, ranks).waiting < 0.05
+        assert _predicted(_straggler, ranks).persistent > 0.95
+        assert _predicted(_jitter, ranks).persistent < 0.2
+        assert _predicted(_jitter, ranks).waiting > 0.2
+        assert _predicted(_equal, ranks).waiting < 0.05
     # Ranks that are alike differ in any half of their steps, but not alike in both.
     random = np.random.default_rng(0)
     shares = [persistent(_jitter(random, 60, 16)) for _ in range(20)]
@@ -261,47 +263,47 @@ def test_a_split_that_follows_chance_is_known_by_the_other_half() -> None:
     made = _job(_straggler(random, 60, 4))
     before, after = (predict(made, sizes) for sizes in ([8] * 4, [9, 10, 10, 3]))
     for lasts, recommended in ((True, "split"), (False, "sync")):
-        found = modes(made, before, after, [9, 10, 10, 3], lasts=lasts)
-        assert found is not None
-        assert found.recommended == recommended
-        assert any("gain is chance" in note for note in found.notes) == (not lasts)
+        prediction = modes(made, before, after, [9, 10, 10, 3], lasts=lasts)
+        assert prediction is not None
+        assert prediction.recommended == recommended
+        assert any("gain is chance" in note for note in prediction.notes) == (not lasts)
 
 
-def _said(found: Balance) -> str:
+def _text(balanced: Balance) -> str:
     file = io.StringIO()
-    reporter.write(plain_console(file, 100), found, run=Path("R"))
+    reporter.write(plain_console(file, 100), balanced, run=Path("R"))
     return " ".join(file.getvalue().split())
 
 
 def test_a_plan_is_put_on_where_it_pays() -> None:
     command = "lotus balance R -o balance.json"
-    assert command in _said(balance(job([Costs(1.0)] * 3 + [Costs(3.0)]), Question()))
+    assert command in _text(balance(job([Costs(1.0)] * 3 + [Costs(3.0)]), Question()))
     alike = job([Costs(1.0), Costs(1.0)])
-    assert command not in _said(balance(alike, Question()))
-    assert command in _said(balance(alike, Question(strategy="equal")))  # asked for by name
+    assert command not in _text(balance(alike, Question()))
+    assert command in _text(balance(alike, Question(strategy="equal")))  # asked for by name
 
 
 def test_the_split_is_recommended_as_it_learns_as_now() -> None:
-    found = balance(job([Costs(1.0)] * 3 + [Costs(3.0)]), Question())
-    assert found.modes is not None
-    assert found.modes.recommended == "split"
-    assert found.modes.of("split").learns_the_same
-    assert found.modes.of("split").epoch.seconds == pytest.approx(60 * found.after.seconds)
-    said = _said(found)
-    assert "sync, split by lotus: 56% less time than now, learns as now" in said
-    assert "that for ranks that are always slow, 0% for single slow steps" in said
-    assert "but it learns otherwise: compare the loss (lotus run --mode async)" in said
-    assert "hybrid is shown for --groups 0,1,2/3" in said
+    balanced = balance(job([Costs(1.0)] * 3 + [Costs(3.0)]), Question())
+    assert balanced.modes is not None
+    assert balanced.modes.recommended == "split"
+    assert balanced.modes.of("split").learns_the_same
+    assert balanced.modes.of("split").epoch.seconds == pytest.approx(60 * balanced.after.seconds)
+    text = _text(balanced)
+    assert "sync, split by lotus: 56% less time than now, learns as now" in text
+    assert "that for ranks that are always slow, 0% for single slow steps" in text
+    assert "but it learns otherwise: compare the loss (lotus run --mode async)" in text
+    assert "hybrid is shown for --groups 0,1,2/3" in text
 
 
 def test_jitter_is_told_from_a_slow_rank() -> None:
-    found = balance(job([Costs(1.0)] * 4, noise=0.4, steps=200), Question())
-    assert found.modes is not None
-    assert (found.modes.recommended, found.modes.option) == ("sync", "async")
-    assert 0.2 < found.modes.gain < 0.5
-    said = _said(found)
-    assert "which no split takes away; to meet less often (local, async) does" in said
-    assert "mode sync, as it is. async would take" in said
+    balanced = balance(job([Costs(1.0)] * 4, noise=0.4, steps=200), Question())
+    assert balanced.modes is not None
+    assert (balanced.modes.recommended, balanced.modes.option) == ("sync", "async")
+    assert 0.2 < balanced.modes.gain < 0.5
+    text = _text(balanced)
+    assert "which no split takes away; to meet less often (local, async) does" in text
+    assert "mode sync, as it is. async would take" in text
 
 
 def test_nothing_is_named_that_is_within_five_per_cent_or_the_intervals() -> None:
@@ -318,39 +320,41 @@ def test_nothing_is_named_that_is_within_five_per_cent_or_the_intervals() -> Non
 
 
 def test_input_that_is_the_limit_is_tuned_first() -> None:
-    found = balance(job([Costs(1.0), Costs(1.0, fetch=4.0)]), Question())
-    assert "mode tune the input first, as said above, and trace again. Until then" in _said(found)
+    balanced = balance(job([Costs(1.0), Costs(1.0, fetch=4.0)]), Question())
+    assert "mode tune the input first, as said above, and trace again. Until then" in _text(
+        balanced
+    )
 
 
 def test_a_split_of_another_global_batch_learns_otherwise() -> None:
-    found = balance(job([Costs(1.0), Costs(3.0), Costs(1.0), Costs(1.0)]), Question("bno"))
-    assert found.modes is not None
-    split = found.modes.of("split")
+    balanced = balance(job([Costs(1.0), Costs(3.0), Costs(1.0), Costs(1.0)]), Question("bno"))
+    assert balanced.modes is not None
+    split = balanced.modes.of("split")
     assert not split.learns_the_same
-    assert found.modes.recommended == "sync"
+    assert balanced.modes.recommended == "sync"
     # Batches of 19 samples instead of 32: more steps in an epoch.
-    assert split.epoch.seconds == pytest.approx(60 * 32 / 19 * found.after.seconds)
+    assert split.epoch.seconds == pytest.approx(60 * 32 / 19 * balanced.after.seconds)
 
 
 def test_without_traced_synchronisation_nothing_is_predicted() -> None:
-    found = balance(job([Costs(1.0), Costs(3.0)], synced=False), Question())
-    assert found.modes is None
-    assert reporter.document(found)["modes"] is None
-    assert "modes not predicted: the synchronisation of gradients was not traced" in _said(found)
+    balanced = balance(job([Costs(1.0), Costs(3.0)], synced=False), Question())
+    assert balanced.modes is None
+    assert reporter.document(balanced)["modes"] is None
+    assert "modes not predicted: the synchronisation of gradients was not traced" in _text(balanced)
 
 
 def test_ranks_with_batches_of_several_sizes() -> None:
-    found = balance(job([Costs(1.0), Costs(1.0, batch=4)]), Question())
-    assert found.modes is not None
-    assert "async" not in _ms(found.modes)
-    assert any("batches of one size" in note for note in found.modes.notes)
+    balanced = balance(job([Costs(1.0), Costs(1.0, batch=4)]), Question())
+    assert balanced.modes is not None
+    assert "async" not in _ms(balanced.modes)
+    assert any("batches of one size" in note for note in balanced.modes.notes)
 
 
 def test_long_runs_and_many_epochs() -> None:
     """Of more steps than are worked with, some in a row are kept: slow spells stay spells."""
     spell = np.where(np.arange(20_000) // 8 % 2, 30.0, 10.0)
     own = np.column_stack((spell, 40.0 - spell))
-    found = _modes(_job(own, collective=0.0))
+    prediction = _modes(_job(own, collective=0.0))
     # Within a spell local waits as sync does; between any 8 steps it evens out.
-    assert _ms(found)["local"] == pytest.approx(50 * 25, rel=0.05)
-    assert found.batches == BATCHES
+    assert _ms(prediction)["local"] == pytest.approx(50 * 25, rel=0.05)
+    assert prediction.batches == BATCHES

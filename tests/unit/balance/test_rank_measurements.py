@@ -17,19 +17,19 @@ TWO = (Costs(slope=1.0), Costs(slope=3.0))
 
 
 def test_waiting_for_the_others_is_no_own_time() -> None:
-    found = measure(job(TWO, noise=0.0))
-    assert [one.step_ns.mean() for one in found.ranks] == pytest.approx([8 * MS, 24 * MS])
-    assert found.collective_ns == pytest.approx(1 * MS)
-    assert found.measured_ns == pytest.approx(25 * MS)
-    assert found.batch_sizes == (8, 8)
-    assert found.synchronised
-    assert found.loader is not None
+    measured = measure(job(TWO, noise=0.0))
+    assert [one.step_ns.mean() for one in measured.ranks] == pytest.approx([8 * MS, 24 * MS])
+    assert measured.collective_ns == pytest.approx(1 * MS)
+    assert measured.measured_ns == pytest.approx(25 * MS)
+    assert measured.batch_sizes == (8, 8)
+    assert measured.synchronised
+    assert measured.loader is not None
     # A run knows where a loader was iterated, a plan is put on where one is made.
-    assert found.loader == Target(
+    assert measured.loader == Target(
         dataset="Images", dataset_length=1000, sampler="DistributedSampler"
     )
-    assert not any("tell them apart" in note for note in found.notes)
-    assert len(found.ranks[0].step_ns) == 60 - WARM
+    assert not any("tell them apart" in note for note in measured.notes)
+    assert len(measured.ranks[0].step_ns) == 60 - WARM
 
 
 def test_the_model_is_the_largest_that_all_ranks_train() -> None:
@@ -53,10 +53,10 @@ def test_hosts_whose_clocks_differ_have_the_same_collective() -> None:
 
 
 def test_without_traced_synchronisation_it_says_so() -> None:
-    found = measure(job(TWO, noise=0.0, synced=False))
-    assert not found.synchronised
-    assert [one.step_ns.mean() for one in found.ranks] == pytest.approx([25 * MS, 25 * MS])
-    assert any("was not traced" in note for note in found.notes)
+    measured = measure(job(TWO, noise=0.0, synced=False))
+    assert not measured.synchronised
+    assert [one.step_ns.mean() for one in measured.ranks] == pytest.approx([25 * MS, 25 * MS])
+    assert any("was not traced" in note for note in measured.notes)
 
 
 def test_two_batch_sizes_tell_what_is_fixed() -> None:
@@ -71,12 +71,12 @@ def test_two_batch_sizes_tell_what_is_fixed() -> None:
 def test_steps_of_each_run_are_told_apart() -> None:
     # GIVEN three runs of a job, WHEN they are joined
     runs = [job([Costs(batch=size), Costs(2.0, batch=size)], epochs=2) for size in (8, 4, 2)]
-    found = measure(runs[0], also=runs[1:])
+    measured = measure(runs[0], also=runs[1:])
     # THEN a step of any of them is met by the same step of the other rank, and by no other
-    for one in found.ranks:
-        assert len(set(one.key.tolist())) == len(one.key) == len(one.sizes)
-        assert set((one.key >> RUN).tolist()) == {0, 1, 2}
-    steps = [dict(zip(one.key.tolist(), one.sizes, strict=True)) for one in found.ranks]
+    for rank in measured.ranks:
+        assert len(set(rank.key.tolist())) == len(rank.key) == len(rank.sizes)
+        assert set((rank.key >> RUN).tolist()) == {0, 1, 2}
+    steps = [dict(zip(one.key.tolist(), one.sizes, strict=True)) for one in measured.ranks]
     assert steps[0] == steps[1]
 
 
@@ -89,14 +89,14 @@ def test_one_batch_size_leaves_it_open_within_bounds() -> None:
 
 
 def test_last_batches_of_epochs_are_a_second_size() -> None:
-    one = Costs(1.0, fixed=4.0)
-    line = curve(measure(job([one, one], noise=0.0, partial=2, epochs=2)).ranks[0]).step
+    costs = Costs(1.0, fixed=4.0)
+    line = curve(measure(job([costs, costs], noise=0.0, partial=2, epochs=2)).ranks[0]).step
     assert line.how == "last batches"
     assert (line.fixed / MS, line.slope / MS) == pytest.approx((4, 1))
-    noisy = measure(job([one, one], noise=0.1, partial=2, epochs=2))
+    noisy = measure(job([costs, costs], noise=0.1, partial=2, epochs=2))
     line = curve(noisy.ranks[0]).step
     assert 0 <= line.fixed_low < 4 * MS < line.fixed_high < 12 * MS
-    many = curve(measure(job([one, one], noise=0.0, partial=2, epochs=6)).ranks[0]).step
+    many = curve(measure(job([costs, costs], noise=0.0, partial=2, epochs=6)).ranks[0]).step
     assert many.how == "fitted"
 
 
@@ -130,7 +130,7 @@ def _two_jobs() -> SimpleNamespace:
 
 
 @pytest.mark.parametrize(
-    ("run", "said"),
+    ("run", "error"),
     [
         (job([Costs()]), "the run has one rank"),
         (_without(2), "rank 2 of 4 took no batch of this loader"),
@@ -142,8 +142,8 @@ def _two_jobs() -> SimpleNamespace:
         (job(TWO, batch_sampler="Buckets"), "a batch sampler of its own, Buckets"),
     ],
 )
-def test_what_cannot_be_balanced_is_refused_by_name(run: Any, said: str) -> None:
-    with pytest.raises(LotusError, match=said):
+def test_what_cannot_be_balanced_is_refused_by_name(run: Any, error: str) -> None:
+    with pytest.raises(LotusError, match=error):
         measure(run)
 
 

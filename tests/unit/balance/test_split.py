@@ -18,32 +18,32 @@ from tests.unit.simulated import Plan
 GIB = float(1 << 30)
 
 
-def _noted(found: Balance, words: str) -> bool:
-    return any(words in note for note in found.notes)
+def _noted(balanced: Balance, words: str) -> bool:
+    return any(words in note for note in balanced.notes)
 
 
 def test_a_rank_three_times_as_slow_takes_a_third() -> None:
-    found = balance(job([Costs(1.0), Costs(3.0)]), Question())
-    assert found.batch_sizes == (12, 4)
-    assert found.before.seconds == pytest.approx(25e-3, rel=0.02)
-    assert found.after.seconds == pytest.approx(13e-3, rel=0.04)
-    assert found.times == pytest.approx(25 / 13, rel=0.04)
+    balanced = balance(job([Costs(1.0), Costs(3.0)]), Question())
+    assert balanced.batch_sizes == (12, 4)
+    assert balanced.before.seconds == pytest.approx(25e-3, rel=0.02)
+    assert balanced.after.seconds == pytest.approx(13e-3, rel=0.04)
+    assert balanced.times == pytest.approx(25 / 13, rel=0.04)
     # One batch size only: the interval says that it might bring nothing at all.
-    assert found.after.low < found.after.seconds < found.after.high
-    assert found.after.high == pytest.approx(25e-3, rel=0.05)
-    assert _noted(found, "had batches of one size only")
+    assert balanced.after.low < balanced.after.seconds < balanced.after.high
+    assert balanced.after.high == pytest.approx(25e-3, rel=0.05)
+    assert _noted(balanced, "had batches of one size only")
 
 
 def test_fixed_times_are_told_apart_by_a_second_run() -> None:
     ranks = [Costs(1.0, fixed=10.0), Costs(3.0, fixed=2.0)]
     small = [Costs(1.0, fixed=10.0, batch=4), Costs(3.0, fixed=2.0, batch=4)]
-    found = balance(job(ranks), Question(), [job(small, seed=5)])
+    balanced = balance(job(ranks), Question(), [job(small, seed=5)])
     # 10 + 10 = 20 and 2 + 3 x 6 = 20.
-    assert found.batch_sizes == (10, 6)
-    assert found.after.low < 21.2e-3 < found.after.high
-    assert found.after.high - found.after.low < 2e-3
-    assert found.after.high < found.before.low
-    assert not _noted(found, "one size only, so what of its time") or _noted(found, "input:")
+    assert balanced.batch_sizes == (10, 6)
+    assert balanced.after.low < 21.2e-3 < balanced.after.high
+    assert balanced.after.high - balanced.after.low < 2e-3
+    assert balanced.after.high < balanced.before.low
+    assert not _noted(balanced, "one size only, so what of its time") or _noted(balanced, "input:")
 
 
 def test_the_prediction_holds_for_the_job_that_it_makes() -> None:
@@ -63,23 +63,23 @@ def test_the_prediction_holds_for_the_job_that_it_makes() -> None:
 
 def test_an_input_that_binds_counts_and_it_is_said_what_more_workers_give() -> None:
     # Rank 1: 8 samples of 4 ms by one worker are 32 ms, its step 8 ms.
-    found = balance(job([Costs(1.0), Costs(1.0, fetch=4.0)]), Question())
-    one = found.shares[1]
-    assert one.input_binds
-    assert one.input_before_s == pytest.approx(32e-3, rel=0.02)
-    assert found.batch_sizes == (13, 3)
+    balanced = balance(job([Costs(1.0), Costs(1.0, fetch=4.0)]), Question())
+    share = balanced.shares[1]
+    assert share.input_binds
+    assert share.input_before_s == pytest.approx(32e-3, rel=0.02)
+    assert balanced.batch_sizes == (13, 3)
 
 
 def test_without_workers_input_and_step_follow_each_other() -> None:
-    found = balance(job([Costs(1.0), Costs(1.0, fetch=1.0, workers=0)]), Question())
-    assert found.shares[1].own_before_s == pytest.approx(16e-3, rel=0.02)
-    assert found.batch_sizes == (11, 5)
+    balanced = balance(job([Costs(1.0), Costs(1.0, fetch=1.0, workers=0)]), Question())
+    assert balanced.shares[1].own_before_s == pytest.approx(16e-3, rel=0.02)
+    assert balanced.batch_sizes == (11, 5)
 
 
 def test_nothing_is_changed_where_nothing_is_gained() -> None:
-    found = balance(job([Costs(1.0), Costs(1.0)]), Question())
-    assert found.batch_sizes == (8, 8)
-    assert _noted(found, "no split of this global batch is quicker")
+    balanced = balance(job([Costs(1.0), Costs(1.0)]), Question())
+    assert balanced.batch_sizes == (8, 8)
+    assert _noted(balanced, "no split of this global batch is quicker")
 
 
 def test_a_gain_within_what_steps_vary_by_is_said_to_be_none() -> None:
@@ -91,8 +91,8 @@ def test_a_gain_within_what_steps_vary_by_is_said_to_be_none() -> None:
 
 def test_a_rank_takes_no_more_than_it_can_hold() -> None:
     ranks = [Costs(1.0), Costs(3.0)]
-    found = balance(job(ranks), Question(most={0: 10}))
-    assert found.batch_sizes == (10, 6)
+    balanced = balance(job(ranks), Question(most={0: 10}))
+    assert balanced.batch_sizes == (10, 6)
     with pytest.raises(LotusError, match=r"can hold 12 samples between them, of a global batch of"):
         balance(job(ranks), Question(most={0: 6, 1: 6}))
     with pytest.raises(LotusError, match="ranks 0 to 1"):
@@ -102,7 +102,7 @@ def test_a_rank_takes_no_more_than_it_can_hold() -> None:
     assert full.batch_sizes == (9, 7)
     # The host's memory was read, a GPU's never is.
     assert _noted(full, "--most RANK=SAMPLES (larger for: 0)")
-    assert not _noted(found, "GPU")
+    assert not _noted(balanced, "GPU")
     assert full.shares[0].cap.samples == 9
     # A main process that came to hold 19 GiB in training, with that worker, and one without any.
     ranks = [Costs(1.0, memory=13 * GIB, peak=19 * GIB), Costs(3.0, memory=GIB, peak=GIB / 2)]
@@ -122,16 +122,16 @@ def test_equal_and_random_keep_the_global_batch() -> None:
 
 
 def test_bno_says_that_it_does_not_keep_the_global_batch_and_what_it_took() -> None:
-    found = balance(job([Costs(1.0), Costs(3.0), Costs(1.0), Costs(1.0)]), Question("bno"))
+    balanced = balance(job([Costs(1.0), Costs(3.0), Costs(1.0), Costs(1.0)]), Question("bno"))
     # K: 3/10, 1/10, 3/10, 3/10; MW 3/4; NCW 1 each (all links alike): x 8 / 3.
-    assert found.batch_sizes == (5, 4, 5, 5)
-    assert found.weights[1]["K"] == pytest.approx(0.1, rel=0.05)
-    assert _noted(found, "makes 19 samples of 32 (-41%)")
-    assert _noted(found, "its sum over NCW is 4.0")
-    assert found.quantities["MU"].startswith("not measured")
-    assert "last rank's arrival" in found.quantities["NL"]
-    given = Question("bno", links={(0, 1): 5.0, (2, 0): 1.0, (2, 1): 1.0}, base=30.0)
-    other = balance(job([Costs(1.0), Costs(1.0), Costs(1.0)]), given)
+    assert balanced.batch_sizes == (5, 4, 5, 5)
+    assert balanced.weights[1]["K"] == pytest.approx(0.1, rel=0.05)
+    assert _noted(balanced, "makes 19 samples of 32 (-41%)")
+    assert _noted(balanced, "its sum over NCW is 4.0")
+    assert balanced.quantities["MU"].startswith("not measured")
+    assert "last rank's arrival" in balanced.quantities["NL"]
+    question = Question("bno", links={(0, 1): 5.0, (2, 0): 1.0, (2, 1): 1.0}, base=30.0)
+    other = balance(job([Costs(1.0), Costs(1.0), Costs(1.0)]), question)
     assert other.quantities["NL"] == "as given"
     assert other.quantities["B"] == "30 samples, as given"
     assert [one["NCW"] for one in other.weights] == pytest.approx([1.8, 1.8, 1.0])
@@ -148,8 +148,8 @@ def test_the_plan_is_a_sound_document() -> None:
 
 
 def test_fewer_samples_than_ranks() -> None:
-    found = balance(job([Costs(1.0, batch=1)] * 2), Question())
-    assert found.batch_sizes == (1, 1)
+    balanced = balance(job([Costs(1.0, batch=1)] * 2), Question())
+    assert balanced.batch_sizes == (1, 1)
 
 
 def _together(*runs: SimpleNamespace) -> SimpleNamespace:
@@ -164,14 +164,14 @@ def test_what_more_workers_would_give_is_simulated_first() -> None:
     # One worker needs 8 x 4 = 32 ms for a batch that the step takes 10 ms for; 8 cores for two.
     slow = Plan(workers=1, operations={"Loader": 8.0}, step=10.0, rank=1)
     run = _together(Plan(workers=1, step=10.0, operations={"Loader": 0.5}).run(), slow.run())
-    found = balance(run, Question())
-    (one,) = found.tuned
-    assert (one.rank, one.workers_now, one.why) == (1, 1, "")
-    assert one.now == pytest.approx(4 / 32.7e-3, rel=0.03)
-    assert one.workers >= 4
-    assert one.then == pytest.approx(4 * one.now, rel=0.1)
-    assert found.after_tuned is not None
-    assert found.after_tuned.seconds < 0.7 * found.after.seconds
+    balanced = balance(run, Question())
+    (tuned,) = balanced.tuned
+    assert (tuned.rank, tuned.workers_now, tuned.why) == (1, 1, "")
+    assert tuned.now == pytest.approx(4 / 32.7e-3, rel=0.03)
+    assert tuned.workers >= 4
+    assert tuned.then == pytest.approx(4 * tuned.now, rel=0.1)
+    assert balanced.after_tuned is not None
+    assert balanced.after_tuned.seconds < 0.7 * balanced.after.seconds
     full = _together(*(Plan(workers=8, operations={"Loader": 40.0}, rank=r).run() for r in (0, 1)))
     assert all(one.workers == one.workers_now == 8 for one in balance(full, Question()).tuned)
 
@@ -190,15 +190,15 @@ def test_damaged_numbers_end_in_a_plan_or_in_one_line() -> None:
                 frame.loc[int(random.integers(len(frame))), random.choice(columns)] = value
             setattr(run, name, frame.infer_objects())
         try:
-            found = balance(run, Question(STRATEGIES[turn % 4]))
+            balanced = balance(run, Question(STRATEGIES[turn % 4]))
         except LotusError:
             refused += 1
             continue
         plans += 1
-        assert min(found.batch_sizes) >= 1
-        assert found.plan().world_size == 3
+        assert min(balanced.batch_sizes) >= 1
+        assert balanced.plan().world_size == 3
         if STRATEGIES[turn % 4] != "bno":
-            assert sum(found.batch_sizes) == found.job.global_batch
+            assert sum(balanced.batch_sizes) == balanced.job.global_batch
     assert plans >= 5
     assert refused >= 5
 
