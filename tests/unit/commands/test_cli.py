@@ -118,17 +118,17 @@ def test_a_shell_completes_verbs_and_options(
     assert subprocess.run([shell, "-n", script]).returncode == 0
     if shell == "bash":
         ask = "source {}; COMP_WORDS=({}); COMP_CWORD={}; _shtab_lotus; echo ${{COMPREPLY[@]}}"
-        for words, found in (("lotus sw", "sweep"), ("lotus report --ht", "--html")):
+        for words, completed in (("lotus sw", "sweep"), ("lotus report --ht", "--html")):
             line = ask.format(script, words, len(words.split()) - 1)
             done = subprocess.run([shell, "-c", line], capture_output=True, text=True)
-            assert done.stdout.split() == [found]
+            assert done.stdout.split() == [completed]
 
 
 def test_an_error_is_one_line_that_steers_no_terminal(tmp_path, capfd):
     assert cli.main(["report", str(tmp_path / "a\n\x1b[2J\u202eb")]) == 2
-    said = capfd.readouterr().err
-    assert said.count("\n") == 1
-    assert "a\\n\\x1b[2J\\u202eb" in said
+    error = capfd.readouterr().err
+    assert error.count("\n") == 1
+    assert "a\\n\\x1b[2J\\u202eb" in error
 
 
 def test_a_full_disk_behind_stdout_is_said(tmp_path: Path) -> None:

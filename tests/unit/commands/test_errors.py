@@ -63,8 +63,8 @@ def test_an_error_is_one_line_that_says_what_to_do_next(
 ) -> None:
     before = sorted(os.listdir(folder))
     assert cli.main(shlex.split(words)) in (2, 126)
-    *progress, said = capfd.readouterr().err.splitlines()
-    assert said.startswith("lotus: ")
-    assert next_step in said
+    *progress, error = capfd.readouterr().err.splitlines()
+    assert error.startswith("lotus: ")
+    assert next_step in error
     assert len(progress) == words.startswith("map build")
     assert sorted(os.listdir(folder)) == before, "nothing is left behind"

@@ -71,8 +71,8 @@ def test_examples_can_be_typed_and_say_what_one_sees(verb: str) -> None:
     for line in lines:
         for words in commands(line):
             name = " ".join(words[:2])
-            asked = [name, *words[2:]] if name in VERBS else words
-            PARSER.parse_args(asked)  # ends the test where it is refused
+            arguments = [name, *words[2:]] if name in VERBS else words
+            PARSER.parse_args(arguments)  # ends the test where it is refused
 
 
 @pytest.mark.parametrize("verb", TOLD)
@@ -80,12 +80,12 @@ def test_see_also_names_verbs_and_options_that_exist(verb: str) -> None:
     _, _, rest = text_of(verb).partition("\nsee also: ")
     for name in " ".join(rest.split()).split(", "):
         words = name.removeprefix("lotus ").split()
-        found = next((one for one in (" ".join(words[:2]), words[0]) if one in VERBS), None)
-        if found is None:
+        named = next((one for one in (" ".join(words[:2]), words[0]) if one in VERBS), None)
+        if named is None:
             assert words == ["--help"], name
             continue
-        assert found != verb or len(words) > len(verb.split())
-        options = VERBS[found]._option_string_actions
+        assert named != verb or len(words) > len(verb.split())
+        options = VERBS[named]._option_string_actions
         assert all(word in options for word in words if word.startswith("-")), name
 
 
@@ -104,5 +104,5 @@ def test_the_same_option_has_the_same_letter_everywhere() -> None:
     for parser in VERBS.values():
         for action in parser._actions:
             short = [one for one in action.option_strings if not one.startswith("--")]
-            for one in short:
-                assert letters.setdefault(one, action.dest) == action.dest
+            for option in short:
+                assert letters.setdefault(option, action.dest) == action.dest

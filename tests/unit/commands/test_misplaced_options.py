@@ -37,9 +37,9 @@ from lotus.recording.launcher import CannotStart
 )
 def test_the_right_line_is_shown(typed: str, line: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert cli.main(shlex.split(typed)) == 2
-    told = capfd.readouterr().err
-    assert re.match(r"lotus: (--?\w+) is no option of lotus ", told)
-    assert told.endswith(f"goes behind it: lotus {line}\n")
+    error = capfd.readouterr().err
+    assert re.match(r"lotus: (--?\w+) is no option of lotus ", error)
+    assert error.endswith(f"goes behind it: lotus {line}\n")
 
 
 def test_a_mistyped_option_of_lotus_is_named(capfd: pytest.CaptureFixture[str]) -> None:
