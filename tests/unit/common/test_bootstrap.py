@@ -30,10 +30,10 @@ def test_longer_memory_makes_longer_blocks() -> None:
 def test_replicates_have_the_spread_of_the_sum() -> None:
     generator = np.random.default_rng(2)
     rows = generator.normal(10, 2, (300, 1))
-    found = bootstrap.replicated(rows, 5, bootstrap.draw(300, 5, generator))
-    assert found.shape == (bootstrap.REPLICATES, 1)
-    assert found.mean() == pytest.approx(rows.sum(), rel=0.002)
-    assert found.std() == pytest.approx(2 * math.sqrt(300), rel=0.25)
+    replicates = bootstrap.replicated(rows, 5, bootstrap.draw(300, 5, generator))
+    assert replicates.shape == (bootstrap.REPLICATES, 1)
+    assert replicates.mean() == pytest.approx(rows.sum(), rel=0.002)
+    assert replicates.std() == pytest.approx(2 * math.sqrt(300), rel=0.25)
 
 
 def test_mean_deviations_are_those_of_the_replicated_sums() -> None:

@@ -48,8 +48,8 @@ def test_a_full_disk_leaves_the_old_file_and_is_said() -> None:
         target.unlink()
         pytest.skip("/dev/shm is too large to be filled")
     try:
-        said = pytest.raises(LotusError, match="No space left on device; -o names another file")
-        with said, files.replacing(target) as file:
+        refused = pytest.raises(LotusError, match="No space left on device; -o names another file")
+        with refused, files.replacing(target) as file:
             os.posix_fallocate(file.fileno(), 0, whole + (1 << 30))  # refused, nothing is taken
         assert target.read_text() == "old"
     finally:
