@@ -20,28 +20,28 @@ from tests.unit.simulated import MS
 
 
 def test_a_slower_operation_is_found_with_the_truth_in_its_interval() -> None:
-    found = held(recorded(1), recorded(2, 1.3))
-    line = found.line("operation:Loader")
+    comparison = held(recorded(1), recorded(2, 1.3))
+    line = comparison.line("operation:Loader")
     assert line is not None
     assert line.different
     assert line.difference.low < 0.30 < line.difference.high
     assert line.difference.high - line.difference.low < 0.1
-    other = found.line("operation:Normalize")
+    other = comparison.line("operation:Normalize")
     assert other is not None
     assert not other.different
-    assert found.verdict.kind == "slower"
+    assert comparison.verdict.kind == "slower"
     assert re.fullmatch(
         r"In these two runs B was 0\.\d\d times as fast as A \(0\.\d\d to 0\.\d\d\)",
-        found.verdict.text,
+        comparison.verdict.text,
     )
 
 
 def test_values_are_those_of_the_report() -> None:
     run = recorded(3)
     run.ops = run.ops.assign(cpu_ns=run.ops["duration_ns"] // 2)
-    found = held(run, recorded(4))
+    comparison = held(run, recorded(4))
     report = summarise(run).loaders[0]
-    values = {line.id: line.a for line in found.loaders[0].lines}
+    values = {line.id: line.a for line in comparison.loaders[0].lines}
     samples = report.times["samples"]
     assert values["throughput"] == pytest.approx(report.times["samples_per_s"])
     assert values["wait"] == pytest.approx(report.times["wait_ns"] / samples)
@@ -54,18 +54,18 @@ def test_values_are_those_of_the_report() -> None:
     parts = report.other_time.set_index("part")["total_ns"] / samples
     assert values["collate"] == pytest.approx(parts["collate"])
     assert values["own"] == pytest.approx(parts["own code"])
-    elapsed = found.line("elapsed")
+    elapsed = comparison.line("elapsed")
     assert elapsed is not None
     assert elapsed.a == run.manifest["end_ns"] - run.manifest["start_ns"]
 
 
 def test_the_same_recording_has_exactly_no_difference() -> None:
     run = recorded(1)
-    found = held(run, run)
-    assert found.verdict.kind == "same run"
-    assert {line.difference.difference for line in found.loaders[0].lines} == {0.0}
-    assert not any(line.different for line in found.loaders[0].lines)
-    assert not compare_gate.judge([found], "throughput", 0.0).failed
+    comparison = held(run, run)
+    assert comparison.verdict.kind == "same run"
+    assert {line.difference.difference for line in comparison.loaders[0].lines} == {0.0}
+    assert not any(line.different for line in comparison.loaders[0].lines)
+    assert not compare_gate.judge([comparison], "throughput", 0.0).failed
 
 
 def test_equal_programs_show_no_difference() -> None:
@@ -81,10 +81,12 @@ def test_one_run_a_side_is_said_to_know_nothing_of_other_runs() -> None:
 
 
 def test_repeats_speak_of_the_programs() -> None:
-    found = held([recorded(s) for s in (1, 2, 3)], [recorded(s, 1.5) for s in (4, 5, 6)])
-    assert re.match(r"B is 0\.\d\d times as fast as A \(0\.\d\d to 0\.\d\d\)", found.verdict.text)
+    comparison = held([recorded(s) for s in (1, 2, 3)], [recorded(s, 1.5) for s in (4, 5, 6)])
+    assert re.match(
+        r"B is 0\.\d\d times as fast as A \(0\.\d\d to 0\.\d\d\)", comparison.verdict.text
+    )
     gates = [compare_gate.judge([one], "throughput", 0.01) for one in (
-        found, held(recorded(1), recorded(4, 1.5))
+        comparison, held(recorded(1), recorded(4, 1.5))
     )]  # fmt: skip
     assert [gate.failed for gate in gates] == [True, True]
     assert ["one run a side" in " ".join(gate.texts) for gate in gates] == [False, True]
@@ -97,8 +99,8 @@ def test_repeats_that_differ_widen_the_interval() -> None:
         [recorded(s, k) for s, k in ((4, 1.1), (5, 0.7), (6, 1.5))],
     )
 
-    def width(found: Comparison) -> float:
-        line = found.line("operation:Loader")
+    def width(comparison: Comparison) -> float:
+        line = comparison.line("operation:Loader")
         assert line is not None
         return line.difference.high - line.difference.low
 
@@ -126,8 +128,10 @@ def test_machines_and_versions_come_first() -> None:
     }
     b.processes = pd.DataFrame({"python": ["3.12"], "torch": ["2.9"]})
     a.processes = pd.DataFrame({"python": ["3.11"], "torch": [None]})
-    found = held(a, b)
-    facts = {fact.what: (fact.a, fact.b) for fact in [*found.facts, *found.loaders[0].facts]}
+    comparison = held(a, b)
+    facts = {
+        fact.what: (fact.a, fact.b) for fact in [*comparison.facts, *comparison.loaders[0].facts]
+    }
     assert facts["host"] == (["one"], ["two"])
     assert facts["CPU"] == (["simulated"], ["other"])
     assert facts["python"] == (["3.11"], ["3.12"])
@@ -135,8 +139,8 @@ def test_machines_and_versions_come_first() -> None:
     assert facts["num workers"] == ([2], [3])
     assert facts["batch size"] == ([4], [8])
     assert facts["level"] == (["op"], ["op+cpu"])
-    assert found.other_machine
-    text = shown(found)
+    assert comparison.other_machine
+    text = shown(comparison)
     assert text.index("What differs") < text.index("On another machine, in these two runs B was")
     assert "the machine is part of each difference" in " ".join(text.split())
 
@@ -146,11 +150,11 @@ def test_operations_of_one_side_are_listed_and_moved_ones_are_matched() -> None:
     b = recorded(2)
     b.ops["operation"] = b.ops["operation"].cat.rename_categories({"Normalize": "Scale"})
     b.ops["parent"] = pd.Categorical(["Compose"] * len(b.ops))
-    found = held(a, b).loaders[0]
-    assert found.removed["operation"].tolist() == ["Normalize"]
-    assert found.added["operation"].tolist() == ["Scale"]
-    assert found.added["ns"][0] == pytest.approx(0.5e6, rel=0.05)
-    assert found.line("operation:Loader") is not None
+    loader = held(a, b).loaders[0]
+    assert loader.removed["operation"].tolist() == ["Normalize"]
+    assert loader.added["operation"].tolist() == ["Scale"]
+    assert loader.added["ns"][0] == pytest.approx(0.5e6, rel=0.05)
+    assert loader.line("operation:Loader") is not None
     text = " ".join(shown(held(a, b)).split())
     assert "Only in A: Normalize (" in text
     assert "Only in B: Scale (" in text
@@ -172,24 +176,24 @@ def two_loaders(seed: int, swapped: bool = False) -> SimpleNamespace:
 
 
 def test_loaders_are_matched_by_what_they_are() -> None:
-    found = held(two_loaders(1), two_loaders(2, swapped=True))
-    assert [one.numbers for one in found.loaders] == [(0, 1), (1, 0)]
-    assert found.unmatched == []
+    comparison = held(two_loaders(1), two_loaders(2, swapped=True))
+    assert [one.numbers for one in comparison.loaders] == [(0, 1), (1, 0)]
+    assert comparison.unmatched == []
     lone = two_loaders(1)
     lone.loaders.loc[1, ["dataset", "sampler", "call_site"]] = ["Other", "Own", "x.py:1"]
-    found = held(two_loaders(3), lone)
-    assert len(found.loaders) == 1
-    assert [side for side, _ in found.unmatched] == ["a", "b"]
-    assert "Only B has the loader Other at x.py:1" in " ".join(shown(found).split())
+    comparison = held(two_loaders(3), lone)
+    assert len(comparison.loaders) == 1
+    assert [side for side, _ in comparison.unmatched] == ["a", "b"]
+    assert "Only B has the loader Other at x.py:1" in " ".join(shown(comparison).split())
 
 
 def test_the_first_epochs_are_compared_where_one_side_has_more() -> None:
-    found = held(recorded(1, epochs=1), recorded(2, epochs=3))
-    assert "1 to 3 epochs: the first epoch is compared" in " ".join(shown(found).split())
-    throughput = found.line("throughput")
+    comparison = held(recorded(1, epochs=1), recorded(2, epochs=3))
+    assert "1 to 3 epochs: the first epoch is compared" in " ".join(shown(comparison).split())
+    throughput = comparison.line("throughput")
     assert throughput is not None
-    one = summarise(recorded(2, epochs=1)).loaders[0].times["samples_per_s"]
-    assert throughput.b == pytest.approx(one, rel=0.05)
+    per_second = summarise(recorded(2, epochs=1)).loaders[0].times["samples_per_s"]
+    assert throughput.b == pytest.approx(per_second, rel=0.05)
 
 
 def test_start_up_of_one_epoch_has_no_interval_and_of_several_it_has() -> None:
@@ -217,23 +221,23 @@ def counted(seed: int, ipc: float) -> SimpleNamespace:
 
 
 def test_what_was_counted_is_named_as_perf_names_it() -> None:
-    one, other = recorded(1), recorded(1)
-    one.manifest["counters"] = "task_clock|1|0x1|0x0|u;context_switches|1|0x3|0x0|uk"
-    (fact,) = [fact for fact in run_facts([one], [other]) if fact.what == "counters"]
+    first, other = recorded(1), recorded(1)
+    first.manifest["counters"] = "task_clock|1|0x1|0x0|u;context_switches|1|0x3|0x0|uk"
+    (fact,) = [fact for fact in run_facts([first], [other]) if fact.what == "counters"]
     assert (fact.a, fact.b) == (["task_clock:u, context_switches:uk"], [None])
 
 
 def test_counters_and_their_metrics_have_intervals() -> None:
-    found = held(counted(1, 2.0), counted(2, 1.5))
-    ipc = found.line("counter:Loader:ipc")
+    comparison = held(counted(1, 2.0), counted(2, 1.5))
+    ipc = comparison.line("counter:Loader:ipc")
     assert ipc is not None
     assert ipc.a == pytest.approx(2.0, rel=0.02)
     assert ipc.different
     assert ipc.difference.low < -0.25 < ipc.difference.high
-    cycles = found.line("counter:Loader:cycles")
+    cycles = comparison.line("counter:Loader:cycles")
     assert cycles is not None
     assert cycles.a == pytest.approx(6e6, rel=0.05)
-    rest = found.line("counter:(own code, rest of fetch):cycles")
+    rest = comparison.line("counter:(own code, rest of fetch):cycles")
     assert rest is not None
     assert rest.a == pytest.approx(1000 / 4)
     only = held(counted(1, 2.0), recorded(2))
@@ -247,21 +251,23 @@ def test_a_side_without_batches_is_not_comparable() -> None:
     empty = recorded(2)
     for name in ("ops", "samples", "batches", "waits", "epochs", "workers", "loaders"):
         setattr(empty, name, getattr(empty, name).iloc[:0])
-    found = held(recorded(1), empty)
-    assert found.verdict.kind == "not comparable"
-    assert "no batch was taken from a DataLoader in B (run-2)" in shown(found)
+    comparison = held(recorded(1), empty)
+    assert comparison.verdict.kind == "not comparable"
+    assert "no batch was taken from a DataLoader in B (run-2)" in shown(comparison)
     with pytest.raises(LotusError, match="cannot be judged"):
-        compare_gate.judge([found], "throughput", 0.05)
+        compare_gate.judge([comparison], "throughput", 0.05)
 
 
 @pytest.mark.parametrize("batches", [1, 2])
 def test_hardly_any_batches_give_no_interval_and_no_judgement(batches: int) -> None:
-    found = held(recorded(1, batches=batches, epochs=1), recorded(2, batches=batches, epochs=1))
-    assert found.verdict.kind == "unknown"
-    assert "too few batches" in shown(found)
-    assert found.verdict.text.startswith("cannot tell: B looks ")
+    comparison = held(
+        recorded(1, batches=batches, epochs=1), recorded(2, batches=batches, epochs=1)
+    )
+    assert comparison.verdict.kind == "unknown"
+    assert "too few batches" in shown(comparison)
+    assert comparison.verdict.text.startswith("cannot tell: B looks ")
     with pytest.raises(LotusError, match="no interval"):
-        compare_gate.judge([found], "throughput", 0.05)
+        compare_gate.judge([comparison], "throughput", 0.05)
 
 
 def slow_steps(seed: int, scale: float, batches: int = 24) -> SimpleNamespace:
@@ -275,22 +281,22 @@ def slow_steps(seed: int, scale: float, batches: int = 24) -> SimpleNamespace:
 
 
 def test_an_interval_that_is_too_wide_to_judge_is_said_to_be() -> None:
-    found = held(slow_steps(1, 0.6), slow_steps(2, 1.0))
-    line = found.line("throughput")
+    comparison = held(slow_steps(1, 0.6), slow_steps(2, 1.0))
+    line = comparison.line("throughput")
     assert line is not None
     assert line.difference.low < -0.3 < 0 < line.difference.high
-    assert found.verdict.kind == "unknown"
+    assert comparison.verdict.kind == "unknown"
     wanted = (
         r"cannot tell: B looks \d\.\d times slower than A, but the interval, .* times slower to "
     )
     assert re.match(wanted + r".* faster, is too wide to judge; record three runs of each:", (
-        found.verdict.text
+        comparison.verdict.text
     ))  # fmt: skip
-    text = shown(found)
+    text = shown(comparison)
     assert "no difference" not in text.lower()
     row = next(row for row in text.splitlines() if row.startswith("  throughput"))
     assert row.endswith("unclear")
-    gate = compare_gate.judge([found], "throughput", 0.05)
+    gate = compare_gate.judge([comparison], "throughput", 0.05)
     assert "too wide to tell a difference from none" in " ".join(gate.texts)
 
 
@@ -328,19 +334,19 @@ def test_zero_durations_and_lost_records_are_borne() -> None:
                 table[column] = 0
     b.epochs["end_ns"] = b.epochs["start_ns"]
     b.lost = pd.DataFrame({"what": ["x"], "pid": [1], "count": [7], "bytes": [0]})
-    found = held(a, b)
-    assert found.verdict.kind == "not comparable"
-    assert "lost 7 records" in shown(found)
-    json.loads(json.dumps(reporter.document([found])), parse_constant=pytest.fail)
+    comparison = held(a, b)
+    assert comparison.verdict.kind == "not comparable"
+    assert "lost 7 records" in shown(comparison)
+    json.loads(json.dumps(reporter.document([comparison])), parse_constant=pytest.fail)
 
 
 def test_levels_that_differ_are_told() -> None:
     a, b = recorded(1), recorded(2)
     b.ops, b.samples = b.ops.iloc[:0], b.samples.iloc[:0]
-    found = held(a, b)
-    assert "no operations were recorded in B" in shown(found)
-    assert found.line("throughput") is not None
-    assert found.line("operation:Loader") is None
+    comparison = held(a, b)
+    assert "no operations were recorded in B" in shown(comparison)
+    assert comparison.line("throughput") is not None
+    assert comparison.line("operation:Loader") is None
 
 
 def test_operations_without_number() -> None:
@@ -354,13 +360,13 @@ def test_operations_without_number() -> None:
         run.ops = pd.concat([run.ops.astype({"operation": str, "parent": str}), many])
         run.ops = run.ops.reset_index(drop=True).astype({"operation": "category"})
         runs.append(run)
-    found = held(*runs)
-    assert len(found.loaders[0].others) == 20_002 - 200
-    assert "more: see --json" in shown(found)
-    assert len(shown(found).splitlines()) < 200
-    document = json.loads(json.dumps(reporter.document([found])))
+    comparison = held(*runs)
+    assert len(comparison.loaders[0].others) == 20_002 - 200
+    assert "more: see --json" in shown(comparison)
+    assert len(shown(comparison).splitlines()) < 200
+    document = json.loads(json.dumps(reporter.document([comparison])))
     assert len(document["comparisons"][0]["loaders"][0]["other_operations"]) == 19_802
-    kept = reporter.document([found], most=1000)["comparisons"][0]["loaders"][0]
+    kept = reporter.document([comparison], most=1000)["comparisons"][0]["loaders"][0]
     assert len(kept["other_operations"]) == 1000
 
 
@@ -373,8 +379,8 @@ def test_ranks_are_added_up_and_the_slowest_sets_the_pace() -> None:
         return run
 
     a = job(1)
-    found = held(a, job(2))
-    line = found.line("throughput")
+    comparison = held(a, job(2))
+    line = comparison.line("throughput")
     assert line is not None
     assert line.a == pytest.approx(summarise(a).loaders[0].times["samples_per_s"])
     assert line.difference.has_interval

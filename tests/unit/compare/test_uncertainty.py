@@ -51,9 +51,9 @@ def test_an_interval_of_95_per_cent_holds_the_truth_in_90_to_98(
         a, b = (
             measured(autoregressive(generator, count, phi, skewed), generator) for _ in range(2)
         )
-        found = difference(a, b)
-        held += found.low <= 0 <= found.high
-        assert (found.p < 0.05) == (not found.low <= 0 <= found.high)
+        estimate = difference(a, b)
+        held += estimate.low <= 0 <= estimate.high
+        assert (estimate.p < 0.05) == (not estimate.low <= 0 <= estimate.high)
     assert 0.90 <= held / CASES <= 0.98
 
 
@@ -70,8 +70,8 @@ def test_blocks_are_what_makes_them_hold() -> None:
             sides.append(
                 ReplicatedValue(float(times.mean()), replicates, 200, np.array([times.mean()]))
             )
-        found = difference(*sides)
-        held += found.low <= 0 <= found.high
+        estimate = difference(*sides)
+        held += estimate.low <= 0 <= estimate.high
     assert held / CASES < 0.7
 
 
@@ -93,40 +93,40 @@ def test_runs_that_differ_from_each_other_are_told_by_repeats_only() -> None:
                 replicates = np.mean([one.replicates for one in each], axis=0)
                 blocks = sum(one.blocks for one in each)
                 sides.append(ReplicatedValue(float(values.mean()), replicates, blocks, values))
-            found = difference(*sides)
-            wrong[runs] += not found.low <= 0 <= found.high
+            estimate = difference(*sides)
+            wrong[runs] += not estimate.low <= 0 <= estimate.high
     assert wrong[1] / cases > 0.4
     assert wrong[3] / cases < 0.1
 
 
 def test_a_run_without_repeats_varies_as_those_of_the_other_side() -> None:
     calm = np.full(300, 10.0) + np.random.default_rng(1).standard_normal(300) / 100
-    one = ReplicatedValue(10.0, calm, 50, np.array([10.0]))
+    single = ReplicatedValue(10.0, calm, 50, np.array([10.0]))
     several = ReplicatedValue(11.0, calm + 1, 150, np.array([9.9, 11.1, 12.0]))
-    assert difference(one, several).low < 0 < difference(one, several).high
+    assert difference(single, several).low < 0 < difference(single, several).high
     alone = ReplicatedValue(11.0, calm + 1, 50, np.array([11.0]))
-    assert difference(one, alone).low > 0.09
+    assert difference(single, alone).low > 0.09
 
 
 def test_nothing_known_of_the_variation_gives_no_interval() -> None:
     lone = ReplicatedValue(10.0, np.full(300, 10.0), 1, np.array([10.0]))
     known = ReplicatedValue(20.0, np.random.default_rng(1).normal(20, 1, 300), 50, np.array([20.0]))
-    found = difference(lone, known)
-    assert found.difference == pytest.approx(1.0)
-    assert not found.has_interval
-    assert math.isnan(found.p)
+    estimate = difference(lone, known)
+    assert estimate.difference == pytest.approx(1.0)
+    assert not estimate.has_interval
+    assert math.isnan(estimate.p)
 
 
 def test_zero_has_no_ratio_and_is_told_in_its_own_unit() -> None:
     generator = np.random.default_rng(1)
     nothing = ReplicatedValue(0.0, np.zeros(300), 50, np.array([0.0]))
     some = ReplicatedValue(5.0, generator.normal(5, 1, 300), 50, np.array([5.0]))
-    found = difference(nothing, some)
-    assert (found.relative, found.difference) == (False, 5.0)
-    assert found.low > 0
-    found = difference(some, nothing)
-    assert found.relative
-    assert (found.difference, found.low) == (-1.0, -1.0)
+    estimate = difference(nothing, some)
+    assert (estimate.relative, estimate.difference) == (False, 5.0)
+    assert estimate.low > 0
+    estimate = difference(some, nothing)
+    assert estimate.relative
+    assert (estimate.difference, estimate.low) == (-1.0, -1.0)
 
 
 def test_no_variation_at_all_makes_a_difference_certain() -> None:
@@ -139,11 +139,11 @@ def test_no_variation_at_all_makes_a_difference_certain() -> None:
 
 def test_benjamini_and_hochberg() -> None:
     """The example of their paper (1995), section 3.2: four of fifteen are found at 5 %."""
-    given = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240]
-    given += [0.4262, 0.5719, 0.6528, 0.7590, 1.0000]
-    found = adjusted(given)
-    assert (found < 0.05).sum() == 4
-    shuffled = adjusted([given[9], math.nan, given[0]])
+    p_values = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240]
+    p_values += [0.4262, 0.5719, 0.6528, 0.7590, 1.0000]
+    adjusted_values = adjusted(p_values)
+    assert (adjusted_values < 0.05).sum() == 4
+    shuffled = adjusted([p_values[9], math.nan, p_values[0]])
     assert shuffled[0] == pytest.approx(0.3240)
     assert math.isnan(shuffled[1])
     assert shuffled[2] == pytest.approx(0.0002)
