@@ -40,9 +40,9 @@ def test_every_gap_has_a_command_or_someone_to_ask_and_names_what_works():
     )  # fmt: skip
     surveys = [NO_PMU, *(nothing_opens(code) for code in (errno.EACCES, errno.EPERM, errno.ENOSYS))]
     for survey in (*surveys, dataclasses.replace(WHOLE.survey, clock_ns=2000.0)):
-        found = gaps(dataclasses.replace(everything_wrong, survey=survey))
-        assert len(found) > 6
-        for finding in found.values():
+        by_topic = gaps(dataclasses.replace(everything_wrong, survey=survey))
+        assert len(by_topic) > 6
+        for finding in by_topic.values():
             assert finding.fixes or finding.asks, finding
 
 
@@ -111,9 +111,9 @@ def test_a_kernel_without_perf_events_is_named():
 )
 def test_the_paranoid_level_is_said_in_words_for_this_user(level, capabilities, words):
     findings = examination.report(machine(paranoid=level, capabilities=capabilities)).findings
-    found = next(one for one in findings if one.topic == "perf events")
-    assert found.state == OK
-    assert words in found.text
+    finding = next(one for one in findings if one.topic == "perf events")
+    assert finding.state == OK
+    assert words in finding.text
 
 
 # ── counters ─────────────────────────────────────────────────────────────────────────────────
@@ -142,8 +142,8 @@ def test_counters_that_are_announced_but_wrong_are_not_used():
     facts = dataclasses.replace(WHOLE, survey=dataclasses.replace(WHOLE.survey, capacity=capacity))
     report = examination.report(facts)
     assert report.summary["counting"] == "yes: 5 hardware events at once"
-    found = next(one for one in report.findings if one.topic == "at once")
-    assert "6 hardware events open as one group, 5 count rightly (cycles did not)" in found.text
+    finding = next(one for one in report.findings if one.topic == "at once")
+    assert "6 hardware events open as one group, 5 count rightly (cycles did not)" in finding.text
 
 
 def test_an_event_that_counts_nothing_is_a_gap_and_not_among_those_that_count():
@@ -209,13 +209,13 @@ def test_hidden_names_of_the_kernel_are_shown_by_what_hides_them(
     kptr, paranoid, capabilities, why, fix
 ):
     facts = machine(kptr_restrict=kptr, paranoid=paranoid, capabilities=capabilities)
-    found = [
+    shown = [
         one
         for one in examination.report(facts).findings
         if (one.area, one.topic) == ("sampling", "kernel")
     ]
-    assert [one.text.endswith(why) for one in found] == ([True] if why else [])
-    assert [one.fixes for one in found] == ([(f"sudo sysctl {fix}",)] if why else [])
+    assert [one.text.endswith(why) for one in shown] == ([True] if why else [])
+    assert [one.fixes for one in shown] == ([(f"sudo sysctl {fix}",)] if why else [])
 
 
 @pytest.mark.parametrize("paranoid", [1, 2])
@@ -228,11 +228,11 @@ def test_a_refused_event_comes_with_the_reason(paranoid):
     ]
     survey = dataclasses.replace(WHOLE.survey, software=tuple(software))
     facts = dataclasses.replace(machine(paranoid=paranoid), survey=survey)
-    (found,) = [one for one in examination.report(facts).findings if one.topic == "refused"]
-    assert found.text.startswith("context_switches: ")
-    assert ("perf_event_paranoid 2" in found.text) == (paranoid == 2)
+    (finding,) = [one for one in examination.report(facts).findings if one.topic == "refused"]
+    assert finding.text.startswith("context_switches: ")
+    assert ("perf_event_paranoid 2" in finding.text) == (paranoid == 2)
     wanted = ("sudo sysctl kernel.perf_event_paranoid=1",) if paranoid == 2 else ()
-    assert found.fixes == wanted
+    assert finding.fixes == wanted
 
 
 # ── perf and what stands beside it ───────────────────────────────────────────────────────────
@@ -264,8 +264,8 @@ def test_a_wrapper_without_its_perf_is_a_gap_in_its_own_words(tmp_path: Path, mo
     tool = environment.perf_tool(("cpu-clock:u", "997"))
     assert tool.path == str(wrapper)
     assert (tool.version, tool.recorded) == ("", None)
-    found = gaps(dataclasses.replace(WHOLE, perf=tool))["perf"]
-    assert "perf not found for kernel 5.15" in found.text
+    gap = gaps(dataclasses.replace(WHOLE, perf=tool))["perf"]
+    assert "perf not found for kernel 5.15" in gap.text
 
 
 def test_a_perf_that_cannot_record_says_why(tmp_path: Path, monkeypatch):
@@ -289,9 +289,9 @@ def test_without_perf_on_the_path_there_is_none(tmp_path: Path, monkeypatch):
 
 
 def test_a_low_sample_rate_and_small_buffers_are_gaps():
-    found = gaps(machine(max_sample_rate=500, mlock_kb=64))
-    assert "perf_event_max_sample_rate" in found["rate"].fixes[0]
-    assert "perf_event_mlock_kb" in found["buffers"].fixes[0]
+    by_topic = gaps(machine(max_sample_rate=500, mlock_kb=64))
+    assert "perf_event_max_sample_rate" in by_topic["rate"].fixes[0]
+    assert "perf_event_mlock_kb" in by_topic["buffers"].fixes[0]
 
 
 @pytest.mark.parametrize(
@@ -325,12 +325,14 @@ def test_libraries_without_names_say_how_their_functions_are_shown():
         Library("libm", "/x/libm.so.6", "exported", True, debug=True),
     )
     facts = dataclasses.replace(WHOLE, python=Python("/usr/bin/python", "3.11.2", libraries))
-    found = {one.topic: one for one in examination.report(facts).findings if one.area == "symbols"}
-    assert "libjpeg-1.so!0x59f00" in found["Pillow"].meanwhile
-    assert found["OpenCV"].meanwhile == "the library as a whole"
-    assert found["Pillow"].state == NOTE  # nothing can be installed for a wheel's library
-    assert "libc6-dbg" in found["libc"].fixes[0]
-    assert found["libm"].state == OK
+    by_topic = {
+        one.topic: one for one in examination.report(facts).findings if one.area == "symbols"
+    }
+    assert "libjpeg-1.so!0x59f00" in by_topic["Pillow"].meanwhile
+    assert by_topic["OpenCV"].meanwhile == "the library as a whole"
+    assert by_topic["Pillow"].state == NOTE  # nothing can be installed for a wheel's library
+    assert "libc6-dbg" in by_topic["libc"].fixes[0]
+    assert by_topic["libm"].state == OK
 
 
 # ── what is shown ────────────────────────────────────────────────────────────────────────────

@@ -19,7 +19,7 @@ def make(root: Path, files: dict[str, str]) -> Path:
 
 
 def test_proc_and_sys_are_read(tmp_path: Path):
-    found = environment.system(
+    facts = environment.system(
         make(
             tmp_path,
             {
@@ -37,18 +37,18 @@ def test_proc_and_sys_are_read(tmp_path: Path):
         ),
         {},
     )
-    assert found.capabilities == ("SYS_PTRACE", "PERFMON")
-    assert found.privileged
-    assert found.seccomp
-    assert found.distribution == ("ubuntu", "debian")
-    assert (found.paranoid, found.watchdog, found.rdpmc) == (4, 1, 2)
-    assert found.virtual == "VMware, Inc. VMware7,1"
-    assert found.container == "docker"
-    assert found.kptr_restrict is None
+    assert facts.capabilities == ("SYS_PTRACE", "PERFMON")
+    assert facts.privileged
+    assert facts.seccomp
+    assert facts.distribution == ("ubuntu", "debian")
+    assert (facts.paranoid, facts.watchdog, facts.rdpmc) == (4, 1, 2)
+    assert facts.virtual == "VMware, Inc. VMware7,1"
+    assert facts.container == "docker"
+    assert facts.kptr_restrict is None
 
 
 def test_root_of_a_user_namespace_has_no_rights_that_count_for_perf(tmp_path: Path):
-    found = environment.system(
+    facts = environment.system(
         make(
             tmp_path,
             {
@@ -58,14 +58,14 @@ def test_root_of_a_user_namespace_has_no_rights_that_count_for_perf(tmp_path: Pa
         ),
         {},
     )
-    assert found.user_namespace
-    assert not found.privileged
+    assert facts.user_namespace
+    assert not facts.privileged
 
 
 def test_a_root_with_nothing_in_it_is_no_error(tmp_path: Path):
-    found = environment.system(tmp_path, {})
-    assert (found.paranoid, found.container, found.virtual, found.pmus) == (None, "", "", ())
-    report = examination.report(dataclasses.replace(WHOLE, system=found))
+    facts = environment.system(tmp_path, {})
+    assert (facts.paranoid, facts.container, facts.virtual, facts.pmus) == (None, "", "", ())
+    report = examination.report(dataclasses.replace(WHOLE, system=facts))
     assert json.loads(json.dumps(report.document()))["schema"] == 1
 
 

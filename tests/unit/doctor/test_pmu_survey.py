@@ -12,13 +12,18 @@ from tests.unit.kernels import Kernel, Samples, samplers
 def test_a_survey_finds_what_works_and_what_does_not(tmp_path: Path, monkeypatch):
     monkeypatch.setattr(sampling_probe, "_fixed_loop", lambda: 1_000_000)  # no noise
     kernel = Kernel(announced=6, right=5, zero=["cache_misses"], errors={"branches": errno.ENOENT})
-    found = survey((Event("ops", 4, 0xC1),), kernel.open, samplers(cpu_clock=Samples()), tmp_path)
-    states = {one.event.name: one.state for one in found.hardware}
+    surveyed = survey(
+        (Event("ops", 4, 0xC1),), kernel.open, samplers(cpu_clock=Samples()), tmp_path
+    )
+    states = {one.event.name: one.state for one in surveyed.hardware}
     assert states["cache_misses"] == "zero"
     assert states["branches"] == "absent"
     assert states["ops"] == "counts"
-    assert {one.state for one in found.software} == {"counts"}
-    assert found.capacity.right == 5
-    assert {one.event.name: one.samples for one in found.samplers} == {"cycles": 0, "cpu_clock": 20}
-    assert found.read is not None
+    assert {one.state for one in surveyed.software} == {"counts"}
+    assert surveyed.capacity.right == 5
+    assert {one.event.name: one.samples for one in surveyed.samplers} == {
+        "cycles": 0,
+        "cpu_clock": 20,
+    }
+    assert surveyed.read is not None
     assert kernel.still_open == 0
