@@ -65,32 +65,34 @@ def counted_run(path, events=("instructions", "cycles")):
 def test_time_is_that_of_the_tables_each_bit_once(tmp_path, monkeypatch, workers, rows):
     monkeypatch.setattr(table_pieces, "ROWS", rows)
     run = load(simulate(tmp_path / "run", workers=workers))
-    found = folded(run)
+    stacks = folded(run)
     loader = LOADER
     ops, batches = run.ops, run.batches
     fetch = (loader, "wait", "fetch") if not workers else (loader, "fetch")
     for name in ops["operation"].unique():
         mine = ops[(ops["operation"] == name) & ~ops["nested"]]["duration_ns"].sum()
-        assert found[(*fetch, operation_name(name))] == mine
-    assert found[(*fetch, "collate")] == batches["collate_ns"].sum()
+        assert stacks[(*fetch, operation_name(name))] == mine
+    assert stacks[(*fetch, "collate")] == batches["collate_ns"].sum()
     # The data set's own code is what is left of the fetch.
-    assert sum(v for k, v in found.items() if k[: len(fetch)] == fetch) == batches["fetch_ns"].sum()
-    assert sum(v for k, v in found.items() if "wait" in k) == run.waits["wait_ns"].sum()
-    assert found[(loader, "step")] == run.waits["step_ns"].sum()
+    assert (
+        sum(v for k, v in stacks.items() if k[: len(fetch)] == fetch) == batches["fetch_ns"].sum()
+    )
+    assert sum(v for k, v in stacks.items() if "wait" in k) == run.waits["wait_ns"].sum()
+    assert stacks[(loader, "step")] == run.waits["step_ns"].sum()
 
 
 def test_exact_counts_each_bit_once(tmp_path):
     run = counted_run(tmp_path / "run")
-    found = folded(run, "instructions")
+    stacks = folded(run, "instructions")
     fetch = (LOADER, "fetch")
-    assert found == {
+    assert stacks == {
         fetch: 500 - 100 - 10 - 7,
         (*fetch, "Outer"): 70,
         (*fetch, "Outer", "Inner"): 30,
         (*fetch, "Last"): 10,
         (*fetch, "collate"): 7,
     }
-    assert sum(folded(run, "cycles").values()) == 2 * sum(found.values())
+    assert sum(folded(run, "cycles").values()) == 2 * sum(stacks.values())
 
 
 def test_an_event_that_the_run_does_not_have(tmp_path):
@@ -121,8 +123,8 @@ def sampled(tmp_path):
 
 def test_samples_come_first_where_there_are_any(sampled):
     notes = []
-    found = folded(sampled, notes=notes)
-    assert found == {
+    stacks = folded(sampled, notes=notes)
+    assert stacks == {
         (DECODER, "libjpeg.so", "decode:x"): 900,
         (DECODER, "libc.so", "memcpy"): 99,
         ("fetch", "python3", "eval\\n"): 10,
@@ -147,12 +149,12 @@ def test_speedscope_has_a_profile_for_each_event_and_process(sampled):
         ("instructions: rank 0, main process (pid 100)", "none"),
         ("cycles: rank 0, main process (pid 100)", "none"),
     ]
-    for one in profiles:
+    for profile in profiles:
         # What the schema asks of a sampled profile.
-        assert one["type"] == "sampled"
-        assert len(one["samples"]) == len(one["weights"]) > 0
-        assert one["endValue"] - one["startValue"] == pytest.approx(sum(one["weights"]))
-        assert all(0 <= at < len(frames) for stack in one["samples"] for at in stack)
+        assert profile["type"] == "sampled"
+        assert len(profile["samples"]) == len(profile["weights"]) > 0
+        assert profile["endValue"] - profile["startValue"] == pytest.approx(sum(profile["weights"]))
+        assert all(0 <= at < len(frames) for stack in profile["samples"] for at in stack)
     stacks = [[frames[at]["name"] for at in stack] for stack in profiles[0]["samples"]]
     assert [DECODER, "libjpeg.so", "decode;x"] in stacks
     assert {frame["file"] for frame in frames if frame["name"] == "spin"} == {"libgomp.so"}
@@ -196,13 +198,13 @@ def profile_message():
     }  # fmt: skip
     file = descriptor_pb2.FileDescriptorProto(name="profile.proto", package="p", syntax="proto3")
     for name, fields in described.items():
-        one = file.message_type.add(name=name)
+        message_type = file.message_type.add(name=name)
         for field, number, kind, *more in fields:
-            told = more[0] if more else ""
-            added = one.field.add(name=field, number=number, type=kind)
-            added.label = 3 if told.startswith("*") else 1
-            if told[1:]:
-                added.type_name = f".p.{told[1:]}"
+            described_type = more[0] if more else ""
+            added = message_type.field.add(name=field, number=number, type=kind)
+            added.label = 3 if described_type.startswith("*") else 1
+            if described_type[1:]:
+                added.type_name = f".p.{described_type[1:]}"
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("p.Profile"))

@@ -30,8 +30,8 @@ def here(tmp_path, monkeypatch):
 
 def lotus(capfd, *words):
     code = cli.main(["export", *words])
-    told = capfd.readouterr()
-    return code, told.out, told.err
+    captured = capfd.readouterr()
+    return code, captured.out, captured.err
 
 
 @pytest.mark.parametrize("format", [one for one in formats.FORMATS if one != "parquet"])
@@ -99,7 +99,7 @@ def test_a_reader_that_goes_away_is_no_error_of_ours(here):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "error"),
     [
         (["--format", "perfetto", "--with", "x.json"], "--format chrome"),
         (["--format", "pprof", "--weight", "time"], "--weight is for"),
@@ -111,11 +111,11 @@ def test_a_reader_that_goes_away_is_no_error_of_ours(here):
         (["--format", "csv", "-o", "a-file"], "not a directory"),
     ],
 )
-def test_what_is_refused(here, capfd, words, said):
+def test_what_is_refused(here, capfd, words, error):
     (here / "a-file").write_text("mine")
     code, out, err = lotus(capfd, "some run", *words)
     assert (code, out) == (2, "")
-    assert said in err
+    assert error in err
     assert err.count("\n") == 1
     assert sorted(one.name for one in here.iterdir()) == ["a-file", "some run"]
     assert (here / "a-file").read_text() == "mine"

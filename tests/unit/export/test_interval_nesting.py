@@ -22,18 +22,18 @@ def nested(rows, rank=None):
     return track, start, start + took, nest(track, start, start + took, ints(rank or track * 0))
 
 
-def replayed(track, start, found):
+def replayed(track, start, nesting):
     """(depth, end) of each interval as a viewer makes them of beginnings and ends in our order."""
     size = len(start)
     events = [None] * (2 * size)
     for at in range(size):
-        events[2 * at - found.depth[at]] = ("begin", at)
-        events[2 * found.last[at] + 1 - found.depth[at]] = ("end", at)
+        events[2 * at - nesting.depth[at]] = ("begin", at)
+        events[2 * nesting.last[at] + 1 - nesting.depth[at]] = ("end", at)
     assert None not in events  # every place is taken once
     open_, seen, now = [], {}, {}
     for what, at in events:
-        own = track[found.order][at]
-        time = start[found.order][at] if what == "begin" else found.end[at]
+        own = track[nesting.order][at]
+        time = start[nesting.order][at] if what == "begin" else nesting.end[at]
         assert now.get(own, 0) <= time  # the events of a track are in order
         now[own] = time
         if what == "begin":
@@ -47,14 +47,14 @@ def replayed(track, start, found):
 
 @given(intervals)
 def test_beginnings_and_ends_pair_whatever_overlaps(rows):
-    track, start, end, found = nested(rows)
-    seen = replayed(track, start, found)
+    track, start, end, nesting = nested(rows)
+    seen = replayed(track, start, nesting)
     assert [seen[at] for at in range(len(rows))] == list(
-        zip(found.depth.tolist(), found.parent.tolist(), strict=True)
+        zip(nesting.depth.tolist(), nesting.parent.tolist(), strict=True)
     )
-    wanted = end[found.order]
-    assert (found.end <= wanted).all()
-    assert found.clipped == int((found.end < wanted).sum())
+    wanted = end[nesting.order]
+    assert (nesting.end <= wanted).all()
+    assert nesting.clipped == int((nesting.end < wanted).sum())
 
 
 @given(st.recursive(st.just([]), lambda inner: st.lists(inner, max_size=4), max_leaves=30))
@@ -72,11 +72,11 @@ def test_what_nests_is_left_as_it_is(tree):
         return end
 
     lay(tree, 0, 0)
-    _, _, end, found = nested(rows)
-    assert found.clipped == 0
-    assert found.depth.tolist() == depths
-    assert found.order.tolist() == list(range(len(rows)))
-    assert found.end.tolist() == end.tolist()
+    _, _, end, nesting = nested(rows)
+    assert nesting.clipped == 0
+    assert nesting.depth.tolist() == depths
+    assert nesting.order.tolist() == list(range(len(rows)))
+    assert nesting.end.tolist() == end.tolist()
 
 
 def test_the_slow_way_and_the_quick_one_agree(monkeypatch):
@@ -96,19 +96,19 @@ def test_the_slow_way_and_the_quick_one_agree(monkeypatch):
 
 def test_deeper_than_levels_are_looked_for():
     rows = [(0, at, 1000 - 2 * at) for at in range(300)]
-    *_, found = nested(rows)
-    assert found.depth.tolist() == list(range(300))
-    assert found.last.tolist() == [299] * 300
+    *_, nesting = nested(rows)
+    assert nesting.depth.tolist() == list(range(300))
+    assert nesting.last.tolist() == [299] * 300
 
 
 def test_of_equal_intervals_the_lower_rank_is_outside():
-    *_, found = nested([(0, 5, 10), (0, 5, 10)], rank=[4, 2])
-    assert found.order.tolist() == [1, 0]
-    assert found.parent.tolist() == [-1, 0]
+    *_, nesting = nested([(0, 5, 10), (0, 5, 10)], rank=[4, 2])
+    assert nesting.order.tolist() == [1, 0]
+    assert nesting.parent.tolist() == [-1, 0]
 
 
 def test_times_far_apart_do_not_run_over():
     far = 1 << 61
-    *_, found = nested([(0, 0, 10), (1, far, 10), (2, 0, far), (0, 2, 3)])
-    assert found.clipped == 0
-    assert sorted(found.depth.tolist()) == [0, 0, 0, 1]
+    *_, nesting = nested([(0, 0, 10), (1, far, 10), (2, 0, far), (0, 2, 3)])
+    assert nesting.clipped == 0
+    assert sorted(nesting.depth.tolist()) == [0, 0, 0, 1]

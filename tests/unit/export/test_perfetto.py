@@ -17,26 +17,26 @@ schema = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2"
 def packets(path, tmp_path):
     """(packets, notes) of the run's export."""
     output = tmp_path / "export.pftrace"
-    asked = ExportRequest("perfetto", output, force=True)
-    done = formats.export(load(path), asked, lambda done, whole: None)
+    request = ExportRequest("perfetto", output, force=True)
+    done = formats.export(load(path), request, lambda done, whole: None)
     trace = schema.Trace()
     assert trace.ParseFromString(output.read_bytes())
     return list(trace.packet), done.notes
 
 
-def slices(found):
+def slices(trace_packets):
     """(category, name, start, end, depth, annotations) of each, in order of their ends.
 
     As a viewer makes them: an end closes what was begun last on its track.
     """
     names, categories, annotations = {}, {}, {}
-    for packet in found:
+    for packet in trace_packets:
         data = packet.interned_data
         names |= {one.iid: one.name for one in data.event_names}
         categories |= {one.iid: one.name for one in data.event_categories}
         annotations |= {one.iid: one.name for one in data.debug_annotation_names}
-    tracks = {p.track_descriptor.uuid for p in found if p.HasField("track_descriptor")}
-    events = [p for p in found if p.HasField("track_event")]
+    tracks = {p.track_descriptor.uuid for p in trace_packets if p.HasField("track_descriptor")}
+    events = [p for p in trace_packets if p.HasField("track_event")]
     # A stable order: of the same moment what stands first comes first.
     events.sort(key=lambda packet: packet.timestamp)
     open_, closed = {}, []
@@ -47,12 +47,12 @@ def slices(found):
             open_.setdefault(event.track_uuid, []).append(packet)
         elif event.type == schema.TrackEvent.TYPE_SLICE_END:
             begun = open_[event.track_uuid].pop()
-            one = begun.track_event
-            told = {annotations[a.name_iid]: a.int_value for a in one.debug_annotations}
+            begin = begun.track_event
+            values = {annotations[a.name_iid]: a.int_value for a in begin.debug_annotations}
             closed.append(
                 (
-                    categories[one.category_iids[0]], names[one.name_iid], begun.timestamp,
-                    packet.timestamp, len(open_[event.track_uuid]), told,
+                    categories[begin.category_iids[0]], names[begin.name_iid], begun.timestamp,
+                    packet.timestamp, len(open_[event.track_uuid]), values,
                 )
             )  # fmt: skip
     assert not any(open_.values())
@@ -90,8 +90,8 @@ def test_all_that_the_tables_have(tmp_path, monkeypatch, workers, rows):
     # GIVEN a run of two epochs, read in pieces of a few rows or at once
     path = simulate(tmp_path / "run", workers=workers, batches=7, epochs=2)
     monkeypatch.setattr(table_pieces, "ROWS", rows)
-    found, notes = packets(path, tmp_path)
-    closed = slices(found)
+    trace_packets, notes = packets(path, tmp_path)
+    closed = slices(trace_packets)
     run = load(path)
     sums_of = sums(closed)
     assert sums_of.pop("epoch")[0] == 2
@@ -101,8 +101,8 @@ def test_all_that_the_tables_have(tmp_path, monkeypatch, workers, rows):
     depth = {kind: {d for k, *_, d, _ in closed if k == kind} for kind in ("fetch", "operation")}
     assert {d - min(depth["fetch"]) for d in depth["operation"]} == {2}
     # AND one arrow for each batch, of its own number
-    out = [n for p in found for n in p.track_event.flow_ids]
-    into = [n for p in found for n in p.track_event.terminating_flow_ids]
+    out = [n for p in trace_packets for n in p.track_event.flow_ids]
+    into = [n for p in trace_packets for n in p.track_event.terminating_flow_ids]
     assert len(out) == len(set(out)) == len(run.batches)
     assert sorted(out) == sorted(into)
     assert notes == []
@@ -110,19 +110,21 @@ def test_all_that_the_tables_have(tmp_path, monkeypatch, workers, rows):
 
 def test_names_tracks_and_clocks(tmp_path):
     path = simulate(tmp_path / "run", workers=2)
-    found, _ = packets(path, tmp_path)
-    described = [p.track_descriptor for p in found if p.HasField("track_descriptor")]
+    trace_packets, _ = packets(path, tmp_path)
+    described = [p.track_descriptor for p in trace_packets if p.HasField("track_descriptor")]
     process = [one for one in described if one.HasField("process")]
     assert [one.process.process_name for one in process] == ["rank 0 on host (pid 100)"]
     assert process[0].process.pid == 100
     names = {one.name for one in described if not one.HasField("process")}
     assert {"worker 0 (pid 101)", "worker 1 (pid 102)", "worker 0 (pid 101), send"} <= names
     assert {one.parent_uuid for one in described if one.name} == {process[0].uuid}
-    clocks = {one.clock_id: one.timestamp for one in found[0].clock_snapshot.clocks}
+    clocks = {one.clock_id: one.timestamp for one in trace_packets[0].clock_snapshot.clocks}
     assert clocks == {3: START_NS - MS, 1: 1_700_000_000_000_000_000}
-    assert found[0].clock_snapshot.primary_trace_clock == schema.BUILTIN_CLOCK_MONOTONIC
-    assert found[1].trace_packet_defaults.timestamp_clock_id == schema.BUILTIN_CLOCK_MONOTONIC
-    fetch = next(one for one in slices(found) if one[0] == "fetch")
+    assert trace_packets[0].clock_snapshot.primary_trace_clock == schema.BUILTIN_CLOCK_MONOTONIC
+    assert (
+        trace_packets[1].trace_packet_defaults.timestamp_clock_id == schema.BUILTIN_CLOCK_MONOTONIC
+    )
+    fetch = next(one for one in slices(trace_packets) if one[0] == "fetch")
     assert fetch[5] == {"loader": 0, "epoch": 0, "batch": 0, "size": 4}
 
 
@@ -134,15 +136,17 @@ def test_ranks_with_the_same_pid_stay_apart(tmp_path):
         main.iterator(0, 0, START_NS, START_NS + MS, [])
         made(main, 0, START_NS + 2 * MS, loader=0)
         main.wait(0, 0, 0, start_ns=START_NS + MS, end_ns=START_NS + 3 * MS)
-    found, notes = packets(builder.end(), tmp_path)
-    processes = [p.track_descriptor.process for p in found if p.track_descriptor.process.pid]
+    trace_packets, notes = packets(builder.end(), tmp_path)
+    processes = [
+        p.track_descriptor.process for p in trace_packets if p.track_descriptor.process.pid
+    ]
     assert {one.process_name for one in processes} == {
         "rank 0 on a (pid 100)",
         "rank 1 on b (pid 100)",
     }
     assert len({one.pid for one in processes}) == 2
     assert any("clocks are not aligned" in note for note in notes)
-    flows = [n for p in found for n in p.track_event.flow_ids]
+    flows = [n for p in trace_packets for n in p.track_event.flow_ids]
     assert len(flows) == len(set(flows)) == 2
 
 
@@ -158,14 +162,14 @@ def test_hostile_names_and_numbers(tmp_path):
     main.batch(0, start_ns=START_NS + 2 * MS, samples=[Sample(huge, 100, ops)], loader=0)
     main.wait(0, 0, 0, start_ns=START_NS + MS, end_ns=START_NS + 3 * MS)
     path = builder.end()
-    found, _ = packets(path, tmp_path)
-    closed = slices(found)
+    trace_packets, _ = packets(path, tmp_path)
+    closed = slices(trace_packets)
     mine = [name for kind, name, *_ in closed if kind == "operation"]
     assert mine[0] == "<script>"
     assert len(mine) == len(names)
     assert "名" in mine
     assert next(told["sample"] for kind, *_, told in closed if kind == "sample") == huge
-    described = [p.track_descriptor for p in found if p.HasField("track_descriptor")]
+    described = [p.track_descriptor for p in trace_packets if p.HasField("track_descriptor")]
     assert not any("\x1b" in one.name + one.process.process_name for one in described)
 
 
@@ -179,8 +183,8 @@ def test_a_clock_that_was_set_back(tmp_path):
     at = START_NS + 2 * MS
     main.batch(0, start_ns=at, samples=[Sample(0, 100, [("A", 500, 50)]), Sample(1, 9)], loader=0)
     main.wait(0, 0, 0, start_ns=START_NS + 5 * MS, end_ns=START_NS + MS)
-    found, notes = packets(builder.end(), tmp_path)
-    closed = slices(found)
+    trace_packets, notes = packets(builder.end(), tmp_path)
+    closed = slices(trace_packets)
     assert all(start <= end for _, _, start, end, _, _ in closed)
     assert any("ended before they began" in note for note in notes)
     assert any("cut off" in note for note in notes)
@@ -199,17 +203,17 @@ def test_a_machine_that_has_been_up_for_years(tmp_path):
         made(main, batch, at, collate_ns=3, loader=0)
         main.wait(0, 0, batch, start_ns=at - 100, end_ns=at + 101)
     path = builder.end()
-    found, notes = packets(path, tmp_path)
+    trace_packets, notes = packets(path, tmp_path)
     assert notes == []
-    assert sums(slices(found)).items() >= durations(load(path)).items()
-    assert len([n for p in found for n in p.track_event.terminating_flow_ids]) == 9
+    assert sums(slices(trace_packets)).items() >= durations(load(path)).items()
+    assert len([n for p in trace_packets for n in p.track_event.terminating_flow_ids]) == 9
 
 
 def test_a_run_without_a_loader(tmp_path):
     builder = RunBuilder(tmp_path / "run")
     builder.process(100)
-    found, notes = packets(builder.end(), tmp_path)
-    assert slices(found) == []
+    trace_packets, notes = packets(builder.end(), tmp_path)
+    assert slices(trace_packets) == []
     assert any("no loader was iterated" in note for note in notes)
 
 
@@ -222,9 +226,9 @@ def test_one_batch_that_nobody_took_and_lost_records(tmp_path):
     worker.worker(0, ready_ns=START_NS + MS)
     made(worker, 0, START_NS + 2 * MS, collate_ns=5)
     worker.data += b"half a frame"
-    found, notes = packets(builder.end(), tmp_path)
-    assert sums(slices(found))["collate"] == (1, 5)
-    assert not [n for p in found for n in p.track_event.flow_ids]
+    trace_packets, notes = packets(builder.end(), tmp_path)
+    assert sums(slices(trace_packets))["collate"] == (1, 5)
+    assert not [n for p in trace_packets for n in p.track_event.flow_ids]
     assert any("records were lost" in note for note in notes)
 
 
@@ -233,10 +237,10 @@ def test_a_worker_whose_maker_left_no_record(tmp_path):
     worker = builder.process(101, ppid=100, start_ns=START_NS)
     worker.worker(0, ready_ns=START_NS + MS)
     made(worker, 0, START_NS + 2 * MS)
-    found, _ = packets(builder.end(), tmp_path)
-    described = [p.track_descriptor.name for p in found if p.HasField("track_descriptor")]
+    trace_packets, _ = packets(builder.end(), tmp_path)
+    described = [p.track_descriptor.name for p in trace_packets if p.HasField("track_descriptor")]
     assert "worker 0 (pid 101)" in described
-    assert sums(slices(found))["fetch"][0] == 1
+    assert sums(slices(trace_packets))["fetch"][0] == 1
 
 
 def test_memory_that_was_not_read_is_no_memory_of_0(tmp_path):
@@ -245,10 +249,10 @@ def test_memory_that_was_not_read_is_no_memory_of_0(tmp_path):
     worker.worker(0, ready_ns=START_NS + MS)
     for second, pss in enumerate((500, 0, 700)):
         worker.resources(START_NS + second * 1000 * MS, pss=pss, rss=0, shm=0)
-    found, _ = packets(builder.end(), tmp_path)
-    tracks = {p.track_descriptor.uuid: p.track_descriptor.name for p in found}
+    trace_packets, _ = packets(builder.end(), tmp_path)
+    tracks = {p.track_descriptor.uuid: p.track_descriptor.name for p in trace_packets}
     values = {}
-    for event in (p.track_event for p in found):
+    for event in (p.track_event for p in trace_packets):
         if event.type == schema.TrackEvent.TYPE_COUNTER:
             name = tracks[event.track_uuid].rpartition(": ")[2]
             values.setdefault(name, []).append(event.double_counter_value)
@@ -272,10 +276,10 @@ def test_threads_and_spans_have_tracks_of_their_own(tmp_path):
         main.wait(0, 0, batch, start_ns=begin, end_ns=begin + 1000)
     main.loose(("forward", at + 2 * MS + 50, 10 * MS))
     path = builder.end()
-    found, notes = packets(path, tmp_path)
-    assert sums(slices(found))["operation"] == (2, 15 * MS)
+    trace_packets, notes = packets(path, tmp_path)
+    assert sums(slices(trace_packets))["operation"] == (2, 15 * MS)
     assert notes == []
-    names = [p.track_descriptor.name for p in found if p.HasField("track_descriptor")]
+    names = [p.track_descriptor.name for p in trace_packets if p.HasField("track_descriptor")]
     assert {"thread 777: spans", "main thread: spans"} <= set(names)
 
 

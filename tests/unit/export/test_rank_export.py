@@ -31,8 +31,8 @@ def run(tmp_path: Path) -> Run:
     for rank in range(2):
         simulate(tmp_path, builder=builder, rank=rank, first_pid=100 + 100 * rank, batches=6)
     path = builder.end()
-    found = load(path)
-    waits = found.waits
+    loaded = load(path)
+    waits = loaded.waits
     taken = waits["start_ns"] + waits["wait_ns"]
     syncs = pd.DataFrame(
         {
@@ -44,8 +44,8 @@ def run(tmp_path: Path) -> Run:
             "exposed_ns": 2 * MS,
         }
     )
-    found.__dict__["syncs"] = syncs
-    return found
+    loaded.__dict__["syncs"] = syncs
+    return loaded
 
 
 def written(run: Run, format: str, folder: Path, **options: Any) -> tuple[Path, list[str]]:
@@ -64,7 +64,7 @@ def test_perfetto_has_each_synchronisation_in_the_process_of_its_rank(
     notes: dict[int, str] = {}
     tracks, begun, took = {}, {}, Counter[tuple[str, int]]()
     steps = []
-    for packet in sorted(trace.packet, key=lambda one: one.timestamp):
+    for packet in sorted(trace.packet, key=lambda packet: packet.timestamp):
         categories |= {one.iid: one.name for one in packet.interned_data.event_categories}
         notes |= {one.iid: one.name for one in packet.interned_data.debug_annotation_names}
         if packet.HasField("track_descriptor"):
@@ -79,8 +79,8 @@ def test_perfetto_has_each_synchronisation_in_the_process_of_its_rank(
             first = begun[event.track_uuid]
             kind = categories[first.track_event.category_iids[0]]
             took[kind, tracks[track.parent_uuid].process.pid] += packet.timestamp - first.timestamp
-            told = {notes[a.name_iid]: a.int_value for a in first.track_event.debug_annotations}
-            steps.append((kind, told["step"]))
+            values = {notes[a.name_iid]: a.int_value for a in first.track_event.debug_annotations}
+            steps.append((kind, values["step"]))
     # The two ranks are two processes, on one clock.
     assert took == {
         (kind, pid): 6 * (1 if kind == "backward" else 2) * MS
@@ -93,10 +93,10 @@ def test_perfetto_has_each_synchronisation_in_the_process_of_its_rank(
 def test_chrome_has_them_too(run: Run, tmp_path: Path) -> None:
     path, _ = written(run, "chrome", tmp_path)
     events = [one for one in json.loads(path.read_text())["traceEvents"] if one["ph"] == "X"]
-    found = [one for one in events if one["cat"] == "sync"]
-    assert Counter(one["pid"] for one in found) == {100: 6, 200: 6}
-    assert sorted(one["args"]["step"] for one in found) == sorted([*range(6)] * 2)
-    assert {one["dur"] for one in found} == {2000.0}
+    syncs = [one for one in events if one["cat"] == "sync"]
+    assert Counter(one["pid"] for one in syncs) == {100: 6, 200: 6}
+    assert sorted(one["args"]["step"] for one in syncs) == sorted([*range(6)] * 2)
+    assert {one["dur"] for one in syncs} == {2000.0}
 
 
 def test_flames_count_a_step_once(run: Run) -> None:
@@ -112,13 +112,13 @@ def test_ranks_by_steps_are_a_table(run: Run, tmp_path: Path, format: str) -> No
     path, notes = written(run, format, tmp_path)
     assert notes == []
     read = pd.read_csv if format == "csv" else pd.read_parquet
-    found = read(path / f"rank_steps.{format}")
+    table = read(path / f"rank_steps.{format}")
     steps = rank_steps(run)
     assert steps is not None
     wanted = long_table(steps)
-    assert list(found) == list(wanted)
+    assert list(table) == list(wanted)
     for name in ("rank", "step", "wait_ns", "step_ns", "sync_ns", "late_ns"):
-        np.testing.assert_allclose(found[name].astype(float), wanted[name], rtol=1e-6)
+        np.testing.assert_allclose(table[name].astype(float), wanted[name], rtol=1e-6)
     assert len(read(path / f"syncs.{format}")) == 12
     written(run, format, tmp_path, force=True)  # they are known to be lotus's own
 

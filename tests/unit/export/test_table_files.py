@@ -58,13 +58,13 @@ def test_csv(run, tmp_path, monkeypatch, rows):
     path = export(run, "csv", tmp_path)
     for name in ALL:
         table = getattr(run, name)
-        found = pd.read_csv(path / f"{name}.csv", keep_default_na=True)
-        assert found.columns.tolist() == table.columns.tolist(), name
-        assert len(found) == len(table), name
+        written = pd.read_csv(path / f"{name}.csv", keep_default_na=True)
+        assert written.columns.tolist() == table.columns.tolist(), name
+        assert len(written) == len(table), name
         for column in table.columns:
             if pd.api.types.is_numeric_dtype(table[column].dtype) and len(table):
                 mine = table[column].astype(float).to_numpy()
-                assert np.array_equal(found[column].astype(float), mine, equal_nan=True), column
+                assert np.array_equal(written[column].astype(float), mine, equal_nan=True), column
     ops = pd.read_csv(path / "ops.csv")
     assert ops["operation"].tolist() == run.ops["operation"].astype(str).tolist()
     assert pd.read_csv(path / "unseen.csv").columns.tolist() == ["what", "why"]
@@ -77,19 +77,19 @@ def test_parquet_keeps_types(run, tmp_path, monkeypatch, rows):
     path = export(run, "parquet", tmp_path)
     for name in ALL:
         table = getattr(run, name)
-        found = pd.read_parquet(path / f"{name}.parquet")
-        assert found.columns.tolist() == table.columns.tolist(), name
-        assert len(found) == len(table), name
+        written = pd.read_parquet(path / f"{name}.parquet")
+        assert written.columns.tolist() == table.columns.tolist(), name
+        assert len(written) == len(table), name
         for column in table.columns:
             dtype, mine = table[column].dtype, table[column]
             if isinstance(dtype, pd.CategoricalDtype):
-                assert isinstance(found[column].dtype, pd.CategoricalDtype), column
-                assert found[column].astype(str).tolist() == mine.astype(str).tolist(), column
+                assert isinstance(written[column].dtype, pd.CategoricalDtype), column
+                assert written[column].astype(str).tolist() == mine.astype(str).tolist(), column
             elif isinstance(dtype, np.dtype) and dtype.kind in "iufb":
-                assert found[column].dtype == dtype, (name, column)
-                assert np.array_equal(found[column], mine, equal_nan=dtype.kind == "f"), column
+                assert written[column].dtype == dtype, (name, column)
+                assert np.array_equal(written[column], mine, equal_nan=dtype.kind == "f"), column
             elif len(mine) and pd.api.types.is_numeric_dtype(dtype):  # may lack values
-                assert found[column].astype("Float64").equals(mine.astype("Float64")), column
+                assert written[column].astype("Float64").equals(mine.astype("Float64")), column
 
 
 def test_what_has_no_rows_keeps_its_types(tmp_path):
@@ -170,18 +170,18 @@ def test_no_cell_of_csv_is_a_formula(tmp_path, formula):
     # WHEN its tables are written as CSV
     path, kept = export(run, "csv", tmp_path), "'" + formula.replace("\r", "\\r")
     # THEN each of them is text by an apostrophe in front
-    found = {
+    written = {
         name: pd.read_csv(path / f"{name}.csv", dtype=str, keep_default_na=False)
         for name in ("ops", "operations", "loaders", "notes", "processes", "samples")
     }
-    assert found["ops"]["operation"].tolist() == [kept]
-    assert found["operations"]["operation"].tolist() == [kept]
-    assert found["loaders"]["dataset"].tolist() == [kept]
-    assert found["notes"]["text"].tolist() == [kept]
-    assert found["processes"]["executable"].tolist() == [kept]
+    assert written["ops"]["operation"].tolist() == [kept]
+    assert written["operations"]["operation"].tolist() == [kept]
+    assert written["loaders"]["dataset"].tolist() == [kept]
+    assert written["notes"]["text"].tolist() == [kept]
+    assert written["processes"]["executable"].tolist() == [kept]
     # AND numbers are numbers
-    assert found["samples"]["sample"].tolist() == ["-3"]
-    assert found["samples"]["worker"].tolist() == ["-1"]
+    assert written["samples"]["sample"].tolist() == ["-3"]
+    assert written["samples"]["worker"].tolist() == ["-1"]
 
 
 def test_what_is_no_formula_is_written_as_it_is():
@@ -191,9 +191,9 @@ def test_what_is_no_formula_is_written_as_it_is():
         "kind": pd.Categorical(["-x", "b", "-x", "b", None, "b"]),
         "=event": 0.5,
     })  # fmt: skip
-    found = spreadsheet_cells.table(table)
-    assert found["text"].tolist() == ["-1", "+2.5e3", "a=b", "", None, 7]
-    assert found["number"].tolist() == table["number"].tolist()
-    assert found["kind"].tolist()[:2] == ["'-x", "b"]
-    assert found.columns.tolist() == ["text", "number", "kind", "'=event"]
+    written = spreadsheet_cells.table(table)
+    assert written["text"].tolist() == ["-1", "+2.5e3", "a=b", "", None, 7]
+    assert written["number"].tolist() == table["number"].tolist()
+    assert written["kind"].tolist()[:2] == ["'-x", "b"]
+    assert written.columns.tolist() == ["text", "number", "kind", "'=event"]
     assert table.columns.tolist() == ["text", "number", "kind", "=event"]

@@ -22,8 +22,8 @@ RECORDED = sorted((Path(__file__).parents[3] / "traces/torch_profiler").glob("*.
 WALL = 1_700_000_000_000_000_000
 
 
-def recorded_run(path, told, **manifest):
-    run = told["run"]
+def recorded_run(path, recording, **manifest):
+    run = recording["run"]
     clocks = {name: run[name] for name in ("start_ns", "start_wall_ns")}
     builder = RunBuilder(path, **{**clocks, **manifest})
     main = builder.process(run["pid"])
@@ -37,10 +37,10 @@ def recorded_run(path, told, **manifest):
 
 @pytest.fixture(params=RECORDED, ids=lambda path: path.stem)
 def recorded(request, tmp_path):
-    told = json.loads(request.param.read_text())
+    recording = json.loads(request.param.read_text())
     trace = tmp_path / "trace.json"
-    trace.write_text(json.dumps(told["trace"]))
-    return told, trace
+    trace.write_text(json.dumps(recording["trace"]))
+    return recording, trace
 
 
 def test_both_versions_were_recorded():
@@ -48,41 +48,41 @@ def test_both_versions_were_recorded():
 
 
 def test_the_clocks_of_the_run_are_borne_out_by_its_waits(recorded, tmp_path):
-    told, trace = recorded
-    run = recorded_run(tmp_path / "run", told)
-    found = torch_trace.align(run, torch_trace.read(trace))
-    assert found.offset_ns == told["run"]["start_ns"] - told["run"]["start_wall_ns"]
-    assert found.error_ns < 200_000
-    assert "bear out" in str(found)
+    recording, trace = recorded
+    run = recorded_run(tmp_path / "run", recording)
+    alignment = torch_trace.align(run, torch_trace.read(trace))
+    assert alignment.offset_ns == recording["run"]["start_ns"] - recording["run"]["start_wall_ns"]
+    assert alignment.error_ns < 200_000
+    assert "bear out" in str(alignment)
 
 
 @pytest.mark.parametrize("off_ns", [300_000_000, -300_000_000])
 def test_a_wall_clock_that_was_corrected(recorded, tmp_path, off_ns):
     # GIVEN a run whose wall clock was set while it ran
-    told, trace = recorded
-    wall = told["run"]["start_wall_ns"] + off_ns
-    run = recorded_run(tmp_path / "run", told, start_wall_ns=wall)
-    found = torch_trace.align(run, torch_trace.read(trace))
+    recording, trace = recorded
+    wall = recording["run"]["start_wall_ns"] + off_ns
+    run = recorded_run(tmp_path / "run", recording, start_wall_ns=wall)
+    alignment = torch_trace.align(run, torch_trace.read(trace))
     # THEN its waits tell better than the clocks of its beginning
-    right = told["run"]["start_ns"] - told["run"]["start_wall_ns"]
-    assert abs(found.offset_ns - right) <= found.error_ns + 1000
-    assert found.error_ns < 200_000
-    assert "300 ms off" in str(found)
+    right = recording["run"]["start_ns"] - recording["run"]["start_wall_ns"]
+    assert abs(alignment.offset_ns - right) <= alignment.error_ns + 1000
+    assert alignment.error_ns < 200_000
+    assert "300 ms off" in str(alignment)
 
 
 def test_without_the_clocks_the_waits_do(recorded, tmp_path):
-    told, trace = recorded
-    run = recorded_run(tmp_path / "run", told, start_wall_ns=None)
-    found = torch_trace.align(run, torch_trace.read(trace))
-    right = told["run"]["start_ns"] - told["run"]["start_wall_ns"]
-    assert abs(found.offset_ns - right) < 200_000
+    recording, trace = recorded
+    run = recorded_run(tmp_path / "run", recording, start_wall_ns=None)
+    alignment = torch_trace.align(run, torch_trace.read(trace))
+    right = recording["run"]["start_ns"] - recording["run"]["start_wall_ns"]
+    assert abs(alignment.offset_ns - right) < 200_000
 
 
 def test_merged_events_are_on_the_run_s_clock(recorded, tmp_path):
-    told, trace = recorded
+    recording, trace = recorded
     compressed = tmp_path / "trace.json.gz"
     compressed.write_bytes(gzip.compress(trace.read_bytes()))
-    run = recorded_run(tmp_path / "run", told)
+    run = recorded_run(tmp_path / "run", recording)
     notes = []
     text = b"".join(
         chrome.pieces(
@@ -91,12 +91,12 @@ def test_merged_events_are_on_the_run_s_clock(recorded, tmp_path):
     )
     events = json.loads(text)["traceEvents"]
     ranges = sorted(one["ts"] for one in events if one.get("name", "").endswith(".__next__"))
-    for (start, _), ts in zip(told["run"]["waits"], ranges, strict=False):
+    for (start, _), ts in zip(recording["run"]["waits"], ranges, strict=False):
         assert abs(ts * 1000 - start) < 1_000_000
     assert len(notes) == 1
     # Of the profiler's names for a process that has one already only the threads' are kept.
     names = [one["args"]["name"] for one in events if one.get("name") == "process_name"]
-    assert names == [f"rank 0 on host (pid {told['run']['pid']})"]
+    assert names == [f"rank 0 on host (pid {recording['run']['pid']})"]
     assert sum(one.get("cat") == "cpu_op" for one in events) == 10
 
 
@@ -160,9 +160,9 @@ def test_evenly_spaced_waits_tell_nothing_without_clocks(tmp_path):
 
 def test_a_trace_without_a_loader_is_aligned_by_the_clocks_and_says_so(tmp_path):
     run = synthetic(tmp_path, [0], start_wall_ns=WALL)
-    found = torch_trace.align(run, trace_of(tmp_path, []))
-    assert found.offset_ns == START_NS - WALL
-    assert "not known" in str(found)
+    alignment = torch_trace.align(run, trace_of(tmp_path, []))
+    assert alignment.offset_ns == START_NS - WALL
+    assert "not known" in str(alignment)
 
 
 def test_without_both_it_is_refused(tmp_path):
@@ -219,11 +219,11 @@ def test_strange_events_are_kept_or_left_out_but_break_nothing(tmp_path):
 def test_times_beyond_all_bounds_break_nothing(tmp_path):
     run = synthetic(tmp_path, [0], start_wall_ns=WALL)
     path = trace_of(tmp_path, [0]).path
-    told = json.loads(path.read_text())
+    document = json.loads(path.read_text())
     for base in (2**63 - 1, -(2**63), 2**61 - 1):
         for time in (2**52, 2**51 - 1, 1e308):
-            event = {**told["traceEvents"][0], "ts": time, "dur": 2**51 - 1}
-            events = [event, *told["traceEvents"]]
+            event = {**document["traceEvents"][0], "ts": time, "dur": 2**51 - 1}
+            events = [event, *document["traceEvents"]]
             path.write_text(json.dumps({"traceEvents": events, "baseTimeNanoseconds": base}))
             trace = torch_trace.read(path)
             try:
@@ -272,9 +272,9 @@ class Counting:
         self._inner, self._held = inner, held
 
     def decompress(self, *args):
-        found = self._inner.decompress(*args)
-        self._held.append(len(found))
-        return found
+        unpacked = self._inner.decompress(*args)
+        self._held.append(len(unpacked))
+        return unpacked
 
     def __getattr__(self, name):
         return getattr(self._inner, name)
