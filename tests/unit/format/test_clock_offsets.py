@@ -18,12 +18,12 @@ def worst(clock, truth, begin, end):
 
 def measured(truth, times, there, back):
     """(times, offsets, trips) as measured, where the two ways take `there` and `back` ns."""
-    found = []
+    measurements = []
     for start, out, home in zip(times, there, back, strict=True):
         middle = start + (out + home) // 2
-        told = start + out + int(truth(np.array([start + out]))[0])
-        found.append((middle, told - middle, out + home))
-    return [list(column) for column in zip(*found, strict=True)]
+        answer = start + out + int(truth(np.array([start + out]))[0])
+        measurements.append((middle, answer - middle, out + home))
+    return [list(column) for column in zip(*measurements, strict=True)]
 
 
 @given(data=st.data())

@@ -56,7 +56,7 @@ def test_every_row_tells_whose_it_is(run):
 
 
 @pytest.mark.parametrize(
-    ("told", "found"),
+    ("place", "known"),
     [
         # No job at all: one process, which is rank 0 of 1.
         ({}, [0, -1, 1]),
@@ -69,13 +69,13 @@ def test_every_row_tells_whose_it_is(run):
         ({"rank": True, "local_rank": 1 << 31, "world_size": 2.0}, [0, -1, 1]),
     ],
 )
-def test_what_the_job_did_not_tell(run, told, found):
+def test_what_the_job_did_not_tell(run, place, known):
     # GIVEN a process whose job told a part of its place
-    train(run, 100, 101, **told)
+    train(run, 100, 101, **place)
     # WHEN tables are asked for, THEN what is not known is not made up
     loaded = load(run.end())
     for name in TABLES:
-        assert rows(getattr(loaded, name), *WHOSE[:3]) == [found], name
+        assert rows(getattr(loaded, name), *WHOSE[:3]) == [known], name
 
 
 def test_a_worker_has_the_place_of_its_maker(run):
@@ -85,8 +85,8 @@ def test_a_worker_has_the_place_of_its_maker(run):
     other = {"rank": 0, "local_rank": 0, "world_size": 1, "host": "other"}
     train(run, 200, 201, rank=6, world_size=8, of_worker=other, host="other")
     # WHEN workers are asked for, THEN theirs is their maker's, and their own where it tells nothing
-    found = load(run.end()).workers
-    assert rows(found, *WHOSE) == [[5, 1, 8, "host", 101], [6, 0, 8, "other", 201]]
+    workers = load(run.end()).workers
+    assert rows(workers, *WHOSE) == [[5, 1, 8, "host", 101], [6, 0, 8, "other", 201]]
 
 
 def test_a_rank_that_was_set_after_the_log_began(run):
@@ -116,8 +116,8 @@ def test_more_hosts_than_fit_a_byte(run):
         log = run.process(100, rank=rank, host=f"node{rank:03}", boot_id=str(rank))
         log.wait(0, 0, 0, start_ns=1, end_ns=2)
     # WHEN waits are asked for, THEN each rank has its own
-    found = load(run.end()).waits
-    assert found["host"].tolist() == [f"node{rank:03}" for rank in range(300)]
+    waits = load(run.end()).waits
+    assert waits["host"].tolist() == [f"node{rank:03}" for rank in range(300)]
 
 
 def test_a_log_that_does_not_tell_its_host(run):
@@ -156,9 +156,9 @@ def test_on_how_many_cores_a_rank_may_run_is_told(run):
         run.process(100 + rank, rank=rank, world_size=3, affinity=cores)
     run.end()
     # THEN run.json says so, also by the tables' way
-    told = [one.get("cpu") for one in job_ranks.recorded(run.path)]
-    assert told == [{"affinity": 4}, {"affinity": 8}, None]
-    assert [one.get("cpu") for one in load(run.path).manifest["ranks"]] == told
+    core_counts = [one.get("cpu") for one in job_ranks.recorded(run.path)]
+    assert core_counts == [{"affinity": 4}, {"affinity": 8}, None]
+    assert [one.get("cpu") for one in load(run.path).manifest["ranks"]] == core_counts
 
 
 def test_a_traced_job_leaves_its_ranks_in_run_json(run, tmp_path):
@@ -203,5 +203,5 @@ def test_damaged_logs_do_not_end_a_trace_badly(tmp_path_factory, data):
             del content[at : at + data.draw(st.integers(1, 2_000))]
     path.write_bytes(content)
     # WHEN the ranks are asked for, THEN those of sound logs are there
-    found = job_ranks.recorded(run.path)
-    assert all(one in found for one in wanted if one["pid"] != damaged.pid)
+    ranks = job_ranks.recorded(run.path)
+    assert all(one in ranks for one in wanted if one["pid"] != damaged.pid)

@@ -37,21 +37,21 @@ def test_behind_as_many_lines_as_are_read_the_rest_is_one_loss(path, monkeypatch
     monkeypatch.setattr(process_reports, "_MOST_LINES", 50)
     size = (path / "processes.jsonl").stat().st_size
     append(path, line * 1000)
-    found = process_reports.read(path)
+    reports = process_reports.read(path)
     if line != b"\n":
-        assert len(found.lines) + found.torn == 50
-        assert found.left_bytes == 951 * len(line)
+        assert len(reports.lines) + reports.torn == 50
+        assert reports.left_bytes == 951 * len(line)
         assert lost(path)[-1][1:] == (-1, 1, 951 * len(line))
-    assert found.torn_bytes + found.left_bytes <= size + 1000 * len(line)
+    assert reports.torn_bytes + reports.left_bytes <= size + 1000 * len(line)
 
 
 def test_what_is_more_than_is_read_is_one_loss(path, monkeypatch):
     size = (path / "processes.jsonl").stat().st_size
     append(path, b'{"event": "python", "pid": 7}\n' * 100)
     monkeypatch.setattr(process_reports, "_MOST", size + 40)
-    found = process_reports.read(path)
-    assert [one["pid"] for one in found.lines] == [100, 7]
-    assert found.left_bytes == 99 * 30
+    reports = process_reports.read(path)
+    assert [one["pid"] for one in reports.lines] == [100, 7]
+    assert reports.left_bytes == 99 * 30
     assert lost(path) == [
         ("rest of processes.jsonl, which has more than lotus reads of it", -1, 1, 99 * 30)
     ]
@@ -62,9 +62,14 @@ def test_of_a_line_only_what_lotus_writes_is_kept(path):
     line = {"event": "python", "pid": 7, "argv": ["a", [], {}, "b\ud800"], "x": [1], "text": [1]}
     append(path, json.dumps(line).encode() + b"\n" + b"[" * 100_000 + b"\n")
     append(path, f'{{"event": "python", "pid": 8, "executable": {deep}}}\n'.encode())
-    found = process_reports.read(path)
-    assert found.lines[1] == {"event": "python", "pid": 7, "argv": ["a", "b\\ud800"], "text": None}
-    assert found.lines[2]["executable"] is None
+    reports = process_reports.read(path)
+    assert reports.lines[1] == {
+        "event": "python",
+        "pid": 7,
+        "argv": ["a", "b\\ud800"],
+        "text": None,
+    }
+    assert reports.lines[2]["executable"] is None
     assert load(path).processes["pid"].tolist() == [100, 7, 8]
 
 

@@ -29,14 +29,14 @@ def started(path: Path, force: bool = False) -> None:
 
 def test_what_was_recorded_here_is_ours(tmp_path: Path) -> None:
     started(tmp_path / "run")
-    told = json.loads((tmp_path / "run/run.json").read_text())
-    assert told["made"] == run_claim.identity(tmp_path / "run")
-    assert run_claim.is_ours(tmp_path / "run", told)
+    recorded = json.loads((tmp_path / "run/run.json").read_text())
+    assert recorded["made"] == run_claim.identity(tmp_path / "run")
+    assert run_claim.is_ours(tmp_path / "run", recorded)
     # A move in its file system, and what is written later, change nothing.
     (tmp_path / "run").rename(tmp_path / "moved")
-    manifest.write(tmp_path / "moved", manifest.end(told, 0, None, 5))
-    told = json.loads((tmp_path / "moved/run.json").read_text())
-    assert run_claim.is_ours(tmp_path / "moved", told)
+    manifest.write(tmp_path / "moved", manifest.end(recorded, 0, None, 5))
+    recorded = json.loads((tmp_path / "moved/run.json").read_text())
+    assert run_claim.is_ours(tmp_path / "moved", recorded)
 
 
 def test_a_copy_an_earlier_run_and_another_user_s_are_foreign(
@@ -49,11 +49,11 @@ def test_a_copy_an_earlier_run_and_another_user_s_are_foreign(
     assert not load(tmp_path / "copied").trusted
     assert load(tmp_path / "copied", trust=True).trusted
     # GIVEN what says of itself that it is another file
-    told = json.loads((path / "run.json").read_text())
-    for made in (None, {}, {"inode": 1, "ctime_ns": 1}, {**told["made"], "ctime_ns": 7}, 3):
-        (path / "run.json").write_text(json.dumps({**told, "made": made}))
+    recorded = json.loads((path / "run.json").read_text())
+    for made in (None, {}, {"inode": 1, "ctime_ns": 1}, {**recorded["made"], "ctime_ns": 7}, 3):
+        (path / "run.json").write_text(json.dumps({**recorded, "made": made}))
         assert not load(path).trusted
-    (path / "run.json").write_text(json.dumps(told))
+    (path / "run.json").write_text(json.dumps(recorded))
     assert load(path).trusted
     monkeypatch.setattr(os, "geteuid", lambda: ANOTHER)
     assert not load(path).trusted
@@ -97,18 +97,18 @@ def test_of_starts_at_one_instant_one_records(tmp_path: Path, before: str) -> No
     pipe = subprocess.PIPE
     words = [sys.executable, "-c", _START, str(path), "f" if before == "run" else ""]
     starts = [subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) for _ in range(4)]
-    told = []
-    for one in starts:
-        assert one.stdin is not None
-        one.stdin.write("\n")
-        one.stdin.flush()
-    for one in starts:
-        assert one.stdout is not None
-        told.append(one.stdout.readline())
-    for one in starts:
-        one.communicate("\n")
-    assert told.count("begun\n") == 1
-    assert sum("is recording into" in line for line in told) == 3
+    answers = []
+    for start in starts:
+        assert start.stdin is not None
+        start.stdin.write("\n")
+        start.stdin.flush()
+    for start in starts:
+        assert start.stdout is not None
+        answers.append(start.stdout.readline())
+    for start in starts:
+        start.communicate("\n")
+    assert answers.count("begun\n") == 1
+    assert sum("is recording into" in line for line in answers) == 3
 
 
 def test_what_was_left_by_a_start_that_was_killed_is_taken(tmp_path: Path) -> None:
@@ -172,10 +172,10 @@ def test_lotus_runs_of_another_user_is_refused(
     stat_of = Path.stat
 
     def above(self: Path, **options: bool) -> os.stat_result:
-        found = stat_of(self, **options)  # type: ignore[arg-type]
+        status = stat_of(self, **options)  # type: ignore[arg-type]
         if self == tmp_path:
-            return os.stat_result((*found[:4], ANOTHER, *found[5:10]))
-        return found
+            return os.stat_result((*status[:4], ANOTHER, *status[5:10]))
+        return status
 
     monkeypatch.setattr(Path, "stat", above)
     with pytest.raises(LotusError, match="belongs to another user"):
@@ -203,17 +203,17 @@ def test_a_run_that_is_being_recorded_is_not_overwritten(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-    ) as one:
-        assert one.stdin is not None
-        assert one.stdout is not None
-        one.stdin.write("\n")
-        one.stdin.flush()
-        assert one.stdout.readline() == "begun\n"
+    ) as recorder:
+        assert recorder.stdin is not None
+        assert recorder.stdout is not None
+        recorder.stdin.write("\n")
+        recorder.stdin.flush()
+        assert recorder.stdout.readline() == "begun\n"
         assert cli.main(["trace", "-f", "-o", str(path), "--", "true"]) == 2
         err = capfd.readouterr().err
-        who = f"lotus: lotus (process {one.pid})"
+        who = f"lotus: lotus (process {recorder.pid})"
         assert err == f"{who} is recording into {path}; choose another directory with -o\n"
-        one.communicate("\n")
+        recorder.communicate("\n")
     run_directory.make(path, force=True)
 
 
@@ -269,8 +269,8 @@ def test_for_a_foreign_run_nothing_outside_of_it_is_opened(
 
     # WHEN they are read, THEN the file is opened for the one, and for the other with --trust
     assert "opened True" in opened(path)[0]
-    told, shown = opened(tmp_path / "copied")
-    assert "opened False" in told
+    error, shown = opened(tmp_path / "copied")
+    assert "opened False" in error
     assert "opened True" in opened(tmp_path / "copied", "--trust")[0]
     if words == ["map"]:
         assert "--trust opens them" in " ".join(shown.split())
@@ -281,14 +281,14 @@ def test_perf_gets_no_file_of_a_foreign_run(tmp_path: Path) -> None:
     path = simulate(tmp_path / "run", workers=1, batches=4)
     shutil.copyfile(perf_files.TRACES / "pipe.data", path / "perf.data")
     shutil.copytree(path, tmp_path / "copied")
-    for place, asked in ((path, True), (tmp_path / "copied", False)):
+    for place, trusted in ((path, True), (tmp_path / "copied", False)):
         done = subprocess.run(
             [sys.executable, "-c", _WATCHED, "-", "x", "map", str(place)],
             capture_output=True,
             text=True,
         )
-        assert f"perf {asked}" in done.stderr, done.stderr
-        if not asked:
+        assert f"perf {trusted}" in done.stderr, done.stderr
+        if not trusted:
             assert "lotus map --trust" in done.stderr
 
 
