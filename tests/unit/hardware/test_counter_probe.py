@@ -20,12 +20,12 @@ def probe(kernel: Kernel) -> Probe:
 
 
 def test_an_event_that_reads_0_where_it_cannot_is_broken_whatever_its_running_time():
-    asked = probe(Kernel(zero=["cycles"]))
-    counted = asked.alone(CYCLES)
+    probed = probe(Kernel(zero=["cycles"]))
+    counted = probed.alone(CYCLES)
     assert (counted.state, counted.count, counted.running) == ("zero", 0, 1.0)
-    assert asked.alone(INSTRUCTIONS).state == "counts"
-    assert asked.works(INSTRUCTIONS)
-    assert not asked.works(CYCLES)
+    assert probed.alone(INSTRUCTIONS).state == "counts"
+    assert probed.works(INSTRUCTIONS)
+    assert not probed.works(CYCLES)
 
 
 def test_an_event_that_may_truly_be_0_is_not_called_broken():
@@ -50,9 +50,9 @@ def test_a_refusal_is_told_from_an_absence(code, state):
 
 def test_each_event_is_asked_alone_only_once_and_closed():
     kernel = Kernel()
-    asked = probe(kernel)
+    probed = probe(kernel)
     for _ in range(3):
-        asked.alone(CYCLES)
+        probed.alone(CYCLES)
     assert kernel.opened == [["cycles"]]
     assert kernel.still_open == 0
 
@@ -80,18 +80,18 @@ def test_without_hardware_events_nothing_fits():
 
 
 def test_a_group_that_is_multiplexed_does_not_fit():
-    asked = probe(Kernel(running=0.49))
-    assert not asked.fits([CYCLES, INSTRUCTIONS])
-    capacity = asked.largest(GENERIC)
+    probed = probe(Kernel(running=0.49))
+    assert not probed.fits([CYCLES, INSTRUCTIONS])
+    capacity = probed.largest(GENERIC)
     assert capacity.right == 1
     assert capacity.running == pytest.approx(0.49, abs=0.01)
 
 
 def test_a_broken_event_fits_no_group():
-    asked = probe(Kernel(zero=["cycles"]))
-    assert not asked.fits([CYCLES])
-    assert not asked.fits([INSTRUCTIONS, CYCLES])
-    assert asked.fits([INSTRUCTIONS])
+    probed = probe(Kernel(zero=["cycles"]))
+    assert not probed.fits([CYCLES])
+    assert not probed.fits([INSTRUCTIONS, CYCLES])
+    assert probed.fits([INSTRUCTIONS])
 
 
 def test_noise_that_does_not_come_again_condemns_no_group():
@@ -116,9 +116,9 @@ def test_an_odd_count_alone_condemns_no_group():
                 counters.steps = [step * 3 for step in counters.steps]
             return counters
 
-    asked = probe(Odd())
-    asked.alone(INSTRUCTIONS)
-    assert asked.fits([CYCLES, INSTRUCTIONS])
+    probed = probe(Odd())
+    probed.alone(INSTRUCTIONS)
+    assert probed.fits([CYCLES, INSTRUCTIONS])
 
 
 def test_a_count_of_0_in_a_group_condemns_it_at_once():
@@ -177,11 +177,11 @@ def software_events():
 
 @pytest.mark.usefixtures("software_events")
 def test_the_known_loop_does_what_it_says():
-    asked = Probe()
-    faults = asked.alone(Event("page_faults", SOFTWARE, 2))
+    probed = Probe()
+    faults = probed.alone(Event("page_faults", SOFTWARE, 2))
     assert faults.count is not None
     assert faults.count >= 16
-    assert asked.works(Event("task_clock", SOFTWARE, 1))
+    assert probed.works(Event("task_clock", SOFTWARE, 1))
 
 
 @pytest.mark.usefixtures("software_events")

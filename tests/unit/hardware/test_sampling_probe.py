@@ -87,8 +87,8 @@ def test_one_noisy_measure_does_not_make_samples_fewer(tmp_path: Path, monkeypat
     ("costs", "usual"), [([9e4, 2e3, 1e3], 2e3), ([None, 9e4, None], None), ([5.0, 5.0, None], 5.0)]
 )
 def test_the_usual_cost_is_the_middle_one(costs, usual, monkeypatch):
-    given = iter(costs)
-    monkeypatch.setattr(sampling_probe, "interrupt_cost", lambda *_: next(given))
+    measured = iter(costs)
+    monkeypatch.setattr(sampling_probe, "interrupt_cost", lambda *_: next(measured))
     assert sampling_probe.usual_cost(CYCLES, 4000) == usual
 
 
