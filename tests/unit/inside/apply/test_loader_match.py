@@ -70,9 +70,9 @@ def test_the_length_decides_where_several_may_be_meant(
 def test_the_length_is_no_note_where_place_class_or_sampler_do_not_tell(name: str) -> None:
     for value in (None, "Other"):
         matching = Matching([entry(6000, **{name: value})])
-        one = loader(2400)
-        assert matching.made(one, SITE) is None
-        assert matching.iterated(one, SITE) == (None, "")
+        made = loader(2400)
+        assert matching.made(made, SITE) is None
+        assert matching.iterated(made, SITE) == (None, "")
 
 
 def test_an_entry_without_a_length_fits_any() -> None:

@@ -120,8 +120,8 @@ def test_code_of_the_command_line_is_the_program_and_what_libraries_compile_is_n
     own(tmp_path)
     package(tmp_path / "elsewhere", "bar", code)
     assert shown(tmp_path, tmp_path / "elsewhere") == "train.py:2 False"
-    found = shown(tmp_path, tmp_path / "elsewhere", words=("-c", TRAIN))
-    assert found == "<string>:2 False"
+    origin = shown(tmp_path, tmp_path / "elsewhere", words=("-c", TRAIN))
+    assert origin == "<string>:2 False"
 
 
 def test_records_are_read_once(tmp_path, monkeypatch):
@@ -130,14 +130,14 @@ def test_records_are_read_once(tmp_path, monkeypatch):
         (tmp_path / f"{number}.txt").touch()
     monkeypatch.setattr(code_origin, "_MOST_ENTRIES", 10)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    asked = []
+    folders = []
     real = code_origin.os.scandir
     monkeypatch.setattr(
-        code_origin.os, "scandir", lambda folder: asked.append(folder) or real(folder)
+        code_origin.os, "scandir", lambda folder: folders.append(folder) or real(folder)
     )
     for _ in range(3):
         assert not code_origin._is_installed(str(tmp_path / "train.py"))
-    assert [one for one in asked if str(one).rstrip("/") == str(tmp_path)] in ([], [asked[0]])
+    assert [one for one in folders if str(one).rstrip("/") == str(tmp_path)] in ([], [folders[0]])
 
 
 # ── names ────────────────────────────────────────────────────────────────────────────────────

@@ -20,11 +20,11 @@ class Loader:
     """Stands for a class of torch."""
 
     def __init__(self, size: int, *, workers: int = 0) -> None:
-        self.said = [f"{size} {workers}"]
+        self.lines = [f"{size} {workers}"]
 
     def read(self, number: int) -> list[str]:
         """Its own document."""
-        return [*self.said, f"read {number}"]
+        return [*self.lines, f"read {number}"]
 
     @staticmethod
     def whole(number: int) -> list[str]:
@@ -130,23 +130,23 @@ def test_errors_come_through_as_they_are(loader: Any) -> None:
 
 
 def test_features_listen_together_on_one_object_and_keep_it_not_alive(loader: Any) -> None:
-    one, other = loader(4), loader(5)
-    listen_to(one, "read", "balance", around("balance"))
-    listen_to(one, "read", "mode", around("mode"))
+    first, other = loader(4), loader(5)
+    listen_to(first, "read", "balance", around("balance"))
+    listen_to(first, "read", "mode", around("mode"))
     end = listen(loader, "read", "settings", around("settings"))
-    assert one.read(1) == ["mode", "balance", "settings", "4 0", "read 1"]
+    assert first.read(1) == ["mode", "balance", "settings", "4 0", "read 1"]
     assert other.read(1) == ["settings", "5 0", "read 1"]
     end()
     # AND below what the program has put on it, and on what it had put there before
-    below = one.read
-    one.read = lambda number: ["program", *below(number)]
-    vars(one.read).update(vars(below))  # as functools.wraps does
-    listen_to(one, "read", "mode", around("again"))
-    assert one.read(1) == ["again", "program", "mode", "balance", "4 0", "read 1"]
+    below = first.read
+    first.read = lambda number: ["program", *below(number)]
+    vars(first.read).update(vars(below))  # as functools.wraps does
+    listen_to(first, "read", "mode", around("again"))
+    assert first.read(1) == ["again", "program", "mode", "balance", "4 0", "read 1"]
     gc.disable()
     try:
-        reference = weakref.ref(one)
-        del one
+        reference = weakref.ref(first)
+        del first
         assert reference() is None
     finally:
         gc.enable()

@@ -12,9 +12,9 @@ from lotus.inside.common.perf_event import SOFTWARE, Event, Group
 CLOCK, FAULTS = Event("task_clock", SOFTWARE, 1), Event("page_faults", SOFTWARE, 2)
 
 
-def opened(*events, **given):
+def opened(*events, **options):
     try:
-        return Group(events or (CLOCK, FAULTS), **given)
+        return Group(events or (CLOCK, FAULTS), **options)
     except OSError as error:
         pytest.skip(f"{error.filename} cannot be counted here: {error.strerror}")
 

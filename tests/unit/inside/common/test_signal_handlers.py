@@ -81,8 +81,8 @@ def test_at_every_instruction(fetches: Fetches) -> None:
     # So are those in which the program caught it in the inner fetch, if they are there.
     for moment in caught:
         of_batch = ops[ops["batch"] == 2 * moment]
-        found = of_batch.groupby("position")["operation"].agg(list).tolist()
-        assert found in ([], [whole * 2]), moment
+        operations = of_batch.groupby("position")["operation"].agg(list).tolist()
+        assert operations in ([], [whole * 2]), moment
     if recorder.counters is not None:
         counted = run.counters[(run.counters["loader"] == 0) & (run.counters["batch"] % 2 == 1)]
         assert (counted["kind"] == "operation").sum() == len(after)

@@ -43,26 +43,26 @@ class Sampler:
 
 def split(sizes: list[int], many: int, drop: bool, epoch: int = 0) -> list[list[list[int]]]:
     """What each rank's loader gives: for each rank its batches, as torch's BatchSampler cuts."""
-    found = []
+    batches = []
     for rank, size in enumerate(sizes):
         own = Sampler(range(many), len(sizes), rank, epoch=epoch)
         shared = Shared(own, sizes, rank, drop)
         taken = list(shared)
         assert len(taken) == len(shared)
-        found.append([taken[start : start + size] for start in range(0, len(taken), size)])
-    return found
+        batches.append([taken[start : start + size] for start in range(0, len(taken), size)])
+    return batches
 
 
 @given(SIZES, st.integers(1, 120), st.booleans())
 def test_each_sample_is_taken_once_in_equal_steps(sizes: list[int], many: int, drop: bool) -> None:
     ranks, whole = len(sizes), sum(sizes)
     order = list(Sampler(range(many), 1, total_size=many))
-    found = split(sizes, many, drop)
+    batches_of_ranks = split(sizes, many, drop)
     steps = many // whole if drop else -(-many // whole)
-    assert {len(batches) for batches in found} == {steps}
+    assert {len(batches) for batches in batches_of_ranks} == {steps}
     seen = []
     for step in range(steps):
-        parts = [batches[step] for batches in found]
+        parts = [batches[step] for batches in batches_of_ranks]
         left = min(whole, many - step * whole)
         if left >= ranks:
             # THEN a step trains on the step-th slice of the one permutation
@@ -82,17 +82,17 @@ def test_each_sample_is_taken_once_in_equal_steps(sizes: list[int], many: int, d
 def test_what_is_left_is_shared_in_proportion(sizes: list[int], data: st.DataObject) -> None:
     whole = sum(sizes)
     many = data.draw(st.integers(1, max(whole - 1, 1)))
-    found = rest(sizes, many)
-    assert sum(found) == many
+    shares = rest(sizes, many)
+    assert sum(shares) == many
     if many < len(sizes):
-        assert set(found) <= {0, 1}
+        assert set(shares) <= {0, 1}
         return
     least = 2 if many >= 2 * len(sizes) else 1
-    for one, size in zip(found, sizes, strict=True):
-        assert min(least, size) <= one <= size
+    for share, size in zip(shares, sizes, strict=True):
+        assert min(least, size) <= share <= size
     if all(many * size >= 2 * whole for size in sizes):  # nobody had to be given more
         assert all(
-            abs(one - many * size / whole) < 1 for one, size in zip(found, sizes, strict=True)
+            abs(one - many * size / whole) < 1 for one, size in zip(shares, sizes, strict=True)
         )
 
 
@@ -144,11 +144,11 @@ def test_a_rank_counts_by_its_part_of_the_samples() -> None:
     weights, shared = Weights(False), shared_out()
     assert weights.weight() == 1  # nothing was read
     reader = Reader(weights, shared)
-    found = []
+    weights_found = []
     for step in range(3):
         reader.read(step)
-        found.append(weights.weight())
-    assert found == [6 * 2 / 8, 6 * 2 / 8, 4 * 2 / 6]
+        weights_found.append(weights.weight())
+    assert weights_found == [6 * 2 / 8, 6 * 2 / 8, 4 * 2 / 6]
 
 
 def test_a_program_that_reads_one_batch_ahead_has_the_weight_of_the_one_it_trains_on() -> None:
@@ -156,12 +156,12 @@ def test_a_program_that_reads_one_batch_ahead_has_the_weight_of_the_one_it_train
     reader = Reader(weights, shared_out())
     reader.read(0)
     reader.read(1)
-    found = [weights.weight()]
+    weights_found = [weights.weight()]
     reader.read(2)
-    found.append(weights.weight())
+    weights_found.append(weights.weight())
     reader.end()
-    found.append(weights.weight())
-    assert found == [1.5, 1.5, 4 * 2 / 6]
+    weights_found.append(weights.weight())
+    assert weights_found == [1.5, 1.5, 4 * 2 / 6]
 
 
 def test_a_program_that_reads_ahead_has_the_weight_of_an_epochs_only_batch() -> None:
@@ -295,10 +295,10 @@ def ask(stores: list[Any], answers: list[Any]) -> list[Any]:
     """What each rank hears, where all ask at once."""
     heard: list[Any] = [None] * len(answers)
 
-    def one(rank: int) -> None:
+    def agree(rank: int) -> None:
         heard[rank] = consensus.agree(stores[rank], rank, len(answers), answers[rank], 600)
 
-    threads = [threading.Thread(target=one, args=(rank,)) for rank in range(len(answers))]
+    threads = [threading.Thread(target=agree, args=(rank,)) for rank in range(len(answers))]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -309,18 +309,18 @@ def ask(stores: list[Any], answers: list[Any]) -> list[Any]:
 def test_a_start_of_the_job_is_told_from_the_one_before_in_the_same_store() -> None:
     # GIVEN a store in which an earlier start of the job has left all that it said
     store, names = Store(), [list[str](), list[str]()]
-    for found in names:
+    for names_heard in names:
         first, met = Start(), threading.Event()
 
-        def rank_1(found: list[str] = found, met: threading.Event = met) -> None:
-            found.append(Start().named(store, 1, 600))
+        def rank_1(names_heard: list[str] = names_heard, met: threading.Event = met) -> None:
+            names_heard.append(Start().named(store, 1, 600))
             met.set()
 
         # WHEN the second rank looks there before the first one has come again
         thread = threading.Thread(target=rank_1)
         thread.start()
         assert not met.wait(0.05)
-        found.append(first.named(store, 0, 600))
+        names_heard.append(first.named(store, 0, 600))
         while not met.is_set():
             first.admit(store)
         thread.join()

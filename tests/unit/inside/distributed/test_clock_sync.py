@@ -15,11 +15,11 @@ class Store:
 
     def add(self, name: str, more: int) -> int:
         with self.changed:
-            found: int = self.values.get(name, 0) + more
+            value: int = self.values.get(name, 0) + more
             if more:
-                self.values[name] = found
+                self.values[name] = value
                 self.changed.notify_all()
-            return found
+            return value
 
     def set(self, name: str, value: str) -> None:
         with self.changed:
@@ -39,21 +39,23 @@ class Store:
             self.values.pop(name, None)
 
 
-class Told:
+class HeardEvents:
     """In the recorder's place: what was told of the clocks, and that something was."""
 
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []
-        self.one = threading.Event()
+        self.any_event = threading.Event()
 
     def event(self, event: dict[str, Any]) -> None:
         self.events.append(event)
-        self.one.set()
+        self.any_event.set()
 
 
 class Side(Exchange):
-    def __init__(self, told: Told, store: Store, stop: threading.Event, clock: str) -> None:
-        super().__init__(told, store, stop)  # type: ignore[arg-type]
+    def __init__(
+        self, recorder: HeardEvents, store: Store, stop: threading.Event, clock: str
+    ) -> None:
+        super().__init__(recorder, store, stop)  # type: ignore[arg-type]
         self.id = clock
 
     def accepts(self) -> bool:
@@ -66,7 +68,7 @@ def test_after_a_restart_the_hosts_meet_again_whatever_they_count(monkeypatch: A
     jobs: list[str] = []
     for start in range(3):
         stop = threading.Event()
-        own, other = Told(), Told()
+        own, other = HeardEvents(), HeardEvents()
         # WHEN a start of the job begins, and the other host is there before rank 0 is
         monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "0")
         sides = [Side(own, store, stop, "one")]
@@ -79,7 +81,7 @@ def test_after_a_restart_the_hosts_meet_again_whatever_they_count(monkeypatch: A
                 store.changed.wait_for(lambda: store.values[f"lotus/clocks/{jobs[-1]}/hosts"] == 2)
         threads[1].start()
         # THEN they compare their clocks, and tell one job, which is not the one before
-        other.one.wait()
+        other.any_event.wait()
         stop.set()
         for thread in threads:
             thread.join()

@@ -22,9 +22,9 @@ class Feature(Acting):
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What the program's own `sys.excepthook` is called with."""
-    found: list[Any] = []
-    monkeypatch.setattr(sys, "excepthook", lambda *error: found.append(error))
-    return found
+    errors: list[Any] = []
+    monkeypatch.setattr(sys, "excepthook", lambda *error: errors.append(error))
+    return errors
 
 
 def feature() -> Feature:

@@ -68,9 +68,9 @@ class Reader:
             self._draw()
 
     def _draw(self) -> None:
-        found = next(self._sampler_iter, None)
-        if found is not None:
-            self.waiting.append(found)
+        batch = next(self._sampler_iter, None)
+        if batch is not None:
+            self.waiting.append(batch)
 
     def next(self, rank: "Rank", reference: Any) -> list[int] | None:
         self._draw()
@@ -85,7 +85,7 @@ class Reader:
 class Rank:
     def __init__(self, number: int, program: Program, store: Any, wait_s: float = 600) -> None:
         self.number, self.program = number, program
-        self.said: list[str] = []
+        self.notes: list[str] = []
         self.time = 0  # ns
         self.weights = Weights(False)
         self.rebalancing = Rebalancing(
@@ -94,7 +94,7 @@ class Rank:
             program.every,
             self.weights,
             store,
-            self.said.append,
+            self.notes.append,
             [2 * max(size, program.own) for size in program.sizes],
             1,
             wait_s,
@@ -153,11 +153,11 @@ class Rank:
     def read(self, reader: Reader, reference: Any) -> list[int] | None:
         if not self.program.in_thread:
             return reader.next(self, reference)
-        found: list[Any] = []
-        thread = threading.Thread(target=lambda: found.append(reader.next(self, reference)))
+        batches: list[Any] = []
+        thread = threading.Thread(target=lambda: batches.append(reader.next(self, reference)))
         thread.start()
         thread.join()
-        return found[0]  # type: ignore[no-any-return]
+        return batches[0]  # type: ignore[no-any-return]
 
     def cost(self, samples: int, passes: int) -> int:
         since, factor = self.program.slower
@@ -205,9 +205,9 @@ def check(program: Program, ranks: list[Rank]) -> None:
         order = list(sampler)
         steps = program.many // whole if program.drop_last else -(-program.many // whole)
         assert {rank.lengths[epoch] for rank in ranks} == {steps}
-        found = [rank.seen[epoch] for rank in ranks]
-        assert {len(batches) for batches in found} == {min(steps, program.stop)}
-        for step, parts in enumerate(zip(*found, strict=True)):
+        seen = [rank.seen[epoch] for rank in ranks]
+        assert {len(batches) for batches in seen} == {min(steps, program.stop)}
+        for step, parts in enumerate(zip(*seen, strict=True)):
             slice_ = order[step * whole : step * whole + whole]
             counted = [
                 (batch, weight) for batch, weight in parts if weight > 0 or len(slice_) >= world
@@ -216,7 +216,7 @@ def check(program: Program, ranks: list[Rank]) -> None:
             for batch, weight in counted:
                 assert weight == len(batch) * world / len(slice_)
     # AND all go by the same changes; those that end first may not have heard of the last one
-    for what in ([rank.rebalancing.changes for rank in ranks], [rank.said for rank in ranks]):
+    for what in ([rank.rebalancing.changes for rank in ranks], [rank.notes for rank in ranks]):
         longest = max(what, key=len)
         assert all(one == longest[: len(one)] for one in what)
 
@@ -266,13 +266,13 @@ CHANGING: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", CHANGING)
 def test_the_slow_rank_gets_less_and_less_until_it_holds_nobody_up(name: str) -> None:
-    asked = {"sizes": [16, 16], "every": 10, "slow": [1.0, 4.0], "many": 1290, **CHANGING[name]}
-    program = Program(**asked)
+    options = {"sizes": [16, 16], "every": 10, "slow": [1.0, 4.0], "many": 1290, **CHANGING[name]}
+    program = Program(**options)
     ranks = train(program)
     check(program, ranks)
     assert sizes_of(ranks) == [(16, 16), (24, 8), (26, 6)]
     # AND all are told of each change once
-    first, second = ranks[0].said
+    first, second = ranks[0].notes
     assert first.endswith(
         " steps shares go from 16, 16 to 24, 8: a sample takes rank 1 4.0 times as long as rank 0; "
         "a step is expected to take 50 % less"
@@ -288,18 +288,18 @@ def test_a_rank_that_becomes_slow_gets_less_and_keeps_it() -> None:
     assert sizes_of(ranks)[-1] in ((21, 11), (22, 10))
 
 
-def asked(**more: Any) -> Program:
+def program_with(**more: Any) -> Program:
     return Program(**{"sizes": [16, 16], "every": 10, "slow": [1.0, 4.0], "many": 1290, **more})
 
 
 def test_waiting_for_others_is_no_part_of_what_a_rank_takes() -> None:
-    ranks = train(asked(slow=[1.0, 1.0], held=50.0))
+    ranks = train(program_with(slow=[1.0, 1.0], held=50.0))
     assert sizes_of(ranks) == [(16, 16)]
 
 
 def test_the_last_steps_of_short_epochs_do_not_count() -> None:
     # GIVEN epochs of a whole step or two and a short one, in which rank 1 has what rank 0 has
-    program = asked(slow=[1.0, 4.0], many=34, epochs=60)
+    program = program_with(slow=[1.0, 4.0], many=34, epochs=60)
     ranks = train(program)
     check(program, ranks)
     # THEN there is nothing by which to judge: what comes first follows what is between epochs
@@ -313,8 +313,8 @@ def answer(share: int, cost: float, **more: Any) -> dict[str, Any]:
 
 
 def test_a_change_comes_after_what_any_rank_has_drawn() -> None:
-    found = decide([answer(16, 16), answer(16, 64, drawn=[3, 15])], [16, 16], [32, 32], 1)
-    assert (found["at"], found["sizes"]) == ([3, 17], [24, 8])
+    decision = decide([answer(16, 16), answer(16, 64, drawn=[3, 15])], [16, 16], [32, 32], 1)
+    assert (decision["at"], decision["sizes"]) == ([3, 17], [24, 8])
 
 
 @pytest.mark.parametrize(
@@ -342,25 +342,25 @@ def test_shares_stay_until_there_is_more_to_go_by(
     ids=["a thread reads", "rank 0 looks", "rank 1 reads all"],
 )
 def test_shares_stay_where_what_is_trained_on_is_not_known(more: dict[str, Any], why: str) -> None:
-    program = asked(**more)
+    program = program_with(**more)
     ranks = train(program)
     check(program, ranks)
     assert sizes_of(ranks) == [(16, 16)]
-    assert {one for rank in ranks for one in rank.said if why in one} == {
+    assert {one for rank in ranks for one in rank.notes if why in one} == {
         f"shares stay as they are from now on: {why}" + (" (on rank 0)" if "thread" in why else "")
     }
     assert not any(rank.rebalancing.on for rank in ranks)
 
 
 def test_shares_stay_where_batches_are_read_several_ahead() -> None:
-    ranks = train(asked(ahead=2))
+    ranks = train(program_with(ahead=2))
     assert sizes_of(ranks) == [(16, 16)]
     words = "shares stay as they are for now: batches are read that are not trained on (on rank 0)"
-    assert set(ranks[0].said) == {words}
+    assert set(ranks[0].notes) == {words}
 
 
 def test_shares_stay_without_times() -> None:
-    ranks = train(asked(timed=False))
+    ranks = train(program_with(timed=False))
     assert sizes_of(ranks) == [(16, 16)]
 
 
@@ -375,19 +375,19 @@ def test_a_mistake_of_ours_on_one_rank_leaves_all_with_what_they_have(
         return measure(self, times)
 
     monkeypatch.setattr(Rebalancing, "_measure", broken)
-    program = asked()
+    program = program_with()
     ranks = train(program)
     check(program, ranks)
     assert sizes_of(ranks) == [(16, 16), (24, 8)]
     for rank in ranks:
         over = "shares stay as they are from now on: LookupError: x (on rank 1)"
-        assert rank.said[-1] == over
+        assert rank.notes[-1] == over
 
 
 def test_what_is_never_averaged_is_told_of() -> None:
-    ranks = train(asked(accumulate=10**6, epochs=4))
+    ranks = train(program_with(accumulate=10**6, epochs=4))
     words = "shares stay as they are: no averaging of gradients was seen in 123 backward passes"
-    assert all(rank.said == [words] for rank in ranks)
+    assert all(rank.notes == [words] for rank in ranks)
 
 
 # A store that fails.
@@ -402,7 +402,7 @@ def alone(store: Any, program: Program, wait_s: float = 0) -> Rank:
 
 def test_who_cannot_know_what_others_decided_stops_before_it_matters() -> None:
     with pytest.raises(SystemExit) as stopped:
-        alone(Store(), asked(every=10, prefetch=[2, 2]))
+        alone(Store(), program_with(every=10, prefetch=[2, 2]))
     assert str(stopped.value) == (
         "lotus: from which step on the ranks have which shares cannot be known "
         "(none was told within 0 s); rank 0 stops before it"
@@ -413,7 +413,7 @@ def test_who_cannot_know_what_others_decided_stops_before_it_matters() -> None:
 def test_a_store_that_breaks_leaves_no_guess(calls: int) -> None:
     store = Breaking(Store(), calls)
     with pytest.raises(SystemExit, match="ConnectionError: connection reset by peer"):
-        alone(store, asked(sizes=[32], slow=[1.0]))
+        alone(store, program_with(sizes=[32], slow=[1.0]))
     # AND a job that ends before it matters ends as it would
-    rank = alone(Breaking(Store(), calls), asked(sizes=[32], slow=[1.0], many=320, epochs=1))
+    rank = alone(Breaking(Store(), calls), program_with(sizes=[32], slow=[1.0], many=320, epochs=1))
     assert len(rank.seen[0]) == 10

@@ -15,7 +15,7 @@ MS = 1_000_000
 Noise = Callable[[random.Random], Iterator[float]]
 
 
-def told(share: int, cost: float, error: float = 0.0, **more: float) -> dict[str, Any]:
+def measured(share: int, cost: float, error: float = 0.0, **more: float) -> dict[str, Any]:
     return {
         "share": share,
         "cost": cost,
@@ -40,13 +40,13 @@ def test_a_split_is_as_good_as_the_best(
     lines = [(float(fixed), float(slope)) for fixed, slope, _ in ranks]
     most = [cap for _, _, cap in ranks]
     whole = data.draw(st.integers(len(ranks), sum(most)))
-    found = split(lines, [1] * len(ranks), most, whole)
+    parts = split(lines, [1] * len(ranks), most, whole)
     best = minmax.split([[line] for line in lines], whole, most)
-    assert sum(found) == whole
-    assert all(1 <= size <= cap for size, cap in zip(found, most, strict=True))
+    assert sum(parts) == whole
+    assert all(1 <= size <= cap for size, cap in zip(parts, most, strict=True))
     slowest = [
         max(fixed + slope * size for (fixed, slope), size in zip(lines, sizes, strict=True))
-        for sizes in (found, best)
+        for sizes in (parts, best)
     ]
     assert slowest[0] == slowest[1]
 
@@ -55,8 +55,8 @@ def test_a_split_is_as_good_as_the_best(
 
 
 def test_shares_go_to_where_all_take_as_long_and_why_is_told() -> None:
-    found = rebalance([told(16, 32), told(16, 16)], [32, 32], 1)
-    assert found == (
+    change = rebalance([measured(16, 32), measured(16, 16)], [32, 32], 1)
+    assert change == (
         [11, 21],
         "a sample takes rank 0 2.0 times as long as rank 1; a step is expected to take 31 % less",
     )
@@ -65,33 +65,55 @@ def test_shares_go_to_where_all_take_as_long_and_why_is_told() -> None:
 @pytest.mark.parametrize(
     ("ranks", "most", "least", "sizes"),
     [
-        ([told(16, 160), told(16, 16)], [32, 32], 1, [8, 24]),  # none moves by more than half
-        ([told(8, 80), told(24, 24)], [32, 26], 1, [6, 26]),  # nor above what it may take
-        ([told(4, 80), told(28, 28)], [32, 32], 3, [3, 29]),  # nor below what it must
-        ([told(1, 9), told(1, 1), told(1, 1)], [2, 2, 2], 1, None),  # one is the least of all
-        ([told(1, 1), told(9, 90)], [2, 18], 1, [2, 8]),  # one sample is not too many to move
-        ([told(40, 40), told(8, 90)], [20, 20], 1, None),  # more than it may have, as planned
+        (
+            [measured(16, 160), measured(16, 16)],
+            [32, 32],
+            1,
+            [8, 24],
+        ),  # none moves by more than half
+        ([measured(8, 80), measured(24, 24)], [32, 26], 1, [6, 26]),  # nor above what it may take
+        ([measured(4, 80), measured(28, 28)], [32, 32], 3, [3, 29]),  # nor below what it must
+        (
+            [measured(1, 9), measured(1, 1), measured(1, 1)],
+            [2, 2, 2],
+            1,
+            None,
+        ),  # one is the least of all
+        (
+            [measured(1, 1), measured(9, 90)],
+            [2, 18],
+            1,
+            [2, 8],
+        ),  # one sample is not too many to move
+        (
+            [measured(40, 40), measured(8, 90)],
+            [20, 20],
+            1,
+            None,
+        ),  # more than it may have, as planned
     ],
 )
 def test_moves_are_bounded(
     ranks: list[dict[str, Any]], most: list[int], least: int, sizes: list[int] | None
 ) -> None:
-    found = rebalance(ranks, most, least)
-    assert (None if found is None else found[0]) == sizes
+    change = rebalance(ranks, most, least)
+    assert (None if change is None else change[0]) == sizes
 
 
 def test_a_small_gain_or_one_that_may_be_chance_changes_nothing() -> None:
     most = [200, 200]
-    assert rebalance([told(100, 109), told(100, 100)], most, 1) is None  # 4 % less
-    assert rebalance([told(100, 115), told(100, 100)], most, 1) is not None
+    assert rebalance([measured(100, 109), measured(100, 100)], most, 1) is None  # 4 % less
+    assert rebalance([measured(100, 115), measured(100, 100)], most, 1) is not None
     # WHEN averaging takes as long as the rest, THEN it is half of that
-    assert rebalance([told(100, 115, wait=100.0), told(100, 100, wait=115.0)], most, 1) is None
+    assert (
+        rebalance([measured(100, 115, wait=100.0), measured(100, 100, wait=115.0)], most, 1) is None
+    )
     # AND what is not sure enough is left too, the more so among many
-    assert rebalance([told(100, 140, 9), told(100, 100, 4)], most, 1) is None
-    assert rebalance([told(100, 140, 3), told(100, 100, 3)], most, 1) is not None
-    many = [told(100, 100, 4)] * 63
-    assert rebalance([told(100, 115, 4), *many], [200] * 64, 1) is None
-    assert rebalance([told(100, 125, 4), *many], [200] * 64, 1) is not None
+    assert rebalance([measured(100, 140, 9), measured(100, 100, 4)], most, 1) is None
+    assert rebalance([measured(100, 140, 3), measured(100, 100, 3)], most, 1) is not None
+    many = [measured(100, 100, 4)] * 63
+    assert rebalance([measured(100, 115, 4), *many], [200] * 64, 1) is None
+    assert rebalance([measured(100, 125, 4), *many], [200] * 64, 1) is not None
 
 
 # What a step costs.
@@ -154,20 +176,20 @@ def test_two_shares_make_a_line_through_what_it_costs_now(
     costs = Costs(20)
     fill(costs, 16, costs_of(16))
     fill(costs, 24, costs_of(24), iteration=1)
-    found = costs.summary()
-    assert found is not None
-    assert found["share"] == 24
-    assert found["cost"] / MS == pytest.approx(costs_of(24), rel=0.01)
-    assert found["slope"] / MS == pytest.approx(slope, rel=0.1)
+    summary = costs.summary()
+    assert summary is not None
+    assert summary["share"] == 24
+    assert summary["cost"] / MS == pytest.approx(costs_of(24), rel=0.01)
+    assert summary["slope"] / MS == pytest.approx(slope, rel=0.1)
 
 
 def test_a_rank_that_becomes_slow_is_not_taken_for_what_it_was() -> None:
     costs = Costs(10)
     fill(costs, 16, 10, 200)
     fill(costs, 16, 20, 20, iteration=1)
-    found = costs.summary()
-    assert found is not None
-    assert found["cost"] / MS == pytest.approx(20, rel=0.02)
+    summary = costs.summary()
+    assert summary is not None
+    assert summary["cost"] / MS == pytest.approx(20, rel=0.02)
 
 
 def test_the_error_of_a_median_grows_where_neighbours_are_alike() -> None:
@@ -208,7 +230,7 @@ def spiking(rng: random.Random) -> Iterator[float]:
 def job(slow: list[float], every: int, steps: int, noise: Noise, seed: int) -> list[list[int]]:
     """The shares of each change in a job of that many steps, from 16 each."""
     rng = random.Random(seed)
-    sizes, found, ranks = [16] * len(slow), [], range(len(slow))
+    sizes, changes, ranks = [16] * len(slow), [], range(len(slow))
     noises = [noise(rng) for _ in slow]
     costs = [Costs(every) for _ in slow]
     for step in range(1, steps + 1):
@@ -217,13 +239,13 @@ def job(slow: list[float], every: int, steps: int, noise: Noise, seed: int) -> l
             wait = max(own) - own[rank] + MS / 20
             costs[rank].add(divmod(step, 500), sizes[rank], int(own[rank]), int(wait))
         if step % every == 0:
-            told = [one for one in (each.summary() for each in costs) if one is not None]
-            if len(told) == len(slow) and [one["share"] for one in told] == sizes:
-                changed = rebalance(told, [32] * len(slow), 1)
+            summaries = [one for one in (each.summary() for each in costs) if one is not None]
+            if len(summaries) == len(slow) and [one["share"] for one in summaries] == sizes:
+                changed = rebalance(summaries, [32] * len(slow), 1)
                 if changed is not None:
                     sizes = changed[0]
-                    found.append(sizes)
-    return found
+                    changes.append(sizes)
+    return changes
 
 
 @pytest.mark.parametrize("ranks", [2, 8])
@@ -247,6 +269,6 @@ def test_a_slow_rank_gets_its_best_share_soon_and_keeps_it(
     slow: list[float], best: float, noise: Noise
 ) -> None:
     for seed in range(10):
-        found = job(slow, 50, 500, noise, seed)
-        assert 1 <= len(found) <= 3
-        assert max(each * size for each, size in zip(slow, found[-1], strict=True)) == best
+        changes = job(slow, 50, 500, noise, seed)
+        assert 1 <= len(changes) <= 3
+        assert max(each * size for each, size in zip(slow, changes[-1], strict=True)) == best

@@ -70,21 +70,21 @@ def test_a_call_that_hangs_is_left_behind() -> None:
 
 
 def test_threads_that_ask_at_once_each_get_their_own_answer() -> None:
-    store, found = Store(), dict[int, bytes]()
+    store, answers = Store(), dict[int, bytes]()
     for number in range(8):
         store.values[str(number)] = str(number).encode()
 
     def ask(number: int) -> None:
         for _ in range(50):
-            found[number] = StoreWithTimeout(store, 600).get(str(number))
-            assert found[number] == str(number).encode()
+            answers[number] = StoreWithTimeout(store, 600).get(str(number))
+            assert answers[number] == str(number).encode()
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == {number: str(number).encode() for number in range(8)}
+    assert answers == {number: str(number).encode() for number in range(8)}
 
 
 def test_a_forked_process_has_a_thread_of_its_own() -> None:

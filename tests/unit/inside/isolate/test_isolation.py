@@ -119,10 +119,10 @@ def loader(dataset, kind=0, size=4, many=True):
 
 
 def taken(dataset, samples=6, **kwargs):
-    said = []
-    catcher = input_capture.Catcher(samples, said.append)
+    events = []
+    catcher = input_capture.Catcher(samples, events.append)
     catcher.take(loader(dataset, **kwargs))
-    return catcher, said
+    return catcher, events
 
 
 def given_to(catcher, name):
@@ -132,13 +132,13 @@ def given_to(catcher, name):
 def test_inputs_are_those_before_the_call():
     # GIVEN two operations that change their input in its place
     first, second = Add(-1), lambda value: [*value, -2]
-    catcher, said = taken(Data(first, second))
+    catcher, events = taken(Data(first, second))
     # THEN the input of each is kept as it was before it, for as many samples as were asked for
     assert given_to(catcher, "Add") == [([index],) for index in range(6)]
     assert given_to(catcher, "lambda") == [([index, -1],) for index in range(6)]
     # and the batch was filled
     assert given_to(catcher, "collate")[-1] == ([[n, -1, -2] for n in (4, 5, 6, 7)],)
-    assert (catcher.failed, said) == ({}, [])
+    assert (catcher.failed, events) == ({}, [])
 
 
 def test_an_operation_can_run_on_its_inputs_again_and_again():
@@ -202,9 +202,9 @@ def test_a_failing_operation_is_blamed_and_not_what_is_around_it():
     def fails(value):
         raise ValueError("bad\nsample")
 
-    catcher, said = taken(Data(Add(-1), fails, Add(-2)))
+    catcher, events = taken(Data(Add(-1), fails, Add(-2)))
     assert catcher.failed["fails"] == "it raised ValueError: bad sample"
-    assert {event["operation"] for event in said} == {"fails"}
+    assert {event["operation"] for event in events} == {"fails"}
     assert catcher.failed["Add[1]"] == "it was not called in 6 samples"
     assert catcher.calls["fails"] == []
     assert len(catcher.calls["Add[0]"]) == 6
@@ -247,9 +247,9 @@ def test_a_quick_operation_weighs_no_more_than_a_slow_one():
     )
     operations = pd.DataFrame({"operation": ["slow", "quick"], "calls_a_sample": [1.0, 2.0]})
     functions = pd.DataFrame(rows, columns=columns)
-    found = isolated_samples.Isolation(functions, intervals, operations).a_sample()
-    assert found["cpu_ns"].tolist() == [2000, 400]
-    assert found.columns.tolist() == columns
+    per_sample = isolated_samples.Isolation(functions, intervals, operations).a_sample()
+    assert per_sample["cpu_ns"].tolist() == [2000, 400]
+    assert per_sample.columns.tolist() == columns
 
 
 def test_samples_that_fail_cost_no_others():
@@ -266,14 +266,14 @@ def test_buckets_hold_the_calls_that_they_say():
     # GIVEN an operation that counts its calls
     calls = []
     settings = SimpleNamespace(budget_ns=3 * 10**8, needed=10, runs=3, gap_ns=10**6)
-    said = []
-    measuring = op_bench.Bench(settings, said.append)
+    events = []
+    measuring = op_bench.Bench(settings, events.append)
     measuring.measure(
         "op", [input_capture.Call(calls.append, ((number,), {}), 2) for number in range(5)]
     )
-    bursts = [burst for run in said for burst in run["intervals"]]
+    bursts = [burst for run in events for burst in run["intervals"]]
     # THEN its runs are numbered, its bursts in order, and every call in a burst was made
-    assert [run["run"] for run in said] == list(range(len(said)))
+    assert [run["run"] for run in events] == list(range(len(events)))
     assert all(start <= end for start, end, _ in bursts)
     edges = [edge for burst in bursts for edge in burst[:2]]
     assert edges == sorted(edges)

@@ -86,8 +86,8 @@ def test_reading_costs_each_group_what_it_costs_in_its_turn(turns):
     """A group that waits for its turn while readings are tried counts nothing of them."""
     inside = Counters(perf_event.spell_groups(THREE))
     inside.prepare()
-    (told,) = inside.take_events()
-    assert [one["read_count"] for one in told["events"]] == [COUNTED] * 5
+    (event,) = inside.take_events()
+    assert [one["read_count"] for one in event["events"]] == [COUNTED] * 5
     assert [group.paused for group in turns.groups] == [False, True, True]
 
 
@@ -123,8 +123,8 @@ def test_a_fetch_within_a_fetch_takes_no_turn(turns):
 def test_one_group_is_never_paused(turns):
     inside = Counters(perf_event.spell_groups([[Event("cycles", 0, 0)]]))
     inside.prepare()
-    (told,) = inside.take_events()
-    assert [one["read_count"] for one in told["events"]] == [COUNTED]
+    (event,) = inside.take_events()
+    assert [one["read_count"] for one in event["events"]] == [COUNTED]
     assert turns.changes == ["switch"]
 
 

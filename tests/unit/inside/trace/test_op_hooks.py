@@ -128,11 +128,11 @@ def test_operations_that_are_defined_at_once_have_numbers_of_their_own(raises: b
     """By another thread, or by a handler that then raises, at every instruction of ours."""
     definitions = Definitions()
     numbers: dict[str, int] = {}
-    told: list[dict[str, object]] = []
+    definitions_written: list[dict[str, object]] = []
 
     def define(name: str, last: bool = False) -> None:
         numbers[name] = definitions.define(name)
-        told.extend(definitions.unwritten())
+        definitions_written.extend(definitions.unwritten())
         if last and raises:
             raise TimeoutError
 
@@ -147,8 +147,8 @@ def test_operations_that_are_defined_at_once_have_numbers_of_their_own(raises: b
     assert moment > 5
     assert len(set(numbers.values())) == len(numbers)
     if not raises:  # else what was taken may not have been written, and all is defined anew
-        told.extend(definitions.unwritten())
-        assert {one["name"] for one in told} == set(numbers)
+        definitions_written.extend(definitions.unwritten())
+        assert {one["name"] for one in definitions_written} == set(numbers)
     definitions.forget_written()
     known = {one["id"]: one["name"] for one in definitions.unwritten()}
     assert all(known[number] == name for name, number in numbers.items())
@@ -189,5 +189,5 @@ def test_a_thread_that_enters_a_fetch_meanwhile_has_it_alone(
     recorder.flush_batch(1)
     run = fetches.end()
     indices = {0: [7, 8, 9]} | ({1: [1, 2]} if ends else {})
-    found = run.samples.groupby("loader")["sample"].apply(list).to_dict()
-    assert found == indices
+    samples = run.samples.groupby("loader")["sample"].apply(list).to_dict()
+    assert samples == indices

@@ -90,19 +90,19 @@ def test_workers_rest_and_no_batch_is_lost() -> None:
     got = take(iterator, 3)
     quiet = Quiet(iterator)
     assert quiet.on
-    asked = iterator._send_idx
+    sent = iterator._send_idx
     while quiet.on:
         # Each that was asked for is made: nobody works.
         early = sum(len(info) == 2 for info in iterator._task_info.values())
         assert iterator._worker_result_queue.qsize() + early == (
             iterator._send_idx - iterator._rcvd_idx
         )
-        assert iterator._send_idx == asked
+        assert iterator._send_idx == sent
         got += take(iterator, 1)
         quiet.steps.append(0.0)
         quiet.goes_on()
     assert len(quiet.steps) == 4  # two workers, two batches ahead
-    assert iterator._send_idx == asked + 4
+    assert iterator._send_idx == sent + 4
     assert got + take(iterator) == expected
 
 
@@ -180,7 +180,7 @@ def test_batches_that_come_out_of_order() -> None:
 
 
 def test_the_sampler_is_asked_when_torch_asks() -> None:
-    def asked(watched: bool) -> list[tuple[int, int]]:
+    def draws(watched: bool) -> list[tuple[int, int]]:
         taken: list[Any] = []
         drawn: list[tuple[int, int]] = []
 
@@ -199,7 +199,7 @@ def test_the_sampler_is_asked_when_torch_asks() -> None:
         assert quiet is None or quiet.steps
         return drawn
 
-    assert asked(True) == asked(False)
+    assert draws(True) == draws(False)
 
 
 def test_what_the_sampler_raises_is_raised_as_ever() -> None:
@@ -222,8 +222,8 @@ def test_what_the_sampler_raises_is_raised_as_ever() -> None:
 
 def test_an_epoch_begins_when_another_loader_is_the_chosen_one(tmp_path: Path) -> None:
     own = loader(persistent_workers=True)
-    asked = {"exchange": str(tmp_path / "none"), "loader": 7, "watch": None, "apply": True}
-    agent = Agent({"LOTUS_TUNE": json.dumps(asked)})
+    settings = {"exchange": str(tmp_path / "none"), "loader": 7, "watch": None, "apply": True}
+    agent = Agent({"LOTUS_TUNE": json.dumps(settings)})
     agent.observer = LoaderObserver(own)
     iterator = iter(own)
     agent.observer.quiet = Quiet(iterator)
@@ -237,8 +237,8 @@ def test_an_epoch_begins_when_another_loader_is_the_chosen_one(tmp_path: Path) -
 
 def test_no_more_threads_than_cores_work_at_once(tmp_path: Path) -> None:
     own: Any = DataLoader(Numbers(), batch_size=2)
-    asked = {"exchange": str(tmp_path / "none"), "loader": 0, "watch": None, "apply": True}
-    agent = Agent({"LOTUS_TUNE": json.dumps(asked)})
+    settings = {"exchange": str(tmp_path / "none"), "loader": 0, "watch": None, "apply": True}
+    agent = Agent({"LOTUS_TUNE": json.dumps(settings)})
     observer = LoaderObserver(own)
     observer.steps, observer.cpu, observer.waits, observer.sizes = [0.02], [0.04], [0.0], [2]
     trials = Trials(own)

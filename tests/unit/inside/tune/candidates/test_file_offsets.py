@@ -30,9 +30,9 @@ def test_what_a_fetch_moves_or_opens_and_keeps_is_shared(tmp_path: Path) -> None
     assert fetching.shared() == [str(tmp_path / "lazy"), str(tmp_path / "mine")]
     fetching.begin()
     assert fetching.shared() == [str(tmp_path / "lazy"), str(tmp_path / "mine")]
-    for one in (mine, pread, log, index, lazy):
-        assert one is not None
-        one.close()
+    for file in (mine, pread, log, index, lazy):
+        assert file is not None
+        file.close()
 
 
 def test_what_a_child_moves_is_seen_and_put_back(tmp_path: Path) -> None:
@@ -46,16 +46,16 @@ def test_what_a_child_moves_is_seen_and_put_back(tmp_path: Path) -> None:
     assert trial.moved() == []
     pid = os.fork()
     if pid == 0:
-        for one in (read, both, thread):
-            os.lseek(one.fileno(), 33, os.SEEK_SET)
+        for file in (read, both, thread):
+            os.lseek(file.fileno(), 33, os.SEEK_SET)
         os._exit(0)
     os.waitpid(pid, 0)
     assert trial.moved() == [str(tmp_path / "both"), str(tmp_path / "read")]
     trial.put_back()
     places = [os.lseek(one.fileno(), 0, os.SEEK_CUR) for one in (read, both, thread)]
     assert places == [0, 33, 33]  # what may have been written to is left alone
-    for one in (read, both, thread):
-        one.close()
+    for file in (read, both, thread):
+        file.close()
 
 
 def test_memory_that_a_fetch_keeps_is_counted_without_its_batch() -> None:
@@ -63,9 +63,9 @@ def test_memory_that_a_fetch_keeps_is_counted_without_its_batch() -> None:
     fetching.begin()
     # Pages asked of the kernel: of an allocator's, freed ones may stay or be given back.
     kept, batch = (mmap.mmap(-1, size << 20, flags=mmap.MAP_PRIVATE) for size in (48, 16))
-    for one in (kept, batch):
-        for page in range(0, len(one), mmap.PAGESIZE):
-            one[page] = 1
+    for mapping in (kept, batch):
+        for page in range(0, len(mapping), mmap.PAGESIZE):
+            mapping[page] = 1
     fetching.finish(len(batch))
     assert 44 << 20 < fetching.grown_bytes < 60 << 20
     kept.close()

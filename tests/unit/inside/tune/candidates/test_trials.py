@@ -25,9 +25,9 @@ from lotus.inside.tune.candidates.trials import Failed, Step, Trials
 
 
 def setting(workers: int, **others: Any) -> dict[str, Any]:
-    found = {"num_workers": workers, "prefetch_factor": None, "pin_memory": False}
-    found |= {"persistent_workers": False, "start_method": None, "in_order": None, "threads": None}
-    return found | others
+    chosen = {"num_workers": workers, "prefetch_factor": None, "pin_memory": False}
+    chosen |= {"persistent_workers": False, "start_method": None, "in_order": None, "threads": None}
+    return chosen | others
 
 
 Stood = tuple[float, float, float]  # of a step stood in for; see `_stood_in`
@@ -115,16 +115,16 @@ def test_a_program_is_as_it_was_after_its_loader_was_tried_in_all_ways() -> None
     gc.collect()  # what earlier tests left
     before = surroundings()
     trials = Trials(loader)
-    told = trials.describe()
-    assert told["setting"]["num_workers"] == 1
-    assert told["setting"]["start_method"] == "fork"
-    assert told["loader"] == {
+    description = trials.describe()
+    assert description["setting"]["num_workers"] == 1
+    assert description["setting"]["start_method"] == "fork"
+    assert description["loader"] == {
         "dataset": "Numbers",
         "dataset_length": 90,
         "sampler": "RandomSampler",
     }
-    assert told["batches"] == 23
-    assert not told["iterable"]
+    assert description["batches"] == 23
+    assert not description["iterable"]
     # It sleeps 3 of its 4 ms; its work takes less where the machine was slow when that was tried.
     trials.step, asleep_s = Step(0.004, 0.001), 0.95 * 0.003
     blocks, took_s = {}, {}
@@ -178,8 +178,8 @@ def test_a_function_is_called_with_batches_also_where_a_child_makes_them() -> No
 def test_all_candidates_read_the_same_indices_in_turn() -> None:
     trials = Trials(DataLoader(Numbers(), batch_size=30, shuffle=True))
     seen: dict[int, list[Any]] = {0: [], 1: [], 2: []}
-    for workers, found in seen.items():
-        trials.step = lambda batch, found=found: found.append(batch[1].tolist())
+    for workers, batches in seen.items():
+        trials.step = lambda batch, batches=batches: batches.append(batch[1].tolist())
         trials.open(setting(workers), Open(60))
         trials.measure(
             setting(workers), Measure(seconds=0, least=4, step=True, limit_s=60, discard=0)
@@ -191,24 +191,24 @@ def test_all_candidates_read_the_same_indices_in_turn() -> None:
 
 
 def test_a_stream_begins_again_and_a_restart_is_no_wait() -> None:
-    said: list[str] = []
-    trials = Trials(DataLoader(Stream(40), batch_size=4), say=said.append)
+    notes: list[str] = []
+    trials = Trials(DataLoader(Stream(40), batch_size=4), say=notes.append)
     for workers, persistent in ((0, False), (2, False), (2, True)):
-        asked = setting(workers, persistent_workers=persistent)
-        opened = trials.open(asked, Open(60))
-        block = trials.measure(asked, Measure(seconds=0, least=25, step=False, limit_s=60))
+        candidate = setting(workers, persistent_workers=persistent)
+        opened = trials.open(candidate, Open(60))
+        block = trials.measure(candidate, Measure(seconds=0, least=25, step=False, limit_s=60))
         assert len(block.waits_s) == 25
         if workers:
             # Of several, as a machine that stands still makes any wait a long one.
             few_s = opened.first_batch_s * 5
             again = (
-                trials.measure(asked, Measure(seconds=0, least=25, step=False, limit_s=60))
+                trials.measure(candidate, Measure(seconds=0, least=25, step=False, limit_s=60))
                 for _ in range(5)
             )
             assert any(max(each.waits_s) < few_s for each in itertools.chain([block], again))
-        trials.close(asked, Close())
+        trials.close(candidate, Close())
     trials.end()
-    assert said == ["its data set ended and was started again; that is not in the waits"]
+    assert notes == ["its data set ended and was started again; that is not in the waits"]
 
 
 @pytest.mark.parametrize(
@@ -229,14 +229,14 @@ def test_the_samples_of_a_stream_are_compared(
     trials = Trials(DataLoader(stream, batch_size=5, num_workers=own))
     state = torch.get_rng_state()
     limit_s = 1.5 if stream.samples > 100 else 60
-    told = trials.compare_epochs(setting(other), CompareEpochs(limit_s))
+    comparison = trials.compare_epochs(setting(other), CompareEpochs(limit_s))
     trials.end()
-    assert says in told.why if says else told.why == ""
+    assert says in comparison.why if says else comparison.why == ""
     if not says and own != other:
         # Each worker ends with a batch of its own.
         parts = [len(range(one, stream.samples, max(other, 1))) for one in range(max(other, 1))]
         batches = sum(-(-part // 5) for part in parts)
-        assert told.epochs[1] == (other, stream.samples, batches)
+        assert comparison.epochs[1] == (other, stream.samples, batches)
     assert torch.equal(state, torch.get_rng_state())
 
 
@@ -244,10 +244,10 @@ def test_samples_are_told_apart_by_all_that_is_in_them() -> None:
     batch = [torch.arange(6).reshape(3, 2), ("a", "b", "c"), {"n": np.arange(3)}]
     swapped = [torch.arange(6).reshape(3, 2).flip(0), ("c", "b", "a"), {"n": np.arange(3)[::-1]}]
     other = [torch.arange(6).reshape(3, 2), ("a", "b", "d"), {"n": np.arange(3)}]
-    one, two, three = (set(batch_contents.hashes(each)) for each in (batch, swapped, other))
-    assert len(one) == 3
-    assert one == two
-    assert len(one & three) == 2
+    plain, two, three = (set(batch_contents.hashes(each)) for each in (batch, swapped, other))
+    assert len(plain) == 3
+    assert plain == two
+    assert len(plain & three) == 2
     assert len(list(batch_contents.hashes([torch.zeros(3, 4), 7]))) == 1  # nothing in common to cut
 
 
