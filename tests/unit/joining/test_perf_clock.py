@@ -43,28 +43,28 @@ def theirs(clock="default"):
 
 
 def test_processes_of_a_run_are_between_two_moments(run):
-    found = perf_clock.process_events(run)
-    assert sorted(zip(found["pid"], found["kind"], strict=True)) == [
+    events = perf_clock.process_events(run)
+    assert sorted(zip(events["pid"], events["kind"], strict=True)) == [
         (101, "exit"), (101, "fork"), (102, "exit"), (102, "fork"),
     ]  # fmt: skip
-    assert (found["earliest_ns"] <= found["latest_ns"]).all()
-    forks = found[found["kind"] == "fork"]
+    assert (events["earliest_ns"] <= events["latest_ns"]).all()
+    forks = events[events["kind"] == "fork"]
     assert (forks["earliest_ns"] == START_NS).all()
-    assert (found.loc[found["kind"] == "exit", "earliest_ns"] == START_NS + 80 * MS).all()
+    assert (events.loc[events["kind"] == "exit", "earliest_ns"] == START_NS + 80 * MS).all()
 
 
 def test_a_recording_is_brought_onto_the_clock_of_the_run(run):
-    given = theirs()
-    found, words = perf_clock.aligned(run, given)
-    assert found.clock == "monotonic"
-    shift = given.samples["time_ns"] - found.samples["time_ns"]
+    original = theirs()
+    aligned, words = perf_clock.aligned(run, original)
+    assert aligned.clock == "monotonic"
+    shift = original.samples["time_ns"] - aligned.samples["time_ns"]
     assert (shift - OFFSET).abs().max() <= 2 * MS
-    assert (given.forks["time_ns"] - found.forks["time_ns"] - OFFSET).abs().max() <= 2 * MS
+    assert (original.forks["time_ns"] - aligned.forks["time_ns"] - OFFSET).abs().max() <= 2 * MS
     # A mapping that never ends does not begin to.
-    assert found.mappings["until_ns"].tolist() == given.mappings["until_ns"].tolist()
-    assert len(found) == len(given) == len(found.samples)
+    assert aligned.mappings["until_ns"].tolist() == original.mappings["until_ns"].tolist()
+    assert len(aligned) == len(original) == len(aligned.samples)
     assert "clock" in words or "aligned" in words
-    assert given.clock == "default"
+    assert original.clock == "default"
 
 
 def test_no_common_events_no_alignment(run):

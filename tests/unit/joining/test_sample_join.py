@@ -18,7 +18,7 @@ NEVER = np.iinfo(np.int64).max
 CPU_CLOCK = {"name": "cpu-clock", "type": 1, "config": 0}
 
 
-def recording(times, tid=100, period=MS, clock="monotonic", **given):
+def recording(times, tid=100, period=MS, clock="monotonic", **attributes):
     """One event, sampled at these times on one thread of one mapped library."""
     times = np.asarray(times, np.int64)
     size = len(times)
@@ -40,7 +40,7 @@ def recording(times, tid=100, period=MS, clock="monotonic", **given):
     def empty(names):
         return pd.DataFrame({name: np.empty(0, np.int64) for name in names.split()})
 
-    event = {**CPU_CLOCK, "sample_type": 7, "sample_id_all": True, "period": period, **given}
+    event = {**CPU_CLOCK, "sample_type": 7, "sample_id_all": True, "period": period, **attributes}
     fields = {"frequency": 0, "clock": clock, **event}
     return Recording(
         path="made.data",
@@ -87,18 +87,18 @@ def test_samples_fall_into_the_operations_that_ran(builder):
     batch(builder.process(pid=100))
     # One before and one after: only what was sampled from end to end is compared.
     times = [AT - MS, *every_ms(), AT + 70 * MS]
-    found = sample_join.map_run(lotus.load(builder.end()), recording(times))
-    rows = found.operations.set_index("operation")
+    joined = sample_join.map_run(lotus.load(builder.end()), recording(times))
+    rows = joined.operations.set_index("operation")
     assert rows["samples"].to_dict()["Decode"] == 40
     assert rows["samples"].to_dict()["Flip"] == 10
     assert rows.loc["Decode", "exact"] == 40 * MS
     assert rows.loc["Decode", "count"] == pytest.approx(40 * MS)
-    functions = found.functions.set_index("operation")
+    functions = joined.functions.set_index("operation")
     assert functions.loc["Decode", "library"] == "libwork.so"
     assert functions["samples"].sum() == 52
-    (book,) = found.books.to_dict("records")
+    (book,) = joined.books.to_dict("records")
     assert (book["attributed"], book["unattributed"], book["recorded"]) == (50, 2, 52)
-    (decode,) = found.compared[found.compared["operation"] == "Decode"].to_dict("records")
+    (decode,) = joined.compared[joined.compared["operation"] == "Decode"].to_dict("records")
     assert decode["exact"] == 40 * MS
     assert decode["within_ci"]
 
@@ -118,10 +118,10 @@ def test_the_time_in_which_the_kernel_throttled_sampling_is_kept(builder):
 def test_what_was_not_sampled_from_end_to_end_is_not_compared(builder):
     batch(builder.process(pid=100))
     late = [*every_ms(AT + 20 * MS, 30), AT + 70 * MS]
-    found = sample_join.map_run(lotus.load(builder.end()), recording(late))
-    assert np.isnan(found.operations.set_index("operation").loc["Decode", "exact"])
-    assert "Decode" not in set(found.compared["operation"])
-    assert "Flip" in set(found.compared["operation"])
+    joined = sample_join.map_run(lotus.load(builder.end()), recording(late))
+    assert np.isnan(joined.operations.set_index("operation").loc["Decode", "exact"])
+    assert "Decode" not in set(joined.compared["operation"])
+    assert "Flip" in set(joined.compared["operation"])
 
 
 def test_samples_of_other_threads_and_times_are_kept_outside(builder):
@@ -153,25 +153,29 @@ def test_only_the_same_event_is_compared(builder, sampled, flags, partner):
     batch(builder.process(pid=100), flags=flags)
     run = lotus.load(builder.end())
     notes = []
-    found = sample_join.exact_partners(run, recording(every_ms(), **sampled), notes)
-    assert found == ({sampled["name"]: partner} if partner else {})
+    partners = sample_join.exact_partners(run, recording(every_ms(), **sampled), notes)
+    assert partners == ({sampled["name"]: partner} if partner else {})
     assert bool(notes) == (sampled["name"] == "cpu-clock:u")
 
 
 def test_without_counts_nothing_is_compared_or_calibrated(builder):
     batch(builder.process(pid=100), counted=False)
-    found = sample_join.map_run(lotus.load(builder.end()), recording(every_ms()))
-    assert found.compared.empty
-    assert found.calibration.empty
-    assert found.operations["samples"].sum() == 50
+    joined = sample_join.map_run(lotus.load(builder.end()), recording(every_ms()))
+    assert joined.compared.empty
+    assert joined.calibration.empty
+    assert joined.operations["samples"].sum() == 50
 
 
 def test_without_samples_of_the_kernel_its_names_cannot_be_given(builder):
     batch(builder.process(pid=100))
     run = lotus.load(builder.end())
-    told = "no sample is of the kernel"
-    assert any(told in note for note in sample_join.map_run(run, recording(every_ms()), True).notes)
-    assert not any(told in note for note in sample_join.map_run(run, recording(every_ms())).notes)
+    missing = "no sample is of the kernel"
+    assert any(
+        missing in note for note in sample_join.map_run(run, recording(every_ms()), True).notes
+    )
+    assert not any(
+        missing in note for note in sample_join.map_run(run, recording(every_ms())).notes
+    )
 
 
 def test_a_recording_without_samples_is_refused(builder):
@@ -221,6 +225,6 @@ def test_a_run_of_a_lotus_that_did_not_count(builder):
     assert run.counted_events == []
     assert run.python_functions.empty
     assert len(run.exact) == len(run.intervals)
-    found = sample_join.map_run(run, recording(every_ms()))
-    assert found.operations["samples"].sum() == 50
+    joined = sample_join.map_run(run, recording(every_ms()))
+    assert joined.operations["samples"].sum() == 50
     assert run.lost.empty
