@@ -35,9 +35,11 @@ def state(pid: int, worker: int = -1, phase: str = "step", **fields: Any) -> Sta
     return State(pid=pid, worker=worker, phase=phase, **(known | rest | fields))
 
 
-def seen(one: State, status: str = "S", host: str = "host", cpu_ns: int = 0, **more: Any) -> Seen:
+def seen(
+    process_state: State, status: str = "S", host: str = "host", cpu_ns: int = 0, **more: Any
+) -> Seen:
     kernel = ProcessStatus(status, START_NS, cpu_ns, **more) if status else None
-    return Seen(host, one, kernel, host == "host")
+    return Seen(host, process_state, kernel, host == "host")
 
 
 def shot(*processes: Seen, now: int = NOW) -> Snapshot:
@@ -48,9 +50,9 @@ def shot(*processes: Seen, now: int = NOW) -> Snapshot:
 
 def followed(run: RunBuilder) -> Live:
     run.save()  # not `end`: the run goes on
-    found = Live()
-    found.add(Tail(run.path, WANTED).read())
-    return found
+    live = Live()
+    live.add(Tail(run.path, WANTED).read())
+    return live
 
 
 def two_workers(path: Path, taken: int = 10, **manifest: Any) -> RunBuilder:
@@ -159,11 +161,11 @@ def test_logs_are_read_as_they_grow_and_a_torn_frame_waits(tmp_path: Path) -> No
     followed(run)
     log: ProcessLog = run.logs[0]
     whole, header = bytes(log.data), log.header_size
-    tail, found = Tail(run.path, WANTED), Live()
+    tail, live = Tail(run.path, WANTED), Live()
     for end in (3, header + 5, len(whole) - 7, len(whole), len(whole)):
         log.path.write_bytes(whole[:end])
-        found.add(tail.read())
-    (group,) = found.view(shot(*map(seen, pages())), run.manifest).groups
+        live.add(tail.read())
+    (group,) = live.view(shot(*map(seen, pages())), run.manifest).groups
     assert group.taken == 10
     assert tail.read() == []
 
@@ -177,9 +179,9 @@ def test_damage_in_a_log_is_passed_over(tmp_path: Path) -> None:
     main.path.write_bytes(bytes(data))
     (run.path / "events" / "foreign.ltr").write_bytes(b"something else")
     (run.path / "events" / "link.ltr").symlink_to("/etc/passwd")
-    found = Live()
-    found.add(Tail(run.path, WANTED).read())
-    (group,) = found.view(shot(*map(seen, pages())), run.manifest).groups
+    live = Live()
+    live.add(Tail(run.path, WANTED).read())
+    (group,) = live.view(shot(*map(seen, pages())), run.manifest).groups
     assert 8 <= group.taken <= 9
 
 
@@ -204,11 +206,11 @@ def test_events_of_any_content_are_borne(tmp_path: Path, junk: Any) -> None:
 
 def test_cpu_is_the_difference_of_two_looks(tmp_path: Path) -> None:
     run = two_workers(tmp_path / "R")
-    found = followed(run)
-    first = found.view(shot(seen(pages()[0], cpu_ns=5 * S)), run.manifest)
+    live = followed(run)
+    first = live.view(shot(seen(pages()[0], cpu_ns=5 * S)), run.manifest)
     assert math.isnan(first.groups[0].main.cpu)
     later = shot(seen(pages()[0], cpu_ns=5 * S + S // 2), now=NOW + S)
-    assert found.view(later, run.manifest).groups[0].main.cpu == pytest.approx(0.5)
+    assert live.view(later, run.manifest).groups[0].main.cpu == pytest.approx(0.5)
 
 
 def test_after_the_last_batch_the_program_is_out_of_its_loop(tmp_path: Path) -> None:
@@ -365,8 +367,8 @@ def test_a_run_that_is_over_has_the_rates_of_its_report(tmp_path: Path, over: st
 def test_loops_that_are_no_longer_kept_one_by_one_count(tmp_path: Path) -> None:
     loops = Loops()
     for epoch in range(2500):
-        one = loops.of(0, epoch)
-        one.begin_ns, one.taken_ns, one.waited_ns, one.taken = 1, 1 + 10 * MS, 4 * MS, 2
+        loop = loops.of(0, epoch)
+        loop.begin_ns, loop.taken_ns, loop.waited_ns, loop.taken = 1, 1 + 10 * MS, 4 * MS, 2
     assert len(loops.epochs) <= 1000
     assert loops.totals(0) == (Total(1, 10 * MS, 4 * MS, 2), Total(2500, 25 * S, 10 * S, 5000))
 
