@@ -27,9 +27,9 @@ def run(tmp_path):
 
 @pytest.fixture
 def joined(run):
-    found = sample_join.map_run(run, recording([AT - MS, *every_ms(), AT + 70 * MS]))
+    mapped = sample_join.map_run(run, recording([AT - MS, *every_ms(), AT + 70 * MS]))
     # The library is on no disk, so that its functions have no names but this.
-    return dataclasses.replace(found, functions=found.functions.assign(function="work"))
+    return dataclasses.replace(mapped, functions=mapped.functions.assign(function="work"))
 
 
 def a_mapping(function, *operations):
@@ -42,8 +42,8 @@ def a_mapping(function, *operations):
 
 
 def test_seconds_are_those_of_operations_collate_and_the_data_set(run):
-    found = function_mapping.seconds(run)
-    assert found == pytest.approx(
+    seconds = function_mapping.seconds(run)
+    assert seconds == pytest.approx(
         {"Decode": 0.040, "Flip": 0.010, "collate": 0.005, "Loader": 0.001}
     )
 
@@ -93,9 +93,9 @@ def test_what_the_run_does_not_know_is_told(joined):
 def test_without_truth_nothing_is_judged(tmp_path):
     builder = RunBuilder(tmp_path / "run")
     batch(builder.process(pid=100), counted=False)
-    found = sample_join.map_run(lotus.load(builder.end()), recording(every_ms()))
+    mapped = sample_join.map_run(lotus.load(builder.end()), recording(every_ms()))
     with pytest.raises(LotusError, match=r"not counted.* --counters --perf --perf-kernel"):
-        function_mapping.judge(found)
+        function_mapping.judge(mapped)
 
 
 def test_a_count_of_other_modes_is_no_truth_and_said_so(run):
