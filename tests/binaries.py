@@ -99,10 +99,10 @@ def mappings_of(text: str, pid: int = PID) -> pd.DataFrame:
     """The executable mappings in the lines of a /proc/PID/maps, as a Recording has them."""
     rows = []
     for line in text.splitlines():
-        found = MAP_LINE.match(line)
-        if found and "x" in found[3]:
-            numbers = (int(found[i], 16) for i in (1, 2, 4))
-            rows.append((pid, *numbers, 0, found[5], "", True))
+        match = MAP_LINE.match(line)
+        if match and "x" in match[3]:
+            numbers = (int(match[i], 16) for i in (1, 2, 4))
+            rows.append((pid, *numbers, 0, match[5], "", True))
     columns = ["pid", "start", "end", "offset", "time_ns", "path", "build_id", "executable"]
     frame = pd.DataFrame(rows, columns=columns)
     return frame.astype({"start": np.uint64, "end": np.uint64, "offset": np.uint64})
@@ -134,8 +134,8 @@ def observe(program: Path, *arguments: "str | Path") -> tuple[pd.DataFrame, dict
 
 def nm(path: Path, *options: str) -> dict[str, int]:
     """Function symbols and their addresses in the file, by nm."""
-    found = re.findall(r"^(\w+) [tTwWi] (\S+)$", run("nm", *options, path), re.MULTILINE)
-    return {name.split("@")[0]: int(address, 16) for address, name in found}
+    symbols = re.findall(r"^(\w+) [tTwWi] (\S+)$", run("nm", *options, path), re.MULTILINE)
+    return {name.split("@")[0]: int(address, 16) for address, name in symbols}
 
 
 def named(mappings: pd.DataFrame, addresses: dict[str, int], symbols: Symbols) -> dict[str, str]:

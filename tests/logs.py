@@ -47,8 +47,8 @@ def as_recorded_here(path: Path) -> Path:
     """A run directory that a test has copied, as if it had been recorded there."""
     (path / run_claim.NAME).unlink(missing_ok=True)
     run_claim.take(path)
-    told = json.loads((path / "run.json").read_text())
-    (path / "run.json").write_text(json.dumps({**told, "made": run_claim.identity(path)}))
+    manifest = json.loads((path / "run.json").read_text())
+    (path / "run.json").write_text(json.dumps({**manifest, "made": run_claim.identity(path)}))
     return path
 
 
@@ -366,12 +366,12 @@ class ProcessLog:
 
     def loose_rows(self, rows: Iterable[tuple[Any, ...]]) -> list[tuple[int, ...]]:
         """(name, start, duration[, tid[, position]]) as rows of `loose`."""
-        found = []
+        loose_rows = []
         for name, start, duration, *where in rows:
             tid = where[0] if where else self.pid
             position = where[1] if len(where) > 1 else -1
-            found.append((start, duration, self.id_of(name), tid, position, 0))
-        return found
+            loose_rows.append((start, duration, self.id_of(name), tid, position, 0))
+        return loose_rows
 
     def loose(self, *rows: tuple[Any, ...]) -> None:
         """A frame of operations outside any batch."""

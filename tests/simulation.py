@@ -84,7 +84,7 @@ def simulate(
         if not workers:
             main.operations(*[name for name, _ in ops])
         free = [begin + startup_ns] * workers  # when each worker asks for its next index
-        asked = [now] * batches  # when each index is handed out; set as batches are taken
+        asked_ns = [now] * batches  # when each index is handed out; set as batches are taken
         ready_at: list[int] = []
         sent_at: dict[int, list[tuple[int, ...]]] = {number: [] for number in range(workers)}
         arrivals: dict[int, int] = {}
@@ -113,7 +113,7 @@ def simulate(
                 this = len(ready_at)
                 made = samples_of(epoch, this)
                 idle = free[number]
-                fetch = max(idle, asked[this])
+                fetch = max(idle, asked_ns[this])
                 took = sum(sample.duration_ns for sample in made) + collate_ns + fetch_self_ns
                 put = fetch + took
                 logs[number].batch(
@@ -137,7 +137,7 @@ def simulate(
                 other = min(waiting, key=lambda n: ready_at[n])
                 now = arrivals[other] = max(now, ready_at[other])
             if batch + prefetch * workers < batches:
-                asked[batch + prefetch * workers] = now
+                asked_ns[batch + prefetch * workers] = now
             main.wait(0, epoch, batch, start_ns=start, end_ns=now, arrival_ns=arrivals[batch])
             now += step_ns
         main.epoch_end(0, epoch, now, batches, True, now)
