@@ -34,11 +34,11 @@ def within(work: Callable[[], Any], memory: int = 1 << 30, cpu_s: int = CPU_S) -
         _do(work, sink, memory, cpu_s)
     os.close(sink)
     with open(source, "rb") as file:
-        told = file.read()
+        packed = file.read()
     _, status, usage = os.wait4(child, 0)
-    if not told:
+    if not packed:
         raise AssertionError(f"the child ended with {os.waitstatus_to_exitcode(status)}")
-    well, result, base = pickle.loads(told)
+    well, result, base = pickle.loads(packed)
     if not well:
         raise AssertionError(result)
     return Took(result, usage.ru_utime + usage.ru_stime, max((usage.ru_maxrss << 10) - base, 0))
@@ -56,12 +56,12 @@ def _do(work: Callable[[], Any], sink: int, memory: int, cpu_s: int) -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         try:
-            told = (True, work(), resident)
+            outcome = (True, work(), resident)
         except BaseException:
-            told = (False, traceback.format_exc(limit=-6), resident)
+            outcome = (False, traceback.format_exc(limit=-6), resident)
         resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
         with open(sink, "wb") as file:
-            pickle.dump(told, file)
+            pickle.dump(outcome, file)
         code = 0
     finally:
         os._exit(code)

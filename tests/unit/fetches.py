@@ -78,7 +78,7 @@ class Fetches:
         here = self.recorder.here
         timed = fetch.instrument(Fetcher(dataset), dataset, self.recorder, {})
 
-        def one(batch: int, indices: Sequence[int]) -> Any:
+        def fetched(batch: int, indices: Sequence[int]) -> Any:
             before = getattr(here, "where", (-1, 0, 0))
             here.where = (loader, 0, batch)
             try:
@@ -86,7 +86,7 @@ class Fetches:
             finally:
                 here.where = before
 
-        return one
+        return fetched
 
     def end(self) -> Run:
         self.recorder.iteration_ended()

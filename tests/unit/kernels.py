@@ -37,14 +37,14 @@ class Kernel:
 
     def open(self, events: Sequence[Event]) -> "Counters":
         self.opened.append([one.name for one in events])
-        for one in events:
-            code = self.errors.get(one.name, self.refusal)
-            if code == 0 and one.type != SOFTWARE and not self.hardware:
+        for event in events:
+            code = self.errors.get(event.name, self.refusal)
+            if code == 0 and event.type != SOFTWARE and not self.hardware:
                 code = errno.ENOENT
-            if self.needs_slots and one.name.startswith("topdown_") and events[0].name != "slots":
+            if self.needs_slots and event.name.startswith("topdown_") and events[0].name != "slots":
                 code = errno.EINVAL
             if code:
-                raise OSError(code, os.strerror(code), one.name)
+                raise OSError(code, os.strerror(code), event.name)
         taking = [
             one
             for one in events
@@ -104,9 +104,9 @@ def samplers(**known: object):
     """Opens samplers of the events named, each a `Samples` or an errno."""
 
     def open_sampler(event: Event, frequency: int, period: int) -> Samples:
-        found = known.get(event.name, errno.ENOENT)
-        if isinstance(found, int):
-            raise OSError(found, os.strerror(found))
-        return found
+        sampler = known.get(event.name, errno.ENOENT)
+        if isinstance(sampler, int):
+            raise OSError(sampler, os.strerror(sampler))
+        return sampler
 
     return open_sampler

@@ -68,15 +68,15 @@ def job(
             own = [_own(one, n) * r for one, n, r in zip(ranks, sizes, rough[1], strict=True)]
             ready = [begin + (w + o) * MS for w, o in zip(wait, own, strict=True)]
             end = max(ready) + collective * MS
-            for rank, one in enumerate(ranks):
+            for rank, rank_costs in enumerate(ranks):
                 who = {"rank": rank, "local_rank": rank, "world_size": len(ranks)}
-                who |= {"host": one.host, "pid": 100 + rank}
+                who |= {"host": rank_costs.host, "pid": 100 + rank}
                 taken = begin + wait[rank] * MS
                 batches.append(
                     who
                     | {
-                        "pid": 200 + rank if one.workers else 100 + rank,
-                        "worker": number % one.workers if one.workers else -1,
+                        "pid": 200 + rank if rank_costs.workers else 100 + rank,
+                        "worker": number % rank_costs.workers if rank_costs.workers else -1,
                         "loader": 0,
                         "epoch": epoch,
                         "batch": step,
@@ -125,5 +125,5 @@ def job(
     )
 
 
-def _own(one: Costs, samples: int) -> float:
-    return one.fixed + one.slope * samples
+def _own(costs: Costs, samples: int) -> float:
+    return costs.fixed + costs.slope * samples

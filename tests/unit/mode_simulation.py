@@ -66,33 +66,33 @@ def apart(
         number += 1
         heapq.heappush(events, _Event(time, number, what, rank))
 
-    def ask(one: _Rank) -> None:
+    def ask(member: _Rank) -> None:
         nonlocal left
         if left:
             left -= 1
-            one.ahead += 1
+            member.ahead += 1
 
     def begin(time: float, rank: int) -> None:
-        one = all_ranks[rank]
-        ask(one)
-        if not one.ahead:
-            one.ended = True
-            if one.round in over or not one.round:
+        member = all_ranks[rank]
+        ask(member)
+        if not member.ahead:
+            member.ended = True
+            if member.round in over or not member.round:
                 hand_over(time, rank)
             return
-        one.ahead -= 1
-        at(time + draw(rank, one.steps), "step", rank)
+        member.ahead -= 1
+        at(time + draw(rank, member.steps), "step", rank)
 
     def hand_over(time: float, rank: int) -> None:
-        one = all_ranks[rank]
-        one.round, one.since = one.round + 1, 0
-        handed[one.round] = handed.get(one.round, 0) + 1
-        if handed[one.round] == ranks:
-            at(time + averaging, "round", one.round)
+        member = all_ranks[rank]
+        member.round, member.since = member.round + 1, 0
+        handed[member.round] = handed.get(member.round, 0) + 1
+        if handed[member.round] == ranks:
+            at(time + averaging, "round", member.round)
 
     for _ in range(depth):
-        for one in all_ranks:
-            ask(one)
+        for member in all_ranks:
+            ask(member)
     for rank in range(ranks):
         begin(0.0, rank)
     while events:
@@ -101,18 +101,18 @@ def apart(
             over[event.rank] = event.time
             if all(one.ended for one in all_ranks):
                 return event.time
-            for rank, one in enumerate(all_ranks):
-                if one.stopped or one.ended:
+            for rank, member in enumerate(all_ranks):
+                if member.stopped or member.ended:
                     hand_over(event.time, rank)
-                if one.stopped:
-                    one.stopped = False
+                if member.stopped:
+                    member.stopped = False
                     begin(event.time, rank)
             continue
-        one = all_ranks[event.rank]
-        one.steps, one.since = one.steps + 1, one.since + 1
-        if one.round and one.round not in over:
-            if one.since > staleness:
-                one.stopped = True
+        member = all_ranks[event.rank]
+        member.steps, member.since = member.steps + 1, member.since + 1
+        if member.round and member.round not in over:
+            if member.since > staleness:
+                member.stopped = True
                 continue
         else:
             hand_over(event.time, event.rank)

@@ -35,9 +35,9 @@ def held(a: Any, b: Any) -> Comparison:
     return compare(Side("before", sides[0], "A"), Side("after", sides[1], "B"))
 
 
-def shown(*found: Comparison) -> str:
+def shown(*comparisons: Comparison) -> str:
     file = io.StringIO()
-    reporter.write(plain_console(file), found)
+    reporter.write(plain_console(file), comparisons)
     return file.getvalue()
 
 

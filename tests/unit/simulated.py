@@ -103,7 +103,7 @@ class _Simulation:
                         "path": f"/data/{row['sample']}.jpg",
                         "duration_ns": row["duration_ns"],
                     }
-                    for row in sorted(self.rows["samples"], key=lambda one: -one["duration_ns"])[:8]
+                    for row in sorted(self.rows["samples"], key=lambda row: -row["duration_ns"])[:8]
                 ],
                 columns=["rank", "pid", "sample", "path", "duration_ns"],
             ),
@@ -143,14 +143,14 @@ class _Simulation:
                 self._worker(worker, pid, now, start)
         free = list(self.ready)
         feeder = [0.0] * plan.workers
-        asked = [start + iter_ns] * (plan.prefetch * plan.workers)
+        asked_ns = [start + iter_ns] * (plan.prefetch * plan.workers)
         pipe = pinner = first_end = 0.0
         for batch in range(plan.batches):
             wait_start = now
             row: dict[str, Any] = {"epoch": epoch, "batch": batch, "first": batch == 0}
             if plan.workers:
                 worker = batch % plan.workers
-                begin = max(free[worker], asked[batch])
+                begin = max(free[worker], asked_ns[batch])
                 row |= self._fetch(epoch, batch, worker, begin) | {"idle_ns": begin - free[worker]}
                 put = begin + row["fetch_ns"]
                 free[worker] = put
@@ -173,7 +173,7 @@ class _Simulation:
                     "arrival_ns": arrival,
                 }  # fmt: skip
                 now = arrival + plan.sampler * MS
-                asked.append(now)
+                asked_ns.append(now)
             else:
                 row |= self._fetch(epoch, batch, -1, now + plan.sampler * MS)
                 now = ready = row["fetch_start_ns"] + row["fetch_ns"]

@@ -187,7 +187,7 @@ class Asks:
 
     def __init__(self, *settings: Setting) -> None:
         self.left = [one.normal() for one in settings]
-        self.told: list[Measurement] = []
+        self.measurements: list[Measurement] = []
         self.problem: Problem | None = None
 
     def __call__(self, problem: Problem) -> Asks:
@@ -198,21 +198,21 @@ class Asks:
         return self.left[0] if self.left else None
 
     def tell(self, measurement: Measurement) -> None:
-        self.told.append(measurement)
+        self.measurements.append(measurement)
         if self.left and measurement.setting == self.left[0]:
             self.left.pop(0)
 
     def best(self) -> Measurement | None:
-        worked = [one for one in self.told if not one.failed]
-        return max(worked, key=lambda one: one.samples_per_s, default=None)
+        worked = [one for one in self.measurements if not one.failed]
+        return max(worked, key=lambda trial: trial.samples_per_s, default=None)
 
     def reason(self) -> str:
         return "it was listed"
 
 
-def find(program: Fake, *asked: Setting, **options: Any) -> Result:
+def find(program: Fake, *settings: Setting, **options: Any) -> Result:
     """Search, by a strategy that asks for these settings where the options name no other."""
-    options = {"limits": room(cores=program.cores), "strategy": Asks(*asked), **options}
+    options = {"limits": room(cores=program.cores), "strategy": Asks(*settings), **options}
     return search(program, clock=lambda: program.now, **options)
 
 

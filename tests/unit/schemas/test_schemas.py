@@ -136,8 +136,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
             )
         ],
         "whatif": [
-            whatif_report.document(test_what_if.asked(latency_ns=20e6)),
-            whatif_report.document(test_what_if.asked(Plan(workers=0), num_workers=2, cores=64)),
+            whatif_report.document(test_what_if.reply(latency_ns=20e6)),
+            whatif_report.document(test_what_if.reply(Plan(workers=0), num_workers=2, cores=64)),
         ],
         "run": run_files(),
         "sweep": [sweep_file(folder / "sweep")],
@@ -179,14 +179,16 @@ def job() -> Any:
 
 def tuned() -> Any:
     costs = operation_costs(test_operation_costs.run(), test_operation_costs.WORKERS)
-    found = find(Fake(own=Setting(0)), Setting(2), Setting(4))
-    shown = Checked(found.best, Speedup(2.0, 1.9, 2.1, 0), 30, 20)
-    return dataclasses.replace(found, operations=costs, checked=shown)
+    result = find(Fake(own=Setting(0)), Setting(2), Setting(4))
+    shown = Checked(result.best, Speedup(2.0, 1.9, 2.1, 0), 30, 20)
+    return dataclasses.replace(result, operations=costs, checked=shown)
 
 
 def compared() -> dict[str, Any]:
-    found = sides.held(sides.recorded(1), sides.recorded(2, 1.3))
-    return comparison_report.document([found], gate=gate.judge([found], "throughput", 0.05))
+    comparison = sides.held(sides.recorded(1), sides.recorded(2, 1.3))
+    return comparison_report.document(
+        [comparison], gate=gate.judge([comparison], "throughput", 0.05)
+    )
 
 
 def run_files() -> list[Any]:
@@ -199,8 +201,8 @@ def run_files() -> list[Any]:
 
 
 def sweep_file(path: Path) -> Any:
-    given = {"num_workers": (1, 2), "pin_memory": (True, False)}
-    plan = sweep_plan.SweepPlan(sweep_plan.combined(given), tuple(given), counters=None)
+    choices = {"num_workers": (1, 2), "pin_memory": (True, False)}
+    plan = sweep_plan.SweepPlan(sweep_plan.combined(choices), tuple(choices), counters=None)
     sweep_plan.begin(path, ["python", "-c", "pass"], plan, 7)
     return json.loads((path / "sweep.json").read_bytes())
 
@@ -211,8 +213,8 @@ def tuned_file(path: Path) -> Any:
 
 
 def problems(name: str, document: Any) -> list[str]:
-    found = Draft202012Validator(documents.schema(name)).iter_errors(document)
-    return [f"{'/'.join(map(str, one.absolute_path))}: {one.message[:200]}" for one in found]
+    errors = Draft202012Validator(documents.schema(name)).iter_errors(document)
+    return [f"{'/'.join(map(str, one.absolute_path))}: {one.message[:200]}" for one in errors]
 
 
 @pytest.mark.parametrize("name", documents.names())
@@ -247,8 +249,8 @@ def test_a_real_sweep_is_as_its_schemas_say(
     assert problems("sweep", content) == []
     # Two of its runs are enough, and sooner read.
     of = [one for one in content["runs"] if one["repeat"] == 0 and one["setting"] in (0, 2)]
-    for one in of:
-        shutil.copytree(TRACES / one["directory"], tmp_path / one["directory"])
+    for run in of:
+        shutil.copytree(TRACES / run["directory"], tmp_path / run["directory"])
     (tmp_path / "sweep.json").write_text(json.dumps({**content, "runs": of}))
     document = written("report", tmp_path, "--json")(capsys)
     assert problems("report-sweep", document) == []
@@ -259,11 +261,11 @@ def objects(value: Any) -> Iterator[dict[str, Any]]:
     """All objects in a document; of lists their first element."""
     if isinstance(value, dict):
         yield value
-        for one in list(value.values()):
-            yield from objects(one)
+        for item in list(value.values()):
+            yield from objects(item)
     elif isinstance(value, list):
-        for one in value[:1]:
-            yield from objects(one)
+        for item in value[:1]:
+            yield from objects(item)
 
 
 @pytest.mark.parametrize("name", documents.names())
@@ -307,9 +309,9 @@ def test_every_field_has_a_description_and_says_its_unit(name: str) -> None:
     schema = documents.schema(name)
     Draft202012Validator.check_schema(schema)
     assert schema["$id"].startswith(f"urn:lotus:{name}:")
-    found = list(fields(schema))
-    assert found
-    for path, field in found:
+    described = list(fields(schema))
+    assert described
+    for path, field in described:
         text = field.get("description", "")
         assert text.endswith("."), path
         for ending, unit in UNITS.items():
@@ -341,5 +343,7 @@ def test_a_schema_that_is_not_there_is_said_with_those_that_are(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     assert cli.main(["schema", "../run"]) == 2
-    said = capfd.readouterr().err
-    assert said.startswith("lotus: there is no schema ../run; there are: balance, balance-report,")
+    message = capfd.readouterr().err
+    assert message.startswith(
+        "lotus: there is no schema ../run; there are: balance, balance-report,"
+    )

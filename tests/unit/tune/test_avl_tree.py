@@ -49,8 +49,8 @@ def test_a_tree_needs_a_value() -> None:
 
 def test_the_papers_trees_are_rooted_at_30_128_0_0() -> None:
     trees = {tree.parameter: tree for tree in Adapt(bench("tune_paper").SPACE).trees}
-    found = {name: (tree.value(tree.root), height(tree.root)) for name, tree in trees.items()}
-    assert found == {
+    roots = {name: (tree.value(tree.root), height(tree.root)) for name, tree in trees.items()}
+    assert roots == {
         "num_workers": (30, 6),
         "prefetch_factor": (128, 4),
         "pin_memory": (False, 2),

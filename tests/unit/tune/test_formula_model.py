@@ -73,13 +73,13 @@ rates = st.floats(1e-3, 1e6)
 @settings(deadline=None)
 @given(made=rates, taken=rates, depth=st.integers(1, 10_000), variation=st.floats(0, 3))
 def test_a_queue_gives_no_more_than_the_slower_side(made, taken, depth, variation) -> None:
-    found = formula_model.rate_with_queue(made, taken, depth, variation)
-    assert 0 < found <= min(made, taken) * (1 + 1e-9)
+    queued = formula_model.rate_with_queue(made, taken, depth, variation)
+    assert 0 < queued <= min(made, taken) * (1 + 1e-9)
     deeper = formula_model.rate_with_queue(made, taken, depth + 1, variation)
-    assert deeper >= found * (1 - 1e-9)
+    assert deeper >= queued * (1 - 1e-9)
     assert formula_model.rate_with_queue(made, taken, depth, 0.0) == min(made, taken)
     # Even one place passes on what both do in turns.
-    assert found >= 1 / (1 / made + 1 / taken) * (1 - 1e-9)
+    assert queued >= 1 / (1 / made + 1 / taken) * (1 - 1e-9)
 
 
 def exact_loss(workers: int, prefetch: int, variation: float, count: int = 2400) -> float:
@@ -99,11 +99,11 @@ def exact_loss(workers: int, prefetch: int, variation: float, count: int = 2400)
 @pytest.mark.parametrize("variation", [0.3, 0.7, 1.0])
 def test_a_slow_batch_keeps_the_others_waiting(workers, prefetch, variation) -> None:
     stages = Stages(cpu_s=1, fetch_variation=variation)
-    found = predict(Setting(workers, prefetch), stages, MANY)
+    predicted = predict(Setting(workers, prefetch), stages, MANY)
     exact = workers / exact_loss(workers, prefetch, variation)
-    assert found.batches_per_s == pytest.approx(exact, rel=0.15)
-    assert found.low <= exact * 1.02
-    assert found.high >= exact * 0.98
+    assert predicted.batches_per_s == pytest.approx(exact, rel=0.15)
+    assert predicted.low <= exact * 1.02
+    assert predicted.high >= exact * 0.98
     free = predict(Setting(workers, prefetch, in_order=False), stages, MANY)
     assert free.batches_per_s == pytest.approx(workers)
 
@@ -181,10 +181,10 @@ def test_a_consumer_that_computes_slows_the_workers_down() -> None:
 def test_bounds_come_from_all_scalings_that_fit() -> None:
     stages = Stages(cpu_s=1)
     scalings = tuple(fit(2, 1.5, part) for part in (0.5, 0, 1))
-    found = predict(Setting(8), stages, 8, scalings)
-    assert found.high == pytest.approx(8 / scalings[1].slowdown(8))
-    assert found.low == pytest.approx(8 / scalings[2].slowdown(8))
-    assert found.low < found.batches_per_s < found.high
+    predicted = predict(Setting(8), stages, 8, scalings)
+    assert predicted.high == pytest.approx(8 / scalings[1].slowdown(8))
+    assert predicted.low == pytest.approx(8 / scalings[2].slowdown(8))
+    assert predicted.low < predicted.batches_per_s < predicted.high
     # Where both points were measured nothing is open.
     there = predict(Setting(2), stages, 8, scalings)
     assert there.low == pytest.approx(there.high) == pytest.approx(1.5)
@@ -234,7 +234,7 @@ def test_nothing_that_is_given_more_gets_slower(setting, stages, cores) -> None:
     if setting.num_workers + 2 > cores:
         # Workers beyond the cores may take them from a main process that has to take batches.
         stages = replace(stages, get_s=0.0, pin_s=0.0)
-    found = rate(setting, stages, cores)
+    base = rate(setting, stages, cores)
     more = [
         (replace(setting, num_workers=setting.num_workers + 1), stages, cores),
         (replace(setting, prefetch_factor=setting.prefetch_factor + 1), stages, cores),
@@ -245,7 +245,7 @@ def test_nothing_that_is_given_more_gets_slower(setting, stages, cores) -> None:
         for name in ("wait_s", "send_s", "get_s", "pin_s", "step_variation")
     ]
     for other in more:
-        assert rate(*other) * ROUNDING >= found
+        assert rate(*other) * ROUNDING >= base
 
 
 @settings(deadline=None)
@@ -257,9 +257,9 @@ def test_nothing_that_is_given_more_gets_slower(setting, stages, cores) -> None:
 )
 def test_the_prediction_lies_within_its_bounds(setting, stages, cores, gain) -> None:
     scalings = tuple(fit(4, gain, part) for part in (0.5, 0, 1))
-    found = predict(setting, stages, cores, scalings)
-    assert 0 < found.low <= found.batches_per_s <= found.high * ROUNDING
-    assert found.first_batch_s >= stages.cpu_s
+    predicted = predict(setting, stages, cores, scalings)
+    assert 0 < predicted.low <= predicted.batches_per_s <= predicted.high * ROUNDING
+    assert predicted.first_batch_s >= stages.cpu_s
 
 
 @settings(deadline=None)
@@ -316,7 +316,7 @@ def stages_of(work: Work) -> Stages:
 )
 def test_formula_and_simulator_agree(setting, shape) -> None:
     made = work(*shape)
-    found = predict(setting, stages_of(made), 4)
+    predicted = predict(setting, stages_of(made), 4)
     truth = simulate(made, setting, Machine(cores=4)).steady_samples_per_s
-    assert found.low * 0.95 <= truth <= found.high * 1.05
-    assert found.batches_per_s == pytest.approx(truth, rel=0.10)
+    assert predicted.low * 0.95 <= truth <= predicted.high * 1.05
+    assert predicted.batches_per_s == pytest.approx(truth, rel=0.10)

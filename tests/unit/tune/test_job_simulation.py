@@ -20,26 +20,26 @@ def member(step: Any = 10 * MS, fetch: Any = 1 * MS, **fields: Any) -> Member:
 
 
 def test_alike_ranks_that_never_vary_lose_nothing_but_the_collective() -> None:
-    found = simulate([member()] * 16, steps=50, collective_ns=2 * MS)
-    assert found.step_s == pytest.approx(12e-3)
-    assert found.samples_per_s == pytest.approx(16 * 8 / 12e-3)
-    assert found.efficiency == pytest.approx(10 / 12)
-    assert found.waiting_s == 0
-    assert found.input_s == pytest.approx(0)
+    simulated = simulate([member()] * 16, steps=50, collective_ns=2 * MS)
+    assert simulated.step_s == pytest.approx(12e-3)
+    assert simulated.samples_per_s == pytest.approx(16 * 8 / 12e-3)
+    assert simulated.efficiency == pytest.approx(10 / 12)
+    assert simulated.waiting_s == 0
+    assert simulated.input_s == pytest.approx(0)
 
 
 def test_the_slowest_sets_the_pace() -> None:
-    found = simulate([member(), member(), member(30 * MS), member()], steps=50)
-    assert found.step_s == pytest.approx(30e-3)
-    assert found.last.tolist() == [0, 0, 1, 0]
-    assert found.straggler_share == pytest.approx(3 / 4 * 20 / 30)
-    assert found.efficiency == pytest.approx(4 / 30 / (3 / 10 + 1 / 30))
+    simulated = simulate([member(), member(), member(30 * MS), member()], steps=50)
+    assert simulated.step_s == pytest.approx(30e-3)
+    assert simulated.last.tolist() == [0, 0, 1, 0]
+    assert simulated.straggler_share == pytest.approx(3 / 4 * 20 / 30)
+    assert simulated.efficiency == pytest.approx(4 / 30 / (3 / 10 + 1 / 30))
 
 
 def test_an_input_that_is_too_slow_sets_the_pace() -> None:
     # Two workers, 30 ms a batch: one every 15 ms.
-    found = simulate([member(), member(fetch=30 * MS)], steps=60)
-    assert found.step_s == pytest.approx(15e-3)
+    simulated = simulate([member(), member(fetch=30 * MS)], steps=60)
+    assert simulated.step_s == pytest.approx(15e-3)
     # Without workers one follows the other.
     alone = simulate([member(), member(fetch=30 * MS, workers=0)], steps=60)
     assert alone.step_s == pytest.approx(40e-3)
@@ -48,14 +48,14 @@ def test_an_input_that_is_too_slow_sets_the_pace() -> None:
 @pytest.mark.parametrize("ranks", [4, 64])
 def test_the_slowest_of_exponential_steps_takes_a_harmonic_number_of_means(ranks: int) -> None:
     drawn = np.random.default_rng(1).exponential(MS, 200_000)
-    found = simulate([member(drawn, 0.0)] * ranks, steps=8_000, seed=2)
+    simulated = simulate([member(drawn, 0.0)] * ranks, steps=8_000, seed=2)
     expected = sum(1 / place for place in range(1, ranks + 1))
     # The maximum of n has variance sum 1/k^2 < 1.65 in units of the mean: 5 standard errors, and
     # those of the drawn values themselves.
-    assert found.step_s * 1e3 == pytest.approx(expected, abs=5 * math.sqrt(1.65 / 8_000) + 0.02)
-    assert found.efficiency == pytest.approx(1 / expected, rel=0.03)
-    assert found.last.sum() == pytest.approx(1)
-    assert found.last.max() < 3 / ranks
+    assert simulated.step_s * 1e3 == pytest.approx(expected, abs=5 * math.sqrt(1.65 / 8_000) + 0.02)
+    assert simulated.efficiency == pytest.approx(1 / expected, rel=0.03)
+    assert simulated.last.sum() == pytest.approx(1)
+    assert simulated.last.max() < 3 / ranks
 
 
 def test_the_input_runs_ahead_while_a_rank_waits_for_the_others() -> None:
@@ -81,13 +81,13 @@ def test_one_rank_is_what_the_simulator_of_loaders_says(
     shape = random.gamma(4.0, 0.25, (2, 3_000)) if varies else np.ones((2, 3_000))
     shape /= shape.mean(axis=1, keepdims=True)
     fetches, steps = fetch * MS * shape[0], step * MS * shape[1]
-    one = Member(steps, fetches, 8.0, workers, prefetch)
-    found = simulate([one], steps=6_000, seed=4)
+    rank = Member(steps, fetches, 8.0, workers, prefetch)
+    simulated = simulate([rank], steps=6_000, seed=4)
     nothing = np.zeros(3_000)
     work = Work(np.full(3_000, 8.0), fetches, nothing, steps, nothing, nothing, step_cores=0.0)
     setting = Setting(num_workers=workers, prefetch_factor=prefetch if workers else None)
     other = simulate_loader(work, setting, Machine(64.0))
-    assert found.samples_per_s == pytest.approx(other.steady_samples_per_s, rel=0.02)
+    assert simulated.samples_per_s == pytest.approx(other.steady_samples_per_s, rel=0.02)
 
 
 def test_stragglers() -> None:

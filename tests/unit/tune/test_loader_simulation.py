@@ -47,97 +47,97 @@ def started(outcome):
 
 
 def test_one_worker():
-    one = simulate(work([10, 10, 10], 4), Setting(1), FREE)
-    assert taken(one) == [10, 20, 30]
-    assert one.seconds == pytest.approx(34e-9)
-    assert one.wait_share == pytest.approx(22 / 34)
-    assert one.samples_per_s == pytest.approx(3 / 34e-9)
-    assert one.first_batch_s == pytest.approx(10e-9)
+    result = simulate(work([10, 10, 10], 4), Setting(1), FREE)
+    assert taken(result) == [10, 20, 30]
+    assert result.seconds == pytest.approx(34e-9)
+    assert result.wait_share == pytest.approx(22 / 34)
+    assert result.samples_per_s == pytest.approx(3 / 34e-9)
+    assert result.first_batch_s == pytest.approx(10e-9)
 
 
 def test_two_workers_in_order_with_a_slow_batch():
-    one = simulate(work([30, 10, 10, 10], 1), Setting(2, 1), FREE)
-    assert one.timeline.order.tolist() == [0, 1, 2, 3]
-    assert one.timeline.worker.tolist() == [0, 1, 0, 1]
-    assert started(one) == [0, 0, 30, 31]  # no index without a batch taken
-    assert one.timeline.made_ns.tolist() == [30, 10, 40, 41]
-    assert one.timeline.arrival_ns.tolist() == [30, 10, 40, 41]
-    assert taken(one) == [30, 31, 40, 41]
-    assert one.seconds == pytest.approx(42e-9)
+    result = simulate(work([30, 10, 10, 10], 1), Setting(2, 1), FREE)
+    assert result.timeline.order.tolist() == [0, 1, 2, 3]
+    assert result.timeline.worker.tolist() == [0, 1, 0, 1]
+    assert started(result) == [0, 0, 30, 31]  # no index without a batch taken
+    assert result.timeline.made_ns.tolist() == [30, 10, 40, 41]
+    assert result.timeline.arrival_ns.tolist() == [30, 10, 40, 41]
+    assert taken(result) == [30, 31, 40, 41]
+    assert result.seconds == pytest.approx(42e-9)
 
 
 def test_not_in_order_a_slow_batch_holds_nobody_up():
-    one = simulate(work([35, 10, 10, 10], 1), Setting(2, 1, in_order=False), FREE)
-    assert one.timeline.order.tolist() == [1, 2, 3, 0]
-    assert one.timeline.worker.tolist() == [0, 1, 1, 1]  # who has a batch to make gets no more
-    assert taken(one) == [35, 10, 20, 30]
-    assert one.seconds == pytest.approx(36e-9)
+    result = simulate(work([35, 10, 10, 10], 1), Setting(2, 1, in_order=False), FREE)
+    assert result.timeline.order.tolist() == [1, 2, 3, 0]
+    assert result.timeline.worker.tolist() == [0, 1, 1, 1]  # who has a batch to make gets no more
+    assert taken(result) == [35, 10, 20, 30]
+    assert result.seconds == pytest.approx(36e-9)
 
 
 def test_prefetch_limits_what_is_made_in_advance():
-    one = simulate(work([1] * 5, 10), Setting(1, 2), FREE)
-    assert started(one) == [0, 1, 2, 11, 21]
-    assert taken(one) == [1, 11, 21, 31, 41]
-    assert one.seconds == pytest.approx(51e-9)
-    assert one.peak_batches == 2
-    assert one.in_flight_bytes == 200
+    result = simulate(work([1] * 5, 10), Setting(1, 2), FREE)
+    assert started(result) == [0, 1, 2, 11, 21]
+    assert taken(result) == [1, 11, 21, 31, 41]
+    assert result.seconds == pytest.approx(51e-9)
+    assert result.peak_batches == 2
+    assert result.in_flight_bytes == 200
 
 
 def test_a_consumer_that_is_slower_sets_the_pace():
-    one = simulate(work([5] * 100, 10), Setting(2, 2), FREE)
-    assert one.seconds == pytest.approx(1005e-9)
-    assert one.wait_share == pytest.approx(5 / 1005)
+    result = simulate(work([5] * 100, 10), Setting(2, 2), FREE)
+    assert result.seconds == pytest.approx(1005e-9)
+    assert result.wait_share == pytest.approx(5 / 1005)
 
 
 def test_no_workers():
-    one = simulate(work([5, 5, 5], 3), Setting(0), FREE)
-    assert taken(one) == [5, 13, 21]
-    assert one.seconds == pytest.approx(24e-9)
-    assert one.wait_share == pytest.approx(15 / 24)
-    assert one.peak_batches == 1
-    assert one.idle_share == 0
+    result = simulate(work([5, 5, 5], 3), Setting(0), FREE)
+    assert taken(result) == [5, 13, 21]
+    assert result.seconds == pytest.approx(24e-9)
+    assert result.wait_share == pytest.approx(15 / 24)
+    assert result.peak_batches == 1
+    assert result.idle_share == 0
 
 
 def test_workers_share_cores():
-    one = simulate(work([10, 10], 4, step_cores=1), Setting(2, 1), Machine(cores=1))
-    assert one.timeline.made_ns.tolist() == [20, 20]
-    assert taken(one) == [20, 24]
-    assert one.cores_share == pytest.approx(1)
+    result = simulate(work([10, 10], 4, step_cores=1), Setting(2, 1), Machine(cores=1))
+    assert result.timeline.made_ns.tolist() == [20, 20]
+    assert taken(result) == [20, 24]
+    assert result.cores_share == pytest.approx(1)
 
 
 def test_the_step_shares_cores_with_the_workers():
-    one = simulate(work([10, 10], 10, step_cores=1), Setting(1), Machine(cores=1))
+    result = simulate(work([10, 10], 10, step_cores=1), Setting(1), Machine(cores=1))
     # From 10 on the step and the second batch need 10 each of the one core.
-    assert taken(one) == [10, 30]
-    assert one.seconds == pytest.approx(40e-9)
+    assert taken(result) == [10, 30]
+    assert result.seconds == pytest.approx(40e-9)
 
 
 def test_a_step_on_many_cores_takes_its_share_from_the_workers():
-    one = simulate(work([10, 10], 10, step_cores=3), Setting(1), Machine(cores=2))
+    result = simulate(work([10, 10], 10, step_cores=3), Setting(1), Machine(cores=2))
     # From 10 on four want two cores: all go at half their speed.
-    assert taken(one) == [10, 30]
+    assert taken(result) == [10, 30]
 
 
 def test_busy_cores_slow_each_other_down():
-    one = simulate(work([10, 10]), Setting(2, 1), Machine(cores=4, contention=0.5))
-    assert one.timeline.made_ns.tolist() == [15, 15]
+    result = simulate(work([10, 10]), Setting(2, 1), Machine(cores=4, contention=0.5))
+    assert result.timeline.made_ns.tolist() == [15, 15]
 
 
 def test_other_programs_take_their_share():
-    one = simulate(work([10]), Setting(1), Machine(cores=1, others=1))
-    assert taken(one) == [20]
+    result = simulate(work([10]), Setting(1), Machine(cores=1, others=1))
+    assert taken(result) == [20]
 
 
 def test_start_and_end_of_workers():
     costs = work([10, 10], iter_ns=1, spawn_ns=2, boot_ns=3, first_ns=1, shutdown_ns=2, pickle_ns=1)
-    one = simulate(costs, Setting(2, 1), FREE)
-    assert started(one) == [6, 8]
-    assert one.timeline.made_ns.tolist() == [18, 20]
+    result = simulate(costs, Setting(2, 1), FREE)
+    assert started(result) == [6, 8]
+    assert result.timeline.made_ns.tolist() == [18, 20]
     # They end side by side.
-    assert one.seconds == pytest.approx(22e-9)
-    assert one.startup_share == pytest.approx(20 / 22)
-    one = simulate(costs, Setting(2, 1), Machine(cores=1))
-    assert one.seconds * 1e9 - max(taken(one)) == pytest.approx(4)
+    assert result.seconds == pytest.approx(22e-9)
+    assert result.startup_share == pytest.approx(20 / 22)
+    result = simulate(costs, Setting(2, 1), Machine(cores=1))
+    assert result.seconds * 1e9 - max(taken(result)) == pytest.approx(4)
 
 
 def test_persistent_workers_start_once():
@@ -162,19 +162,19 @@ def test_without_workers_there_is_no_new_shared_memory():
 
 
 def test_each_sample_waits_for_storage():
-    one = simulate(work([10], size=2, wait=100), Setting(1), Machine(1, latency_ns=5))
-    assert taken(one) == [20]
+    result = simulate(work([10], size=2, wait=100), Setting(1), Machine(1, latency_ns=5))
+    assert taken(result) == [20]
 
 
 def test_waiting_takes_no_core():
-    one = simulate(work([10] * 4, wait=100), Setting(4, 1), Machine(cores=1))
-    assert max(taken(one)) < 145
+    result = simulate(work([10] * 4, wait=100), Setting(4, 1), Machine(cores=1))
+    assert max(taken(result)) < 145
 
 
 def test_readers_share_the_bandwidth():
-    one = simulate(work([0, 0], read=100), Setting(2, 1), Machine(1000, bandwidth=10e9))
-    assert one.timeline.made_ns.tolist() == [20, 20]
-    assert one.storage_share == pytest.approx(1)
+    result = simulate(work([0, 0], read=100), Setting(2, 1), Machine(1000, bandwidth=10e9))
+    assert result.timeline.made_ns.tolist() == [20, 20]
+    assert result.storage_share == pytest.approx(1)
 
 
 def test_faster_cores():
@@ -251,16 +251,16 @@ def test_every_batch_is_delivered_once_and_never_more_is_in_flight_than_asked_fo
 ):
     machine = Machine(cores, contention, latency_ns=wait / 2)
     costs = work(cpu, step, size=3, step_cores=step_cores, **fixed)
-    one = simulate(costs, setting, machine, epochs=epochs)
+    result = simulate(costs, setting, machine, epochs=epochs)
     count = len(cpu)
-    order = one.timeline.order.reshape(epochs, count)
+    order = result.timeline.order.reshape(epochs, count)
     everything = np.arange(epochs * count).reshape(epochs, count)
     if setting.num_workers and setting.in_order is False:
         assert (np.sort(order, axis=1) == everything).all()
     else:
         assert (order == everything).all()
     depth = max(setting.num_workers * (setting.prefetch_factor or 1), 1)
-    times = one.timeline
+    times = result.timeline
     assert (times.made_ns >= times.fetch_start_ns).all()
     assert (times.arrival_ns >= times.made_ns).all()
     assert (times.taken_ns >= times.arrival_ns).all()
@@ -270,12 +270,12 @@ def test_every_batch_is_delivered_once_and_never_more_is_in_flight_than_asked_fo
         begun = np.sort(times.fetch_start_ns[everything[epoch]])
         for place, batch in enumerate(order[epoch]):
             assert (begun < times.taken_ns[batch]).sum() <= place + depth
-    assert one.peak_batches <= depth
-    assert one.cores <= cores * (1 + 1e-9)
+    assert result.peak_batches <= depth
+    assert result.cores <= cores * (1 + 1e-9)
     # No more work was done in the time than the cores can do.
     done = sum(costs.cpu_ns) * epochs + costs.step_ns[0] * step_cores * count * epochs
-    assert done <= one.seconds * 1e9 * cores * (1 + 1e-9) + 1e-6
-    assert 0 <= one.wait_share <= 1 + 1e-9
+    assert done <= result.seconds * 1e9 * cores * (1 + 1e-9) + 1e-6
+    assert 0 <= result.wait_share <= 1 + 1e-9
     # A worker makes one batch at a time.
     for worker in range(setting.num_workers):
         mine = np.flatnonzero(times.worker == worker)
@@ -365,8 +365,8 @@ def test_a_queue_hands_over_in_turn():
     ],
 )
 def test_what_binds(resource, costs, setting, machine):
-    one = simulate(costs, setting, machine)
-    bound = binding(costs, one, machine, batches=len(costs.size))
+    result = simulate(costs, setting, machine)
+    bound = binding(costs, result, machine, batches=len(costs.size))
     assert bound.resource == resource
     assert bound.reason.endswith(".")
     assert {gain.resource for gain in bound.gains} > {"workers", "consumer", "cores"}

@@ -34,11 +34,11 @@ def test_a_loop_of_a_moment_is_not_worth_tuning() -> None:
     short = watched(10, [0.02] * 10, [0.01] * 10)
     with pytest.raises(NotWorth) as caught:
         check(short)
-    said = str(caught.value)
-    assert said.startswith(
+    message = str(caught.value)
+    assert message.startswith(
         "an epoch of the loader of Pictures (40 samples) takes 300 ms, 10 batches"
     )
-    assert said.endswith("lotus tune -f -- COMMAND")
+    assert message.endswith("lotus tune -f -- COMMAND")
 
 
 @pytest.mark.parametrize(

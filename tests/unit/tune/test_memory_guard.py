@@ -135,10 +135,10 @@ def test_nonsense_in_the_files_is_no_limit(tmp_path: Path) -> None:
 
 
 def test_shared_memory_is_what_the_file_system_has_free(tmp_path: Path) -> None:
-    found = os.statvfs(tmp_path)
+    system = os.statvfs(tmp_path)
     room = machine_limits.shared_memory(tmp_path)
     assert room is not None
-    assert room.free <= found.f_blocks * found.f_frsize
+    assert room.free <= system.f_blocks * system.f_frsize
     assert machine_limits.shared_memory(tmp_path / "absent") is None
 
 
@@ -192,10 +192,10 @@ def test_local_ranks_are_as_many_as_the_launcher_says(environment, ranks) -> Non
 
 
 def test_this_process_has_limits() -> None:
-    found = machine_limits.read(environment={})
-    assert 0 < found.cores <= (os.cpu_count() or 1)
-    assert found.memory is not None
-    assert found.memory.free > 0
+    limits = machine_limits.read(environment={})
+    assert 0 < limits.cores <= (os.cpu_count() or 1)
+    assert limits.memory is not None
+    assert limits.memory.free > 0
 
 
 def test_what_ranks_share_is_divided(monkeypatch, tmp_path: Path) -> None:
@@ -412,15 +412,15 @@ def _limits_in(folders: list[Path]) -> dict:
 def test_a_real_memory_limit_is_seen(cgroup_v1) -> None:
     folder = cgroup_v1("memory")
     (folder / "memory.limit_in_bytes").write_text(str(200 * MIB))
-    found = _limits_in([folder])
-    assert found["why"].startswith("the cgroup's memory limit is 200 MiB and ")
-    assert 0 < found["free"] < 200 * MIB
+    limits = _limits_in([folder])
+    assert limits["why"].startswith("the cgroup's memory limit is 200 MiB and ")
+    assert 0 < limits["free"] < 200 * MIB
 
 
 def test_a_real_quota_is_seen(cgroup_v1) -> None:
     folder = cgroup_v1("cpu")
     (folder / "cpu.cfs_period_us").write_text("100000")
     (folder / "cpu.cfs_quota_us").write_text("50000")
-    found = _limits_in([folder])
-    assert found["cores"] == 0.5
-    assert found["cores_why"] == "CPU quota of the cgroup: 0.5"
+    limits = _limits_in([folder])
+    assert limits["cores"] == 0.5
+    assert limits["cores_why"] == "CPU quota of the cgroup: 0.5"

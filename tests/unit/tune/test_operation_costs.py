@@ -11,16 +11,16 @@ from lotus.tune.search.operation_costs import operation_costs, words
 from tests.unit.analysis.test_counter_metrics import rows
 
 
-def ops(*given):
+def ops(*values):
     """(pid, batch, operation, nested, wall ms, CPU ms)"""
     table = pd.DataFrame(
-        given, columns=["pid", "batch", "operation", "nested", "duration_ns", "cpu_ns"]
+        values, columns=["pid", "batch", "operation", "nested", "duration_ns", "cpu_ns"]
     )
     table[["duration_ns", "cpu_ns"]] *= 1_000_000
     return table.assign(loader=0, epoch=0)
 
 
-ONE, TWO = Setting(1), Setting(2)
+FEWER, TWO = Setting(1), Setting(2)
 OPS = ops(
     (7, 0, "Loader", False, 30, 10),
     (7, 0, "inside", True, 5, 5),
@@ -42,7 +42,7 @@ SPENT = (
     "a worker's time goes to decode (loader) (67%), Flip (17%), the data set's "
     "own code with collate (17%)"
 )
-WORKERS = {TWO: (8, 9), ONE: (7,), Setting(3): (99,)}
+WORKERS = {TWO: (8, 9), FEWER: (7,), Setting(3): (99,)}
 
 
 def run(counters=None):
@@ -53,8 +53,8 @@ def run(counters=None):
 
 def test_costs_are_those_of_a_batch_in_the_workers_of_each_setting():
     costs = operation_costs(run(), WORKERS)
-    found = costs[["workers", "operation", "batches", "time_ms", "cpu_ms"]].to_numpy().tolist()
-    assert found == [
+    table = costs[["workers", "operation", "batches", "time_ms", "cpu_ms"]].to_numpy().tolist()
+    assert table == [
         [1, "Loader", 2, 40, 15],
         [1, "Flip", 2, 10, 10],
         [1, REST, 2, 10, 5],
@@ -66,19 +66,19 @@ def test_costs_are_those_of_a_batch_in_the_workers_of_each_setting():
 
 
 def test_words_say_where_time_goes_what_waits_and_what_grows():
-    said = words(operation_costs(run(), WORKERS))
-    assert said[0] == SPENT
-    assert said[1].startswith("decode (loader) is off the CPU for 62% of its time")
-    assert "with 2 workers instead of 1 the" in said[2]
-    assert "decode (loader) 2.00 times:" in said[2]
-    assert "Flip" not in said[2]
-    assert len(said) == 3
+    lines = words(operation_costs(run(), WORKERS))
+    assert lines[0] == SPENT
+    assert lines[1].startswith("decode (loader) is off the CPU for 62% of its time")
+    assert "with 2 workers instead of 1 the" in lines[2]
+    assert "decode (loader) 2.00 times:" in lines[2]
+    assert "Flip" not in lines[2]
+    assert len(lines) == 3
 
 
 def test_cycles_per_instruction_stand_beside_the_growth():
-    one = rows(("operation", "Loader", False, 30, 100, 200)).assign(pid=7)
+    first = rows(("operation", "Loader", False, 30, 100, 200)).assign(pid=7)
     two = rows(("operation", "Loader", False, 30, 180, 200)).assign(pid=8)
-    costs = operation_costs(run(pd.concat([one, two])), WORKERS)
+    costs = operation_costs(run(pd.concat([first, two])), WORKERS)
     assert costs["ipc"].dropna().tolist() == pytest.approx([2.0, 200 / 180])
     assert "decode (loader) 2.00 times (its cycles per instruction 1.80 times)" in words(costs)[2]
 

@@ -98,15 +98,15 @@ def problem(own: Setting, cores: float, space: Space = SPACE, **more: object) ->
 
 def search(strategy: Lotus, trials: Trials) -> list[Setting]:
     """All it asks for, in order."""
-    asked = []
+    settings = []
     while (setting := strategy.ask()) is not None:
         assert strategy.ask() == setting
         assert strategy.reason()
-        asked.append(setting)
+        settings.append(setting)
         strategy.tell(trials.trial(setting))
-        assert len(asked) < 200
+        assert len(settings) < 200
     assert strategy.ask() is None
-    return asked
+    return settings
 
 
 def chosen(strategy: Lotus) -> Setting:
@@ -132,9 +132,9 @@ def test_five_settings_find_what_the_whole_grid_would(
     trials = Trials(costs, cores, observed=observed)
     step = float(costs.step_ns.mean()) / 1e9
     strategy = Lotus(problem(own, cores, step_s=step, step_cores=costs.step_cores))
-    asked = search(strategy, trials)
-    assert asked[0] == own.normal()
-    assert len(set(asked)) <= TRIALS
+    settings = search(strategy, trials)
+    assert settings[0] == own.normal()
+    assert len(set(settings)) <= TRIALS
     most = max(trials.rate(setting) for setting in SPACE.settings())
     assert trials.rate(chosen(strategy)) > 0.95 * most
 
@@ -159,9 +159,9 @@ def test_equal_settings_and_refused_ones_are_never_tried_and_are_named() -> None
 
     space = Space((1, 2, 4, 8), (2, 4, 8, 16), (False, True))
     strategy = Lotus(problem(Setting(1), 16, space, batches=8, allowed=allowed))
-    asked = search(strategy, Trials(work(40.0), 16))
-    assert all(one.num_workers < 8 and not one.pin_memory for one in asked)
-    assert (Setting(4, 2) in asked) + (Setting(4, 4) in asked) <= 1  # 8 batches: the same
+    settings = search(strategy, Trials(work(40.0), 16))
+    assert all(one.num_workers < 8 and not one.pin_memory for one in settings)
+    assert (Setting(4, 2) in settings) + (Setting(4, 4) in settings) <= 1  # 8 batches: the same
     out = dict(strategy.ruled_out())
     assert "8 workers take all memory" in out.values()
     assert any("the same loader" in why for why in out.values())
@@ -176,34 +176,36 @@ def test_twins_are_told_apart_by_what_starting_workers_takes(
     space = Space((1, 2, 4), (2,), persistent_workers=(False, True))
     strategy = Lotus(problem(Setting(4), 4, space, batches=100))
     trials = Trials(work(40.0), 4, noise=0.03)
-    asked = []
+    settings = []
     while (setting := strategy.ask()) is not None:
-        asked.append(setting)
-        told = trials.trial(setting)
-        assert told.observed is not None
-        seen = replace(told.observed, startup_s=startup, iter_s=0.0, shutdown_s=0.0)
-        epoch_s = 100 * SIZE / told.samples_per_s + (not setting.persistent_workers) * startup
+        settings.append(setting)
+        trial = trials.trial(setting)
+        assert trial.observed is not None
+        seen = replace(trial.observed, startup_s=startup, iter_s=0.0, shutdown_s=0.0)
+        epoch_s = 100 * SIZE / trial.samples_per_s + (not setting.persistent_workers) * startup
         rate = 100 * SIZE / epoch_s
         strategy.tell(Measurement(setting, rate, 0.97 * rate, 1.03 * rate, 1.0, observed=seen))
     assert chosen(strategy) == Setting(4, 2, persistent_workers=persistent)
-    assert chosen(strategy) in asked
-    loaders = {one.num_workers for one in asked}
-    assert len(set(asked)) <= len(loaders) + 1
+    assert chosen(strategy) in settings
+    loaders = {one.num_workers for one in settings}
+    assert len(set(settings)) <= len(loaders) + 1
 
 
 def test_pinning_is_tried_where_there_is_something_to_pin_for() -> None:
     space = Space((1, 2, 4), (2,), (False, True))
     strategy = Lotus(problem(Setting(4), 4, space, accelerator=True))
     trials = Trials(work(40.0), 4)
-    asked = []
+    settings = []
     while (setting := strategy.ask()) is not None:
-        asked.append(setting)
-        told = trials.trial(setting)
+        settings.append(setting)
+        trial = trials.trial(setting)
         if setting.pin_memory:
-            rate = told.samples_per_s * 1.3
-            told = Measurement(setting, rate, 0.99 * rate, 1.01 * rate, 1.0, observed=told.observed)
-        strategy.tell(told)
-    assert any(one.pin_memory for one in asked)
+            rate = trial.samples_per_s * 1.3
+            trial = Measurement(
+                setting, rate, 0.99 * rate, 1.01 * rate, 1.0, observed=trial.observed
+            )
+        strategy.tell(trial)
+    assert any(one.pin_memory for one in settings)
     assert chosen(strategy) == Setting(4, 2, pin_memory=True)
 
 
@@ -211,30 +213,30 @@ def test_the_own_value_is_kept_of_what_the_model_does_not_know() -> None:
     space = Space((1, 2, 4, 8), (2,), (False, True), start_method=("spawn", "fork"))
     own = Setting(2, 2, pin_memory=True, start_method="fork")
     strategy = Lotus(problem(own, 8, space, accelerator=True))
-    asked = search(strategy, Trials(work(40.0), 8))
-    assert all(one in space for one in asked)
-    assert {(one.pin_memory, one.start_method) for one in asked[:3]} == {(True, "fork")}
-    assert any((one.pin_memory, one.start_method) != (True, "fork") for one in asked)
+    settings = search(strategy, Trials(work(40.0), 8))
+    assert all(one in space for one in settings)
+    assert {(one.pin_memory, one.start_method) for one in settings[:3]} == {(True, "fork")}
+    assert any((one.pin_memory, one.start_method) != (True, "fork") for one in settings)
 
 
 def test_a_failure_rules_out_what_is_larger_and_never_the_search() -> None:
     trials = Trials(work(40.0), 16)
     strategy = Lotus(problem(Setting(2), 16))
-    asked = []
+    settings = []
     while (setting := strategy.ask()) is not None:
-        asked.append(setting)
+        settings.append(setting)
         if setting.num_workers > 4:
             strategy.tell(Measurement.failure(setting, "worker 3 was killed", 1.0))
         else:
             strategy.tell(trials.trial(setting))
-    failed = [one for one in asked if one.num_workers > 4]
+    failed = [one for one in settings if one.num_workers > 4]
     assert failed
-    for at, one in enumerate(failed):
+    for at, smaller in enumerate(failed):
         for later in failed[at + 1 :]:
             assert not (
-                later.num_workers >= one.num_workers
-                and later.prefetch_factor >= one.prefetch_factor
-                and later.pin_memory >= one.pin_memory
+                later.num_workers >= smaller.num_workers
+                and later.prefetch_factor >= smaller.prefetch_factor
+                and later.pin_memory >= smaller.pin_memory
             )
     assert "worker 3 was killed" in dict(strategy.ruled_out()).values()
     assert chosen(strategy).num_workers <= 4
@@ -242,11 +244,11 @@ def test_a_failure_rules_out_what_is_larger_and_never_the_search() -> None:
 
 def test_when_everything_fails_it_ends_without_a_best() -> None:
     strategy = Lotus(problem(Setting(2), 4))
-    asked = []
+    settings = []
     while (setting := strategy.ask()) is not None:
-        asked.append(setting)
+        settings.append(setting)
         strategy.tell(Measurement.failure(setting, "no batch within 30 s", 1.0))
-    assert len(asked) == len(set(asked)) <= TRIALS
+    assert len(settings) == len(set(settings)) <= TRIALS
     assert strategy.best() is None
     assert strategy.predicted(Setting(1)) is None
     assert "worked" in strategy.reason()
@@ -259,13 +261,13 @@ def test_what_is_close_is_measured_again_in_turn_until_it_is_told_apart() -> Non
         chance = random.Random(seed)
         space = Space((1, 2), (2,))
         strategy = Lotus(Problem(space, Setting(1), 2, seed=seed, budget_s=1000.0))
-        asked = []
+        workers = []
         while (setting := strategy.ask()) is not None:
-            asked.append(setting.num_workers)
+            workers.append(setting.num_workers)
             rate = (106.0 if setting.num_workers == 2 else 100.0) * math.exp(chance.gauss(0, 0.04))
             strategy.tell(Measurement(setting, rate, rate / 1.08, rate * 1.08, 1.0))
-        assert abs(asked.count(1) - asked.count(2)) <= 1
-        blocks += len(asked)
+        assert abs(workers.count(1) - workers.count(2)) <= 1
+        blocks += len(workers)
         wins += chosen(strategy).num_workers == 2
     assert wins >= 8
     assert blocks > 50
@@ -349,7 +351,7 @@ def test_whatever_trials_tell_it_ends_in_its_space_with_few_trials(
     accelerator: bool,
     data: st.DataObject,
 ) -> None:
-    told: list[Measurement] = []
+    measurements: list[Measurement] = []
     strategy = Lotus(
         Problem(
             space,
@@ -366,20 +368,23 @@ def test_whatever_trials_tell_it_ends_in_its_space_with_few_trials(
         assert setting in set(space.settings()) | {own.normal()}
         rate = data.draw(st.none() | st.floats(1e-3, 1e9))
         if rate is None:
-            told.append(Measurement.failure(setting, "killed", 1.0))
+            measurements.append(Measurement.failure(setting, "killed", 1.0))
         else:
             seen = None
             if data.draw(st.booleans()):
                 seen = Observed(*data.draw(st.tuples(*[positive] * 9)))
             low = data.draw(st.sampled_from([0.0, 0.5, 1.0]))
-            told.append(Measurement(setting, rate, low * rate, rate * 1.1, 1.0, observed=seen))
-        strategy.tell(told[-1])
-        assert len(told) <= 21
-    assert len({one.setting for one in told}) <= TRIALS
+            measurements.append(
+                Measurement(setting, rate, low * rate, rate * 1.1, 1.0, observed=seen)
+            )
+        strategy.tell(measurements[-1])
+        assert len(measurements) <= 21
+    assert len({one.setting for one in measurements}) <= TRIALS
     assert all(what and why for what, why in strategy.ruled_out())
     best = strategy.best()
     assert (best is None) == all(
-        any(t.failed for t in told if t.setting == s) for s in {t.setting for t in told}
+        any(t.failed for t in measurements if t.setting == s)
+        for s in {t.setting for t in measurements}
     )
 
 
@@ -396,21 +401,21 @@ def test_taking_batches_as_they_come_is_tried_first_where_they_are_uneven() -> N
             ]
             if strange:
                 break
-            told = trials.trial(setting)
-            assert told.observed is not None
-            strategy.tell(replace(told, observed=replace(told.observed, variation=variation)))
+            trial = trials.trial(setting)
+            assert trial.observed is not None
+            strategy.tell(replace(trial, observed=replace(trial.observed, variation=variation)))
         assert strange == [name]
 
 
 def test_trials_too_short_to_tell_how_sure_they_are_are_no_reason_to_stop() -> None:
     strategy = Lotus(problem(Setting(2), 4.0, batches=300))
     for _ in range(40):
-        asked = strategy.ask()
-        if asked is None:
+        setting = strategy.ask()
+        if setting is None:
             break
-        rate = 100.0 * max(asked.num_workers, 1)
+        rate = 100.0 * max(setting.num_workers, 1)
         seen = Observed(0.02, 0.02, 0.0, 0.001, 0.1, 0.05, 0.01, 0.01, 8.0)
-        strategy.tell(Measurement(asked, rate, rate / 9, math.inf, 1.0, 0.05, observed=seen))
+        strategy.tell(Measurement(setting, rate, rate / 9, math.inf, 1.0, 0.05, observed=seen))
     best = strategy.best()
     assert best is not None
     assert best.setting.num_workers > 2

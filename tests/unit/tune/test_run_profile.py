@@ -24,8 +24,8 @@ def made(plan, **options):
     return profile(plan.run(), **{"step_cores": 0.0, **options})
 
 
-def part(one, table, name):
-    return table[:, one.parts.index(name)]
+def part(profiled, table, name):
+    return table[:, profiled.parts.index(name)]
 
 
 # Handing batches over takes next to nothing, as how that overlaps differs between the simulations.
@@ -36,8 +36,10 @@ QUICK = {"pickle": 0.001, "write": 0.001, "unpickle": 0.001}
 def words(plan):
     """What is not as usual; a function without where it lies in memory, which is never the same."""
     names = [name for name in vars(plan) if getattr(plan, name) != getattr(Plan(), name)]
-    told = ((name, getattr(plan, name)) for name in names if name not in {**QUICK, **EDGES})
-    return re.sub(r" at 0x\w+", "", ", ".join(f"{name}={value}" for name, value in told)) or "usual"
+    values = ((name, getattr(plan, name)) for name in names if name not in {**QUICK, **EDGES})
+    return (
+        re.sub(r" at 0x\w+", "", ", ".join(f"{name}={value}" for name, value in values)) or "usual"
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,8 +62,8 @@ def words(plan):
     ids=words,
 )
 def test_a_replay_is_like_the_run(plan):
-    one = made(plan)
-    replay, measured = one.replay(), one.measured
+    profiled = made(plan)
+    replay, measured = profiled.replay(), profiled.measured
     assert replay.samples_per_s == pytest.approx(measured.samples_per_s, rel=0.02)
     assert replay.steady_samples_per_s == pytest.approx(measured.steady_samples_per_s, rel=0.02)
     assert replay.wait_share == pytest.approx(measured.wait_share, abs=0.01)
@@ -69,7 +71,7 @@ def test_a_replay_is_like_the_run(plan):
 
 
 @pytest.mark.parametrize(
-    ("recorded", "asked"),
+    ("recorded", "target"),
     [
         (Plan(**QUICK, **EDGES, workers=1), Plan(**QUICK, **EDGES, workers=4)),
         (Plan(**QUICK, workers=2, step=4.0), Plan(**QUICK, workers=2, prefetch=8, step=4.0)),
@@ -82,37 +84,39 @@ def test_a_replay_is_like_the_run(plan):
     ],
     ids=words,
 )
-def test_another_setting_is_predicted(recorded, asked):
-    one, truth = made(recorded), made(asked).measured
+def test_another_setting_is_predicted(recorded, target):
+    profiled, truth = made(recorded), made(target).measured
     faster = {
-        name: cost / asked.operations[name]
+        name: cost / target.operations[name]
         for name, cost in recorded.operations.items()
-        if cost != asked.operations[name]
+        if cost != target.operations[name]
     }
-    setting = Setting(asked.workers, asked.prefetch if asked.workers else None)
-    then = simulate(one.work(faster), setting, one.machine(), batches=asked.batches)
+    setting = Setting(target.workers, target.prefetch if target.workers else None)
+    then = simulate(profiled.work(faster), setting, profiled.machine(), batches=target.batches)
     assert then.samples_per_s == pytest.approx(truth.samples_per_s, rel=0.03)
     assert then.steady_samples_per_s == pytest.approx(truth.steady_samples_per_s, rel=0.02)
 
 
 def test_a_recorded_directory(tmp_path):
     path = simulated_run(tmp_path / "run", workers=3, batches=30, prefetch=4)
-    one = profile(lotus.load(path), step_cores=0.0)
-    assert one.setting == Setting(3, 4, start_method="fork", in_order=True)
-    assert one.parts == ("Loader", "RandomResizedCrop", "ToTensor", OWN, COLLATE)
-    assert one.batches == 30
+    profiled = profile(lotus.load(path), step_cores=0.0)
+    assert profiled.setting == Setting(3, 4, start_method="fork", in_order=True)
+    assert profiled.parts == ("Loader", "RandomResizedCrop", "ToTensor", OWN, COLLATE)
+    assert profiled.batches == 30
     # In that simulation pickling overlaps with making the next batch.
-    assert one.replay().samples_per_s == pytest.approx(one.measured.samples_per_s, rel=0.06)
+    assert profiled.replay().samples_per_s == pytest.approx(
+        profiled.measured.samples_per_s, rel=0.06
+    )
 
 
 def test_parts():
-    one = made(Plan(batch_size=4, operations={"Loader": 2.0, "Normalize": 0.5}, collate=0.7))
-    assert part(one, one.cpu, "Loader") == pytest.approx(8 * MS)
-    assert part(one, one.cpu, "Normalize") == pytest.approx(2 * MS)
-    assert part(one, one.cpu, OWN) == pytest.approx(0.2 * MS)
-    assert part(one, one.cpu, COLLATE) == pytest.approx(0.7 * MS)
-    assert not one.wait.any()
-    assert any("--level op+cpu" in note for note in one.notes)
+    profiled = made(Plan(batch_size=4, operations={"Loader": 2.0, "Normalize": 0.5}, collate=0.7))
+    assert part(profiled, profiled.cpu, "Loader") == pytest.approx(8 * MS)
+    assert part(profiled, profiled.cpu, "Normalize") == pytest.approx(2 * MS)
+    assert part(profiled, profiled.cpu, OWN) == pytest.approx(0.2 * MS)
+    assert part(profiled, profiled.cpu, COLLATE) == pytest.approx(0.7 * MS)
+    assert not profiled.wait.any()
+    assert any("--level op+cpu" in note for note in profiled.notes)
 
 
 def test_a_heavy_tail_is_kept():
@@ -138,27 +142,29 @@ def with_cpu(run, of_operation, voluntary, involuntary):
 
 def test_an_operation_that_waits_is_told_from_one_that_computes():
     run = with_cpu(Plan(cores=8).run(), {"Loader": 0.25, "Normalize": 1.0}, 4, 0)
-    one = profile(run, step_cores=0.0)
-    assert part(one, one.wait, "Loader") == pytest.approx(6 * MS)
-    assert part(one, one.cpu, "Loader") == pytest.approx(2 * MS)
-    assert not part(one, one.wait, "Normalize").any()
-    assert one.others == 0
+    profiled = profile(run, step_cores=0.0)
+    assert part(profiled, profiled.wait, "Loader") == pytest.approx(6 * MS)
+    assert part(profiled, profiled.cpu, "Loader") == pytest.approx(2 * MS)
+    assert not part(profiled, profiled.wait, "Normalize").any()
+    assert profiled.others == 0
 
 
 def test_what_was_pushed_off_its_core_did_not_wait():
     run = with_cpu(Plan(cores=2).run(), {"Loader": 0.5, "Normalize": 0.5}, 0, 20)
-    one = profile(run, step_cores=0.0)
-    assert not one.wait.any()
-    assert one.crowding == pytest.approx(10.7 / 5.7)
-    assert one.others == pytest.approx(10.7 / 5.7 - 1, rel=0.1)
-    assert any("other programs" in note for note in one.notes)
-    assert one.replay().samples_per_s == pytest.approx(one.measured.samples_per_s, rel=0.05)
+    profiled = profile(run, step_cores=0.0)
+    assert not profiled.wait.any()
+    assert profiled.crowding == pytest.approx(10.7 / 5.7)
+    assert profiled.others == pytest.approx(10.7 / 5.7 - 1, rel=0.1)
+    assert any("other programs" in note for note in profiled.notes)
+    assert profiled.replay().samples_per_s == pytest.approx(
+        profiled.measured.samples_per_s, rel=0.05
+    )
 
 
 def test_the_loaders_own_processes_are_not_taken_for_others():
     run = with_cpu(Plan(workers=4, cores=2).run(), {"Loader": 0.5, "Normalize": 0.5}, 0, 20)
-    one = profile(run, step_cores=0.0)
-    assert one.others < 0.1
+    profiled = profile(run, step_cores=0.0)
+    assert profiled.others < 0.1
 
 
 @pytest.mark.parametrize("step", [8.0, 0.5], ids=["the batch is there", "the loop waits"])
@@ -175,17 +181,17 @@ def test_steps_are_freed_of_what_the_workers_took_from_them():
     run = with_cpu(
         Plan(workers=2, cores=1, step=9.0).run(), {"Loader": 0.5, "Normalize": 0.5}, 0, 20
     )
-    one = profile(run, step_cores=1.0)
-    assert one.step_ns.mean() < 8 * MS
-    again = one.replay()
+    profiled = profile(run, step_cores=1.0)
+    assert profiled.step_ns.mean() < 8 * MS
+    again = profiled.replay()
     step = (1 - again.wait_share) * again.seconds * 1e9 / len(again.timeline.order)
     assert step == pytest.approx(9 * MS, rel=0.05)
 
 
 def test_quicker_parts():
-    one = made(Plan(batch_size=4, operations={"Loader": 2.0, "Normalize": 0.5}, step=3.0))
-    base = one.work()
-    quick = one.work({"Loader": 2, COLLATE: 5, "step": 3})
+    profiled = made(Plan(batch_size=4, operations={"Loader": 2.0, "Normalize": 0.5}, step=3.0))
+    base = profiled.work()
+    quick = profiled.work({"Loader": 2, COLLATE: 5, "step": 3})
     assert base.cpu_ns - quick.cpu_ns == pytest.approx(4 * MS + 0.4 * MS)
     assert quick.step_ns == pytest.approx(1 * MS)
 
@@ -195,10 +201,10 @@ def test_an_operation_inside_another_can_be_quicker():
     inner = run.ops.assign(nested=True, duration_ns=run.ops["duration_ns"] // 2)
     inner["operation"] = pd.Series(["Crop"] * len(inner), dtype="category")
     run.ops = pd.concat([run.ops, inner], ignore_index=True)
-    one = profile(run)
-    assert "Crop" not in one.parts
-    assert "Crop" in one.names()
-    assert one.work().cpu_ns - one.work({"Crop": 2}).cpu_ns == pytest.approx(2 * MS)
+    profiled = profile(run)
+    assert "Crop" not in profiled.parts
+    assert "Crop" in profiled.names()
+    assert profiled.work().cpu_ns - profiled.work({"Crop": 2}).cpu_ns == pytest.approx(2 * MS)
 
 
 @pytest.mark.parametrize(
@@ -212,10 +218,10 @@ def test_a_quicker_part_must_be_there(speedups, words):
 def test_contention_of_two_runs():
     first = dataclasses.replace(made(Plan()), busy=1.0)
     second = dataclasses.replace(first, busy=2.0, cpu=first.cpu * 1.25)
-    found = contention(first, second)
-    assert found == contention(second, first) == pytest.approx(0.25)
+    slowdown = contention(first, second)
+    assert slowdown == contention(second, first) == pytest.approx(0.25)
     # Taken out of either they cost the same.
-    assert second.work(contention=found).cpu_ns == pytest.approx(first.work().cpu_ns)
+    assert second.work(contention=slowdown).cpu_ns == pytest.approx(first.work().cpu_ns)
     with pytest.raises(LotusError, match="about as many"):
         contention(first, first)
 
@@ -241,9 +247,9 @@ def test_what_cannot_be_replayed():
 def test_what_a_run_does_not_tell_is_said():
     partly = Plan().run()
     partly.manifest["every"] = 2
-    one = profile(partly)
-    assert np.isnan(one.measured.samples_per_s)
-    assert any("not every batch" in note for note in one.notes)
+    profiled = profile(partly)
+    assert np.isnan(profiled.measured.samples_per_s)
+    assert any("not every batch" in note for note in profiled.notes)
     alone = profile(Plan(workers=0).run())
     assert any("assumed" in note for note in alone.notes)
     unknown = Plan().run()
@@ -262,9 +268,9 @@ def shared(plan, *, size=8 * MB, faults=2048.0):
     run = plan.run()
     run.batches["bytes"] = float(size)
     run.batches["minor_faults"] = faults
-    one = profile(run)
-    notes = [note for note in one.notes if "shared memory" in note]
-    return one.fixed["shared_ns"] / MS, one.fixed["free_ns"] / MS, notes
+    profiled = profile(run)
+    notes = [note for note in profiled.notes if "shared memory" in note]
+    return profiled.fixed["shared_ns"] / MS, profiled.fixed["free_ns"] / MS, notes
 
 
 def test_new_shared_memory_is_told_apart_from_collating():
@@ -302,9 +308,11 @@ def memory_of(rows, **settings):
     made = pd.DataFrame(rows, columns=columns).assign(rank=0)
     made["pss"], made["rss"] = made["pss"] * MB, made["rss"] * MB
     run.resources = made
-    one = profile(run)
-    notes = [note for note in one.notes if note.startswith(("the memory ", "the total memory "))]
-    return one.fixed["main_bytes"] / MB, one.fixed["worker_bytes"] / MB, notes
+    profiled = profile(run)
+    notes = [
+        note for note in profiled.notes if note.startswith(("the memory ", "the total memory "))
+    ]
+    return profiled.fixed["main_bytes"] / MB, profiled.fixed["worker_bytes"] / MB, notes
 
 
 def test_memory_of_forked_workers_is_what_they_do_not_share():

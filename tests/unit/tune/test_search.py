@@ -35,11 +35,12 @@ def test_what_is_faster_is_found_confirmed_and_explained() -> None:
     assert result.settings_tried == 4
     assert not result.interrupted
     assert {one.doing for one in seen} == {"measuring", "confirming"}
-    told = result.explain()
-    assert "4 workers x prefetch 2 instead of no workers" in told
-    assert "DataLoader(..., num_workers=4, prefetch_factor=2)" in told
+    explanation = result.explain()
+    assert "4 workers x prefetch 2 instead of no workers" in explanation
+    assert "DataLoader(..., num_workers=4, prefetch_factor=2)" in explanation
     assert (
-        "random augmentations get other random numbers with 4 workers than with no workers" in told
+        "random augmentations get other random numbers with 4 workers than with no workers"
+        in explanation
     )
     closed_and_in_time(program, 60)
 
@@ -64,7 +65,7 @@ def test_a_strategy_is_told_what_trials_observed() -> None:
     asks = Asks(Setting(2))
     program = Fake(own=Setting(0), wait_s=0.06)
     search(program, strategy=asks, limits=room(), clock=lambda: program.now)
-    own, two = asks.told[:2]
+    own, two = asks.measurements[:2]
     assert own.observed is not None
     assert two.observed is not None
     assert own.observed.capacity_s == pytest.approx(0.08, rel=0.05)
@@ -136,7 +137,7 @@ def test_without_steps_the_rate_is_that_of_the_loader() -> None:
     assert result.benefit
     assert asks.problem is not None
     assert asks.problem.step_s == 0
-    assert asks.told[0].samples_per_s == pytest.approx(32 / 0.02, rel=0.03)
+    assert asks.measurements[0].samples_per_s == pytest.approx(32 / 0.02, rel=0.03)
 
 
 def test_what_does_not_fit_is_never_opened_and_says_its_terms() -> None:
@@ -160,8 +161,8 @@ def test_what_could_not_be_checked_is_said_and_a_program_that_ended_is_no_fault(
     readings = iter([room()])
 
     def read() -> Limits:
-        for one in readings:
-            return one
+        for reading in readings:
+            return reading
         raise ProcessLookupError
 
     safety = Safety(program.watched, read)

@@ -45,14 +45,14 @@ def test_where_no_worker_fits_the_verdict_says_so_and_what_to_do() -> None:
     program = Fake(own=Setting(0))
     space = Space(num_workers=(0, 1, 2, 4), prefetch_factor=(1, 2, 4))
     result = find(program, Setting(1), Setting(2), limits=room(shm=8 * MIB), space=space)
-    told = shown(result)
-    for text in (told, result.explain()):
+    output = shown(result)
+    for text in (output, result.explain()):
         assert "no other setting could be tried" in text
         assert "no benefit" not in text
         assert "listed: " not in text  # why the strategy chose it among no others
         assert "/dev/shm has 8 MiB" in text
         assert "--shm-size" in text
-    (line,) = (one for one in told.splitlines() if "never tried" in one)
+    (line,) = (one for one in output.splitlines() if "never tried" in one)
     assert " and " in line
     assert "more: " in line
     assert result.best == result.own
@@ -62,11 +62,15 @@ def test_the_verdict_is_what_the_programs_own_steps_showed() -> None:
     result = find(Fake(own=Setting(0)), Setting(4))
     assert result.speedup is not None
     own_steps = Checked(result.best, Speedup(2.0, 1.9, 2.1, 0), 30, 20)
-    told = " ".join(shown(dataclasses.replace(result, checked=own_steps)).split())
+    output = " ".join(shown(dataclasses.replace(result, checked=own_steps)).split())
     checked = search_notes.checked(own_steps, result.best)
     verdict = f"4 workers x prefetch 2 instead of no workers: {checked}"
-    assert f"verdict {verdict} trials {search_notes.speedup(result.speedup)}, in which its" in told
-    assert "2 times as fast in its own steps (95 % interval 1.9 to 2.1, 30 batches against" in told
+    assert (
+        f"verdict {verdict} trials {search_notes.speedup(result.speedup)}, in which its" in output
+    )
+    assert (
+        "2 times as fast in its own steps (95 % interval 1.9 to 2.1, 30 batches against" in output
+    )
 
 
 def test_where_all_others_failed_the_verdict_says_why() -> None:
@@ -77,7 +81,7 @@ def test_where_all_others_failed_the_verdict_says_why() -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "slower", "threads", "cpu_s", "said"),
+    ("own", "slower", "threads", "cpu_s", "note"),
     [
         (0, 9.0, 4, 0.004, "a step takes 9.00 ms beside 2 workers, 1.00 ms alone: its 4 threads"),
         (2, 9.0, 4, 0.004, "a step takes 9.00 ms beside 2 workers, 1.00 ms alone: its 4 threads"),
@@ -89,7 +93,7 @@ def test_where_all_others_failed_the_verdict_says_why() -> None:
     ],
 )
 def test_a_step_that_workers_take_cores_from(
-    own: int, slower: float, threads: int, cpu_s: float, said: str
+    own: int, slower: float, threads: int, cpu_s: float, note: str
 ) -> None:
     program = Fake(own=Setting(own), slower_step=slower)
     steps = (0.001 * slower if own else 0.001,) * 40
@@ -103,9 +107,9 @@ def test_a_step_that_workers_take_cores_from(
     )
     result = find(program, Setting(2), objective="train")
     noted = [note for note in result.notes if "beside" in note]
-    assert len(noted) == bool(said)
-    assert said in "".join(noted)
-    if said:
+    assert len(noted) == bool(note)
+    assert note in "".join(noted)
+    if note:
         assert "torch.set_num_threads(2) in the program" in noted[0]
 
 
@@ -146,22 +150,22 @@ def test_reasons_that_differ_in_figures_only_are_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "same"),
+    ("first", "other", "same"),
     [
         ("1 worker x 150 MiB, 2 batches", "12 workers x 1.5 GiB, 1 batch", True),
         ("115 KiB are free", "1.10 GiB are free, of which a tenth is kept in reserve", True),
         ("115 KiB of memory", "115 KiB of shared memory", False),
     ],
 )
-def test_kinds_of_reasons(one: str, other: str, same: bool) -> None:
-    assert (search_notes.kind_of(one) == search_notes.kind_of(other)) is same
+def test_kinds_of_reasons(first: str, other: str, same: bool) -> None:
+    assert (search_notes.kind_of(first) == search_notes.kind_of(other)) is same
 
 
 def test_the_smallest_setting_speaks_for_its_kind() -> None:
     ruled_out = [RuledOut(Setting(count).normal(), f"{count} MiB") for count in (8, 2, 4)]
     assert search_notes.grouped(ruled_out) == [([one.setting for one in ruled_out], "2 MiB")]
-    told = search_notes.never(*search_notes.grouped(ruled_out)[0])
-    assert told == "2 workers x prefetch 2 and 2 more: 2 MiB"
+    line = search_notes.never(*search_notes.grouped(ruled_out)[0])
+    assert line == "2 workers x prefetch 2 and 2 more: 2 MiB"
 
 
 def test_one_pair_has_no_interval() -> None:
@@ -174,9 +178,9 @@ def test_one_pair_has_no_interval() -> None:
 def test_without_a_file_no_command_is_shown_that_needs_it() -> None:
     result = find(Fake(own=Setting(0)), Setting(2), Setting(4))
     assert "lotus run -- python train.py" in shown(result)
-    told = shown(result, None)
-    assert "DataLoader(..., num_workers=4" in told
-    assert "python train.py" not in told
+    output = shown(result, None)
+    assert "DataLoader(..., num_workers=4" in output
+    assert "python train.py" not in output
     assert reporter.document(result, None)["settings"] is None
 
 
@@ -207,12 +211,12 @@ def test_a_stream_that_was_counted_is_ranked_by_its_epoch() -> None:
 def test_that_batches_change_with_workers_is_said_with_both_numbers(
     workers: int, batches: str
 ) -> None:
-    said = search_notes.counted(((0, 1210, 152), (2, 1210, 152)), Setting(8), 8)
-    assert "152 batches with no workers and 152" not in said
-    said = search_notes.counted(((0, 1210, 151), (2, 1210, 152)), Setting(workers), 8)
+    note = search_notes.counted(((0, 1210, 152), (2, 1210, 152)), Setting(8), 8)
+    assert "152 batches with no workers and 152" not in note
+    note = search_notes.counted(((0, 1210, 151), (2, 1210, 152)), Setting(workers), 8)
     assert (
         f"1,210 samples, which rates refer to. It has 151 batches with no workers and {batches}"
-        in said
+        in note
     )
 
 
@@ -224,39 +228,41 @@ def test_what_the_first_epoch_gains_is_said_where_the_start_of_workers_counts() 
     short = searched(40)
     # 40 batches of 21 ms against the start of four workers and 10 rounds of 20 ms.
     truth = (0.02 + 40 * 0.021) / (0.82 + 39 * 0.005 + 0.04)
-    (said,) = (note for note in short.notes if "the first epoch" in note)
-    assert f"is {truth:.1f}" in said
+    (gain,) = (note for note in short.notes if "the first epoch" in note)
+    assert f"is {truth:.1f}" in gain
     assert not any("the first epoch" in note for note in searched(4000).notes)
 
 
 def test_a_process_that_has_gone_is_no_error() -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
-    found = limits_of(gone.pid)
-    assert found.cores == limits_of(os.getpid()).cores
-    assert found.memory is not None
+    limits = limits_of(gone.pid)
+    assert limits.cores == limits_of(os.getpid()).cores
+    assert limits.memory is not None
 
 
 def test_a_result_is_shown_as_what_it_says() -> None:
     result = find(Fake(own=Setting(0)), Setting(2), Setting(4))
     assert str(result) == result.explain()
-    said = (
+    sentence = (
         "the program's step takes 1.00 ms per batch; with data always ready it would reach 32,000"
     )
-    assert f"step: {said} samples/s, of which 4 workers x prefetch 2 reaches" in result.explain()
-    assert said in shown(result)
+    assert (
+        f"step: {sentence} samples/s, of which 4 workers x prefetch 2 reaches" in result.explain()
+    )
+    assert sentence in shown(result)
 
 
 def rows_of(result: Result) -> dict[str, str]:
     """What is said of each setting below the table, by its name there, as "4 x 2"."""
-    found, name = {}, ""
+    rows, name = {}, ""
     for line in shown(result).partition("\n\n")[2].splitlines():
         if line[:2] == "  " and line[2:3].strip():
             name, _, words = line.strip().partition("  ")
-            found[name] = words.strip()
+            rows[name] = words.strip()
         elif name and line.startswith("   "):
-            found[name] += " " + line.strip()
-    return {name: words for name, words in found.items() if re.fullmatch(r"\d+ x \d+|0", name)}
+            rows[name] += " " + line.strip()
+    return {name: words for name, words in rows.items() if re.fullmatch(r"\d+ x \d+|0", name)}
 
 
 def measured(rates: dict[Setting, float], best: Setting, **more: Any) -> Result:
@@ -311,10 +317,10 @@ def test_every_faster_setting_says_why_whatever_the_search_did() -> None:
         program = Fake(own=Setting(seed % 3), step_s=0.01, noise=0.2)
         settings = [Setting(count) for count in (1, 2, 4, 6, 8)]
         result = find(program, *settings, seed=seed)
-        told = {Setting.from_json(one["setting"]) for one in result.as_json()["passed_over"]}
+        passed_over = {Setting.from_json(one["setting"]) for one in result.as_json()["passed_over"]}
         means = result.trials.groupby(["num_workers", "prefetch_factor"], dropna=False)
         rate_of = {key: rows["samples_per_s"].mean() for key, rows in means}
-        for one in told:
-            assert rate_of[one.num_workers, one.prefetch_factor] > 0
+        for setting in passed_over:
+            assert rate_of[setting.num_workers, setting.prefetch_factor] > 0
         rows = rows_of(result)
-        assert sum("not chosen: " in words for words in rows.values()) == len(told)
+        assert sum("not chosen: " in words for words in rows.values()) == len(passed_over)

@@ -42,7 +42,7 @@ class Trains:
         self.chance = random.Random(3)
         self.now, self.problem = 50.0, ""
         self.left = math.inf if batches is None else batches - watched
-        self.asked: list[tuple[Setting, int, int]] = []
+        self.blocks: list[tuple[Setting, int, int]] = []
         self.in_flight = own.num_workers * 2
         self.refused, self.raises = "", [None] * 20
         times = [self._batch(own) for _ in range(watched)]
@@ -68,8 +68,8 @@ class Trains:
         return cast("Reply", self.train(setting, request.batches, request.discard, request.seconds))
 
     def train(self, setting: Setting, batches: int, discard: int, seconds: float) -> TrainedBatches:
-        self.asked.append((setting, batches, discard))
-        raised = self.raises[len(self.asked) - 1]
+        self.blocks.append((setting, batches, discard))
+        raised = self.raises[len(self.blocks) - 1]
         if raised is not None:
             raise raised
         others = self.in_flight + 1 + discard
@@ -89,7 +89,7 @@ class Trains:
         return self.now
 
 
-def found(program: Trains, trials: float = 1.5, **more: object) -> Result:
+def result_of(program: Trains, trials: float = 1.5, **more: object) -> Result:
     """What a search of such a program may have said."""
     speedup = Speedup(trials, trials * 0.97, trials * 1.03, 4)
     result = Result(
@@ -102,7 +102,7 @@ def found(program: Trains, trials: float = 1.5, **more: object) -> Result:
 
 
 def checked(program: Trains, trials: float = 1.5, seconds: float = 20.0) -> Result:
-    return check(found(program, trials), program, seconds, clock=program.clock)
+    return check(result_of(program, trials), program, seconds, clock=program.clock)
 
 
 def test_a_gain_that_is_there_is_shown_as_it_is() -> None:
@@ -118,13 +118,13 @@ def test_a_gain_that_is_there_is_shown_as_it_is() -> None:
     # The trials' own figure stays what it was.
     assert result.speedup == Speedup(1.5, 1.5 * 0.97, 1.5 * 1.03, 4)
     assert result.notes == ("a note",)
-    settings = [setting for setting, _, _ in program.asked]
+    settings = [setting for setting, _, _ in program.blocks]
     assert settings == [BEST, OWN, BEST][: len(settings)]
-    assert {discard for setting, _, discard in program.asked if setting == BEST} == {2}
-    told = result.explain()
+    assert {discard for setting, _, discard in program.blocks if setting == BEST} == {2}
+    explanation = result.explain()
     verdict = search_notes.checked(result.checked, BEST)
-    said = f"2 workers x prefetch 2 instead of no workers: {verdict}"
-    assert f"{said}; in trials 1.5 times" in told
+    sentence = f"2 workers x prefetch 2 instead of no workers: {verdict}"
+    assert f"{sentence}; in trials 1.5 times" in explanation
 
 
 def test_a_promise_that_the_program_does_not_keep_is_taken_back() -> None:
@@ -140,7 +140,7 @@ def test_a_promise_that_the_program_does_not_keep_is_taken_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shown", "said"),
+    ("shown", "note"),
     [
         (Speedup(0.39, 0.09, 1.77, 0), "the program's own steps do not confirm that (0.39 times"),
         (Speedup(0.98, 0.7, 1.6, 0), "or a longer --check would decide"),
@@ -150,13 +150,13 @@ def test_a_promise_that_the_program_does_not_keep_is_taken_back() -> None:
         (Speedup(1.01, 1.005, 1.015, 0), "as fast in trials, which emulate"),
     ],
 )
-def test_nothing_is_recommended_that_the_check_does_not_show(shown: Speedup, said: str) -> None:
+def test_nothing_is_recommended_that_the_check_does_not_show(shown: Speedup, note: str) -> None:
     program = Trains(0.1, 0.1)
     random = search_notes.augmentations(BEST, OWN, False)
-    result = judged(found(program, notes=(random, "a note")), Checked(BEST, shown, 10, 10))
+    result = judged(result_of(program, notes=(random, "a note")), Checked(BEST, shown, 10, 10))
     assert (result.best, result.benefit) == (OWN, False)
     assert result.speedup == Speedup(1.0, 1.0, 1.0, 0)
-    assert said in result.notes[0]
+    assert note in result.notes[0]
     assert result.notes[1:] == ("a note",)
     assert "keeps its own, no workers" in result.explain()
     assert "DataLoader(" not in result.explain()
@@ -165,7 +165,7 @@ def test_nothing_is_recommended_that_the_check_does_not_show(shown: Speedup, sai
 def test_what_the_check_shows_is_recommended() -> None:
     program = Trains(0.1, 0.1)
     shown = Checked(BEST, Speedup(1.2, 1.01, 1.4, 0), 10, 10)
-    result = judged(found(program), shown)
+    result = judged(result_of(program), shown)
     assert (result.best, result.benefit, result.checked) == (BEST, True, shown)
     assert result.notes == ("a note",)
 
@@ -173,16 +173,16 @@ def test_what_the_check_shows_is_recommended() -> None:
 def test_what_trials_could_not_compare_is_recommended_only_by_the_check() -> None:
     alone = {"speedup": None, "benefit": False}
     program = Trains(0.1, 0.05)
-    result = check(found(program, **alone), program, 20.0, clock=program.clock)
+    result = check(result_of(program, **alone), program, 20.0, clock=program.clock)
     assert result.best == BEST
     assert result.benefit
     assert result.checked is not None
     assert result.speedup == result.checked.speedup
     slower = Trains(0.1, 0.2)
-    result = check(found(slower, **alone), slower, 20.0, clock=slower.clock)
+    result = check(result_of(slower, **alone), slower, 20.0, clock=slower.clock)
     assert (result.best, result.benefit) == (OWN, False)
     assert "worked in trials, but it was 0.5" in result.notes[0]
-    result = check(found(slower, **alone), slower, 0.0, clock=slower.clock)
+    result = check(result_of(slower, **alone), slower, 0.0, clock=slower.clock)
     assert (result.best, result.benefit) == (OWN, False)
     assert "neither in trials nor in the program's own steps (--check 0s)" in result.notes[0]
 
@@ -202,9 +202,11 @@ def test_nothing_counts_but_stretches_next_to_each_other() -> None:
     cold = tuple(3 * step for step in program.watched.steps_s)
     program.watched = dataclasses.replace(program.watched, steps_s=cold)
     result = checked(program)
-    assert [setting for setting, _, _ in program.asked][:2] == [BEST, OWN]
+    assert [setting for setting, _, _ in program.blocks][:2] == [BEST, OWN]
     assert result.checked is not None
-    assert result.checked.own_batches == sum(n for setting, n, _ in program.asked if setting == OWN)
+    assert result.checked.own_batches == sum(
+        n for setting, n, _ in program.blocks if setting == OWN
+    )
     assert result.checked.speedup.mean == pytest.approx(2, rel=0.05)
 
 
@@ -223,7 +225,7 @@ def test_a_short_epoch_gives_what_it_has(batches: int) -> None:
     program = Trains(0.1, 0.05, batches=batches)
     result = checked(program)
     if batches < 38:  # of 12 left 4 are in flight, 2 are waited for and 2 were made meanwhile
-        assert (result.checked, program.asked) == (None, [])
+        assert (result.checked, program.blocks) == (None, [])
         assert result.notes[0] == search_notes.not_checked(search_notes.FEW_LEFT)
         return
     assert result.checked is not None
@@ -236,7 +238,7 @@ def test_what_is_prefetched_fits_into_a_short_epoch() -> None:
     program = Trains(0.1, 0.05, best=best, batches=60)
     program.batch_s[fewer] = 0.06
     result = checked(program)
-    assert {setting for setting, _, _ in program.asked} == {fewer, OWN}
+    assert {setting for setting, _, _ in program.blocks} == {fewer, OWN}
     assert result.best == best
     assert result.checked is not None
     assert result.checked.setting == fewer
@@ -250,26 +252,26 @@ def test_it_takes_no_longer_than_it_may() -> None:
     for seconds in (1.0, 3.0, 20.0):
         program = Trains(0.1, 0.08, noise=0.5)
         checked(program, seconds=seconds)
-        assert program.asked
+        assert program.blocks
         # One stretch more may begin than there is time for, and it ends in time.
         assert program.now - 50.0 <= seconds + 2 * program.startup_s + 0.5
 
 
 def test_nothing_is_checked_that_promises_nothing() -> None:
     program = Trains(0.1, 0.05)
-    same = found(program, best=OWN)
+    same = result_of(program, best=OWN)
     assert check(same, program, 20.0) is same
     for more, seconds, why in (
         ({"interrupted": True}, 20.0, "interrupted"),
         ({"objective": "throughput"}, 20.0, "--objective throughput leaves out the step"),
         ({}, 0.0, "--check 0s"),
     ):
-        result = found(program, **more)
-        said = search_notes.not_checked(why)
+        result = result_of(program, **more)
+        reason = search_notes.not_checked(why)
         assert check(result, program, seconds) == dataclasses.replace(
-            result, notes=(said, "a note")
+            result, notes=(reason, "a note")
         )
-    assert program.asked == []
+    assert program.blocks == []
 
 
 def test_why_it_could_not_be_checked_is_said() -> None:

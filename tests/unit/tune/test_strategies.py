@@ -44,26 +44,26 @@ def test_a_search_ends_within_its_space_and_gives_the_best(
     strategy = make(name, space, seed=data.draw(st.integers(0, 3)))
     pattern = data.draw(st.lists(rates, min_size=1, max_size=20))
     listed = set(space.settings())
-    told: list[Measurement] = []
+    measurements: list[Measurement] = []
     assert strategy.best() is None
     while (setting := strategy.ask()) is not None:
         assert setting == strategy.ask()  # as often as one likes
         assert setting in listed
-        assert setting not in {each.setting for each in told}
+        assert setting not in {each.setting for each in measurements}
         assert strategy.reason()
-        rate = pattern[len(told) % len(pattern)]
+        rate = pattern[len(measurements) % len(pattern)]
         failed = Measurement.failure(setting, "killed", 1.0)
-        told.append(failed if rate is None else measured(setting, rate))
-        strategy.tell(told[-1])
-        best = max((m.samples_per_s for m in told), default=0.0)
-        found = strategy.best()
-        assert (found.samples_per_s if found else 0.0) == best
-        assert found is None or not found.failed
+        measurements.append(failed if rate is None else measured(setting, rate))
+        strategy.tell(measurements[-1])
+        best = max((m.samples_per_s for m in measurements), default=0.0)
+        winner = strategy.best()
+        assert (winner.samples_per_s if winner else 0.0) == best
+        assert winner is None or not winner.failed
     assert strategy.ask() is None
     assert strategy.reason()
-    assert told
+    assert measurements
     if name != "adapt":
-        assert {each.setting for each in told} == listed
+        assert {each.setting for each in measurements} == listed
 
 
 @pytest.mark.parametrize("name", sorted(MAKERS))
@@ -79,11 +79,11 @@ def test_what_was_told_unasked_is_not_asked_for_and_counts(name: str) -> None:
     strategy = make(name, Space((1, 2, 3)))
     strategy.tell(measured(Setting(2), 50.0))
     strategy.tell(measured(Setting(9), 70.0))  # the user's own, outside the space
-    asked = []
+    counts = []
     while (setting := strategy.ask()) is not None:
-        asked.append(setting.num_workers)
+        counts.append(setting.num_workers)
         strategy.tell(measured(setting, 60.0))
-    assert sorted(asked) == [1, 3]
+    assert sorted(counts) == [1, 3]
     assert strategy.best() == measured(Setting(9), 70.0)
 
 
@@ -97,7 +97,7 @@ def test_a_setting_told_again_counts_as_told_last() -> None:
 
 def test_random_goes_by_its_seed() -> None:
     def order(seed: int) -> list[Setting]:
-        return asked(make("random", Space(tuple(range(20))), seed=seed))
+        return asked_settings(make("random", Space(tuple(range(20))), seed=seed))
 
     assert order(1) == order(1) != order(2)
 
@@ -107,27 +107,33 @@ def test_an_unknown_name_is_refused_with_those_there_are() -> None:
         make("optuna", Space((1,)))
 
 
-def asked(strategy: Strategy, rate: object = None) -> list[Setting]:
+def asked_settings(strategy: Strategy, rate: object = None) -> list[Setting]:
     """All it asks for; by default all are equally fast."""
-    found = []
+    settings = []
     while (setting := strategy.ask()) is not None:
-        found.append(setting)
+        settings.append(setting)
         value = rate(setting) if callable(rate) else 1.0
         strategy.tell(measured(setting, value) if value else Measurement.failure(setting, "no"))
-    return found
+    return settings
 
 
-def workers(found: list[Setting]) -> list[int]:
-    return [setting.num_workers for setting in found]
+def workers(settings: list[Setting]) -> list[int]:
+    return [setting.num_workers for setting in settings]
 
 
 def test_adapt_stops_where_the_parent_is_best() -> None:
-    assert workers(asked(Adapt(Space(range(1, 8))))) == [4, 2, 6]
+    assert workers(asked_settings(Adapt(Space(range(1, 8))))) == [4, 2, 6]
 
 
 def test_adapt_descends_to_the_faster_child_until_nothing_is_below() -> None:
     strategy = Adapt(Space(range(1, 8)))
-    assert workers(asked(strategy, lambda s: 10.0 - abs(s.num_workers - 7))) == [4, 2, 6, 5, 7]
+    assert workers(asked_settings(strategy, lambda s: 10.0 - abs(s.num_workers - 7))) == [
+        4,
+        2,
+        6,
+        5,
+        7,
+    ]
     best = strategy.best()
     assert best is not None
     assert best.setting.num_workers == 7
@@ -136,8 +142,8 @@ def test_adapt_descends_to_the_faster_child_until_nothing_is_below() -> None:
 def test_adapt_searches_all_higher_trees_at_each_node_of_a_lower_one() -> None:
     strategy = Adapt(Space((1, 2, 3), (1, 2, 4)))
     # More is better in both: of each tree the root and both children, in nested order.
-    found = asked(strategy, lambda s: s.num_workers * s.prefetch_factor)
-    assert [(s.prefetch_factor, s.num_workers) for s in found] == [
+    settings = asked_settings(strategy, lambda s: s.num_workers * s.prefetch_factor)
+    assert [(s.prefetch_factor, s.num_workers) for s in settings] == [
         *[(2, 2), (2, 1), (2, 3)],
         *[(1, 2), (1, 1), (1, 3)],
         *[(4, 2), (4, 1), (4, 3)],
@@ -146,8 +152,8 @@ def test_adapt_searches_all_higher_trees_at_each_node_of_a_lower_one() -> None:
 
 def test_adapt_takes_another_order_of_priorities() -> None:
     order = ("prefetch_factor", *(name for name in PARAMETERS if name != "prefetch_factor"))
-    found = asked(Adapt(Space((1, 2, 3), (1, 2, 4)), priorities=order))
-    assert [(s.num_workers, s.prefetch_factor) for s in found][:4] == [
+    settings = asked_settings(Adapt(Space((1, 2, 3), (1, 2, 4)), priorities=order))
+    assert [(s.num_workers, s.prefetch_factor) for s in settings][:4] == [
         *[(2, 2), (2, 1), (2, 4)],
         (1, 2),
     ]
@@ -157,16 +163,16 @@ def test_adapt_takes_another_order_of_priorities() -> None:
 
 def test_adapt_gives_up_a_tree_whose_root_and_children_fail_and_passes_a_failed_root() -> None:
     strategy = Adapt(Space(range(1, 8)))
-    assert workers(asked(strategy, lambda s: 0.0)) == [4, 2, 6]
+    assert workers(asked_settings(strategy, lambda s: 0.0)) == [4, 2, 6]
     assert strategy.best() is None
     assert "all failed" in strategy.reason()
-    small = asked(Adapt(Space(range(1, 8))), lambda s: 5.0 if s.num_workers < 3 else 0.0)
+    small = asked_settings(Adapt(Space(range(1, 8))), lambda s: 5.0 if s.num_workers < 3 else 0.0)
     assert workers(small) == [4, 2, 6, 1, 3]
 
 
 def test_adapt_measures_the_loader_without_workers_once_for_all_prefetch_factors() -> None:
-    found = asked(Adapt(Space((0, 1), (1, 2, 4))))
-    assert workers(found) == [0, 1, 1, 1]
+    settings = asked_settings(Adapt(Space((0, 1), (1, 2, 4))))
+    assert workers(settings) == [0, 1, 1, 1]
 
 
 def test_adapt_says_where_it_is_in_its_trees_and_what_is_ruled_out() -> None:
@@ -194,11 +200,11 @@ def surface(setting: Setting) -> float:
 
 def test_adapt_finds_the_top_of_a_hill_in_a_fraction_of_the_papers_grid() -> None:
     strategy = Adapt(bench("tune_paper").SPACE)
-    found = asked(strategy, surface)
+    settings = asked_settings(strategy, surface)
     best = strategy.best()
     assert best is not None
     assert best.setting == Setting(14, 8, pin_memory=True)
-    assert 36 <= len(found) <= 308
+    assert 36 <= len(settings) <= 308
 
 
 def nested(values: tuple[int, ...]) -> tuple[int, int]:
@@ -218,4 +224,4 @@ def test_the_paper_tries_from_36_to_308_settings() -> None:
     space = bench("tune_paper").SPACE
     fewest, most = zip(nested(space.num_workers), nested(space.prefetch_factor), strict=True)
     assert (math.prod(fewest) * 4, math.prod(most) * 4) == (36, 308)
-    assert len(asked(Adapt(space))) == 36
+    assert len(asked_settings(Adapt(space))) == 36

@@ -35,18 +35,18 @@ def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
     chance, held = random.Random(3), 0
     for _ in range(400):
         waits = [chance.gammavariate(4, 0.025) for _ in range(40)]
-        found = trial_rates.rate(block(waits), workers=0)
-        held += found.low_s <= 0.01 <= found.high_s
+        rate = trial_rates.rate(block(waits), workers=0)
+        held += rate.low_s <= 0.01 <= rate.high_s
     assert 0.91 <= held / 400 <= 0.98
 
 
 def test_bursts_of_workers_are_counted_whole() -> None:
     # Four workers deliver together, 0.4 s apart; the last burst is cut.
     waits = [0.4, 0.0, 0.0, 0.0] * 5 + [0.4]
-    found = trial_rates.rate(block(waits), workers=4)
-    assert found.sample_s == pytest.approx(0.01)
-    assert found.low_s == pytest.approx(0.01)
-    assert found.high_s == pytest.approx(0.01)
+    rate = trial_rates.rate(block(waits), workers=4)
+    assert rate.sample_s == pytest.approx(0.01)
+    assert rate.low_s == pytest.approx(0.01)
+    assert rate.high_s == pytest.approx(0.01)
     seen = trial_rates.observed(block(waits), Opened(1.0, 0.2, (1, 2, 3, 4)), 4, 0.3)
     assert seen.capacity_s == pytest.approx(0.1)
     assert seen.variation == pytest.approx(0.0)
@@ -55,16 +55,16 @@ def test_bursts_of_workers_are_counted_whole() -> None:
 
 
 def test_steps_and_unequal_batches_count() -> None:
-    found = trial_rates.rate(block([0.1] * 8, [0.3] * 8, [4, 12] * 4), workers=0)
-    assert found.sample_s == pytest.approx(0.05)
-    assert found.samples == 8
-    assert found.low_s < 0.05 < found.high_s  # batches of 4 and of 12 take the same time
+    rate = trial_rates.rate(block([0.1] * 8, [0.3] * 8, [4, 12] * 4), workers=0)
+    assert rate.sample_s == pytest.approx(0.05)
+    assert rate.samples == 8
+    assert rate.low_s < 0.05 < rate.high_s  # batches of 4 and of 12 take the same time
 
 
 def test_the_emptied_queue_of_a_block_is_not_the_consumers() -> None:
     # Four workers that are twice as fast as the consumer: it waits for the first batch only.
-    found = trial_rates.rate(block([0.2] + [0.0] * 8, [0.1] * 9), workers=4)
-    assert (found.low_s, found.sample_s, found.high_s) == pytest.approx((0.01, 0.01, 0.01))
+    rate = trial_rates.rate(block([0.2] + [0.0] * 8, [0.1] * 9), workers=4)
+    assert (rate.low_s, rate.sample_s, rate.high_s) == pytest.approx((0.01, 0.01, 0.01))
     alone = trial_rates.rate(block([0.2] * 9, [0.1] * 9), workers=0)
     assert alone.sample_s == pytest.approx(0.03)
 
@@ -108,9 +108,9 @@ def test_what_varies_is_measured_longer() -> None:
 def test_pairs_give_a_ratio_whatever_drifts() -> None:
     chance = random.Random(1)
     drift = [100 * 0.8**number for number in range(6)]
-    found = trial_rates.compared([(1.5 * one * chance.gauss(1, 0.01), one) for one in drift])
-    assert found.low <= 1.5 <= found.high
-    assert found.precision < 0.02
-    assert found.pairs == 6
+    ratio = trial_rates.compared([(1.5 * one * chance.gauss(1, 0.01), one) for one in drift])
+    assert ratio.low <= 1.5 <= ratio.high
+    assert ratio.precision < 0.02
+    assert ratio.pairs == 6
     assert statistics.stdev(drift) / statistics.mean(drift) > 0.4
     assert trial_rates.compared([(2.0, 1.0)]).high == math.inf

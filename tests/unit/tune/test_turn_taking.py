@@ -47,5 +47,5 @@ def test_it_is_what_the_simulator_loses(workers: int, prefetch: int, variation: 
 
 def test_between_points_of_the_grid_it_is_between_them() -> None:
     for workers, prefetch in itertools.product((5, 24), (3, 6)):
-        found = kept(workers, prefetch, 0.6, 0.9)
-        assert kept(64, 1, 1.2, 0.9) < found < kept(1, 16, 0.3, 0.9)
+        between = kept(workers, prefetch, 0.6, 0.9)
+        assert kept(64, 1, 1.2, 0.9) < between < kept(1, 16, 0.3, 0.9)

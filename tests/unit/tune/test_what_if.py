@@ -19,54 +19,54 @@ from tests.unit.simulated import Plan
 PLAN = Plan(workers=2, step=1.0, cores=16)
 
 
-def asked(plan=PLAN, **question):
+def reply(plan=PLAN, **question):
     return answer(profile(plan.run(), step_cores=0.0), WhatIfQuestion(**question))
 
 
 def test_nothing_changed_is_the_run_itself():
-    one = asked()
-    assert one.times == 1
-    assert one.then.setting == one.profile.setting
-    assert abs(one.error) < 0.02
+    result = reply()
+    assert result.times == 1
+    assert result.then.setting == result.profile.setting
+    assert abs(result.error) < 0.02
 
 
 def test_more_workers():
-    one = asked(num_workers=8, prefetch_factor=4, batches=400)
-    assert one.then.setting.num_workers == 8
-    assert one.times > 3
-    assert one.then.samples == 1600
-    assert any("--also" in note for note in one.notes)
-    assert one.today_binding.resource == "workers"
+    result = reply(num_workers=8, prefetch_factor=4, batches=400)
+    assert result.then.setting.num_workers == 8
+    assert result.times > 3
+    assert result.then.samples == 1600
+    assert any("--also" in note for note in result.notes)
+    assert result.today_binding.resource == "workers"
 
 
 def test_cores_bind():
-    one = asked(num_workers=16, cores=2, batches=400)
-    assert one.machine.cores == 2
-    assert one.then_binding.resource == "cores"
-    assert one.then.cores_share == pytest.approx(1, abs=0.05)
+    result = reply(num_workers=16, cores=2, batches=400)
+    assert result.machine.cores == 2
+    assert result.then_binding.resource == "cores"
+    assert result.then.cores_share == pytest.approx(1, abs=0.05)
 
 
 def test_none_of_the_settings_of_workers_are_left_without_them():
-    one = asked(num_workers=0)
-    assert any("shared memory" in note for note in one.notes)
-    assert one.then.setting.prefetch_factor is None
-    assert one.times < 1
+    result = reply(num_workers=0)
+    assert any("shared memory" in note for note in result.notes)
+    assert result.then.setting.prefetch_factor is None
+    assert result.times < 1
 
 
 def test_each_sample_waits():
-    one = asked(latency_ns=20e6)
-    assert one.then.steady_samples_per_s == pytest.approx(2 * 4 / 0.0908, rel=0.05)
+    result = reply(latency_ns=20e6)
+    assert result.then.steady_samples_per_s == pytest.approx(2 * 4 / 0.0908, rel=0.05)
 
 
 def test_a_bandwidth_needs_bytes():
     with pytest.raises(LotusError, match="--sample-bytes"):
-        asked(bandwidth=1e6)
+        reply(bandwidth=1e6)
     with pytest.raises(LotusError, match="--bandwidth"):
-        asked(sample_bytes=5)
-    one = asked(bandwidth=1e6, sample_bytes=10_000, num_workers=16, batches=2000)
-    assert one.then.steady_samples_per_s == pytest.approx(100, rel=0.02)
-    assert one.then_binding.resource == "storage"
-    measured = asked(Plan(workers=2, read_bytes=10_000), bandwidth=1e6)
+        reply(sample_bytes=5)
+    result = reply(bandwidth=1e6, sample_bytes=10_000, num_workers=16, batches=2000)
+    assert result.then.steady_samples_per_s == pytest.approx(100, rel=0.02)
+    assert result.then_binding.resource == "storage"
+    measured = reply(Plan(workers=2, read_bytes=10_000), bandwidth=1e6)
     assert measured.then.steady_samples_per_s == pytest.approx(100, rel=0.1)
 
 
@@ -77,32 +77,32 @@ def misjudged(times, **question):
     return answer(made, WhatIfQuestion(**question))
 
 
-def printed(one):
+def printed(result):
     file = io.StringIO()
-    reporter.write(one, file)
+    reporter.write(result, file)
     return " ".join(file.getvalue().split())
 
 
 def test_a_simulation_that_is_far_off_says_so():
-    one = misjudged(1.15, num_workers=8)
-    assert -0.15 < one.error < -0.1
-    assert "off the measured rate" in one.notes[0]
-    assert "times as fast as today" in printed(one)
+    result = misjudged(1.15, num_workers=8)
+    assert -0.15 < result.error < -0.1
+    assert "off the measured rate" in result.notes[0]
+    assert "times as fast as today" in printed(result)
 
 
 @pytest.mark.parametrize("times", [2.0, 0.5])
 def test_a_simulation_that_is_too_far_off_answers_nothing(times):
-    one = misjudged(times, num_workers=8)
-    assert abs(one.error) > 0.15
-    text = printed(one)
+    result = misjudged(times, num_workers=8)
+    assert abs(result.error) > 0.15
+    text = printed(result)
     assert "this run cannot be predicted" in text
-    assert f"is {one.error:+.0%} off the measured rate, more than 15%" in text
+    assert f"is {result.error:+.0%} off the measured rate, more than 15%" in text
     assert "lotus tune -- COMMAND" in text
     assert "as fast as today" not in text
     assert "8 workers" not in text
-    told = json.loads(json.dumps(reporter.document(one), allow_nan=False))
-    assert told["times_as_fast"] is None
-    assert told["error_of_today"] == one.error
+    document = json.loads(json.dumps(reporter.document(result), allow_nan=False))
+    assert document["times_as_fast"] is None
+    assert document["error_of_today"] == result.error
 
 
 def test_a_steady_rate_that_is_too_far_off_is_not_told():
@@ -110,16 +110,16 @@ def test_a_steady_rate_that_is_too_far_off_is_not_told():
     steady = made.measured.steady_samples_per_s / 2
     figures = dataclasses.replace(made.measured, steady_samples_per_s=steady)
     object.__setattr__(made, "measured", figures)
-    one = answer(made, WhatIfQuestion(num_workers=8, batches=400))
-    assert one.times is not None
-    assert one.steady_times is None
-    assert "after the warm-up" not in printed(one).partition("today ")[2]
+    result = answer(made, WhatIfQuestion(num_workers=8, batches=400))
+    assert result.times is not None
+    assert result.steady_times is None
+    assert "after the warm-up" not in printed(result).partition("today ")[2]
 
 
 def test_pinning_what_was_never_pinned():
-    one = asked(pin_memory=True)
-    assert any("pinned" in note for note in one.notes)
-    assert one.times == 1
+    result = reply(pin_memory=True)
+    assert any("pinned" in note for note in result.notes)
+    assert result.times == 1
 
 
 # The command
@@ -142,16 +142,16 @@ def test_what_is_printed(run, capsys):
 def test_the_document(run, capsys):
     words = ["--latency", "20ms", "--no-in-order", "--prefetch", "4", "--step-cores", "0"]
     assert main(["whatif", run, *words, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["machine"]["latency_ns"] == 20e6
-    assert told["whatif"]["setting"]["in_order"] is False
-    assert told["whatif"]["setting"]["prefetch_factor"] == 4
-    assert told["today"]["setting"]["prefetch_factor"] == 2
-    assert told["today"]["memory_bytes"] is None
-    assert told["times_as_fast"] == pytest.approx(
-        told["whatif"]["samples_per_s"] / told["today"]["samples_per_s"]
+    document = json.loads(capsys.readouterr().out)
+    assert document["machine"]["latency_ns"] == 20e6
+    assert document["whatif"]["setting"]["in_order"] is False
+    assert document["whatif"]["setting"]["prefetch_factor"] == 4
+    assert document["today"]["setting"]["prefetch_factor"] == 2
+    assert document["today"]["memory_bytes"] is None
+    assert document["times_as_fast"] == pytest.approx(
+        document["whatif"]["samples_per_s"] / document["today"]["samples_per_s"]
     )
-    assert {gain["resource"] for gain in told["today"]["gains"]} > {"workers", "cores", "work"}
+    assert {gain["resource"] for gain in document["today"]["gains"]} > {"workers", "cores", "work"}
 
 
 def test_memory_in_all_with_its_terms():
@@ -159,22 +159,22 @@ def test_memory_in_all_with_its_terms():
     rows = [(time, 100 + time % 2, time % 2, 0, 350e6 + time // 2 * 60e6) for time in range(4)]
     columns = ["time_ns", "pid", "worker", "pss", "rss"]
     run.resources = pd.DataFrame(rows, columns=columns).assign(rank=0)
-    one = answer(profile(run, step_cores=0.0), WhatIfQuestion(num_workers=4, prefetch_factor=2))
+    result = answer(profile(run, step_cores=0.0), WhatIfQuestion(num_workers=4, prefetch_factor=2))
     file = io.StringIO()
-    reporter.write(one, file)
+    reporter.write(result, file)
     text = " ".join(file.getvalue().split())
-    worker = one.profile.fixed["worker_bytes"]
-    assert one.then.memory_bytes == 350e6 + 4 * worker + one.then.in_flight_bytes
+    worker = result.profile.fixed["worker_bytes"]
+    assert result.then.memory_bytes == 350e6 + 4 * worker + result.then.in_flight_bytes
     assert "memory main process 334 MiB besides mapped files, 4 workers x " in text
-    assert not any("total memory" in note for note in one.notes)
+    assert not any("total memory" in note for note in result.notes)
 
 
 def test_memory_that_is_not_known_is_left_out_with_the_reason():
-    one = asked()
+    result = reply()
     file = io.StringIO()
-    reporter.write(one, file)
+    reporter.write(result, file)
     assert "main process" not in file.getvalue().split("note")[0]
-    assert any("the total memory is not known" in note for note in one.notes)
+    assert any("the total memory is not known" in note for note in result.notes)
 
 
 def test_an_operation_that_is_not_there(run, capfd):
