@@ -29,7 +29,7 @@ def bounded(work: Callable[[], object]) -> object:
     return within(work, MEMORY).result
 
 
-def told(path: Path, **kwargs: object) -> tuple[int, int, str]:
+def read_profile(path: Path, **kwargs: object) -> tuple[int, int, str]:
     """Samples, mappings, and all that was said of what was not read."""
     recording = perf_data.read(path, perf="no-such-perf", **kwargs)  # type: ignore[arg-type]
     symbols = Symbols(perf_maps="/nonexistent")
@@ -42,7 +42,7 @@ def told(path: Path, **kwargs: object) -> tuple[int, int, str]:
 
 def read_perf(path: Path, data: bytes) -> tuple[int, int, str]:
     put(path, data)
-    result = bounded(lambda: told(path))
+    result = bounded(lambda: read_profile(path))
     assert isinstance(result, tuple)
     return result
 
@@ -53,12 +53,12 @@ def read_perf(path: Path, data: bytes) -> tuple[int, int, str]:
 @needs_zstd
 def test_records_that_repeat_are_unpacked_up_to_a_bound(tmp_path: Path) -> None:
     path = tmp_path / "f"
-    samples, _, said = read_perf(path, attacks.zstd_that_repeats(52_000))
+    samples, _, notes = read_perf(path, attacks.zstd_that_repeats(52_000))
     size = path.stat().st_size
     most = 16 << 20
     assert most // 64 <= samples <= most // 48
-    assert "the compressed records unpack to more than 16 MiB: " in said
-    left = int(said.partition("16 MiB: ")[2].split(" bytes")[0])
+    assert "the compressed records unpack to more than 16 MiB: " in notes
+    left = int(notes.partition("16 MiB: ")[2].split(" bytes")[0])
     assert 0 < left < size
 
 
@@ -104,9 +104,9 @@ def test_packed_processes_are_counted_before_they_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(perf_tasks, "MOST_RECORDS", 5000)
-    _, mappings, said = read_perf(tmp_path / "f", attacks.zstd_of_processes(2000))
+    _, mappings, notes = read_perf(tmp_path / "f", attacks.zstd_of_processes(2000))
     assert mappings == 5000
-    assert "records of processes, mappings and losses are beyond the first 5,000" in said
+    assert "records of processes, mappings and losses are beyond the first 5,000" in notes
 
 
 @pytest.mark.parametrize("trusted", [True, False])
@@ -174,25 +174,27 @@ def test_what_perf_may_take_grows_with_the_file() -> None:
 
 
 def test_mappings_over_each_other_are_bounded(tmp_path: Path) -> None:
-    samples, mappings, said = read_perf(tmp_path / "f", attacks.mappings_over_each_other(2_000_000))
+    samples, mappings, notes = read_perf(
+        tmp_path / "f", attacks.mappings_over_each_other(2_000_000)
+    )
     assert (samples, mappings) == (1_000_000 // 48, 1_000_000 // 80)
-    assert "mappings that overlap others where samples are were left out: too many" in said
-    assert len(said.splitlines()) < 300
+    assert "mappings that overlap others where samples are were left out: too many" in notes
+    assert len(notes.splitlines()) < 300
 
 
 def test_a_process_for_every_sample(tmp_path: Path) -> None:
-    samples, mappings, said = read_perf(tmp_path / "f", attacks.processes_of_one_sample(2_000_000))
+    samples, mappings, notes = read_perf(tmp_path / "f", attacks.processes_of_one_sample(2_000_000))
     assert samples == mappings == 2_000_000 // 130
-    assert "samples without names: they are in too many files to open them all" in said
-    samples, _, said = read_perf(tmp_path / "f", attacks.samples_nowhere(500_000))
+    assert "samples without names: they are in too many files to open them all" in notes
+    samples, _, notes = read_perf(tmp_path / "f", attacks.samples_nowhere(500_000))
     assert samples == 500_000 // 48
-    assert "6,320 samples in generated code of too many processes" in said
+    assert "6,320 samples in generated code of too many processes" in notes
 
 
 def test_what_forks_inherit_is_bounded_by_the_bytes_of_its_paths(tmp_path: Path) -> None:
-    _, mappings, said = read_perf(tmp_path / "f", attacks.forks_that_inherit(3_000_000))
+    _, mappings, notes = read_perf(tmp_path / "f", attacks.forks_that_inherit(3_000_000))
     assert 365 < mappings < (64 << 20) // 4000
-    assert "too many mappings: " in said
+    assert "too many mappings: " in notes
 
 
 def test_facts_without_end_are_losses_with_their_size(tmp_path: Path) -> None:
@@ -364,8 +366,8 @@ def test_any_profile_is_read_or_refused_in_bounds(tmp_path: Path, make: attacks.
         except Unusable as error:
             return str(error)
 
-    said = str(bounded(work))
-    assert "functions" in said or "export it again" in said or "export it grouped" in said
+    message = str(bounded(work))
+    assert "functions" in message or "export it again" in message or "export it grouped" in message
 
 
 def stacks(path: Path) -> py_spy.Stacks:

@@ -29,10 +29,10 @@ def innermost(samples, intervals):
     for sample in samples.itertuples():
         best = (-1, 0, 0)
         row = -1
-        for at, one in enumerate(intervals.itertuples()):
-            same = one.pid == sample.pid and one.tid == sample.tid
-            if same and one.start_ns <= sample.time_ns < one.end_ns:
-                rank = (one.start_ns, -one.end_ns, at)
+        for at, bounds in enumerate(intervals.itertuples()):
+            same = bounds.pid == sample.pid and bounds.tid == sample.tid
+            if same and bounds.start_ns <= sample.time_ns < bounds.end_ns:
+                rank = (bounds.start_ns, -bounds.end_ns, at)
                 if row < 0 or rank > best:
                     best, row = rank, at
         answer.append(row)
@@ -84,13 +84,13 @@ def test_deep_nesting_in_many_threads_in_any_order():
     intervals = intervals_of(rows)
     keys = [(pid, tid) for pid in (5, 7) for tid in (5, 6, 7)]
     samples = samples_of([(*keys[rng.integers(6)], rng.integers(-5, 405)) for _ in range(800)])
-    found = interval_join.index(intervals)
-    assert interval_join.join(samples, found).tolist() == innermost(samples, intervals)
-    assert found.crossing == 0
+    index = interval_join.index(intervals)
+    assert interval_join.join(samples, index).tolist() == innermost(samples, intervals)
+    assert index.crossing == 0
 
 
 def test_crossing_and_reversed_intervals_are_counted():
-    found = interval_join.index(
+    index = interval_join.index(
         intervals_of(
             [
                 (1, 1, 0, 10, "operation", "a"),
@@ -102,7 +102,7 @@ def test_crossing_and_reversed_intervals_are_counted():
             ]
         )
     )
-    assert (found.crossing, found.reversed) == (1, 1)
+    assert (index.crossing, index.reversed) == (1, 1)
 
 
 def test_a_tid_used_by_two_processes_is_two_threads():
@@ -113,9 +113,11 @@ def test_a_tid_used_by_two_processes_is_two_threads():
 
 def test_an_interval_may_have_a_kind_of_those_outside_or_none():
     intervals = intervals_of([(1, 1, 5, 9, "startup", ""), (1, 1, 9, 12, None, "")])
-    told = interval_join.index(intervals).attribute(samples_of([(1, 1, 2), (1, 1, 6), (1, 1, 10)]))
-    assert told["kind"].tolist() == ["startup", "startup", "other"]
-    assert told["interval"].tolist() == [-1, 0, 1]
+    attributed = interval_join.index(intervals).attribute(
+        samples_of([(1, 1, 2), (1, 1, 6), (1, 1, 10)])
+    )
+    assert attributed["kind"].tolist() == ["startup", "startup", "other"]
+    assert attributed["interval"].tolist() == [-1, 0, 1]
 
 
 @pytest.mark.parametrize("rows", [[], [(1, 1, 5, 5, "operation", "a")]])
@@ -150,9 +152,9 @@ def test_samples_outside_are_told_by_what_is_known():
         ]
     )
     # WHEN they are attributed
-    told = interval_join.index(intervals).attribute(samples)
+    attributed = interval_join.index(intervals).attribute(samples)
     # THEN each is kept, under a name
-    assert told["kind"].tolist() == [
+    assert attributed["kind"].tolist() == [
         interval_join.STARTUP,
         interval_join.OTHER,
         interval_join.OTHER,
@@ -163,16 +165,18 @@ def test_samples_outside_are_told_by_what_is_known():
         interval_join.HELPER,
         interval_join.ELSEWHERE,
     ]
-    assert told["interval"].tolist() == [-1, -1, -1, 3, -1, -1, -1, -1, -1]
-    assert told["helper_of"].tolist() == [-1, -1, -1, -1, 0, -1, 2, 4, -1]
+    assert attributed["interval"].tolist() == [-1, -1, -1, 3, -1, -1, -1, -1, -1]
+    assert attributed["helper_of"].tolist() == [-1, -1, -1, -1, 0, -1, 2, 4, -1]
 
 
 def test_a_helper_of_two_threads_at_once_is_nobodys():
     intervals = intervals_of(
         [(1, 1, 0, 10, "operation", "a"), (1, 2, 5, 15, "operation", "b")],
     )
-    told = interval_join.index(intervals).attribute(samples_of([(1, 3, 2), (1, 3, 7), (1, 3, 12)]))
-    assert told["helper_of"].tolist() == [0, -1, 1]
+    attributed = interval_join.index(intervals).attribute(
+        samples_of([(1, 3, 2), (1, 3, 7), (1, 3, 12)])
+    )
+    assert attributed["helper_of"].tolist() == [0, -1, 1]
 
 
 def test_the_interpreter_and_its_collector_are_told_by_function():
@@ -213,8 +217,8 @@ def test_the_books_balance(rows, drawn, lost):
     events = [event for _, event in drawn]
     in_file = {name: events.count(name) for name in set(events)}
     # WHEN they are attributed
-    told = interval_join.index(intervals_of(rows)).attribute(samples)
-    tally = pd.DataFrame({"event": events, "attributed": told["interval"] >= 0, "samples": 1})
+    attributed = interval_join.index(intervals_of(rows)).attribute(samples)
+    tally = pd.DataFrame({"event": events, "attributed": attributed["interval"] >= 0, "samples": 1})
     table = interval_join.books(tally, in_file, lost)
     # THEN every sample is in one column, and none is missing
     assert (table["missing"] == 0).all()

@@ -71,11 +71,11 @@ def test_errors_intervals_and_judgement():
 
 def test_summary_and_coverage_judge_only_what_has_enough_samples():
     table = validation.validate(EXACT, JOINED)
-    told = validation.summary(table).iloc[0]
-    assert told[["operations", "judged", "good", "within_ci"]].tolist() == [4, 3, 1, 2]
-    assert told["joined_worst"] == pytest.approx(0.14)
-    assert told["calibrated_worst"] == pytest.approx(0.12)
-    assert np.isnan(told["mapped_median"])
+    summary = validation.summary(table).iloc[0]
+    assert summary[["operations", "judged", "good", "within_ci"]].tolist() == [4, 3, 1, 2]
+    assert summary["joined_worst"] == pytest.approx(0.14)
+    assert summary["calibrated_worst"] == pytest.approx(0.12)
+    assert np.isnan(summary["mapped_median"])
     over = validation.coverage([table] * 10).set_index("counted")
     assert over.loc["joined", ["judged", "held", "wide"]].tolist() == [30, 20, 10]
     assert over.loc["calibrated", ["judged", "held", "wide"]].tolist() == [30, 20, 10]

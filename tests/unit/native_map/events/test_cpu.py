@@ -52,16 +52,16 @@ def arm(part: int, variant: int = 3, revision: int = 1, implementer: int = 0x41)
 def test_x86_cpus_are_known_by_vendor_family_and_model(
     vendor: str, family: int, model: int, uarch: str
 ) -> None:
-    found = cpu.detect(x86(vendor, family, model))
-    assert found.uarch == uarch
-    assert (found.vendor, found.family, found.model) == (vendor, family, model)
-    assert found.arch == "x86_64"
-    assert found.name == "Some CPU"
+    detected = cpu.detect(x86(vendor, family, model))
+    assert detected.uarch == uarch
+    assert (detected.vendor, detected.family, detected.model) == (vendor, family, model)
+    assert detected.arch == "x86_64"
+    assert detected.name == "Some CPU"
 
 
 def test_only_the_first_cpu_of_the_text_counts() -> None:
-    found = cpu.detect(x86("AuthenticAMD", 26, 2, stepping=7))
-    assert (found.uarch, found.stepping) == ("amd_zen5", 7)
+    detected = cpu.detect(x86("AuthenticAMD", 26, 2, stepping=7))
+    assert (detected.uarch, detected.stepping) == ("amd_zen5", 7)
 
 
 def test_a_hypervisor_shows_in_the_flags_and_not_in_a_longer_word() -> None:
@@ -80,11 +80,16 @@ def test_a_hypervisor_shows_in_the_flags_and_not_in_a_longer_word() -> None:
     ],
 )
 def test_arm_cpus_are_known_by_part(tmp_path: Path, part: int, uarch: str) -> None:
-    found = cpu.detect(arm(part, variant=1, revision=2), tmp_path)
-    assert found.uarch == uarch
-    assert (found.arch, found.vendor, found.family, found.model) == ("aarch64", "ARM", 0x41, part)
-    assert found.stepping == 0x12
-    assert not found.virtual
+    detected = cpu.detect(arm(part, variant=1, revision=2), tmp_path)
+    assert detected.uarch == uarch
+    assert (detected.arch, detected.vendor, detected.family, detected.model) == (
+        "aarch64",
+        "ARM",
+        0x41,
+        part,
+    )
+    assert detected.stepping == 0x12
+    assert not detected.virtual
 
 
 def test_a_part_number_means_nothing_from_another_maker(tmp_path: Path) -> None:
@@ -95,8 +100,8 @@ def test_midr_in_sysfs_serves_where_cpuinfo_says_nothing(tmp_path: Path) -> None
     path = tmp_path / "devices/system/cpu/cpu0/regs/identification/midr_el1"
     path.parent.mkdir(parents=True)
     path.write_text("0x00000000410fd493\n")
-    found = cpu.detect("processor : 0\n", tmp_path)
-    assert (found.uarch, found.stepping, found.model) == ("neoverse_n2", 3, 0xD49)
+    detected = cpu.detect("processor : 0\n", tmp_path)
+    assert (detected.uarch, detected.stepping, detected.model) == ("neoverse_n2", 3, 0xD49)
 
 
 @pytest.mark.parametrize(
@@ -133,14 +138,14 @@ def test_the_firmware_tells_virtual_arm_machines(
 
 
 def test_no_text_is_an_unknown_cpu(tmp_path: Path) -> None:
-    found = cpu.detect("", tmp_path, arch="riscv64")
-    assert (found.uarch, found.arch, found.family) == ("generic", "riscv64", -1)
+    detected = cpu.detect("", tmp_path, arch="riscv64")
+    assert (detected.uarch, detected.arch, detected.family) == ("generic", "riscv64", -1)
 
 
 def test_this_machine_is_detected() -> None:
-    found = cpu.detect()
-    assert found.arch
-    assert found.uarch in TABLES
+    detected = cpu.detect()
+    assert detected.arch
+    assert detected.uarch in TABLES
 
 
 _line = st.one_of(
@@ -158,8 +163,8 @@ _line = st.one_of(
 
 @given(st.lists(_line, max_size=20).map("\n".join))
 def test_any_text_gives_a_cpu_with_a_table(text: str) -> None:
-    found = cpu.detect(text, Path("/nonexistent"))
-    assert found.uarch in TABLES
+    detected = cpu.detect(text, Path("/nonexistent"))
+    assert detected.uarch in TABLES
 
 
 def test_no_cpu_is_claimed_by_two_tables() -> None:

@@ -16,7 +16,7 @@ from tests.unit.pmus import UARCHES, cpu_of, row
 FOUR = ["frontend_bound", "backend_bound", "retiring", "bad_speculation"]
 
 
-def one(counts: pd.DataFrame, cpu: Cpu | str) -> dict[str, float]:
+def metrics_of(counts: pd.DataFrame, cpu: Cpu | str) -> dict[str, float]:
     return {str(k): float(v) for k, v in formulas.metrics(counts, cpu).iloc[0].items()}
 
 
@@ -24,16 +24,16 @@ def test_zen5_shares_of_eight_slots_a_cycle() -> None:
     counts = row(
         cycles=1000, instructions=2500, slots_frontend=2000, slots_backend=2960, ops_retired=2400
     )
-    found = one(counts, "amd_zen5")
-    assert found["ipc"] == 2.5
-    assert found["frontend_bound"] == 0.25
-    assert found["backend_bound"] == 0.37
-    assert found["retiring"] == 0.3
-    assert found["bad_speculation"] == pytest.approx(0.08)
+    metrics = metrics_of(counts, "amd_zen5")
+    assert metrics["ipc"] == 2.5
+    assert metrics["frontend_bound"] == 0.25
+    assert metrics["backend_bound"] == 0.37
+    assert metrics["retiring"] == 0.3
+    assert metrics["bad_speculation"] == pytest.approx(0.08)
 
 
 def test_zen4_has_six_slots_a_cycle() -> None:
-    assert one(row(cycles=100, slots_frontend=150), "amd_zen4") == {"frontend_bound": 0.25}
+    assert metrics_of(row(cycles=100, slots_frontend=150), "amd_zen4") == {"frontend_bound": 0.25}
 
 
 LEVEL_2 = {
@@ -51,23 +51,23 @@ LEVEL_2 = {
 
 
 def test_zen5_level_2_parts_each_node_of_level_1() -> None:
-    found = one(row(**LEVEL_2), "amd_zen5")
-    assert found["frontend_latency"] == 0.15
-    assert found["frontend_bandwidth"] == pytest.approx(0.25 - 0.15)
-    assert found["backend_memory"] == pytest.approx(0.375 * 0.75)
-    assert found["backend_core"] == pytest.approx(0.375 * 0.25)
-    assert found["bad_speculation"] == pytest.approx(0.075)
-    assert found["mispredicted_branches"] == pytest.approx(0.075 * 0.75)
-    assert found["pipeline_restarts"] == pytest.approx(0.075 * 0.25)
-    assert found["microcode"] == 0.01
+    metrics = metrics_of(row(**LEVEL_2), "amd_zen5")
+    assert metrics["frontend_latency"] == 0.15
+    assert metrics["frontend_bandwidth"] == pytest.approx(0.25 - 0.15)
+    assert metrics["backend_memory"] == pytest.approx(0.375 * 0.75)
+    assert metrics["backend_core"] == pytest.approx(0.375 * 0.25)
+    assert metrics["bad_speculation"] == pytest.approx(0.075)
+    assert metrics["mispredicted_branches"] == pytest.approx(0.075 * 0.75)
+    assert metrics["pipeline_restarts"] == pytest.approx(0.075 * 0.25)
+    assert metrics["microcode"] == 0.01
 
 
 def test_where_retirement_hardly_waits_memory_and_core_are_not_told_apart() -> None:
     """A chain of additions retires one in every cycle: 0.2 % of waits are those of interrupts."""
-    found = one(row(**{**LEVEL_2, "retire_waits": 2, "retire_waits_load": 2}), "amd_zen5")
-    assert np.isnan(found["backend_memory"])
-    assert np.isnan(found["backend_core"])
-    assert found["backend_bound"] == 0.375
+    metrics = metrics_of(row(**{**LEVEL_2, "retire_waits": 2, "retire_waits_load": 2}), "amd_zen5")
+    assert np.isnan(metrics["backend_memory"])
+    assert np.isnan(metrics["backend_core"])
+    assert metrics["backend_bound"] == 0.375
 
 
 def test_zen_bad_speculation_comes_from_dispatched_operations_where_they_are_counted() -> None:
@@ -79,17 +79,17 @@ def test_zen_bad_speculation_comes_from_dispatched_operations_where_they_are_cou
         ops_retired=2400,
         ops_dispatched=3200,
     )
-    found = one(counts, "amd_zen5")
-    assert found["bad_speculation"] == 0.1
-    assert found["smt_contention"] == 0.1
-    assert sum(found[name] for name in [*FOUR, "smt_contention"]) == pytest.approx(1)
+    metrics = metrics_of(counts, "amd_zen5")
+    assert metrics["bad_speculation"] == 0.1
+    assert metrics["smt_contention"] == 0.1
+    assert sum(metrics[name] for name in [*FOUR, "smt_contention"]) == pytest.approx(1)
 
 
 def test_zen_without_dispatched_operations_takes_the_other_threads_slots_off_the_rest() -> None:
     counts = row(
         cycles=1000, slots_frontend=2000, slots_backend=2000, slots_smt=800, ops_retired=2400
     )
-    assert one(counts, "amd_zen5")["bad_speculation"] == pytest.approx(0.1)
+    assert metrics_of(counts, "amd_zen5")["bad_speculation"] == pytest.approx(0.1)
 
 
 def test_skylake_shares() -> None:
@@ -100,11 +100,11 @@ def test_skylake_shares() -> None:
         ops_dispatched=1800,
         recovery_cycles=50,
     )
-    found = one(counts, "intel_skylake")
-    assert found["frontend_bound"] == 0.2
-    assert found["retiring"] == 0.4
-    assert found["bad_speculation"] == 0.1  # (1800 - 1600 + 4 x 50) / 4000
-    assert found["backend_bound"] == pytest.approx(0.3)
+    metrics = metrics_of(counts, "intel_skylake")
+    assert metrics["frontend_bound"] == 0.2
+    assert metrics["retiring"] == 0.4
+    assert metrics["bad_speculation"] == 0.1  # (1800 - 1600 + 4 x 50) / 4000
+    assert metrics["backend_bound"] == pytest.approx(0.3)
 
 
 def test_perf_metrics_are_shares_of_their_sum_not_of_the_slots_read_with_them() -> None:
@@ -115,7 +115,7 @@ def test_perf_metrics_are_shares_of_their_sum_not_of_the_slots_read_with_them() 
         topdown_fe_bound=800,
         topdown_be_bound=1000,
     )
-    assert one(counts, "intel_icelake") == {
+    assert metrics_of(counts, "intel_icelake") == {
         "frontend_bound": 0.2,
         "backend_bound": 0.25,
         "retiring": 0.5,
@@ -128,9 +128,9 @@ def test_perf_metrics_are_shares_of_their_sum_not_of_the_slots_read_with_them() 
 )
 def test_intel_counted_slots_come_from_the_counter_or_the_width(uarch: str, slots: int) -> None:
     counted = row(slots_frontend=60, slots_backend=120, ops_retired=90)
-    by_width = one(counted.assign(cycles=100), uarch)
+    by_width = metrics_of(counted.assign(cycles=100), uarch)
     assert by_width["backend_bound"] == pytest.approx(120 / (100 * slots))
-    shared = one(counted.assign(cycles=100, slots_counted=300), uarch)
+    shared = metrics_of(counted.assign(cycles=100, slots_counted=300), uarch)
     assert [shared[name] for name in FOUR] == pytest.approx([0.2, 0.4, 0.3, 0.1])
 
 
@@ -142,9 +142,9 @@ def test_neoverse_v1_moves_what_mispredictions_cost_from_the_front_end() -> None
         ops_retired=3000,
         ops_dispatched=4000,
     )
-    plain = one(counts, "neoverse_v1")
+    plain = metrics_of(counts, "neoverse_v1")
     assert [plain[name] for name in FOUR] == pytest.approx([0.25, 0.25, 0.375, 0.125])
-    moved = one(counts.assign(branch_misses_spec=10), "neoverse_v1")
+    moved = metrics_of(counts.assign(branch_misses_spec=10), "neoverse_v1")
     assert [moved[name] for name in FOUR] == pytest.approx([0.21, 0.25, 0.375, 0.165])
 
 
@@ -157,8 +157,8 @@ def test_neoverse_v2_moves_them_from_both_ends() -> None:
         ops_dispatched=4000,
         branch_misses_spec=10,
     )
-    found = one(counts, "neoverse_v2")
-    assert [found[name] for name in FOUR] == pytest.approx([0.24, 0.22, 0.375, 0.165])
+    metrics = metrics_of(counts, "neoverse_v2")
+    assert [metrics[name] for name in FOUR] == pytest.approx([0.24, 0.22, 0.375, 0.165])
 
 
 @pytest.mark.parametrize(("stepping", "frontend"), [(0, 0.2), (2, 0.2), (3, 0.4), (0x10, 0.4)])
@@ -170,14 +170,14 @@ def test_early_neoverse_n2_counts_a_slot_a_cycle_too_much(stepping: int, fronten
         ops_retired=900,
         ops_dispatched=1000,
     )
-    found = one(counts, cpu_of("neoverse_n2", stepping))
-    assert found["frontend_bound"] == pytest.approx(frontend)
-    assert sum(found[name] for name in FOUR) == pytest.approx(1)
+    metrics = metrics_of(counts, cpu_of("neoverse_n2", stepping))
+    assert metrics["frontend_bound"] == pytest.approx(frontend)
+    assert sum(metrics[name] for name in FOUR) == pytest.approx(1)
 
 
 def test_neoverse_n1_gives_stalled_cycles_under_another_name() -> None:
     counts = row(cycles=1000, stalled_cycles_frontend=250, stalled_cycles_backend=500)
-    assert one(counts, "neoverse_n1") == {"frontend_stalled": 0.25, "backend_stalled": 0.5}
+    assert metrics_of(counts, "neoverse_n1") == {"frontend_stalled": 0.25, "backend_stalled": 0.5}
 
 
 def test_misses_are_per_thousand_instructions() -> None:
@@ -196,7 +196,7 @@ def test_misses_are_per_thousand_instructions() -> None:
         dram_remote_loads=3,
         task_clock=123.0,
     )
-    assert one(counts, "intel_skylake") == {
+    assert metrics_of(counts, "intel_skylake") == {
         "l1d_mpki": 20,
         "l2_mpki": 10,
         "llc_mpki": 2,
@@ -208,17 +208,17 @@ def test_misses_are_per_thousand_instructions() -> None:
         "dtlb_mpki": 1,
         "cpu_ns": 123,
     }
-    assert one(row(instructions=1000, dram_loads=3, dtlb_misses=2), "amd_zen5") == {
+    assert metrics_of(row(instructions=1000, dram_loads=3, dtlb_misses=2), "amd_zen5") == {
         "dram_loads_pki": 3,
         "dtlb_mpki": 2,
     }
 
 
 def test_half_of_a_sum_gives_no_metric() -> None:
-    found = formulas.metrics(
+    metrics = formulas.metrics(
         row(instructions=1000, dram_local_loads=3, dtlb_load_misses=3), "generic"
     )
-    assert found.empty or list(found.columns) == []
+    assert metrics.empty or list(metrics.columns) == []
 
 
 @pytest.mark.parametrize("uarch", UARCHES)
@@ -240,12 +240,12 @@ def test_nothing_to_divide_by_is_nan_and_never_zero() -> None:
         },
         index=["a", "b", "c", "corrected to 0", "corrected below 0"],
     )
-    found = formulas.metrics(counts, "amd_zen5")
-    assert list(found.index) == list(counts.index)
-    assert found["ipc"].isna().tolist() == [True, False, True, True, True]
-    assert found["frontend_bound"].isna().tolist() == [True, False, True, True, True]
-    assert found["branch_mpki"].isna().tolist() == [True, False, False, False, False]
-    assert found.loc["b", "branch_mpki"] == 0
+    metrics = formulas.metrics(counts, "amd_zen5")
+    assert list(metrics.index) == list(counts.index)
+    assert metrics["ipc"].isna().tolist() == [True, False, True, True, True]
+    assert metrics["frontend_bound"].isna().tolist() == [True, False, True, True, True]
+    assert metrics["branch_mpki"].isna().tolist() == [True, False, False, False, False]
+    assert metrics.loc["b", "branch_mpki"] == 0
 
 
 def test_counts_of_nullable_integers_and_no_rows_are_counts_too() -> None:
@@ -268,16 +268,16 @@ def test_the_four_shares_sum_to_one_whatever_the_counts(uarch: str, values: list
         )
         counts = row(**dict(zip(events, values, strict=False)))
         counts["cycles"] += 1
-        found = formulas.metrics(counts, uarch)
-        assert set(FOUR) <= set(found.columns)
-        total = float(found[FOUR].sum(axis=1, skipna=False).iloc[0])
-        size = float(found[FOUR].abs().sum(axis=1).iloc[0])
+        metrics = formulas.metrics(counts, uarch)
+        assert set(FOUR) <= set(metrics.columns)
+        total = float(metrics[FOUR].sum(axis=1, skipna=False).iloc[0])
+        size = float(metrics[FOUR].abs().sum(axis=1).iloc[0])
         assert np.isnan(total) or total == pytest.approx(1, abs=1e-9 * max(size, 1))
 
 
 def test_the_width_that_the_kernel_tells_goes_before_ours() -> None:
     wide = Cpu("", 0, 0, 0, "", "", "neoverse_v2", False, slots=10)
-    assert one(row(cycles=100, slots_frontend=250), wide) == {"frontend_bound": 0.25}
+    assert metrics_of(row(cycles=100, slots_frontend=250), wide) == {"frontend_bound": 0.25}
 
 
 @pytest.mark.parametrize("uarch", UARCHES)
@@ -287,8 +287,8 @@ def test_what_events_give_is_known_before_they_are_counted(uarch: str) -> None:
     events = list(dict.fromkeys(events))
     for chosen in itertools.product([False, True], repeat=len(events)):
         some = list(itertools.compress(events, chosen))
-        found = formulas.metrics(row(**dict.fromkeys(some, 1.0)), uarch)
-        assert set(found.columns) == catalogue.gives(some, TABLES[uarch])
+        metrics = formulas.metrics(row(**dict.fromkeys(some, 1.0)), uarch)
+        assert set(metrics.columns) == catalogue.gives(some, TABLES[uarch])
 
 
 def test_every_metric_says_what_it_is() -> None:
@@ -304,10 +304,10 @@ def test_a_share_that_others_leave_over_is_never_below_zero() -> None:
     )  # fmt: skip
     raw = formulas.metrics(counts, "amd_zen5")
     assert raw["bad_speculation"].tolist() == pytest.approx([-0.006, -0.125, 0.125])
-    found = formulas.clip_shares(raw)["bad_speculation"]
-    assert found[0] == 0
-    assert np.isnan(found[1])
-    assert found[2] == pytest.approx(0.125)
+    shares = formulas.clip_shares(raw)["bad_speculation"]
+    assert shares[0] == 0
+    assert np.isnan(shares[1])
+    assert shares[2] == pytest.approx(0.125)
     assert formulas.negative_share_notes(raw) == [
         "bad speculation is what other counts leave over: in 1 of 3 rows it is 0 ±0.6% and in 1 "
         "of 3 rows it is not resolved"

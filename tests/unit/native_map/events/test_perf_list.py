@@ -154,11 +154,11 @@ def test_an_unknown_cpu_gets_its_shares_from_perfs_metrics() -> None:
             "op_spec": [80, 0],
         }
     )
-    found = formulas.metrics(counts, "generic", known)
-    shares = found[["frontend_bound", "backend_bound", "retiring", "bad_speculation"]]
+    metrics = formulas.metrics(counts, "generic", known)
+    shares = metrics[["frontend_bound", "backend_bound", "retiring", "bad_speculation"]]
     assert shares.iloc[0].tolist() == pytest.approx([0.2, 0.3, 0.375, 0.125])
     assert shares.iloc[1].isna().all()
-    assert found["ipc"].iloc[0] == 1
+    assert metrics["ipc"].iloc[0] == 1
     assert "retiring" not in formulas.metrics(counts.drop(columns="op_spec"), "generic", known)
 
 

@@ -207,9 +207,9 @@ def test_of_a_set_of_which_nothing_works_cycles_and_instructions_are_left():
 
 def test_what_is_counted_in_other_modes_has_another_name():
     choice = pmu.choose("amd_zen5", 6, wanted=("r8", "r8:k", "r8:uk", "instructions:uk"))
-    found = {e.name: e.flags for e in choice.events if e.type != SOFTWARE}
-    assert {"r8": "u", "r8_k": "k", "r8_uk": "uk", "instructions_uk": "uk"}.items() <= found.items()
-    assert found["instructions"] == "u"
+    flags = {e.name: e.flags for e in choice.events if e.type != SOFTWARE}
+    assert {"r8": "u", "r8_k": "k", "r8_uk": "uk", "instructions_uk": "uk"}.items() <= flags.items()
+    assert flags["instructions"] == "u"
 
 
 def test_a_set_that_this_cpu_lacks_is_told_as_such():

@@ -115,9 +115,9 @@ def test_a_share_below_zero_in_the_export_itself_is_not_shown():
 def test_a_total_below_its_own_functions_leaves_nothing_below_zero_over():
     rows = pd.DataFrame({"module": "m", "function": ["f", "g"], "cycles": [60.0, 50.0]})
     notes = []
-    found = gathered("vtune", rows, (), notes, "x.csv", {"cycles": 100.0})
-    assert found.totals == {"cycles": 110.0}
-    assert "total of cycles (100) is less than its functions have (110)" in found.notes[0]
+    profile = gathered("vtune", rows, (), notes, "x.csv", {"cycles": 100.0})
+    assert profile.totals == {"cycles": 110.0}
+    assert "total of cycles (100) is less than its functions have (110)" in profile.notes[0]
 
 
 def test_back_end_of_the_export_is_taken():
@@ -144,11 +144,11 @@ def test_locales_and_units(delimiter, seconds, share, count):
         ["resize_rows", seconds, share, share, count, "C:\\lib\\pixels.dll"],
     ]
     profile = loads("\n".join(delimiter.join(line) for line in lines) + "\n")
-    found = row(profile, "resize_rows")
-    assert found["module"] == "pixels.dll"
-    assert found["cpu_ns"] == pytest.approx(1868.632e9)
-    assert found["retiring"] == pytest.approx(0.415)
-    assert found["cycles"] == pytest.approx(6_275_872_000_000)
+    function = row(profile, "resize_rows")
+    assert function["module"] == "pixels.dll"
+    assert function["cpu_ns"] == pytest.approx(1868.632e9)
+    assert function["retiring"] == pytest.approx(0.415)
+    assert function["cycles"] == pytest.approx(6_275_872_000_000)
 
 
 def test_percent_in_the_title():
@@ -158,8 +158,8 @@ def test_percent_in_the_title():
 
 def test_a_percent_sign_counts_once():
     text = "Function\tCPU Time\tRetiring(%)\tFront-End Bound\nf\t1.0\t50%\t150%\n"
-    found = row(loads(text), "f")
-    assert (found["retiring"], found["frontend_bound"]) == (0.5, 1.5)
+    function = row(loads(text), "f")
+    assert (function["retiring"], function["frontend_bound"]) == (0.5, 1.5)
 
 
 def test_a_share_of_the_time_is_no_time():
@@ -238,9 +238,9 @@ def test_call_stacks_are_not_counted_twice():
 def test_functions_of_one_name_are_summed_and_their_shares_weighted():
     text = "Function\tCPU Time\tClockticks\tRetiring\tFront-End Bound\tModule\n"
     text += "f\t1\t100\t10%\t1%\tm\nf\t1\t300\t50%\t1%\tm\nf\t1\t0\t99%\t1%\tm\n"
-    found = row(loads(text), "f")
-    assert found["cycles"] == 400
-    assert found["retiring"] == pytest.approx(0.4)
+    function = row(loads(text), "f")
+    assert function["cycles"] == 400
+    assert function["retiring"] == pytest.approx(0.4)
 
 
 def test_uprof():

@@ -67,7 +67,7 @@ def held(profile: Profile) -> None:
         assert "\n" not in note
 
 
-def told(error: Unusable) -> None:
+def check_message(error: Unusable) -> None:
     assert "\n" not in str(error)
     assert len(str(error)) < 1000
 
@@ -76,7 +76,7 @@ def tried(text: str) -> Profile | None:
     try:
         profile = loads(text)
     except Unusable as error:
-        told(error)
+        check_message(error)
         return None
     held(profile)
     return profile
@@ -87,15 +87,15 @@ def mapped(profile: Profile) -> None:
     try:
         mapping = build(rows_of(profile, "Operation", 1), minimum_runs=1)
     except Unusable as error:
-        told(error)
+        check_message(error)
         return
     back = from_json(to_json(mapping))
     pd.testing.assert_frame_equal(back.functions, mapping.functions)
     _, pairs, left = apply(back, profile)
     for name in profile.additive:
-        found = pairs[name].sum() + left[name].sum()
+        total = pairs[name].sum() + left[name].sum()
         if math.isfinite(profile.totals[name]):
-            assert math.isclose(found, profile.totals[name], rel_tol=1e-6, abs_tol=1e-6)
+            assert math.isclose(total, profile.totals[name], rel_tol=1e-6, abs_tol=1e-6)
 
 
 @CHECKED
@@ -106,7 +106,7 @@ def test_any_bytes(tmp_path_factory, data):
     try:
         held(load(path))
     except Unusable as error:
-        told(error)
+        check_message(error)
 
 
 @CHECKED
@@ -182,7 +182,7 @@ def survives(data: str | bytes) -> None:
     try:
         mapping = from_json(data)
     except Unusable as error:
-        told(error)
+        check_message(error)
         return
     assert from_json(to_json(mapping)).minimum_runs == mapping.minimum_runs
     apply(mapping, loads(UARCH))

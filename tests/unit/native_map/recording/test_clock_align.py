@@ -34,9 +34,9 @@ def simulated(
     return ours, other.sample(frac=1, random_state=seed)
 
 
-def errors(found: object, ours: pd.DataFrame, theirs: pd.DataFrame) -> np.ndarray:
+def errors(alignment: object, ours: pd.DataFrame, theirs: pd.DataFrame) -> np.ndarray:
     both = ours.merge(theirs, on=["pid", "tid", "kind"], suffixes=("", "_theirs"))
-    return np.abs(found.apply(both["time_ns_theirs"].to_numpy()) - both["true_ns"].to_numpy())
+    return np.abs(alignment.apply(both["time_ns_theirs"].to_numpy()) - both["true_ns"].to_numpy())
 
 
 @settings(deadline=None, max_examples=80)
@@ -51,18 +51,18 @@ def test_no_time_is_off_by_more_than_the_bound(
     seed: int, processes: int, offset: int, drift: float, late: int
 ) -> None:
     ours, theirs = simulated(seed, processes, offset, drift, late)
-    found = align(ours, theirs, most_error_ns=SECOND)
-    assert found.matched == 2 * processes
-    assert errors(found, ours, theirs).max() <= found.error_ns
+    alignment = align(ours, theirs, most_error_ns=SECOND)
+    assert alignment.matched == 2 * processes
+    assert errors(alignment, ours, theirs).max() <= alignment.error_ns
 
 
 def test_many_events_give_a_sharp_answer() -> None:
     ours, theirs = simulated(1, 200, 5 * SECOND, 2e-5, 2_000_000)
-    found = align(ours, theirs)
-    assert found.error_ns < 200_000
-    assert found.drift == pytest.approx(2e-5, abs=1e-6)
-    assert str(found).startswith("clocks aligned through 400 events: ")
-    assert found.rejected == 0
+    alignment = align(ours, theirs)
+    assert alignment.error_ns < 200_000
+    assert alignment.drift == pytest.approx(2e-5, abs=1e-6)
+    assert str(alignment).startswith("clocks aligned through 400 events: ")
+    assert alignment.rejected == 0
 
 
 def test_a_real_recording_on_the_kernels_clock_is_aligned() -> None:
@@ -78,19 +78,19 @@ def test_a_real_recording_on_the_kernels_clock_is_aligned() -> None:
         theirs.drop_duplicates(key, keep=False), on=key, suffixes=("", "_theirs")
     )
     times = both["time_ns_theirs"].to_numpy()
-    found = align(ours, theirs, (int(times.min()), int(times.max())))
-    assert found.matched >= 4
-    assert np.abs(found.apply(times) - both["time_ns"].to_numpy()).max() <= found.error_ns
+    alignment = align(ours, theirs, (int(times.min()), int(times.max())))
+    assert alignment.matched >= 4
+    assert np.abs(alignment.apply(times) - both["time_ns"].to_numpy()).max() <= alignment.error_ns
     # The clocks do differ: without the alignment this test could not pass.
-    assert np.abs(times - both["time_ns"].to_numpy()).min() > 3 * found.error_ns
+    assert np.abs(times - both["time_ns"].to_numpy()).min() > 3 * alignment.error_ns
 
 
 def test_brackets_of_both_sides_are_used() -> None:
     ours, theirs = simulated(3, 5, SECOND, 0.0, 1)
     ours["earliest_ns"], ours["latest_ns"] = ours["true_ns"] - 500, ours["true_ns"] + 500
-    found = align(ours[ours["kind"] == "fork"], theirs)  # forks alone are enough then
-    assert found.error_ns < 2_000_000
-    assert errors(found, ours, theirs).max() <= found.error_ns
+    alignment = align(ours[ours["kind"] == "fork"], theirs)  # forks alone are enough then
+    assert alignment.error_ns < 2_000_000
+    assert errors(alignment, ours, theirs).max() <= alignment.error_ns
 
 
 def test_the_bound_grows_away_from_the_events() -> None:
@@ -104,14 +104,17 @@ def test_the_bound_grows_away_from_the_events() -> None:
 def test_a_number_used_again_misleads_nobody() -> None:
     ours, theirs = simulated(5, 30, SECOND, 1e-5, 50_000)
     again = theirs[theirs["pid"] == 110].assign(time_ns=lambda t: t["time_ns"] + 40 * SECOND)
-    found = align(ours, pd.concat([theirs, again]))
-    assert found.matched == 58
-    assert errors(found, ours, theirs).max() <= found.error_ns
+    alignment = align(ours, pd.concat([theirs, again]))
+    assert alignment.matched == 58
+    assert errors(alignment, ours, theirs).max() <= alignment.error_ns
     wrong = theirs.copy()
     wrong.loc[wrong["pid"] == 111, "time_ns"] += 40 * SECOND
-    found = align(ours, wrong)
-    assert (found.matched, found.rejected) == (59, 1)  # an exit that late bounds nothing: no harm
-    assert errors(found, ours, theirs).max() <= found.error_ns
+    alignment = align(ours, wrong)
+    assert (alignment.matched, alignment.rejected) == (
+        59,
+        1,
+    )  # an exit that late bounds nothing: no harm
+    assert errors(alignment, ours, theirs).max() <= alignment.error_ns
 
 
 def test_what_cannot_be_aligned_is_refused_with_the_command() -> None:
@@ -131,8 +134,8 @@ def test_what_cannot_be_aligned_is_refused_with_the_command() -> None:
             theirs.assign(time_ns=theirs["time_ns"] + (theirs["pid"] % 2) * 1000 * SECOND),
         ),
     }
-    for told, (mine, other) in cases.items():
-        with pytest.raises(Unusable, match=told) as caught:
+    for message, (mine, other) in cases.items():
+        with pytest.raises(Unusable, match=message) as caught:
             align(mine, other)
         assert "perf record -k CLOCK_MONOTONIC" in str(caught.value)
 

@@ -85,9 +85,9 @@ def test_what_perf_counted_lost_and_warned_of() -> None:
         "Processed 99 events and lost 3 chunks!\n\nCheck IO/CPU overload!\n"
         "[ perf record: Captured and wrote 0.087 MB perf.data (1664 samples) ]\n"
     )
-    found = perf_command.counts(text)
-    assert (found["samples"], found["lost"]) == (1664, 3)
-    assert [line.split()[0] for line in found["warnings"]] == ["warning:", "Processed", "Check"]
+    counts = perf_command.counts(text)
+    assert (counts["samples"], counts["lost"]) == (1664, 3)
+    assert [line.split()[0] for line in counts["warnings"]] == ["warning:", "Processed", "Check"]
     assert perf_command.finished(text)
     assert not perf_command.finished("Events enabled\n")
     assert perf_command.counts("[ perf record: Woken up 1 times to write data ]") == {}
@@ -117,23 +117,23 @@ def test_what_perf_counted_lost_and_warned_of() -> None:
     ],
 )
 def test_the_reason_is_a_line(text: str, expected: str) -> None:
-    found = perf_command.reason(text, ("a", "b"))
-    assert expected in found
-    assert "\n" not in found
+    reason = perf_command.reason(text, ("a", "b"))
+    assert expected in reason
+    assert "\n" not in reason
 
 
 @pytest.mark.parametrize(("level", "needed"), [(4, 2), (3, 2), (2, 1), (1, -1)])
 def test_the_level_that_is_asked_for_is_lower_than_the_one_there_is(
     level: int, needed: int
 ) -> None:
-    found = perf_command.reason(f"perf_event_paranoid setting is {level}:\n", ["a"])
-    assert found.endswith(f"perf_event_paranoid={needed}")
+    reason = perf_command.reason(f"perf_event_paranoid setting is {level}:\n", ["a"])
+    assert reason.endswith(f"perf_event_paranoid={needed}")
 
 
 def test_bare_events_have_no_modifiers() -> None:
-    given = ["cycles:pp", "cpu/event=0xc0/u", "cycles", "sched:sched_switch"]
+    events = ["cycles:pp", "cpu/event=0xc0/u", "cycles", "sched:sched_switch"]
     bare = ["cycles", "cpu/event=0xc0/", "cycles", "sched:sched_switch"]
-    assert [perf_command.bare(one) for one in given] == bare
+    assert [perf_command.bare(one) for one in events] == bare
 
 
 def test_an_old_perf_is_known_by_its_words() -> None:

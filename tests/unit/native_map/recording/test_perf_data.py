@@ -73,28 +73,28 @@ def test_processes_and_mappings_are_those_that_perf_script_prints(name: str) -> 
         (recording.forks, r"RECORD_FORK\((-?\d+):(-?\d+)\):\((-?\d+):(-?\d+)\)"),
         (recording.exits, r"RECORD_EXIT\((-?\d+):(-?\d+)\):\((-?\d+):(-?\d+)\)"),
     ):
-        found = [tuple(map(int, m.groups())) for line in lines if (m := re.search(pattern, line))]
+        printed = [tuple(map(int, m.groups())) for line in lines if (m := re.search(pattern, line))]
         rows = table[["pid", "tid", "ppid", "ptid"]].itertuples(index=False, name=None)
-        assert sorted(rows) == sorted(found)
-        assert found
+        assert sorted(rows) == sorted(printed)
+        assert printed
     pattern = r"RECORD_COMM( exec)?: (.*):(\d+)/(\d+)$"
-    found = [m.groups() for line in lines if (m := re.search(pattern, line))]
+    printed = [m.groups() for line in lines if (m := re.search(pattern, line))]
     rows = recording.comms.itertuples(index=False)
     assert sorted((r.comm, r.pid, r.tid, r.exec) for r in rows) == sorted(
-        (name, int(pid), int(tid), bool(is_exec)) for is_exec, name, pid, tid in found
+        (name, int(pid), int(tid), bool(is_exec)) for is_exec, name, pid, tid in printed
     )
     pattern = r"RECORD_MMAP2? (-?\d+)/\d+: \[0x([0-9a-f]+)\(0x([0-9a-f]+)\) @ (?:0x)?([0-9a-f]+)"
     pattern += r".*\]: (\S+) (.+)"
-    found = set()
+    printed = set()
     for line in lines:
         if m := re.search(pattern, line):
             pid, start, size, offset = int(m[1]), int(m[2], 16), int(m[3], 16), int(m[4], 16)
-            found.add((pid, start, start + size, offset, "x" in m[5], m[6]))
+            printed.add((pid, start, start + size, offset, "x" in m[5], m[6]))
     rows = recording.mappings.itertuples(index=False)
     ours = {(r.pid, r.start, r.end, r.offset, r.executable, r.path) for r in rows}
-    assert found <= ours
+    assert printed <= ours
     # All others are inherited: of a mapping that another process has.
-    assert {row[1:] for row in ours - found} <= {row[1:] for row in found}
+    assert {row[1:] for row in ours - printed} <= {row[1:] for row in printed}
 
 
 @needs_perf
@@ -208,6 +208,6 @@ def test_a_large_file_through_perf_is_asked_for_again(monkeypatch: pytest.Monkey
     kept = read(TRACES / "compressed.data")
     monkeypatch.setattr(perf_script, "KEPT", 0)
     monkeypatch.setattr(perf_script, "ROWS", 50)
-    asked = read(TRACES / "compressed.data")
-    assert [len(chunk) for chunk in asked.chunks(60)][:2] == [60, 60]
-    pd.testing.assert_frame_equal(asked.samples, kept.samples)
+    recording = read(TRACES / "compressed.data")
+    assert [len(chunk) for chunk in recording.chunks(60)][:2] == [60, 60]
+    pd.testing.assert_frame_equal(recording.samples, kept.samples)

@@ -31,10 +31,10 @@ def test_a_truncated_file_gives_all_that_is_there(tmp_path: Path) -> None:
     recording = read(cut)
     assert 100 < len(recording) < len(samples)
     pd.testing.assert_frame_equal(recording.samples, samples[: len(recording)])
-    told = " ".join(recording.damage)
-    assert "truncated" in told
-    assert "facts about the machine" in told
-    assert f"{recording.unread} bytes from there are not read" in told
+    damage = " ".join(recording.damage)
+    assert "truncated" in damage
+    assert "facts about the machine" in damage
+    assert f"{recording.unread} bytes from there are not read" in damage
     assert recording.events == ["cpu-clock", "task-clock"]  # from the attrs, not the lost names
 
 
@@ -66,7 +66,7 @@ def test_no_samples_are_no_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (b"", "empty"),
         (b"\x7fELF" + bytes(200), "not a perf.data file"),
@@ -74,9 +74,9 @@ def test_no_samples_are_no_error(tmp_path: Path) -> None:
         (b"PERFILE2" + struct.pack("<Q", 104) + bytes(88), "no event"),
     ],
 )
-def test_what_is_no_recording_is_refused(tmp_path: Path, content: bytes, told: str) -> None:
+def test_what_is_no_recording_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "f").write_bytes(content)
-    with pytest.raises(Unusable, match=told):
+    with pytest.raises(Unusable, match=message):
         read(tmp_path / "f")
 
 
@@ -110,12 +110,12 @@ def test_a_file_of_the_other_byte_order_goes_to_perf(tmp_path: Path) -> None:
 def test_a_recording_of_the_other_byte_order_is_read_by_perf(tmp_path: Path) -> None:
     flags = SAMPLE_ID_ALL | USE_CLOCKID
     bits = bytes(int(f"{byte:08b}"[::-1], 2) for byte in flags.to_bytes(8, "little"))
-    one = struct.pack(">IIQQQQ", 1, 128, 0, 7, IP_TID_TIME_CPU_PERIOD, 0) + bits
-    one = (one + bytes(92 - len(one)) + struct.pack(">i", 1)).ljust(128, b"\0")
+    attribute = struct.pack(">IIQQQQ", 1, 128, 0, 7, IP_TID_TIME_CPU_PERIOD, 0) + bits
+    attribute = (attribute + bytes(92 - len(attribute)) + struct.pack(">i", 1)).ljust(128, b"\0")
     body = struct.pack(">QiiQIIQ", 0x1234, 5, 6, 1_000_000_007, 0, 0, 9)
     records = (struct.pack(">IHH", 9, 2, 8 + len(body)) + body) * 3
     head = struct.pack(">8Q", 104, 144, 120, 144, 264, len(records), 0, 0) + bytes(32)
-    table = one + struct.pack(">QQ", 104, 16)
+    table = attribute + struct.pack(">QQ", 104, 16)
     (tmp_path / "f").write_bytes(b"2ELIFREP" + head + struct.pack(">QQ", 1, 2) + table + records)
     recording = read(tmp_path / "f")
     assert recording.reader == "perf script"

@@ -35,7 +35,7 @@ def without_perf(monkeypatch: pytest.MonkeyPatch) -> None:
 def check(path: Path, content: bytes) -> None:
     """Read it all; nothing but `Unusable` comes out, and the numbers agree."""
     path.write_bytes(content)
-    told = ""
+    message = ""
     tracemalloc.start()
     try:
         recording = perf_data.read(path)
@@ -50,12 +50,12 @@ def check(path: Path, content: bytes) -> None:
         for text in (*recording.damage, *recording.events, *recording.mappings["path"]):
             text.encode()
     except Unusable as error:
-        told = str(error)
+        message = str(error)
     finally:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert peak < MOST_BYTES
-    assert "\n" not in told
+    assert "\n" not in message
 
 
 @relaxed

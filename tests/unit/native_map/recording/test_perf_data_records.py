@@ -119,10 +119,17 @@ def test_without_trailers_processes_have_the_times_of_their_own(tmp_path: Path) 
 def test_samples_of_unknown_events_are_counted(tmp_path: Path) -> None:
     kind = IDENTIFIER | 1 | 2 | 4
 
-    def one(identifier: int) -> bytes:
+    def sample_of(identifier: int) -> bytes:
         return record(9, struct.pack("<QQiiQ", identifier, 0x1000, 5, 5, 1))
 
-    records = one(1) + one(102) + one(77) + one(0) + record(9, bytes(8)) + record(9, b"")
+    records = (
+        sample_of(1)
+        + sample_of(102)
+        + sample_of(77)
+        + sample_of(0)
+        + record(9, bytes(8))
+        + record(9, b"")
+    )
     recording = read(write(tmp_path / "f", records, attrs=[attr(0, kind), attr(1, kind, 9)]))
     assert recording.samples["event"].tolist() == [0, 1, 0]  # id 0 is the first, as for perf
     assert recording.samples["period"].tolist() == [7, 9, 7]  # not in the sample: the attr's

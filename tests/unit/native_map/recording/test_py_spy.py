@@ -155,9 +155,9 @@ def test_what_was_sampled_is_what_is_read(
     for number, stacks in enumerate(rounds):
         for offset, (thread, frames) in enumerate(zip(threads, stacks, strict=True)):
             writer.sample(number * PERIOD_US + offset, thread, *frames)
-    found = read(writer.write(tmp_path / "0.json", len(rounds) * PERIOD_US))
+    recording = read(writer.write(tmp_path / "0.json", len(rounds) * PERIOD_US))
     for offset, (_, _, tid) in enumerate(threads):
-        read_back = seen(found, tid)
+        read_back = seen(recording, tid)
         functions = [[frame.function for frame in stacks[offset]] for stacks in rounds]
         assert [names for _, names in read_back] == functions
         # Of unchanged stacks the first time is known; the others are spread until the change.
@@ -228,6 +228,6 @@ def test_any_bytes_give_a_line_or_a_table(junk: bytes, at: int, tmp_path: Path) 
 def test_names_that_are_no_unicode_become_escapes(tmp_path: Path) -> None:
     writer = Writer()
     writer.sample(0, (MAIN, 7, 7), Frame("\ud800f", "a\udfff.py", 3))
-    found = read(writer.write(tmp_path / "stacks.json", 10 * PERIOD_US))
-    assert found.nodes["function"].tolist() == ["\\ud800f"]
-    assert found.nodes["file"].tolist() == ["a\\udfff.py"]
+    stacks = read(writer.write(tmp_path / "stacks.json", 10 * PERIOD_US))
+    assert stacks.nodes["function"].tolist() == ["\\ud800f"]
+    assert stacks.nodes["file"].tolist() == ["a\\udfff.py"]

@@ -28,21 +28,21 @@ def real_libraries() -> list[str]:
     wanted = re.compile(
         r"/(libpython3[^/]*|libc|libm|ld-linux[^/]*|libstdc\+\+|python3[^/]*)\.?so?"
     )
-    found = {path for path in paths if path.startswith("/") and wanted.search(path)}
-    found.add(str(Path(sys.executable).resolve()))
+    libraries = {path for path in paths if path.startswith("/") and wanted.search(path)}
+    libraries.add(str(Path(sys.executable).resolve()))
     for folder in map(Path, sys.path):
-        found.update(str(path) for path in folder.glob("pillow.libs/libjpeg*"))
-        found.update(str(path) for path in folder.glob("PIL/_imaging.*.so"))
-    return sorted(found)
+        libraries.update(str(path) for path in folder.glob("pillow.libs/libjpeg*"))
+        libraries.update(str(path) for path in folder.glob("PIL/_imaging.*.so"))
+    return sorted(libraries)
 
 
 def symbols_by_readelf(path: str) -> list[tuple[int, int, str]]:
     rows = []
     for line in run("readelf", "-sW", path).splitlines():
-        found = SYMBOL.match(line)
-        if found and int(found["value"], 16):
-            name = found["name"].split("@")[0]
-            rows.append((int(found["value"], 16), int(found["size"], 0), name))
+        symbol = SYMBOL.match(line)
+        if symbol and int(symbol["value"], 16):
+            name = symbol["name"].split("@")[0]
+            rows.append((int(symbol["value"], 16), int(symbol["size"], 0), name))
     return rows
 
 
@@ -57,8 +57,8 @@ def test_function_bounds_are_those_that_readelf_prints(path: str) -> None:
     ends = np.array([b for _, b in wanted], np.uint64)
     frames = Frames(Elf.open(path))
     for addresses in (starts, ends - np.uint64(1), (starts + ends) // np.uint64(2)):
-        begin, end, found = frames.bounds(addresses)
-        assert found.all()
+        begin, end, known = frames.bounds(addresses)
+        assert known.all()
         assert (begin == starts).all()
         assert (end == ends).all()
     outside = np.setdiff1d(ends, starts)
@@ -92,16 +92,16 @@ def test_every_function_symbol_is_found(path: str) -> None:
 @needs_readelf
 @pytest.mark.parametrize("path", real_libraries(), ids=lambda path: Path(path).name)
 def test_build_ids_are_those_that_readelf_prints(path: str) -> None:
-    found = re.search(r"Build ID: (\w+)", run("readelf", "-nW", path))
-    assert Elf.open(path).build_id == (found[1] if found else "")
+    build_id = re.search(r"Build ID: (\w+)", run("readelf", "-nW", path))
+    assert Elf.open(path).build_id == (build_id[1] if build_id else "")
 
 
 @needs_readelf
 def test_a_wheels_stripped_libjpeg_groups_by_function() -> None:
-    found = [path for path in real_libraries() if "libjpeg" in path]
-    if not found:
+    libraries = [path for path in real_libraries() if "libjpeg" in path]
+    if not libraries:
         pytest.skip("Pillow's wheel is not installed")
-    elf = Elf.open(found[0])
+    elf = Elf.open(libraries[0])
     assert not elf.has_symtab
     text = elf.section(".text")
     assert text is not None
@@ -220,17 +220,17 @@ def test_32_bits(tmp_path: Path, options: list[str]) -> None:
 def test_both_byte_orders_and_widths(order: str, wide: bool) -> None:
     word = "Q" if wide else "I"
     strings = b"\0.symtab\0.strtab\0one\0two\0"
-    one, two = strings.index(b"one"), strings.index(b"two")
+    first, two = strings.index(b"one"), strings.index(b"two")
     if wide:
         symbol = f"{order}IBBHQQ"
-        rows = [(0, 0, 0, 0, 0, 0), (one, 0x12, 0, 1, 0x1010, 8), (two, 2, 0, 1, 0x1020, 8)]
+        rows = [(0, 0, 0, 0, 0, 0), (first, 0x12, 0, 1, 0x1010, 8), (two, 2, 0, 1, 0x1020, 8)]
         data, load = (
             struct.pack(f"{order}IIQQQQQQ", 1, flags, 0, base, base, 4096, 4096, 4096)
             for flags, base in ((4, 0x9000), (5, 0x1000))
         )
     else:
         symbol = f"{order}IIIBBH"
-        rows = [(0, 0, 0, 0, 0, 0), (one, 0x1010, 8, 0x12, 0, 1), (two, 0x1020, 8, 2, 0, 1)]
+        rows = [(0, 0, 0, 0, 0, 0), (first, 0x1010, 8, 0x12, 0, 1), (two, 0x1020, 8, 2, 0, 1)]
         data, load = (
             struct.pack(f"{order}IIIIIIII", 1, 0, base, base, 4096, 4096, flags, 4096)
             for flags, base in ((4, 0x9000), (5, 0x1000))

@@ -30,15 +30,15 @@ numbers = st.one_of(
 @functools.cache
 def originals() -> list[bytes]:
     """A program with symbols and one without, or where there is no compiler the vdso."""
-    found = []
+    files = []
     with tempfile.TemporaryDirectory() as folder:
         for options in ([], ["-s"], ["-no-pie", "-Wl,-z,now"]):
             with contextlib.suppress(OSError, RuntimeError):
-                found.append(compile_c(Path(folder) / "p", SOURCE, *options).read_bytes())
+                files.append(compile_c(Path(folder) / "p", SOURCE, *options).read_bytes())
     vdso = own_vdso()
     if vdso is not None:
-        found.append(bytes(vdso.elf.view))
-    return found
+        files.append(bytes(vdso.elf.view))
+    return files
 
 
 def use(data: bytes) -> None:
@@ -122,9 +122,9 @@ def test_a_name_that_stands_for_gigabytes_stays_as_it_is() -> None:
     bomb = "_Z1f1A" + "".join(f"1BI{substitution(2 * n) * 2}E" for n in range(60))
     harmless = ["_Z1fi", "_ZN3foo3barEv"]  # sorted after the bomb
     assert demangle.demangle(harmless) == {"_Z1fi": "f(int)", "_ZN3foo3barEv": "foo::bar()"}
-    found = demangle.demangle([*harmless, bomb])
-    assert bomb not in found
-    assert found["_Z1fi"] == "f(int)"
+    names = demangle.demangle([*harmless, bomb])
+    assert bomb not in names
+    assert names["_Z1fi"] == "f(int)"
 
 
 @relaxed
@@ -166,13 +166,13 @@ def test_the_mapping_is_that_of_a_plain_search(
     comms = pd.DataFrame(execs, columns=["pid", "time_ns"]).assign(exec=True)
     spaces = AddressSpaces(table, None, comms)
     pid, ip, time = (np.array(column) for column in zip(*places, strict=True))
-    found = spaces.match(pid.astype(np.int64), ip.astype(np.uint64), time.astype(np.int64))
+    matches = spaces.match(pid.astype(np.int64), ip.astype(np.uint64), time.astype(np.int64))
     for number, (its, address, when) in enumerate(places):
         wanted = plain_search(table, execs, its, address, when)
-        at = found.pair[number]
-        source = int(found.source[at])
-        got = (spaces.paths[source], int(found.offset[at])) if source >= 0 else None
-        assert (found.pid[at], found.ip[at]) == (its, address)
+        at = matches.pair[number]
+        source = int(matches.source[at])
+        got = (spaces.paths[source], int(matches.offset[at])) if source >= 0 else None
+        assert (matches.pid[at], matches.ip[at]) == (its, address)
         assert got == wanted
 
 

@@ -189,14 +189,14 @@ def test_the_kernel_of_another_boot_lends_no_names() -> None:
         text = Path("/proc/kallsyms").read_text()
     except OSError:
         pytest.skip("/proc/kallsyms cannot be read")
-    found = re.search(r"^(\w+) [tT] _text$", text, re.MULTILINE)
-    if not found or not int(found[1], 16):
+    start = re.search(r"^(\w+) [tT] _text$", text, re.MULTILINE)
+    if not start or not int(start[1], 16):
         pytest.skip("the kernel hides its addresses from this user")
     name, address = re.findall(r"^(\w+) T (do_exit|schedule)$", text, re.MULTILINE)[0][::-1]
     samples = samples_at([int(address, 16) + 1])
     samples["cpu_mode"] = np.int8(1)
     mark = mappings_of("10-20 r-xp 0 0:0 0 [kernel.kallsyms]_text", pid=-1)
-    mark["offset"] = np.array([int(found[1], 16)], np.uint64)
+    mark["offset"] = np.array([int(start[1], 16)], np.uint64)
     assert list(Symbols(kernel=True).resolve(mark, samples)["function"]) == [name]
     mark["offset"] += np.uint64(4096)
     symbols = Symbols(kernel=True)
