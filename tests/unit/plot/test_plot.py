@@ -67,7 +67,7 @@ def texts(ax):
     return [text.get_text() for text in ax.figure.findobj(matplotlib.text.Text)]
 
 
-def said(ax):
+def all_text(ax):
     return " ".join(" ".join(texts(ax)).split())
 
 
@@ -76,9 +76,9 @@ def bars(ax):
     return [bar.get_width() for bar in ax.patches]
 
 
-def simulated(**given):
+def simulated(**options):
     """A run in memory, with what a figure of all of it needs."""
-    run = Plan(**given).run()
+    run = Plan(**options).run()
     run.intervals = pd.DataFrame(columns=["pid", "tid", "start_ns", "end_ns", "kind", "operation"])
     time = run.waits["start_ns"].iloc[0] + np.array([0, 10**9])
     row = {"rank": 0, "worker": 0, "pid": run.batches["pid"].iloc[0], "time_ns": time}
@@ -109,14 +109,14 @@ def test_the_package_has_them_all():
 
 def test_causes_and_shares_are_the_report_s(ax):
     run = simulated(operations={"Loader": 2.0, "Slow": 20.0})
-    one = summarise(run).loaders[0]
+    loader = summarise(run).loaders[0]
     plot.causes(run, ax)
-    assert bars(ax) == sorted((100 * cause.share for cause in one.verdict.causes), reverse=True)
-    assert "Slow" in said(ax)
-    found = plot.shares(run)
-    names = [label.get_text() for label in found.get_yticklabels()]
-    drawn = dict(zip(names, bars(found), strict=True))
-    shares = one.operations.set_index("operation")["workers_share"]
+    assert bars(ax) == sorted((100 * cause.share for cause in loader.verdict.causes), reverse=True)
+    assert "Slow" in all_text(ax)
+    axes = plot.shares(run)
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    drawn = dict(zip(names, bars(axes), strict=True))
+    shares = loader.operations.set_index("operation")["workers_share"]
     assert drawn["Slow"] == pytest.approx(100 * shares["Slow"])
     assert names[0] == "Slow"
     assert sum(drawn.values()) == pytest.approx(100, abs=0.1)
@@ -148,14 +148,14 @@ def test_an_axis_of_less_than_a_decade_has_its_numbers_too(ax):
 
 def test_workers_and_ranks_are_those_of_the_tables(ax):
     run = simulated(workers=3)
-    one = summarise(run).loaders[0]
+    loader = summarise(run).loaders[0]
     plot.workers(run, ax)
-    table = one.workers
+    table = loader.workers
     wanted = [*table["fetch_ns"] / 1e9, *table["idle_ns"] / 1e9]
     assert bars(ax) == pytest.approx(wanted)
-    found = bars(plot.ranks(run))
-    assert found[0] == pytest.approx(100 * one.ranks["wait_share"].iloc[0])
-    assert sum(found) == pytest.approx(100)
+    lengths = bars(plot.ranks(run))
+    assert lengths[0] == pytest.approx(100 * loader.ranks["wait_share"].iloc[0])
+    assert sum(lengths) == pytest.approx(100)
 
 
 def test_batches_and_throughput_are_those_of_the_series(ax):
@@ -174,7 +174,7 @@ def test_batches_and_throughput_are_those_of_the_series(ax):
 
 def test_a_long_run_is_thinned_and_says_so(ax):
     plot.batches(simulated(batches=2000), ax)
-    assert "mean of 4 neighbours" in said(ax)
+    assert "mean of 4 neighbours" in all_text(ax)
     assert len(ax.lines) == 4  # means, and the longest of them
 
 
@@ -197,7 +197,7 @@ def test_memory_is_in_mib(ax):
     assert ax.lines[0].get_ydata().tolist() == [50, 70]
     few = simulated()
     few.resources = few.resources.iloc[:1]
-    assert "no two readings" in said(plot.memory(few))
+    assert "no two readings" in all_text(plot.memory(few))
 
 
 def test_counters_are_of_one_call(recorded, ax):
@@ -242,7 +242,7 @@ def test_functions_are_shares_of_their_operation(recorded, ax, monkeypatch):
     _measured(monkeypatch, recorded, mapped.map_run(recorded, recording(every_ms(count=60))))
     plot.functions(recorded, ax)
     assert bars(ax) == [100] * 4  # one made function under each
-    assert said(ax).count("libwork.so!") == 4
+    assert all_text(ax).count("libwork.so!") == 4
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_what_was_not_measured_is_said_on_the_axes(tmp_path, ax, name, words):
     builder = RunBuilder(tmp_path / "run")
     batch(builder.process(pid=100), counted=False)
     assert getattr(plot, name)(lotus.reading.run.load(builder.end()), ax=ax) is ax
-    assert words in said(ax)
+    assert words in all_text(ax)
     assert not ax.patches
 
 
@@ -263,7 +263,7 @@ def test_a_run_without_steps_says_that_they_are_missing(ax):
     run.waits["step_ns"] = np.nan
     plot.batches(run, ax)
     assert len(ax.lines) == 1
-    assert "Not recorded in this run: step" in said(ax)
+    assert "Not recorded in this run: step" in all_text(ax)
 
 
 def test_a_run_without_a_loader_is_an_error_with_a_next_step():
@@ -355,9 +355,9 @@ HARDWARE = {"frontend": 20.0, "backend": 40.0, "ipc": 1.5}
 
 
 @pytest.mark.parametrize("name", [*OF_SWEEPS, *HARDWARE, "dram_loads"])
-@pytest.mark.parametrize("given", [{}, {"repeat": 1}, {"prefetch": (1, 4), "counted": True}])
-def test_a_figure_of_a_sweep_is_drawn_whatever_was_swept(tmp_path, ax, name, given):
-    assert getattr(plot, name)(summary_of(tmp_path, **given), ax) is ax
+@pytest.mark.parametrize("options", [{}, {"repeat": 1}, {"prefetch": (1, 4), "counted": True}])
+def test_a_figure_of_a_sweep_is_drawn_whatever_was_swept(tmp_path, ax, name, options):
+    assert getattr(plot, name)(summary_of(tmp_path, **options), ax) is ax
     assert ax.get_title(loc="left")
     assert not any("\x1b" in text for text in texts(ax))
 
@@ -402,13 +402,13 @@ def test_what_the_cpu_counted_is_drawn_per_operation(tmp_path, ax, name):
     assert len(ax.containers) == 2
     for drawn in ax.containers:
         assert drawn.lines[0].get_ydata() == pytest.approx([HARDWARE[name]] * 4)
-    assert "Flip" in said(ax)
+    assert "Flip" in all_text(ax)
 
 
 @pytest.mark.parametrize("name", [*HARDWARE, "dram_loads"])
 def test_what_no_cpu_counted_is_said(tmp_path, ax, name):
     getattr(plot, name)(summary_of(tmp_path), ax)
-    assert "Not counted in this sweep" in said(ax)
+    assert "Not counted in this sweep" in all_text(ax)
     assert not ax.containers
 
 
@@ -461,4 +461,4 @@ def test_trials_of_a_tuning(ax):
     ]  # fmt: skip
     assert "failed" in texts(ax)
     assert any("(your own)" in text for text in texts(ax))
-    assert "No setting was measured" in said(plot.trials(replace(result, measured=())))
+    assert "No setting was measured" in all_text(plot.trials(replace(result, measured=())))

@@ -70,7 +70,7 @@ def everything() -> dict[str, dict[str, Defined]]:
 def test_everything_public_has_a_docstring() -> None:
     known = everything()
     # What a protocol or another class of a kind documents, its other classes need not repeat.
-    told = {
+    documented = {
         name.rpartition(".")[2]
         for of in known.values()
         for name, node in of.items()
@@ -80,19 +80,20 @@ def test_everything_public_has_a_docstring() -> None:
         f"{file}: {name}"
         for file, of in known.items()
         for name, node in of.items()
-        if not ast.get_docstring(node) and not ("." in name and name.rpartition(".")[2] in told)
+        if not ast.get_docstring(node)
+        and not ("." in name and name.rpartition(".")[2] in documented)
     ]
     assert silent == []
 
 
 def raised(node: Defined) -> set[str]:
     """The errors for users that a function raises itself."""
-    found = set()
-    for one in ast.walk(node):
-        if isinstance(one, ast.Raise) and isinstance(one.exc, ast.Call):
-            name = getattr(one.exc.func, "id", "")
-            found |= {name} & _ERRORS
-    return found
+    names = set()
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Raise) and isinstance(inner.exc, ast.Call):
+            name = getattr(inner.exc.func, "id", "")
+            names |= {name} & _ERRORS
+    return names
 
 
 @pytest.mark.parametrize("package", ["lotus", "native_map"])
@@ -112,15 +113,15 @@ def test_errors_are_told(package: str) -> None:
 
 def functions(module: Any) -> Iterator[tuple[str, str, Any]]:
     """Name, all that documents it, and the function, of all public ones of a module."""
-    for name, one in vars(module).items():
-        if name.startswith("_") or getattr(one, "__module__", "") != module.__name__:
+    for name, member in vars(module).items():
+        if name.startswith("_") or getattr(member, "__module__", "") != module.__name__:
             continue
-        if inspect.isfunction(one):
-            yield name, inspect.getdoc(one) or "", one
-        elif inspect.isclass(one):
-            for inner, method in vars(one).items():
+        if inspect.isfunction(member):
+            yield name, inspect.getdoc(member) or "", member
+        elif inspect.isclass(member):
+            for inner, method in vars(member).items():
                 if inspect.isfunction(method) and not inner.startswith("_"):
-                    texts = (inspect.getdoc(method) or "", inspect.getdoc(one) or "")
+                    texts = (inspect.getdoc(method) or "", inspect.getdoc(member) or "")
                     yield f"{name}.{inner}", "\n".join(texts), method
 
 
@@ -143,9 +144,9 @@ def test_tables_of_a_run_say_their_units_and_columns() -> None:
         if not name.startswith("_") and hasattr(one, "func")
     ]
     assert len(tables) > 15
-    for name, one in tables:
-        text = inspect.getdoc(one.func) or ""
-        if "DataFrame" in str(one.func.__annotations__.get("return")):
+    for name, table in tables:
+        text = inspect.getdoc(table.func) or ""
+        if "DataFrame" in str(table.func.__annotations__.get("return")):
             columns = re.findall(r"\b[a-z]+(?:_[a-z]+)*\b", text)
             assert len(columns) >= 4, name
 

@@ -33,12 +33,12 @@ def test_every_dependency_is_listed():
 @pytest.mark.parametrize("name", sorted(LISTED))
 def test_the_licence_is_that_of_the_installed_package(name):
     try:
-        told = importlib.metadata.metadata(name)
+        metadata = importlib.metadata.metadata(name)
     except importlib.metadata.PackageNotFoundError:
         pytest.skip(f"{name} is not installed")
-    kinds = told.get_all("Classifier") or []
+    kinds = metadata.get_all("Classifier") or []
     words = " ".join(
-        [told.get("License-Expression") or "", (told.get("License") or "")[:100], *kinds]
+        [metadata.get("License-Expression") or "", (metadata.get("License") or "")[:100], *kinds]
     )
     family = {
         "BSD": "BSD",

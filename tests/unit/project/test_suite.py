@@ -54,6 +54,6 @@ def test_the_lists_of_files_name_files_that_are_there():
 
 def test_the_slowest_files_are_told():
     words = [sys.executable, "-m", "pytest", "-q", "tests/unit/reading/test_batch_order.py"]
-    said = subprocess.run(words, cwd=ROOT, capture_output=True, text=True).stdout
-    assert "ten slowest files" in said
-    assert "tests/unit/reading/test_batch_order.py" in said
+    output = subprocess.run(words, cwd=ROOT, capture_output=True, text=True).stdout
+    assert "ten slowest files" in output
+    assert "tests/unit/reading/test_batch_order.py" in output
