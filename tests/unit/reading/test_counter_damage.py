@@ -85,10 +85,10 @@ def test_edges_of_other_operations_are_told(builder):
 @pytest.mark.parametrize("place", [3, 1 << 31, UNCOUNTED])
 def test_readings_that_are_not_there_make_no_number(builder, place):
     run = counted(builder, (GOOD, [(0, place), (place, place)], (place, place), {}))
-    found = cycles(run)
-    assert found.pop("fetch") == 70
-    assert set(found) == {"Decode", "Flip", "collate"}
-    assert np.isnan(list(found.values())).all()
+    counts = cycles(run)
+    assert counts.pop("fetch") == 70
+    assert set(counts) == {"Decode", "Flip", "collate"}
+    assert np.isnan(list(counts.values())).all()
     assert not run.counters["scaled"].any()
     assert (run.counters["enabled_ns"] >= 0).all()
     assert run.exact["cycles"].isna().sum() == len(run.exact) - 1
@@ -102,9 +102,9 @@ def test_counters_that_run_backwards_make_no_number(builder):
 
 def test_a_reading_of_another_group_makes_no_number(builder):
     readings = [reading(0), (2, 1000, 1000, 30), reading(70)]
-    found = cycles(counted(builder, (readings, PLACES, (0, 0), {})))
-    assert np.isnan([found["Decode"], found["Flip"]]).all()
-    assert found["fetch"] == 70
+    counts = cycles(counted(builder, (readings, PLACES, (0, 0), {})))
+    assert np.isnan([counts["Decode"], counts["Flip"]]).all()
+    assert counts["fetch"] == 70
 
 
 @pytest.mark.parametrize(

@@ -43,18 +43,18 @@ def test_counts_are_differences_of_readings_less_what_reading_costs(builder):
         reading(1600, 6000),  # collate; fetch
     ]
     one_batch(main, readings, [(1, 2), (2, 3)], (3, 4), helper_ns=42)
-    found = table(builder, main).set_index("name")
-    assert found["cycles"].to_dict() == {
+    counts = table(builder, main).set_index("name")
+    assert counts["cycles"].to_dict() == {
         "Decode": 93 - 7, "Flip": 300 - 7, "fetch": 600 - 4 * 7, "collate": 100 - 7
     }  # fmt: skip
-    assert found["instructions"].to_dict() == {
+    assert counts["instructions"].to_dict() == {
         "Decode": 189 - 11, "Flip": 500 - 11, "fetch": 1000 - 4 * 11, "collate": 100 - 11
     }  # fmt: skip
-    assert found["readings"].to_dict() == {"Decode": 1, "Flip": 1, "fetch": 4, "collate": 1}
-    assert not found["scaled"].any()
-    assert found["helper_ns"].dropna().to_dict() == {"fetch": 42}
-    assert found["row"].to_dict() == {"Decode": 0, "Flip": 1, "fetch": -1, "collate": -1}
-    assert found["duration_ns"].to_dict() == {
+    assert counts["readings"].to_dict() == {"Decode": 1, "Flip": 1, "fetch": 4, "collate": 1}
+    assert not counts["scaled"].any()
+    assert counts["helper_ns"].dropna().to_dict() == {"fetch": 42}
+    assert counts["row"].to_dict() == {"Decode": 0, "Flip": 1, "fetch": -1, "collate": -1}
+    assert counts["duration_ns"].to_dict() == {
         "Decode": 60, "Flip": 30, "fetch": 120, "collate": 20
     }  # fmt: skip
 
@@ -69,12 +69,12 @@ def test_shared_counters_are_scaled_and_marked(builder):
         reading(150, enabled=250, running=100),
     ]
     one_batch(main, readings, [(0, 1), (1, 2)])
-    found = table(builder, main).set_index("name")
-    assert found["scaled"].to_dict() == {"Decode": True, "Flip": True, "fetch": True}
-    assert found["cycles"]["Decode"] == 200
-    assert np.isnan(found["cycles"]["Flip"])
-    assert found["cycles"]["fetch"] == 150 * 250 / 100
-    assert found["running_ns"].to_dict() == {"Decode": 50, "Flip": 0, "fetch": 100}
+    counts = table(builder, main).set_index("name")
+    assert counts["scaled"].to_dict() == {"Decode": True, "Flip": True, "fetch": True}
+    assert counts["cycles"]["Decode"] == 200
+    assert np.isnan(counts["cycles"]["Flip"])
+    assert counts["cycles"]["fetch"] == 150 * 250 / 100
+    assert counts["running_ns"].to_dict() == {"Decode": 50, "Flip": 0, "fetch": 100}
 
 
 def test_groups_are_scaled_each_by_its_own_time(builder):
@@ -86,12 +86,12 @@ def test_groups_are_scaled_each_by_its_own_time(builder):
         (*reading(21, 42, enabled=200, running=150), *reading(43, enabled=200, running=125)),
     ]
     one_batch(main, readings, [(0, 1), (1, 2)])
-    found = table(builder, main).set_index("name")
+    counts = table(builder, main).set_index("name")
     # A reading outside a group's turn cost it nothing: its cost is taken off what was scaled up.
-    assert found.loc["Decode", ["cycles", "instructions", "misses"]].tolist() == [21, 42, 129]
-    assert found.loc["Flip", ["cycles", "instructions", "misses"]].tolist() == [9, 18, 7]
+    assert counts.loc["Decode", ["cycles", "instructions", "misses"]].tolist() == [21, 42, 129]
+    assert counts.loc["Flip", ["cycles", "instructions", "misses"]].tolist() == [9, 18, 7]
     # What is told of both is of the one that ran least.
-    assert found.loc["Decode", ["enabled_ns", "running_ns"]].tolist() == [100, 25]
+    assert counts.loc["Decode", ["enabled_ns", "running_ns"]].tolist() == [100, 25]
 
 
 def test_a_reading_that_could_not_be_made_counts_nothing(builder):
@@ -99,10 +99,10 @@ def test_a_reading_that_could_not_be_made_counts_nothing(builder):
     main.counters({"cycles": 0})
     readings = [reading(0), (0, 0, 0, 0), reading(30), reading(70)]
     one_batch(main, readings, [(0, 1), (2, 3)])
-    found = table(builder, main).set_index("name")["cycles"]
-    assert np.isnan(found["Decode"])
-    assert found["Flip"] == 40
-    assert found["fetch"] == 70
+    cycles = table(builder, main).set_index("name")["cycles"]
+    assert np.isnan(cycles["Decode"])
+    assert cycles["Flip"] == 40
+    assert cycles["fetch"] == 70
 
 
 def test_operations_that_do_not_match_their_edges_are_not_counted(builder):
@@ -116,10 +116,10 @@ def test_edges_outside_of_the_readings_have_no_counts(builder):
     main = builder.process(pid=100)
     main.counters({"cycles": 0})
     one_batch(main, [reading(0), reading(30)], [(0, 9), (1, 0)])
-    found = table(builder, main).set_index("name")["cycles"]
-    assert np.isnan(found["Decode"])
-    assert np.isnan(found["Flip"])
-    assert found["fetch"] == 30
+    cycles = table(builder, main).set_index("name")["cycles"]
+    assert np.isnan(cycles["Decode"])
+    assert np.isnan(cycles["Flip"])
+    assert cycles["fetch"] == 30
 
 
 def test_rows_of_operations_go_over_processes_and_batches(builder):

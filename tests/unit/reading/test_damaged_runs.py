@@ -79,10 +79,10 @@ def test_sound_frames_with_mad_numbers(tmp_path_factory, data):
             }
             log.data += pack_frame(kind, values, rows)
     # WHEN everything is read, THEN every record is a row of its table or a counted loss
-    found = build_all(run.end())
-    assert found is not None
-    kept = sum(len(process.log.fixed["wait"]) for process in found._assembly.processes)
-    assert len(found.waits) == kept
+    tables = build_all(run.end())
+    assert tables is not None
+    kept = sum(len(process.log.fixed["wait"]) for process in tables._assembly.processes)
+    assert len(tables.waits) == kept
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -43,11 +43,11 @@ def read(path: Path, data: bytes) -> EventLog:
 
 def frame_offsets(data: bytes, start: int) -> list[int]:
     """Where each frame begins, and the end of the last."""
-    found = [start]
-    while found[-1] < len(data):
-        _, _, _, length, _ = log_format.FRAME_HEADER.unpack_from(data, found[-1])
-        found.append(found[-1] + log_format.FRAME_HEADER.size + length)
-    return found
+    offsets = [start]
+    while offsets[-1] < len(data):
+        _, _, _, length, _ = log_format.FRAME_HEADER.unpack_from(data, offsets[-1])
+        offsets.append(offsets[-1] + log_format.FRAME_HEADER.size + length)
+    return offsets
 
 
 def number_of_frames(log: EventLog) -> int:
@@ -58,30 +58,30 @@ def test_reads_every_field_and_array(tmp_path):
     # GIVEN a log with every kind of frame
     log = small_log(tmp_path / "a.ltr")
     # WHEN it is read
-    found = read(log.path, bytes(log.data))
+    contents = read(log.path, bytes(log.data))
     # THEN nothing is lost, and fixed fields, eager and lazy arrays hold what was written
-    assert found.lost == []
-    assert found.pid == 101
-    batch = found.fixed["batch"]
+    assert contents.lost == []
+    assert contents.pid == 101
+    batch = contents.fixed["batch"]
     assert batch["batch"].tolist() == [0, 1, 2]
     assert batch["fetch_start_ns"].tolist() == [5_000, 10_000, 15_000]
-    assert found.samples_ns.tolist() == [201, 201, 201]
-    assert found.sends["batch"].tolist() == [0, 1]
-    assert found.sends["write_ns"].tolist() == [80, 80]
-    assert found.pins["end_ns"].tolist() == [6, 8]
-    assert found.fixed["resources"]["rss"].tolist() == [1 << 20]
-    assert [event["event"] for event in found.events[:3]] == [
+    assert contents.samples_ns.tolist() == [201, 201, 201]
+    assert contents.sends["batch"].tolist() == [0, 1]
+    assert contents.sends["write_ns"].tolist() == [80, 80]
+    assert contents.pins["end_ns"].tolist() == [6, 8]
+    assert contents.fixed["resources"]["rss"].tolist() == [1 << 20]
+    assert [event["event"] for event in contents.events[:3]] == [
         "worker",
         "worker_ready",
         "operations",
     ]
-    arrays = found.arrays("batch", ["index", "ops", "samples"])
+    arrays = contents.arrays("batch", ["index", "ops", "samples"])
     assert arrays["index"]["sample"].tolist() == [0, 1, 10, 11, 20, 21]
     assert arrays["ops"]["operation"].tolist() == [1, 2] * 6
     assert arrays["ops"]["start_low"].tolist()[:4] == [5_000, 5_060, 5_100, 5_160]
     assert arrays["ops"]["end_low"].tolist()[:4] == [5_060, 5_090, 5_160, 5_190]
     assert arrays["samples"]["duration_ns"].tolist() == [100, 101] * 3
-    assert found.arrays("loose", ["loose"])["loose"]["duration_ns"].tolist() == [2]
+    assert contents.arrays("loose", ["loose"])["loose"]["duration_ns"].tolist() == [2]
 
 
 def test_reads_by_the_description_in_the_file(tmp_path):
@@ -96,12 +96,12 @@ def test_reads_by_the_description_in_the_file(tmp_path):
     payload = fixed + b"\xff" * 27 + struct.pack("<QQQ", 7, 12, 13)
     data = pack_header(frames=described) + log_format.frame(log_format.WAIT, payload)
     # WHEN it is read
-    found = read(tmp_path / "a.ltr", data)
+    contents = read(tmp_path / "a.ltr", data)
     # THEN our fields are found where the file says they are
-    assert found.lost == []
-    assert found.fixed["wait"]["batch"].tolist() == [7]
-    assert found.fixed["wait"]["end_ns"].tolist() == [13]
-    assert found.pins["start_ns"].tolist() == [12]
+    assert contents.lost == []
+    assert contents.fixed["wait"]["batch"].tolist() == [7]
+    assert contents.fixed["wait"]["end_ns"].tolist() == [13]
+    assert contents.pins["start_ns"].tolist() == [12]
 
 
 def test_truncation_at_every_byte_is_counted(tmp_path):
@@ -112,16 +112,16 @@ def test_truncation_at_every_byte_is_counted(tmp_path):
     for size in range(len(data)):
         # WHEN it is cut short anywhere
         try:
-            found = read(log.path, data[:size])
+            contents = read(log.path, data[:size])
         except ForeignError:
             # THEN without its header it is a counted loss
             assert size < log.header_size
             continue
         # THEN all whole frames are there, and the rest is one loss with its size
         whole = [end for end in offsets if end <= size]
-        assert number_of_frames(found) == len(whole) - 1
+        assert number_of_frames(contents) == len(whole) - 1
         rest = size - whole[-1]
-        assert [(loss.what, loss.count, loss.bytes) for loss in found.lost] == (
+        assert [(loss.what, loss.count, loss.bytes) for loss in contents.lost] == (
             [("truncated tail", 1, rest)] if rest else []
         )
 
@@ -139,10 +139,10 @@ def test_every_flipped_bit_is_counted(tmp_path):
             # WHEN one bit of one frame is wrong
             damaged = bytearray(data)
             damaged[at] ^= 1 << bit
-            found = read(log.path, bytes(damaged))
+            contents = read(log.path, bytes(damaged))
             # THEN just that frame is lost, with its size, and told
-            assert number_of_frames(found) == len(offsets) - 2
-            assert [(loss.count, loss.bytes) for loss in found.lost] == [(1, size)]
+            assert number_of_frames(contents) == len(offsets) - 2
+            assert [(loss.count, loss.bytes) for loss in contents.lost] == [(1, size)]
 
 
 def test_flipped_bits_of_the_header_never_crash(tmp_path):
@@ -154,12 +154,12 @@ def test_flipped_bits_of_the_header_never_crash(tmp_path):
         damaged[at] ^= 1 << (at % 8)
         # WHEN one bit of its header is wrong
         try:
-            found = read(log.path, bytes(damaged))
+            contents = read(log.path, bytes(damaged))
         except (ForeignError, LotusError):
             continue
         # THEN it is refused, or every frame was still found or counted
-        lost = sum(loss.count for loss in found.lost)
-        assert number_of_frames(found) + lost >= 1
+        lost = sum(loss.count for loss in contents.lost)
+        assert number_of_frames(contents) + lost >= 1
 
 
 def test_goes_on_after_a_damaged_frame(tmp_path):
@@ -173,10 +173,10 @@ def test_goes_on_after_a_damaged_frame(tmp_path):
     log.wait(0, 0, 1, start_ns=3, end_ns=4)
     log.data += b"\xff" * 33
     # WHEN it is read
-    found = read(log.path, bytes(log.data))
+    contents = read(log.path, bytes(log.data))
     # THEN both frames are there and each gap is one loss
-    assert found.fixed["wait"]["batch"].tolist() == [0, 1]
-    assert [(loss.what, loss.bytes) for loss in found.lost] == [
+    assert contents.fixed["wait"]["batch"].tolist() == [0, 1]
+    assert [(loss.what, loss.bytes) for loss in contents.lost] == [
         ("corrupt frame", len(rubbish)),
         ("corrupt frame", 33),
     ]
@@ -193,15 +193,15 @@ def test_frames_that_pass_the_window(tmp_path, monkeypatch, window):
     whole = read(log.path, bytes(log.data))
     # WHEN it is read through a small window
     monkeypatch.setattr(frames, "WINDOW", window)
-    found = read(log.path, bytes(log.data))
+    contents = read(log.path, bytes(log.data))
     # THEN the result is the same
-    assert found.lost == whole.lost
+    assert contents.lost == whole.lost
     assert len(whole.lost) == 1
     for name, rows in whole.fixed.items():
-        assert np.array_equal(found.fixed[name], rows)
+        assert np.array_equal(contents.fixed[name], rows)
     names = ["samples", "index", "ops"]
     expected = whole.arrays("batch", names)
-    for name, rows in found.arrays("batch", names).items():
+    for name, rows in contents.arrays("batch", names).items():
         assert np.array_equal(rows, expected[name])
     assert len(expected["ops"]) == 12 + sum(range(3, 30))
 
@@ -214,11 +214,11 @@ def test_a_frame_that_contradicts_itself_is_counted(tmp_path):
     data += log_format.frame(log_format.BATCH, b"\0" * 10) + log_format.frame(999, b"\0" * 4)
     data += pack_event({"event": "note", "text": "x"})
     # WHEN it is read
-    found = read(tmp_path / "a.ltr", data)
+    contents = read(tmp_path / "a.ltr", data)
     # THEN they are counted with their size, and the frame after them is read
-    assert len(found.events) == 1
-    assert len(found.fixed["loose"]) == 0
-    assert [(loss.count, loss.bytes) for loss in found.lost] == [(3, 3 * 16 + 40 + 10 + 4)]
+    assert len(contents.events) == 1
+    assert len(contents.fixed["loose"]) == 0
+    assert [(loss.count, loss.bytes) for loss in contents.lost] == [(3, 3 * 16 + 40 + 10 + 4)]
 
 
 def test_operations_outside_of_samples_are_counted(tmp_path):
@@ -226,9 +226,9 @@ def test_operations_outside_of_samples_are_counted(tmp_path):
     arrays = {"samples": [(5, 10, 1)], "ops": [(0, 3, 1), (3, 3, 1), (6, 3, 1)]}
     data = pack_header() + pack_frame(log_format.BATCH, {"size": 1}, arrays)
     # WHEN it is read
-    found = read(tmp_path / "a.ltr", data)
+    contents = read(tmp_path / "a.ltr", data)
     # THEN the operations that cannot be placed are counted
-    (loss,) = found.lost
+    (loss,) = contents.lost
     assert (loss.what, loss.count) == ("operation outside of the samples of its batch", 2)
 
 
@@ -240,10 +240,10 @@ def test_unreadable_events_are_counted(tmp_path):
         fixed = log_format.FIXED[log_format.EVENT].pack(0, len(text))
         data += log_format.frame(log_format.EVENT, fixed + text)
     # WHEN it is read
-    found = read(tmp_path / "a.ltr", data)
+    contents = read(tmp_path / "a.ltr", data)
     # THEN all but the last are counted
-    assert [event["event"] for event in found.events] == ["note"]
-    assert sum(loss.count for loss in found.lost) == 5
+    assert [event["event"] for event in contents.events] == ["note"]
+    assert sum(loss.count for loss in contents.lost) == 5
 
 
 @pytest.mark.parametrize(
@@ -325,11 +325,11 @@ def test_links_are_not_followed(tmp_path):
 def test_a_log_that_shrinks_after_the_scan(tmp_path):
     # GIVEN a log that was scanned, and cut since
     log = small_log(tmp_path / "a.ltr")
-    found = read(log.path, bytes(log.data))
+    contents = read(log.path, bytes(log.data))
     log.path.write_bytes(bytes(log.data[: log.header_size]))
     # WHEN its arrays are asked for, THEN one line says so
     with pytest.raises(LotusError, match="changed while it was read"):
-        found.arrays("batch", ["ops"])
+        contents.arrays("batch", ["ops"])
 
 
 def test_a_file_made_to_be_slow_is_given_up(tmp_path, monkeypatch):
@@ -354,9 +354,9 @@ def test_a_file_made_to_be_slow_is_given_up(tmp_path, monkeypatch):
             size
         )
     # WHEN it is read
-    found = read(tmp_path / "a.ltr", bytes(data))
+    contents = read(tmp_path / "a.ltr", bytes(data))
     # THEN all is lost, and the work is in proportion to the file
-    assert sum(loss.bytes for loss in found.lost) == count * size
+    assert sum(loss.bytes for loss in contents.lost) == count * size
     assert checked < 20 * len(data) + (1 << 18)
 
 
@@ -376,35 +376,35 @@ def test_any_damage_is_survived_and_told(tmp_path_factory, cuts):
         at %= len(frames) + 1
         frames = frames[:at] + inserted + frames[at + size :]
     # WHEN it is read
-    found = read(path, data[: log.header_size] + frames)
+    contents = read(path, data[: log.header_size] + frames)
     # THEN each frame is an original one, and all other bytes are counted as lost
     original = read(path, data)
     kept = sum(len(frames[start:stop]) for start, stop in sound_frames(frames))
-    assert kept + sum(loss.bytes for loss in found.lost) == len(frames)
-    assert set(found.fixed["batch"]["batch"].tolist()) <= set(
+    assert kept + sum(loss.bytes for loss in contents.lost) == len(frames)
+    assert set(contents.fixed["batch"]["batch"].tolist()) <= set(
         original.fixed["batch"]["batch"].tolist()
     )
 
 
 def sound_frames(data: bytes) -> list[tuple[int, int]]:
     """(start, stop) of good frames, found the slow way: at every byte."""
-    found, at = [], 0
+    ranges, at = [], 0
     while at + 16 <= len(data):
         magic, kind, flags, length, crc = log_format.FRAME_HEADER.unpack_from(data, at)
         payload = data[at + 16 : at + 16 + length]
         good = magic == log_format.FRAME_MAGIC and len(payload) == length
         if good and log_format.checksum(kind, flags, payload) == crc:
-            found.append((at, at + 16 + length))
+            ranges.append((at, at + 16 + length))
             at += 16 + length
         else:
             at += 1
-    return found
+    return ranges
 
 
 def test_headers_need_not_be_ascii(tmp_path):
     # GIVEN a log of a program in a folder with a name in another script
     data = pack_header(argv=["データ/train.py"], host="größe")
     # WHEN it is read, THEN the names are there
-    found = read(tmp_path / "a.ltr", data)
-    assert found.header["argv"] == ["データ/train.py"]
-    assert json.dumps(found.header)
+    contents = read(tmp_path / "a.ltr", data)
+    assert contents.header["argv"] == ["データ/train.py"]
+    assert json.dumps(contents.header)

@@ -35,16 +35,16 @@ def read(folder, data):
     return EventLog(str(folder), "one.ltr")
 
 
-def frames(found):
+def frames(contents):
     """All that was read, a set of frames."""
-    rows = {(name, row.tobytes()) for name in NAMES for row in found.fixed[name]}
+    rows = {(name, row.tobytes()) for name in NAMES for row in contents.fixed[name]}
     for name in NAMES:
         arrays = [
             array for array, _ in dict(zip(NAMES, log_format.FRAMES.values(), strict=True))[name][2]
         ]
-        for array, values in found.arrays(name, arrays).items():
+        for array, values in contents.arrays(name, arrays).items():
             rows |= {(name, array, row.tobytes()) for row in values}
-    return rows | {json.dumps(event, sort_keys=True) for event in found.events}
+    return rows | {json.dumps(event, sort_keys=True) for event in contents.events}
 
 
 def test_a_flipped_bit_loses_its_frame_and_no_other(log):
@@ -52,47 +52,47 @@ def test_a_flipped_bit_loses_its_frame_and_no_other(log):
     whole = read(folder, data)
     known = frames(whole)
     number = sum(len(whole.fixed[name]) for name in NAMES)
-    told = 0
+    damaged_headers = 0
     for at in range(len(data)):
         damaged = bytearray(data)
         damaged[at] ^= 1 << at % 8
         try:
-            found = read(folder, bytes(damaged))
+            contents = read(folder, bytes(damaged))
         except (ForeignError, LotusError):
             assert at < places[0]  # only the description of a file is needed for all of it
             continue
         if at < places[0]:
             # What the process was is told to be damaged, or only its check is.
-            what = [one.what for one in found.lost]
-            told += what == ["description of a process, damaged"]
+            what = [one.what for one in contents.lost]
+            damaged_headers += what == ["description of a process, damaged"]
             names = set(whole.header) - {"crc"}
-            same = all(found.header.get(name) == whole.header[name] for name in names)
+            same = all(contents.header.get(name) == whole.header[name] for name in names)
             assert what == ["description of a process, damaged"] or (not what and same)
-            assert frames(found) == known
+            assert frames(contents) == known
         else:
-            assert frames(found) <= known
-            assert sum(len(found.fixed[name]) for name in NAMES) == number - 1
-            (lost,) = found.lost
+            assert frames(contents) <= known
+            assert sum(len(contents.fixed[name]) for name in NAMES) == number - 1
+            (lost,) = contents.lost
             place = int(np.searchsorted(places, at, side="right")) - 1
             assert (lost.count, lost.bytes) == (1, places[place + 1] - places[place])
-    assert told > places[0] / 4
+    assert damaged_headers > places[0] / 4
 
 
 def test_a_log_cut_anywhere_has_all_frames_before(log):
     folder, data, places = log
     for end in range(len(data)):
         try:
-            found = read(folder, data[:end])
+            contents = read(folder, data[:end])
         except ForeignError as error:
             assert end < places[0]
             assert re.search("cut short|empty|foreign", str(error))  # noqa: PT017 - an answer too
             continue
         before = int(np.searchsorted(places, end, side="right")) - 1
-        assert sum(len(found.fixed[name]) for name in NAMES) == before
-        assert [lost.bytes for lost in found.lost] == [end - places[before]] * (
+        assert sum(len(contents.fixed[name]) for name in NAMES) == before
+        assert [lost.bytes for lost in contents.lost] == [end - places[before]] * (
             end > places[before]
         )
-        assert all(lost.what == "truncated tail" for lost in found.lost)
+        assert all(lost.what == "truncated tail" for lost in contents.lost)
 
 
 def test_whatever_byte_of_a_run_is_damaged_its_tables_are_made(tmp_path):

@@ -94,13 +94,13 @@ def seen(run: Path) -> str:
     """All that any reader sees of a run."""
     texts: list[str] = []
     try:
-        found = load(run)
-        texts += [found.ops.to_csv(), found.processes.to_csv(), str(found.manifest)]
-        texts += [found.samples["pid"].to_csv(), found.workers.to_csv()]
-        texts += [str(found.lost)]
+        loaded = load(run)
+        texts += [loaded.ops.to_csv(), loaded.processes.to_csv(), str(loaded.manifest)]
+        texts += [loaded.samples["pid"].to_csv(), loaded.workers.to_csv()]
+        texts += [str(loaded.lost)]
         try:
-            texts.append(found.functions.to_csv())
-            texts.append(found.python_functions.to_csv())
+            texts.append(loaded.functions.to_csv())
+            texts.append(loaded.python_functions.to_csv())
         except LotusError as error:
             texts.append(f"refused: {error}")
     except LotusError as error:
@@ -145,10 +145,10 @@ def test_no_link_to_a_log_is_followed(run: Path) -> None:
 @pytest.mark.parametrize("name", ["py-spy", "py-spy/0.json"])
 def test_no_link_to_stacks_is_followed(run: Path, name: str) -> None:
     linked(run, name)
-    told = json.loads((run / "run.json").read_text())
-    one = {"file": "0.json", "start_ns": 1, "seen_ns": 2, "end_ns": 3}
-    told["recorders"] = {"py_spy": {"rate": 100, "slices": [one]}}
-    (run / "run.json").write_text(json.dumps(told))
+    manifest = json.loads((run / "run.json").read_text())
+    piece = {"file": "0.json", "start_ns": 1, "seen_ns": 2, "end_ns": 3}
+    manifest["recorders"] = {"py_spy": {"rate": 100, "slices": [piece]}}
+    (run / "run.json").write_text(json.dumps(manifest))
     with pytest.raises(LotusError, match="is a link"):
         len(load(run).python_functions)
 
@@ -172,25 +172,25 @@ def test_overwriting_a_run_removes_links_and_nothing_behind_them(run: Path) -> N
 
 
 def test_no_link_out_of_a_sweep_is_followed(tmp_path: Path) -> None:
-    found = begun(tmp_path / "sweep", PLAN)
-    whole = json.loads((found.path / sweep_record.NAME).read_text())
+    sweep = begun(tmp_path / "sweep", PLAN)
+    whole = json.loads((sweep.path / sweep_record.NAME).read_text())
     (tmp_path / "elsewhere").mkdir()
-    first = found.path / whole["runs"][0]["directory"]
+    first = sweep.path / whole["runs"][0]["directory"]
     first.parent.mkdir(exist_ok=True)
     first.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(LotusError, match="is a link"):
-        sweep_record.load(found.path)
+        sweep_record.load(sweep.path)
     first.unlink()
     first.parent.rmdir()
     first.parent.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(LotusError, match="is a link"):
-        sweep_record.load(found.path)
+        sweep_record.load(sweep.path)
     first.parent.unlink()
-    sweep_record.load(found.path)
-    (found.path / sweep_record.NAME).rename(tmp_path / "other.json")
-    (found.path / sweep_record.NAME).symlink_to(tmp_path / "other.json")
+    sweep_record.load(sweep.path)
+    (sweep.path / sweep_record.NAME).rename(tmp_path / "other.json")
+    (sweep.path / sweep_record.NAME).symlink_to(tmp_path / "other.json")
     with pytest.raises(LotusError, match="cannot read"):
-        sweep_record.load(found.path)
+        sweep_record.load(sweep.path)
 
 
 @pytest.mark.parametrize(
@@ -217,22 +217,22 @@ def test_a_sweep_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 def test_a_recorded_command_that_others_could_write_is_not_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = begun(tmp_path / "sweep", PLAN)
-    place = found.path / sweep_record.NAME
-    assert sweep_plan.command_of(found, []) == ["true"]
+    sweep = begun(tmp_path / "sweep", PLAN)
+    place = sweep.path / sweep_record.NAME
+    assert sweep_plan.command_of(sweep, []) == ["true"]
     for mode in (0o660, 0o602):
         place.chmod(mode)
         with pytest.raises(LotusError, match="may be written by other users"):
-            sweep_plan.command_of(found, [])
-        assert sweep_plan.command_of(found, ["true"]) == ["true"]
+            sweep_plan.command_of(sweep, [])
+        assert sweep_plan.command_of(sweep, ["true"]) == ["true"]
     place.chmod(0o600)
-    elsewhere = sweep_record.load(found.path)
+    elsewhere = sweep_record.load(sweep.path)
     elsewhere.manifest["host"] = "another"
     with pytest.raises(LotusError, match="another machine"):
         sweep_plan.command_of(elsewhere, [])
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     with pytest.raises(LotusError, match="another user"):
-        sweep_plan.command_of(found, [])
+        sweep_plan.command_of(sweep, [])
 
 
 ODD: list[Any] = [None, True, -1, 2**80, 0.5, float("inf"), "x\x1b[2J", [], [1], ["a", {}], {}]
@@ -255,8 +255,8 @@ def test_whatever_stands_in_a_manifest_is_left_out_and_told(
             assert cli.main(["report", *options, str(run)]) == 0, wrong
             out = capsys.readouterr().out
             assert all(char.isprintable() or char == "\n" for char in out)
-        told = load(run).lost["what"].str.contains("run.json has what lotus does not write").any()
-        assert told == bool(sound({**whole, **wrong})[1])
+        noted = load(run).lost["what"].str.contains("run.json has what lotus does not write").any()
+        assert noted == bool(sound({**whole, **wrong})[1])
 
 
 def test_what_begins_a_run_is_sound() -> None:

@@ -220,8 +220,8 @@ def test_a_look_reads_so_much_data_and_passes_holes(run, monkeypatch):
     monkeypatch.setattr(tailing, "_AT_ONCE", size // 2)
     tail, seen = Tail(run), []
     for _ in range(20):
-        for one in tail.read():
-            seen += one.rows["wait"]["batch"].tolist()
+        for frame in tail.read():
+            seen += frame.rows["wait"]["batch"].tolist()
         if not tail.behind:
             break
     assert 77 in seen
@@ -258,13 +258,13 @@ def test_of_a_batch_beyond_the_longest_frame_the_rest_is_written(tmp_path, monke
     recorder.finish()
     # WHEN its log is read
     (log,) = (tmp_path / "events").iterdir()
-    found = EventLog(str(log.parent), log.name)
+    contents = EventLog(str(log.parent), log.name)
     # THEN the batch is there, and what of it is not is told
-    assert found.lost == []
-    assert found.fixed["batch"]["size"].tolist() == [20]
+    assert contents.lost == []
+    assert contents.fixed["batch"]["size"].tolist() == [20]
     whole = most == 1000
-    assert found.fixed["batch"]["n_samples"].tolist() == [20 if whole else 0]
-    notes = [event["text"] for event in found.events if event["event"] == "note"]
+    assert contents.fixed["batch"]["n_samples"].tolist() == [20 if whole else 0]
+    notes = [event["text"] for event in contents.events if event["event"] == "note"]
     assert notes == (
         [] if whole else ["1 batches had too many samples or operations to be told singly"]
     )

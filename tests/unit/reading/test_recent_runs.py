@@ -102,24 +102,24 @@ def test_where_there_is_none_the_line_to_type_is_said(
 ) -> None:
     options = ["--format", "csv"] if verb == "export" else []
     assert cli.main([verb, *options]) == 2
-    told = capfd.readouterr().err
-    assert "no run was named" in told
-    assert f"lotus {verb} " + ("A B" if verb == "compare" else "RUN") in told
+    errors = capfd.readouterr().err
+    assert "no run was named" in errors
+    assert f"lotus {verb} " + ("A B" if verb == "compare" else "RUN") in errors
 
 
 def test_map_takes_the_newest_too(capfd: pytest.CaptureFixture[str]) -> None:
     path = recorded("train-2", 2)
     assert cli.main(["map"]) == 2  # nothing was counted in it
-    told = capfd.readouterr().err
-    assert f"the newest run: {path}" in told
-    assert f"{path} has neither samples nor counters" in told
+    errors = capfd.readouterr().err
+    assert f"the newest run: {path}" in errors
+    assert f"{path} has neither samples nor counters" in errors
 
 
 def test_two_newest_are_compared(capfd: pytest.CaptureFixture[str]) -> None:
     newer, older = recorded("train-2", 2), recorded("train-1", 1)
     assert cli.main(["compare"]) == 0
-    out, told = capfd.readouterr()
-    assert f"A {older}, B {newer}" in told
+    out, errors = capfd.readouterr()
+    assert f"A {older}, B {newer}" in errors
     assert out.startswith(f"A: {older}\nB: {newer}\n")
 
 

@@ -159,7 +159,7 @@ def manifest_is_a_link(path):
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (missing, "there is no run at .*lotus trace"),
         (a_file, "is a file, not a run directory: give"),
@@ -182,11 +182,11 @@ def manifest_is_a_link(path):
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
-def test_what_is_no_run_is_refused_in_one_line(tmp_path, make, said):
+def test_what_is_no_run_is_refused_in_one_line(tmp_path, make, message):
     # GIVEN something that is not, or not yet, or no longer a run that can be read
     make(tmp_path / "run")
     # WHEN it is loaded, THEN one line says so and names the next step, with exit code 2
-    with pytest.raises(LotusError, match=said) as raised:
+    with pytest.raises(LotusError, match=message) as raised:
         load(tmp_path / "run")
     assert "\n" not in str(raised.value)
     assert raised.value.exit_code == 2
@@ -233,14 +233,14 @@ def test_every_loss_is_a_row(tmp_path):
     # WHEN it is loaded
     run = load(path)
     # THEN each is a row that says what, whose, how many and how much
-    found = losses(run)
-    assert ("foreign file in events/", -1, 1, 5) in found
-    assert ("empty event log", -1, 1, 0) in found
-    assert ("truncated tail", 7, 1, 6) in found
-    assert ("tracer fault: disk full", 9, 1, 0) in found
-    assert ("unreadable line of processes.jsonl", -1, 3, 7 + 19 + 13) in found
-    assert sum("cannot be read" in what for what, *_ in found) == 2
-    assert len(found) == 7
+    rows = losses(run)
+    assert ("foreign file in events/", -1, 1, 5) in rows
+    assert ("empty event log", -1, 1, 0) in rows
+    assert ("truncated tail", 7, 1, 6) in rows
+    assert ("tracer fault: disk full", 9, 1, 0) in rows
+    assert ("unreadable line of processes.jsonl", -1, 3, 7 + 19 + 13) in rows
+    assert sum("cannot be read" in what for what, *_ in rows) == 2
+    assert len(rows) == 7
     # AND the rest is there
     assert len(run.batches) == 2
 
@@ -384,10 +384,10 @@ def test_operations_are_the_same_in_every_worker(tmp_path):
             log.operations(name, index=0)
         log.batch(number, start_ns=5_000, samples=[Sample(1, 9, [("Loader", 4), ("Crop", 3)])])
     # WHEN the operations are asked for
-    found = load(run.end())
+    loaded = load(run.end())
     # THEN each has one name, whatever its number was
-    assert sorted(found.operations["operation"]) == ["Crop", "Loader"]
-    assert found.ops["operation"].tolist() == ["Loader", "Crop", "Loader", "Crop"]
+    assert sorted(loaded.operations["operation"]) == ["Crop", "Loader"]
+    assert loaded.ops["operation"].tolist() == ["Loader", "Crop", "Loader", "Crop"]
 
 
 def test_root_is_not_needed_to_be_refused(tmp_path):
@@ -439,20 +439,20 @@ def test_names_that_are_no_unicode_are_told_by_escapes(tmp_path):
     main.batch(0, start_ns=START_NS, samples=[sample], collate_ns=MS)
     main.wait(start_ns=START_NS, end_ns=START_NS + 4 * MS)
     run = load(builder.end())
-    told = "caf\\udce9"
-    assert run.operations["operation"].tolist() == [told]
-    assert run.ops["operation"].tolist() == [told]
-    assert run.loaders["dataset"].tolist() == [told]
-    assert run.notes == [told]
+    escaped = "caf\\udce9"
+    assert run.operations["operation"].tolist() == [escaped]
+    assert run.ops["operation"].tolist() == [escaped]
+    assert run.loaders["dataset"].tolist() == [escaped]
+    assert run.notes == [escaped]
 
 
 def test_times_of_reports_are_whole_however_large(tmp_path):
     builder = RunBuilder(tmp_path / "run")
     builder.report("python", 7, ppid=None, time_ns=2**53 + 1)
     builder.report("torch", 8, torch="2")  # of which no time is known
-    found = load(builder.end()).processes.set_index("pid")
-    assert found.loc[7, "time_ns"] == 2**53 + 1
-    assert found["time_ns"].isna()[8]
+    processes = load(builder.end()).processes.set_index("pid")
+    assert processes.loc[7, "time_ns"] == 2**53 + 1
+    assert processes["time_ns"].isna()[8]
 
 
 def test_the_wait_in_which_a_run_was_killed_is_told(tmp_path):
@@ -472,8 +472,8 @@ def test_the_wait_in_which_a_run_was_killed_is_told(tmp_path):
     words[state_page.W_BATCH] = 7
     (run / "state").mkdir(exist_ok=True)
     (run / "state" / "100.state").write_bytes(page)
-    found = load(run).open_waits
-    assert found[["pid", "batch", "wait_ns"]].to_numpy().tolist() == [[100, 7, 8_000 * MS]]
+    waits = load(run).open_waits
+    assert waits[["pid", "batch", "wait_ns"]].to_numpy().tolist() == [[100, 7, 8_000 * MS]]
     words[state_page.W_PHASE] = state_page.ENDED
     (run / "state" / "100.state").write_bytes(page)
     assert not len(load(run).open_waits)

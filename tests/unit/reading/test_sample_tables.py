@@ -391,8 +391,8 @@ def test_nesting_of_any_program(tmp_path_factory, samples, apart):
     loaded = load(run.end())
     # THEN just the outermost are not nested, and they and self time make up each sample
     rows = zip(loaded.ops["start_ns"], loaded.ops["duration_ns"], strict=True)
-    found = dict(zip(rows, loaded.ops["nested"], strict=True))
-    assert found == expected
+    nested = dict(zip(rows, loaded.ops["nested"], strict=True))
+    assert nested == expected
     top = loaded.ops[~loaded.ops["nested"]].groupby("position")["duration_ns"].sum()
     assert (
         top.reindex(range(len(samples)), fill_value=0).tolist() == loaded.samples["ops_ns"].tolist()

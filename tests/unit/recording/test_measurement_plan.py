@@ -26,9 +26,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def perf(plan: measurement_plan.MeasurementPlan) -> dict[str, object]:
-    (one,) = plan.recorders
-    assert isinstance(one, sidecars.Perf)
-    return one.note()
+    (recorder,) = plan.recorders
+    assert isinstance(recorder, sidecars.Perf)
+    return recorder.note()
 
 
 def test_the_kernel_is_sampled_where_that_is_allowed() -> None:
@@ -61,35 +61,35 @@ def test_the_other_events_are_sampled_and_unknown_ones_left_to_perf() -> None:
     assert len(plan.notes) == 1
 
 
-@pytest.mark.parametrize(("asked", "taken"), [(1_000_000, 4000), (4000, 4000), (49, 49)])
-def test_the_frequency_is_no_higher_than_the_kernel_allows(asked: int, taken: int) -> None:
-    plan = measurement_plan.plan(perf=True, frequency=asked)
+@pytest.mark.parametrize(("requested", "taken"), [(1_000_000, 4000), (4000, 4000), (49, 49)])
+def test_the_frequency_is_no_higher_than_the_kernel_allows(requested: int, taken: int) -> None:
+    plan = measurement_plan.plan(perf=True, frequency=requested)
     assert perf(plan)["frequency"] == taken
-    assert [str(asked) in note for note in plan.notes] == ([True] if taken < asked else [])
+    assert [str(requested) in note for note in plan.notes] == ([True] if taken < requested else [])
 
 
 def test_quiet_recorders_say_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from lotus import cli
     from lotus.commands import trace
 
-    asked: list[object] = []
+    arguments: list[object] = []
 
-    def plan(*given: object) -> measurement_plan.MeasurementPlan:
-        asked.append(given[-1])
+    def plan(*values: object) -> measurement_plan.MeasurementPlan:
+        arguments.append(values[-1])
         return measurement_plan.MeasurementPlan(None, notes=["a remark"])
 
     monkeypatch.setattr(measurement_plan, "plan", plan)
-    said: list[str] = []
-    monkeypatch.setattr(trace, "say", said.append)
+    lines: list[str] = []
+    monkeypatch.setattr(trace, "say", lines.append)
     for option in ("-q", "-f"):
         out = str(tmp_path / option)
         assert cli.main(["trace", "--perf", option, "-o", out, "--", "true"]) == 0
-    assert asked == [None, said.append]
-    assert said[0] == "lotus: a remark"
+    assert arguments == [None, lines.append]
+    assert lines[0] == "lotus: a remark"
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "option"),
     [
         (["-o", "X"], 2, "-o stands after the command"),
         (["--counters=cache"], 2, "--counters=cache stands after the command"),
@@ -99,17 +99,17 @@ def test_quiet_recorders_say_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ],
 )
 def test_an_option_behind_the_command_is_told_where_the_program_refused_it(
-    words: list[str], code: int, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: list[str], code: int, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from lotus import cli
     from lotus.commands import trace
 
-    said: list[str] = []
-    monkeypatch.setattr(trace, "say", said.append)
+    lines: list[str] = []
+    monkeypatch.setattr(trace, "say", lines.append)
     script = ["sh", "-c", f"exit {code}", *words]
     assert cli.main(["trace", "-o", str(tmp_path / "run"), *script]) == code
-    assert ("stands after the command" in said[0]) == bool(told)
-    assert told in said[0]
+    assert ("stands after the command" in lines[0]) == bool(option)
+    assert option in lines[0]
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def of_other(time):
     return time + HOUR + round((time - START_NS) * DRIFT)
 
 
-def told(log, clock, reference="one", job="job", times=(), offset=0, trip=0):
+def report_clock(log, clock, reference="one", job="job", times=(), offset=0, trip=0):
     for time in times or (log.header_start,):
         there = 0 if clock == reference else offset(time)
         event = {"time_ns": time, "offset_ns": there, "round_trip_ns": trip}
@@ -62,7 +62,7 @@ def part(path, rank, host, clock, at=lambda time: time, job="job", world=2, pid=
         times = [at(START_NS + second * 10**9) for second in (0, 1, 3, 1800, 3600)]
         # The offset as measured: right, but for ways that are not alike.
         offset = lambda time: START_NS + (time - START_NS - HOUR) / (1 + DRIFT) - time + TRIP // 3  # noqa: E731
-        told(log, clock, job=job, times=times, offset=lambda t: round(offset(t)), trip=TRIP)
+        report_clock(log, clock, job=job, times=times, offset=lambda t: round(offset(t)), trip=TRIP)
     run.report("python", pid=pid)
     return run
 
@@ -70,9 +70,9 @@ def part(path, rank, host, clock, at=lambda time: time, job="job", world=2, pid=
 @pytest.fixture
 def hosts(tmp_path):
     """The runs of two hosts, of which the second one's clock is an hour ahead and runs fast."""
-    one = part(tmp_path / "A", 0, "one", "one").end(end_ns=START_NS + HOUR)
+    first = part(tmp_path / "A", 0, "one", "one").end(end_ns=START_NS + HOUR)
     other = part(tmp_path / "B", 1, "two", "two", of_other).end(end_ns=of_other(START_NS + HOUR))
-    return one, other
+    return first, other
 
 
 TABLES = {
@@ -93,9 +93,9 @@ def test_what_is_merged_is_for_its_user_alone(hosts, tmp_path):
         assert main(["merge", *map(str, hosts), "-o", str(tmp_path / "R")]) == 0
     finally:
         os.umask(before)
-    found = [tmp_path / "R", *(tmp_path / "R").rglob("*")]
-    assert {"events", "processes.jsonl", "run.json"} < {path.name for path in found}
-    for path in found:
+    paths = [tmp_path / "R", *(tmp_path / "R").rglob("*")]
+    assert {"events", "processes.jsonl", "run.json"} < {path.name for path in paths}
+    for path in paths:
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
 
 
@@ -130,13 +130,13 @@ def test_pieces_of_a_merged_run_are_its_tables(hosts, tmp_path, monkeypatch):
     # GIVEN a merged run, WHEN it is read in pieces, as by an export, of a few batches each
     monkeypatch.setattr(table_pieces, "ROWS", 1)
     run = merge.merge(hosts, tmp_path / "R")
-    found = [piece for number in range(4) for piece in table_pieces.of_process(run, number)]
+    pieces = [piece for number in range(4) for piece in table_pieces.of_process(run, number)]
     loose = [table_pieces.loose_of(run, number) for number in range(4)]
-    assert len(found) > 10
+    assert len(pieces) > 10
     # THEN all times are on the run's clock, as in its tables
     for table, parts in (
-        ("samples", [one.samples for one in found]),
-        ("ops", [*(one.ops for one in found), *loose]),
+        ("samples", [one.samples for one in pieces]),
+        ("ops", [*(one.ops for one in pieces), *loose]),
     ):
         joined = pd.concat([one for one in parts if len(one)])
         assert sorted(joined["start_ns"]) == sorted(getattr(run, table)["start_ns"]), table
@@ -206,10 +206,10 @@ def test_where_rank_0_is_not_on_the_first_host(hosts, tmp_path):
 
 def test_hosts_of_one_name_are_numbered(tmp_path):
     # GIVEN two hosts of one name, whose clocks are apart
-    one = part(tmp_path / "A", 0, "node", "one").end(end_ns=START_NS + HOUR)
+    first = part(tmp_path / "A", 0, "node", "one").end(end_ns=START_NS + HOUR)
     other = part(tmp_path / "B", 1, "node", "two", of_other).end(end_ns=of_other(START_NS + HOUR))
     # WHEN their runs are merged, THEN each host has its ranks and its error
-    run = merge.merge([one, other], tmp_path / "R")
+    run = merge.merge([first, other], tmp_path / "R")
     hosts = [(entry["host"], entry["clock"]) for entry in run.manifest["hosts"]]
     assert hosts == [("node", "one"), ("node (2)", "two")]
     for table in (run.syncs, run.batches, run.waits):
@@ -297,8 +297,8 @@ def test_ranks_that_are_missing_are_named(hosts, tmp_path):
 
 
 def test_many_missing_ranks_are_counted():
-    found = [{"rank": rank, "world_size": 16} for rank in (0, 1)]
-    assert job_ranks.missing(found)[0].startswith(
+    ranks = [{"rank": rank, "world_size": 16} for rank in (0, 1)]
+    assert job_ranks.missing(ranks)[0].startswith(
         "14 of the job's 16 ranks are not in this run (2, 3, 4, 5, 6, 7, 8, 9 and 6 more)"
     )
 
