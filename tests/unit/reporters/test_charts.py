@@ -51,18 +51,18 @@ def contents(run: Any, measured: MapSummary | None = None) -> tuple[Section, lis
 
 
 def charts_in(sections: list[Section]) -> dict[str, Chart]:
-    found = [part for one in sections for part in one.parts if isinstance(part, Chart)]
-    assert len({one.id for one in found}) == len(found)
-    for one in found:
-        go.Figure(one.figure)  # raises ValueError for what plotly does not know
-        assert one.table.rows
-        assert {len(row) for row in one.table.rows} == {len(one.table.columns)}
-    return {one.id: one for one in found}
+    charts = [part for one in sections for part in one.parts if isinstance(part, Chart)]
+    assert len({one.id for one in charts}) == len(charts)
+    for chart in charts:
+        go.Figure(chart.figure)  # raises ValueError for what plotly does not know
+        assert chart.table.rows
+        assert {len(row) for row in chart.table.rows} == {len(chart.table.columns)}
+    return {one.id: one for one in charts}
 
 
 def numbers(packed: dict[str, Any]) -> np.ndarray:
-    found = np.frombuffer(base64.b64decode(packed["bdata"]), packed["dtype"])
-    return found.reshape([int(one) for one in packed.get("shape", str(len(found))).split(",")])
+    values = np.frombuffer(base64.b64decode(packed["bdata"]), packed["dtype"])
+    return values.reshape([int(one) for one in packed.get("shape", str(len(values))).split(",")])
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,9 @@ def numbers(packed: dict[str, Any]) -> np.ndarray:
 )
 def test_charts_of_all_kinds_of_runs(plan: Plan) -> None:
     heading, sections = contents(of(plan))
-    found = charts_in([heading, *sections])
-    assert {"causes", "batches", "throughput", "shares", "workers"} <= set(found)
-    for chart in found.values():
+    charts = charts_in([heading, *sections])
+    assert {"causes", "batches", "throughput", "shares", "workers"} <= set(charts)
+    for chart in charts.values():
         assert "<script" not in str(chart.figure)
 
 
@@ -118,27 +118,27 @@ def test_the_charts_show_the_numbers_of_the_document() -> None:
     document = run_document.document(summarise(run))
     loader = document["loaders"][0]
     heading, sections = contents(run)
-    found = charts_in([heading, *sections])
-    causes = sorted(document["verdict"]["causes"], key=lambda one: -one["share"])
-    assert found["causes"].figure["data"][0]["x"] == [100 * one["share"] for one in causes]
+    charts = charts_in([heading, *sections])
+    causes = sorted(document["verdict"]["causes"], key=lambda cause: -cause["share"])
+    assert charts["causes"].figure["data"][0]["x"] == [100 * one["share"] for one in causes]
     shares = dict(zip(
-        found["shares"].figure["layout"]["yaxis"]["ticktext"],
-        found["shares"].figure["data"][0]["x"],
+        charts["shares"].figure["layout"]["yaxis"]["ticktext"],
+        charts["shares"].figure["data"][0]["x"],
         strict=True,
     ))  # fmt: skip
     for row in loader["operations"]:
         assert shares[operation_name(row["operation"])] == pytest.approx(100 * row["workers_share"])
-    fetching = found["workers"].figure["data"][0]["x"]
+    fetching = charts["workers"].figure["data"][0]["x"]
     assert fetching == pytest.approx([row["fetch_ns"] / 1e9 for row in loader["workers"]])
-    waits = numbers(found["batches"].figure["data"][0]["y"]) * 1e6
+    waits = numbers(charts["batches"].figure["data"][0]["y"]) * 1e6
     spread = next(row for row in loader["batches"] if row["measure"] == "wait")
     assert waits.sum() == pytest.approx(spread["total_ns"], rel=1e-5)
 
 
 def test_the_shares_add_up_however_many_operations_there_are() -> None:
     run = of(Plan(operations={f"Op{n}": 0.1 for n in range(60)}, batches=3))
-    one = summarise(run).loaders[0]
-    assert sum(loader_charts.shares(one).figure["data"][0]["x"]) == pytest.approx(100)
+    loader = summarise(run).loaders[0]
+    assert sum(loader_charts.shares(loader).figure["data"][0]["x"]) == pytest.approx(100)
 
 
 def test_of_many_ranks_those_are_drawn_that_waited_most() -> None:
@@ -147,16 +147,18 @@ def test_of_many_ranks_those_are_drawn_that_waited_most() -> None:
     for name in ("ops", "samples", "batches", "waits", "epochs", "workers"):
         setattr(run, name, pd.concat([getattr(one, name) for one in runs], ignore_index=True))
     heading, sections = contents(run)
-    found = charts_in([heading, *sections])
-    drawn = {trace["name"] for trace in found["throughput"].figure["data"]}
+    charts = charts_in([heading, *sections])
+    drawn = {trace["name"] for trace in charts["throughput"].figure["data"]}
     assert len(drawn) == 8
     assert any("of 12" in part for part in sections[0].parts if isinstance(part, str))
 
 
 def test_the_batches_beyond_a_screen_are_put_together_and_it_says_so() -> None:
     run = of(Plan(batches=100))
-    one = summarise(run).loaders[0]
-    chart = time_charts.batches(one, time_series.thinned(time_series.batch_series(one.scope), 30))
+    loader = summarise(run).loaders[0]
+    chart = time_charts.batches(
+        loader, time_series.thinned(time_series.batch_series(loader.scope), 30)
+    )
     assert "mean of 4 neighbouring batches" in chart.note
     names = [trace["name"] for trace in chart.figure["data"]]
     assert "longest wait" in names
@@ -193,9 +195,9 @@ def test_memory_that_was_read_once_has_no_last_reading() -> None:
 
 
 def test_lanes_are_named_as_briefly_as_they_differ() -> None:
-    one = pd.DataFrame({"rank": [0, 0], "loader": [-1, 0], "worker": [-1, 3], "pid": [1, -1]})
-    assert time_charts.lane_titles(one) == ["main", "worker 3"]
-    two = pd.concat([one, one.assign(rank=1, loader=[-1, 1])], ignore_index=True)
+    lanes = pd.DataFrame({"rank": [0, 0], "loader": [-1, 0], "worker": [-1, 3], "pid": [1, -1]})
+    assert time_charts.lane_titles(lanes) == ["main", "worker 3"]
+    two = pd.concat([lanes, lanes.assign(rank=1, loader=[-1, 1])], ignore_index=True)
     assert time_charts.lane_titles(two)[2:] == ["rank 1 main", "rank 1 loader 1 worker 3"]
 
 

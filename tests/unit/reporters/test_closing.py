@@ -78,14 +78,16 @@ def test_a_loader_that_was_not_seen_is_named_once(batches: int, full: bool, tmp_
     else:
         run.process(100)
     run.logs[0].event("unseen", what="ffcv.Loader", why="it has its own worker loop")
-    said = closing.text(run.end(), ENDED, "lotus report R", full)
-    assert said.count("ffcv.Loader") == 1
-    assert ("samples/s" in said) == bool(batches)
+    text = closing.text(run.end(), ENDED, "lotus report R", full)
+    assert text.count("ffcv.Loader") == 1
+    assert ("samples/s" in text) == bool(batches)
 
 
 def test_functions_that_were_never_found_are_named_with_the_reason() -> None:
-    asked = ["data:decode", "nosuch.mod:f", "train:nosuch", "__main__:g"]
-    lines = missing_data.unfound(asked, {"decode"}, ["--op train:nosuch: it has no 'nosuch'", "x"])
+    requested = ["data:decode", "nosuch.mod:f", "train:nosuch", "__main__:g"]
+    lines = missing_data.unfound(
+        requested, {"decode"}, ["--op train:nosuch: it has no 'nosuch'", "x"]
+    )
     assert lines == [
         "--op nosuch.mod:f was never found: no recorded process imported nosuch.mod"
         " (the script itself is __main__)",
@@ -101,8 +103,8 @@ def test_a_function_that_was_never_found_is_told_at_the_end(tmp_path: Path) -> N
     path = run.end()
     manifest = json.loads((path / "run.json").read_text())
     (path / "run.json").write_text(json.dumps({**manifest, "ops": ["nosuch.mod:f"]}))
-    said = closing.text(path, ENDED, "lotus report R")
-    assert said.count("lotus: --op nosuch.mod:f was never found") == 1
+    text = closing.text(path, ENDED, "lotus report R")
+    assert text.count("lotus: --op nosuch.mod:f was never found") == 1
 
 
 def test_an_unknown_signal_is_named_by_its_number() -> None:

@@ -28,29 +28,29 @@ def test_names_of_a_trace_cannot_steer_the_terminal() -> None:
 
 def test_eighty_columns_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    found = held([recorded(1), recorded(2)], [recorded(3, 1.3), recorded(4, 1.3)])
-    lines = shown(found).splitlines()
+    comparison = held([recorded(1), recorded(2)], [recorded(3, 1.3), recorded(4, 1.3)])
+    lines = shown(comparison).splitlines()
     assert max(map(len, lines)) <= 80
 
 
 def test_the_document_has_what_is_shown() -> None:
-    found = held(recorded(1), recorded(2, 1.3))
-    document = json.loads(json.dumps(reporter.document([found])), parse_constant=pytest.fail)
+    comparison = held(recorded(1), recorded(2, 1.3))
+    document = json.loads(json.dumps(reporter.document([comparison])), parse_constant=pytest.fail)
     assert document["schema"] == 1
     first = document["comparisons"][0]
-    assert first["verdict"]["text"] in shown(found)
+    assert first["verdict"]["text"] in shown(comparison)
     lines = {line["id"]: line for line in first["loaders"][0]["lines"]}
-    line = found.line("operation:Loader")
+    line = comparison.line("operation:Loader")
     assert line is not None
     assert lines["operation:Loader"]["low"] == line.difference.low
     assert lines["operation:Loader"]["different"] is True
-    assert len(lines) == len(found.loaders[0].lines)
+    assert len(lines) == len(comparison.loaders[0].lines)
 
 
 def test_the_page_has_intervals_and_throughput(tmp_path: Path) -> None:
     graph_objects = pytest.importorskip("plotly.graph_objects")
-    found = held(recorded(1), recorded(2, 1.3))
-    comparison_page.save(tmp_path / "c.html", [found, hostile()])
+    comparison = held(recorded(1), recorded(2, 1.3))
+    comparison_page.save(tmp_path / "c.html", [comparison, hostile()])
     text = (tmp_path / "c.html").read_text()
     match = re.search(r'id="figures">(.*?)</script>', text, re.DOTALL)
     assert match is not None
@@ -66,7 +66,7 @@ def test_the_page_has_intervals_and_throughput(tmp_path: Path) -> None:
             strict=True,
         )
     }  # fmt: skip
-    line = found.line("operation:Loader")
+    line = comparison.line("operation:Loader")
     assert line is not None
     label = next(label for label in points if "decode" in label and "(operations)" in label)
     x, low, high = points[label]
@@ -77,7 +77,7 @@ def test_the_page_has_intervals_and_throughput(tmp_path: Path) -> None:
     assert set(paces) == {"A", "B"}
     assert len(paces["A"]["x"]) == 30
     assert "<script>title" not in text.replace("\\u003c", "")
-    assert found.verdict.text in text
+    assert comparison.verdict.text in text
 
 
 # ── the gate and the command line ────────────────────────────────────────────────────────────
@@ -155,15 +155,15 @@ def test_sweeps_are_compared_setting_by_setting(
 
     monkeypatch.setattr(sweep_record.Sweep, "loaded", loaded)
     a, b = swept("before", (0, 1, 2)), swept("after", (1, 2, 4))
-    found = list(sides.comparisons([a, b]))
-    assert [one.setting for one in found] == ["workers1", "workers2"]
-    for one in found:
-        line = one.line("operation:Loader")
+    comparisons = list(sides.comparisons([a, b]))
+    assert [one.setting for one in comparisons] == ["workers1", "workers2"]
+    for comparison in comparisons:
+        line = comparison.line("operation:Loader")
         assert line is not None
         assert line.difference.difference == pytest.approx(0.4, abs=0.05)
-        assert len(one.a.runs) == 2
-    assert "Setting: workers2" in shown(*found)
-    assert len(compare_gate.judge(found, "operation:Loader", 5.0).texts) == 2
+        assert len(comparison.a.runs) == 2
+    assert "Setting: workers2" in shown(*comparisons)
+    assert len(compare_gate.judge(comparisons, "operation:Loader", 5.0).texts) == 2
     with pytest.raises(LotusError, match="no setting in common"):
         list(sides.comparisons([a, swept("other", (8,))]))
     (tmp_path / "run").mkdir()

@@ -32,16 +32,16 @@ def summary(run):
     return summarise_map(run, sample_join.map_run(run, recording(times)))
 
 
-def words(summary, **given):
+def words(summary, **options):
     file = io.StringIO()
-    map_report.write(plain_console(file), summary, **given)
+    map_report.write(plain_console(file), summary, **options)
     return file.getvalue()
 
 
 def test_words(summary):
     text = words(summary)
-    told = "52 samples of cpu-clock: 50 in operations and other intervals, 2 outside"
-    assert told in " ".join(text.split())
+    sentence = "52 samples of cpu-clock: 50 in operations and other intervals, 2 outside"
+    assert sentence in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 80
     assert "MISSING" not in text
     for name in ("Decode", "Flip", "collate", "libwork.so!", "task_clock"):
@@ -154,17 +154,17 @@ def test_csv_has_the_same_head_without_samples(run, summary):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [(["R", "validate"], "did you mean: lotus map validate R"),
      (["--json", "build", "R"], "did you mean: lotus map build R"),
      (["R", "S"], "one run is mapped at a time: lotus map R"),
      (["R", "--json", "--csv", "functions"], "not allowed with argument")],
 )  # fmt: skip
-def test_words_that_do_not_go_together(arguments, told):
+def test_words_that_do_not_go_together(arguments, message):
     run = [sys.executable, "-m", "lotus", "map", *arguments]
     ended = subprocess.run(run, capture_output=True, text=True)
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert told in ended.stderr
+    assert message in ended.stderr
 
 
 def test_without_samples_it_says_how_to_have_them(run):

@@ -91,10 +91,10 @@ def test_the_document_and_the_numbers_of_figures_are_kept() -> None:
 
 def test_packed_numbers_are_what_they_were() -> None:
     values = np.arange(6).reshape(2, 3)
-    found = page.packed(values, "i4")
-    again = np.frombuffer(base64.b64decode(found["bdata"]), "<i4").reshape(2, 3)
+    packed = page.packed(values, "i4")
+    again = np.frombuffer(base64.b64decode(packed["bdata"]), "<i4").reshape(2, 3)
     assert (again == values).all()
-    assert found["shape"] == "2, 3"
+    assert packed["shape"] == "2, 3"
 
 
 def test_a_table_of_very_many_rows_is_cut_and_says_so() -> None:

@@ -161,10 +161,10 @@ def test_tune_is_offered_only_for_loops_that_it_does_not_refuse_as_too_short() -
 
 def test_one_advice_for_two_causes_is_given_once() -> None:
     run = Plan(workers=0, operations={"One": 5.0, "Two": 4.0}).run()
-    one, two = summarise(run).loaders[0].verdict.causes[:2]
-    assert one.advice == two.advice
+    first, two = summarise(run).loaders[0].verdict.causes[:2]
+    assert first.advice == two.advice
     assert "Then" not in shown(run)
-    assert "".join(shown(run).split()).count("".join(one.advice.split())) == 1
+    assert "".join(shown(run).split()).count("".join(first.advice.split())) == 1
 
 
 def test_what_was_lost_is_told_in_every_form() -> None:

@@ -45,13 +45,13 @@ def summary_of(
     varied = ["num_workers", *(["prefetch_factor"] if prefetch else [])]
     content = {**manifest(settings, repeat, varied), **more}
     sweep_record.write(folder, content)
-    found = sweep_record.load(folder)
+    sweep = sweep_record.load(folder)
     rows, operations = [], []
-    for place, one in enumerate(settings):
+    for place, setting in enumerate(settings):
         for number in range(repeat):
             noise = 1 + 0.01 * (number - (repeat - 1) / 2)
             key = {"setting": place, "repeat": number}
-            rate = RATES[one.num_workers] * noise * (0.5 if one.prefetch_factor == 1 else 1)
+            rate = RATES[setting.num_workers] * noise * (0.5 if setting.prefetch_factor == 1 else 1)
             row = {"elapsed_s": 3000 / rate, "loop_s": 2000 / rate, "samples_per_s": rate,
                    "wait_share": 0.8, "input_share": 0.8, "idle_share": 0.02, "cpu_s": 50.0,
                    "cpu_us_per_sample": 1000.0, "fetch_utilisation": 0.9, "queue_share": 0.3,
@@ -69,7 +69,7 @@ def summary_of(
             operations.append(parts.assign(**key))
     frame = pd.DataFrame(rows)
     joined = pd.concat(operations, ignore_index=True)
-    return built(found, frame, joined, [f"Data{HOSTILE} at train.py:3"], [], settings)
+    return built(sweep, frame, joined, [f"Data{HOSTILE} at train.py:3"], [], settings)
 
 
 def text_of(summary: SweepSummary) -> str:
@@ -104,7 +104,7 @@ def test_one_repeat_has_no_interval(tmp_path: Path) -> None:
 def test_an_interval_of_a_share_ends_at_1(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, repeat=2)
     summary.runs["utilisation"] = 0.9
-    found = built(
+    built_summary = built(
         sweep_record.load(tmp_path),
         summary.runs.assign(utilisation=[0.6, 1.0] * 4),
         pd.DataFrame(),
@@ -112,16 +112,16 @@ def test_an_interval_of_a_share_ends_at_1(tmp_path: Path) -> None:
         [],
         summary.settings,
     )
-    assert found.of(0, "utilisation")[1:] == (0.0, 1.0)
-    assert any("two rounds" in note for note in found.notes)
+    assert built_summary.of(0, "utilisation")[1:] == (0.0, 1.0)
+    assert any("two rounds" in note for note in built_summary.notes)
 
 
 def test_the_knee_and_what_saturates_come_first(tmp_path: Path) -> None:
     text = text_of(summary_of(tmp_path))
     lines = [line.strip() for line in text.splitlines()]
-    said = " ".join(text.partition("Settings (")[0].split())
-    assert "4 workers are enough: 99.0% of the best throughput, which 8 gave (95 %" in said
-    assert "Cores: with 8 workers" in said
+    verdict = " ".join(text.partition("Settings (")[0].split())
+    assert "4 workers are enough: 99.0% of the best throughput, which 8 gave (95 %" in verdict
+    assert "Cores: with 8 workers" in verdict
     assert [line.split()[0] for line in lines if " < " in line and "±" in line[10:]][-1:] == ["4"]
     assert sum(line.split()[1:2] == ["<"] for line in lines) == 1
 
@@ -136,7 +136,7 @@ def test_an_interval_of_all_that_was_tried_gives_no_verdict(tmp_path: Path) -> N
     assert wide.series[0].knee.undecided
     text = " ".join(text_of(wide).split())
     assert "Repeats differ too much to tell how many workers are enough" in text
-    best = max(RATES, key=lambda one: wide.of(list(RATES).index(one), "samples_per_s")[0])
+    best = max(RATES, key=lambda workers: wide.of(list(RATES).index(workers), "samples_per_s")[0])
     assert f"holds all that were tried. {best} worker" in text
     for claim in ("bring nothing", "are enough:", "is enough:", "still grows", "no longer grows"):
         assert claim not in text.replace("how many workers are enough:", "")
@@ -145,10 +145,12 @@ def test_an_interval_of_all_that_was_tried_gives_no_verdict(tmp_path: Path) -> N
 
 def test_a_first_run_that_filled_the_page_cache_is_told(tmp_path: Path) -> None:
     summary = summary_of(tmp_path)
-    for first, told in ((5e9, True), (5e7, False)):
+    for first, noted in ((5e9, True), (5e7, False)):
         rows = summary.runs.assign(read_bytes=[first, *[1e6] * (len(summary.runs) - 1)])
-        found = built(sweep_record.load(tmp_path), rows, pd.DataFrame(), [], [], summary.settings)
-        assert any("page cache" in note for note in found.notes) == told
+        built_summary = built(
+            sweep_record.load(tmp_path), rows, pd.DataFrame(), [], [], summary.settings
+        )
+        assert any("page cache" in note for note in built_summary.notes) == noted
 
 
 def test_lines_of_other_settings_are_judged_apart_the_best_first(tmp_path: Path) -> None:
@@ -174,8 +176,8 @@ def test_without_workers_a_setting_begins_every_line_that_pins_alike(tmp_path: P
     varied = ["num_workers", "prefetch_factor", "pin_memory"]
     sweep_record.write(tmp_path, manifest(settings, 1, varied))
     rows = pd.DataFrame({"setting": range(5), "repeat": 0, "samples_per_s": 1.0})
-    found = built(sweep_record.load(tmp_path), rows, pd.DataFrame(), [], [], settings)
-    lines = {one.name: one.settings for one in found.series}
+    summary = built(sweep_record.load(tmp_path), rows, pd.DataFrame(), [], [], settings)
+    lines = {one.name: one.settings for one in summary.series}
     assert lines == {
         "prefetch 2, not pinned": [0, 2],
         "prefetch 4, not pinned": [0, 3],
@@ -198,17 +200,17 @@ def test_counted_slots_are_shown_per_operation(tmp_path: Path) -> None:
 
 def test_the_document_is_json_with_the_numbers_of_the_terminal(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, counted=True)
-    found = json.loads(json.dumps(reporter.document(summary), allow_nan=False))
-    assert found["sweep"]["cores"] == 16
-    assert found["settings"][2]["setting"] == {"num_workers": 4}
-    assert found["settings"][2]["measures"]["samples_per_s"]["mean"] == pytest.approx(300)
-    one = found["settings"][2]["operations"][0]
-    assert one["operation"] == "Flip"
-    assert one["measures"]["backend_bound"]["mean"] == pytest.approx(0.4)
-    (line,) = found["series"]
+    document = json.loads(json.dumps(reporter.document(summary), allow_nan=False))
+    assert document["sweep"]["cores"] == 16
+    assert document["settings"][2]["setting"] == {"num_workers": 4}
+    assert document["settings"][2]["measures"]["samples_per_s"]["mean"] == pytest.approx(300)
+    operation = document["settings"][2]["operations"][0]
+    assert operation["operation"] == "Flip"
+    assert operation["measures"]["backend_bound"]["mean"] == pytest.approx(0.4)
+    (line,) = document["series"]
     assert (line["knee"]["workers"], line["knee"]["best_workers"]) == (4, 8)
     assert line["limits"][0]["kind"] == "cores"
-    assert len(found["runs"]) == 12
+    assert len(document["runs"]) == 12
 
 
 def test_failed_runs_and_runs_that_are_left_are_told(tmp_path: Path) -> None:
@@ -230,10 +232,12 @@ def test_the_verdict_names_the_settings_that_failed(tmp_path: Path) -> None:
             run.update(state="failed", exit_code=3, problem="exit code 3")
     summary = summary_of(tmp_path, runs=content["runs"])
     rows = summary.runs[summary.runs["setting"] != 1]
-    found = built(sweep_record.load(tmp_path), rows, pd.DataFrame(), [], [], summary.settings)
-    said = reporter.sentences(found)
-    assert said[0].startswith("4 workers are enough")
-    assert said[1] == "2 workers failed and are not compared."
+    built_summary = built(
+        sweep_record.load(tmp_path), rows, pd.DataFrame(), [], [], summary.settings
+    )
+    sentences = reporter.sentences(built_summary)
+    assert sentences[0].startswith("4 workers are enough")
+    assert sentences[1] == "2 workers failed and are not compared."
     assert not any("not compared" in one for one in reporter.sentences(summary))
 
 

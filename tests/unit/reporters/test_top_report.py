@@ -98,7 +98,7 @@ def test_ranks_stand_in_a_line_each_and_the_worst_in_full() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"state": "absent"}, "no run here yet"),
         ({"state": "begun"}, "no DataLoader was iterated yet"),
@@ -108,9 +108,9 @@ def test_ranks_stand_in_a_line_each_and_the_worst_in_full() -> None:
         ({"state": "elsewhere"}, "run lotus top on host"),
     ],
 )
-def test_states(fields: dict[str, Any], said: str) -> None:
+def test_states(fields: dict[str, Any], message: str) -> None:
     view = replace(running(group([IDLE])), **fields)
-    assert said in top_report.text(top_report.lines(view, "a run", 100))
+    assert message in top_report.text(top_report.lines(view, "a run", 100))
 
 
 def test_a_killed_run_says_what_each_process_was_doing() -> None:
@@ -137,8 +137,8 @@ def test_the_document_is_json_without_nan() -> None:
 
 def test_the_line_of_live() -> None:
     line = top_report.status(running(group([IDLE])))
-    said = "800 samples/s, waits 25% of the time, epoch 1 batch 5/1,000, 3 ready"
-    assert line == f"lotus: {said}"
+    state = "800 samples/s, waits 25% of the time, epoch 1 batch 5/1,000, 3 ready"
+    assert line == f"lotus: {state}"
     assert top_report.status(running(hung([IDLE, at_sample()]))).startswith("lotus: HUNG: nothing")
     assert top_report.status(running(group([IDLE], recent=Rates()))) == ""
     assert top_report.status(View("begun")) == ""
