@@ -43,30 +43,30 @@ def test_the_program_is_told_of_shares_and_settings(files: Path) -> None:
     both = ("--settings", "tuned.json", "--settings", "balance.json")
     ended = run(*both, "--loss", "sum", "--rebalance-every", "50")
     assert ended.returncode == 0, ended.stderr
-    told = json.loads(ended.stdout)
-    assert told["loaders"][0]["setting"]["num_workers"] == 3
-    assert told["balance"] == {
+    received = json.loads(ended.stdout)
+    assert received["loaders"][0]["setting"]["num_workers"] == 3
+    assert received["balance"] == {
         "batch_sizes": [24, 8],
-        "loader": told["loaders"][0]["loader"],
+        "loader": received["loaders"][0]["loader"],
         "model": {"parameters": 7, "shapes": "ab"},
         "loss": "sum",
         "wait_s": settings_run.WAIT_S,
         "rebalance_every": 50,
     }
     # AND it is said that neither met its loader
-    said = [line for line in ended.stderr.splitlines() if "ImageFolder" in line]
-    assert len(said) == 2
-    assert "so its setting was not applied; no other was made" in said[0]
-    assert "was not read from, so no shares were applied; no other was made" in said[1]
+    lines = [line for line in ended.stderr.splitlines() if "ImageFolder" in line]
+    assert len(lines) == 2
+    assert "so its setting was not applied; no other was made" in lines[0]
+    assert "was not read from, so no shares were applied; no other was made" in lines[1]
 
 
 def test_a_plan_alone_puts_no_settings_on(files: Path) -> None:
     (files / "tuned.json").unlink()
     plans.write(files / "balance.json", SharePlan((3, 1), "equal"))
     ended = run("--settings", "balance.json")
-    told = json.loads(ended.stdout)
-    assert (told["loaders"], told["balance"]["loss"]) == ([], "mean")
-    assert (told["balance"]["loader"], told["balance"]["model"]) == (None, None)
+    received = json.loads(ended.stdout)
+    assert (received["loaders"], received["balance"]["loss"]) == ([], "mean")
+    assert (received["balance"]["loader"], received["balance"]["model"]) == (None, None)
     assert ended.stderr == (
         "lotus: a loader with a DistributedSampler that shuffles was not read from, so no shares "
         "were applied; no other was made\n"
@@ -74,15 +74,15 @@ def test_a_plan_alone_puts_no_settings_on(files: Path) -> None:
 
 
 def test_what_was_applied_is_not_missed(tmp_path: Path) -> None:
-    said = tmp_path / "said"
+    facts = tmp_path / "said"
     shares = Shares(SharePlan((3, 1), "lotus", TARGET))
-    said.write_text('{"made": "the loader of Other (5 samples, Own)"}\n')
-    missing = settings_run.not_found(Tuned(()), said, shares)
+    facts.write_text('{"made": "the loader of Other (5 samples, Own)"}\n')
+    missing = settings_run.not_found(Tuned(()), facts, shares)
     assert len(missing) == 1
     assert missing[0].endswith("no shares were applied; made were Other (5 samples, Own)")
     for word in ("applied", "refused"):
-        said.write_text(json.dumps({"balance": word}) + "\n")
-        assert settings_run.not_found(Tuned(()), said, shares) == []
+        facts.write_text(json.dumps({"balance": word}) + "\n")
+        assert settings_run.not_found(Tuned(()), facts, shares) == []
 
 
 def broken(files: Path, **changes: object) -> None:
@@ -127,9 +127,9 @@ def test_a_file_that_is_too_large_is_refused(
         file.truncate(1 << 34)
     words = ["whatif", "RUN", "--ranks", "2", "--plan"] if plan else ["run", "--settings"]
     assert cli.main([*words, str(large)]) == 2
-    said = capfd.readouterr().err
-    assert "it is larger than 16 MB" in said
-    assert said.count("\n") == 1
+    message = capfd.readouterr().err
+    assert "it is larger than 16 MB" in message
+    assert message.count("\n") == 1
 
 
 def test_a_link_to_a_file_is_followed(files: Path) -> None:
@@ -173,8 +173,8 @@ def test_a_mode_is_told_without_any_file(files: Path) -> None:
     (files / "tuned.json").unlink()
     ended = run("--mode", "hybrid", "--groups", "0,2/1", "--every", "4")
     assert ended.returncode == 0, ended.stderr
-    told = json.loads(ended.stdout)
-    assert told["mode"] == {
+    received = json.loads(ended.stdout)
+    assert received["mode"] == {
         "name": "hybrid",
         "every": 4,
         "after": 0,
@@ -186,7 +186,7 @@ def test_a_mode_is_told_without_any_file(files: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--every", "4"], "--every is for --mode local and --mode hybrid"),
         (["--mode", "sync", "--staleness", "1"], "--staleness is for --mode async"),
@@ -197,10 +197,10 @@ def test_a_mode_is_told_without_any_file(files: Path) -> None:
     ],
 )
 def test_options_that_do_not_go_together_are_refused_before_the_start(
-    files: Path, words: list[str], said: str
+    files: Path, words: list[str], message: str
 ) -> None:
     plans.write(files / "balance.json", SharePlan((3, 1), "equal"))
     ended = run(*words)
     assert ended.returncode == 2
-    assert said in ended.stderr
+    assert message in ended.stderr
     assert ended.stdout == ""

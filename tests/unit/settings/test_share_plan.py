@@ -34,7 +34,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"world_size": 4}, '"world_size" is 4, but its batch_sizes give 3'),
         ({"global_batch": 31}, '"global_batch" is 31, but its batch_sizes give 32'),
@@ -54,13 +54,13 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     ],
 )
 def test_what_contradicts_itself_is_refused_by_name(
-    tmp_path: Path, changes: dict[str, Any], said: str
+    tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
     path = tmp_path / "balance.json"
     path.write_text(json.dumps(share_plan.document(PLAN) | changes))
     with pytest.raises(LotusError) as raised:
         share_plan.read(path)
-    assert said in str(raised.value)
+    assert message in str(raised.value)
     assert "lotus balance RUN -o balance.json" in str(raised.value)
 
 
@@ -81,5 +81,5 @@ def test_reading_a_plan_imports_no_library() -> None:
         "import sys, lotus.settings.share_plan\n"
         "print([name for name in ('numpy', 'pandas', 'torch', 'rich') if name in sys.modules])"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "[]"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == "[]"

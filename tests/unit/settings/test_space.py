@@ -48,9 +48,9 @@ def test_json_gives_the_setting_back(setting: Setting) -> None:
 def test_settings_can_be_sorted_fewer_workers_first(some: list[Setting]) -> None:
     ordered = sorted(some)
     assert [s.num_workers for s in ordered] == sorted(s.num_workers for s in some)
-    for one, other in itertools.pairwise(ordered):
-        assert one <= other
-        assert (one == other) or not other <= one
+    for first, other in itertools.pairwise(ordered):
+        assert first <= other
+        assert (first == other) or not other <= first
 
 
 def test_arguments_replace_what_torch_refuses_without_workers() -> None:
@@ -99,9 +99,9 @@ def test_what_is_no_setting_is_refused(data: object) -> None:
 
 def test_settings_of_a_space_are_normal_and_come_once() -> None:
     space = Space((0, 1), (None, 2, 3), (False, True), (False, True), ("fork", None))
-    found = list(space.settings())
-    assert len(found) == len(set(found)) == 2 + 2 * 2 * 2 * 2
-    assert all(setting == setting.normal() for setting in found)
+    listed = list(space.settings())
+    assert len(listed) == len(set(listed)) == 2 + 2 * 2 * 2 * 2
+    assert all(setting == setting.normal() for setting in listed)
     assert space.size() == 48
 
 

@@ -54,7 +54,7 @@ def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", "it is no JSON"),
         (b"\xff{", "it is no JSON"),
@@ -101,12 +101,12 @@ def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_one_line(content: Any, said: str, tmp_path: Path) -> None:
+def test_what_is_wrong_is_one_line(content: Any, message: str, tmp_path: Path) -> None:
     path = tmp_path / "tuned.json"
     path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
     with pytest.raises(LotusError) as caught:
         tuned_file.read(path)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert str(caught.value).startswith(f"{path} is not a file of settings: ")
     assert str(caught.value).endswith("lotus tune -o tuned.json -- COMMAND")
     assert "\n" not in str(caught.value)
@@ -222,7 +222,7 @@ def test_a_script_of_that_name_elsewhere_is_a_note(
     here = tuned_file.found_for([TRAIN], ["python", "src/train.py"])
     assert here.cwd == str(tmp_path)
     other = tuned_file.found_for([TRAIN], ["python", "/a/train.py"])
-    for tuned, now, said in (
+    for tuned, now, programs in (
         (here, "src/train.py", []),
         (here, str(tmp_path / "src" / "train.py"), []),
         (here, "train.py", [f"{tmp_path}/src/train.py, this is {tmp_path}/train.py"]),
@@ -230,8 +230,8 @@ def test_a_script_of_that_name_elsewhere_is_a_note(
         (Tuned((TRAIN,), ("python", "src/train.py")), "train.py", []),  # nobody knows
     ):
         assert tuned_file.other_program(tuned, ["python", now]) == ""
-        told = tuned_file.differences(tuned, ["python", now])
-        assert told == [f"the settings were found for {one}" for one in said]
+        notes = tuned_file.differences(tuned, ["python", now])
+        assert notes == [f"the settings were found for {one}" for one in programs]
 
 
 def test_settings_of_another_script_start_nothing_without_force(
@@ -260,24 +260,26 @@ def test_settings_of_another_script_start_nothing_without_force(
 def test_another_machine_is_told_with_what_differs() -> None:
     here = tuned_file.machine()
     assert tuned_file.differences(Tuned((TRAIN,), **here), ["x"]) == []
-    told = tuned_file.differences(
+    notes = tuned_file.differences(
         Tuned((TRAIN,), host="else\nwhere", cores=here["cores"] + 1), ["x"]
     )
-    assert told[0] == f"the settings were found on else?where, this is {here['host']}"
-    assert told[1].startswith(f"the settings were found with {here['cores'] + 1:g} core")
-    assert len(told) == 2
+    assert notes[0] == f"the settings were found on else?where, this is {here['host']}"
+    assert notes[1].startswith(f"the settings were found with {here['cores'] + 1:g} core")
+    assert len(notes) == 2
 
 
 def test_what_met_no_loader_is_told_with_what_is_alike(tmp_path: Path) -> None:
-    said = tmp_path / "said"
+    facts_file = tmp_path / "said"
     made = [
         "the loader of Other (5 samples, SequentialSampler) at a.py:1",
         "the loader of List (5 samples, SequentialSampler) at a.py:1",
         "the loader of ImageFolder (10 samples, RandomSampler) at train.py:14",
     ]
     facts: list[object] = [{"made": words} for words in made]
-    said.write_text("\n".join(map(json.dumps, [*facts, {"refused": 1}, 5, {"note": "x"}])) + "\n{")
-    assert settings_run.not_found(Tuned((TRAIN, VAL)), said) == [
+    facts_file.write_text(
+        "\n".join(map(json.dumps, [*facts, {"refused": 1}, 5, {"note": "x"}])) + "\n{"
+    )
+    assert settings_run.not_found(Tuned((TRAIN, VAL)), facts_file) == [
         "the loader of ImageFolder (1000 samples, RandomSampler) at train.py:12 was not found, so "
         "its setting was not applied; made were ImageFolder (10 samples, RandomSampler) at "
         "train.py:14, Other (5 samples, SequentialSampler) at a.py:1 and 1 more"

@@ -55,9 +55,9 @@ def counted(run, events):
 
 
 def test_the_loop_and_its_rate():
-    found = reduce(recorded(workers=1, step=1.0), 0, elapsed_s=3.0, cpu_s=2.0)
-    measures = found.measures
-    assert found.loader == "ImageFolder at train.py:31"
+    numbers = reduce(recorded(workers=1, step=1.0), 0, elapsed_s=3.0, cpu_s=2.0)
+    measures = numbers.measures
+    assert numbers.loader == "ImageFolder at train.py:31"
     assert measures["samples"] == 160
     assert measures["samples_per_s"] == pytest.approx(160 / measures["loop_s"])
     assert measures["elapsed_s"] == 3.0
@@ -97,8 +97,8 @@ def test_only_as_much_waiting_is_for_storage_as_was_read():
 def test_cpu_seconds_add_up_to_those_of_the_command():
     run = recorded(workers=2)
     run.batches["send_ns"] = run.batches["pickle_ns"] + run.batches["write_ns"]
-    found = reduce(run, 0, elapsed_s=3.0, cpu_s=2.0).operations
-    used = found.set_index("operation")["cpu_s"]
+    operations = reduce(run, 0, elapsed_s=3.0, cpu_s=2.0).operations
+    used = operations.set_index("operation")["cpu_s"]
     assert used["Loader"] == pytest.approx(160 * 2e-3)
     assert used["Normalize"] == pytest.approx(160 * 0.5e-3)
     assert used[UNSPLIT] == pytest.approx(40 * (4 * 0.05 + 0.5) * 1e-3)
@@ -110,10 +110,10 @@ def test_cpu_seconds_add_up_to_those_of_the_command():
 def test_operations_whose_cpu_time_was_not_recorded_leave_the_rest_unknown():
     run = recorded(workers=2)
     run.ops["cpu_ns"] = np.nan
-    found = reduce(run, 0, cpu_s=2.0).operations.set_index("operation")
-    assert np.isnan(found["cpu_s"][UNSPLIT])
-    assert OUTSIDE not in found.index
-    assert found["wall_s"]["Loader"] == pytest.approx(160 * 2e-3)
+    operations = reduce(run, 0, cpu_s=2.0).operations.set_index("operation")
+    assert np.isnan(operations["cpu_s"][UNSPLIT])
+    assert OUTSIDE not in operations.index
+    assert operations["wall_s"]["Loader"] == pytest.approx(160 * 2e-3)
 
 
 def test_counted_slots_per_operation_and_of_all_fetches():
@@ -121,27 +121,27 @@ def test_counted_slots_per_operation_and_of_all_fetches():
     events |= {"slots_frontend": 2000.0, "slots_backend": 4000.0, "dram_loads": 5.0}
     run = counted(recorded(workers=2), events)
     run.manifest["uarch"] = "amd_zen5"  # 8 slots a cycle
-    found = reduce(run, 0)
-    loader = found.operations.set_index("operation").loc["Loader"]
+    numbers = reduce(run, 0)
+    loader = numbers.operations.set_index("operation").loc["Loader"]
     assert loader["ipc"] == 2.0
     assert loader["frontend_bound"] == pytest.approx(0.25)
     assert loader["backend_bound"] == pytest.approx(0.5)
     assert loader["frontend_lost"] == pytest.approx(0.25 * 1000 * 160)
     assert loader["dram_loads"] == 5 * 160
-    assert found.measures["ipc"] == 2.0
-    assert found.measures["backend_bound"] == pytest.approx(0.5)
-    assert found.measures["dram_loads_per_sample"] == pytest.approx(5 * 9 / 4)
-    assert found.measures["backend_lost_per_sample"] == pytest.approx(0.5 * 1000 * 9 / 4)
+    assert numbers.measures["ipc"] == 2.0
+    assert numbers.measures["backend_bound"] == pytest.approx(0.5)
+    assert numbers.measures["dram_loads_per_sample"] == pytest.approx(5 * 9 / 4)
+    assert numbers.measures["backend_lost_per_sample"] == pytest.approx(0.5 * 1000 * 9 / 4)
     # Collate has a clock of its own, so it stands apart.
-    used = found.operations.set_index("operation")["cpu_s"]
+    used = numbers.operations.set_index("operation")["cpu_s"]
     assert used["collate"] == pytest.approx(40 * 0.2e-3)
     assert UNSPLIT not in used.index
 
 
 def test_what_was_not_counted_is_absent():
-    found = reduce(recorded(workers=2), 0)
-    assert "ipc" not in found.measures
-    assert found.operations["frontend_bound"].isna().all()
+    numbers = reduce(recorded(workers=2), 0)
+    assert "ipc" not in numbers.measures
+    assert numbers.operations["frontend_bound"].isna().all()
 
 
 def test_the_loader_of_most_samples_or_the_one_that_was_named():
@@ -169,10 +169,10 @@ def test_a_setting_that_is_not_as_it_was_set():
     run = recorded(workers=2, prefetch=4)
     assert not_as_set(run, 0, Setting(2, 4), ("num_workers", "prefetch_factor")) == ""
     assert not_as_set(run, 0, Setting(2), ("num_workers",)) == ""
-    told = not_as_set(run, 0, Setting(3), ("num_workers",))
-    assert told == "num_workers was 2 instead of 3"
-    told = not_as_set(run, 0, Setting(2, 4, True), ("num_workers", "pin_memory"))
-    assert told == "pin_memory was False instead of True"
+    difference = not_as_set(run, 0, Setting(3), ("num_workers",))
+    assert difference == "num_workers was 2 instead of 3"
+    difference = not_as_set(run, 0, Setting(2, 4, True), ("num_workers", "pin_memory"))
+    assert difference == "pin_memory was False instead of True"
     # Without workers there is no prefetching that could be otherwise.
     alone = recorded(workers=0)
     assert not_as_set(alone, 0, Setting(0), ("num_workers", "prefetch_factor")) == ""

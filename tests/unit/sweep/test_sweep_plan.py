@@ -28,17 +28,17 @@ PLAN = SweepPlan(combined({"num_workers": (0, 1, 2, 4)}), ("num_workers",), 4, c
 
 def test_without_workers_a_setting_is_made_once() -> None:
     values = {"num_workers": (0, 2), "prefetch_factor": (2, 4), "persistent_workers": (True, False)}
-    found = combined(values)
-    assert found[0] == Setting(0)
-    assert len(found) == 1 + 4
-    assert set(found[1:]) == {
+    settings = combined(values)
+    assert settings[0] == Setting(0)
+    assert len(settings) == 1 + 4
+    assert set(settings[1:]) == {
         Setting(2, two, False, stay) for two in (2, 4) for stay in (True, False)
     }
 
 
 def test_pinning_is_a_setting_without_workers_too() -> None:
-    found = combined({"num_workers": (0,), "pin_memory": (True, False)})
-    assert found == (Setting(0, pin_memory=True), Setting(0))
+    settings = combined({"num_workers": (0,), "pin_memory": (True, False)})
+    assert settings == (Setting(0, pin_memory=True), Setting(0))
 
 
 def test_every_round_has_all_settings_in_an_order_of_its_own(tmp_path: Path) -> None:
@@ -54,9 +54,9 @@ def test_every_round_has_all_settings_in_an_order_of_its_own(tmp_path: Path) -> 
 def test_the_order_is_that_of_the_seed(tmp_path: Path) -> None:
     orders = collections.defaultdict(list)
     for number, seed in enumerate((1, 1, 2)):
-        found = begun(tmp_path / str(number), PLAN, seed)
-        orders[seed].append(found.runs["setting"].tolist())
-        assert found.manifest["seed"] == seed
+        sweep = begun(tmp_path / str(number), PLAN, seed)
+        orders[seed].append(sweep.runs["setting"].tolist())
+        assert sweep.manifest["seed"] == seed
     assert orders[1][0] == orders[1][1] != orders[2][0]
 
 
@@ -99,22 +99,22 @@ def test_what_is_no_sweep_is_not_written_into(tmp_path: Path) -> None:
 def test_a_command_that_another_user_wrote_has_to_be_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = begun(tmp_path, PLAN)
-    assert sweep_plan.command_of(found, []) == ["true"]
+    sweep = begun(tmp_path, PLAN)
+    assert sweep_plan.command_of(sweep, []) == ["true"]
     monkeypatch.setattr("os.geteuid", lambda: 1 << 20)
     with pytest.raises(LotusError, match="another user"):
-        sweep_plan.command_of(found, [])
-    assert sweep_plan.command_of(found, ["true"]) == ["true"]
+        sweep_plan.command_of(sweep, [])
+    assert sweep_plan.command_of(sweep, ["true"]) == ["true"]
 
 
 def test_a_resumed_command_is_the_one_that_was_swept(tmp_path: Path) -> None:
-    found = begun(tmp_path, PLAN)
+    sweep = begun(tmp_path, PLAN)
     with pytest.raises(LotusError, match="another command"):
-        sweep_plan.command_of(found, ["false"])
+        sweep_plan.command_of(sweep, ["false"])
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ("--workers=1", "--workers: not as"),
         ("--workers=0,2 --prefetch=2", "--prefetch: not as"),
@@ -127,24 +127,24 @@ def test_a_resumed_command_is_the_one_that_was_swept(tmp_path: Path) -> None:
         ("-o=elsewhere", "--output: not as"),
     ],
 )
-def test_a_resumed_sweep_keeps_its_plan(tmp_path: Path, options: str, said: str) -> None:
+def test_a_resumed_sweep_keeps_its_plan(tmp_path: Path, options: str, message: str) -> None:
     begun(tmp_path / "S", PLAN)
     before = (tmp_path / "S" / sweep_record.NAME).read_bytes()
-    with pytest.raises(LotusError, match=said):
+    with pytest.raises(LotusError, match=message):
         verb.run(parsed(f"--resume={tmp_path / 'S'}", *options.split()))
     assert (tmp_path / "S" / sweep_record.NAME).read_bytes() == before
 
 
 def test_a_resumed_sweep_may_be_told_what_it_is(tmp_path: Path) -> None:
-    found = begun(tmp_path / "S", PLAN)
+    sweep = begun(tmp_path / "S", PLAN)
     same = "--workers=4,2,1,0 --repeat=4 --seed=1 --counters=none".split()
-    verb._check_resumed(parsed(f"-o={tmp_path / 'S'}", *same), found)
-    verb._check_resumed(parsed(), found)
+    verb._check_resumed(parsed(f"-o={tmp_path / 'S'}", *same), sweep)
+    verb._check_resumed(parsed(), sweep)
 
 
 def test_a_damaged_sweep_does_not_go_on(tmp_path: Path) -> None:
-    found = begun(tmp_path, PLAN)
-    sweep_record.write(tmp_path, {**found.manifest, "plan": {"loader": None}})
+    sweep = begun(tmp_path, PLAN)
+    sweep_record.write(tmp_path, {**sweep.manifest, "plan": {"loader": None}})
     with pytest.raises(LotusError, match="does not say how to go on"):
         sweep_runner.run(tmp_path, ["true"])
 

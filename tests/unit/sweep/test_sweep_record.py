@@ -27,16 +27,16 @@ def _manifest(**changed: Any) -> dict[str, Any]:
 
 def test_a_sweep_reads_as_it_was_written(tmp_path: Path) -> None:
     sweep_record.write(tmp_path, _manifest())
-    found = sweep_record.load(tmp_path)
+    sweep = sweep_record.load(tmp_path)
     assert sweep_record.is_sweep(tmp_path)
-    assert found.settings() == SETTINGS
-    assert found.varied == ("num_workers",)
-    assert found.runs["state"].tolist() == ["done", "failed", "pending"]
-    assert found.runs["num_workers"].tolist() == [2, 0, 0]
-    assert found.runs["exit_code"].isna().tolist() == [False, True, True]
-    assert found.directories(SETTINGS[1]) == [tmp_path / "runs/workers2-0"]
-    assert found.directories(SETTINGS[0]) == []
-    assert "1 of 3 runs done" in repr(found)
+    assert sweep.settings() == SETTINGS
+    assert sweep.varied == ("num_workers",)
+    assert sweep.runs["state"].tolist() == ["done", "failed", "pending"]
+    assert sweep.runs["num_workers"].tolist() == [2, 0, 0]
+    assert sweep.runs["exit_code"].isna().tolist() == [False, True, True]
+    assert sweep.directories(SETTINGS[1]) == [tmp_path / "runs/workers2-0"]
+    assert sweep.directories(SETTINGS[0]) == []
+    assert "1 of 3 runs done" in repr(sweep)
 
 
 def test_where_no_sweep_is_the_error_says_how_to_make_one(tmp_path: Path) -> None:

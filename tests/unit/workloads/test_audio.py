@@ -144,5 +144,5 @@ def test_a_sample_is_the_same_whoever_asks_and_another_in_each_epoch(made: Path)
         spectrogram, text = dataset[number]
         assert (spectrogram.shape[1] + 3) // 4 > len(text)
     text = dataset[1][1]
-    said = "".join(script.LETTERS[number - 1] for number in text.tolist())
-    assert said == speech.sentence(1)
+    sentence = "".join(script.LETTERS[number - 1] for number in text.tolist())
+    assert sentence == speech.sentence(1)

@@ -61,10 +61,10 @@ def test_a_balanced_crop_has_the_foreground_anywhere_in_it(
 def test_crops_have_foreground_as_often_as_they_should() -> None:
     random.seed(5)
     sample, crop = one_voxel((3, 3, 3)), script.RandBalancedCrop(4, oversampling=0.4)
-    found = sum(bool(crop(sample)["label"].any()) for _ in range(2000)) / 2000
+    share = sum(bool(crop(sample)["label"].any()) for _ in range(2000)) / 2000
     # Of the others one in (17/4)^3 has it by chance; four standard deviations to either side.
     expected = 0.4 + 0.6 * (4 / 17) ** 3
-    assert abs(found - expected) < 4 * (0.25 / 2000) ** 0.5
+    assert abs(share - expected) < 4 * (0.25 / 2000) ** 0.5
 
 
 def test_each_class_is_cut_around_as_often_however_large_it_is() -> None:
