@@ -24,7 +24,7 @@ def circles(graph: Graph) -> list[list[str]]:
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
-    found: list[list[str]] = []
+    components: list[list[str]] = []
 
     def visit(node: str) -> None:
         index[node] = low[node] = len(index)
@@ -37,13 +37,13 @@ def circles(graph: Graph) -> list[list[str]]:
                 low[node] = min(low[node], index[below])
         if low[node] == index[node]:
             at = stack.index(node)
-            found.append(sorted(stack[at:]))
+            components.append(sorted(stack[at:]))
             del stack[at:]
 
     for node in sorted(graph):
         if node not in index:
             visit(node)
-    return sorted((circle for circle in found if len(circle) > 1), key=len, reverse=True)
+    return sorted((circle for circle in components if len(circle) > 1), key=len, reverse=True)
 
 
 def floors(graph: Graph) -> int:
@@ -100,9 +100,9 @@ def main() -> None:
     print(f"files in a folder, the most: {shown}")
     print(f"floors of packages: {floors(rooms)}")
     for what, of in (("packages", rooms), ("files", files)):
-        found = circles(of)
-        print(f"circles between {what}: {len(found)}")
-        for circle in found:
+        cyclic = circles(of)
+        print(f"circles between {what}: {len(cyclic)}")
+        for circle in cyclic:
             print(f"  {len(circle)}: {', '.join(circle[:12])}{', ...' * (len(circle) > 12)}")
 
 

@@ -43,12 +43,12 @@ class Member:
     delay_ms: float = 0.0
 
     def words(self) -> str:
-        said = [f"{self.cores:g} cores"] if self.cores else []
-        said += [f"CPU {','.join(map(str, self.cpus))}"] if self.cpus else []
-        said += [f"{self.reads_per_s} reads/s"] if self.reads_per_s else []
-        said += [f"{self.link_mbit} Mbit/s"] if self.link_mbit else []
-        said += [f"+{self.delay_ms:g} ms"] if self.delay_ms else []
-        return " ".join(said) or "as the machine is"
+        parts = [f"{self.cores:g} cores"] if self.cores else []
+        parts += [f"CPU {','.join(map(str, self.cpus))}"] if self.cpus else []
+        parts += [f"{self.reads_per_s} reads/s"] if self.reads_per_s else []
+        parts += [f"{self.link_mbit} Mbit/s"] if self.link_mbit else []
+        parts += [f"+{self.delay_ms:g} ms"] if self.delay_ms else []
+        return " ".join(parts) or "as the machine is"
 
 
 Members = tuple[Member, ...]
@@ -88,8 +88,8 @@ def missing(members: Members) -> str:
             finally:
                 _link_down(1)
     except (OSError, subprocess.CalledProcessError) as error:
-        said = getattr(error, "stderr", "") or str(error)
-        return f"no such link can be made: {said.strip().splitlines()[-1]}"
+        message = getattr(error, "stderr", "") or str(error)
+        return f"no such link can be made: {message.strip().splitlines()[-1]}"
     return ""
 
 
@@ -114,8 +114,8 @@ def made(members: Members, folder: Path, disk: str | None = None) -> Iterator[Pa
     try:
         path.write_text(json.dumps([_place(rank, one, disk) for rank, one in enumerate(members)]))
         if any(one.link_mbit or one.delay_ms for one in members):
-            for rank, one in enumerate(members):
-                _link_up(rank, one)
+            for rank, member in enumerate(members):
+                _link_up(rank, member)
             places = json.loads(path.read_text())
             for rank, place in enumerate(places):
                 place |= {"namespace": f"{NAME}-{rank}", "interface": "eth0"}

@@ -56,8 +56,8 @@ def train(rank: int, folder: Path) -> None:
             optimizer.zero_grad()
             nn.functional.cross_entropy(model(inputs), labels).backward()
             optimizer.step()
-    found = {"batches": batches, "weights": weights(model)}
-    (folder / f"rank{rank}.json").write_text(json.dumps(found))
+    results = {"batches": batches, "weights": weights(model)}
+    (folder / f"rank{rank}.json").write_text(json.dumps(results))
     dist.destroy_process_group()
 
 
@@ -106,19 +106,19 @@ def job(way: str, folder: Path) -> tuple[float, float]:
     kept = Setting(2, prefetch_factor=2, persistent_workers=True)
     entry = Entry(Target(dataset="TensorDataset"), kept)
     tuned_file.write(folder / "tuned.json", Tuned((entry,)))
-    given, _, trace = way.partition(" -- ")
+    options, _, trace = way.partition(" -- ")
     command = [sys.executable, str(Path(__file__).resolve()), "--start"]
     if trace:
         command = [*LOTUS, "trace", "-q", "-o", str(folder / "trace"), "--", *command]
-    if given:
-        command = [*LOTUS, "run", *given.split(), "--", *command]
+    if options:
+        command = [*LOTUS, "run", *options.split(), "--", *command]
     ended = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     if ended.returncode:
         raise SystemExit(f"the ranks of {way!r} failed:\n{ended.stderr}")
     ranks = [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(WORLD)]
     steps = zip(*(rank["batches"] for rank in ranks), strict=True)
-    one = alone([[*first, *second] for first, second in steps])
-    far = [difference(rank["weights"], one) for rank in ranks]
+    undivided = alone([[*first, *second] for first, second in steps])
+    far = [difference(rank["weights"], undivided) for rank in ranks]
     return max(far), difference(ranks[0]["weights"], ranks[1]["weights"])
 
 

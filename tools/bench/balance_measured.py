@@ -103,21 +103,21 @@ class Bench:
 
     def start(self, cell: Cell, before: Sequence[str], *more: str) -> dict[str, Any]:
         """Run the script on its cluster, under `before`; gives what rank 0 said. Raises Failed."""
-        given = ["--model", cell.model, "--batch", str(cell.batch)]
-        given += ["--workers", str(cell.workers), "--warm", str(cell.warm)]
+        options = ["--model", cell.model, "--batch", str(cell.batch)]
+        options += ["--workers", str(cell.workers), "--warm", str(cell.warm)]
         members = CLUSTERS[cell.cluster]
         if any(member.reads_per_s for member in members):
-            given += ["--file", str(self.args.work / "pictures")]
+            options += ["--file", str(self.args.work / "pictures")]
         with balance_clusters.made(members, self.args.work, self.disk) as places:
-            train = balance_clusters.command(places, len(members), SCRIPT, [*given, *more])
+            train = balance_clusters.command(places, len(members), SCRIPT, [*options, *more])
             text, status = run([*before, *train], self.args.limit)
         for line in text.splitlines():
             if line.startswith("RESULT "):
-                found: dict[str, Any] = json.loads(line.removeprefix("RESULT "))
-                found["said"] = [one for one in text.splitlines() if one.startswith("lotus: ")]
-                return found
-        said = [line.strip() for line in text.splitlines() if line.strip()]
-        raise Failed(f"exit code {status}; last line: {said[-1][:200] if said else 'none'}")
+                results: dict[str, Any] = json.loads(line.removeprefix("RESULT "))
+                results["said"] = [one for one in text.splitlines() if one.startswith("lotus: ")]
+                return results
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        raise Failed(f"exit code {status}; last line: {lines[-1][:200] if lines else 'none'}")
 
     def prepare(self, cell: Cell) -> dict[str, Any]:
         """Trace, plan and search: what is kept of a cell beside its rows."""
@@ -131,8 +131,8 @@ class Bench:
         known["traced_ms"] = []
         for path, batch in zip(runs, (cell.batch, cell.batch // 2), strict=True):
             trace = [*lotus("trace"), "-q", "-o", str(path), "--force", "--"]
-            found = self.start(cell, trace, "--batch", str(batch), "--updates", str(cell.traced))
-            known["traced_ms"].append(found["mean_s"] * 1e3)
+            results = self.start(cell, trace, "--batch", str(batch), "--updates", str(cell.traced))
+            known["traced_ms"].append(results["mean_s"] * 1e3)
         run, also = load(runs[0]), [load(runs[1])]
         known["plans"] = {}
         for strategy in STRATEGIES[:-1]:
@@ -177,18 +177,18 @@ class Bench:
         )
         before = [*lotus("run"), "-q", "--settings", str(path), "--"]
         try:
-            found = self.start(cell, before, "--updates", str(cell.updates))
+            results = self.start(cell, before, "--updates", str(cell.updates))
         except Failed as error:
             row.failed = str(error)
             return row
-        if found["batches"] != plan["batch_sizes"]:
-            row.failed = f"the ranks had batches of {words(found['batches'])}"
-        row.updates = found["updates"]
+        if results["batches"] != plan["batch_sizes"]:
+            row.failed = f"the ranks had batches of {words(results['batches'])}"
+        row.updates = results["updates"]
         row.update_ms, row.median_ms, row.deviation_ms = (
-            found[key] * 1e3 for key in ("mean_s", "median_s", "deviation_s")
+            results[key] * 1e3 for key in ("mean_s", "median_s", "deviation_s")
         )
-        row.per_100_ms = " ".join(f"{one * 1e3:.2f}" for one in found["per_100_s"])
-        row.samples_per_s = found["samples_per_s"]
+        row.per_100_ms = " ".join(f"{one * 1e3:.2f}" for one in results["per_100_s"])
+        row.samples_per_s = results["samples_per_s"]
         return row
 
 
@@ -340,20 +340,22 @@ def rounds(
             for strategy in (one for one in order if (number, cell.name, one) not in done):
                 row = bench.measured(cell, known["cells"][cell.name], number, strategy)
                 kept.append(row)
-                said = f"failed: {row.failed[:90]}" if row.failed else f"{row.update_ms:.1f} ms"
-                print(f"round {number + 1}: {cell.name} {strategy} {row.sizes}: {said}", flush=True)
+                outcome = f"failed: {row.failed[:90]}" if row.failed else f"{row.update_ms:.1f} ms"
+                print(
+                    f"round {number + 1}: {cell.name} {strategy} {row.sizes}: {outcome}", flush=True
+                )
             if any((number, cell.name, strategy) not in done for strategy in order):
                 took[cell.name] = max(time.monotonic() - since, took.get(cell.name, 0.0))
 
 
 def fitting(cells: Sequence[Cell], took: Mapping[str, float], left: float) -> list[Cell]:
     """The first cells that have time for another round."""
-    found = []
+    fits = []
     for cell in cells:
         left -= took.get(cell.name, 0.0)
         if left > 0:
-            found.append(cell)
-    return found
+            fits.append(cell)
+    return fits
 
 
 if __name__ == "__main__":

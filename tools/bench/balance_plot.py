@@ -53,7 +53,9 @@ def draw(known: Mapping[str, Any], rows: Sequence[Row], folder: Path) -> bool:
             upper.set_title(f"{name}\n{known['cells'][name]['short']}", fontsize=8)
         grid[0][0].set_ylabel("mean update, ms\n(less is better)")
         grid[1][0].set_ylabel("samples per second\n(more is better)")
-        said = head(known, rows)
-        figure.suptitle(f"Sharing out a batch on mixed clusters. {said[0]}; {said[1]}", fontsize=8)
+        title = head(known, rows)
+        figure.suptitle(
+            f"Sharing out a batch on mixed clusters. {title[0]}; {title[1]}", fontsize=8
+        )
         plotting.save(figure, folder, "balance_measured")
     return True

@@ -21,51 +21,51 @@ class Search:
         self, starts: Sequence[Split], most: int = 40, finest: float = 0.015, finalists: int = 3
     ) -> None:
         """`most`: measurements before the last ones; `finest`: the least move, of the batch."""
-        self.told: dict[Split, list[float]] = {}
+        self.times: dict[Split, list[float]] = {}
         self.most, self.finalists = most, finalists
         total = sum(starts[0])
         self.least = max(1, round(finest * total))
         self.step = max(self.least, total // 7)
         self._plan = self._splits([tuple(one) for one in starts])
-        self._asked: Split | None = None
+        self._split: Split | None = None
 
     def ask(self) -> Split | None:
-        self._asked = next(self._plan, None)
-        return self._asked
+        self._split = next(self._plan, None)
+        return self._split
 
     def tell(self, seconds: float) -> None:
         """What an update took with the split that was asked for."""
-        assert self._asked is not None
-        self.told.setdefault(self._asked, []).append(seconds)
+        assert self._split is not None
+        self.times.setdefault(self._split, []).append(seconds)
 
     def best(self) -> Split:
         """The split whose median is least, of those measured most often."""
-        often = max(len(values) for values in self.told.values())
+        often = max(len(values) for values in self.times.values())
         return min(
-            (one for one, values in self.told.items() if len(values) == often),
-            key=lambda one: statistics.median(self.told[one]),
+            (one for one, values in self.times.items() if len(values) == often),
+            key=lambda split: statistics.median(self.times[split]),
         )
 
     def _quickest(self) -> list[Split]:
-        return sorted(self.told, key=lambda one: statistics.median(self.told[one]))
+        return sorted(self.times, key=lambda split: statistics.median(self.times[split]))
 
     def _splits(self, starts: Sequence[Split]) -> Iterator[Split]:
         yield from dict.fromkeys(starts)
         step = self.step
-        while len(self.told) < self.most:
+        while len(self.times) < self.most:
             best = self._quickest()[0]
-            fresh = [one for one in moves(best, step) if one not in self.told]
-            for one in fresh:
-                if len(self.told) < self.most:
-                    yield one
-                    if self._quickest()[0] == one:  # go on from here
+            fresh = [one for one in moves(best, step) if one not in self.times]
+            for split in fresh:
+                if len(self.times) < self.most:
+                    yield split
+                    if self._quickest()[0] == split:  # go on from here
                         break
             if self._quickest()[0] == best:
                 if step == self.least:
                     break
                 step = max(step // 2, self.least)
-        for one in self._quickest()[: self.finalists] * 2:
-            yield one
+        for split in self._quickest()[: self.finalists] * 2:
+            yield split
 
 
 def moves(split: Split, step: int) -> list[Split]:
@@ -80,12 +80,12 @@ def moves(split: Split, step: int) -> list[Split]:
         for givers in combinations(ranks, many)
     ]
     sides += [((giver,), (taker,)) for giver, taker in permutations(ranks, 2)]
-    found = []
+    splits = []
     for givers, takers in sides:
         made = list(split)
         for side, sign in ((givers, -1), (takers, 1)):
             for turn in range(step):
                 made[side[turn % len(side)]] += sign
         if min(made) > 0:
-            found.append(tuple(made))
-    return list(dict.fromkeys(found))
+            splits.append(tuple(made))
+    return list(dict.fromkeys(splits))

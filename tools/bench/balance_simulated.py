@@ -74,15 +74,15 @@ def traced(
 ) -> Job:
     """What `lotus.balance.rank_measurements.measure` would tell of a run of these ranks."""
     ranks = []
-    for number, (one, size) in enumerate(zip(made, sizes, strict=True)):
-        step, fetch = one.times(size, steps, random)
+    for number, (rank, size) in enumerate(zip(made, sizes, strict=True)):
+        step, fetch = rank.times(size, steps, random)
         whole = np.full(steps, float(size))
         ranks.append(
             Rank(
                 rank=number,
                 host="",
                 batch=size,
-                workers=one.workers,
+                workers=rank.workers,
                 prefetch=2,
                 sizes=whole,
                 step_ns=step,
@@ -96,24 +96,24 @@ def traced(
     return Job(tuple(ranks), "simulated", None, True, COLLECTIVE_NS, 0.0)
 
 
-def both(one: Job, two: Job) -> Job:
+def both(first: Job, two: Job) -> Job:
     """One job with the steps of two traces, as --also does it."""
     names = ("sizes", "step_ns", "fetch_sizes", "fetch_ns")
     ranks = [
         replace(a, **{name: np.concatenate((getattr(a, name), getattr(b, name))) for name in names})
-        for a, b in zip(one.ranks, two.ranks, strict=True)
+        for a, b in zip(first.ranks, two.ranks, strict=True)
     ]
-    return replace(one, ranks=tuple(ranks))
+    return replace(first, ranks=tuple(ranks))
 
 
 def rate(made: Sequence[Truth], sizes: Sequence[int], steps: int, seed: int) -> tuple[float, float]:
     """(samples per second, ms of a step) of the true job, the same noise for every split."""
     members = []
-    for number, (one, size) in enumerate(zip(made, sizes, strict=True)):
-        step, fetch = one.times(size, DRAWN, np.random.default_rng((seed, number)))
-        members.append(Member(step, fetch, float(size), one.workers, 2))
-    found = simulate(members, steps=steps, collective_ns=COLLECTIVE_NS, seed=seed)
-    return found.samples_per_s, found.step_s * 1e3
+    for number, (rank, size) in enumerate(zip(made, sizes, strict=True)):
+        step, fetch = rank.times(size, DRAWN, np.random.default_rng((seed, number)))
+        members.append(Member(step, fetch, float(size), rank.workers, 2))
+    simulated = simulate(members, steps=steps, collective_ns=COLLECTIVE_NS, seed=seed)
+    return simulated.samples_per_s, simulated.step_s * 1e3
 
 
 def oracle(
@@ -123,9 +123,9 @@ def oracle(
     tried = []
     for level in (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0):
         lines = []
-        for one in made:
-            up, lanes = 1.0 + level * one.variation, one.workers
-            step, fetch = (one.step[0] * up, one.step[1] * up), one.fetch
+        for rank in made:
+            up, lanes = 1.0 + level * rank.variation, rank.workers
+            step, fetch = (rank.step[0] * up, rank.step[1] * up), rank.fetch
             lines.append([step, (fetch[0] / lanes, fetch[1] / lanes)])
         sizes = split(lines, total, [None] * len(made))
         tried.append((rate(made, sizes, steps, seed), sizes))
@@ -144,9 +144,9 @@ def oracle(
             if moved[giver] > 1 and giver != taker:
                 moved[giver] -= 1
                 moved[taker] += 1
-        found = rate(made, moved, steps, seed)
-        if found[0] > best[0]:
-            sizes, best = moved, found
+        reached = rate(made, moved, steps, seed)
+        if reached[0] > best[0]:
+            sizes, best = moved, reached
     return sizes, *best
 
 
@@ -186,7 +186,7 @@ def main() -> None:
     for count in args.ranks:
         for kind in ("compute", "input", "mixed"):
             began = time.perf_counter()
-            found: dict[str, list[tuple[float, float]]] = {name: [] for name in STRATEGIES}
+            results: dict[str, list[tuple[float, float]]] = {name: [] for name in STRATEGIES}
             best_ms = []
             for seed in range(args.repeat):
                 made = truths(kind, count, np.random.default_rng((seed, count)))
@@ -194,12 +194,12 @@ def main() -> None:
                 best_ms.append(took)
                 for name, sizes in splits(made, args.batch, args.traced, seed).items():
                     per_s, ms = rate(made, sizes, args.steps, seed)
-                    found[name].append((per_s / best, ms))
+                    results[name].append((per_s / best, ms))
             print(
                 f"\n{count} ranks, {kind}: oracle {statistics.median(best_ms):.1f} ms a step "
                 f"({time.perf_counter() - began:.0f} s)"
             )
-            for name, values in found.items():
+            for name, values in results.items():
                 shares_of, ms = ([one[k] for one in values] for k in (0, 1))
                 print(
                     f"  {name:17} {statistics.median(shares_of):6.1%}  "

@@ -49,8 +49,8 @@ class Spread:
 
     @staticmethod
     def of(values: Iterable[float]) -> "Spread | None":
-        found = sorted(values)
-        return Spread(statistics.median(found), found[0], found[-1]) if found else None
+        ordered = sorted(values)
+        return Spread(statistics.median(ordered), ordered[0], ordered[-1]) if ordered else None
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def lines(rows: Sequence[Row], cell: str) -> list[Line]:
         for row in mine
         if not row.failed and row.samples_per_s
     }
-    found = []
+    table = []
     for strategy in STRATEGIES:
         every = [row for row in mine if row.strategy == strategy]
         good = [row for row in every if not row.failed]
@@ -92,8 +92,8 @@ def lines(rows: Sequence[Row], cell: str) -> list[Line]:
             pairs = [(row.samples_per_s, rates.get((row.round, other))) for row in good]
             return Spread.of(mine / theirs for mine, theirs in pairs if mine and theirs)
 
-        told = [row for row in good if row.predicted_ms and row.update_ms]
-        found.append(
+        predicted = [row for row in good if row.predicted_ms and row.update_ms]
+        table.append(
             Line(
                 cell,
                 strategy,
@@ -102,34 +102,35 @@ def lines(rows: Sequence[Row], cell: str) -> list[Line]:
                 rate,
                 against(ORACLE),
                 against("equal"),
-                Spread.of(row.predicted_ms for row in told if row.predicted_ms),
-                Spread.of((row.predicted_ms or 0) / (row.update_ms or 1) - 1 for row in told),
+                Spread.of(row.predicted_ms for row in predicted if row.predicted_ms),
+                Spread.of((row.predicted_ms or 0) / (row.update_ms or 1) - 1 for row in predicted),
                 sum(
-                    (row.low_ms or 0) <= (row.update_ms or 0) <= (row.high_ms or 0) for row in told
+                    (row.low_ms or 0) <= (row.update_ms or 0) <= (row.high_ms or 0)
+                    for row in predicted
                 ),
                 len(good),
                 tuple(row.failed for row in every if row.failed),
             )
         )
-    return found
+    return table
 
 
 def scaled(sizes: Sequence[int], total: int) -> tuple[int, ...]:
     """Shares in the same proportion of another global batch, one sample at least."""
     whole = sum(sizes)
-    found = [max(1, size * total // whole) for size in sizes]
-    while sum(found) != total:
-        step = 1 if sum(found) < total else -1
-        gaps = [size * total / whole - has for size, has in zip(sizes, found, strict=True)]
-        fit = [rank for rank, has in enumerate(found) if has + step >= 1]
-        found[max(fit, key=lambda rank: (step * gaps[rank], -rank))] += step
-    return tuple(found)
+    scaled_sizes = [max(1, size * total // whole) for size in sizes]
+    while sum(scaled_sizes) != total:
+        step = 1 if sum(scaled_sizes) < total else -1
+        gaps = [size * total / whole - has for size, has in zip(sizes, scaled_sizes, strict=True)]
+        fit = [rank for rank, has in enumerate(scaled_sizes) if has + step >= 1]
+        scaled_sizes[max(fit, key=lambda rank: (step * gaps[rank], -rank))] += step
+    return tuple(scaled_sizes)
 
 
-def verdict(found: Sequence[Line]) -> str:
+def verdict(table: Sequence[Line]) -> str:
     """Which strategy was first in a cell, and how near lotus came to the oracle."""
-    by = {line.strategy: line for line in found}
-    paper = [line for line in found if line.strategy != ORACLE]
+    by = {line.strategy: line for line in table}
+    paper = [line for line in table if line.strategy != ORACLE]
     lotus = by.get("lotus")
     if lotus is None or len(paper) < 2:
         return ""
@@ -191,23 +192,23 @@ def head(known: Mapping[str, Any], rows: Sequence[Row]) -> list[str]:
 def heading(known: Mapping[str, Any], rows: Sequence[Any], how: str, quick: str) -> list[str]:
     """The lines above the tables of rows, of any kind; `quick`: what was measured if little was."""
     facts = known["facts"]
-    said = [
+    parts = [
         f"{facts['cpu']}, {facts['cpus']} CPUs, kernel {facts['kernel']}; Python "
         f"{facts['python']}, torch {facts['torch']}, gloo",
         commits_and_days(rows),
         how,
     ]
     if known.get("note"):
-        said.append(known["note"])
+        parts.append(known["note"])
     if facts.get("quick"):
-        said.append(f"QUICK: {quick}: no measurement")
-    return said
+        parts.append(f"QUICK: {quick}: no measurement")
+    return parts
 
 
 def text(known: Mapping[str, Any], rows: Sequence[Row]) -> str:
     """The whole table, for a terminal."""
-    said = head(known, rows)
-    said += [
+    output = head(known, rows)
+    output += [
         "Each run: lotus run --settings PLAN -- torchrun ... script. Update: mean time from the",
         "end of one weight update to that of the next, reading of data and waiting included;",
         "median of the rounds (least to greatest). samples/s: of all ranks; those of the oracle",
@@ -217,32 +218,32 @@ def text(known: Mapping[str, Any], rows: Sequence[Row]) -> str:
         "measured; held: how often the measured update was in the predicted 95 % interval.",
     ]
     for name, cell in known["cells"].items():
-        found = lines(rows, name)
-        said += ["", f"{name}: {cell['words']}"]
+        table = lines(rows, name)
+        output += ["", f"{name}: {cell['words']}"]
         if cell.get("skipped"):
-            said.append(f"  not run: {cell['skipped']}")
+            output.append(f"  not run: {cell['skipped']}")
             continue
-        said += [
+        output += [
             f"  {cell['batch']} samples a rank as written, {cell['workers']} workers; "
             f"{cell['updates']} updates a run after {cell['warm']}; "
-            f"{max((line.runs for line in found), default=0)} rounds",
+            f"{max((line.runs for line in table), default=0)} rounds",
             f"  {'':8}{'batches':16}{'update, ms':>24}{'samples/s':>24}{'of the oracle':>24}"
             f"{'of equal':>24}{'predicted, ms':>24}{'error':>16} held",
         ]
-        for line in found:
+        for line in table:
             sizes = "varied" if len(line.sizes) > 1 else line.sizes[0]
             held = f"{line.held}/{line.runs}" if line.predicted_ms else "-"
-            said.append(
+            output.append(
                 f"  {line.strategy:8}{sizes:16}{number(line.update_ms):>24}"
                 f"{number(line.samples_per_s):>24}{percents(line.of_oracle):>24}"
                 f"{percents(line.of_equal):>24}{number(line.predicted_ms):>24}"
                 f"{signed(line.error):>16} {held:>4}"
             )
             if len(line.sizes) > 1:
-                said.append(f"  {'':8}varied: {', '.join(line.sizes)}")
-            said += [f"    failed: {why}" for why in line.failed]
-        said += [f"  {one}" for one in (verdict(found), searched(cell)) if one]
-    return "\n".join([*said, ""])
+                output.append(f"  {'':8}varied: {', '.join(line.sizes)}")
+            output += [f"    failed: {why}" for why in line.failed]
+        output += [f"  {one}" for one in (verdict(table), searched(cell)) if one]
+    return "\n".join([*output, ""])
 
 
 def searched(cell: Mapping[str, Any]) -> str:
@@ -252,44 +253,44 @@ def searched(cell: Mapping[str, Any]) -> str:
         return ""
     middle = {split: statistics.median(took) * 1e3 for split, took in scan["seconds"].items()}
     best = "/".join(map(str, scan["best"]))
-    said = f"search: {len(middle)} splits in blocks of {scan['block']} updates; {best} "
-    said += f"{middle[best]:.1f} ms"
+    sentence = f"search: {len(middle)} splits in blocks of {scan['block']} updates; {best} "
+    sentence += f"{middle[best]:.1f} ms"
     bno = cell.get("bno_scaled")
     if bno in middle:
-        said += f"; bno's shares of the same global batch, {bno}, {middle[bno]:.1f} ms"
-    return said
+        sentence += f"; bno's shares of the same global batch, {bno}, {middle[bno]:.1f} ms"
+    return sentence
 
 
 def markdown(known: Mapping[str, Any], rows: Sequence[Row]) -> str:
     """Write the table behind the one in docs/benchmarks.md: a line a cell."""
-    said = [
+    output = [
         "| cluster, model | " + " | ".join(STRATEGIES) + " | lotus of the oracle | predicted |",
         "|---|" + "---:|" * (len(STRATEGIES) + 2),
     ]
     for name, cell in known["cells"].items():
         by = {line.strategy: line for line in lines(rows, name)}
         if cell.get("skipped"):
-            said.append(f"| {name} |{' |' * (len(STRATEGIES) + 1)} not run: {cell['skipped']} |")
+            output.append(f"| {name} |{' |' * (len(STRATEGIES) + 1)} not run: {cell['skipped']} |")
             continue
         if not by:
             continue
         best = max(line.samples_per_s.median for key, line in by.items() if key != ORACLE)
         shown = []
         for strategy in STRATEGIES:
-            one = by.get(strategy)
-            if one is None:
+            line = by.get(strategy)
+            if line is None:
                 shown.append("failed")
                 continue
-            rate, update = f"{one.samples_per_s.median:,.0f}", f"{one.update_ms.median:.0f} ms"
-            if strategy != ORACLE and one.samples_per_s.median == best:
+            rate, update = f"{line.samples_per_s.median:,.0f}", f"{line.update_ms.median:.0f} ms"
+            if strategy != ORACLE and line.samples_per_s.median == best:
                 rate = f"**{rate}**"
             shown.append(f"{rate} ({update})")
         lotus = by.get("lotus")
         shown.append(percents(lotus.of_oracle) if lotus else "-")
         shown.append(signed(lotus.error) if lotus else "-")
         words = cell["words"].replace(" | ", ", ")
-        said.append(f"| {name} ({words}) | {' | '.join(shown)} |")
-    said += [
+        output.append(f"| {name} ({words}) | {' | '.join(shown)} |")
+    output += [
         "",
         "Samples per second of all ranks (mean time of an update); the median of the rounds, in "
         "brackets in the last two columns the least and the greatest; **bold**: the most, without "
@@ -297,4 +298,4 @@ def markdown(known: Mapping[str, Any], rows: Sequence[Row]) -> str:
         "Predicted: lotus's step against the measured one. "
         + " ".join(f"{line}." for line in head(known, rows)),
     ]
-    return "\n".join(said) + "\n"
+    return "\n".join(output) + "\n"

@@ -51,8 +51,8 @@ class Training:
 
     def update(self, pictures: torch.Tensor, labels: torch.Tensor, weight: float = 1.0) -> None:
         self.optimizer.zero_grad()
-        found = self.loss(self.model(pictures), labels)
-        (found if weight == 1.0 else found * weight).backward()
+        loss = self.loss(self.model(pictures), labels)
+        (loss if weight == 1.0 else loss * weight).backward()
         self.optimizer.step()
 
     def evaluate(self, data: Any) -> tuple[float, float]:
@@ -65,9 +65,9 @@ class Training:
             for part in range(rank, -(-len(data) // 100), world):
                 rows = [data[row] for row in range(part * 100, min(part * 100 + 100, len(data)))]
                 labels = torch.tensor([label for _, label in rows])
-                found = module(torch.stack([picture for picture, _ in rows]))
-                right = (found.argmax(1) == labels).sum()
-                sums += torch.tensor([self.loss(found, labels) * len(rows), right, len(rows)])
+                outputs = module(torch.stack([picture for picture, _ in rows]))
+                right = (outputs.argmax(1) == labels).sum()
+                sums += torch.tensor([self.loss(outputs, labels) * len(rows), right, len(rows)])
         module.train()
         dist.all_reduce(sums)
         return float(sums[0] / sums[2]), float(sums[1] / sums[2])
@@ -117,15 +117,15 @@ def scan(train: Training) -> dict[str, Any]:
     block = args.block + args.warm_block
     data = train.data(total * block)
     while True:
-        asked = torch.zeros(world, dtype=torch.int64)
-        if rank == 0 and (found := search.ask()) is not None:
-            asked = torch.tensor(found)
-        dist.broadcast(asked, 0)
-        if not asked.any():
+        split = torch.zeros(world, dtype=torch.int64)
+        if rank == 0 and (proposed := search.ask()) is not None:
+            split = torch.tensor(proposed)
+        dist.broadcast(split, 0)
+        if not split.any():
             break
-        mine = int(asked[rank])
+        mine = int(split[rank])
         order = torch.randperm(len(data), generator=torch.Generator().manual_seed(args.seed))
-        before = int(asked[:rank].sum()) * block
+        before = int(split[:rank].sum()) * block
         loader = train.loader(data, mine, order[before : before + mine * block].tolist())
         began = 0
         for number, (pictures, labels) in enumerate(loader, 1):
@@ -136,7 +136,7 @@ def scan(train: Training) -> dict[str, Any]:
             search.tell((time.perf_counter_ns() - began) / 1e9 / args.block)
     if rank:
         return {}
-    table = {"/".join(map(str, split)): values for split, values in search.told.items()}
+    table = {"/".join(map(str, split)): values for split, values in search.times.items()}
     return {"block": args.block, "best": list(search.best()), "seconds": table}
 
 
@@ -148,7 +148,7 @@ def epochs(train: Training) -> dict[str, Any]:
     loader = train.loader(data, args.batch, sampler)
     held = balance_models.pictures(train.shape, HELD_OUT, 1_000_000 + args.seed, args.strength)
     other = balance_models.Pictures(held, HELD_OUT, False)
-    found: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     for epoch in range(args.epochs):
         sampler.set_epoch(epoch)
         dist.barrier()
@@ -162,7 +162,7 @@ def epochs(train: Training) -> dict[str, Any]:
         loss, right = train.evaluate(other)
         each: list[Any] = [None] * dist.get_world_size()
         dist.all_gather_object(each, (sizes[:1], sum(sizes)))
-        found.append(
+        results.append(
             {
                 "seconds": seconds,
                 "loss": loss,
@@ -171,7 +171,7 @@ def epochs(train: Training) -> dict[str, Any]:
                 "samples": [samples for _, samples in each],
             }
         )
-    return {"epochs": found}
+    return {"epochs": results}
 
 
 def arguments() -> argparse.Namespace:
@@ -211,9 +211,9 @@ def main() -> None:
         task = scan
     elif args.epochs:
         task = epochs
-    found = task(train)
+    results = task(train)
     if dist.get_rank() == 0:
-        print("RESULT " + json.dumps(found), flush=True)
+        print("RESULT " + json.dumps(results), flush=True)
     dist.destroy_process_group()
 
 

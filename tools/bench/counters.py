@@ -43,7 +43,7 @@ def by_time(run: Run) -> tuple[float, float, float, float]:
     """(readings a sample, ns a reading, us a sample, share of the time of fetches)."""
     counters = run.counters
     fetch = counters[counters["kind"] == "fetch"]
-    told = [
+    costs_ns = [
         float(event["read_ns"])
         for process in run._assembly.processes
         for event in process.events["counters"]
@@ -51,20 +51,20 @@ def by_time(run: Run) -> tuple[float, float, float, float]:
     size = run.batches.loc[run.batches["fetch_ns"].notna(), "size"].sum()
     # The first reading of a fetch costs its time too.
     readings = float(fetch["readings"].sum() + len(fetch)) / size
-    cost = statistics.median(told)
+    cost = statistics.median(costs_ns)
     a_sample = float(fetch["duration_ns"].sum()) / size
     return readings, cost, a_sample / 1000, readings * cost / a_sample
 
 
 def instructions(plan: measurement_plan.MeasurementPlan, batches: int) -> tuple[float, float]:
     """Instructions a sample of two operations, traced without and with counters."""
-    words, found = counter(), []
+    words, costs = counter(), []
     for spec in ("", plan.counters or ""):
         os.environ["LOTUS_COUNTERS"] = spec
         few, many = (run_one("op", number, words)[0] for number in (batches // 10, batches // 2))
-        found.append((many - few) / (batches // 2 - batches // 10) / BATCH)
+        costs.append((many - few) / (batches // 2 - batches // 10) / BATCH)
     del os.environ["LOTUS_COUNTERS"]
-    return found[0], found[1]
+    return costs[0], costs[1]
 
 
 def main() -> None:

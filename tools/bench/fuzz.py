@@ -87,7 +87,7 @@ REFUSED = (LotusError, Unusable)
 
 
 @dataclass
-class Found:
+class Tally:
     """What came of some inputs of one reader."""
 
     inputs: int = 0
@@ -97,7 +97,7 @@ class Found:
     reasons: Counter[str] = field(default_factory=Counter)
     faults: list[tuple[int, str]] = field(default_factory=list)
 
-    def add(self, other: "Found") -> None:
+    def add(self, other: "Tally") -> None:
         self.inputs += other.inputs
         self.passed += other.passed
         self.refused += other.refused
@@ -219,7 +219,7 @@ def _bound_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, hard))
 
 
-def tried(reader: Reader, folder: Path, seed: int, numbers: range, keep: Path | None) -> Found:
+def tried(reader: Reader, folder: Path, seed: int, numbers: range, keep: Path | None) -> Tally:
     """Read the inputs of these numbers, in a process of which they may use SIGPROF."""
     limits = resource.getrlimit(resource.RLIMIT_AS)
     try:
@@ -228,8 +228,8 @@ def tried(reader: Reader, folder: Path, seed: int, numbers: range, keep: Path | 
         resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
-def _tried(reader: Reader, folder: Path, seed: int, numbers: range, keep: Path | None) -> Found:
-    found = Found()
+def _tried(reader: Reader, folder: Path, seed: int, numbers: range, keep: Path | None) -> Tally:
+    tally = Tally()
     signal.signal(signal.SIGPROF, _too_long)
     warnings.simplefilter("ignore")
     before = 0
@@ -245,8 +245,8 @@ def _tried(reader: Reader, folder: Path, seed: int, numbers: range, keep: Path |
             finally:
                 signal.setitimer(signal.ITIMER_PROF, 0)
         except REFUSED as error:
-            found.refused += 1
-            found.reasons[type(error).__name__] += 1
+            tally.refused += 1
+            tally.reasons[type(error).__name__] += 1
             text = str(error)
             if "\n" in text or not text or len(text) > 2000:
                 fault = f"refused in no line: {text!r:.300}"
@@ -254,7 +254,7 @@ def _tried(reader: Reader, folder: Path, seed: int, numbers: range, keep: Path |
             place = traceback.extract_tb(error.__traceback__)[-1]
             what = f"{type(error).__name__}: {error!s:.200} at {Path(place.filename).name}"
             fault = f"{what}:{place.lineno}"
-            found.reasons[type(error).__name__] += 1
+            tally.reasons[type(error).__name__] += 1
         took = _cpu_s() - began
         if took > CPU_S and not fault:  # in a program that it started, or where no signal came in
             fault = f"took {took:.1f} s of CPU time"
@@ -265,18 +265,18 @@ def _tried(reader: Reader, folder: Path, seed: int, numbers: range, keep: Path |
             fault = fault or f"memory grew by {(_peak() - before) >> 20} MiB"
             before = _peak()
         if fault:
-            found.faults.append((number, fault))
+            tally.faults.append((number, fault))
             if keep is not None:
                 keep.mkdir(exist_ok=True)
                 name = reader.name.replace(" ", "-").replace(":", "")
                 (keep / f"{name}-{seed}-{number}").write_bytes(data)
-        found.inputs += 1
-        found.passed += bool(passed)
-        found.slowest_s = max(found.slowest_s, took)
-    return found
+        tally.inputs += 1
+        tally.passed += bool(passed)
+        tally.slowest_s = max(tally.slowest_s, took)
+    return tally
 
 
-def _part(job: tuple[str, int, int, int, str | None]) -> tuple[str, Found]:
+def _part(job: tuple[str, int, int, int, str | None]) -> tuple[str, Tally]:
     name, seed, first, last, keep = job
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
@@ -309,17 +309,17 @@ def fuzz(
     processes: int = 1,
     only: list[str] | None = None,
     keep: str | None = None,
-) -> dict[str, Found]:
+) -> dict[str, Tally]:
     """Read so many inputs, shared out over the readers; at least one of each."""
     chosen = [one for one in _known() if not only or one.name in only]
     whole = sum(one.share for one in chosen)
     jobs = []
-    for one in chosen:
-        count = max(1, round(inputs * one.share / whole))
-        step = max(1000, min(20_000, -(-count // 4), round(20_000 * one.share)))
+    for reader in chosen:
+        count = max(1, round(inputs * reader.share / whole))
+        step = max(1000, min(20_000, -(-count // 4), round(20_000 * reader.share)))
         for first in range(0, count, step):
-            jobs.append((one.name, seed, first, min(first + step, count), keep))
-    found = {one.name: Found() for one in chosen}
+            jobs.append((reader.name, seed, first, min(first + step, count), keep))
+    tallies = {one.name: Tally() for one in chosen}
     # Readers take turns, so that a run that is stopped has tried all.
     jobs.sort(key=lambda job: (job[2] / max(1, inputs * _share(job[0])), job[0]))
     # A process for each part: its memory is then that of its inputs.
@@ -331,39 +331,38 @@ def fuzz(
     ):
         done = 0
         for name, part in pool.imap_unordered(_part, jobs):
-            found[name].add(part)
+            tallies[name].add(part)
             done += part.inputs
             for number, fault in part.faults[:3]:
                 print(f"FAULT {name}:{number} (seed {seed}): {fault}", flush=True)
             if done // 50_000 > (done - part.inputs) // 50_000:
                 print(f"{done:,} inputs", file=sys.stderr, flush=True)
-    return found
+    return tallies
 
 
 def _share(name: str) -> float:
     return next(one.share for one in _known() if one.name == name)
 
 
-def table(found: dict[str, Found]) -> str:
+def table(tallies: dict[str, Tally]) -> str:
     """A line a reader, and one for all."""
     rows = [
         f"{'reader':16} {'inputs':>10} {'past header':>18} {'refused':>10} {'slowest':>9} faults"
     ]
-    whole = Found()
-    for name, one in found.items():
-        rows.append(_line(name, one))
-        whole.add(one)
+    whole = Tally()
+    for name, tally in tallies.items():
+        rows.append(_line(name, tally))
+        whole.add(tally)
     rows.append(_line("all", whole))
     rows.append(f"raised: {dict(whole.reasons)}")
     return "\n".join(rows)
 
 
-def _line(name: str, one: Found) -> str:
-    share = f"{one.passed:,} ({one.passed / max(one.inputs, 1):.0%})"
-    times = f"{one.slowest_s:.2f} s"
-    return (
-        f"{name:16} {one.inputs:>10,} {share:>18} {one.refused:>10,} {times:>9} {len(one.faults)}"
-    )
+def _line(name: str, tally: Tally) -> str:
+    share = f"{tally.passed:,} ({tally.passed / max(tally.inputs, 1):.0%})"
+    times = f"{tally.slowest_s:.2f} s"
+    faults = len(tally.faults)
+    return f"{name:16} {tally.inputs:>10,} {share:>18} {tally.refused:>10,} {times:>9} {faults}"
 
 
 def main() -> int:
@@ -391,10 +390,10 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     began = time.monotonic()
-    found = fuzz(args.inputs, args.seed, args.processes, args.only, args.keep)
-    print(table(found))
+    tallies = fuzz(args.inputs, args.seed, args.processes, args.only, args.keep)
+    print(table(tallies))
     print(f"{time.monotonic() - began:.0f} s")
-    return 1 if any(one.faults for one in found.values()) else 0
+    return 1 if any(one.faults for one in tallies.values()) else 0
 
 
 if __name__ == "__main__":

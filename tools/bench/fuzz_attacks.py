@@ -95,8 +95,8 @@ def empty_records(size: int) -> bytes:
 def pipe_of_events(size: int) -> bytes:
     """A file in pipe mode, of the same samples, for perf itself."""
     attr = made.record(64, made.attr() + struct.pack("<Q", 1), 0)
-    one = made.sample(10)
-    return b"PERFILE2" + struct.pack("<Q", 16) + attr + one * (size // len(one))
+    event = made.sample(10)
+    return b"PERFILE2" + struct.pack("<Q", 16) + attr + event * (size // len(event))
 
 
 def mappings_over_each_other(size: int) -> bytes:

@@ -48,12 +48,12 @@ def _multiplied(holds: dict[str, Any], size: int, length: int) -> dict[str, Any]
 
 def lines_of(data: bytes) -> dict[str, Maker]:
     """Attacks on what reads a line a record, of which `data` has some."""
-    one = data.splitlines()[0] + b"\n"
+    line = data.splitlines()[0] + b"\n"
     return {
         "x": lambda size: b"x\n" * (size // 2),
         "nothing": lambda size: b"{}\n" * (size // 3),
         "faults": lambda size: b'{"event":"fault","pid":1,"error":"x"}\n' * (size // 38),
-        "repeated": lambda size: one * (size // len(one)),
+        "repeated": lambda size: line * (size // len(line)),
         "one line": lambda size: b'{"event":"' + b"x" * size + b'"}\n' + data,
         "hole": lambda size: with_hole(data, len(data), size << 16),
         "nested": json_nested,
@@ -77,16 +77,16 @@ def logs_of(data: bytes) -> dict[str, Maker]:
     def texts(size: int) -> bytes:
         fixed = log_format.FIXED[log_format.EVENT]
         text = b'{"event": "note", "text": "x"}'
-        one = log_format.frame(log_format.EVENT, fixed.pack(0, len(text)) + text, 0)
-        return head + one * (size // len(one))
+        frame = log_format.frame(log_format.EVENT, fixed.pack(0, len(text)) + text, 0)
+        return head + frame * (size // len(frame))
 
     def announced(size: int) -> bytes:
         """Headers of frames that say to be as long as the file is."""
         bare = bytearray(body[0][: log_format.FRAME_HEADER.size])
         values = list(log_format.FRAME_HEADER.unpack(bare))
         values[3] = size // 2
-        one = log_format.FRAME_HEADER.pack(*values)
-        return head + one * (size // len(one))
+        header = log_format.FRAME_HEADER.pack(*values)
+        return head + header * (size // len(header))
 
     made_of: dict[str, Maker] = {
         "huge frame": huge,
@@ -99,8 +99,8 @@ def logs_of(data: bytes) -> dict[str, Maker]:
         ),
         "header": lambda size: log_format.file_header({**header, "x": "y" * size}) + b"".join(body),
     }
-    for number, one in enumerate(body[:6]):
-        made_of[f"frame {number}"] = lambda size, one=one: head + one * (size // len(one))  # type: ignore[misc]
+    for number, frame in enumerate(body[:6]):
+        made_of[f"frame {number}"] = lambda size, frame=frame: head + frame * (size // len(frame))  # type: ignore[misc]
     return made_of
 
 

@@ -59,24 +59,24 @@ def make_perf(dice: random.Random) -> bytes:
     records += [made.record(2, struct.pack("<QQ", 1, 5) + made.trailer(20))]
     for _ in range(dice.randint(1, 4)):
         place = dice.randrange(len(records))
-        one = records[place]
+        record = records[place]
         how = dice.randrange(10)
         if how == 0:
             records.insert(place, records[dice.randrange(len(records))])
         elif how == 1:
-            records[place] = made.record(dice.choice([*range(22), *range(64, 84), 999]), one[8:])
+            records[place] = made.record(dice.choice([*range(22), *range(64, 84), 999]), record[8:])
         elif how == 2:
             records[place] = (
-                one[:6] + struct.pack("<H", dice.choice([0, 7, 8, 16, 65535])) + one[8:]
+                record[:6] + struct.pack("<H", dice.choice([0, 7, 8, 16, 65535])) + record[8:]
             )
         elif how == 3:
-            body = one[8 : dice.randrange(9, len(one) + 1)]
-            kind, misc, _ = struct.unpack_from("<IHH", one)
+            body = record[8 : dice.randrange(9, len(record) + 1)]
+            kind, misc, _ = struct.unpack_from("<IHH", record)
             records[place] = made.record(kind, body + bytes(-len(body) % 8), misc)
         elif how == 4:
-            records[place] = one[:4] + struct.pack("<H", dice.randrange(65536)) + one[6:]
+            records[place] = record[:4] + struct.pack("<H", dice.randrange(65536)) + record[6:]
         else:
-            records[place] = one[:8] + words_changed(one[8:], 0, dice)
+            records[place] = record[:8] + words_changed(record[8:], 0, dice)
     body = b"".join(records)
     size = None if dice.random() < 0.95 else dice.choice([0, 1, len(body) // 2, 2**40, 2**64 - 1])
     attrs = [made.attr()] if dice.random() < 0.9 else [made.attr(), made.attr(1, period=9)]
@@ -112,16 +112,18 @@ def make_stacks(dice: random.Random) -> bytes:
     for phase, at, names in steps:
         for name in names:
             args = {"filename": "a.py" if len(name) == 1 else "", "line": 3}
-            one = {"name": name, "ph": phase, "pid": 5, "tid": 7, "ts": at, "args": args}
-            events.append({**one, "cat": "py-spy"})
+            event = {"name": name, "ph": phase, "pid": 5, "tid": 7, "ts": at, "args": args}
+            events.append({**event, "cat": "py-spy"})
     if dice.random() < 0.5:  # else nearly all would be refused for an order that cannot be
         return as_json(changed(events, dice, frozenset({"ph", "pid", "tid"})), dice)
-    for one in dice.sample(events, dice.randint(1, 3)):
-        numbers = [dice.choice(NUMBERS), one["ts"] + dice.choice([-1, 1, 10_000, 10**9])]
-        one["ts"] = dice.choice([*numbers, *[one["ts"]] * 3])
-        one["pid"] = dice.choice([5, 6, *NUMBERS])
-        one["name"] = dice.choice([one["name"], "thread (5): x", "process 999999999:", "a\x1b[2J"])
-        one["args"] = dice.choice([one["args"], {}, {"line": -1}, {"filename": "\ud800"}])
+    for event in dice.sample(events, dice.randint(1, 3)):
+        numbers = [dice.choice(NUMBERS), event["ts"] + dice.choice([-1, 1, 10_000, 10**9])]
+        event["ts"] = dice.choice([*numbers, *[event["ts"]] * 3])
+        event["pid"] = dice.choice([5, 6, *NUMBERS])
+        event["name"] = dice.choice(
+            [event["name"], "thread (5): x", "process 999999999:", "a\x1b[2J"]
+        )
+        event["args"] = dice.choice([event["args"], {}, {"line": -1}, {"filename": "\ud800"}])
     return as_json(events, dice)
 
 
@@ -200,9 +202,9 @@ def read_tuned(folder: Path, data: bytes, passed: Passed) -> None:
     path = folder / "tuned.json"
     put(path, data)
     _passed_schema(data, passed)
-    found = tuned_file.read(path)
-    settings_run.request(found, None)
-    for word in tuned_file.differences(found, ["python", "train.py"]):
+    tuned = tuned_file.read(path)
+    settings_run.request(tuned, None)
+    for word in tuned_file.differences(tuned, ["python", "train.py"]):
         if not word.isprintable():
             raise AssertionError(f"{word!r} would be printed")
 
@@ -234,9 +236,9 @@ def read_plan(folder: Path, data: bytes, passed: Passed) -> None:
     put(path, data)
     if share_plan.is_plan(path):
         passed()
-    found = share_plan.read(path)
-    settings_run.request(tuned_file.Tuned(()), None, settings_run.Shares(found))
-    for word in settings_run.shares_change(found):
+    plan = share_plan.read(path)
+    settings_run.request(tuned_file.Tuned(()), None, settings_run.Shares(plan))
+    for word in settings_run.shares_change(plan):
         if not word.isprintable():
             raise AssertionError(f"{word!r} would be printed")
 
@@ -283,19 +285,19 @@ def read_sweep(folder: Path, data: bytes, passed: Passed) -> None:
 
     put(folder / sweep_record.NAME, data)
     _passed_schema(data, passed)
-    found = sweep_record.load(folder)
-    for setting in found.settings():
-        for path in found.directories(setting, "done"):
+    sweep = sweep_record.load(folder)
+    for setting in sweep.settings():
+        for path in sweep.directories(setting, "done"):
             if not path.resolve().is_relative_to(folder.resolve()):
                 raise AssertionError(f"{path} is outside")
 
 
 def make_torch(dice: random.Random) -> bytes:
     if not _TORCH:
-        told = json.loads((TRACES / "torch_profiler" / "torch-2.14.1.json").read_bytes())
-        trace = told["trace"]
+        content = json.loads((TRACES / "torch_profiler" / "torch-2.14.1.json").read_bytes())
+        trace = content["trace"]
         trace["traceEvents"] = trace["traceEvents"][:12]
-        _TORCH.extend([trace, {**told["run"], "waits": told["run"]["waits"][:8]}])
+        _TORCH.extend([trace, {**content["run"], "waits": content["run"]["waits"][:8]}])
     return as_json(changed(_TORCH[0], dice, frozenset({"traceEvents", "ph", "pid"})), dice)
 
 
@@ -313,13 +315,13 @@ def read_torch(folder: Path, data: bytes, passed: Passed) -> None:
     put(path, data)
     trace = torch_trace.read(path)
     passed()
-    told = _TORCH[1]
-    rows = [(told["pid"], start, took) for start, took in told["waits"]]
+    recorded = _TORCH[1]
+    rows = [(recorded["pid"], start, took) for start, took in recorded["waits"]]
     waits = pd.DataFrame(rows, columns=["pid", "start_ns", "wait_ns"])
-    manifest = {**{name: told[name] for name in ("start_ns", "start_wall_ns", "end_ns")}}
+    manifest = {**{name: recorded[name] for name in ("start_ns", "start_wall_ns", "end_ns")}}
     run: Any = SimpleNamespace(waits=waits, manifest={**manifest, "ranks": []})
     aligned = torch_trace.align(run, trace)
-    json.dumps(list(torch_trace.shifted(trace, aligned, {told["pid"]})))
+    json.dumps(list(torch_trace.shifted(trace, aligned, {recorded["pid"]})))
 
 
 def make_elf(dice: random.Random) -> bytes:

@@ -188,12 +188,12 @@ def run_from(known: dict[str, list[bytes]], dice: random.Random) -> bytes:
 
 
 def lines_from(lines: bytes, dice: random.Random) -> bytes:
-    found = []
+    written = []
     for line in lines.splitlines():
         event = json.loads(line)
-        found.append(as_json(changed(event, dice, frozenset({"event", "pid"})), dice))
-    found += [b'{"event": "fault", "error": "x", "pid": 1}'] * dice.randrange(2)
-    return b"\n".join(found) + b"\n" * dice.randrange(2)
+        written.append(as_json(changed(event, dice, frozenset({"event", "pid"})), dice))
+    written += [b'{"event": "fault", "error": "x", "pid": 1}'] * dice.randrange(2)
+    return b"\n".join(written) + b"\n" * dice.randrange(2)
 
 
 def _lay_out(folder: Path, data: bytes) -> None:
@@ -249,11 +249,11 @@ def read_live(folder: Path, data: bytes, passed: Passed) -> None:
         raise LotusError("no run")
     logs = [(path, path.read_bytes()) for path in (folder / "R" / "events").iterdir()]
     tail = tailing.Tail(folder / "R", (("batch", "samples"), ("batch", "ops")))
-    found = 0
+    frames = 0
     for share in (0.5, 1.0):
         for path, content in logs:
             path.write_bytes(content[: int(len(content) * share)])
-        found += len(tail.read())
+        frames += len(tail.read())
     tailing.Reports(folder / "R").read()
-    if found:
+    if frames:
         passed()

@@ -55,27 +55,27 @@ def main() -> None:
         return (time.thread_time_ns() - start) / args.steps / 1000
 
     block(False)
-    found: dict[str, list[float]] = {
+    times: dict[str, list[float]] = {
         "without": [],
         "lotus": [],
         "DDP's own clock": [],
         "torch.profiler": [],
     }
     for _ in range(args.rounds):
-        found["without"].append(block(False))
+        times["without"].append(block(False))
         tracer = install.install({"LOTUS_RUN": folder})
-        found["lotus"].append(block(False))
+        times["lotus"].append(block(False))
         tracer.uninstall()
         model.reducer._set_ddp_runtime_logging_sample_rate(1)
-        found["DDP's own clock"].append(block(True))
+        times["DDP's own clock"].append(block(True))
         model.reducer._set_ddp_runtime_logging_sample_rate(100)
         with profile(activities=[ProfilerActivity.CPU]):
-            found["torch.profiler"].append(block(False))
+            times["torch.profiler"].append(block(False))
     dist.destroy_process_group()
     print(f"{provenance.cpus()}, torch {torch.__version__}, commit {provenance.commit()}")
     print(f"{args.rounds} blocks of {args.steps} steps, {args.layers} layers, us of CPU a step")
-    for name, values in found.items():
-        more = [value - base for value, base in zip(values, found["without"], strict=True)]
+    for name, values in times.items():
+        more = [value - base for value, base in zip(values, times["without"], strict=True)]
         low, middle, high = statistics.quantiles(more, n=4)
         print(
             f"{name:16} {statistics.median(values):7.1f}   more than without: {middle:5.1f} "

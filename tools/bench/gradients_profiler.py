@@ -65,18 +65,18 @@ def exposed_us(events: list[dict], steps: int) -> list[float]:
         for one in events
         if one.get("ph") == "X" and one["name"].startswith("step ")
     }
-    found = []
+    exposed = []
     for k in range(steps):
         begin, end = spans[f"step {k}"]
         last = {"torch::autograd::AccumulateGrad": 0.0, "gloo:all_reduce": 0.0}
-        for one in events:
-            if one.get("ph") == "X" and one["name"] in last and begin <= one["ts"] <= end:
-                last[one["name"]] = max(last[one["name"]], one["ts"] + one["dur"])
+        for event in events:
+            if event.get("ph") == "X" and event["name"] in last and begin <= event["ts"] <= end:
+                last[event["name"]] = max(last[event["name"]], event["ts"] + event["dur"])
         gradients, reduced = last.values()
         if not (gradients and reduced):
             raise SystemExit(f"step {k}: the profiler has no gradient or no all-reduce")
-        found.append(reduced - gradients)
-    return found
+        exposed.append(reduced - gradients)
+    return exposed
 
 
 def main() -> None:

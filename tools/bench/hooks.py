@@ -31,18 +31,18 @@ FEW = {"every": {"LOTUS_EVERY": str(1 << 40)}, "batches": {"LOTUS_BATCHES": "0:1
 LEFT_OUT = [f"{level}, --{option}" for option in FEW for level in ("batch", "sample", "op")]
 
 
-class One:
+class First:
     def __call__(self, value: int) -> int:
         return value
 
 
-class Two(One):
+class Second(First):
     def __call__(self, value: int) -> int:
         return value
 
 
 class Compose:
-    def __init__(self, transforms: list[One]) -> None:
+    def __init__(self, transforms: list[First]) -> None:
         self.transforms = transforms
 
     def __call__(self, value: int) -> int:
@@ -53,7 +53,7 @@ class Compose:
 
 class Data:
     def __init__(self) -> None:
-        self.transform = Compose([One(), Two()])
+        self.transform = Compose([First(), Second()])
 
     def __getitem__(self, index: int) -> int:
         return self.transform(index)
@@ -126,8 +126,8 @@ def run_one(level: str, batches: int, words: Sequence[str]) -> tuple[float, floa
         result = subprocess.run(
             [*words, *command], env=environ, capture_output=True, text=True, check=True
         )
-    found = re.search(r"I\s+refs:\s+([\d,]+)|^(\d+),", result.stderr, re.M)
-    count = float((found.group(1) or found.group(2)).replace(",", "")) if found else float("nan")
+    match = re.search(r"I\s+refs:\s+([\d,]+)|^(\d+),", result.stderr, re.M)
+    count = float((match.group(1) or match.group(2)).replace(",", "")) if match else float("nan")
     return count, float(result.stdout)
 
 
@@ -143,8 +143,8 @@ def main() -> None:
     import provenance
 
     words = counter()
-    said = f"{provenance.cpus()}, commit {provenance.commit()}"
-    print(f"{said}, Python {sys.version.split()[0]}")
+    heading = f"{provenance.cpus()}, commit {provenance.commit()}"
+    print(f"{heading}, Python {sys.version.split()[0]}")
     print(
         f"instructions counted by {words[0] if words else 'nothing: no perf counter, no valgrind'}"
     )

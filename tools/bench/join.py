@@ -94,9 +94,9 @@ def measure(samples: int, intervals: int) -> dict:
         marks = [time.perf_counter()]
         interval_join.join(part, index)
         marks.append(time.perf_counter())
-        told = index.attribute(part)
+        attributed = index.attribute(part)
         marks.append(time.perf_counter())
-        tally.add(part, told, functions)
+        tally.add(part, attributed, functions)
         marks.append(time.perf_counter())
         for name, lasted in zip(("join", "attribute", "tally"), np.diff(marks), strict=True):
             took[name] += float(lasted)

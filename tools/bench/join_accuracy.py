@@ -70,11 +70,11 @@ def work(path: str, seconds: float, seed: int, shape: float) -> None:
     cost = sorted(reading(clock, counter) for _ in range(2000))[1000]
     until = clock() + int(seconds * 1e9)
     while clock() < until:
-        for number, one in cycle:
+        for number, operation in cycle:
             size = float(np.exp(rng.normal(0, shape)))
             size = min(size, 2.5)
             before, start = counter(), clock()
-            one(size)
+            operation(size)
             end, after = clock(), counter()
             rows.append((number, start, end, after - before - cost))
     np.save(path, np.array(rows, np.int64))
@@ -103,14 +103,14 @@ def record(folder: str, args: argparse.Namespace, seed: int) -> tuple[pd.DataFra
     words = ["perf", "record", "-q", "-p", str(program.pid), "-e", EVENT, "-F", str(args.frequency)]
     words += ["-k", "CLOCK_MONOTONIC", "-o", f"{folder}/perf.data"]
     take, give = os.pipe()
-    answer, told = os.pipe()
-    perf = subprocess.Popen([*words, f"--control=fd:{take},{told}"], pass_fds=(take, told))
+    answer, reply = os.pipe()
+    perf = subprocess.Popen([*words, f"--control=fd:{take},{reply}"], pass_fds=(take, reply))
     os.write(give, b"ping\n")
     os.read(answer, 16)  # it answers once it records
     program.send_signal(signal.SIGCONT)
     program.wait()
     perf.wait()
-    for end in (take, give, answer, told):
+    for end in (take, give, answer, reply):
         os.close(end)
     parts = []
     for file in sorted(Path(folder).glob("*.npy")):
@@ -190,20 +190,20 @@ def show(rows: pd.DataFrame, args: argparse.Namespace) -> None:
             f"  {'operation':11} {'samples':>7} {'joined':>17} {'calibrated':>17}"
             f" {'+-':>6} {'held':>6} {'held cal.':>9} {'sd of z':>8} {'cal.':>5}"
         )
-        for name, one in [*of.groupby("operation"), ("all >= 1000", of[of["samples"] >= 1000])]:
-            if not len(one):
+        for name, part in [*of.groupby("operation"), ("all >= 1000", of[of["samples"] >= 1000])]:
+            if not len(part):
                 continue
-            error = one["count"] / one["exact"] - 1
-            better = one["calibrated"] / one["exact"] - 1
-            width = (one["high"] - one["low"]) / 2 / one["count"]
-            held = one["exact"].between(one["low"], one["high"]).mean()
-            held2 = one["exact"].between(one["calibrated_low"], one["calibrated_high"]).mean()
+            error = part["count"] / part["exact"] - 1
+            better = part["calibrated"] / part["exact"] - 1
+            width = (part["high"] - part["low"]) / 2 / part["count"]
+            held = part["exact"].between(part["low"], part["high"]).mean()
+            held2 = part["exact"].between(part["calibrated_low"], part["calibrated_high"]).mean()
             z = (error / (width / 1.96)).pow(2).mean() ** 0.5
-            width2 = (one["calibrated_high"] - one["calibrated_low"]) / 2 / one["calibrated"]
+            width2 = (part["calibrated_high"] - part["calibrated_low"]) / 2 / part["calibrated"]
             z2 = (better / (width2 / 1.96)).pow(2).mean() ** 0.5
             joined = f"{error.mean():+7.2%} sd{error.std():6.2%}"
             calibrated = f"{better.mean():+8.2%} sd{better.std():6.2%}"
-            print(f"  {name:11} {one['samples'].mean():7.0f} {joined} {calibrated}", end="")
+            print(f"  {name:11} {part['samples'].mean():7.0f} {joined} {calibrated}", end="")
             print(f" {width.mean():6.1%} {held:6.0%} {held2:9.0%} {z:8.2f} {z2:5.2f}")
 
 

@@ -118,15 +118,15 @@ def run(way: str, words: list[str], perf: bool) -> dict[str, float]:
         out, err = process.communicate()
         seconds = time.monotonic() - start
         whole = resource.getrusage(resource.RUSAGE_CHILDREN)
-        found = {"seconds": seconds, "cpu": float(re.findall(r"^cpu ([\d.]+)", out, re.M)[0])}
+        results = {"seconds": seconds, "cpu": float(re.findall(r"^cpu ([\d.]+)", out, re.M)[0])}
         # What lotus trace took, and the end of the program after its last word.
         used = whole.ru_utime + whole.ru_stime - before.ru_utime - before.ru_stime
-        found["lotus"] = used - found["cpu"]
+        results["lotus"] = used - results["cpu"]
         if terminal is not None:
-            found["lotus"] = terminal.end()
+            results["lotus"] = terminal.end()
         if perf and (counts := re.findall(r"^(\d+),", err, re.M)):
-            found["instructions"] = float(counts[0])
-        return found
+            results["instructions"] = float(counts[0])
+        return results
 
 
 def line(values: list[float], scale: float = 1) -> str:
@@ -155,21 +155,21 @@ def main() -> None:
         none = run("alone", words(8), perf)
         speed = 1992 / max(first["seconds"] - none["seconds"], 0.1)
         samples = max(int(speed * (arguments.seconds - none["seconds"])) // 8 * 8, 800)
-        found: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
+        results: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
         order = [way for way in WAYS for _ in range(arguments.repeat)]
         random.shuffle(order)
         for way in order:
-            found[way].append(run(way, words(samples), perf))
+            results[way].append(run(way, words(samples), perf))
     for way in WAYS:
         print(f"{way}:")
-        print(f"  program, CPU s           {line([one['cpu'] for one in found[way]])}")
-        if all("instructions" in one for one in found[way]):
+        print(f"  program, CPU s           {line([one['cpu'] for one in results[way]])}")
+        if all("instructions" in one for one in results[way]):
             print(
-                f"  user instructions, 1e9   {line([o['instructions'] for o in found[way]], 1e9)}"
+                f"  user instructions, 1e9   {line([o['instructions'] for o in results[way]], 1e9)}"
             )
-        print(f"  elapsed s                {line([one['seconds'] for one in found[way]])}")
+        print(f"  elapsed s                {line([one['seconds'] for one in results[way]])}")
         whose = "lotus top" if way == "top" else "lotus trace"
-        print(f"  {whose}, CPU s {line([one['lotus'] for one in found[way]])}, start-up included")
+        print(f"  {whose}, CPU s {line([one['lotus'] for one in results[way]])}, start-up included")
 
 
 if __name__ == "__main__":

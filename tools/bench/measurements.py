@@ -33,13 +33,13 @@ class Measurements(Generic[R]):
         if not self.csv.exists():
             return []
         kinds = get_type_hints(self.kind)
-        found = []
+        rows = []
         with self.csv.open(newline="") as file:
             for line in csv.DictReader(line for line in file if line.endswith("\n")):
                 if None not in line.values() and None not in line:
-                    given = {name: value(kinds[name], word) for name, word in line.items()}
-                    found.append(self.kind(**given))
-        return found
+                    values = {name: value(kinds[name], word) for name, word in line.items()}
+                    rows.append(self.kind(**values))
+        return rows
 
     def write(self, rows: Sequence[R]) -> None:
         """Write all rows anew: a line that was cut off must not be gone on with."""

@@ -54,8 +54,8 @@ def before(mode: str, plan: Path) -> list[str]:
     """What stands before torchrun."""
     if mode == AS_WRITTEN:
         return []
-    given = MODES[mode].removeprefix("lotus run ").partition(" -- ")[0]
-    words = given.replace("balance.json", str(plan)).split()
+    options = MODES[mode].removeprefix("lotus run ").partition(" -- ")[0]
+    words = options.replace("balance.json", str(plan)).split()
     return [*balance_measured.lotus("run"), "-q", *words, "--"]
 
 
@@ -73,21 +73,21 @@ class Modes:
             epoch = self.args.pictures // CELL.batch // CELL.ranks
             more = ["--batch", str(batch), "--updates", str(epoch - 1), "--warm", "1"]
             self.bench.start(CELL, trace, *more, "--length", str(self.args.pictures))
-        found = balance(load(paths[0]), Question(), [load(paths[1])])
-        told: dict[str, Any] = {}
-        if found.modes is not None:
+        advice = balance(load(paths[0]), Question(), [load(paths[1])])
+        foretold: dict[str, Any] = {}
+        if advice.modes is not None:
             names = {"sync": AS_WRITTEN, "split": SPLIT}
-            told["epoch_s"] = {
+            foretold["epoch_s"] = {
                 names.get(one.name, one.name): [
                     None if math.isnan(part) else part
                     for part in (one.epoch.seconds, one.epoch.low, one.epoch.high)
                 ]
-                for one in found.modes.rows
+                for one in advice.modes.rows
             }
             for key in ("recommended", "option"):
-                name = getattr(found.modes, key)
-                told[key] = names.get(name, name)
-        return {"plan": plans.document(found.plan()), "told": told}
+                name = getattr(advice.modes, key)
+                foretold[key] = names.get(name, name)
+        return {"plan": plans.document(advice.plan()), "told": foretold}
 
     def measured(self, known: dict[str, Any], number: int, mode: str) -> list[Row]:
         """All epochs of one run."""
@@ -97,21 +97,21 @@ class Modes:
         more += ["--seed", str(number), "--rate", str(self.args.rate)]
         more += ["--strength", str(self.args.strength)]
         try:
-            found = self.bench.start(CELL, before(mode, self.plan), *more)
+            results = self.bench.start(CELL, before(mode, self.plan), *more)
         except Failed as error:
             return [Row(number, mode, 0, str(error), **common)]
         sizes = known["plan"]["batch_sizes"]
-        shares = found["epochs"][0]["batches"]
+        shares = results["epochs"][0]["batches"]
         if shares != (sizes if mode == SPLIT else [CELL.batch] * CELL.ranks):
             return [Row(number, mode, 0, f"the ranks had batches of {shares}", **common)]
-        if mode not in (AS_WRITTEN, SPLIT) and "learns otherwise" not in " ".join(found["said"]):
+        if mode not in (AS_WRITTEN, SPLIT) and "learns otherwise" not in " ".join(results["said"]):
             return [Row(number, mode, 0, "lotus did not put the mode on", **common)]
         return [
             Row(
                 number, mode, epoch, "", one["seconds"], one["loss"], one["right"],
                 balance_measured.words(one["samples"]), **common,
             )
-            for epoch, one in enumerate(found["epochs"], 1)
+            for epoch, one in enumerate(results["epochs"], 1)
         ]  # fmt: skip
 
 
@@ -191,13 +191,13 @@ def rounds(
             print(f"no time for round {number + 1}", flush=True)
             return
         for place, mode in enumerate(left, 1):
-            found = modes.measured(known, number, mode)
-            kept.append(*found)
+            measured = modes.measured(known, number, mode)
+            kept.append(*measured)
             usual = (time.monotonic() - since) / place
-            said = found[0].failed or ", ".join(
-                f"{row.seconds:.2f} s {row.loss:.3f}" for row in found
+            outcome = measured[0].failed or ", ".join(
+                f"{row.seconds:.2f} s {row.loss:.3f}" for row in measured
             )
-            print(f"[round {number + 1}, {usual:.0f} s each] {mode}: {said}", flush=True)
+            print(f"[round {number + 1}, {usual:.0f} s each] {mode}: {outcome}", flush=True)
 
 
 if __name__ == "__main__":

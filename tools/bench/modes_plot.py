@@ -18,12 +18,12 @@ def draw(known: Mapping[str, Any], rows: Sequence[Row], folder: Path) -> bool:
     pyplot = plotting.pyplot()
     if pyplot is None:
         return False
-    every, found = runs(rows), lines(rows, list(known["modes"]))
+    every, table = runs(rows), lines(rows, list(known["modes"]))
     looks = dict(zip(known["modes"], LOOKS, strict=False))
     with pyplot.rc_context(plotting.STYLE):
         figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 4), sharey=True,
                                                 layout="constrained")  # fmt: skip
-        for line in found:
+        for line in table:
             colour, marker, dash = looks[line.mode]
             middle = [one.median for one in line.loss]
             epochs = range(1, len(middle) + 1)
@@ -40,9 +40,9 @@ def draw(known: Mapping[str, Any], rows: Sequence[Row], folder: Path) -> bool:
         right.set_xlabel("seconds of training (each round)")
         for axes in (left, right):
             axes.grid(lw=0.3)
-        left.set_xticks(range(1, max((len(line.loss) for line in found), default=1) + 1))
+        left.set_xticks(range(1, max((len(line.loss) for line in table), default=1) + 1))
         left.legend(frameon=False)
-        said = head(known, rows)
-        figure.suptitle(f"Modes of training on a mixed cluster. {said[0]}\n{said[1]}", fontsize=8)
+        title = head(known, rows)
+        figure.suptitle(f"Modes of training on a mixed cluster. {title[0]}\n{title[1]}", fontsize=8)
         plotting.save(figure, folder, "modes_measured")
     return True

@@ -60,11 +60,11 @@ class Line:
 
 def runs(rows: Sequence[Row]) -> dict[tuple[int, str], list[Row]]:
     """The epochs of each run that did not fail, by round and mode."""
-    found: dict[tuple[int, str], list[Row]] = {}
-    for row in sorted(rows, key=lambda one: one.epoch):
+    grouped: dict[tuple[int, str], list[Row]] = {}
+    for row in sorted(rows, key=lambda row: row.epoch):
         if not row.failed:
-            found.setdefault((row.round, row.mode), []).append(row)
-    return found
+            grouped.setdefault((row.round, row.mode), []).append(row)
+    return grouped
 
 
 def until(run: Sequence[Row], loss: float) -> float | None:
@@ -83,7 +83,7 @@ def until(run: Sequence[Row], loss: float) -> float | None:
 def lines(rows: Sequence[Row], modes: Sequence[str]) -> list[Line]:
     """Sum up rows by mode, in the order of `modes`."""
     every = runs(rows)
-    found = []
+    table = []
     for mode in modes:
         mine = {number: run for (number, name), run in every.items() if name == mode}
         if not mine:
@@ -94,7 +94,7 @@ def lines(rows: Sequence[Row], modes: Sequence[str]) -> list[Line]:
         reached = [until(mine[number], base[number][-1].loss or 0.0) for number in base]
         more = [(mine[n][-1].loss or 0.0) - (base[n][-1].loss or 0.0) for n in base]
         losses = [Spread.of(run[at].loss or 0.0 for run in mine.values()) for at in range(last)]
-        found.append(
+        table.append(
             Line(
                 mode,
                 _of(mean_s(run) for run in mine.values()),
@@ -110,24 +110,24 @@ def lines(rows: Sequence[Row], modes: Sequence[str]) -> list[Line]:
                 list(mine.values())[-1][-1].samples,
             )
         )
-    return found
+    return table
 
 
 def _of(values: Any) -> Spread:
-    found = Spread.of(values)
-    assert found is not None
-    return found
+    spread = Spread.of(values)
+    assert spread is not None
+    return spread
 
 
 def mean_s(run: Sequence[Row]) -> float:
     return statistics.fmean(row.seconds or 0.0 for row in run)
 
 
-def span(one: Spread | None, digits: int = 2, times: float = 1.0, sign: str = "") -> str:
-    if one is None:
+def span(spread: Spread | None, digits: int = 2, times: float = 1.0, sign: str = "") -> str:
+    if spread is None:
         return "-"
     low, high, middle = (
-        f"{part * times:{sign}.{digits}f}" for part in (one.low, one.high, one.median)
+        f"{part * times:{sign}.{digits}f}" for part in (spread.low, spread.high, spread.median)
     )
     return f"{middle} ({low} to {high})"
 
@@ -144,10 +144,10 @@ def head(known: Mapping[str, Any], rows: Sequence[Row]) -> list[str]:
 
 def text(known: Mapping[str, Any], rows: Sequence[Row]) -> str:
     """The whole table, for a terminal."""
-    found = lines(rows, list(known["modes"]))
-    epochs = max((len(line.loss) for line in found), default=0)
-    said = head(known, rows)
-    said += [
+    table = lines(rows, list(known["modes"]))
+    epochs = max((len(line.loss) for line in table), default=0)
+    output = head(known, rows)
+    output += [
         "Epoch: seconds of training, without the evaluation; median of the rounds (least to",
         "greatest). Loss: on 2000 pictures that are not trained on. More loss: at the end, than as",
         "written in the same round. Until: seconds of training to the loss that the program has as",
@@ -158,63 +158,63 @@ def text(known: Mapping[str, Any], rows: Sequence[Row]) -> str:
         f"  {'':14}{'epoch, s':>22}{'of as written':>22}{'loss at the end':>25}"
         f"{'right at the end, %':>25}{'more loss':>28}{'until, s':>27}  learns",
     ]
-    for line in found:
+    for line in table:
         reached = "" if line.reached == line.runs else f" in {line.reached} of {line.runs}"
-        said.append(
+        output.append(
             f"  {line.mode:14}{span(line.epoch_s):>22}{span(line.of_written):>22}"
             f"{span(line.loss[-1], 3):>25}{span(line.right, 1, 100):>25}"
             f"{span(line.more_loss, 3, sign='+'):>28}{span(line.until_s, 1) + reached:>27}  "
             f"{line.learns}".rstrip()
         )
-    said += ["", "  loss after each epoch"]
-    said += [
-        f"  {line.mode:14}" + "".join(f"{span(one, 3):>25}" for one in line.loss) for line in found
+    output += ["", "  loss after each epoch"]
+    output += [
+        f"  {line.mode:14}" + "".join(f"{span(one, 3):>25}" for one in line.loss) for line in table
     ]
-    said += ["", f"  samples of each rank in the last of {epochs} epochs"]
-    said += [f"  {line.mode:14}{line.samples}" for line in found]
-    said += ["", "  run as"]
-    said += [f"  {name:14}{how}" for name, how in known["modes"].items()]
-    said += ["", *(f"  {one}" for one in foretold(known, found))]
+    output += ["", f"  samples of each rank in the last of {epochs} epochs"]
+    output += [f"  {line.mode:14}{line.samples}" for line in table]
+    output += ["", "  run as"]
+    output += [f"  {name:14}{how}" for name, how in known["modes"].items()]
+    output += ["", *(f"  {one}" for one in foretold(known, table))]
     failed = [row for row in rows if row.failed]
-    said += [f"  failed: {row.mode}, round {row.round + 1}: {row.failed}" for row in failed]
-    return "\n".join([*said, ""])
+    output += [f"  failed: {row.mode}, round {row.round + 1}: {row.failed}" for row in failed]
+    return "\n".join([*output, ""])
 
 
-def foretold(known: Mapping[str, Any], found: Sequence[Line]) -> list[str]:
+def foretold(known: Mapping[str, Any], table: Sequence[Line]) -> list[str]:
     """What `lotus balance` said of the modes from its traces, against what they took."""
-    told = known.get("told")
-    if not told:
+    advice = known.get("told")
+    if not advice:
         return ["lotus balance says nothing of modes here"]
-    by = {line.mode: line.epoch_s.median for line in found}
-    said = [
-        f"lotus balance recommends {told['recommended']}"
-        + (f", as an option that learns otherwise {told['option']}" if told["option"] else "")
+    by = {line.mode: line.epoch_s.median for line in table}
+    output = [
+        f"lotus balance recommends {advice['recommended']}"
+        + (f", as an option that learns otherwise {advice['option']}" if advice["option"] else "")
         + "; predicted seconds of an epoch, by measured:"
     ]
-    for name, (seconds, low, high) in told["epoch_s"].items():
+    for name, (seconds, low, high) in advice["epoch_s"].items():
         bounds = f" ({low:.2f} to {high:.2f})" if low is not None and high is not None else ""
         took = f"{by[name]:.2f}, {seconds / by[name] - 1:+.0%}" if name in by else "-"
-        said.append(f"  {name:14}{seconds:.2f}{bounds}; measured {took}")
-    return said
+        output.append(f"  {name:14}{seconds:.2f}{bounds}; measured {took}")
+    return output
 
 
 def markdown(known: Mapping[str, Any], rows: Sequence[Row]) -> str:
     """Write the table behind the one in docs/benchmarks.md."""
-    said = [
+    output = [
         "| mode | seconds an epoch | of as written | loss at the end | more loss | right | learns "
         "|",
         "|---|---:|---:|---:|---:|---:|---|",
     ]
     for line in lines(rows, list(known["modes"])):
-        said.append(
+        output.append(
             f"| {line.mode} | {span(line.epoch_s)} | {span(line.of_written)} | "
             f"{span(line.loss[-1], 3)} | {span(line.more_loss, 3, sign='+')} | "
             f"{line.right.median:.1%} | {line.learns} |"
         )
-    said += [
+    output += [
         "",
         "Median of the rounds (least to greatest); loss and share of right answers on pictures "
         "that were not trained on, after as many epochs for all modes. "
         + " ".join(f"{line}." for line in head(known, rows)),
     ]
-    return "\n".join(said) + "\n"
+    return "\n".join(output) + "\n"

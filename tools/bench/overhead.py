@@ -119,8 +119,8 @@ def loop_of(text: str) -> tuple[float, int, str]:
 
 def counted(text: str) -> float | None:
     """Return what `perf stat -x,` counted; None where it did not count all the time."""
-    found = re.search(r"^(\d+),[^,]*,instructions[^,]*,\d+,([\d.]+)", text, re.M)
-    return float(found[1]) if found and float(found[2]) >= 99.9 else None
+    match = re.search(r"^(\d+),[^,]*,instructions[^,]*,\d+,([\d.]+)", text, re.M)
+    return float(match[1]) if match and float(match[2]) >= 99.9 else None
 
 
 def data_of(name: str, count: int, cache: Path) -> Path:
@@ -155,8 +155,8 @@ class Bench:
 
     def arguments(self, name: str) -> list[str]:
         data = data_of(name, self.sizes[name], self.args.data)
-        given = ["--data", str(data), "--batch-size", str(WORKLOADS[name].batch_size)]
-        return [*given, "--workers", str(self.args.workers), "--threads", "1"]
+        options = ["--data", str(data), "--batch-size", str(WORKLOADS[name].batch_size)]
+        return [*options, "--workers", str(self.args.workers), "--threads", "1"]
 
     def measure(self, number: int, name: str, tool: Tool, memory: bool) -> Row:
         row = Row(number, name, tool.name, commit=self.commit, at=time.strftime("%F %T"))
@@ -234,10 +234,10 @@ class Bench:
             kept.append(row)
             took.setdefault((name, tool.name), []).append(time.perf_counter() - began)
             rest = estimate(took, [(one[1], one[2].name) for one in left[place:]])
-            said = f"failed: {row.failed[:90]}" if row.failed else f"{row.wall_s:.2f} s"
+            outcome = f"failed: {row.failed[:90]}" if row.failed else f"{row.wall_s:.2f} s"
             print(
                 f"[{place}/{len(left)}, {rest / 60:.0f} min left] round {number} {name} "
-                f"under {tool.name}: {said}",
+                f"under {tool.name}: {outcome}",
                 flush=True,
             )
 

@@ -148,6 +148,6 @@ def markdown(known: Mapping[str, Any]) -> list[str]:
     """Write the matrix as a table of Markdown."""
     lines = ["| | " + " | ".join(QUESTIONS) + " |", "|---|" + ":---:|" * len(QUESTIONS)]
     for tool in ANSWERS:
-        said = [answer for answer, _ in answers_of(tool, known).values()]
-        lines.append(f"| {tool} | " + " | ".join(said) + " |")
+        answered = [answer for answer, _ in answers_of(tool, known).values()]
+        lines.append(f"| {tool} | " + " | ".join(answered) + " |")
     return lines

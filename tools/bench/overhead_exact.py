@@ -56,14 +56,16 @@ def has_counters() -> bool:
     return result.returncode == 0 and bool(re.search(r"^[1-9]\d*,", result.stderr, re.M))
 
 
-def measure(command: Sequence[str], given: Mapping[str, str], how: str) -> tuple[float, float]:
+def measure(
+    command: Sequence[str], environment: Mapping[str, str], how: str
+) -> tuple[float, float]:
     """(instructions or user CPU seconds of the command and all its children, wall seconds).
 
     `how` is `perf`, `valgrind` or `cpu`.
     """
     # Start-up varies with the seed of hashes, and with modules that are compiled each time.
     # Threads that spin while they wait count instructions by chance.
-    environ = {**given, "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
+    environ = {**environment, "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
     environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryDirectory() as folder:
         counts = Path(folder) / "counts"
@@ -81,8 +83,8 @@ def measure(command: Sequence[str], given: Mapping[str, str], how: str) -> tuple
         if child.returncode:
             raise SystemExit(f"{' '.join(command)} failed")
         if how == "perf":
-            found = re.search(r"^(\d+),", counts.read_text(), re.M)
-            return float(found.group(1)) if found else float("nan"), wall
+            match = re.search(r"^(\d+),", counts.read_text(), re.M)
+            return float(match.group(1)) if match else float("nan"), wall
         if how == "valgrind":
             logs = [path.read_text() for path in Path(folder).iterdir()]
             refs = [found for log in logs for found in re.findall(r"I\s+refs:\s+([\d,]+)", log)]

@@ -28,14 +28,16 @@ def draw(known: Mapping[str, Any], cells: Sequence[Cell], folder: Path) -> bool:
             for axes, name in zip(line, names, strict=True):
                 for place, tool in enumerate(tools):
                     cell = by.get((name, tool))
-                    one = cell.spreads.get(measure) if cell else None
-                    if one is None:
+                    spread = cell.spreads.get(measure) if cell else None
+                    if spread is None:
                         axes.text(1, place, "failed" if cell else "not run", color=GREY,
                                   va="center", fontsize=7)  # fmt: skip
                         continue
                     colour = LOTUS if tool.startswith("lotus") else GREY if tool == NOISE else PEER
-                    axes.plot([one.low * 100, one.high * 100], [place, place], color=colour, lw=2)
-                    axes.plot(one.median * 100, place, "o", color=colour, ms=4)
+                    axes.plot(
+                        [spread.low * 100, spread.high * 100], [place, place], color=colour, lw=2
+                    )
+                    axes.plot(spread.median * 100, place, "o", color=colour, ms=4)
                 axes.axvline(0, color="black", lw=0.6)
                 axes.set_xscale("symlog", linthresh=10)
                 axes.set_xticks([-10, 0, 10, 100, 1000], ["-10", "0", "10", "100", "1000"])

@@ -52,12 +52,12 @@ def below(root: int) -> list[int]:
                 continue
             parent = int(stat.rpartition(b")")[2].split()[1])
             children.setdefault(parent, []).append(int(entry.name))
-    found: list[int] = []
+    descendants: list[int] = []
     wave = [root]
     while wave:
         wave = [child for parent in wave for child in children.get(parent, [])]
-        found += wave
-    return found
+        descendants += wave
+    return descendants
 
 
 def pss(pid: int) -> int:

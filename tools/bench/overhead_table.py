@@ -107,7 +107,7 @@ def cell(key: tuple[str, str], group: Sequence[Any], bases: Mapping[tuple[int, s
     pairs = [(row, bases[row.round, row.workload]) for row in good
              if (row.round, row.workload) in bases]  # fmt: skip
     for measure in MEASURES:
-        found = [
+        differences = [
             getattr(row, measure) / getattr(base, measure) - 1
             for row, base in pairs
             if getattr(row, measure)
@@ -115,8 +115,8 @@ def cell(key: tuple[str, str], group: Sequence[Any], bases: Mapping[tuple[int, s
             # The first round's times are disturbed, and only it looks at the memory.
             and (measure == "peak_bytes" or row.round > 0)
         ]
-        if found:
-            ratios[measure] = found
+        if differences:
+            ratios[measure] = differences
     return Cell(
         *key,
         ratios,
@@ -161,13 +161,13 @@ def pooled(cells: Sequence[Cell], measure: str) -> Spread | None:
 def size(count: float | None) -> str:
     if count is None:
         return "-"
-    for unit, one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= one:
-            return f"{count / one:.3g} {unit}"
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= factor:
+            return f"{count / factor:.3g} {unit}"
     return f"{count:.0f} B"
 
 
-def told(cell: Cell, workers: int) -> str:
+def remarks(cell: Cell, workers: int) -> str:
     """Say how many workers the tool's output told of."""
     if cell.tool in (BASE, NOISE):
         return ""
@@ -216,24 +216,24 @@ def text(known: Mapping[str, Any], rows: Sequence[Any], cells: Sequence[Cell]) -
             + f"{'peak':>9}{'bytes':>9}  workers told of",
         ]
         for tool in known["tools"]:
-            found = by.get((name, tool))
-            if found is None:
+            entry = by.get((name, tool))
+            if entry is None:
                 continue
-            if not found.spreads and tool != BASE:
-                lines.append(f"  {tool:17}  FAILED: {'; '.join(found.failed)}")
+            if not entry.spreads and tool != BASE:
+                lines.append(f"  {tool:17}  FAILED: {'; '.join(entry.failed)}")
                 continue
             measures = ("wall_s", "loop_s", "cpu_s", "instructions")[: len(columns)]
             costs = " " * 29 * len(columns)
             if tool != BASE:
-                costs = "".join(f"{percent(found.spreads.get(m)):>29}" for m in measures)
-            left = "" if tool in (BASE, NOISE) else size(found.bytes_each)
+                costs = "".join(f"{percent(entry.spreads.get(m)):>29}" for m in measures)
+            left = "" if tool in (BASE, NOISE) else size(entry.bytes_each)
             lines.append(
-                f"  {tool:17}{costs}{size(found.peak_bytes):>9}{left:>9}  "
-                f"{told(found, known['workers'])}".rstrip()
+                f"  {tool:17}{costs}{size(entry.peak_bytes):>9}{left:>9}  "
+                f"{remarks(entry, known['workers'])}".rstrip()
             )
-            lines += [f"    failed {n} of {found.runs}: {why}" for why, n in found.failed.items()]
-            if found.changed:
-                lines.append(f"    another loss than under nothing in {found.changed} runs")
+            lines += [f"    failed {n} of {entry.runs}: {why}" for why, n in entry.failed.items()]
+            if entry.changed:
+                lines.append(f"    another loss than under nothing in {entry.changed} runs")
     lines += [
         "",
         "all workloads, their pairs together",
@@ -249,10 +249,10 @@ def text(known: Mapping[str, Any], rows: Sequence[Any], cells: Sequence[Cell]) -
             lines.append(f"  {tool:17}{costs}")
     lines += ["", "What the outputs told (first workload)"]
     for tool in known["tools"]:
-        found = by.get((workloads[0], tool)) if workloads else None
-        if found and found.unit:
-            notes = "; ".join(found.notes[:1])
-            lines.append(f"  {tool:17}{found.records:,.0f} {found.unit}; {notes}".rstrip("; "))
+        entry = by.get((workloads[0], tool)) if workloads else None
+        if entry and entry.unit:
+            notes = "; ".join(entry.notes[:1])
+            lines.append(f"  {tool:17}{entry.records:,.0f} {entry.unit}; {notes}".rstrip("; "))
     lines += ["", "Run as"]
     lines += [f"  {name:17}{about}" for name, about in overhead_answers.runs(known["tools"])]
     if known["not_run"]:
@@ -273,7 +273,7 @@ def markdown(known: Mapping[str, Any], rows: Sequence[Any], cells: Sequence[Cell
     for tool, version in known["tools"].items():
         if tool == BASE:
             continue
-        found = [by[name, tool] for name in names if (name, tool) in by]
+        entries = [by[name, tool] for name in names if (name, tool) in by]
         costs = [
             percent(by[name, tool].spreads.get("wall_s"), False)
             if (name, tool) in by and by[name, tool].spreads
@@ -281,19 +281,19 @@ def markdown(known: Mapping[str, Any], rows: Sequence[Any], cells: Sequence[Cell
             for name in names
         ]
         medians = {
-            measure: [cell.spreads[measure].median for cell in found if measure in cell.spreads]
+            measure: [cell.spreads[measure].median for cell in entries if measure in cell.spreads]
             for measure in MEASURES
         }
         cpu, memory = (
             f"{statistics.median(medians[m]) * 100:+.0f} %" if medians[m] else "-"
             for m in ("cpu_s", "peak_bytes")
         )
-        left = [cell.bytes_each for cell in found if cell.bytes_each is not None]
+        left = [cell.bytes_each for cell in entries if cell.bytes_each is not None]
         lasting = "" if tool == NOISE else (size(min(left)) if left else "-")
         if left and tool != NOISE and size(max(left)) != size(min(left)):
             lasting += f" to {size(max(left))}"
         shown = tool if tool == NOISE or tool.startswith("lotus") else f"{tool} {version}"
-        costs.append(percent(pooled(found, "wall_s")))
+        costs.append(percent(pooled(entries, "wall_s")))
         answers = overhead_answers.short(tool, known)
         lines.append(
             f"| {shown} | {' | '.join(costs)} | {cpu} | {memory} | {lasting} | {answers} |"
@@ -318,8 +318,8 @@ def markdown(known: Mapping[str, Any], rows: Sequence[Any], cells: Sequence[Cell
                 percent(by[name, tool].spreads.get("loop_s"), False) if (name, tool) in by else "-"
                 for name in names
             ]
-            found = [by[name, tool] for name in names if (name, tool) in by]
-            costs.append(percent(pooled(found, "loop_s")))
+            entries = [by[name, tool] for name in names if (name, tool) in by]
+            costs.append(percent(pooled(entries, "loop_s")))
             lines.append(f"| {tool} | {' | '.join(costs)} |")
     lines += ["", *overhead_answers.markdown(known)]
     return "\n".join(lines) + "\n"

@@ -45,7 +45,7 @@ class Tool:
     install: str = ""
 
 
-def found(program: str) -> str | None:
+def path_of(program: str) -> str | None:
     """Return where a program is: beside this Python, or on PATH."""
     beside = BIN / program
     return str(beside) if os.access(beside, os.X_OK) else shutil.which(program)
@@ -55,7 +55,7 @@ def missing(tool: Tool) -> str | None:
     """Say why a tool cannot run here, with the command that helps; None where it can."""
     if tool.name == "lotus --counters":
         return None if counts() else "no hardware counters here (`lotus doctor` says more)"
-    if tool.program and not found(tool.program):
+    if tool.program and not path_of(tool.program):
         return f"{tool.program} is not installed: {tool.install}"
     return None
 
@@ -89,7 +89,7 @@ def version(tool: Tool) -> str:
 
 def _lotus(*options: str) -> Callable[[str, str, Sequence[str], Path], list[str]]:
     def words(python: str, script: str, arguments: Sequence[str], out: Path) -> list[str]:
-        lotus = found("lotus")
+        lotus = path_of("lotus")
         start = [lotus] if lotus else [python, "-m", "lotus"]
         run = str(out / "run")
         return [*start, "trace", *options, "-o", run, "--", python, script, *arguments]
@@ -121,7 +121,7 @@ def _look_nothing(out: Path, text: str) -> Seen:
 
 
 def _py_spy(python: str, script: str, arguments: Sequence[str], out: Path) -> list[str]:
-    start = [found("py-spy") or "py-spy", "record", "--subprocesses", "--rate", "100"]
+    start = [path_of("py-spy") or "py-spy", "record", "--subprocesses", "--rate", "100"]
     return [*start, "--format", "raw", "-o", str(out / "raw"), "--", python, script, *arguments]
 
 
@@ -142,7 +142,7 @@ def _look_py_spy(out: Path, text: str) -> Seen:
 
 
 def _austin(python: str, script: str, arguments: Sequence[str], out: Path) -> list[str]:
-    start = [found("austin") or "austin", "-C", "-i", "10ms", "-o", str(out / "austin.txt")]
+    start = [path_of("austin") or "austin", "-C", "-i", "10ms", "-o", str(out / "austin.txt")]
     return [*start, python, script, *arguments]
 
 
@@ -161,7 +161,7 @@ def _look_austin(out: Path, text: str) -> Seen:
 
 def _viztracer(python: str, script: str, arguments: Sequence[str], out: Path) -> list[str]:
     trace = str(out / "trace.json")
-    return [found("viztracer") or "viztracer", "-o", trace, "--", script, *arguments]
+    return [path_of("viztracer") or "viztracer", "-o", trace, "--", script, *arguments]
 
 
 def _look_viztracer(out: Path, text: str) -> Seen:
@@ -176,7 +176,7 @@ def _look_viztracer(out: Path, text: str) -> Seen:
 
 
 def _scalene(python: str, script: str, arguments: Sequence[str], out: Path) -> list[str]:
-    start = [found("scalene") or "scalene", "run", "--cpu-only", "-o", str(out / "scalene.json")]
+    start = [path_of("scalene") or "scalene", "run", "--cpu-only", "-o", str(out / "scalene.json")]
     return [*start, script, "---", *arguments]
 
 
@@ -215,7 +215,7 @@ def _look_torch(out: Path, text: str) -> Seen:
 def _traceml(python: str, script: str, arguments: Sequence[str], out: Path) -> list[str]:
     changed = out.parent / Path(script).name
     changed.write_text(overhead_traceml.changed(Path(script).read_text()))
-    start = [found("traceml") or "traceml", "run", "--logs-dir", str(out / "logs")]
+    start = [path_of("traceml") or "traceml", "run", "--logs-dir", str(out / "logs")]
     return [*start, str(changed), "--args", *arguments]
 
 

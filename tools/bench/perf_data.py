@@ -68,11 +68,11 @@ def record(folder: Path, wanted: int) -> Path:
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         from native_map.recording.perf_data import read
 
-        found = len(read(file))
-        if found >= wanted:
+        count = len(read(file))
+        if count >= wanted:
             return file
-        seconds *= min(max(1.2 * wanted / max(found, 1), 1.2), 5)
-    raise SystemExit(f"only {found} samples could be recorded; name a file with --file")
+        seconds *= min(max(1.2 * wanted / max(count, 1), 1.2), 5)
+    raise SystemExit(f"only {count} samples could be recorded; name a file with --file")
 
 
 def peak_bytes() -> int:

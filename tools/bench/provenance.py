@@ -38,7 +38,7 @@ def cpus() -> str:
 
 def header(library: ModuleType | None = None, more: str = "") -> str:
     """The lines above a table: what it was measured on, with which `library`, and of what."""
-    said = f"machine  {cpus()}, kernel {machine()['kernel']}; Python {sys.version.split()[0]}"
+    text = f"machine  {cpus()}, kernel {machine()['kernel']}; Python {sys.version.split()[0]}"
     if library is not None:
-        said += f", {library.__name__} {library.__version__}"
-    return f"{said}\ncommit   {commit()}, {time.strftime('%Y-%m-%d')}{more}"
+        text += f", {library.__name__} {library.__version__}"
+    return f"{text}\ncommit   {commit()}, {time.strftime('%Y-%m-%d')}{more}"

@@ -49,23 +49,23 @@ def show(mapping: maps.Mapping, profile: Profile, traced: pd.Series, elapsed: fl
     summed, pairs, left = apply(mapping, profile, traced.to_dict())
     whole = profile.totals["cpu_ns"]
     for name in profile.additive:
-        found = pairs[name].sum() + left[name].sum()
-        assert abs(found - profile.totals[name]) <= 1e-9 * profile.totals[name], name
+        total = pairs[name].sum() + left[name].sum()
+        assert abs(total - profile.totals[name]) <= 1e-9 * profile.totals[name], name
     print(f"   elapsed {elapsed:,.0f} s; CPU time of the whole profile {whole / 1e9:,.0f} s")
     titles = ["operation", "traced s", "mapped s", "m/t", "at equal", "retire", "front", "badspc"]
     print(LINE.format(*titles, "back", "IPC", "covered", "shared", "few"))
     equal = apply(mapping, profile)[0].set_index("operation")["cpu_ns"]
     for row in summed.to_dict("records"):
         name = row["operation"]
-        mapped, told = row["cpu_ns"] / 1e9, traced[name]
+        mapped, measured = row["cpu_ns"] / 1e9, traced[name]
         shares = [f"{row[share] * 100:.1f}" for share in TOPDOWN]
         rests = [f"{row[what] * 100:.0f}%" for what in ("covered", "shared", "few_runs")]
-        front = [name, f"{told:.0f}", f"{mapped:.0f}", f"{mapped / told:.2f}"]
+        front = [name, f"{measured:.0f}", f"{mapped:.0f}", f"{mapped / measured:.2f}"]
         front.append(f"{equal[name] / 1e9:.0f}")
         print(LINE.format(*front, *shares, f"{row['ipc']:.2f}", *rests))
     ratios = summed["retiring"] / summed["frontend_bound"]
-    told = ", ".join(f"{n} {r:.1f}" for n, r in zip(summed["operation"], ratios, strict=True))
-    print(f"   retiring / front-end: {told}")
+    measured = ", ".join(f"{n} {r:.1f}" for n, r in zip(summed["operation"], ratios, strict=True))
+    print(f"   retiring / front-end: {measured}")
     rest = left.groupby("reason")["cpu_ns"].sum().sort_values(ascending=False) / whole
     attributed = pairs["cpu_ns"].sum() / whole
     print(f"   of the profile's CPU time: {attributed:.1%} attributed; left over:", end=" ")
@@ -101,11 +101,11 @@ def single(runs: pd.DataFrame, counts: dict[str, int], profile: Profile, traced:
     print(f"   {WORKERS[0]} workers, mapped seconds (front-end %) by the fewest runs asked for:")
     for minimum in (1, 2, 5):
         summed = apply(maps.build(runs, minimum, counts), profile, traced.to_dict())[0]
-        told = ", ".join(
+        parts = ", ".join(
             f"{r.operation} {r.cpu_ns / 1e9:.0f} ({r.frontend_bound * 100:.1f})"
             for r in summed.itertuples()
         )
-        print(f"      {minimum}: {told}")
+        print(f"      {minimum}: {parts}")
 
 
 def main() -> int:

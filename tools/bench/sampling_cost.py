@@ -60,7 +60,7 @@ def siblings(kind: str, event: str) -> Sequence[Sibling]:
     return [PySpy(int(number))] if name == "py-spy" else []
 
 
-def one(kind: str, event: str, processes: int, rounds: int, folder: Path) -> None:
+def run_once(kind: str, event: str, processes: int, rounds: int, folder: Path) -> None:
     """In a process of its own: run the program once and print what it took, as JSON."""
     program, out = folder / "program.py", folder / "took.json"
     program.write_text(PROGRAM)
@@ -112,11 +112,11 @@ def compare(kind: str, args: argparse.Namespace, processes: int) -> None:
         plain.append(results[""]["cpu"])
         own.append(results[kind]["own"])
         samples.append(results[kind]["samples"])
-    for name, found in ratios.items():
-        low, middle, high = statistics.quantiles(found, n=4)
+    for name, values in ratios.items():
+        low, middle, high = statistics.quantiles(values, n=4)
         print(
             f"{kind:12} {processes} processes  {name:12} {middle:+6.2f} %  "
-            f"({low:+.2f} to {high:+.2f}; all {min(found):+.2f} to {max(found):+.2f})"
+            f"({low:+.2f} to {high:+.2f}; all {min(values):+.2f} to {max(values):+.2f})"
         )
     print(
         f"{'':12} of {statistics.median(plain):.2f} s; the recorder itself "
@@ -136,7 +136,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one is not None:
-        one(args.one, args.event, args.processes[0], args.rounds, args.folder)
+        run_once(args.one, args.event, args.processes[0], args.rounds, args.folder)
         return
     print(provenance.header(more=f"; event {args.event}"))
     if not has_counters():

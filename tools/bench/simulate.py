@@ -178,22 +178,22 @@ class Fit:
         ]
         return dict(zip(("recorded", "seen"), made, strict=True))
 
-    def errors(self, run, one):
+    def errors(self, run, simulated):
         return {
-            "rate": one.samples_per_s,
-            "error": one.samples_per_s / run["samples_per_s"] - 1,
-            "first": one.first_batch_s / run["first_batch_s"] - 1,
-            "wait": one.wait_share - run["wait_share"],
-            "cpu": one.cores * one.seconds / run["cpu_s"] - 1,
+            "rate": simulated.samples_per_s,
+            "error": simulated.samples_per_s / run["samples_per_s"] - 1,
+            "first": simulated.first_batch_s / run["first_batch_s"] - 1,
+            "wait": simulated.wait_share - run["wait_share"],
+            "cpu": simulated.cores * simulated.seconds / run["cpu_s"] - 1,
         }
 
 
-def repeat_of(kind, asked, folder, serving, options, random_order, say):
+def repeat_of(kind, settings, folder, serving, options, random_order, say):
     """One repeat of a kind: fit, real runs, errors by setting."""
     fit = Fit(kind, folder, serving, options)
     say(f"{kind:14} {fit.words()}")
     result = {}
-    for setting in random_order.sample(asked, len(asked)):
+    for setting in random_order.sample(settings, len(settings)):
         run = real(serving, kind, setting, options)
         result[setting] = {**run, **fit.compared(run, setting)}
     return result
@@ -251,19 +251,19 @@ def main():
     say(f"{provenance.cpus()}, commit {provenance.commit()}, {date.today()}")
     say(f"load before: {os.getloadavg()[0]:.1f}; {options.repeat} runs each, medians; spread:")
     say("(largest - smallest) / median of the real runs; fitted on 1 and 2 workers only\n")
-    asked = {
+    settings = {
         kind: list(dict.fromkeys(QUICK[kind] + (MORE if options.full else ())))
         for kind in options.kinds
     }
-    results = {(kind, setting): [] for kind in asked for setting in asked[kind]}
+    results = {(kind, setting): [] for kind in settings for setting in settings[kind]}
     begin = time.monotonic()
     order = random.Random(options.seed)
     with tempfile.TemporaryDirectory() as name, server(options) as serving:
         for _ in range(options.repeat):
-            for kind in order.sample(list(asked), len(asked)):
-                made = repeat_of(kind, asked[kind], Path(name), serving, options, order, say)
-                for setting, one in made.items():
-                    results[kind, setting].append(one)
+            for kind in order.sample(list(settings), len(settings)):
+                made = repeat_of(kind, settings[kind], Path(name), serving, options, order, say)
+                for setting, result in made.items():
+                    results[kind, setting].append(result)
         serving.stdin.close()
     table(results, say)
     say(f"\nIn {time.monotonic() - begin:.0f} s; load now {os.getloadavg()[0]:.1f}.")

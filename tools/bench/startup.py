@@ -32,7 +32,7 @@ for batch in DataLoader(list(range(64)), batch_size=4):
 def commands(folder: Path) -> dict[str, list[str]]:
     """Command lines by what they show."""
     trace = [*LOTUS, "trace", "-f", "-o", str(folder / "run")]
-    found = {
+    chosen = {
         "python -c pass": [PYTHON, "-c", "pass"],
         "import lotus": [PYTHON, "-c", "import lotus"],
         "lotus --help": [*LOTUS, "--help"],
@@ -43,10 +43,10 @@ def commands(folder: Path) -> dict[str, list[str]]:
     }
     probe = subprocess.run([PYTHON, "-c", "import torch"], capture_output=True)
     if probe.returncode == 0:
-        found["python loads.py"] = [PYTHON, "-c", PROGRAM]
-        found["lotus trace -q -- python loads.py"] = [*trace, "-q", "--", PYTHON, "-c", PROGRAM]
-        found["lotus trace -- python loads.py"] = [*trace, "--", PYTHON, "-c", PROGRAM]
-    return found
+        chosen["python loads.py"] = [PYTHON, "-c", PROGRAM]
+        chosen["lotus trace -q -- python loads.py"] = [*trace, "-q", "--", PYTHON, "-c", PROGRAM]
+        chosen["lotus trace -- python loads.py"] = [*trace, "--", PYTHON, "-c", PROGRAM]
+    return chosen
 
 
 def wall_ms(command: list[str]) -> float:
@@ -60,8 +60,8 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=20)
     args = parser.parse_args()
     print(f"{provenance.cpus()}, Linux {provenance.machine()['kernel']}")
-    said = f"commit {provenance.commit()}, Python {platform.python_version()}"
-    print(f"{said}, {args.repeat} runs")
+    heading = f"commit {provenance.commit()}, Python {platform.python_version()}"
+    print(f"{heading}, {args.repeat} runs")
     with tempfile.TemporaryDirectory() as folder:
         lines = commands(Path(folder))
         times: dict[str, list[float]] = {name: [] for name in lines}

@@ -129,7 +129,7 @@ def _from_rates(table: Mapping[Setting, float]) -> list[dict[str, Any]]:
 
 def _setting(row: Mapping[str, Any]) -> Setting:
     """The row's setting, normal; what it has no value for has the default."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name in PARAMETERS:
         value = row.get(name)
         if value is None or pd.isna(value):
@@ -137,16 +137,16 @@ def _setting(row: Mapping[str, Any]) -> Setting:
         if name in ("num_workers", "prefetch_factor", "threads"):
             if not float(value).is_integer():
                 raise ValueError(f"{name} is {value!r}: it must be a whole number")
-            found[name] = int(value)
+            fields[name] = int(value)
         elif name == "start_method":
-            found[name] = str(value)
+            fields[name] = str(value)
         else:
             if value not in (False, True):
                 raise ValueError(f"{name} is {value!r}: it must be true or false")
-            found[name] = bool(value)
-    if found.get("num_workers") == 0:
-        found.pop("prefetch_factor", None)  # tables write 0 there
-    return Setting.from_json(found).normal()
+            fields[name] = bool(value)
+    if fields.get("num_workers") == 0:
+        fields.pop("prefetch_factor", None)  # tables write 0 there
+    return Setting.from_json(fields).normal()
 
 
 def _measurement(setting: Setting, row: Mapping[str, Any], samples: int) -> Measurement:

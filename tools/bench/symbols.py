@@ -32,13 +32,13 @@ FUNCTIONS = 2000
 
 
 def usual_libraries() -> list[str]:
-    found = []
+    paths = []
     torch = find_spec("torch")
     if torch is not None and torch.origin:
-        found.append(str(Path(torch.origin).parent / "lib" / "libtorch_cpu.so"))
+        paths.append(str(Path(torch.origin).parent / "lib" / "libtorch_cpu.so"))
     text = Path("/proc/self/maps").read_text()
-    found += sorted({line.split(None, 5)[-1] for line in text.splitlines() if "libpython" in line})
-    return [path for path in found if os.path.exists(path)] or [os.path.realpath(sys.executable)]
+    paths += sorted({line.split(None, 5)[-1] for line in text.splitlines() if "libpython" in line})
+    return [path for path in paths if os.path.exists(path)] or [os.path.realpath(sys.executable)]
 
 
 def make(
@@ -70,8 +70,8 @@ def make(
     ip = np.concatenate(places)
     rng.shuffle(ip)
     names = ["start", "end", "offset", "path", "build_id"]
-    one = pd.DataFrame(rows, columns=names).assign(time_ns=0, executable=True)
-    mappings = pd.concat([one.assign(pid=100 + n) for n in range(processes)], ignore_index=True)
+    table = pd.DataFrame(rows, columns=names).assign(time_ns=0, executable=True)
+    mappings = pd.concat([table.assign(pid=100 + n) for n in range(processes)], ignore_index=True)
     samples = pd.DataFrame(
         {
             "time_ns": np.arange(len(ip), dtype=np.int64),

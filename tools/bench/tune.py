@@ -156,21 +156,21 @@ def rules(case):
 
 def replayed(cases, seeds, optuna):
     """All rules and searches on all cases."""
-    found = []
+    searches = []
     for case in cases:
-        found += rules(case)
+        searches += rules(case)
         for seed in range(seeds):
             seconds = WITHOUT_LOTUS
             for name in (*OWN, *([tune_rules.Optuna.name] if optuna else [])):
-                search = one(name, case, seed, seconds, optuna)
+                search = searched(name, case, seed, seconds, optuna)
                 if name == "lotus":
                     seconds = search.seconds
-                found.append(search)
+                searches.append(search)
             say(f"{case.workload}: search {seed + 1} of {seeds}")
-    return found
+    return searches
 
 
-def one(name, case, seed, seconds, optuna):
+def searched(name, case, seed, seconds, optuna):
     """One search on one case."""
     space = case.problem.space
     if name == tune_rules.Optuna.name:

@@ -71,11 +71,11 @@ class Measured:
         shutdown = time.monotonic() - ending
         spent = time.monotonic() - begin
         rows = []
-        for one in kept:
-            extra = 0.0 if one or not workers else first + shutdown
+        for persistent in kept:
+            extra = 0.0 if persistent or not workers else first + shutdown
             rows.append(
                 {
-                    "persistent_workers": one,
+                    "persistent_workers": persistent,
                     "samples_per_s": self.size / (each + extra / self.batches),
                     "first_batch_s": first,
                     "shutdown_s": shutdown,
@@ -206,12 +206,12 @@ def main():
     torch.set_num_threads(1)
     measured = Measured(options.name, options.data)
     for line in sys.stdin:
-        asked = json.loads(line)
+        question = json.loads(line)
         try:
-            if "costs" in asked:
-                rows = measured.costs(asked["costs"])
+            if "costs" in question:
+                rows = measured.costs(question["costs"])
             else:
-                rows = measured.rows(asked["setting"], asked["seconds"], asked["seed"])
+                rows = measured.rows(question["setting"], question["seconds"], question["seed"])
         except Exception as error:
             rows = [{"failed": f"{type(error).__name__}: {error}".splitlines()[0]}]
         print(json.dumps(rows), flush=True)

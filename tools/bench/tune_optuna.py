@@ -14,23 +14,23 @@ def main():
     print(optuna.__version__, flush=True)
     study = trial = values = None
     for line in sys.stdin:
-        asked = json.loads(line)
+        question = json.loads(line)
         answer = {}
-        if "new" in asked:
-            values = asked["new"]
-            sampler = optuna.samplers.TPESampler(seed=asked["seed"])
+        if "new" in question:
+            values = question["new"]
+            sampler = optuna.samplers.TPESampler(seed=question["seed"])
             study = optuna.create_study(direction="maximize", sampler=sampler)
-        elif "ask" in asked:
+        elif "ask" in question:
             trial = study.ask()
             # By position: numbers of workers have an order, if not even steps.
             answer = {
                 name: some[trial.suggest_int(name, 0, len(some) - 1)]
                 for name, some in values.items()
             }
-        elif asked["tell"] is None:
+        elif question["tell"] is None:
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
         else:
-            study.tell(trial, asked["tell"])
+            study.tell(trial, question["tell"])
         print(json.dumps(answer), flush=True)
 
 

@@ -191,19 +191,19 @@ def published(path: str) -> None:
     )
     for size, rows in table.groupby("batch_size"):
         best = rows[rows.method == "optimal"].iloc[0]
-        found = rows[rows.method == "adapt"].iloc[0]
+        adapt = rows[rows.method == "adapt"].iloc[0]
         names = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers")
-        trails = {name: trail(trees[name], getattr(found, name)) for name in names}
+        trails = {name: trail(trees[name], getattr(adapt, name)) for name in names}
         reached = all(each is not None for each in trails.values())
         one_way = math.prod(len(each or ()) for each in trails.values())
         on_way = all(getattr(best, name) in (trails[name] or ()) for name in names)
-        ratio = best.search_time_s / found.search_time_s
-        where = f"{found.num_workers} x {found.prefetch_factor}"
+        ratio = best.search_time_s / adapt.search_time_s
+        where = f"{adapt.num_workers} x {adapt.prefetch_factor}"
         print(
-            f"{size:6} {best.search_time_s:6.0f} s {found.search_time_s:5.0f} s {ratio:6.2f}x"
+            f"{size:6} {best.search_time_s:6.0f} s {adapt.search_time_s:5.0f} s {ratio:6.2f}x"
             f" {SPACE.size() / ratio:14.0f} {one_way if reached else 'none':>8}"
             f" {where + ('' if reached else ' (no node)'):>16}"
-            f" {found.exec_time_ms / best.exec_time_ms - 1:17.1%} {'yes' if on_way else 'no':>20}"
+            f" {adapt.exec_time_ms / best.exec_time_ms - 1:17.1%} {'yes' if on_way else 'no':>20}"
         )
 
 

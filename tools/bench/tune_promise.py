@@ -43,11 +43,11 @@ SAMPLES = {
 }
 EPOCHS = 3
 NEWCOMER = "newcomer"
-ONE = ", 1 thread"
+SINGLE = ", 1 thread"
 CASES = [NEWCOMER, *SAMPLES]
-CASES += [name + ONE for name in (NEWCOMER, "image_classification", "audio")]
+CASES += [name + SINGLE for name in (NEWCOMER, "image_classification", "audio")]
 LONG = ", 3,000 pictures"  # an epoch of 188 batches, not 38
-CASES += [NEWCOMER + LONG, NEWCOMER + ONE + LONG]
+CASES += [NEWCOMER + LONG, NEWCOMER + SINGLE + LONG]
 
 
 def newcomer(folder: Path, threads: str, epochs: int) -> list[str]:
@@ -76,14 +76,14 @@ def newcomer(folder: Path, threads: str, epochs: int) -> list[str]:
 
 def command(name: str, folder: Path, data: Path) -> list[str]:
     epochs = 1 if name.endswith(LONG) else EPOCHS
-    name, _, one = name.removesuffix(LONG).partition(", ")
+    name, _, threads = name.removesuffix(LONG).partition(", ")
     if name == NEWCOMER:
-        return newcomer(folder, "torch.set_num_threads(1)" if one else "", epochs)
+        return newcomer(folder, "torch.set_num_threads(1)" if threads else "", epochs)
     made = data_of(name, SAMPLES[name], data)
     script = str(WORKLOADS[name].script)
     return [
         sys.executable, script, "--data", str(made), "--workers", "0", "--epochs", str(EPOCHS),
-        *(["--threads", "1"] if one else []),
+        *(["--threads", "1"] if threads else []),
     ]  # fmt: skip
 
 
@@ -116,14 +116,14 @@ def words_of(setting: dict) -> str:
     return f"{setting['num_workers']} x {setting['prefetch_factor'] or 2}"
 
 
-def one(name: str, folder: Path, options: argparse.Namespace) -> str:
+def promise(name: str, folder: Path, options: argparse.Namespace) -> str:
     """Tune a script, train with each setting; a line of the table."""
     program = command(name, folder, options.data)
     tuned = folder / "tuned.json"
     words = lotus(options.lotus, "tune", "--json", "-o", str(tuned), "--", *program)
-    found = json.loads(output(words))
+    result = json.loads(output(words))
     ways = {"own": program}
-    if found["benefit"]:
+    if result["benefit"]:
         ways["tuned"] = lotus(options.lotus, "run", "-q", "--settings", str(tuned), "--", *program)
     cores = per_core(tuned)
     ways["cores"] = lotus(options.lotus, "run", "-q", "--settings", str(cores), "--", *program)
@@ -132,14 +132,14 @@ def one(name: str, folder: Path, options: argparse.Namespace) -> str:
     for _ in range(options.rounds):
         for way in chance.sample(list(ways), len(ways)):
             took[way].append(loop_of(output(ways[way]))[0])
-    line = f"{name:37} {words_of(found['best']):12}"
-    checked = found["checked"]
-    speedup = found["speedup"] if checked is None else checked["speedup"]
-    if found["benefit"] or checked is not None:
+    line = f"{name:37} {words_of(result['best']):12}"
+    checked = result["checked"]
+    speedup = result["speedup"] if checked is None else checked["speedup"]
+    if result["benefit"] or checked is not None:
         line += f" {speedup['mean']:5.2f} ({speedup['low']:.2f} to {speedup['high']:.2f})"
         line += "" if checked is not None else " in trials"
     line = f"{line:83} "
-    if found["benefit"]:
+    if result["benefit"]:
         gains = [own / mine for own, mine in zip(took["own"], took["tuned"], strict=True)]
         meets = speedup["low"] <= max(gains) and speedup["high"] >= min(gains)
         line += f"{shown(gains):22} {'held' if meets else 'MISSED'}"
@@ -148,7 +148,7 @@ def one(name: str, folder: Path, options: argparse.Namespace) -> str:
     gains = [own / mine for own, mine in zip(took["own"], took["cores"], strict=True)]
     line = f"{line:113} {shown(gains):22} {statistics.median(took['own']):5.1f} s"
     begins = ("a step takes", "not checked with")
-    slowed = [note for note in found["notes"] if note.startswith(begins) or " in trials, " in note]
+    slowed = [note for note in result["notes"] if note.startswith(begins) or " in trials, " in note]
     return "\n".join([line, *(f"    {note}" for note in slowed)])
 
 
@@ -174,7 +174,7 @@ def main() -> None:
     print("\n".join(lines), flush=True)
     for name in options.only or CASES:
         with tempfile.TemporaryDirectory(prefix="lotus-bench-") as folder:
-            lines.append(one(name, Path(folder), options))
+            lines.append(promise(name, Path(folder), options))
             print(lines[-1], flush=True)
     if options.output:
         options.output.write_text("\n".join(lines) + "\n")

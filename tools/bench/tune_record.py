@@ -151,25 +151,25 @@ def answer(command, environment):
     except subprocess.TimeoutExpired:
         return {"failed": "no end after 600 s", "wall_s": time.monotonic() - begin}
     wall = time.monotonic() - begin
-    found = last_object(done.stdout)
-    if done.returncode or found is None or not found.get("best") or not found["settings_tried"]:
-        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        why = said[-1] if said else f"exit code {done.returncode}"
+    result = last_object(done.stdout)
+    if done.returncode or result is None or not result.get("best") or not result["settings_tried"]:
+        lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        why = lines[-1] if lines else f"exit code {done.returncode}"
         return {"failed": why[:200], "wall_s": wall}
-    return {**found, "wall_s": wall}
+    return {**result, "wall_s": wall}
 
 
 def last_object(text):
     """The last JSON object in a text that begins on a line of its own."""
-    decoder, found = json.JSONDecoder(), None
+    decoder, last = json.JSONDecoder(), None
     at = 0 if text.startswith("{") else text.find("\n{") + 1
     while text[at : at + 1] == "{":
         try:
-            found, end = decoder.raw_decode(text, at)
+            last, end = decoder.raw_decode(text, at)
         except ValueError:
             end = at + 1
         at = text.find("\n{", end) + 1 or len(text)
-    return found
+    return last
 
 
 def regrets(server, best, choices, options):
@@ -182,14 +182,14 @@ def regrets(server, best, choices, options):
     lost = {}
     for repeat in range(options.repeat):
         rates = {}
-        for one in random.Random(repeat).sample(wanted, len(wanted)):
-            asked = {name: getattr(one, name) for name in FIELDS[:2]}
-            for row in server.ask(setting=asked, seconds=options.seconds, seed=100 + repeat):
-                if row.get("persistent_workers") == one.persistent_workers:
-                    rates[one] = row["samples_per_s"]
-        for one, rate in rates.items():
+        for setting in random.Random(repeat).sample(wanted, len(wanted)):
+            question = {name: getattr(setting, name) for name in FIELDS[:2]}
+            for row in server.ask(setting=question, seconds=options.seconds, seed=100 + repeat):
+                if row.get("persistent_workers") == setting.persistent_workers:
+                    rates[setting] = row["samples_per_s"]
+        for setting, rate in rates.items():
             if best.normal() in rates:
-                lost.setdefault(one, []).append(1.0 - rate / rates[best.normal()])
+                lost.setdefault(setting, []).append(1.0 - rate / rates[best.normal()])
     return {one: statistics.median(values) for one, values in lost.items()}
 
 
@@ -200,21 +200,21 @@ def searches(case, tools, rules, options, say):
     setting.
     """
     name, own = case.workload, case.problem.own
-    found = {}
+    results = {}
     for method, run in tools.items():
         say(f"{name}: {method}")
-        found[method] = run(name, options)
+        results[method] = run(name, options)
     for method, setting in rules.items():
-        found[method] = {"best": setting.as_json(), "seconds": 0.0, "wall_s": 0.0}
+        results[method] = {"best": setting.as_json(), "seconds": 0.0, "wall_s": 0.0}
     chosen = {
         method: own if "failed" in answered else setting_of(answered["best"])
-        for method, answered in found.items()
+        for method, answered in results.items()
     }
     say(f"{name}: measuring what they chose")
     with Servers(options) as servers:
         lost = regrets(servers[name], case.table.optimum(), chosen.values(), options)
     rows = []
-    for method, answered in found.items():
+    for method, answered in results.items():
         setting = chosen[method].normal()
         failed = answered.get("failed", "")
         if setting not in lost:
@@ -234,7 +234,7 @@ def searches(case, tools, rules, options, say):
     return rows
 
 
-def setting_of(found):
+def setting_of(fields):
     """The setting in an answer, which may name more than a setting's fields."""
     names = (*FIELDS, "pin_memory")
-    return Setting(**{name: found[name] for name in names if found.get(name) is not None})
+    return Setting(**{name: fields[name] for name in names if fields.get(name) is not None})

@@ -34,8 +34,8 @@ class Interpreter:
         )  # fmt: skip
         self.version = self.process.stdout.readline().strip()
         if not self.version:
-            said = self.process.stderr.read().strip().splitlines()
-            raise Unavailable(said[-1] if said else f"{python} has no Optuna")
+            lines = self.process.stderr.read().strip().splitlines()
+            raise Unavailable(lines[-1] if lines else f"{python} has no Optuna")
 
     def ask(self, **message):
         self.process.stdin.write(json.dumps(message) + "\n")
@@ -53,20 +53,20 @@ class Optuna:
     name = "Optuna's TPE"
 
     def __init__(self, interpreter, space, seed):
-        self.interpreter, self.asked, self.fastest = interpreter, None, None
+        self.interpreter, self.setting, self.fastest = interpreter, None, None
         values = {name: list(space.values(name)) for name in space.varied()}
         self.fixed = {"num_workers": space.num_workers[0]}
         interpreter.ask(new=values, seed=seed)
 
     def ask(self):
-        if self.asked is None:
-            self.asked = Setting(**{**self.fixed, **self.interpreter.ask(ask=1)}).normal()
-        return self.asked
+        if self.setting is None:
+            self.setting = Setting(**{**self.fixed, **self.interpreter.ask(ask=1)}).normal()
+        return self.setting
 
     def tell(self, measurement):
         failed = bool(measurement.failed)
         self.interpreter.ask(tell=None if failed else measurement.samples_per_s)
-        self.asked = None
+        self.setting = None
         best = self.fastest
         if not failed and (best is None or measurement.samples_per_s > best.samples_per_s):
             self.fastest = measurement

@@ -228,7 +228,7 @@ class Oracle:
         self.variation = max(self.variation, seen.variation)
         # Without steps one block tells all.
         times = self.block(stepped) if stepping else alone
-        told = rate_of_times(times, workers)
+        measured = rate_of_times(times, workers)
         seconds = float(times.sum())
         if setting not in self.opened:
             self.opened.add(setting)
@@ -242,13 +242,19 @@ class Oracle:
         step_s = float(case.work.step_ns.mean()) / 1e9
         paces = [
             epochs.observed_pace(workers, one * factor, seen, step_s)
-            for one in (told.sample_s, told.high_s, max(told.low_s, told.sample_s / 10))
+            for one in (
+                measured.sample_s,
+                measured.high_s,
+                max(measured.low_s, measured.sample_s / 10),
+            )
         ]
-        found, low, high = (epochs.rate(one, SIZE, case.batches, first, end) for one in paces)
+        samples_per_s, low, high = (
+            epochs.rate(one, SIZE, case.batches, first, end) for one in paces
+        )
         # What no block can tell by itself: the noise that it has as a whole.
         wide = math.exp(math.hypot(1.96 * NOISE, math.log(high / low) / 2))
         return Measurement(
-            setting, found, found / wide, found * wide, seconds,
+            setting, samples_per_s, samples_per_s / wide, samples_per_s * wide, seconds,
             observed=seen if observed else None,
         )  # fmt: skip
 
@@ -286,11 +292,11 @@ def run(name, case, oracle, seed, seconds=None, observed=True):
         thinking += time.perf_counter() - began
         if setting is None:
             break
-        told = oracle.trial(setting, observed)
-        spent += told.seconds
-        trail.append((setting, told.samples_per_s, oracle.rate(setting), strategy.reason()))
+        trial = oracle.trial(setting, observed)
+        spent += trial.seconds
+        trail.append((setting, trial.samples_per_s, oracle.rate(setting), strategy.reason()))
         began = time.perf_counter()
-        strategy.tell(told)
+        strategy.tell(trial)
     chosen = strategy.best().setting
     regret = 1.0 - oracle.rate(chosen) / oracle.grid()
     return Result(
@@ -315,7 +321,7 @@ def main():
     parser.add_argument("--worst", type=int, default=0, help="show so many of lotus's worst")
     options = parser.parse_args()
     print(f"{provenance.cpus()}, commit {provenance.commit()}, {date.today()}")
-    found = {}
+    results = {}
     for kind in options.kinds:
         for cores in options.cores:
             for seed in range(options.first, options.first + options.seeds):
@@ -324,12 +330,12 @@ def main():
                 seconds = None
                 for name in options.strategies:
                     limit = seconds if name == "random" else None
-                    one = run(name, case, oracle, seed, limit, not options.tables)
+                    search = run(name, case, oracle, seed, limit, not options.tables)
                     if name == "lotus":
-                        seconds = one.seconds
-                    found.setdefault(name, []).append((kind, cores, seed, case, oracle, one))
+                        seconds = search.seconds
+                    results.setdefault(name, []).append((kind, cores, seed, case, oracle, search))
     print("strategy  kind       median    95 %     max | settings blocks seconds thinking")
-    for name, rows in found.items():
+    for name, rows in results.items():
         for kind in (*options.kinds, "all"):
             some = [row[-1] for row in rows if kind in ("all", row[0])]
             print(
@@ -339,15 +345,17 @@ def main():
                 f" {statistics.median(r.seconds for r in some):7.1f}"
                 f" {statistics.fmean(r.thinking for r in some):6.2f}"
             )
-    worst = sorted(found.get("lotus", ()), key=lambda row: -row[-1].regret)[: options.worst]
-    for kind, cores, seed, case, oracle, one in worst:
+    worst = sorted(results.get("lotus", ()), key=lambda row: -row[-1].regret)[: options.worst]
+    for kind, cores, seed, case, oracle, search in worst:
         best = max(case.space.settings(), key=oracle.rate)
-        print(f"\n{kind} {cores} cores seed {seed}: regret {one.regret:.1%}, own {case.own}")
-        print(f"  best {best} {oracle.rate(best):.1f}, chosen {one.chosen}; {case.batches} batches")
-        for setting, told, true, why in one.trail[:8]:
+        print(f"\n{kind} {cores} cores seed {seed}: regret {search.regret:.1%}, own {case.own}")
+        print(
+            f"  best {best} {oracle.rate(best):.1f}, chosen {search.chosen}; {case.batches} batches"
+        )
+        for setting, per_s, true, why in search.trail[:8]:
             print(
                 f"  {setting.num_workers:3} {setting.prefetch_factor} "
-                f"{'p' if setting.persistent_workers else '-'} {told:9.1f} {true:9.1f} {why}"
+                f"{'p' if setting.persistent_workers else '-'} {per_s:9.1f} {true:9.1f} {why}"
             )
 
 

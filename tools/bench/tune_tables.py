@@ -47,18 +47,18 @@ class Table(Timings):
         self.opened = set()
 
     def trial(self, setting, noise, chance):
-        told = super().trial(setting, noise, chance)
+        trial = super().trial(setting, noise, chance)
         seen = self.observed.get(replace(setting.normal(), persistent_workers=False))
-        if seen is not None and not told.failed:
+        if seen is not None and not trial.failed:
             times = {
                 name: getattr(seen, name) * math.exp(chance.gauss(0.0, noise)) for name in NOISY
             }
-            told = replace(told, observed=replace(seen, **times))
+            trial = replace(trial, observed=replace(seen, **times))
         again = setting.normal() in self.opened
         self.opened.add(setting.normal())
-        if not again or told.first_batch_s is None:
-            return told
-        return replace(told, seconds=max(told.seconds - told.first_batch_s, 0.0))
+        if not again or trial.first_batch_s is None:
+            return trial
+        return replace(trial, seconds=max(trial.seconds - trial.first_batch_s, 0.0))
 
 
 @dataclass(frozen=True)
@@ -132,9 +132,9 @@ def _simulated(job):
     for setting in Space(COUNTS, PREFETCHES).settings():
         rows += _rows(work, setting, machine, batches)
         observed[setting] = _observed(work, setting, machine, rows[-1]["first_batch_s"])
-    told = {**known, "batches": batches, "step_ns": step}
+    facts = {**known, "batches": batches, "step_ns": step}
     name = f"{workload} {draw + 1}"
-    return Case(name, Table(pd.DataFrame(rows), observed), problem(told, space, CORES), NOISE)
+    return Case(name, Table(pd.DataFrame(rows), observed), problem(facts, space, CORES), NOISE)
 
 
 def _rows(work, setting, machine, batches):
@@ -186,7 +186,7 @@ def _observed(work, setting, machine, startup_s):
         alive = [(one.seconds - work.iter_ns / 1e9) * workers for one in (half, whole)]
         at_work, waited = (
             [time * share(one) for time, one in zip(alive, (half, whole), strict=True)]
-            for share in (lambda one: 1.0 - one.idle_share, lambda one: one.waiting_share)
+            for share in (lambda seen: 1.0 - seen.idle_share, lambda seen: seen.waiting_share)
         )
         queued = max((at_work[1] - at_work[0] - waited[1] + waited[0]) / more - cpu, 0.0)
     ended = whole.seconds - float(whole.timeline.taken_ns.max()) / 1e9

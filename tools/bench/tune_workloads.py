@@ -129,9 +129,9 @@ class Loading(Dataset):
 
     def __getitem__(self, index):
         for _ in range(self.loops):
-            found = np.abs(np.fft.rfft(self.signal))
-            found.sort()
-        return torch.from_numpy(found.astype(np.float32))
+            spectrum = np.abs(np.fft.rfft(self.signal))
+            spectrum.sort()
+        return torch.from_numpy(spectrum.astype(np.float32))
 
 
 class Stream(IterableDataset):
@@ -164,9 +164,9 @@ class Text(Dataset):
         return self.length
 
     def __getitem__(self, index):
-        found = Counter(re.findall(r"\w+", self.texts[index % len(self.texts)].lower()))
+        occurrences = Counter(re.findall(r"\w+", self.texts[index % len(self.texts)].lower()))
         counts = torch.zeros(len(self.number))
-        for word, count in found.items():
+        for word, count in occurrences.items():
             counts[self.number[word]] = count
         return counts
 

@@ -74,7 +74,7 @@ def build(folder: Path) -> ctypes.CDLL:
 def loops(library: ctypes.CDLL) -> list[Loop]:
     """The loops, with what each round does."""
     heads = library.toss(ROUNDS, 88172645463325252) / ROUNDS
-    found = [
+    listed = [
         Loop(
             "additions",
             "8 dependent additions a round",
@@ -100,14 +100,14 @@ def loops(library: ctypes.CDLL) -> list[Loop]:
     if library.make_ring(RING_LINES, 88172645463325252):
         expected = {"instructions": 3, "branches": 1, "branch_misses": 0, "l1d_misses": 1}
         text = f"a load a round from a random line of {RING_LINES * 64 >> 20} MiB"
-        found.append(Loop("chase", text, library.chase, ROUNDS // 4, expected))
-    return found
+        listed.append(Loop("chase", text, library.chase, ROUNDS // 4, expected))
+    return listed
 
 
 def events() -> dict[str, Event]:
     """Events of this CPU by name, as they are opened; those of units that are absent left out."""
     known = pmu.table(cpus.detect())
-    found = {event.name: event for event in (CYCLES, INSTRUCTIONS)}
+    chosen = {event.name: event for event in (CYCLES, INSTRUCTIONS)}
     for name in SETS:
         for form in known.sets.get(name, ()):
             for each in form.events:
@@ -116,8 +116,8 @@ def events() -> dict[str, Event]:
                 except pmu.Unusable:
                     continue
                 event = Event(each.name, number, each.config, each.config1, each.flags)
-                found.setdefault(each.name, event)
-    return found
+                chosen.setdefault(each.name, event)
+    return chosen
 
 
 def count(names: Sequence[str], known: dict[str, Event], loop: Loop) -> dict[str, float]:

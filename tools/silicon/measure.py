@@ -60,7 +60,7 @@ def machine() -> dict[str, Any]:
 def measure(scale: float, images: Path, folder: Path) -> dict[str, Any]:
     """All measurements, as one document."""
     begin, load = time.monotonic(), os.getloadavg()[0]
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "schema": 1,
         "date": time.strftime("%Y-%m-%d"),
         "commit": provenance.commit(),
@@ -76,20 +76,20 @@ def measure(scale: float, images: Path, folder: Path) -> dict[str, Any]:
     try:
         library = known_loops.build(folder)
     except known_loops.NoCompiler as error:
-        found["no_loops"] = str(error)
+        results["no_loops"] = str(error)
     else:
-        found["loops"] = known_loops.measure(library, found["working"])
-        found["readings"] = known_loops.reading_costs(library, found["working"])
+        results["loops"] = known_loops.measure(library, results["working"])
+        results["readings"] = known_loops.reading_costs(library, results["working"])
     why = pipelines.missing([sys.executable])
     if why:
-        found["notes"].append(f"{why}: no training script was measured")
+        results["notes"].append(f"{why}: no training script was measured")
     else:
         for _ in jpegs.make(images, 512):
             pass
-        found.update(_train(scale, images, folder))
-    found["load"] = [load, os.getloadavg()[0]]
-    found["seconds"] = time.monotonic() - begin
-    return found
+        results.update(_train(scale, images, folder))
+    results["load"] = [load, os.getloadavg()[0]]
+    results["seconds"] = time.monotonic() - begin
+    return results
 
 
 def _train(scale: float, images: Path, folder: Path) -> dict[str, Any]:
@@ -107,8 +107,8 @@ def _train(scale: float, images: Path, folder: Path) -> dict[str, Any]:
         ("tiny_images", ("--images", str(max(round(20_000 * scale), 512)), "--epochs", "1")),
     ):
         _say(f"instructions of {name}")
-        one = pipelines.Pipeline(name, arguments, 0)
-        added = pipelines.instructions_added(one, folder, perf) if perf else None
+        trained = pipelines.Pipeline(name, arguments, 0)
+        added = pipelines.instructions_added(trained, folder, perf) if perf else None
         if added:
             cost.append({"pipeline": f"{name}, no workers", **added})
     return {"pipelines": runs, "instructions": cost}
@@ -118,13 +118,13 @@ def _say(text: str) -> None:
     print(f"silicon: {text}", file=sys.stderr, flush=True)
 
 
-def name(found: dict[str, Any]) -> str:
+def name(results: dict[str, Any]) -> str:
     """CPU, kernel and date, as a file name."""
-    here = found["machine"]
+    here = results["machine"]
     cpu = here["uarch"] if not here["uarch"].startswith("generic") else here["cpu"]
     kernel = here["kernel"].split()[0].split("-")[0]
     vm = "-vm" if here["virtual"] else ""
-    return re.sub(r"[^A-Za-z0-9_.-]+", "_", f"{cpu}{vm}-linux{kernel}-{found['date']}")
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", f"{cpu}{vm}-linux{kernel}-{results['date']}")
 
 
 def main() -> None:
@@ -134,13 +134,13 @@ def main() -> None:
     parser.add_argument("--images", type=Path, default=Path("~/.cache/lotus/jpegs-1-512"))
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found = measure(args.scale, args.images.expanduser(), Path(folder))
+        results = measure(args.scale, args.images.expanduser(), Path(folder))
     args.output.mkdir(parents=True, exist_ok=True)
-    target = args.output / name(found)
-    Path(f"{target}.json").write_text(json.dumps(found, indent=1, allow_nan=False) + "\n")
-    Path(f"{target}.md").write_text(table.write(found))
+    target = args.output / name(results)
+    Path(f"{target}.json").write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
+    Path(f"{target}.md").write_text(table.write(results))
     print(f"written: {target}.json and .md")
-    if not found["counts_at_once"]:
+    if not results["counts_at_once"]:
         print("this machine has no hardware counters: lotus doctor says what would enable them")
 
 

@@ -36,14 +36,14 @@ def pipelines(images: Path, scale: float) -> list[Pipeline]:
     def epochs(number: float) -> str:
         return str(max(round(number * scale), 1))
 
-    found = []
+    listed = []
     for workers, count in ((1, 16), (2, 4), (4, 4)):
         arguments = ("--data", str(images), "--epochs", epochs(count))
-        found.append(Pipeline("image_classification", arguments, workers))
+        listed.append(Pipeline("image_classification", arguments, workers))
     for workers in (1, 2, 4):
         arguments = ("--images", str(max(round(20_000 * scale), 512)), "--epochs", "1")
-        found.append(Pipeline("tiny_images", arguments, workers))
-    return found
+        listed.append(Pipeline("tiny_images", arguments, workers))
+    return listed
 
 
 def lotus(*words: str) -> Any:
@@ -116,7 +116,7 @@ def instructions_added(pipeline: Pipeline, folder: Path, perf: str) -> dict[str,
     Counted by `perf stat` around the program, children included; None where that fails. lotus
     counts three events then: perf stat needs a counter of its own beside them.
     """
-    found = {}
+    counts = {}
     for name, words in (
         ("alone", []),
         ("traced", ["-m", "lotus", "trace", "-f", "-q", "-o", str(folder / "cost"), "--"]),
@@ -134,8 +134,8 @@ def instructions_added(pipeline: Pipeline, folder: Path, perf: str) -> dict[str,
         value = _counted(folder / "stat")
         if done.returncode or value is None:
             return None
-        found[name] = value
-    return found
+        counts[name] = value
+    return counts
 
 
 def _counted(path: Path) -> float | None:

@@ -6,35 +6,36 @@ from typing import Any
 SHARES = ("frontend_bound", "backend_bound", "retiring", "bad_speculation")
 
 
-def write(found: dict[str, Any]) -> str:
+def write(facts: dict[str, Any]) -> str:
     """The page; what was not measured is said in its place."""
-    machine = found["machine"]
+    machine = facts["machine"]
     lines = [
-        f"# {machine['cpu']}, Linux {machine['kernel']}, {found['date']}",
+        f"# {machine['cpu']}, Linux {machine['kernel']}, {facts['date']}",
         "",
         f"{machine['cpus']} CPUs, {'virtual machine' if machine['virtual'] else 'no VM seen'}, "
         f"Python {machine['python']}, torch {machine['torch'] or 'not installed'}, "
-        f"lotus {found['commit']}; {found['seconds']:.0f} s. Made by `tools/silicon.sh`.",
-        *(["", f"Other work: load {found['load'][0]:.1f} before, {found['load'][1]:.1f} after."]),
+        f"lotus {facts['commit']}; {facts['seconds']:.0f} s. Made by `tools/silicon.sh`.",
+        "",
+        f"Other work: load {facts['load'][0]:.1f} before, {facts['load'][1]:.1f} after.",
         "",
         "## What counts",
         "",
-        f"{found['counts_at_once']} hardware events count rightly at once, "
-        f"{found['announced']} can be opened. Counted by `--counters`: "
-        f"{', '.join(found['chosen']) or 'nothing'}.",
-        *(f"- {note}" for note in found["notes"]),
+        f"{facts['counts_at_once']} hardware events count rightly at once, "
+        f"{facts['announced']} can be opened. Counted by `--counters`: "
+        f"{', '.join(facts['chosen']) or 'nothing'}.",
+        *(f"- {note}" for note in facts["notes"]),
         "",
     ]
-    lines += _loops(found) + _readings(found) + _pipelines(found) + _cost(found)
+    lines += _loops(facts) + _readings(facts) + _pipelines(facts) + _cost(facts)
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _loops(found: dict[str, Any]) -> list[str]:
+def _loops(facts: dict[str, Any]) -> list[str]:
     lines = ["## Loops whose counts can be calculated", ""]
-    if not found["loops"]:
-        return [*lines, f"Not measured: {found['no_loops']}.", ""]
+    if not facts["loops"]:
+        return [*lines, f"Not measured: {facts['no_loops']}.", ""]
     rows = []
-    for loop in found["loops"]:
+    for loop in facts["loops"]:
         for name, row in loop["counts"].items():
             if row["expected"] is not None:
                 off = row["counted"] - row["expected"]
@@ -43,7 +44,7 @@ def _loops(found: dict[str, Any]) -> list[str]:
                     (loop["loop"], name, f"{row['expected']:.4g}", f"{row['counted']:.5f}", error)
                 )
     lines += _table(("loop", "event", "a round, calculated", "counted", "off"), rows)
-    shares = [loop for loop in found["loops"] if loop.get("topdown")]
+    shares = [loop for loop in facts["loops"] if loop.get("topdown")]
     if shares:
         lines += [
             "Top-down level 1, each share from events of its own, so that their sum is a check:",
@@ -57,7 +58,7 @@ def _loops(found: dict[str, Any]) -> list[str]:
                 for loop in shares
             ],
         )
-    deeper = [loop for loop in found["loops"] if loop.get("level_2")]
+    deeper = [loop for loop in facts["loops"] if loop.get("level_2")]
     if deeper:
         names = tuple(deeper[0]["level_2"])
         lines += ["Level 2, in shares of slots; `-`: too rare to be told apart:", ""]
@@ -71,8 +72,8 @@ def _loops(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _readings(found: dict[str, Any]) -> list[str]:
-    if not found["readings"]:
+def _readings(facts: dict[str, Any]) -> list[str]:
+    if not facts["readings"]:
         return []
     rows = [
         (
@@ -80,15 +81,15 @@ def _readings(found: dict[str, Any]) -> list[str]:
             f"{row['read_ns'] / 1000:.2f} µs",
             "-" if row["rdpmc_ns"] is None else f"{row['rdpmc_ns'] / 1000:.2f} µs",
         )
-        for row in found["readings"]
+        for row in facts["readings"]
     ]
     heading = ("group", "read(2) of all", "rdpmc of its first")
     return ["## One reading, from C", "", *_table(heading, rows)]
 
 
-def _pipelines(found: dict[str, Any]) -> list[str]:
+def _pipelines(facts: dict[str, Any]) -> list[str]:
     lines: list[str] = []
-    for run in found["pipelines"]:
+    for run in facts["pipelines"]:
         lines += [f"## {run['pipeline']}, workers: {run['workers']}", ""]
         if run.get("failed"):
             lines += [f"Not measured: {run['failed']}.", ""]
@@ -110,8 +111,8 @@ def _pipelines(found: dict[str, Any]) -> list[str]:
         heading = ("operation", "times", "instructions", "IPC", "front end", "back end")
         heading += ("retiring", "bad speculation", "samples", "joined against exact (95 %)")
         lines += _table(heading, rows)
-    sampled = sorted({event for run in found["pipelines"] for event in run.get("sampled", ())})
-    if found["pipelines"]:
+    sampled = sorted({event for run in facts["pipelines"] for event in run.get("sampled", ())})
+    if facts["pipelines"]:
         lines += [
             "Instructions, IPC and shares are counted exactly, in user space; samples are of "
             f"{', '.join(sampled) or 'nothing'}, joined by time and held against the exact task "
@@ -121,8 +122,8 @@ def _pipelines(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _cost(found: dict[str, Any]) -> list[str]:
-    cost = found["instructions"]
+def _cost(facts: dict[str, Any]) -> list[str]:
+    cost = facts["instructions"]
     if not cost:
         return []
     lines = ["## What counting adds", ""]

@@ -14,13 +14,13 @@ search = bench("balance_search")
 table = bench("balance_table")
 
 
-def found(starts: list, cost, **more: object):
+def searched(starts: list, cost, **more: object):
     made = search.Search(starts, **more)
-    asked = []
+    splits = []
     while (split := made.ask()) is not None:
-        asked.append(split)
+        splits.append(split)
         made.tell(cost(split))
-    return made, asked
+    return made, splits
 
 
 def slowest(*slopes: float):
@@ -41,12 +41,12 @@ def test_the_search_finds_the_split_whose_slowest_rank_is_quickest(
     start: tuple, slopes: tuple, best: tuple
 ) -> None:
     cost = slowest(*slopes)
-    made, asked = found([start], cost, most=80, finest=0.001)
+    made, splits = searched([start], cost, most=80, finest=0.001)
     assert cost(made.best()) <= 1.03 * cost(best)
-    assert all(sum(split) == sum(start) and min(split) >= 1 for split in asked)
+    assert all(sum(split) == sum(start) and min(split) >= 1 for split in splits)
     # In the end the best are measured again, in turns.
-    assert len(asked) == len(made.told) + 6
-    assert asked[-3:] == asked[-6:-3]
+    assert len(splits) == len(made.times) + 6
+    assert splits[-3:] == splits[-6:-3]
 
 
 def test_the_search_is_not_led_astray_by_one_measurement_that_was_too_good() -> None:
@@ -58,14 +58,14 @@ def test_the_search_is_not_led_astray_by_one_measurement_that_was_too_good() -> 
             return 1.0
         return cost(split)
 
-    made, _ = found([(32, 32), (43, 21)], noisy)
+    made, _ = searched([(32, 32), (43, 21)], noisy)
     assert made.best() == (43, 21)
 
 
 def test_the_search_measures_no_more_splits_than_it_may() -> None:
-    made, asked = found([(40, 40, 40, 40)], slowest(1.0, 3.0, 2.0, 5.0), most=7)
-    assert len(made.told) == 7
-    assert len(asked) == 13
+    made, splits = searched([(40, 40, 40, 40)], slowest(1.0, 3.0, 2.0, 5.0), most=7)
+    assert len(made.times) == 7
+    assert len(splits) == 13
 
 
 def test_shares_of_another_global_batch_keep_their_proportion() -> None:
@@ -76,9 +76,9 @@ def test_shares_of_another_global_batch_keep_their_proportion() -> None:
 
 
 def row(number: int, strategy: str, rate: float, **more: object):
-    given = {"sizes": "32/32", "updates": 100, "update_ms": 64_000 / rate, "samples_per_s": rate}
-    given |= {"predicted_ms": 60.0, "low_ms": 55.0, "high_ms": 70.0, "commit": "abc1234"}
-    return table.Row(number, "quota2 cnn", strategy, **{**given, "at": "2026-01-02 03:04", **more})
+    fields = {"sizes": "32/32", "updates": 100, "update_ms": 64_000 / rate, "samples_per_s": rate}
+    fields |= {"predicted_ms": 60.0, "low_ms": 55.0, "high_ms": 70.0, "commit": "abc1234"}
+    return table.Row(number, "quota2 cnn", strategy, **{**fields, "at": "2026-01-02 03:04", **more})
 
 
 ROWS = [

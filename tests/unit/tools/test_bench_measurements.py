@@ -15,7 +15,7 @@ provenance = bench("provenance")
 @dataclass
 class Row:
     round: int
-    said: str = ""
+    text: str = ""
     took_s: float | None = None
     commit: str = ""
     at: str = ""
@@ -62,10 +62,10 @@ def test_tables_are_printed_and_kept(kept, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_all_commits_and_the_first_and_the_last_day_are_told() -> None:
-    told = measurements.commits_and_days
-    assert told([Row(0, commit="abc", at="2026-01-02 03:04"), Row(1)]) == "commit abc; 2026-01-02"
+    words = measurements.commits_and_days
+    assert words([Row(0, commit="abc", at="2026-01-02 03:04"), Row(1)]) == "commit abc; 2026-01-02"
     rows = [Row(0, commit="b", at="2026-01-04 00:00"), Row(1, commit="a", at="2026-01-02 00:00")]
-    assert told([*rows, Row(2, at="2026-01-03 00:00")]) == "commit a, b; 2026-01-02 to 2026-01-04"
+    assert words([*rows, Row(2, at="2026-01-03 00:00")]) == "commit a, b; 2026-01-02 to 2026-01-04"
 
 
 def test_being_stopped_is_one_line() -> None:

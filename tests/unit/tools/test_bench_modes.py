@@ -66,11 +66,11 @@ def test_speed_is_that_of_an_epoch_against_the_same_round() -> None:
 
 
 def test_the_time_to_the_loss_as_written_is_between_epochs() -> None:
-    one = run(0, "local", 10.0, 2.0, 1.0, 0.5)
-    assert table.until(one, 1.5) == pytest.approx(15.0)
-    assert table.until(one, 1.0) == pytest.approx(20.0)
-    assert table.until(one, 2.5) == pytest.approx(10.0)  # what was before the first is not known
-    assert table.until(one, 0.4) is None
+    rows = run(0, "local", 10.0, 2.0, 1.0, 0.5)
+    assert table.until(rows, 1.5) == pytest.approx(15.0)
+    assert table.until(rows, 1.0) == pytest.approx(20.0)
+    assert table.until(rows, 2.5) == pytest.approx(10.0)  # what was before the first is not known
+    assert table.until(rows, 0.4) is None
     by = {line.mode: line for line in table.lines(ROWS, list(MODES))}
     assert by["as written"].until_s.median == pytest.approx(8.4)
     assert (by["local"].until_s, by["local"].reached) == (None, 0)

@@ -21,8 +21,8 @@ traceml = bench("overhead_traceml")
 
 
 def row(number: int, tool: str, wall: float = 2.0, **more: object) -> object:
-    given = {"loop_s": 1.0, "cpu_s": 3.0, "samples": 10, "output_bytes": 0, "loss": "0.5"}
-    return overhead.Row(number, "text", tool, wall_s=wall, **{**given, **more})
+    fields = {"loop_s": 1.0, "cpu_s": 3.0, "samples": 10, "output_bytes": 0, "loss": "0.5"}
+    return overhead.Row(number, "text", tool, wall_s=wall, **{**fields, **more})
 
 
 def known(**more: object) -> dict:
@@ -81,14 +81,14 @@ def test_a_tool_that_failed_is_told_with_its_last_line_and_costs_nothing_known()
     rows = [row(n, "nothing") for n in range(8)]
     rows += [row(n, "py-spy", None, failed="exit code 1; last line: no rights") for n in range(8)]
     rows += [row(n, "lotus", 2.2, unit="batches", records=3, workers=2) for n in range(8)]
-    found = table.cells(rows)
-    text = table.text(known(), rows, found)
+    cells = table.cells(rows)
+    text = table.text(known(), rows, cells)
     line = next(line for line in text.splitlines() if line.startswith("  py-spy"))
     assert "FAILED: exit code 1; last line: no rights" in line
     assert "%" not in line
     assert "+10.0 %" in next(line for line in text.splitlines() if line.startswith("  lotus"))
     assert "pip install austin-dist==3.7.0" in text
-    markdown = table.markdown(known(), rows, found).splitlines()
+    markdown = table.markdown(known(), rows, cells).splitlines()
     assert next(line for line in markdown if line.startswith("| py-spy 2")).count("failed") == 1
     assert any(line.startswith("| austin |") and "not run" in line for line in markdown)
     assert {line.count("|") for line in markdown if line.startswith("| lotus |")} <= {4, 8, 10}
@@ -104,7 +104,7 @@ def test_failures_in_part_and_changed_results_are_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("taken", "text", "said"),
+    ("taken", "text", "message"),
     [
         ({"killed": "", "status": 0}, "all\n", ""),
         ({"killed": "", "status": 2}, "a\n\x1b[31mno rights\x1b[0m\n\n",
@@ -113,8 +113,8 @@ def test_failures_in_part_and_changed_results_are_told() -> None:
          "not done after 9 s; last line: it printed nothing"),
     ],
 )  # fmt: skip
-def test_a_failure_is_told_by_its_last_line(taken: dict, text: str, said: str) -> None:
-    assert overhead.failure(taken, text) == said
+def test_a_failure_is_told_by_its_last_line(taken: dict, text: str, message: str) -> None:
+    assert overhead.failure(taken, text) == message
 
 
 def test_the_loops_time_is_narrowed_by_both_numbers_that_are_printed() -> None:
@@ -238,10 +238,10 @@ def test_every_tool_has_a_command_answers_and_evidence(tmp_path: Path) -> None:
         assert words[-2:] == ["--data", "d"], tool.name
         if tool.name.startswith("nothing"):
             continue
-        said = answers.answers_of(tool.name, known())
-        assert list(said) == list(answers.QUESTIONS)
-        assert all(why for _, why in said.values()), tool.name
-        assert {answer for answer, _ in said.values()} <= {"yes", "partly", "no", "not run"}
+        answered = answers.answers_of(tool.name, known())
+        assert list(answered) == list(answers.QUESTIONS)
+        assert all(why for _, why in answered.values()), tool.name
+        assert {answer for answer, _ in answered.values()} <= {"yes", "partly", "no", "not run"}
     without = answers.answers_of("lotus --perf", known())
     assert (without["counters of a function"][0], without["wait"][0]) == ("partly", "yes")
     assert answers.short("lotus", known()) == "5 of 5, operation"
@@ -310,8 +310,8 @@ def test_the_whole_tree_is_counted_and_a_command_ends_at_its_limit(tmp_path: Pat
 
 def test_nothing_goes_on_where_the_benchmark_is_ended() -> None:
     # Written at once: two prints could mix.
-    told = 'import os, time\nos.fork()\nos.write(1, b"%d\\n" % os.getpid())\ntime.sleep(1000)'
-    command = [sys.executable, str(BENCH / "overhead_run.py"), "--", sys.executable, "-c", told]
+    program = 'import os, time\nos.fork()\nos.write(1, b"%d\\n" % os.getpid())\ntime.sleep(1000)'
+    command = [sys.executable, str(BENCH / "overhead_run.py"), "--", sys.executable, "-c", program]
     run = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert run.stdout
@@ -331,8 +331,8 @@ def test_exact_counts_are_told_of_the_loop_the_start_and_a_usual_program() -> No
     small, large = exact.SIZES["tiny_images"]
     counts = {("plain", n): 10_000_000.0 + n * 1000 for n in (small, large)}
     counts |= {("traced", n): 10_500_000.0 + n * 1020 for n in (small, large)}
-    said = exact.words("tiny_images", counts)
-    assert "the loop +2.00% (20 instructions more on 1,000 a sample)" in said
-    assert "the start +500,000 on 10,000,000" in said
+    text = exact.words("tiny_images", counts)
+    assert "the loop +2.00% (20 instructions more on 1,000 a sample)" in text
+    assert "the start +500,000 on 10,000,000" in text
     whole = (10_500_000 + 50_000 * 1020) / (10_000_000 + 50_000 * 1000) - 1
-    assert f"of 50,000 samples {whole:+.2%} (aim +1.5%)" in said
+    assert f"of 50,000 samples {whole:+.2%} (aim +1.5%)" in text

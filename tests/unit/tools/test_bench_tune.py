@@ -57,11 +57,11 @@ def test_a_replay_is_scored_by_what_it_chose_and_tried() -> None:
     best = strategy.best()
     assert best is not None
     twice = pd.concat([trials, trials])
-    found = tune_score.of_trials("grid", "any", twice, best.setting, Setting(0), timings)
-    assert found.setting == Setting(1, 2)
-    assert found.regret == pytest.approx(0.2)
-    assert found.settings == 2
-    assert found.seconds == pytest.approx(2 * (100 / 50 + 100 / 80))
+    score = tune_score.of_trials("grid", "any", twice, best.setting, Setting(0), timings)
+    assert score.setting == Setting(1, 2)
+    assert score.regret == pytest.approx(0.2)
+    assert score.settings == 2
+    assert score.seconds == pytest.approx(2 * (100 / 50 + 100 / 80))
     none = tune_score.of_trials("grid", "any", trials[:0], None, Setting(0), timings)
     assert (none.regret, none.settings, bool(none.failed)) == (0.5, 0, True)
 

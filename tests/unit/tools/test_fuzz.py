@@ -21,18 +21,18 @@ def test_no_attack_makes_a_reader_fail(name, capsys, monkeypatch):
         pytest.skip("libzstd is not installed")
     monkeypatch.setattr(fuzz, "ATTACKS", 1)
     monkeypatch.setattr(fuzz, "LARGEST", 5.5)
-    found = fuzz.fuzz(16, seed=3, only=[name])[name]
-    assert (found.inputs, found.faults) == (16, []), capsys.readouterr().out
+    tally = fuzz.fuzz(16, seed=3, only=[name])[name]
+    assert (tally.inputs, tally.faults) == (16, []), capsys.readouterr().out
 
 
 def test_no_input_makes_a_reader_fail(capsys):
-    found = fuzz.fuzz(1200, seed=11)
-    said = capsys.readouterr().out
-    assert {name: one.faults for name, one in found.items() if one.faults} == {}, said
-    assert len(found) == 18
-    assert sum(one.inputs for one in found.values()) >= 1200
-    for name, one in found.items():
-        assert one.passed >= one.inputs / 2, name
+    tallies = fuzz.fuzz(1200, seed=11)
+    output = capsys.readouterr().out
+    assert {name: one.faults for name, one in tallies.items() if one.faults} == {}, output
+    assert len(tallies) == 18
+    assert sum(one.inputs for one in tallies.values()) >= 1200
+    for name, tally in tallies.items():
+        assert tally.passed >= tally.inputs / 2, name
 
 
 def test_a_reader_that_fails_hangs_or_is_greedy_is_found(monkeypatch, tmp_path):
@@ -57,13 +57,13 @@ def test_a_reader_that_fails_hangs_or_is_greedy_is_found(monkeypatch, tmp_path):
     monkeypatch.setattr(fuzz, "CPU_S", 0.3)
     monkeypatch.setattr(fuzz, "input_of", lambda reader, seed, number: bytes([number]))
     monkeypatch.setattr(fuzz, "_KNOWN", [fuzz.Reader("bad", 1.0, lambda dice: b"", read)])
-    found = fuzz.tried(fuzz._known()[0], tmp_path, 0, range(7), tmp_path / "kept")
-    assert [number for number, _ in found.faults] == [0, 1, 2, 3, 4, 5]
+    tally = fuzz.tried(fuzz._known()[0], tmp_path, 0, range(7), tmp_path / "kept")
+    assert [number for number, _ in tally.faults] == [0, 1, 2, 3, 4, 5]
     words = ("KeyError: 'no such field' at test_fuzz.py", "Slow", "memory grew", "no line")
     words += ("MemoryError", "s of CPU time")
-    assert all(word in fault for word, (_, fault) in zip(words, found.faults, strict=True))
+    assert all(word in fault for word, (_, fault) in zip(words, tally.faults, strict=True))
     assert len(list((tmp_path / "kept").iterdir())) == 6
-    assert (found.inputs, found.passed, found.refused) == (7, 7, 1)
+    assert (tally.inputs, tally.passed, tally.refused) == (7, 7, 1)
     assert resource.getrlimit(resource.RLIMIT_AS) == limits
 
 
