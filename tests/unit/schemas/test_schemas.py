@@ -146,7 +146,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
         "balance-report": [
             balancing.document(balance(ranks, Question(strategy))) for strategy in ("lotus", "bno")
         ],
-        "whatif-ranks": [job_report.document(test_job_whatif.asked(64))],
+        "whatif-ranks": [job_report.document(test_job_whatif.answered(64))],
         "balance": [plan.document(plan.SharePlan((3, 5), "lotus", settings_file.Target(number=0)))],
     }  # fmt: skip
 
