@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 import sys
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any
 
@@ -90,9 +91,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--of-torch", action="store_true", help="what depends on torch's version")
 
 
+class _WithoutTorch(MetaPathFinder):
+    """Whoever imports torch all the same fails; libraries that look for it find none."""
+
+    def find_spec(self, name: str, *args: object) -> None:
+        if name == "torch":
+            raise ModuleNotFoundError("torch is not imported with --fast", name=name)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--fast"):
-        sys.modules["torch"] = None  # type: ignore[assignment]  # who imports it all the same fails
+        sys.meta_path.insert(0, _WithoutTorch())
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
