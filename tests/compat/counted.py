@@ -16,13 +16,13 @@ def same(plain: Ended, traced: Traced) -> None:
 
 def epochs(run: Run) -> dict[int, list[tuple[int, int]]]:
     """Loader -> (batches, samples) that the program took in each of its epochs."""
-    found: dict[int, list[tuple[int, int]]] = {}
+    sizes: dict[int, list[tuple[int, int]]] = {}
     taken = run.batches[run.batches["wait_ns"].notna()]
     for row in run.epochs.sort_values(["loader", "epoch"]).itertuples():
         of = taken[(taken["loader"] == row.loader) & (taken["epoch"] == row.epoch)]
         assert len(of) == row.batches
-        found.setdefault(row.loader, []).append((len(of), int(of["size"].sum())))
-    return found
+        sizes.setdefault(row.loader, []).append((len(of), int(of["size"].sum())))
+    return sizes
 
 
 def operations(run: Run) -> dict[int, dict[str, float]]:
@@ -37,10 +37,10 @@ def operations(run: Run) -> dict[int, dict[str, float]]:
 
 def workers(run: Run) -> dict[int, list[set[int]]]:
     """Loader -> the workers (-1: the main process) that made the batches of each epoch."""
-    found: dict[int, list[set[int]]] = {}
+    numbers: dict[int, list[set[int]]] = {}
     for (loader, _), rows in run.batches.groupby(["loader", "epoch"]):
-        found.setdefault(loader, []).append(set(rows["worker"]))
-    return found
+        numbers.setdefault(loader, []).append(set(rows["worker"]))
+    return numbers
 
 
 def sound(run: Run) -> None:
@@ -60,7 +60,7 @@ def sound(run: Run) -> None:
     )
 
 
-def told(ended: Ended) -> "Counter[tuple[int, int]]":
+def counts_noted(ended: Ended) -> "Counter[tuple[int, int]]":
     """(worker, pid) -> how many samples the program itself says that it made there."""
     rows = [line.split() for line in ended.truth.read_text().splitlines()]
     return Counter((int(worker), int(pid)) for _, worker, pid in rows)

@@ -36,15 +36,15 @@ def test_its_loaders_are_counted(training):
 
 def test_its_workers_and_operations_are_right(training):
     run = training[1].run
-    two, one = [{0, 1}], [{0}]
+    two, single = [{0, 1}], [{0}]
     assert counted.workers(run) == {
-        0: two * 2, 1: [{-1}] * 2, 2: two, 3: one, 4: one, 5: one, 6: one,
+        0: two * 2, 1: [{-1}] * 2, 2: two, 3: single, 4: single, 5: single, 6: single,
     }  # fmt: skip
     each = {"Scale": 1, "Shift": 1}
     assert counted.operations(run) == {0: each, 1: each, 2: each, 3: each, 5: each}
-    told, fetched = counted.told(training[1]), counted.fetched(run)
+    noted, fetched = counted.counts_noted(training[1]), counted.fetched(run)
     streams = run.batches[run.batches["loader"].isin([4, 6])]["pid"]
     # A shard of a stream reads all of it and gives its half.
-    assert {told.pop((0, pid)) for pid in set(streams)} == {12}
+    assert {noted.pop((0, pid)) for pid in set(streams)} == {12}
     assert {fetched.pop((0, pid)) for pid in set(streams)} == {6}
-    assert fetched == told
+    assert fetched == noted

@@ -24,24 +24,24 @@ def interpreter(version: str) -> str | None:
     """A Python of this version: on PATH, or among pyenv's."""
     name = f"python{version}"
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
-    found = [shutil.which(name, path=folder) for folder in os.get_exec_path()]
-    found += [str(path) for path in sorted(pyenv.glob(f"versions/{version}.*/bin/{name}"))]
+    candidates = [shutil.which(name, path=folder) for folder in os.get_exec_path()]
+    candidates += [str(path) for path in sorted(pyenv.glob(f"versions/{version}.*/bin/{name}"))]
     if sys.version_info[:2] == tuple(map(int, version.split("."))):
-        found.insert(0, sys.executable)
-    for python in filter(None, found):
-        asked = subprocess.run(
+        candidates.insert(0, sys.executable)
+    for python in filter(None, candidates):
+        probe = subprocess.run(
             [python, "-c", "import ctypes, multiprocessing, sys; print(sys.version)"],
             env=environment({}),
             capture_output=True,
             text=True,
             check=False,
         )
-        if asked.returncode == 0 and asked.stdout.startswith(version):
+        if probe.returncode == 0 and probe.stdout.startswith(version):
             return python  # pyenv's shims are there for versions that are not chosen
     return None
 
 
-def said(err: bytes) -> list[str]:
+def messages_of(err: bytes) -> list[str]:
     return without_tracker(err.decode())
 
 
@@ -59,10 +59,10 @@ def test_a_program_is_recorded_and_does_the_same(tmp_path: Path, version: str) -
     traced = Traced(*vars(ended.end()).values(), path)
     # THEN it prints, warns and fails the same
     assert plain.code == 1
-    assert said(plain.err)[-1] == "ValueError: bad number"
+    assert messages_of(plain.err)[-1] == "ValueError: bad number"
     assert plain.err.count(b"UserWarning: about") == 20
     assert (traced.code, traced.out.splitlines()) == (1, plain.out.splitlines())
-    assert said(traced.err) == said(plain.err)
+    assert messages_of(traced.err) == messages_of(plain.err)
     # AND all of it is recorded, with the times of sending that the queues of this Python give
     run = traced.run
     assert run.notes == []

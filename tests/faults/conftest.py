@@ -66,7 +66,7 @@ class Ended:
         return lotus.load(self.path)
 
     @property
-    def said(self) -> list[str]:
+    def messages(self) -> list[str]:
         """What lotus itself said on stderr."""
         return [line for line in self.err.splitlines() if line.startswith("lotus:")]
 
@@ -107,13 +107,13 @@ def execute(words: Sequence[object], folder: Path, path: Path, env=None, **kwarg
 @pytest.fixture(scope="session")
 def torch() -> None:
     """Skips where the scripts' interpreter has no torch."""
-    asked = subprocess.run(
+    probe = subprocess.run(
         [PYTHON, "-c", "import importlib.metadata as m; m.version('torch')"],
         env=environment(None),
         capture_output=True,
         check=False,
     )
-    if asked.returncode:
+    if probe.returncode:
         pytest.skip(f"torch is not installed in {PYTHON}")
 
 

@@ -100,9 +100,9 @@ def test_a_kernel_that_refuses(tmp_path, code, workers):
     (why,) = (one["why"] for one in run.unseen if one["what"] == "counters")
     assert os.strerror(code) in why
     assert len(run.ops) == 192
-    said = called("report", path)
-    assert said.returncode == 0
-    assert os.strerror(code) in said.stdout.replace("\n", " ").replace("  ", " ")
+    report = called("report", path)
+    assert report.returncode == 0
+    assert os.strerror(code) in report.stdout.replace("\n", " ").replace("  ", " ")
 
 
 @pytest.mark.parametrize("code", [errno.EPERM, errno.ENOSYS])
@@ -116,7 +116,7 @@ def test_a_kernel_that_refuses_lotus_too(tmp_path, code):
     if ended.code == 77:
         pytest.skip("this kernel takes no seccomp filter")
     assert (ended.code, ended.out) == (0, UNDISTURBED)
-    assert ended.said
+    assert ended.messages
     assert "Traceback" not in ended.err
     assert len(ended.run.ops) == 192
     nothing = called("map", path)
@@ -146,8 +146,8 @@ def test_a_bad_specification_is_not_the_programs_problem(tmp_path, spec):
     run = traced.run
     assert run.counters.empty
     # Either the counters are missing and the reason is there, or the fault was said.
-    assert [one["what"] for one in run.unseen] == ["counters"] or traced.said
-    if not traced.said:
+    assert [one["what"] for one in run.unseen] == ["counters"] or traced.messages
+    if not traced.messages:
         assert len(run.ops) == 192
 
 

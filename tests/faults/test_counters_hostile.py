@@ -35,13 +35,13 @@ CASES += ["seccomp"] * (os.uname().machine == "x86_64")
 @pytest.fixture(scope="module")
 def plain(torch, tmp_path_factory):
     """What the program prints without lotus, by case."""
-    folder, found = tmp_path_factory.mktemp("plain"), {}
+    folder, printed = tmp_path_factory.mktemp("plain"), {}
     for env, cases in (TORCH, OF_TORCH), (STAND_IN, [one for one in CASES if one not in OF_TORCH]):
         ended = execute([PYTHON, PROGRAMS / SCRIPT, *cases], folder, folder, env=env)
         assert (ended.code, ended.err) == (0, "")
         parts = re.split(r"^== (\w+)\n", ended.out, flags=re.MULTILINE)
-        found |= dict(zip(parts[1::2], parts[2::2], strict=True))
-    return found
+        printed |= dict(zip(parts[1::2], parts[2::2], strict=True))
+    return printed
 
 
 @pytest.fixture
@@ -52,9 +52,9 @@ def both(plain, traced):
         env = TORCH if case in OF_TORCH else STAND_IN
         ended = traced(SCRIPT, case, options=SOFTWARE, env=env)
         assert (ended.code, ended.out, ended.err) == (0, plain[case], "")
-        found = ended.run
-        assert not found.lost["what"].str.contains("fault").any()
-        return found
+        recorded = ended.run
+        assert not recorded.lost["what"].str.contains("fault").any()
+        return recorded
 
     return run
 
@@ -68,7 +68,7 @@ def operations(run):
     return counters[counters["kind"] == "operation"]
 
 
-def told(run, what):
+def losses(run, what):
     lost = run.lost
     return int(lost["count"][lost["what"].str.startswith(what)].sum())
 
@@ -92,7 +92,7 @@ def test_exceptions_of_a_handler_come_out_of_readings(both):
     sane(run)
     # Each operation of a fetch that ended is counted, or told of.
     ops = operations(run)
-    assert len(ops) + told(run, "counts of op") + told(run, "operation outside") >= len(run.ops)
+    assert len(ops) + losses(run, "counts of op") + losses(run, "operation outside") >= len(run.ops)
     last = run.loaders["loader"].max()
     assert len(ops[ops["loader"] == last]) == 16
 

@@ -67,13 +67,13 @@ def test_a_damaged_run_is_told_or_its_loss_is(recorded, report, tmp_path, seed):
     path = tmp_path / "R"
     shutil.copytree(recorded, path)
     lossy = damaged(path, random.Random(seed))
-    code, document, said = report(path)
+    code, document, message = report(path)
     if code:
         assert (code, document) == (2, None)
-        assert said.startswith("lotus: ")
-        assert said.count("\n") == 1
+        assert message.startswith("lotus: ")
+        assert message.count("\n") == 1
     else:
-        assert said == ""
+        assert message == ""
         assert document["lost"] or not lossy
 
 

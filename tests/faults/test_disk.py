@@ -25,14 +25,14 @@ def each(traced, tmp_path):
     command may name {run}."""
 
     def run(command, prefix=(), **folders):
-        def one(item):
+        def trace_one(item):
             method, folder = item
             path = folder / "R"
             words = method, command.format(run=path)
             return traced("meanwhile.py", *words, path=path, prefix=prefix, env=SMALL_TORCH)
 
         with ThreadPoolExecutor(2) as pool:
-            for method, ended in zip(folders, pool.map(one, folders.items()), strict=True):
+            for method, ended in zip(folders, pool.map(trace_one, folders.items()), strict=True):
                 assert (ended.code, ended.out) == (0, UNDISTURBED), method
                 yield method, ended
 
@@ -42,10 +42,10 @@ def each(traced, tmp_path):
 def test_a_run_directory_that_is_removed_costs_one_line(each, tmp_path):
     folders = {name: tmp_path / name for name in ("none", "fork", "spawn")}
     for method, ended in each("rm -r {run}", **folders):
-        assert len(ended.said) == 1, method
-        assert "stopped: OSError: the run directory was removed" in ended.said[0]
+        assert len(ended.messages) == 1, method
+        assert "stopped: OSError: the run directory was removed" in ended.messages[0]
         # Python's tracker of semaphores speaks in spite of all in 1 of 20 plain runs, too.
-        assert without_tracker(ended.err) == ended.said
+        assert without_tracker(ended.err) == ended.messages
         assert not ended.path.exists()
 
 
@@ -57,8 +57,8 @@ def test_a_run_directory_that_becomes_read_only_costs_one_line(each, tmp_path):
         prefix = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
     for method, ended in each("chmod -R a-w {run}", prefix, fork=tmp_path):
         subprocess.run(["chmod", "-R", "u+w", ended.path], check=True)
-        assert len(ended.said) == 1, method
-        assert "stopped: PermissionError" in ended.said[0]
+        assert len(ended.messages) == 1, method
+        assert "stopped: PermissionError" in ended.messages[0]
         run = ended.run  # what was recorded before is there
         assert len(run.waits) >= 5
         assert run.manifest["state"] == "running"  # its end could not be written
@@ -89,8 +89,8 @@ def small_disks(tmp_path):
 def test_a_full_disk_costs_one_line_and_what_came_before_is_kept(each, small_disks):
     fill = "cat /dev/zero > {run}/fill 2>/dev/null || :"
     for method, ended in each(fill, **small_disks("fork", "spawn")):
-        assert len(ended.said) == 1, method
-        assert "No space left" in ended.said[0]
+        assert len(ended.messages) == 1, method
+        assert "No space left" in ended.messages[0]
         run = ended.run
         assert len(run.waits) >= 5
         assert run.lost["what"].str.contains("tracer fault|truncated tail|cut short").any()
@@ -116,8 +116,8 @@ def test_a_limit_on_the_size_of_files_is_not_passed_and_is_named(tmp_path, limit
     traced = execute(words, tmp_path, path, env=SMALL_TORCH)
     assert (plain.code, plain.err) == (0, "")
     assert (traced.code, traced.out) == (0, plain.out)
-    assert len(traced.said) == 1
-    assert f"may not grow past {limit:,} bytes (ulimit -f)" in traced.said[0]
+    assert len(traced.messages) == 1
+    assert f"may not grow past {limit:,} bytes (ulimit -f)" in traced.messages[0]
     logs = list(path.glob("events/*.ltr"))
     assert all(log.stat().st_size <= limit for log in logs)
     if limit > 10_000:

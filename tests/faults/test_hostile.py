@@ -51,10 +51,10 @@ def test_odd_programs_run_as_without_us(pair):
 def test_a_torch_that_we_do_not_know_switches_tracing_off(traced, lacks):
     ended = traced("strange.py", env={"LACKS": lacks})
     assert (ended.code, ended.out) == (0, "['a', 'b', 'c', 'd']\n" * 2)
-    assert len(ended.said) == 1
-    assert ended.err == ended.said[0] + "\n"
+    assert len(ended.messages) == 1
+    assert ended.err == ended.messages[0] + "\n"
     if lacks:
-        assert "torch 99.0 is not as lotus knows it" in ended.said[0]
+        assert "torch 99.0 is not as lotus knows it" in ended.messages[0]
     assert ended.run.lost["what"].str.startswith("tracer fault").tolist() == [True]
 
 

@@ -17,8 +17,8 @@ def kept(ended):
     assert set(run.lost["what"]) <= {"send times of a batch", "truncated tail"}
     made = run.batches[run.batches["worker"] >= 0]
     unsent = made[made["send_start_ns"].isna()]
-    said = run.lost[run.lost["what"] == "send times of a batch"]
-    assert said["count"].sum() == len(unsent)
+    lost = run.lost[run.lost["what"] == "send times of a batch"]
+    assert lost["count"].sum() == len(unsent)
     for _, worker in made.groupby("worker"):  # without a gap before the end
         assert (
             worker["batch"].tolist() == list(range(worker["worker"].iloc[0], 99, 2))[: len(worker)]
@@ -84,16 +84,16 @@ def test_a_hang_has_a_name_while_it_lasts_and_after_a_kill(
     ]
     process = subprocess.Popen(words, start_new_session=True, stderr=subprocess.DEVNULL)
     try:
-        found, waits = [], False
-        while not (found and waits):
+        matching, waits = [], False
+        while not (matching and waits):
             assert process.poll() is None
             time.sleep(0.05)
             states = process_states.read(path)
-            found = [one for one in states if one.operation == "Decode"]
+            matching = [one for one in states if one.operation == "Decode"]
             waits = any((one.worker, one.phase, one.batch) == (-1, "wait", 1) for one in states)
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(1)
-        assert found[0] in process_states.read(path)
+        assert matching[0] in process_states.read(path)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()

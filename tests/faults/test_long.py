@@ -63,7 +63,7 @@ def test_memory_is_that_of_what_is_kept_and_not_of_the_log(tmp_path):
         for _ in range(count):
             file.write(part)
     for how in ("scan", "follow"):
-        found, lost, grown = measured(how, tmp_path)
-        assert (found, lost) == (count * 64, 0)
+        samples, lost, grown = measured(how, tmp_path)
+        assert (samples, lost) == (count * 64, 0)
         # The fixed fields of a batch are kept, 200 bytes of 3 kB; never a sample or an operation.
         assert grown < size / 5 + (24 << 20), how

@@ -8,11 +8,11 @@ from tests.faults.conftest import LOTUS, PROGRAMS, PYTHON, ROOT, SMALL_TORCH, UN
 
 
 def test_two_traces_at_once_are_two_runs(traced, tmp_path):
-    def one(name):
+    def trace_into(name):
         return traced("meanwhile.py", "fork", "true", path=tmp_path / name, env=SMALL_TORCH)
 
     with ThreadPoolExecutor(2) as pool:
-        ended = list(pool.map(one, "ab"))
+        ended = list(pool.map(trace_into, "ab"))
     assert ended[0].out == ended[1].out
     runs = [one.run for one in ended]
     assert [len(run.samples) for run in runs] == [96, 96]
@@ -46,7 +46,7 @@ def test_a_trace_of_a_trace_says_where_all_of_it_is(torch, tmp_path):
     words = [*LOTUS, "trace", "-o", outer, "--", *LOTUS, "trace", "-q", "-o", inner, "--", *program]
     ended = execute(words, tmp_path, outer, env=SMALL_TORCH)
     assert (ended.code, ended.out) == (0, UNDISTURBED)
-    assert ended.said == [f"lotus: a part was recorded apart, in {inner}"]
+    assert ended.messages == [f"lotus: a part was recorded apart, in {inner}"]
     assert len(lotus.load(inner).samples) == 96
 
 

@@ -47,7 +47,7 @@ def test_no_room_at_all_costs_the_trace_and_not_the_program(torch, tmp_path, roo
     assert (plain.code, plain.err) == (0, "")
     assert (traced.code, traced.out) == (plain.code, plain.out)
     assert "Traceback" not in traced.err
-    assert len(traced.said) <= 1
+    assert len(traced.messages) <= 1
 
 
 @pytest.fixture
@@ -61,9 +61,9 @@ def group():
             pytest.skip(f"no cgroup can be made here: {error.strerror}")
         limit = next(
             (
-                one
+                control
                 for name in ("memory.max", "memory.limit_in_bytes")
-                if (one := made / name).exists()
+                if (control := made / name).exists()
             ),
             None,
         )

@@ -46,7 +46,7 @@ def whole(torch, tmp_path_factory):
 
 def members(group):
     """The living processes of a process group."""
-    found = []
+    pids = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open(f"/proc/{pid}/stat") as file:
@@ -54,8 +54,8 @@ def members(group):
         except OSError:
             continue
         if int(fields[2]) == group and fields[0] not in "ZX":
-            found.append(int(pid))
-    return found
+            pids.append(int(pid))
+    return pids
 
 
 def program_of(lotus_pid):
@@ -72,8 +72,8 @@ def moment(seed, took, path):
     """One signal at one moment; returns (how it ended, what was printed, what was said, left)."""
     dice = random.Random(seed)
     number, to = SIGNALS[seed % 2], TO[seed // 2 % 3]
-    printed, told = path.with_suffix(".out"), path.with_suffix(".err")
-    with printed.open("wb") as out, told.open("wb") as err:
+    printed, errors = path.with_suffix(".out"), path.with_suffix(".err")
+    with printed.open("wb") as out, errors.open("wb") as err:
         process = subprocess.Popen(
             words_of(path), env=environment(None), start_new_session=True, stdout=out, stderr=err
         )
@@ -92,8 +92,8 @@ def moment(seed, took, path):
         until = time.monotonic() + patience
         while (left := members(process.pid)) and time.monotonic() < until:
             time.sleep(0.05)
-        said = told.read_text(errors="replace")
-        return number, process.returncode, printed.read_bytes(), said, left
+        message = errors.read_text(errors="replace")
+        return number, process.returncode, printed.read_bytes(), message, left
     finally:
         for pid in members(process.pid):
             os.kill(pid, signal.SIGKILL)

@@ -11,23 +11,23 @@ FREE = ["sh", "-c", 'umask 0 && exec "$@"', "sh"]
 
 def modes(folder):
     """Path -> mode of all that is there; a file's and a directory's."""
-    found = {}
+    permissions = {}
     for place, folders, names in os.walk(folder):
         for name in (*folders, *names):
             path = os.path.join(place, name)
             if not os.path.islink(path):
-                found[os.path.relpath(path, folder)] = os.lstat(path).st_mode & 0o7777
-    return found
+                permissions[os.path.relpath(path, folder)] = os.lstat(path).st_mode & 0o7777
+    return permissions
 
 
 def private(folder):
     assert os.stat(folder).st_mode & 0o7777 == 0o700
-    found = modes(folder)
-    assert found
-    for name, mode in found.items():
+    permissions = modes(folder)
+    assert permissions
+    for name, mode in permissions.items():
         wanted = 0o700 if os.path.isdir(os.path.join(folder, name)) else 0o600
         assert mode == wanted, (name, oct(mode))
-    return set(found)
+    return set(permissions)
 
 
 def test_a_run_is_private(torch, tmp_path):

@@ -23,9 +23,9 @@ _SELF = os.getpid()
 
 
 def setting(workers: int, **others: Any) -> dict[str, Any]:
-    found = {"num_workers": workers, "prefetch_factor": None, "pin_memory": False}
-    found |= {"persistent_workers": False, "start_method": None, "in_order": None, "threads": None}
-    return found | others
+    values = {"num_workers": workers, "prefetch_factor": None, "pin_memory": False}
+    values |= {"persistent_workers": False, "start_method": None, "in_order": None, "threads": None}
+    return values | others
 
 
 def _hang() -> None:
@@ -158,18 +158,18 @@ def test_faults_are_said_and_leave_nothing(running: Any) -> None:
     for fault, (_, says) in FAULTS.items():
         for workers in (0, 2):
             trials = Trials(DataLoader(Faulty(fault), batch_size=4))
-            asked = setting(workers)
-            trials.open(asked, Open(60))
+            wanted = setting(workers)
+            trials.open(wanted, Open(60))
             began = time.monotonic()
             # Who comes to its end by itself has all the time that a slow machine takes to it.
             limit_s = 1 if fault == "hangs" else 600
             with pytest.raises(Failed) as failed:
-                trials.measure(asked, Measure(seconds=0, least=30, step=False, limit_s=limit_s))
+                trials.measure(wanted, Measure(seconds=0, least=30, step=False, limit_s=limit_s))
             assert says in str(failed.value)
             assert "\n" not in str(failed.value)
             assert fault == "hangs" or time.monotonic() - began < 300  # not at the limit
             with pytest.raises(Failed, match="not open"):
-                trials.measure(asked, Measure(seconds=0, least=1, step=False, limit_s=1))
+                trials.measure(wanted, Measure(seconds=0, least=1, step=False, limit_s=1))
             assert left() == before, (fault, workers)
             trials.end()
 
@@ -184,10 +184,10 @@ def test_a_start_that_fails_leaves_nothing(running: Any) -> None:
         ({}, NeverArrives(), spawn, "took longer than 3 s"),  # the only one that the limit ends
     ]
     before = settled()
-    for arguments, data, asked, says in cases:
+    for arguments, data, wanted, says in cases:
         trials = Trials(DataLoader(data, batch_size=4, **arguments))
         with pytest.raises(Failed) as failed:
-            trials.open(asked, Open(3 if isinstance(data, NeverArrives) else 600))
+            trials.open(wanted, Open(3 if isinstance(data, NeverArrives) else 600))
         trials.end()
         assert says in str(failed.value)
         del failed
@@ -238,14 +238,14 @@ def test_shared_memory_of_a_killed_worker_is_given_back() -> None:
     name = f"/dev/shm/torch_{process.pid}_7_0"
     other = f"/dev/shm/torch_{process.pid}0_7_0"
     used = f"/dev/shm/torch_{process.pid}_7_1"  # which torch takes out, and dies where it cannot
-    for one in (name, other, used):
-        with open(one, "wb") as file:
+    for file_name in (name, other, used):
+        with open(file_name, "wb") as file:
             file.write(b"x")
     with open(used, "rb") as file, mmap.mmap(file.fileno(), 1, prot=mmap.PROT_READ):
         teardown._remove_shared(process.pid)
     assert not os.path.exists(name)
-    for one in (other, used):
-        os.unlink(one)
+    for file_name in (other, used):
+        os.unlink(file_name)
 
 
 def test_what_a_data_set_started_ends_with_the_candidate(tmp_path: Any) -> None:
@@ -254,9 +254,9 @@ def test_what_a_data_set_started_ends_with_the_candidate(tmp_path: Any) -> None:
         trials.open(setting(workers), Open(60))
         trials.close(setting(workers), Close())
     trials.end()
-    found = (tmp_path / "pids").read_text().split()
-    assert len(found) == 2
-    while any(_alive(int(pid)) for pid in found):
+    pids = (tmp_path / "pids").read_text().split()
+    assert len(pids) == 2
+    while any(_alive(int(pid)) for pid in pids):
         time.sleep(0.01)
 
 

@@ -34,9 +34,9 @@ def called(*words: str | Path | float) -> subprocess.CompletedProcess[str]:
             code = cli.main(argv)
         except SystemExit as end:  # of argparse
             code = end.code if isinstance(end.code, int) else 1
-        said = []
+        outputs = []
         for file in files:
             file.flush()
             file.seek(0)
-            said.append(file.read())
-    return subprocess.CompletedProcess(argv, code, *said)
+            outputs.append(file.read())
+    return subprocess.CompletedProcess(argv, code, *outputs)

@@ -122,16 +122,16 @@ def no_signal_is_ignored() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def torch() -> tuple[int, int]:
     """The version of torch under which the scripts run; the test is skipped where there is none."""
-    asked = subprocess.run(
+    probe = subprocess.run(
         [PYTHON, "-c", "import importlib.metadata as m; print(m.version('torch'))"],
         env=environment({}),
         capture_output=True,
         text=True,
         check=False,
     )
-    if asked.returncode:
+    if probe.returncode:
         pytest.skip(f"torch is not installed in {PYTHON}")
-    major, minor = asked.stdout.split(".")[:2]
+    major, minor = probe.stdout.split(".")[:2]
     return int(major), int(minor)
 
 

@@ -21,7 +21,7 @@ def manifest(path: Path = Path("run")) -> dict[str, Any]:
     return json.loads((path / "run.json").read_text())  # type: ignore[no-any-return]
 
 
-def said(run: subprocess.CompletedProcess[bytes]) -> list[str]:
+def messages_of(run: subprocess.CompletedProcess[bytes]) -> list[str]:
     """Return the lines that lotus itself printed."""
     return [line for line in run.stderr.decode().splitlines() if line.startswith("lotus: ")]
 

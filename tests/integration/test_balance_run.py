@@ -97,9 +97,9 @@ def test_what_is_put_on_beside_shares_is_put_on_too(job):
     mode = "gradients are averaged over all ranks in each step, as the program is written"
     kept = "workers stay from epoch to epoch at "
     for name in ("tuned", "mode", "mode_tuned"):
-        said = job.case(name)[0]["said"]
-        assert (mode in said) == ("mode" in name)
-        assert any(line.startswith(kept) for line in said) == ("tuned" in name)
+        messages = job.case(name)[0]["said"]
+        assert (mode in messages) == ("mode" in name)
+        assert any(line.startswith(kept) for line in messages) == ("tuned" in name)
 
 
 @pytest.mark.skipif(sys.executable != PYTHON, reason="it starts lotus and ranks by one Python")
@@ -139,14 +139,14 @@ def test_equal_shares_of_even_batches_are_torchs_own(job):
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_shared_out_goes_on_as_written_in_all_ranks(job, name):
     ranks = job.case(name)
-    said = [rank["said"] for rank in ranks if "said" in rank]
-    assert len(said[0]) == 1
-    assert all(one == said[0] for one in said)
-    assert REFUSED[name] in said[0][0]
-    assert said[0][0].startswith("balance.json is not applied to the loader of ")
-    assert said[0][0].endswith("; the program goes on as it is written")
+    messages = [rank["said"] for rank in ranks if "said" in rank]
+    assert len(messages[0]) == 1
+    assert all(one == messages[0] for one in messages)
+    assert REFUSED[name] in messages[0][0]
+    assert messages[0][0].startswith("balance.json is not applied to the loader of ")
+    assert messages[0][0].endswith("; the program goes on as it is written")
     if name == "one_rank":
-        assert "(on rank 1)" in said[0][0]
+        assert "(on rank 1)" in messages[0][0]
     for rank in ranks:
         assert rank["far"] < 1e-6
         assert rank["own"] is None or rank["samples"] == rank["own"]

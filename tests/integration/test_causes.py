@@ -78,8 +78,8 @@ def test_planted_cause_comes_first(
     # WHEN a script with a planted cause is traced, again where the machine planted one of its own:
     # a second in which it stands still is as long as a run
     for turn in range(TURNS):
-        found, text, _ = report(script, turn=turn)
-        judged = found["loaders"][0]["verdict"]
+        result, text, _ = report(script, turn=turn)
+        judged = result["loaders"][0]["verdict"]
         first = judged["causes"][0]
         if (judged["kind"], first["kind"]) == (verdict, cause) and word in first["title"]:
             break
@@ -92,8 +92,8 @@ def test_planted_cause_comes_first(
 def test_slow_samples_are_named(report: Report) -> None:
     # GIVEN a run in which samples 150, 301 and 452 were slow
     for turn in range(TURNS):
-        found, _, _ = report("slow_sample", turn=turn)
-        slowest = [row["sample"] for row in found["loaders"][0]["slowest_samples"][:3]]
+        result, _, _ = report("slow_sample", turn=turn)
+        slowest = [row["sample"] for row in result["loaders"][0]["slowest_samples"][:3]]
         if sorted(slowest) == [150, 301, 452]:
             break
     # THEN they lead the list of the slowest
@@ -102,11 +102,11 @@ def test_slow_samples_are_named(report: Report) -> None:
 
 def test_cold_files_come_first(report: Report, tmp_path: Path) -> None:
     # GIVEN files that are in no page cache
-    found, text, printed = report("cold_files", str(tmp_path))
+    result, text, printed = report("cold_files", str(tmp_path))
     if int(printed) < 1 << 20:
         pytest.skip(f"the kernel counted {int(printed)} bytes for a read of 16 MB from storage")
     # THEN reading them is named, with the operation that reads
-    judged = found["loaders"][0]["verdict"]
+    judged = result["loaders"][0]["verdict"]
     first = judged["causes"][0]
     assert (judged["kind"], first["kind"]) == ("input-bound", "cold-files"), judged["causes"]
     assert "decode (loader)" in first["title"]

@@ -80,8 +80,8 @@ def document(*arguments: str) -> dict[str, Any]:
     return json.loads(done.stdout)["comparisons"][0]  # type: ignore[no-any-return]
 
 
-def slow_line(found: dict[str, Any]) -> dict[str, Any]:
-    lines = found["loaders"][0]["lines"]
+def slow_line(comparison: dict[str, Any]) -> dict[str, Any]:
+    lines = comparison["loaders"][0]["lines"]
     return next(one for one in lines if one["id"].startswith("operation:") and "Slow" in one["id"])
 
 
@@ -103,9 +103,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_slower_operation_is_found(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(runs)
-    found = document(*(f"{side}-[0-9]" for side in ("before", "after")))
-    assert [len(found[side]["runs"]) for side in "ab"] == [3, 3]
-    line = slow_line(found)
+    comparison = document(*(f"{side}-[0-9]" for side in ("before", "after")))
+    assert [len(comparison[side]["runs"]) for side in "ab"] == [3, 3]
+    line = slow_line(comparison)
     # Sleeping takes longer on a busy machine; the program has looked how long.
     before, after = (
         sum(int(path.read_text()) for path in Path().glob(f"{side}-*.took"))
@@ -113,7 +113,7 @@ def test_the_slower_operation_is_found(runs: Path, monkeypatch: pytest.MonkeyPat
     )
     assert line["difference"] == pytest.approx(after / before - 1, rel=0.05)
     assert line["low"] < line["difference"] < line["high"]
-    words = [fact["what"] for fact in found["facts"]]
+    words = [fact["what"] for fact in comparison["facts"]]
     assert words == ["words"]  # the command line, and nothing else
 
 

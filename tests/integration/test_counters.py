@@ -196,12 +196,12 @@ def test_a_fetch_is_its_operations_collate_and_the_rest(known, counted):
 def test_threads_that_an_operation_starts_are_the_helper_share(known):
     both, counters, _ = known
     keys = ["pid", "epoch", "batch"]
-    told = both[both["operation"] == "Pool"].groupby(keys)["helped"].sum()
+    helped = both[both["operation"] == "Pool"].groupby(keys)["helped"].sum()
     seen = counters[counters["kind"] == "fetch"].set_index(keys)["helper_ns"]
-    seen = seen.reindex(told.index)
+    seen = seen.reindex(helped.index)
     # What a thread ran on another core since the last tick is missing while it is still ending.
-    assert (seen >= 0.6 * told).all()
-    assert seen.sum() >= 0.85 * told.sum()
+    assert (seen >= 0.6 * helped).all()
+    assert seen.sum() >= 0.85 * helped.sum()
     others = counters[counters["kind"] != "fetch"]
     assert others["helper_ns"].isna().all()
 

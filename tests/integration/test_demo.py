@@ -69,8 +69,8 @@ def test_an_unknown_demo_is_answered_with_those_there_are(
     with pytest.raises(SystemExit) as ended:
         cli.main(["demo", "--workload", "video"])
     assert ended.value.code == 2
-    said = capfd.readouterr().err
-    assert all(name in said for name in WORKLOADS)
+    message = capfd.readouterr().err
+    assert all(name in message for name in WORKLOADS)
 
 
 def test_the_training_script_knows_nothing_of_lotus(tmp_path: Path) -> None:
@@ -89,9 +89,9 @@ def test_without_torch_the_demo_names_what_to_install(
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert cli.main(["demo"]) == 2
-    said = capfd.readouterr().err
-    assert said.count("\n") == 1
-    assert "pip install torch torchvision pillow" in said
+    message = capfd.readouterr().err
+    assert message.count("\n") == 1
+    assert "pip install torch torchvision pillow" in message
 
 
 def test_a_data_set_that_cannot_be_made_is_a_line(tmp_path: Path) -> None:

@@ -65,16 +65,16 @@ def test_it_says_first_what_can_be_measured_and_ends_well():
 
 
 def test_the_document_agrees_with_what_the_kernel_does():
-    found = document(doctor("--json"))
-    assert found["schema"] == 1
+    answer = document(doctor("--json"))
+    assert answer["schema"] == 1
     try:
         os.close(perf_event.open_event(CPU_CLOCK))
         opens = True
     except OSError:
         opens = False
-    states = {one["event"]["name"]: one for one in found["facts"]["survey"]["software"]}
+    states = {one["event"]["name"]: one for one in answer["facts"]["survey"]["software"]}
     assert (states["cpu_clock"]["count"] is not None) is opens
-    assert found["summary"]["counting"].startswith("no") is not opens
+    assert answer["summary"]["counting"].startswith("no") is not opens
 
 
 def test_torch_is_looked_at_but_not_imported():
@@ -92,19 +92,19 @@ def test_a_seccomp_filter_is_recognised(code):
     run = doctor("--json", start=start)
     if run.returncode == 77:
         pytest.skip("this kernel takes no seccomp filter")
-    found = document(run)
-    assert found["facts"]["system"]["seccomp"] is True
-    assert found["summary"]["counting"].startswith("no: ")
-    assert "seccomp" in found["summary"]["counting"]
-    assert found["summary"]["sampling"].startswith("no")
-    gap = next(one for one in found["findings"] if one["topic"] == "perf events")
+    answer = document(run)
+    assert answer["facts"]["system"]["seccomp"] is True
+    assert answer["summary"]["counting"].startswith("no: ")
+    assert "seccomp" in answer["summary"]["counting"]
+    assert answer["summary"]["sampling"].startswith("no")
+    gap = next(one for one in answer["findings"] if one["topic"] == "perf events")
     assert gap["state"] == "gap"
     assert gap["fixes"] or gap["asks"]
 
 
 def test_without_any_program_on_the_path_it_still_ends_well(tmp_path: Path):
-    found = document(doctor("--json", PATH=str(tmp_path)))
-    gap = next(one for one in found["findings"] if one["topic"] == "perf")
+    answer = document(doctor("--json", PATH=str(tmp_path)))
+    gap = next(one for one in answer["findings"] if one["topic"] == "perf")
     assert gap["state"] == "gap"
     assert "PATH" in gap["text"]
 
@@ -112,14 +112,14 @@ def test_without_any_program_on_the_path_it_still_ends_well(tmp_path: Path):
 def test_a_user_without_rights_gets_an_answer():
     if os.getuid() != 0:
         pytest.skip("the other tests run without rights already")
-    found = document(doctor("--json", start=[sys.executable, "-c", _NO_RIGHTS]))
-    assert found["facts"]["system"]["capabilities"] == []
-    rights = next(one for one in found["findings"] if one["topic"] == "perf events")
-    level = found["facts"]["system"]["paranoid"]
+    answer = document(doctor("--json", start=[sys.executable, "-c", _NO_RIGHTS]))
+    assert answer["facts"]["system"]["capabilities"] == []
+    rights = next(one for one in answer["findings"] if one["topic"] == "perf events")
+    level = answer["facts"]["system"]["paranoid"]
     assert "does not bind" not in rights["text"]
     if level is not None and level >= 3:
-        assert found["summary"]["counting"].startswith("no: ")
+        assert answer["summary"]["counting"].startswith("no: ")
     if level == 2:
         # A context switch happens in the kernel, which this user may not look into.
-        states = {one["event"]["name"]: one for one in found["facts"]["survey"]["software"]}
+        states = {one["event"]["name"]: one for one in answer["facts"]["survey"]["software"]}
         assert states["context_switches"]["error"] in (errno.EACCES, errno.EPERM, errno.ENOSYS)

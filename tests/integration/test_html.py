@@ -29,8 +29,8 @@ def folder(torch, tmp_path_factory):
     folder = tmp_path_factory.mktemp("html")
     command = [WARM, PROGRAMS / "named.py", "2"]
     lotus("trace", "-q", "--counters=software", "-o", "run", "--", *command, cwd=folder)
-    said = lotus("report", "run", "--html", "page.html", cwd=folder)
-    assert "page.html" in said
+    output = lotus("report", "run", "--html", "page.html", cwd=folder)
+    assert "page.html" in output
     (folder / "page.json").write_text(lotus("report", "run", "--json", cwd=folder))
     return folder
 
@@ -61,8 +61,8 @@ def opened(browser, folder):
         pages.append(page)
         page.on("console", lambda message: wrong.append(message.text))
         page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("request", lambda asked: wrong.extend(
-            [asked.url] if not asked.url.startswith(("file:", "data:", "blob:")) else []
+        page.on("request", lambda request: wrong.extend(
+            [request.url] if not request.url.startswith(("file:", "data:", "blob:")) else []
         ))  # fmt: skip
         page.goto((file or folder / "page.html").as_uri())
         return page
@@ -81,8 +81,8 @@ def until(page, expression):
 
 def draw_all(page):
     """Look at every chart, as who scrolls down does."""
-    for one in page.locator("[data-chart]").all():
-        one.scroll_into_view_if_needed()
+    for chart in page.locator("[data-chart]").all():
+        chart.scroll_into_view_if_needed()
     until(page, f"{DRAWN}.every(Boolean)")
 
 
@@ -107,7 +107,7 @@ def test_the_page_shows_the_numbers_of_json(opened, folder):
         for name, value in wanted.items():
             number = isinstance(value, float)
             assert row[name] == (pytest.approx(value, rel=1e-6) if number else value)
-    causes = sorted(document["verdict"]["causes"], key=lambda one: -one["share"])[:10]
+    causes = sorted(document["verdict"]["causes"], key=lambda cause: -cause["share"])[:10]
     drawn = page.evaluate("document.querySelector('[data-chart=causes]').data[0].x")
     assert drawn == pytest.approx([100 * one["share"] for one in causes], rel=1e-6)
     waits = page.evaluate(

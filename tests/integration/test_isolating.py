@@ -35,27 +35,27 @@ def isolated(torch, perf, tmp_path_factory):
     """isolated(pipeline, workers=0): the isolation, what the program wrote, what it printed."""
     known = {}
 
-    def run(name, workers=0, **asked):
-        key = (name, workers, tuple(asked.items()))
+    def run(name, workers=0, **options):
+        key = (name, workers, tuple(options.items()))
         if key not in known:
             folder = tmp_path_factory.mktemp("isolated")
             known[key] = start(
-                folder, [WARM, PROGRAMS / "isolate_pipelines.py", name, workers], asked
+                folder, [WARM, PROGRAMS / "isolate_pipelines.py", name, workers], options
             )
         return known[key]
 
     return run
 
 
-def start(folder, words, asked):
+def start(folder, words, options):
     """In a process of its own, as its standard streams are the program's."""
     truth, directory = folder / "truth", folder / "R"
-    asked = {"runs": 4, "budget_s": 0.7, "gap_s": 0.02, **asked}
+    options = {"runs": 4, "budget_s": 0.7, "gap_s": 0.02, **options}
     code = f"""\
 import pathlib
 from lotus.mapping import isolated_runner as isolating
 try:
-    found = isolating.isolate(sys.argv[2:], pathlib.Path(sys.argv[1]), **{asked!r})
+    found = isolating.isolate(sys.argv[2:], pathlib.Path(sys.argv[1]), **{options!r})
     (pathlib.Path(sys.argv[1]).parent / "notes").write_text("\\n".join(found.notes))
 except isolating.LotusError as error:
     sys.exit(f"LotusError: {{error}}")
@@ -101,21 +101,21 @@ EXPECTED = {"Loader": {"lzma"}, "Squeeze": {"bz2"}, "Pack": {"libz"}}
 )
 def test_each_operation_has_its_own_functions(isolated, pipeline, workers):
     # GIVEN a program whose reading and whose operations use a library each
-    found = result(isolated(pipeline, workers))
+    isolation = result(isolated(pipeline, workers))
     # THEN each is isolated, and its library is found under it and under no other
-    names = set(found.operations["operation"])
+    names = set(isolation.operations["operation"])
     assert names == {"Loader", "Squeeze", "Pack", "to_tensor", "collate"}
     for operation, expected in EXPECTED.items():
-        assert libraries(found.functions, operation) == expected
-    assert libraries(found.functions, "collate") == set()
-    assert found.notes == []
-    assert found.operations["runs"].between(1, 4).all()  # as the machine has time
+        assert libraries(isolation.functions, operation) == expected
+    assert libraries(isolation.functions, "collate") == set()
+    assert isolation.notes == []
+    assert isolation.operations["runs"].between(1, 4).all()  # as the machine has time
 
 
 def test_a_data_set_without_operations(isolated):
-    found = result(isolated("plain"))
-    assert set(found.operations["operation"]) == {"Loader", "collate"}
-    assert libraries(found.functions, "Loader") == {"lzma"}
+    isolation = result(isolated("plain"))
+    assert set(isolation.operations["operation"]) == {"Loader", "collate"}
+    assert libraries(isolation.functions, "Loader") == {"lzma"}
 
 
 def test_a_picture_is_decoded_where_its_pixels_are_asked_for(isolated):
@@ -155,8 +155,8 @@ def cpu_of_one():
 
 def test_times_for_a_mapping_are_those_of_one_sample(isolated):
     # GIVEN operations that are called once a sample, and collate once a batch of 8
-    found = result(isolated("items"))
-    operations = found.operations.set_index("operation")
+    isolation = result(isolated("items"))
+    operations = isolation.operations.set_index("operation")
     assert operations["calls_a_sample"].to_dict() == {
         "Loader": 1,
         "Squeeze": 1,
@@ -165,10 +165,16 @@ def test_times_for_a_mapping_are_those_of_one_sample(isolated):
         "collate": 1 / 8,
     }
     # THEN the time of all functions of a run is the CPU time of one sample
-    cpu = found.a_sample().groupby(["operation", "run"])["cpu_ns"].sum().groupby("operation").mean()
+    cpu = (
+        isolation.a_sample()
+        .groupby(["operation", "run"])["cpu_ns"]
+        .sum()
+        .groupby("operation")
+        .mean()
+    )
     for name, alone in cpu_of_one().items():
         assert 0.3 * alone < cpu[name] < 1.25 * operations["call_ns"][name]
-    assert (found.a_sample()["samples"] == found.functions["samples"]).all()
+    assert (isolation.a_sample()["samples"] == isolation.functions["samples"]).all()
 
 
 def test_the_program_neither_trains_nor_runs_its_last_lines(isolated):
@@ -180,8 +186,8 @@ def test_the_program_neither_trains_nor_runs_its_last_lines(isolated):
 
 
 def test_the_largest_loader_is_taken(isolated):
-    found = result(isolated("two"))
-    assert "Squeeze" in set(found.operations["operation"])
+    isolation = result(isolated("two"))
+    assert "Squeeze" in set(isolation.operations["operation"])
 
 
 def test_a_loader_is_chosen_by_number(isolated):
@@ -194,10 +200,10 @@ def test_a_loader_is_chosen_by_number(isolated):
 
 
 def test_an_operation_that_fails_is_named(isolated):
-    found = result(isolated("fails"))
+    isolation = result(isolated("fails"))
     # what comes before it is there; what comes behind it has no input, nor has collate
-    assert set(found.operations["operation"]) == {"Squeeze"}
-    text = "\n".join(found.notes)
+    assert set(isolation.operations["operation"]) == {"Squeeze"}
+    text = "\n".join(isolation.notes)
     assert "fails was not isolated: it raised ValueError: never works" in text
     assert "to_tensor was not isolated: it was not called" in text
     assert "Loader was not isolated: no sample came" in text
@@ -205,10 +211,10 @@ def test_an_operation_that_fails_is_named(isolated):
 
 
 def test_an_operation_that_fails_later_is_left_out(isolated):
-    found = result(isolated("sometimes"))
-    assert "Sometimes was not isolated: it raised RuntimeError: not again" in found.notes
-    assert not (found.functions["operation"] == "Sometimes").any()
-    assert {"Squeeze", "Pack", "Loader"} <= set(found.operations["operation"])
+    isolation = result(isolated("sometimes"))
+    assert "Sometimes was not isolated: it raised RuntimeError: not again" in isolation.notes
+    assert not (isolation.functions["operation"] == "Sometimes").any()
+    assert {"Squeeze", "Pack", "Loader"} <= set(isolation.operations["operation"])
 
 
 def test_a_program_that_dies_leaves_what_was_done(isolated):
@@ -219,17 +225,17 @@ def test_a_program_that_dies_leaves_what_was_done(isolated):
 
 
 def test_an_input_that_cannot_be_copied_is_named(isolated):
-    found = result(isolated("locks"))
+    isolation = result(isolated("locks"))
     assert any(
-        note.startswith("unlock was not isolated: its input cannot be") for note in found.notes
+        note.startswith("unlock was not isolated: its input cannot be") for note in isolation.notes
     )
-    assert {"lock", "Squeeze", "Pack"} <= set(found.operations["operation"])
+    assert {"lock", "Squeeze", "Pack"} <= set(isolation.operations["operation"])
 
 
 def test_buckets_and_samples_agree(isolated):
     # GIVEN an isolated program
-    found = result(isolated("items"))
-    intervals, operations = found.intervals, found.operations.set_index("operation")
+    isolation = result(isolated("items"))
+    intervals, operations = isolation.intervals, isolation.operations.set_index("operation")
     # THEN the buckets are disjoint, a gap lies before each run, and the samples of an operation
     # are no more than its buckets had room for
     assert (intervals["end_ns"] > intervals["start_ns"]).all()
@@ -238,7 +244,7 @@ def test_buckets_and_samples_agree(isolated):
     apart = intervals["start_ns"].to_numpy()[1:] - intervals["end_ns"].to_numpy()[:-1]
     assert (apart[(keys.to_numpy()[1:] != keys.to_numpy()[:-1])] >= 20_000_000).all()
     spent = (intervals["end_ns"] - intervals["start_ns"]).groupby(intervals["operation"]).sum()
-    cpu = found.functions.groupby("operation")["cpu_ns"].sum()
+    cpu = isolation.functions.groupby("operation")["cpu_ns"].sum()
     for name in EXPECTED:
         # chance is less than a quarter of that
         assert 0 < cpu[name] <= 1.25 * spent[name] + 5_000_000
@@ -290,10 +296,10 @@ def test_a_job_of_two_ranks(torch, perf, tmp_path):
     ended, _, directory = start(tmp_path, [*job, PROGRAMS / "ranked.py"], {})
     # THEN one of them is isolated, and both end without an error
     assert (ended.returncode, ended.stdout) == (0, ""), ended.stderr
-    found = load(directory)
-    assert set(found.operations["operation"]) == {"Loader", "collate"}
-    assert found.intervals["pid"].nunique() == 1
-    assert found.notes == []
+    isolation = load(directory)
+    assert set(isolation.operations["operation"]) == {"Loader", "collate"}
+    assert isolation.intervals["pid"].nunique() == 1
+    assert isolation.notes == []
 
 
 def test_a_perf_that_did_not_end_well(torch, perf, tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from tests.integration.conftest import LOTUS, PYTHON, Start, command_of
 
 
 @cache
-def told(truth: Path, rank: int, path: str = ""):
+def truth_of(truth: Path, rank: int, path: str = ""):
     """What a rank of synchronised.py wrote."""
     return json.loads(Path(f"{truth}{path}.{rank}").read_text())
 
@@ -33,7 +33,7 @@ def rows_of(run, rank):
 def test_gradients_and_exceptions_are_those_of_the_program_alone(job, rank):
     # GIVEN DDP with no_sync, a static graph, unused parameters, a communication hook of its own,
     # two models in one pass, checkpoints, an exception in a backward pass, and another group
-    alone, watched = told(job.truth, rank, ".plain"), told(job.truth, rank)
+    alone, watched = truth_of(job.truth, rank, ".plain"), truth_of(job.truth, rank)
     # WHEN the same is done with and without us, THEN each gradient is the same, bit for bit
     for without, with_us in zip(alone["cases"], watched["cases"], strict=True):
         kept = [[one[name] for name in ("digest", "error")] for one in without["passes"]]
@@ -50,7 +50,7 @@ def test_gradients_and_exceptions_are_those_of_the_program_alone(job, rank):
 def test_each_pass_that_averages_has_a_row(job, rank):
     # WHEN its synchronisation is asked for, THEN there is a row for each pass that averaged
     rows, passes = rows_of(job.run, rank), 0
-    for case in told(job.truth, rank)["cases"]:
+    for case in truth_of(job.truth, rank)["cases"]:
         inside = sum(
             int(((rows["start_ns"] > one["before"]) & (rows["end_ns"] < one["after"])).sum())
             for one in case["passes"]
@@ -71,10 +71,10 @@ def test_waiting_for_a_slow_rank_is_exposed(job):
     # GIVEN a pass that rank 1 began 50 ms after rank 0 had all its gradients
     first, second = (rows_of(job.run, rank).iloc[-1] for rank in (0, 1))
     # WHEN the ranks are compared, THEN rank 0 arrived before it said so, rank 1 after it began,
-    assert first["ready_ns"] < told(job.truth, 0)["told"]
-    assert second["ready_ns"] > second["start_ns"] > told(job.truth, 1)["late"]
+    assert first["ready_ns"] < truth_of(job.truth, 0)["told"]
+    assert second["ready_ns"] > second["start_ns"] > truth_of(job.truth, 1)["late"]
     # and rank 0 waited for it
-    assert first["end_ns"] > told(job.truth, 1)["late"]
+    assert first["end_ns"] > truth_of(job.truth, 1)["late"]
     assert first["exposed_ns"] > 50_000_000
 
 

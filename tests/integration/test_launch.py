@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import SMALL_TORCH
-from tests.integration.launched import LOTUS, manifest, python, said, trace
+from tests.integration.launched import LOTUS, manifest, messages_of, python, trace
 
 pytestmark = pytest.mark.usefixtures("own_directory", "no_signal_is_ignored")
 
@@ -39,7 +39,7 @@ def test_death_by_a_signal_is_passed_on(name: str) -> None:
     run = trace("sh", "-c", f"kill -{number} $$")
     assert run.returncode == -number
     assert (manifest()["exit_code"], manifest()["signal"]) == (None, number)
-    assert any(name in line for line in said(run))
+    assert any(name in line for line in messages_of(run))
 
 
 def test_lotus_dumps_no_core_of_its_own(tmp_path: Path) -> None:
@@ -154,16 +154,16 @@ def test_the_environment_is_as_without_lotus_but_for_our_own(tmp_path: Path) -> 
     if "PYTHONPATH" in os.environ:  # lotus itself may be found by it
         environ["PYTHONPATH"] += os.pathsep + os.environ["PYTHONPATH"]
     run = trace(*command, options=("--op", "a.b:c", "--op", "d:e.f", "--every", "3"), env=environ)
-    found = json.loads(run.stdout)
-    ours = found.pop("PYTHONPATH").split(os.pathsep)
+    seen = json.loads(run.stdout)
+    ours = seen.pop("PYTHONPATH").split(os.pathsep)
     assert ours[0].endswith(os.path.join("lotus", "inside", "sitecustomize"))
     assert ours[1:] == environ["PYTHONPATH"].split(os.pathsep)
-    assert found.pop("LOTUS_RUN") == str(tmp_path / "run")
-    assert found.pop("LOTUS_LEVEL") == "op"
-    assert found.pop("LOTUS_OPS") == "a.b:c\nd:e.f"
-    assert found.pop("LOTUS_EVERY") == "3"
-    found.pop("LC_CTYPE", None)
-    assert found == {name: environ[name] for name in ("PATH", "X")}
+    assert seen.pop("LOTUS_RUN") == str(tmp_path / "run")
+    assert seen.pop("LOTUS_LEVEL") == "op"
+    assert seen.pop("LOTUS_OPS") == "a.b:c\nd:e.f"
+    assert seen.pop("LOTUS_EVERY") == "3"
+    seen.pop("LC_CTYPE", None)
+    assert seen == {name: environ[name] for name in ("PATH", "X")}
 
 
 def test_a_traced_program_inside_a_traced_program_has_settings_of_its_own(tmp_path: Path) -> None:
@@ -171,11 +171,11 @@ def test_a_traced_program_inside_a_traced_program_has_settings_of_its_own(tmp_pa
     inner = [*LOTUS, "trace", "-q", "-o", "inner", "--", *show]
     run = trace(*inner, options=("-q", "--op", "a.b:c", "--batches", "1:2", "--max-log", "1MB"))
     assert run.returncode == 0, run.stderr
-    found = run.stdout.decode()
-    assert found.count("sitecustomize") == 1
-    assert f"'LOTUS_RUN': '{tmp_path / 'inner'}'" in found
+    output = run.stdout.decode()
+    assert output.count("sitecustomize") == 1
+    assert f"'LOTUS_RUN': '{tmp_path / 'inner'}'" in output
     for name in ("LOTUS_OPS", "LOTUS_BATCHES", "LOTUS_MAX_LOG"):
-        assert name not in found
+        assert name not in output
     assert manifest(Path("inner"))["state"] == "ended"
 
 
@@ -309,7 +309,7 @@ def test_a_removed_run_directory_does_not_disturb_the_program() -> None:
 
 
 def test_a_command_that_starts_no_python_is_told_so() -> None:
-    (line,) = said(trace("true"))
+    (line,) = messages_of(trace("true"))
     assert "no Python reported in" in line
 
 
@@ -317,19 +317,19 @@ def test_a_command_that_starts_no_python_is_told_so() -> None:
 def test_a_python_that_cannot_load_the_hook_is_told_so(flag: str) -> None:
     run = trace(sys.executable, flag, "-c", "print('ran')")
     assert (run.returncode, run.stdout) == (0, b"ran\n")
-    (line,) = said(run)
+    (line,) = messages_of(run)
     assert "-I, -E or -S" in line
 
 
 def test_a_program_without_torch_is_told_so(tmp_path: Path) -> None:
-    (line,) = said(trace("bash", "-c", f"{shlex.quote(sys.executable)} -c 'print(1)'"))
+    (line,) = messages_of(trace("bash", "-c", f"{shlex.quote(sys.executable)} -c 'print(1)'"))
     assert "never imported torch.utils.data" in line
 
 
 def test_a_program_that_fails_is_told_so_and_the_run_kept(tmp_path: Path) -> None:
     run = trace(*python(tmp_path, "raise SystemExit(9)"))
     assert run.returncode == 9
-    assert "ended with code 9" in said(run)[0]
+    assert "ended with code 9" in messages_of(run)[0]
     assert manifest()["exit_code"] == 9
 
 
@@ -339,7 +339,7 @@ def test_a_loader_that_is_never_iterated_is_told_so(tmp_path: Path) -> None:
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
     run = trace(*python(tmp_path, code), env=environ)
     assert run.returncode == 0, run.stderr
-    (line,) = said(run)
+    (line,) = messages_of(run)
     assert "no DataLoader was iterated" in line
 
 
@@ -352,6 +352,6 @@ if __name__ == "__main__":
 """
     run = trace(*python(tmp_path, code))
     assert run.returncode == 0
-    assert not said(run), run.stderr.decode()
+    assert not messages_of(run), run.stderr.decode()
     assert len(run.stderr.decode().splitlines()) > 1
     assert run.stderr.decode().endswith("lotus report run\n")

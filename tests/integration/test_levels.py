@@ -31,9 +31,9 @@ def test_sample_level_adds_samples(at):
 
 
 def test_op_level_adds_operations_and_is_the_default(at):
-    run, asked = at(), at("--level", "op")
+    run, explicit = at(), at("--level", "op")
     assert run.ops["operation"].value_counts().to_dict() == {"Scale": 64, "Shift": 64}
-    assert len(asked.ops) == len(run.ops)
+    assert len(explicit.ops) == len(run.ops)
     assert "cpu_ns" not in run.ops.columns
 
 

@@ -68,13 +68,13 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def functions(path: Path) -> dict[str, range]:
     out = subprocess.run(["nm", "-S", str(path)], check=True, capture_output=True, text=True)
-    found = {}
+    addresses = {}
     for line in out.stdout.splitlines():
         words = line.split()
         if len(words) == 4 and words[2] in "tT":
             start = int(words[0], 16)
-            found[words[3]] = range(start, start + int(words[1], 16))
-    return found
+            addresses[words[3]] = range(start, start + int(words[1], 16))
+    return addresses
 
 
 def named(samples: pd.DataFrame, path: Path) -> pd.Series:
@@ -91,13 +91,13 @@ def sampled(program: Path, beside: list[str] | None = None) -> tuple[Live, pd.Da
     recorder = None
     if beside:
         # It says itself when it samples.
-        (asked, ask), (told, tell) = os.pipe(), os.pipe()
+        (commands, ask), (replies, tell) = os.pipe(), os.pipe()
         command = [word.replace("{pid}", str(process.pid)) for word in beside]
-        command += ["--delay=-1", f"--control=fd:{asked},{tell}"]
-        recorder = subprocess.Popen(command, pass_fds=(asked, tell))
+        command += ["--delay=-1", f"--control=fd:{commands},{tell}"]
+        recorder = subprocess.Popen(command, pass_fds=(commands, tell))
         os.close(tell)
         os.write(ask, b"enable\n")
-        assert os.read(told, 16).startswith(b"ack\n")
+        assert os.read(replies, 16).startswith(b"ack\n")
     parts = []
     with Live(process.pid, frequency=997) as sampler:
         assert process.stdin is not None
@@ -110,7 +110,7 @@ def sampled(program: Path, beside: list[str] | None = None) -> tuple[Live, pd.Da
     if recorder is not None:
         recorder.send_signal(signal.SIGINT)
         recorder.wait()
-        for descriptor in (asked, ask, told):
+        for descriptor in (commands, ask, replies):
             os.close(descriptor)
     assert process.stdout is not None
     times = [int(word) for word in process.stdout.read().split()]

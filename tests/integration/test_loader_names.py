@@ -96,9 +96,11 @@ def test_names_and_places(both):
     def at(text):
         return f"train.py:{next(line[one] for one in line if text in one)}"
 
-    told = loaders[["name", "call_site", "iterated_at"]].astype(object).where(loaders.notna(), None)
+    places = (
+        loaders[["name", "call_site", "iterated_at"]].astype(object).where(loaders.notna(), None)
+    )
     used = "engine.py:3"
-    assert [tuple(row) for row in told.to_numpy().tolist()] == [
+    assert [tuple(row) for row in places.to_numpy().tolist()] == [
         ("train_loader", at("train_loader ="), used),
         ("val", at("data_loader ="), used),  # the variable tells nothing, the data's folder does
         ("test", at("loader = DataLoader(Rows(), batch_size=2)"), used),

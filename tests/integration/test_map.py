@@ -86,8 +86,8 @@ def recorded(pair, torch, perf):
     return run.path
 
 
-def _samples_of(found, operation):
-    return sum(row["samples"] for row in found["functions"] if row["operation"] == operation)
+def _samples_of(table, operation):
+    return sum(row["samples"] for row in table["functions"] if row["operation"] == operation)
 
 
 @pytest.fixture(scope="session")
@@ -110,27 +110,27 @@ def damaged(recorded, tmp_path):
 
 
 @pytest.fixture(scope="session")
-def found(recorded):
+def answer(recorded):
     return document(recorded, run=process)
 
 
-def test_every_sample_is_in_the_books_and_in_the_functions(recorded, found):
+def test_every_sample_is_in_the_books_and_in_the_functions(recorded, answer):
     lines = subprocess.run(
         ["perf", "script", "-F", "event", "-i", str(recorded / "perf.data")], capture_output=True
     ).stdout.splitlines()
     assert lines
-    (books,) = found["books"]
+    (books,) = answer["books"]
     assert books["recorded"] == len(lines)
     assert books["attributed"] + books["unattributed"] == len(lines)
     assert books["missing"] == 0
     for table in ("functions", "joined"):
-        assert sum(row["samples"] for row in found[table]) == len(lines)
+        assert sum(row["samples"] for row in answer[table]) == len(lines)
 
 
 @pytest.mark.parametrize("operation", WORK)
-def test_each_operation_has_the_functions_of_its_library(found, operation):
-    mine = [row for row in found["functions"] if row["operation"] == operation]
-    samples = _samples_of(found, operation)
+def test_each_operation_has_the_functions_of_its_library(answer, operation):
+    mine = [row for row in answer["functions"] if row["operation"] == operation]
+    samples = _samples_of(answer, operation)
     assert samples >= 10
     of = {
         name: sum(row["samples"] for row in mine if re.search(known, row["library"]))
@@ -146,32 +146,32 @@ def test_each_operation_has_the_functions_of_its_library(found, operation):
     assert all(row["low"] <= row["count"] <= row["high"] for row in mine)
 
 
-def test_operations_have_their_times_and_what_was_counted(recorded, found, counting):
-    rows = {row["operation"]: row for row in found["operations"]}
+def test_operations_have_their_times_and_what_was_counted(recorded, answer, counting):
+    rows = {row["operation"]: row for row in answer["operations"]}
     size = int(lotus.load(recorded).manifest["command"][-1])
     for name in WORK:
         assert rows[name]["source"] == "exact"
         assert rows[name]["counted"] == rows[name]["intervals"] == size
         assert 0 < rows[name]["task_clock"] <= 1.03 * rows[name]["total_ns"] + 20_000 * size
-    assert found["counted"][0]["name"] == "task_clock"
+    assert answer["counted"][0]["name"] == "task_clock"
 
 
 @pytest.mark.parametrize("table", ["operations", "functions"])
-def test_csv_is_the_same_table(recorded, found, table):
+def test_csv_is_the_same_table(recorded, answer, table):
     ended = lotus_map(recorded, "--csv", table)
     assert (ended.returncode, ended.stderr) == (0, "")
     rows = list(csv.DictReader(io.StringIO(ended.stdout)))
-    assert len(rows) == len(found[table])
+    assert len(rows) == len(answer[table])
     if table == "functions":
-        assert [int(row["samples"]) for row in rows] == [row["samples"] for row in found[table]]
+        assert [int(row["samples"]) for row in rows] == [row["samples"] for row in answer[table]]
     else:
-        assert [row["operation"] for row in rows] == [row["operation"] for row in found[table]]
+        assert [row["operation"] for row in rows] == [row["operation"] for row in answer[table]]
 
 
-def test_the_terminal_shows_operations_functions_and_all_samples(recorded, found):
+def test_the_terminal_shows_operations_functions_and_all_samples(recorded, answer):
     ended = lotus_map(recorded, "--top", 2)
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert f"{found['books'][0]['recorded']:,} samples" in ended.stdout
+    assert f"{answer['books'][0]['recorded']:,} samples" in ended.stdout
     for operation in WORK:
         assert operation in ended.stdout
     assert "MISSING" not in ended.stdout
@@ -271,11 +271,11 @@ def test_a_file_that_is_none(recorded, counting, damaged, name, tmp_path):
     assert report.stderr == ended.stderr
 
 
-def test_half_a_file_gives_half_the_samples(recorded, found, damaged):
+def test_half_a_file_gives_half_the_samples(recorded, answer, damaged):
     whole = (recorded / "perf.data").read_bytes()
     got = document(damaged(whole[: len(whole) // 2]))
     (books,) = got["books"]
-    assert 0 < books["recorded"] < found["books"][0]["recorded"]
+    assert 0 < books["recorded"] < answer["books"][0]["recorded"]
     assert sum(row["samples"] for row in got["functions"]) == books["recorded"]
     assert any("truncated" in note for note in got["notes"])
 
@@ -363,10 +363,10 @@ def all_of(got):
     return sum(row["samples"] or 0 for row in (*got["operations"], *got["leftovers"]))
 
 
-def test_build_and_apply(mapping, found, tmp_path):
+def test_build_and_apply(mapping, answer, tmp_path):
     """Back to the operations through a profile that has neither times nor threads."""
     sums = {}
-    for row in found["functions"]:
+    for row in answer["functions"]:
         key = row["library"], row["function"]
         sums[key] = sums.get(key, 0) + row["samples"]
     profile = tmp_path / "report.txt"
@@ -377,7 +377,7 @@ def test_build_and_apply(mapping, found, tmp_path):
     counts = {row["operation"]: row["samples"] for row in got["operations"]}
     assert set(WORK) <= set(counts)
     joined = {
-        name: sum(row["samples"] for row in found["joined"] if row["operation"] == name)
+        name: sum(row["samples"] for row in answer["joined"] if row["operation"] == name)
         for name in WORK
     }
     # What only one operation uses comes back to it; Python's functions are of all of them.
@@ -386,7 +386,7 @@ def test_build_and_apply(mapping, found, tmp_path):
     assert all_of(got) == pytest.approx(got["profile"]["totals"]["samples"])
 
 
-def test_apply_to_what_perf_reports(mapping, recorded, found, tmp_path):
+def test_apply_to_what_perf_reports(mapping, recorded, answer, tmp_path):
     """All of it is in an operation or left over."""
     text = subprocess.run(
         ["perf", "report", "-n", "--stdio", "-i", str(recorded / "perf.data")],
@@ -398,7 +398,7 @@ def test_apply_to_what_perf_reports(mapping, recorded, found, tmp_path):
     assert ended.returncode == 0, ended.stderr
     got = json.loads(ended.stdout, parse_constant=pytest.fail)
     total = got["profile"]["totals"]["samples"]
-    assert total == found["books"][0]["recorded"]
+    assert total == answer["books"][0]["recorded"]
     assert all_of(got) == pytest.approx(total)
     shown = lotus_map("apply", mapping, profile)
     assert (shown.returncode, shown.stderr) == (0, "")
@@ -436,10 +436,10 @@ def test_python_functions_by_py_spy(torch, pair):
     for size in ("160", "640"):  # more where py-spy was so late that an operation may have none
         plain, got = pair("counted_work.py", "1", size, options=("--py-spy",))
         assert (got.code, got.out) == (0, plain.out)
-        told = got.run.manifest["recorders"]["py_spy"]
-        if told["problem"]:
-            assert told["problem"].encode() in got.err
-            pytest.skip(f"py-spy: {told['problem']}")
+        recorder = got.run.manifest["recorders"]["py_spy"]
+        if recorder["problem"]:
+            assert recorder["problem"].encode() in got.err
+            pytest.skip(f"py-spy: {recorder['problem']}")
         assert sidecars.PySpy.name in got.run.manifest["recorders"]
         table = got.run.python_functions
         ops = table[table["kind"] == "operation"]

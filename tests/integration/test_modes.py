@@ -133,8 +133,8 @@ def test_what_ranks_have_in_common_is_averaged_where_they_differ(job, name):
     assert [len(end) for end in ends] == [many, many + 3, many]
     assert ends[0] == ends[1][3:] == ends[2]
     assert ends[1][:3] == [1, 1, 1]
-    said = [line for line in job.case(name)["said"] if "other tensors than each other" in line]
-    assert len(said) == 1
+    messages = [line for line in job.case(name)["said"] if "other tensors than each other" in line]
+    assert len(messages) == 1
 
 
 @pytest.mark.parametrize("name", ["local_dead", "async_dead", "sync_dead"])
@@ -144,15 +144,15 @@ def test_a_model_that_the_program_has_no_more_is_not_kept(job, name):
 
 @pytest.mark.parametrize("name", ["local_tuned", "async_tuned"])
 def test_settings_are_put_on_beside_a_mode(job, name):
-    said = job.case(name)["said"]
-    assert any(line.startswith("workers stay from epoch to epoch") for line in said)
-    assert any("learns otherwise than the program" in line for line in said)
+    messages = job.case(name)["said"]
+    assert any(line.startswith("workers stay from epoch to epoch") for line in messages)
+    assert any("learns otherwise than the program" in line for line in messages)
 
 
 def test_a_loader_whose_workers_stay_follows_a_model_that_is_made_later(job):
     assert apart(job.case("local_read"), job.case("plain")) > 1e-6
-    said = job.case("local_read")["said"]
-    assert any(line.startswith("parameters are averaged over all ranks") for line in said)
+    messages = job.case("local_read")["said"]
+    assert any(line.startswith("parameters are averaged over all ranks") for line in messages)
 
 
 def test_what_the_program_leaves_to_each_rank_is_left_to_it(job):
@@ -187,8 +187,8 @@ def test_ranks_with_unequal_numbers_of_batches_come_to_an_end(job):
             [2] * 2,
             [3] * 2,
         ]
-    said = job.case("sync_uneven")["said"]
-    assert said == [
+    messages = job.case("sync_uneven")["said"]
+    assert messages == [
         "gradients are averaged over all ranks in each step, as the program is written, within "
         "torch's Join: how many batches each rank has is not known"
     ]
@@ -221,10 +221,10 @@ def test_batch_norm_is_given_no_batch_of_one_sample(job):
 
 
 def test_a_program_that_reads_a_batch_ahead_is_told_that_ranks_may_differ(job):
-    told = "ranks may differ by that step"
-    assert told in "".join(job.case("local_ahead")["said"])
+    warning = "ranks may differ by that step"
+    assert warning in "".join(job.case("local_ahead")["said"])
     for name in ("local_4", "async_0", "local_anew", "local_join"):
-        assert told not in "".join(job.case(name)["said"])
+        assert warning not in "".join(job.case(name)["said"])
 
 
 def test_who_leaves_its_loop_holds_up_no_other_rank(job):
@@ -234,12 +234,12 @@ def test_who_leaves_its_loop_holds_up_no_other_rank(job):
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_done_goes_on_as_written_in_all_ranks(job, name):
-    said = [rank[name]["said"] for rank in job.ranks if "said" in rank[name]]
-    assert all(one == said[0] for one in said)
-    assert len(said[0]) == 1
-    assert REFUSED[name] in said[0][0]
-    assert said[0][0].startswith("--mode ")
-    assert said[0][0].endswith("; the program goes on as it is written")
+    messages = [rank[name]["said"] for rank in job.ranks if "said" in rank[name]]
+    assert all(one == messages[0] for one in messages)
+    assert len(messages[0]) == 1
+    assert REFUSED[name] in messages[0][0]
+    assert messages[0][0].startswith("--mode ")
+    assert messages[0][0].endswith("; the program goes on as it is written")
     if name in ("hosts", "groups", "unused", "without"):
         assert apart(job.case(name), job.case("plain")) < 1e-12
 

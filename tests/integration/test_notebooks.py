@@ -69,9 +69,9 @@ def test_it_runs_from_clean(path: Path, tmp_path: Path, monkeypatch: pytest.Monk
     outputs = [one for cell in book.cells for one in cell.get("outputs", ())]
     figures = [one for one in outputs if "image/png" in one.get("data", {})]
     assert len(figures) >= 1
-    said = "\n".join(str(one.get("text", "")) + str(one.get("data", {})) for one in outputs)
+    text = "\n".join(str(one.get("text", "")) + str(one.get("data", {})) for one in outputs)
     for wanted in SAYS[path.stem]:
-        assert wanted in said
+        assert wanted in text
 
 
 def test_the_pictures_of_the_readme_are_there_and_small() -> None:

@@ -41,7 +41,7 @@ EXPECTED = [
 ]
 
 
-def found(ops):
+def counted(ops):
     """loader -> operation -> (count, parent); of several crops one is taken at random."""
     counts = [collections.Counter() for _ in EXPECTED]
     parents = {}
@@ -62,7 +62,7 @@ def test_every_kind_of_pipeline(pair, torch, workers):
     assert plain.out.startswith(b"compose")
     # and every operation is there: two of one class are two, nested ones keep their nesting,
     # and the model's layers are none
-    assert found(traced.run.ops) == EXPECTED
+    assert counted(traced.run.ops) == EXPECTED
     assert traced.run.notes == []
 
 

@@ -73,14 +73,14 @@ def test_what_is_printed_is_the_same(both):
 
 def test_warnings_and_failures_were_seen(both):
     """The programs compared do warn and fail, in the main process and in workers."""
-    found = json.dumps(documents(both)[0])
+    text = json.dumps(documents(both)[0])
     for words in (
         "Length of IterableDataset", "worker processes in total", "Original Traceback",
         "Caught KeyError in DataLoader worker process 0", "Picky",
         "may not start", "cannot collate", "daemonic processes are not allowed to have children",
         "attribute should not be set after", "multiprocessing_context can only be used with",
     ):  # fmt: skip
-        assert words in found
+        assert words in text
     codes = [row[1] for row in documents(both)[0]["ending"]["seen"] if isinstance(row[1], int)]
     assert codes == [3, 4, -9, -15, -7, -6]
 

@@ -191,11 +191,11 @@ def test_workers_are_in_the_file_and_batches_are_as_without(
 
     workers = load("run").workers
     assert len(workers) == 2
-    found = samples()
+    counts = samples()
     # Each worker computes for 0.36 s, at 499 samples a second.
     for pid in workers["pid"]:
-        assert found[int(pid)] > 50
-    assert found.total() == note()["samples"]
+        assert counts[int(pid)] > 50
+    assert counts.total() == note()["samples"]
 
 
 @needs_perf

@@ -10,21 +10,21 @@ from pathlib import Path
 import pytest
 
 from tests.integration.beside import BUSY, executable, needs_perf, note, samples, trace, words
-from tests.integration.launched import manifest, python, said, wait_for
+from tests.integration.launched import manifest, messages_of, python, wait_for
 
 pytestmark = pytest.mark.usefixtures("own_directory", "lotus_on_path")
 
 
 def processes_named(text: str) -> list[int]:
     """Return the processes whose command line holds a text."""
-    found = []
+    pids = []
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdigit() and text in (entry / "cmdline").read_text():
-                found.append(int(entry.name))
+                pids.append(int(entry.name))
         except OSError:
             continue
-    return found
+    return pids
 
 
 @pytest.mark.parametrize("method", ["start", "watch", "stop", "note"])
@@ -40,7 +40,7 @@ def test_a_recorder_with_a_mistake_in_it_costs_no_run(method: str) -> None:
 def test_a_missing_perf_is_a_line() -> None:
     run = trace("sh", "-c", "echo ran; exit 3", perf="no-such-perf")
     assert (run.returncode, run.stdout) == (3, b"ran\n")
-    (line,) = said(run)
+    (line,) = messages_of(run)
     assert "no perf.data" in line
     assert "install" in line
     assert "install" in note()["problem"]
@@ -59,7 +59,7 @@ def test_a_perf_that_fails_is_a_line(script: str, expected: str, tmp_path: Path)
     perf = executable(tmp_path / "perf", f"#!/bin/sh\n{script}\n")
     run = trace("sh", "-c", "echo ran; exit 3", perf=perf)
     assert (run.returncode, run.stdout) == (3, b"ran\n")
-    (line,) = said(run)
+    (line,) = messages_of(run)
     assert expected in line
 
 
@@ -72,7 +72,7 @@ def test_a_perf_that_hangs_holds_the_program_no_longer_than_said(
     monkeypatch.setenv("ATTACH_S", "2")
     run = trace("sh", "-c", "echo ran; exit 3", perf=perf)
     assert (run.returncode, run.stdout) == (3, b"ran\n")
-    (line,) = said(run)
+    (line,) = messages_of(run)
     assert "did not attach within 2 s" in line
     assert processes_named(str(mark)) == []
 
@@ -87,7 +87,7 @@ def test_a_perf_without_control_is_used_all_the_same(tmp_path: Path) -> None:
     )
     perf = executable(tmp_path / "perf", f"#!/bin/sh\n{script}")
     run = trace(*python(tmp_path, BUSY.format(seconds=0.5)), perf=perf)
-    assert (run.returncode, said(run)) == (0, [])
+    assert (run.returncode, messages_of(run)) == (0, [])
     assert samples().total() > 100
     assert not any("--control" in word for word in note()["command"])
 
@@ -151,7 +151,7 @@ def test_a_full_disk_costs_the_samples_only(tmp_path: Path) -> None:
         command = python(tmp_path, fill + BUSY.format(seconds=3) + end)
         done = trace(*command)
         assert (done.returncode, done.stdout) == (3, b"done\n")
-        (line,) = said(done)
+        (line,) = messages_of(done)
         assert "perf.data ends early: the disk is full" in line
     finally:
         subprocess.run(["umount", "-l", str(run)], check=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.beside import BUSY, needs_perf, note, samples, trace, words
-from tests.integration.launched import python, said
+from tests.integration.launched import messages_of, python
 
 pytestmark = pytest.mark.usefixtures("own_directory", "lotus_on_path")
 
@@ -49,7 +49,7 @@ def test_python_stacks_are_recorded_with_their_times(tmp_path: Path) -> None:
     from native_map.recording import py_spy
 
     run = trace(*python(tmp_path, ALTERNATING), perf="", spy="py-spy")
-    assert (run.returncode, said(run)) == (0, [])
+    assert (run.returncode, messages_of(run)) == (0, [])
     spy = note("py_spy")
     assert len(spy["slices"]) >= 2
     assert spy["samples"] > 0
@@ -87,7 +87,7 @@ def test_python_that_a_shell_starts_late_is_found(tmp_path: Path) -> None:
     code = "import glob, time\nwhile not glob.glob('run/py-spy/*.json'): time.sleep(0.01)\n"
     program = python(tmp_path, code)
     run = trace("sh", "-c", f"sleep 2; {' '.join(program)}; exit 3", perf="", spy="py-spy")
-    assert (run.returncode, said(run)) == (3, [])
+    assert (run.returncode, messages_of(run)) == (3, [])
     assert note("py_spy")["slices"]
 
 
@@ -98,7 +98,7 @@ def test_perf_and_py_spy_record_side_by_side(tmp_path: Path) -> None:
     code = BUSY.format(seconds=2) + "import glob\n"
     code += "while time.process_time() < 300 and not glob.glob('run/py-spy/*.json'): pass\n"
     run = trace(*python(tmp_path, code + "raise SystemExit(3)"), spy="py-spy")
-    assert (run.returncode, said(run)) == (3, [])
+    assert (run.returncode, messages_of(run)) == (3, [])
     assert samples().total() > 100
     assert note("py_spy")["slices"]
 
@@ -106,7 +106,7 @@ def test_perf_and_py_spy_record_side_by_side(tmp_path: Path) -> None:
 def test_a_missing_py_spy_is_a_line() -> None:
     run = trace("sh", "-c", "exit 3", perf="", spy="no-such-py-spy")
     assert run.returncode == 3
-    (line,) = said(run)
+    (line,) = messages_of(run)
     assert "pip install py-spy" in line
 
 
@@ -114,7 +114,7 @@ def test_a_missing_py_spy_is_a_line() -> None:
 def test_a_program_without_python_is_a_line() -> None:
     run = trace("sh", "-c", "sleep 2; exit 3", perf="", spy="py-spy")
     assert run.returncode == 3
-    (line,) = said(run)
+    (line,) = messages_of(run)
     assert "found no Python" in line
 
 
@@ -138,5 +138,5 @@ def test_a_py_spy_that_may_not_look_into_the_program_is_a_line(tmp_path: Path) -
     drop = ["setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace"]
     run = subprocess.run([*drop, *command], capture_output=True)
     assert run.returncode == 0
-    (line,) = said(run)
+    (line,) = messages_of(run)
     assert "ptrace_scope" in line

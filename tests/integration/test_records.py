@@ -17,10 +17,10 @@ from tests.integration.shapes import STARTED, forked
 class Epoch:
     """What a program noted of one epoch (programs/watch.py), beside the rows of its run.
 
-    told["batches"] are [before `next`, after `next`, indices, worker, pid], in order of taking.
+    record["batches"] are [before `next`, after `next`, indices, worker, pid], in order of taking.
     """
 
-    told: dict[str, Any]
+    record: dict[str, Any]
     row: pd.Series  # of run.epochs
     loader: pd.Series  # of run.loaders
     waits: pd.DataFrame  # in order of taking
@@ -32,28 +32,28 @@ class Epoch:
 def epochs_of(ended):
     """Every epoch that the program iterated through watch.epoch."""
     run, note = ended.run, json.loads(ended.truth.read_text())
-    found = []
-    for told in note["epochs"]:
-        begin, end = told["iter"][0], told["over"]
+    records = []
+    for record in note["epochs"]:
+        begin, end = record["iter"][0], record["over"]
         table = run.epochs[run.epochs["pid"] == note["pid"]]
-        waits = run.waits[run.waits["tid"] == told["tid"]]
+        waits = run.waits[run.waits["tid"] == record["tid"]]
         waits = waits[waits["start_ns"].between(begin, end)]
         if len(waits):
             # A loader inside the data set is iterated within one of our own `next`.
-            ours = waits[waits["start_ns"] <= told["batches"][0][1]].iloc[-1]
+            ours = waits[waits["start_ns"] <= record["batches"][0][1]].iloc[-1]
             table = table[(table["loader"] == ours["loader"]) & (table["epoch"] == ours["epoch"])]
             table = table[table["start_ns"].between(begin, end)]
         else:
-            table = table[table["start_ns"].between(*told["iter"])]
-        assert len(table) == 1, f"no epoch that began within {told['iter']}"
+            table = table[table["start_ns"].between(*record["iter"])]
+        assert len(table) == 1, f"no epoch that began within {record['iter']}"
         row = table.iloc[0]
 
         def mine(rows, row=row):
             return rows[(rows["loader"] == row["loader"]) & (rows["epoch"] == row["epoch"])]
 
-        found.append(
+        records.append(
             Epoch(
-                told,
+                record,
                 row,
                 run.loaders[run.loaders["loader"] == row["loader"]].iloc[0],
                 mine(run.waits).sort_values("start_ns"),
@@ -62,7 +62,7 @@ def epochs_of(ended):
                 run.workers[run.workers["loader"] == row["loader"]],
             )
         )
-    return found
+    return records
 
 
 @pytest.fixture(scope="module")
@@ -79,22 +79,22 @@ def test_one_batch_row_for_every_batch(epochs):
     """Size, maker and place of every batch, and not one batch more."""
     assert len(epochs) > 40
     for epoch in epochs:
-        told = epoch.told["batches"]
+        taken = epoch.record["batches"]
         # THEN each batch that the program took has one row
         assert epoch.batches.index.is_unique
-        assert len(epoch.waits) == len(told)
+        assert len(epoch.waits) == len(taken)
         made = epoch.batches.reindex(epoch.waits["batch"])
-        for (_, _, indices, worker, pid), (_, row) in zip(told, made.iterrows(), strict=True):
+        for (_, _, indices, worker, pid), (_, row) in zip(taken, made.iterrows(), strict=True):
             if np.isnan(row["fetch_ns"]) and epoch.loader["dataset"] == "Quiet":
                 continue  # of two threads that fetch at once one is recorded: see test_threads
             assert (row["size"], row["worker"], row["pid"]) == (len(indices), worker, pid)
         # AND what is recorded beyond these was made for nobody: the loop was left before
         rest = epoch.batches.drop(index=epoch.waits["batch"])
-        if epoch.told["end"]:
+        if epoch.record["end"]:
             assert (rest["flags"] != 0).all()  # an iterable that had no more to give
         assert rest["wait_ns"].isna().all()
-        assert epoch.row["batches"] == len(told)
-        assert epoch.row["exhausted"] == (epoch.told["end"] is not None)
+        assert epoch.row["batches"] == len(taken)
+        assert epoch.row["exhausted"] == (epoch.record["end"] is not None)
 
 
 def test_samples_have_their_index(epochs):
@@ -103,7 +103,7 @@ def test_samples_have_their_index(epochs):
         if epoch.loader["dataset_kind"] == "iterable" or epoch.loader["dataset"] == "ConcatDataset":
             continue  # no index, or not the one that this program saw
         for batch, (_, _, indices, worker, pid) in zip(
-            epoch.waits["batch"], epoch.told["batches"], strict=True
+            epoch.waits["batch"], epoch.record["batches"], strict=True
         ):
             samples = epoch.samples[epoch.samples["batch"] == batch]
             assert (samples["pid"] == pid).all()
@@ -128,18 +128,18 @@ def test_iterable_samples_are_counted(epochs):
 def test_waits_are_where_the_program_waited(epochs):
     """Each `next` lies within the program's own times around it, each step around them."""
     for epoch in epochs:
-        told, waits = epoch.told["batches"], epoch.waits
-        before = np.array([row[0] for row in told], np.int64)
-        after = np.array([row[1] for row in told], np.int64)
+        taken, waits = epoch.record["batches"], epoch.waits
+        before = np.array([row[0] for row in taken], np.int64)
+        after = np.array([row[1] for row in taken], np.int64)
         start = waits["start_ns"].to_numpy()
         end = start + waits["wait_ns"].to_numpy()
         assert (before <= start).all()
         assert (end <= after).all()
-        following = np.append(before[1:], epoch.told["end"][0] if epoch.told["end"] else [])
+        following = np.append(before[1:], epoch.record["end"][0] if epoch.record["end"] else [])
         step = waits["step_ns"].to_numpy()[: len(following)]
         assert (step >= following - after[: len(following)]).all()
         # AND where the loop was left there is no step, which is not a step of no time
-        if not epoch.told["end"]:
+        if not epoch.record["end"]:
             assert waits["step_ns"].tail(1).isna().all()
 
 
@@ -147,9 +147,9 @@ def test_waits_and_steps_are_the_loop(epochs):
     """Together they are the loop's wall time, to what the program's own clock calls took."""
     seen = walls = totals = 0
     for epoch in epochs:
-        if not epoch.told["end"] or epoch.loader["class"] != "DataLoader":
+        if not epoch.record["end"] or epoch.loader["class"] != "DataLoader":
             continue  # left before its end, or iterated by a generator of its own
-        wall = epoch.told["end"][1] - epoch.told["batches"][0][0]
+        wall = epoch.record["end"][1] - epoch.record["batches"][0][0]
         last = epoch.row["end_ns"] - (
             epoch.waits[["start_ns", "wait_ns", "step_ns"]].sum(axis=1).max()
         )
@@ -229,7 +229,7 @@ def test_workers(epochs):
         if epoch.loader["num_workers"] == 0:
             assert workers.empty
             continue
-        pids = {row[4] for row in epoch.told["batches"]}
+        pids = {row[4] for row in epoch.record["batches"]}
         assert pids <= set(workers["pid"])
         mine = workers[workers["pid"].isin(set(epoch.batches["pid"]))]
         assert mine["worker"].is_unique
@@ -259,7 +259,7 @@ def test_persistent_workers_keep_their_processes(epochs):
 
 
 def test_loaders_are_described(epochs):
-    found = {
+    row = {
         (
             epoch.loader["start_method"],
             epoch.loader["dataset_kind"],
@@ -275,7 +275,7 @@ def test_loaders_are_described(epochs):
         ("fork", "iterable", True),
         ("spawn", "map", False),
         ("forkserver", "map", False),
-    } <= found
+    } <= row
     for epoch in epochs:
         loader = epoch.loader
         assert loader["call_site"].startswith(("watch.py:", "shapes.py:"))
@@ -341,8 +341,8 @@ def test_threads(shapes):
     beside = run.batches[run.batches["loader"].isin(quiet["loader"])]
     missing = int(beside["fetch_ns"].isna().sum())
     if missing:
-        told = [note for note in run.notes if "one thread fetched beside another" in note]
-        assert told == [
+        notes = [note for note in run.notes if "one thread fetched beside another" in note]
+        assert notes == [
             f"{missing} batches that one thread fetched beside another are not recorded"
         ]
 

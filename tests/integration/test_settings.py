@@ -16,8 +16,8 @@ SOURCE = (PROGRAMS / SCRIPT).read_text().splitlines()
 
 def line(text, nth=0):
     """`file:line` of the nth line of the program that holds this text."""
-    found = [number for number, content in enumerate(SOURCE, 1) if text in content]
-    return f"{SCRIPT}:{found[nth]}"
+    numbers = [number for number, content in enumerate(SOURCE, 1) if text in content]
+    return f"{SCRIPT}:{numbers[nth]}"
 
 
 def entry(dataset, workers, *more, length=None, site=None, sampler=None, safe=False, **names):
@@ -110,8 +110,8 @@ def test_the_program_ends_as_without_lotus(both):
     assert both.run.code == 0, both.run.err.decode()
     lines = both.run.err.decode().splitlines()
     # torch's own words on what two of the settings ask of it.
-    asked = ("pin_memory", "super().__init__(loader)", "pickle", "_MultiProcessingDataLoaderIter(")
-    rest = [line for line in lines if not any(word in line for word in asked)]
+    words = ("pin_memory", "super().__init__(loader)", "pickle", "_MultiProcessingDataLoaderIter(")
+    rest = [line for line in lines if not any(word in line for word in words)]
     assert [line for line in rest if not line.startswith("lotus: ")] == []
 
 
@@ -192,19 +192,19 @@ def test_what_else_the_program_passes_stays_its_own(both, name):
 
 
 def test_an_iterable_data_set_is_refused_by_name_and_only_unless_proven_safe(both):
-    (said,) = both.notes("iterable, so 2 workers instead of 0")
-    assert "Stream" in said
+    (note,) = both.notes("iterable, so 2 workers instead of 0")
+    assert "Stream" in note
     assert not both.notes("Sharded (iterable) at")
 
 
 def test_a_timeout_refuses_to_have_no_workers(both):
-    (said,) = both.notes("a timeout (300 s) needs workers")
-    assert "Timed (24 samples, SequentialSampler)" in said
+    (note,) = both.notes("a timeout (300 s) needs workers")
+    assert "Timed (24 samples, SequentialSampler)" in note
 
 
 def test_a_data_set_that_cannot_be_pickled_keeps_the_programs_start(both):
-    (said,) = both.notes("cannot be started by spawn")
-    assert "Unpicklable" in said
+    (note,) = both.notes("cannot be started by spawn")
+    assert "Unpicklable" in note
 
 
 def test_batches_out_of_order_need_a_torch_that_can(both, torch):
@@ -213,14 +213,14 @@ def test_batches_out_of_order_need_a_torch_that_can(both, torch):
 
 
 def test_a_change_of_workers_is_said_once_for_each_loader(both):
-    (said,) = both.notes(f"num_workers goes from 0 to 2 at {SHUFFLED}")
-    assert "random augmentations" in said
+    (note,) = both.notes(f"num_workers goes from 0 to 2 at {SHUFFLED}")
+    assert "random augmentations" in note
     assert len(both.notes(f"workers stay from epoch to epoch at {SHUFFLED}")) == 1
 
 
 def test_another_length_of_the_data_set_is_a_note(both):
-    (said,) = both.notes("the loader of Grown (24")
-    assert said == (
+    (note,) = both.notes("the loader of Grown (24")
+    assert note == (
         f"lotus: the loader of Grown (24 samples, RandomSampler) at {GROWN} gets the setting that "
         "was found on 6 samples"
     )
@@ -229,16 +229,16 @@ def test_another_length_of_the_data_set_is_a_note(both):
 
 def test_where_loaders_of_several_lengths_may_be_meant_the_length_decides(both):
     assert not both.notes("the loader of LengthsTold")
-    said = both.notes("LengthsUntold (24 samples, RandomSampler)")
-    assert "loaders of 6 and 24 samples are made there, the settings were found on 7" in said[0]
-    assert "lotus tune -f -- COMMAND" in said[0]
-    (said,) = both.notes("the loader of LengthsLeft (7")
-    assert said.endswith("gets the setting that was found on 24 samples")
+    notes = both.notes("LengthsUntold (24 samples, RandomSampler)")
+    assert "loaders of 6 and 24 samples are made there, the settings were found on 7" in notes[0]
+    assert "lotus tune -f -- COMMAND" in notes[0]
+    (note,) = both.notes("the loader of LengthsLeft (7")
+    assert note.endswith("gets the setting that was found on 24 samples")
 
 
 def test_a_setting_without_its_loader_is_told_at_the_end(both):
-    (said,) = both.notes("Nowhere at gone.py:3 was not found")
-    assert said.endswith("more")
+    (note,) = both.notes("Nowhere at gone.py:3 was not found")
+    assert note.endswith("more")
     # A loader inside a data set is made in a worker, which may start none itself.
     assert len(both.notes("was not found")) == 6
     assert both.notes("the loader of Inner was not found")
@@ -351,9 +351,9 @@ def test_exceptions_are_the_programs(torch, tmp_path, what):
     # THEN they end alike
     assert ended.code == plain.code
     assert ended.code == 1
-    said = [line for line in ended.err.decode().splitlines() if not line.startswith("lotus: ")]
+    errors = [line for line in ended.err.decode().splitlines() if not line.startswith("lotus: ")]
     assert (
-        said
+        errors
         == plain.err.decode().replace("/written/", "/").replace("num_workers=1, ", "").splitlines()
     )
 
@@ -389,10 +389,10 @@ else:
 """
     ended = lotus_run(code, Entry(Target(dataset="list"), Setting(1)), torch="0.9")
     assert ended.out == b"1\n1\n"
-    said = ended.err.decode().splitlines()
-    assert len(said) == 2
-    assert sum("num_workers goes from 0 to 1" in line for line in said) == 1
-    assert sum("found with torch 0.9, this is " in line for line in said) == 1
+    messages = ended.err.decode().splitlines()
+    assert len(messages) == 2
+    assert sum("num_workers goes from 0 to 1" in line for line in messages) == 1
+    assert sum("found with torch 0.9, this is " in line for line in messages) == 1
 
 
 def test_a_program_that_makes_no_loader_is_told_so(lotus_run):

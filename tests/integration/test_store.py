@@ -14,8 +14,8 @@ def run(tmp_path, what):
     """(what the ranks wrote, lines of stderr) of a job under `lotus run`."""
     plans.write(tmp_path / "balance.json", plans.SharePlan((6, 2), "lotus"))
     # The program puts on what its case says.
-    given = WORDS.get(what, WORDS["mode"])
-    words = [*LOTUS, "run", *given, "--", *command_of("store_stops.py", [what])]
+    options = WORDS.get(what, WORDS["mode"])
+    words = [*LOTUS, "run", *options, "--", *command_of("store_stops.py", [what])]
     ended = Start(words, tmp_path, "job", {}).end()
     assert ended.code == 0, ended.err.decode()[-3000:]
     ranks = [json.loads((tmp_path / f"job.truth.{rank}").read_text()) for rank in (0, 1)]
@@ -27,12 +27,12 @@ def test_a_store_that_hangs_leaves_the_job_as_it_was_written(torch, tmp_path, mo
     # GIVEN ranks that have met, and then a store whose process is stopped
     monkeypatch.chdir(tmp_path)
     # WHEN all ranks are to agree over it
-    ranks, told = run(tmp_path, what)
+    ranks, messages = run(tmp_path, what)
     # THEN each trains on what its own sampler says, with averaged gradients, and it is told why
     assert [rank["seen"] for rank in ranks] == [rank["own"] for rank in ranks]
     assert sorted(ranks[0]["seen"] + ranks[1]["seen"]) == list(range(32))
     assert ranks[0]["parameters"] == ranks[1]["parameters"]
-    (line,) = [line for line in told if "store" in line]
+    (line,) = [line for line in messages if "store" in line]
     assert " is not applied to the loader of Points " in line
     assert "the job's store takes no answer (TimeoutError: it did not answer in 0.5 s)" in line
     assert line.endswith("; the program goes on as it is written")

@@ -159,11 +159,11 @@ def test_the_same_command_makes_the_runs_that_are_left_and_no_other(resumed):
 
 def test_every_round_has_each_setting_once_and_every_run_its_setting(resumed):
     folder, *_ = resumed
-    found = sweep_record.load(folder / "S")
-    for _, mine in found.runs.groupby("repeat"):
+    sweep = sweep_record.load(folder / "S")
+    for _, mine in sweep.runs.groupby("repeat"):
         assert sorted(mine["num_workers"]) == [0, 2]
-    for setting in found.settings():
-        loaded = found.loaded(setting)
+    for setting in sweep.settings():
+        loaded = sweep.loaded(setting)
         assert len(loaded) == 2
         for run in loaded:
             assert set(run.loaders["num_workers"]) == {setting.num_workers}
@@ -172,9 +172,9 @@ def test_every_round_has_each_setting_once_and_every_run_its_setting(resumed):
 
 def test_what_the_sweep_does_not_set_stays_as_the_program_has_it(resumed):
     folder, *_ = resumed
-    found = sweep_record.load(folder / "S")
-    for setting in found.settings():
-        loaders = found.loaded(setting)[0].loaders.set_index("dataset")
+    sweep = sweep_record.load(folder / "S")
+    for setting in sweep.settings():
+        loaders = sweep.loaded(setting)[0].loaders.set_index("dataset")
         train, check = loaders.loc["Train"], loaders.loc["Check"]
         assert train["pin_memory"] == 1
         assert check["pin_memory"] == 0
@@ -190,9 +190,9 @@ def test_a_sweep_of_real_runs_says_what_operations_cost(resumed):
     summary = summarise(sweep_record.load(folder / "S"))
     assert summary.loaders[0].startswith("train (")
     assert (summary.done, summary.pending, summary.failed) == (4, 0, [])
-    found = json.loads(json.dumps(reporter.document(summary), allow_nan=False))
+    document = json.loads(json.dumps(reporter.document(summary), allow_nan=False))
     costs = []
-    for setting in found["settings"]:
+    for setting in document["settings"]:
         assert setting["measures"]["samples"] == {"mean": 60, "low": 60, "high": 60, "repeats": 2}
         assert setting["measures"]["elapsed_s"]["mean"] > 0.5
         assert setting["measures"]["cpu_s"]["mean"] > setting["measures"]["fetch_cpu_s"]["mean"]
@@ -299,11 +299,11 @@ def one_loader(program, tmp_path_factory):
 def test_one_loader_alone_can_be_set(one_loader):
     folder, ended = one_loader
     assert (ended.code, ended.err) == (0, b"")
-    found = sweep_record.load(folder / "S")
-    loaders = found.loaded(found.settings()[0])[0].loaders.set_index("dataset")
+    sweep = sweep_record.load(folder / "S")
+    loaders = sweep.loaded(sweep.settings()[0])[0].loaders.set_index("dataset")
     assert loaders.loc["Check", ["num_workers", "prefetch_factor"]].tolist() == [2, 4]
     assert loaders.loc["Train", ["num_workers", "prefetch_factor"]].tolist() == [1, 3]
-    summary = summarise(found)
+    summary = summarise(sweep)
     assert summary.loaders[0].startswith("check (")
     (note,) = (one for one in summary.notes if "besides" in one)
     assert re.search(
@@ -351,18 +351,18 @@ def test_an_interrupt_of_the_terminal_reaches_the_program_once(tmp_path, no_sign
             os.execvpe(words[0], [*words, "--", PYTHON, "count.py"], environment({}))
         finally:
             os._exit(1)
-    said = b""
+    output = b""
     wait_until((tmp_path / "ready").exists)
     os.write(terminal, b"\x03")
     try:
         while part := os.read(terminal, 4096):
-            said += part
+            output += part
     except OSError:  # how Linux tells that nobody holds the other end
         pass
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
     assert (tmp_path / "seen").read_text() == "1"
-    assert b"lotus sweep --resume S" in said
-    assert b"\r\nlotus: stopped" in said  # below ^C
+    assert b"lotus sweep --resume S" in output
+    assert b"\r\nlotus: stopped" in output  # below ^C
     assert states(tmp_path / "S") == ["pending", "pending"]
 
 
@@ -395,5 +395,5 @@ def test_two_sweeps_do_not_write_into_one_directory(hung_up):
 
 def test_help_has_an_example():
     words = [*LOTUS, "sweep", "--help"]
-    said = subprocess.run(words, env=environment({}), capture_output=True, text=True, check=True)
-    assert "lotus sweep --workers 1,2,4,8 -o S -- python train.py" in said.stdout
+    ended = subprocess.run(words, env=environment({}), capture_output=True, text=True, check=True)
+    assert "lotus sweep --workers 1,2,4,8 -o S -- python train.py" in ended.stdout

@@ -81,10 +81,10 @@ def test_a_running_program(start: Start, run: Path) -> None:
     (group,) = document["groups"]
     assert group["loader"]["num_workers"] == 2
     assert [worker["worker"] for worker in group["workers"]] == [0, 1]
-    for one in (group["main"], *group["workers"]):
-        assert one["alive"] is True
-        assert one["rss"] > 1 << 20
-        assert one["cpu"] is not None
+    for facts in (group["main"], *group["workers"]):
+        assert facts["alive"] is True
+        assert facts["rss"] > 1 << 20
+        assert facts["cpu"] is not None
     # Workers sleep 40 ms a batch, and the consumer does nothing: it waits, for what two can make.
     assert 1 < group["recent"]["batches"] < 51
     assert group["recent"]["samples"] == pytest.approx(4 * group["recent"]["batches"])

@@ -43,7 +43,7 @@ def runs(torch, tmp_path_factory):
     )
     nonsense = "program._send({'do': 'nonsense', 'setting': {}})"
     more = {"num_workers": 2, "prefetch_factor": 3, "persistent_workers": True}
-    one = {"num_workers": 1}
+    single = {"num_workers": 1}
     real = {"python": PYTHON}  # signals are looked at
     plan = {
         "ended": ((["finally"],), {}),
@@ -62,7 +62,7 @@ def runs(torch, tmp_path_factory):
         "starting": ((["finally"],), {"do": starting, "best": {"num_workers": 16}, **real}),
         "stopped": ((["handler", "nested"],), {"do": stop, "apply": True, **real}),
         "faulty_applying": (([],), {"do": nonsense, "apply": True}),
-        "ranks": (([],), {"words": ranks("epochs=2"), "best": one, "apply": True}),
+        "ranks": (([],), {"words": ranks("epochs=2"), "best": single, "apply": True}),
     }
     waiting, ended = dict(plan), {}
     while waiting:
@@ -219,20 +219,20 @@ def test_the_command_finds_what_a_program_that_waits_needs(torch, tmp_path):
         folder = tmp_path / str(turn)
         folder.mkdir()
         ended = lotus_tune(folder, "--budget", "8s", "--", *tuned_one)
-        said = ended.err.decode()
-        assert (ended.code, ended.out) == (0, b""), said
+        message = ended.err.decode()
+        assert (ended.code, ended.out) == (0, b""), message
         entry = tuned_file.read(folder / "tuned.json").loaders[0]
-        if entry.setting.num_workers or any(words in said for words in few):
+        if entry.setting.num_workers or any(words in message for words in few):
             break
     assert entry.before.num_workers == 0
-    assert "Trials: " in said
+    assert "Trials: " in message
     if entry.setting.num_workers:
         change = f"DataLoader(..., num_workers={entry.setting.num_workers}"
         for words in ("times as fast", "operations  a worker's time goes to", change):
-            assert words in said
-        assert "lotus run -- " in said
+            assert words in message
+        assert "lotus run -- " in message
     else:  # starting workers took all the time that there was
-        assert any(words in said for words in few), said
+        assert any(words in message for words in few), message
     run = Start([*LOTUS, "run", "--", *command], folder, "run", {}).end()
     assert run.code == 0
     assert trained(run.out)[1]["0"].startswith(f"{entry.setting.num_workers} workers")
@@ -241,7 +241,7 @@ def test_the_command_finds_what_a_program_that_waits_needs(torch, tmp_path):
 def test_what_cannot_be_done_is_said_before_the_program_runs(torch, tmp_path):
     (tmp_path / "folder").mkdir()
     script = [sys.executable, "-c", "print('ran')"]
-    for words, said in (
+    for words, message in (
         (["-o", "folder", "--", *script], "cannot write folder: it is a directory"),
         (["-o", "none/tuned.json", "--", *script], "No such file or directory"),
         ([], "no command to tune"),
@@ -251,7 +251,7 @@ def test_what_cannot_be_done_is_said_before_the_program_runs(torch, tmp_path):
     ):
         ended = lotus_tune(tmp_path, *words)
         assert ended.code in (2, 127)
-        assert said in ended.err.decode()
+        assert message in ended.err.decode()
         assert ended.out == b""
 
 
@@ -273,8 +273,8 @@ def test_an_epoch_goes_on_with_another_setting(torch, tmp_path):
     }
     ended = Start(command_of("tune_changes.py", shapes), tmp_path, "changes", env).end()
     assert ended.code == 0, ended.err.decode()
-    told = [json.loads(line) for line in ended.out.splitlines()]
-    assert {one["shape"] for one in told} == set(shapes)
-    for one in told:
-        assert one["done"] == [True, one["shape"] != "stream"], one
-        assert (one["same"], one["shown"], one["left"]) == (True, True, 0), one
+    rows = [json.loads(line) for line in ended.out.splitlines()]
+    assert {one["shape"] for one in rows} == set(shapes)
+    for row in rows:
+        assert row["done"] == [True, row["shape"] != "stream"], row
+        assert (row["same"], row["shown"], row["left"]) == (True, True, 0), row

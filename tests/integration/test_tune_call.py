@@ -94,8 +94,8 @@ def test_a_loader_is_tuned_in_its_own_process(tmp_path: Path) -> None:
             env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
         )
         assert run.returncode == 0, run.stderr
-        said = json.loads(run.stdout)
-        result = said["result"]
+        facts = json.loads(run.stdout)
+        result = facts["result"]
         if result["benefit"] and not any(trial["failed"] for trial in result["trials"]):
             break
     assert result["own"]["num_workers"] == 1
@@ -105,21 +105,21 @@ def test_a_loader_is_tuned_in_its_own_process(tmp_path: Path) -> None:
     assert result["benefit"]
     assert result["best"]["num_workers"] >= 2
     assert result["speedup"]["low"] > 1
-    assert said["workers"] == [1, result["best"]["num_workers"]]
-    assert said["batch"] == 8
-    assert "DataLoader(..., num_workers=" in said["told"]
+    assert facts["workers"] == [1, result["best"]["num_workers"]]
+    assert facts["batch"] == 8
+    assert "DataLoader(..., num_workers=" in facts["told"]
     assert result["watched"]["loader"]["dataset"] == "Waits"
     assert result["watched"]["batches"] == 500
     # The step was really called, while it was watched and in the trials.
-    assert said["called"] > len(result["trials"])
+    assert facts["called"] > len(result["trials"])
     assert 0.0005 < sorted(result["watched"]["steps_s"])[4] < 0.5
     assert not any(trial["failed"] for trial in result["trials"])
     # The trials were traced: 17 ms a batch of waiting are no CPU time, however much the rest takes.
     own = [row for row in result["operations"] if row["workers"] == 1]
     assert 0 < own[0]["cpu_ms"] < own[0]["time_ms"] - 15
-    assert "a worker's time goes to" in said["told"]
-    assert said["without"]["objective"] == "throughput"
-    assert said["without"]["watched"]["steps_s"] == []
+    assert "a worker's time goes to" in facts["told"]
+    assert facts["without"]["objective"] == "throughput"
+    assert facts["without"]["watched"]["steps_s"] == []
 
 
 INTERRUPTED = """

@@ -52,18 +52,18 @@ def test_a_loop_of_a_moment_is_said_to_be_one_and_nothing_is_tried(torch, tune, 
     started = {name: tune(name, *words[:2], *words[2]) for name, words in plan.items()}
     for name, (kind, count, _, out) in plan.items():
         ended = started[name].end()
-        said = ended.err.decode()
-        assert (ended.code, ended.out) == (0, out), said
+        message = ended.err.decode()
+        assert (ended.code, ended.out) == (0, out), message
         if name == "forced":
-            assert "Trials: " in said
+            assert "Trials: " in message
             assert (tmp_path / name / "tuned.json").exists()
             continue
         words = "Stream" if kind == "stream" else f"Waits ({count} samples, SequentialSampler)"
-        assert f"lotus: an epoch of the loader of {words}" in said
-        assert "too short to gain from another setting, so none was tried" in said
-        assert "lotus tune -f -- COMMAND" in said
-        assert "settings are tried now" not in said
-        assert said.count("\n") == 1
+        assert f"lotus: an epoch of the loader of {words}" in message
+        assert "too short to gain from another setting, so none was tried" in message
+        assert "lotus tune -f -- COMMAND" in message
+        assert "settings are tried now" not in message
+        assert message.count("\n") == 1
         left = {path.name for path in (tmp_path / name).rglob("*")} - {"lotus-runs"}
         assert left == {f"{name}.out", f"{name}.err"}
 
@@ -85,9 +85,9 @@ def test_a_command_line_that_applies_starts_a_second_time(torch, tune, tmp_path)
     folder = tmp_path / "job"
     for turn in (1, 2):
         ended = tune("job", "list", 1600, "--apply", "--budget", "2s").end()
-        said = ended.err.decode()
-        assert (ended.code, ended.out) == (0, b"batches 400\n"), said
-        assert "Trials: " in said
+        message = ended.err.decode()
+        assert (ended.code, ended.out) == (0, b"batches 400\n"), message
+        assert "Trials: " in message
         written = sorted((folder / "lotus-runs").glob("loop-*/tuned.json"))
         assert len(written) == turn
         assert tuned_file.read(written[-1]).loaders[0].loader.dataset == "Waits"

@@ -37,12 +37,12 @@ def runs(torch, tmp_path_factory):
 def test_nothing_is_tried_where_workers_would_share_a_position(runs, how, workers):
     ended = runs[how, workers]
     folder = ended.truth.parent
-    said = " ".join(ended.err.decode().split())
-    assert ended.code == 0, said
+    message = " ".join(ended.err.decode().split())
+    assert ended.code == 0, message
     assert "seen 320 wrong 0" in ended.out.decode()
-    assert f"moves the read position of {folder}/records," in said
-    assert "no other setting could be tried" in said
-    assert "num_workers=1 in the code" in said
+    assert f"moves the read position of {folder}/records," in message
+    assert "no other setting could be tried" in message
+    assert "num_workers=1 in the code" in message
     entry = tuned_file.read(folder / "tuned.json").loaders[0]
     assert entry.setting.num_workers == workers
 
@@ -50,11 +50,11 @@ def test_nothing_is_tried_where_workers_would_share_a_position(runs, how, worker
 @pytest.mark.parametrize(("how", "workers"), ALONE)
 def test_files_that_no_two_workers_share_hinder_nothing(runs, how, workers):
     ended = runs[how, workers]
-    said = " ".join(ended.err.decode().split())
-    assert ended.code == 0, said
+    message = " ".join(ended.err.decode().split())
+    assert ended.code == 0, message
     assert "seen 320 wrong 0" in ended.out.decode()
-    assert "position" not in said
-    assert "could be tried" not in said or how == "stream"  # its epochs are compared first
+    assert "position" not in message
+    assert "could be tried" not in message or how == "stream"  # its epochs are compared first
 
 
 @pytest.mark.parametrize(("how", "tried"), [("lazy", "tried 1 0 "), ("pread", "tried ")])

@@ -26,13 +26,13 @@ def test_a_result_that_cannot_be_written_is_shown_and_kept_elsewhere(torch, tmp_
         started.append((name, tuned(folder, *words, env=env)))
     ended = {name: one.end() for name, one in started}
     for name, code in (("ended", 1), ("applied", 3)):
-        said = ended[name].err.decode()
-        assert ended[name].code == code, said
-        assert "Trials: " in said
-        assert "cannot write gone/tuned.json: No such file or directory" in said
-        found = re.search(r"the settings are in (\S+tuned\.json); keep them with: cp", said)
-        assert found is not None, said
-        assert tuned_file.read(Path(found[1])).loaders[0].loader.dataset == "Far"
+        message = ended[name].err.decode()
+        assert ended[name].code == code, message
+        assert "Trials: " in message
+        assert "cannot write gone/tuned.json: No such file or directory" in message
+        match = re.search(r"the settings are in (\S+tuned\.json); keep them with: cp", message)
+        assert match is not None, message
+        assert tuned_file.read(Path(match[1])).loaders[0].loader.dataset == "Far"
 
 
 def test_a_loader_that_raises_leaves_no_file_and_says_why(torch, tmp_path):
@@ -50,10 +50,10 @@ def test_a_loader_that_raises_leaves_no_file_and_says_why(torch, tmp_path):
         "        pass\n"
     )
     ended = tuned(tmp_path, "-f", "--budget", "3s", "--", WARM, str(script)).end()
-    said = ended.err.decode()
-    assert ended.code == 1, said
-    assert "not even of its own setting: ValueError: sample 30 is broken" in said
-    assert "Trials: " not in said
+    message = ended.err.decode()
+    assert ended.code == 1, message
+    assert "not even of its own setting: ValueError: sample 30 is broken" in message
+    assert "Trials: " not in message
     assert not (tmp_path / "tuned.json").exists()
 
 
@@ -88,7 +88,7 @@ def test_what_is_advised_where_too_little_was_watched_does_help(torch, tmp_path)
         started[name] = tuned(folder, "--budget", "1s", *options, "--", *command)
     for name, (_, _, code, words) in plan.items():
         ended = started[name].end()
-        said = ended.err.decode()
-        assert ended.code == code, said
-        assert words in said
-        assert ("lotus: no loader iterated so far matches --loader" in said) == (name == "other")
+        message = ended.err.decode()
+        assert ended.code == code, message
+        assert words in message
+        assert ("lotus: no loader iterated so far matches --loader" in message) == (name == "other")

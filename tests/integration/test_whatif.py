@@ -15,8 +15,8 @@ def test_a_data_set_that_waits(traced):
     for turn in range(3):  # a run in which the machine stood still says nothing of its consumer
         run = traced("waiting.py", options=("--level", "op+cpu"), env={"TURN": str(turn)})
         assert run.code == 0
-        told = whatif(run.path, "--step-cores", "0", "--workers", "8", "--batches", "2000")
-        today, then = told["today"], told["whatif"]
+        answer = whatif(run.path, "--step-cores", "0", "--workers", "8", "--batches", "2000")
+        today, then = answer["today"], answer["whatif"]
         quick = [
             whatif(run.path, "--step-cores", "0", *words)["whatif"]
             for words in (["--latency", "0ms"], ["--speedup", "Remote=5"])
@@ -25,7 +25,7 @@ def test_a_data_set_that_waits(traced):
         if more > 2 * steady and min(less) > 1.5 * steady:
             break
     assert today["setting"]["num_workers"] == 2
-    assert told["measured"]["samples_per_s"] > 0
+    assert answer["measured"]["samples_per_s"] > 0
     # It sleeps 5 ms a sample: however busy the machine, it is no faster, and needs no core for it.
     assert 0 < today["samples_per_s"] < 2 / 0.005
     assert today["waiting_share"] > 0.5

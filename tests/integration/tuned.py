@@ -89,12 +89,12 @@ def tuned(
     folder, name, script_args, do=TRY, best=None, env=None, words=None, python=WARM, **options
 ):
     """Start the driver on the program; `.end()` gives how it ended."""
-    asked = {"do": do, "best": best or {"num_workers": 1}, "options": options}
+    request = {"do": do, "best": best or {"num_workers": 1}, "options": options}
     command = words or command_of(SCRIPT, script_args, python)
     home = folder / name
     home.mkdir()
     return Start(
-        [sys.executable, "-c", DRIVER, json.dumps(asked), *command], home, "driver", env or {}
+        [sys.executable, "-c", DRIVER, json.dumps(request), *command], home, "driver", env or {}
     )
 
 
@@ -134,9 +134,9 @@ def same_as(out, plain, batches=34):
 def processes_of(ended):
     """The processes of a driver and its program that are there: all are in a folder of its own."""
     home = str(ended.truth.parent.resolve())
-    found = []
+    names = []
     for name in os.listdir("/proc"):
         with suppress(OSError):
             if name.isdecimal() and os.readlink(f"/proc/{name}/cwd") == home:
-                found.append(name)
-    return found
+                names.append(name)
+    return names

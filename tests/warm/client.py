@@ -53,22 +53,22 @@ def _connected(environ):
             return stream
         except OSError:
             pass
-        ready, told = os.pipe()
+        ready, writable = os.pipe()
         own = {name: environ[name] for name in environ if not name.startswith(_OF_A_RUN)}
         if "LC_CTYPE" in own and b"\0LC_CTYPE=" not in _first_environ():
             del own["LC_CTYPE"]  # Python itself has set it, and does so again
         with open(f"{path}.err", "wb") as err:
             subprocess.Popen(
-                [PYTHON, SERVER[0], path, str(told), *SERVER[1:]],
+                [PYTHON, SERVER[0], path, str(writable), *SERVER[1:]],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=err,
-                pass_fds=[told],
+                pass_fds=[writable],
                 env=own,
                 cwd="/",
                 start_new_session=True,
             )
-        os.close(told)
+        os.close(writable)
         ready_now = os.read(ready, 1)
         os.close(ready)
     if not ready_now:
@@ -107,7 +107,7 @@ def _main():
             fds.append(fd)
     umask = os.umask(0)
     os.umask(umask)
-    asked = {
+    request = {
         "words": words,
         "environ": {
             os.fsencode(name).decode("latin-1"): os.fsencode(text).decode("latin-1")
@@ -121,9 +121,11 @@ def _main():
         "affinity": sorted(os.sched_getaffinity(0)),
     }
     here = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
-    data = json.dumps(asked).encode()
-    given = struct.pack(f"{len(fds) + 1}i", here, *fds)
-    stream.sendmsg([struct.pack("I", len(data))], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, given)])
+    data = json.dumps(request).encode()
+    descriptors = struct.pack(f"{len(fds) + 1}i", here, *fds)
+    stream.sendmsg(
+        [struct.pack("I", len(data))], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptors)]
+    )
     stream.sendall(data)
     # What arrives from now on is passed on; what is ignored stays so.
     read, write = os.pipe()

@@ -117,7 +117,7 @@ class Giving:
 
 
 def main():
-    path, told, owner, *names = sys.argv[1:]
+    path, ready, owner, *names = sys.argv[1:]
     owner = os.pidfd_open(int(owner))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.path.pop(0)  # the folder of this file
@@ -147,8 +147,8 @@ def main():
     listening.listen(64)
     with open(f"{path}.pid", "w") as file:
         file.write(str(os.getpid()))
-    os.write(int(told), b"y")
-    os.close(int(told))
+    os.write(int(ready), b"y")
+    os.close(int(ready))
     words = _serve(listening, owner, os.path.dirname(path))
     # From here on this is the program's process.
     for name, text in set_by_import.items():
@@ -169,8 +169,8 @@ def _serve(listening, owner, folder):
         for key, _ in selector.select():
             if key.fileobj is listening:
                 connection, _address = listening.accept()
-                asked, fds = _receive(connection)
-                if asked is None:
+                request, fds = _receive(connection)
+                if request is None:
                     connection.close()
                     continue
                 pid = os.fork()
@@ -179,7 +179,7 @@ def _serve(listening, owner, folder):
                     selector.close()
                     for other in (listening, connection, *clients):
                         other.detach()
-                    return _become(asked, fds)
+                    return _become(request, fds)
                 for fd in fds:
                     os.close(fd)
                 pidfd = os.pidfd_open(pid)
@@ -238,12 +238,12 @@ def _receive(connection):
     return json.loads(parts), list(fds)
 
 
-def _become(asked, fds):
+def _become(request, fds):
     """Be, in the forked child, the process that the client would have been."""
     os.setsid()
     here, *fds = fds
     os.fchdir(here)
-    wanted = dict(zip(asked["fds"], fds, strict=True))
+    wanted = dict(zip(request["fds"], fds, strict=True))
     # First out of the way of all numbers that are wanted.
     above = max([*wanted, *fds, 2]) + 1
     for number, fd in wanted.items():
@@ -255,20 +255,20 @@ def _become(asked, fds):
     for number in wanted:
         os.dup2(above + number, number, inheritable=True)
         os.close(above + number)
-    os.umask(asked["umask"])
-    if os.nice(0) < asked["nice"]:
-        os.nice(asked["nice"] - os.nice(0))
-    os.sched_setaffinity(0, asked["affinity"])
+    os.umask(request["umask"])
+    if os.nice(0) < request["nice"]:
+        os.nice(request["nice"] - os.nice(0))
+    os.sched_setaffinity(0, request["affinity"])
     os.environ.clear()
-    for name, text in asked["environ"].items():
+    for name, text in request["environ"].items():
         os.environb[name.encode("latin-1")] = text.encode("latin-1")
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         if number in (signal.SIGPIPE, signal.SIGXFSZ):
             continue  # Python ignores them
-        ignored = asked["ignored"] >> (number - 1) & 1
+        ignored = request["ignored"] >> (number - 1) & 1
         usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
         signal.signal(number, signal.SIG_IGN if ignored else usual)
-    blocked = {n for n in signal.valid_signals() if asked["blocked"] >> (n - 1) & 1}
+    blocked = {n for n in signal.valid_signals() if request["blocked"] >> (n - 1) & 1}
     signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if number not in wanted:
@@ -276,7 +276,7 @@ def _become(asked, fds):
             setattr(sys, f"__{name}__", None)
         elif name == "stdout" and os.isatty(number):
             sys.stdout.reconfigure(line_buffering=True)
-    return asked["words"]
+    return request["words"]
 
 
 def _hidden(folders, modules):

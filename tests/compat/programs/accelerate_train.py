@@ -4,7 +4,7 @@ import torch
 from accelerate import Accelerator, skip_first_batches
 from accelerate.data_loader import prepare_data_loader
 from accelerate.utils import set_seed
-from shared import Compose, Scale, Shift, digest, told
+from shared import Compose, Scale, Shift, digest, note
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 
@@ -17,14 +17,14 @@ class Rows(Dataset):
         return self.size
 
     def __getitem__(self, index):
-        told(index)
+        note(index)
         return self.transform(torch.full((4,), float(index))) + torch.rand(4), index % 2
 
 
 class Stream(IterableDataset):
     def __iter__(self):
         for index in range(12):
-            told(index)
+            note(index)
             yield torch.full((4,), float(index))
 
 

@@ -5,7 +5,7 @@ Prints all that the user sees of it and the weights, bit for bit.
 
 import lightning
 import torch
-from shared import Compose, Scale, Shift, digest, told
+from shared import Compose, Scale, Shift, digest, note
 from torch.utils.data import DataLoader, Dataset, random_split
 
 
@@ -18,7 +18,7 @@ class Rows(Dataset):
         return self.size
 
     def __getitem__(self, index):
-        told(index)
+        note(index)
         value = self.transform(torch.full((4,), float(index)))
         return value + torch.rand(4), index % 2
 

@@ -49,7 +49,7 @@ def digest(thing):
     return sha.hexdigest()[:16]
 
 
-def told(index):
+def note(index):
     """Append `index` and the worker to $TRUTH: one write, so lines of many processes stay whole."""
     info = get_worker_info()
     file = os.open(os.environ["TRUTH"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

@@ -73,8 +73,8 @@ def main():
     if WHAT == "stop":  # torch waits for the stopped one for ever where it ends by itself
         import multiprocessing
 
-        for one in multiprocessing.active_children():
-            one.kill()
+        for child in multiprocessing.active_children():
+            child.kill()
 
 
 if __name__ == "__main__":

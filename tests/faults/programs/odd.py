@@ -40,8 +40,8 @@ class Forks:
 class Starts:
     def __call__(self, value):
         if value % 5 == 0:
-            asked = [sys.executable, "-c", "import json; print(json.dumps(3))"]
-            assert subprocess.run(asked, capture_output=True, check=True).stdout == b"3\n"
+            command = [sys.executable, "-c", "import json; print(json.dumps(3))"]
+            assert subprocess.run(command, capture_output=True, check=True).stdout == b"3\n"
         return value
 
 

@@ -51,13 +51,13 @@ def functions():
     utils = module._utils
     owners = [DataLoader, module._MultiProcessingDataLoaderIter, module._DatasetKind]
     owners += [module._SingleProcessDataLoaderIter, utils.pin_memory, utils.worker]
-    found = {}
+    places = {}
     for owner in owners:
         for name, value in vars(owner).items():
             value = getattr(value, "__func__", value)
             if hasattr(value, "__code__"):
-                found[f"{owner.__name__.rpartition('.')[2]}.{name}"] = place(value)
-    return found
+                places[f"{owner.__name__.rpartition('.')[2]}.{name}"] = place(value)
+    return places
 
 
 def seen():

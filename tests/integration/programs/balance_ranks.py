@@ -186,17 +186,17 @@ def trained(name, many=203, size=8, kind=torch.float64, options=(), epochs=2, dr
 def as_written(loader_of, options=(), model=True):
     """What a job that cannot be shared out trains on, and how far off its gradients are."""
     net = Net(torch.float32, options)
-    found = wrap(copy.deepcopy(net), options) if model else net
+    wrapped = wrap(copy.deepcopy(net), options) if model else net
     loader = loader_of()
     x, y, samples = next(iter(loader))
-    loss_of(found, x, y, options).backward()
+    loss_of(wrapped, x, y, options).backward()
     far = 0.0
     if model:
         # What DDP makes of it without a weight: the average of both ranks' means.
         plain = torch.autograd.grad(loss_of(net, x, y, options), list(net.parameters()))
-        for mine, one in zip(found.parameters(), plain, strict=True):
-            dist.all_reduce(one)
-            far = max(far, float((mine.grad - one / WORLD).abs().max()))
+        for mine, gradient in zip(wrapped.parameters(), plain, strict=True):
+            dist.all_reduce(gradient)
+            far = max(far, float((mine.grad - gradient / WORLD).abs().max()))
     own = None
     if isinstance(loader.sampler, DistributedSampler):
         own = list(loader.sampler)[: loader.batch_size]
@@ -297,8 +297,8 @@ def main():
     lotus = rank_job.Lotus()
     for name, (sizes, more, names) in EQUAL.items():
         truth[name] = lotus.on(plan(sizes, more), lambda: trained(name, **names))  # noqa: B023
-    for name, given in TOGETHER.items():
-        truth[name] = lotus.on(plan([11, 5], {}) | given, lambda: trained(name))  # noqa: B023
+    for name, extra in TOGETHER.items():
+        truth[name] = lotus.on(plan([11, 5], {}) | extra, lambda: trained(name))  # noqa: B023
     for name, (sizes, more, loader, names) in REFUSED.items():
         call = lambda: as_written(loader, **names)  # noqa: E731, B023
         truth[name] = lotus.on(plan(sizes, more), call)
@@ -306,8 +306,8 @@ def main():
     # Last, as the ranks count their questions: rank 1 knows nothing of lotus.
     if RANK == 0:
         rank_job.store_has_time()
-        given = plan([11, 5], {"wait_s": 0.2})
-        truth["without"] = lotus.on(given, lambda: as_written(distributed))
+        waiting = plan([11, 5], {"wait_s": 0.2})
+        truth["without"] = lotus.on(waiting, lambda: as_written(distributed))
     else:
         truth["without"] = as_written(distributed)
         dist.barrier()

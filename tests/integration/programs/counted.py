@@ -70,15 +70,15 @@ class Pool(Known):
     """Lets two threads work and waits for them."""
 
     def work(self):
-        found = []
+        sums = []
         threads = [
-            threading.Thread(target=lambda: found.append(burn(3_000_000, 0))) for _ in range(2)
+            threading.Thread(target=lambda: sums.append(burn(3_000_000, 0))) for _ in range(2)
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        return sum(found)
+        return sum(sums)
 
 
 class Fork:

@@ -127,25 +127,25 @@ def stepped(net, batches):
     points = Points(MANY)
     made = []
     for samples in batches:
-        one = copy.deepcopy(net)
+        replica = copy.deepcopy(net)
         if samples:
-            loss_of(one, points.x[samples], points.y[samples]).backward()
+            loss_of(replica, points.x[samples], points.y[samples]).backward()
             with torch.no_grad():
-                for parameter in one.parameters():
+                for parameter in replica.parameters():
                     parameter -= RATE * parameter.grad
                     parameter.grad = None
-        made.append(one)
+        made.append(replica)
     return made
 
 
 def mean(nets):
-    found = copy.deepcopy(nets[0])
+    average = copy.deepcopy(nets[0])
     with torch.no_grad():
-        for one, parts in zip(
-            found.parameters(), zip(*(net.parameters() for net in nets), strict=True), strict=True
+        for parameter, parts in zip(
+            average.parameters(), zip(*(net.parameters() for net in nets), strict=True), strict=True
         ):
-            one.copy_(sum(parts) / len(parts))
-    return found
+            parameter.copy_(sum(parts) / len(parts))
+    return average
 
 
 def simulated(seen, every, after=0, groups=((0,), (1,), (2,))):
@@ -461,10 +461,10 @@ CASES = {
 }
 
 
-def mode(given):
+def mode(case):
     usual = {"every": 8, "after": 0, "groups": [], "staleness": 4, "wait_s": 600}
-    loaders = given.get("loaders", [])
-    mine = {name: value for name, value in given.items() if name != "loaders"}
+    loaders = case.get("loaders", [])
+    mine = {name: value for name, value in case.items() if name != "loaders"}
     return {"mode": usual | mine, "loaders": loaders}
 
 
@@ -486,8 +486,8 @@ def main():
     truth = {"outside": checked(4)}
     lotus = rank_job.Lotus()
     truth["plain"] = trained()
-    for name, (given, call) in CASES.items():
-        truth[name] = lotus.on(mode(given), call)
+    for name, (case, call) in CASES.items():
+        truth[name] = lotus.on(mode(case), call)
     # Last, as the ranks count their questions: rank 1 knows nothing of lotus.
     if RANK == 1:
         truth["without"] = trained()

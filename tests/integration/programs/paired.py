@@ -57,24 +57,24 @@ def frames(error):
 
     Of torch without lines: which it is may depend on whether a batch had come before its turn.
     """
-    found = []
+    rows = []
     for frame in traceback.extract_tb(error.__traceback__):
         folder, name = os.path.split(frame.filename)
         if not frame.filename.startswith(HOOK):
-            found.append((name, frame.name, frame.lineno if folder == HERE else 0))
-    return found
+            rows.append((name, frame.name, frame.lineno if folder == HERE else 0))
+    return rows
 
 
 def raised(error):
     """What the user sees of an exception and of those that it is about."""
-    told = [type(error).__name__, words(str(error)), frames(error)]
+    facts = [type(error).__name__, words(str(error)), frames(error)]
     for other in (error.__cause__, error.__context__):
-        told.append(other and [type(other).__name__, words(str(other)), frames(other)])
+        facts.append(other and [type(other).__name__, words(str(other)), frames(other)])
     # torch's frames refer to the exception and to the iterator, which would wait for the collector.
-    for one in (error, error.__cause__, error.__context__):
-        if one is not None:
-            traceback.clear_frames(one.__traceback__)
-    return told
+    for link in (error, error.__cause__, error.__context__):
+        if link is not None:
+            traceback.clear_frames(link.__traceback__)
+    return facts
 
 
 class Seen:
@@ -150,11 +150,11 @@ def observe(feature):
         except Exception as error:
             see.rows.append(["the feature raised", raised(error)])
         gc.collect()
-    told = [
+    warned = [
         (one.category.__name__, words(str(one.message)), os.path.basename(one.filename), one.lineno)
         for one in caught
     ]
-    return {"seen": see.rows, "warnings": told, "after": left()}
+    return {"seen": see.rows, "warnings": warned, "after": left()}
 
 
 def workers(count=2, **kwargs):
@@ -175,13 +175,13 @@ def main(names):
     import paired_results
 
     gc.freeze()  # each child would look through all of torch at its end
-    found = {}
+    observed = {}
     for name in names:
         print("==", name, file=sys.stderr, flush=True)
         feature = getattr(paired_results, name, None) or getattr(paired_errors, name)
-        found[name] = observe(feature)
+        observed[name] = observe(feature)
     with open(os.environ["TRUTH"], "w") as file:
-        json.dump(found, file)
+        json.dump(observed, file)
 
 
 if __name__ == "__main__":

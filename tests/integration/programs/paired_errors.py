@@ -107,11 +107,11 @@ class Leaves(Numbers):
     def __init__(self, leave):
         super().__init__(8)
         self.leave = leave
-        self.told = multiprocessing.get_context(METHOD).Event()
+        self.leaving = multiprocessing.get_context(METHOD).Event()
 
     def __getitem__(self, index):
         if index == 4:
-            self.told.wait()
+            self.leaving.wait()
             self.leave()
         return index
 
@@ -142,7 +142,7 @@ def ending(see):
         (worker,) = iterator._workers
         see(name, [next(iterator), next(iterator)])
         try:
-            data.told.set()
+            data.leaving.set()
             next(iterator)
         except RuntimeError as error:
             # Torch tells it in its signal handler or when it looks: the words differ, by chance.

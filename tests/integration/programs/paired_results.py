@@ -179,8 +179,8 @@ class Based(Numbers):
     def __getitem__(self, index):
         info = get_worker_info()
         seeds = [info.seed, torch.initial_seed(), random.random(), numpy.random.rand()]
-        told = [info.id, info.num_workers, info.dataset is self]
-        return [self.base + index, *told, *seeds]
+        facts = [info.id, info.num_workers, info.dataset is self]
+        return [self.base + index, *facts, *seeds]
 
 
 def starting(see):

@@ -124,8 +124,10 @@ def look(dataset):
     print(first.p, last.__name__, last == double, callable(last), bool(flip))
     again = pickle.loads(pickle.dumps(dataset.transform))
     deep = copy.deepcopy(dataset.transform)
-    for one in (again, deep):
-        print(type(one.transforms[0]).__module__, one.transforms[0].p, one.transforms[-1] is double)
+    for pipe in (again, deep):
+        print(
+            type(pipe.transforms[0]).__module__, pipe.transforms[0].p, pipe.transforms[-1] is double
+        )
 
 
 if __name__ == "__main__":

@@ -46,19 +46,19 @@ class Lotus:
 
     def __init__(self):
         self.settings = sys.modules["_lotus_inside.apply.settings_applier"]
-        self.said = self.settings.active.notes.path  # where `lotus run` reads
+        self.notes_path = self.settings.active.notes.path  # where `lotus run` reads
         self.settings.active.uninstall()
 
-    def on(self, given, call):
+    def on(self, case, call):
         """What a call returns with what is given put on, and what was said."""
         import torch.distributed as dist
 
-        text = json.dumps({"loaders": [], **given, "said": self.said})
+        text = json.dumps({"loaders": [], **case, "said": self.notes_path})
         applier = sys.modules["_lotus_inside.install"].apply_settings({"LOTUS_SETTINGS": text})
-        found = call()
+        result = call()
         applier.uninstall()
         dist.barrier()
-        return {**found, "said": sorted(applier.notes.shown)}
+        return {**result, "said": sorted(applier.notes.shown)}
 
 
 def leave(rank, truth):

@@ -29,12 +29,12 @@ def ahead(loader):
 
 def orders(points, epochs):
     """The samples of each epoch in the order in which ranks take theirs out of it."""
-    found = []
+    taken = []
     for epoch in range(epochs):
         everything = DistributedSampler(points, 1, 0, seed=7)
         everything.set_epoch(epoch)
-        found.append(list(everything))
-    return found
+        taken.append(list(everything))
+    return taken
 
 
 def momentum(net):

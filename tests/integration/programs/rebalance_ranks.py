@@ -110,13 +110,13 @@ def make_up_times(net):
     kind.real, kind.averaged = known, averaged
 
 
-def listen(found):
+def listen(costs):
     """Have what each step is taken to cost this rank, with its share."""
     kind = importlib.import_module("_lotus_inside.distributed.share_solver").Costs
     known = kind.add
 
     def add(self, at, share, own, wait):
-        found.append((share, own))
+        costs.append((share, own))
         known(self, at, share, own, wait)
 
     kind.add = add

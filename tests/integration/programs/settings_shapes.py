@@ -156,9 +156,9 @@ class ThreadsMany(Threads):
 def threads(name, cls):
     generator = torch.Generator().manual_seed(3)
     sampler = torch.utils.data.RandomSampler(cls(4), generator=generator)
-    given = {"worker_init_fn": init, "generator": generator, "sampler": sampler, "timeout": 300}
-    loader = DataLoader(cls(4), 4, num_workers=1, collate_fn=collate, **given)
-    same = all(getattr(loader, key) is value for key, value in given.items())
+    options = {"worker_init_fn": init, "generator": generator, "sampler": sampler, "timeout": 300}
+    loader = DataLoader(cls(4), 4, num_workers=1, collate_fn=collate, **options)
+    same = all(getattr(loader, key) is value for key, value in options.items())
     batches = [batch.tolist() for batch in loader]
     same = same and loader.worker_init_fn is init and loader.collate_fn is collate
     note(name, loader, threads=batches[0][0], same=same)
@@ -271,9 +271,9 @@ def lengths_left(cls):
 
 @shape
 def own_context(cls):
-    given = {"multiprocessing_context": "spawn", "prefetch_factor": 4, "persistent_workers": True}
-    note("own_context", DataLoader(cls(5), num_workers=1, **given))
-    note("no_context", DataLoader(cls(6), num_workers=1, **given))
+    options = {"multiprocessing_context": "spawn", "prefetch_factor": 4, "persistent_workers": True}
+    note("own_context", DataLoader(cls(5), num_workers=1, **options))
+    note("no_context", DataLoader(cls(6), num_workers=1, **options))
 
 
 class Nested(Data):

@@ -59,7 +59,7 @@ def main(what, rank):
     from torch.nn.parallel import DistributedDataParallel
     from torch.utils.data import DataLoader, DistributedSampler
 
-    given, before, number = CASES[what]
+    case, before, number = CASES[what]
     lotus = rank_job.Lotus()
     port = int(os.environ["PORT"])
     store = dist.TCPStore("127.0.0.1", port, None, False, PATIENCE, wait_for_workers=False)
@@ -87,7 +87,7 @@ def main(what, rank):
         return truth
 
     try:
-        rank_job.leave(rank, lotus.on(given, train))
+        rank_job.leave(rank, lotus.on(case, train))
     except SystemExit as error:
         rank_job.leave(rank, {**truth, "stopped": str(error)})
 

@@ -50,11 +50,11 @@ def data(step=0):
 
 
 def digest(*models):
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for model in models:
         for parameter in model.parameters():
-            found.update(b"-" if parameter.grad is None else parameter.grad.numpy().tobytes())
-    return found.hexdigest()
+            hasher.update(b"-" if parameter.grad is None else parameter.grad.numpy().tobytes())
+    return hasher.hexdigest()
 
 
 def case(name, averaged, backwards, *models):

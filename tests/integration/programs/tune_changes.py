@@ -123,7 +123,7 @@ def main():
             plain = epochs(make, own, None, None)[0]
             changed, loader = epochs(make, own, change, tuple(at))
             children = len(torch.multiprocessing.active_children())
-            told = {
+            facts = {
                 "shape": shape,
                 "own": own,
                 "new": new,
@@ -134,7 +134,7 @@ def main():
                 "left": children - (new["num_workers"] if new.get("persistent_workers") else 0),
             }
             del loader
-            print(json.dumps(told), flush=True)
+            print(json.dumps(facts), flush=True)
 
 
 if __name__ == "__main__":
