@@ -22,12 +22,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from lotus.common.errors import LotusError
 from lotus.format import job_ranks, manifest
 from lotus.format.manifest import Settings
 from lotus.format.run_directory import make, make_default
+from lotus.recording.recorders import Recorders
 
 if TYPE_CHECKING:
     from lotus.recording.sidecars import Sibling
@@ -46,7 +47,6 @@ VARIABLES = frozenset(
     "LOTUS_RUN LOTUS_LEVEL LOTUS_BATCHES LOTUS_EVERY LOTUS_MAX_LOG LOTUS_OPS LOTUS_COUNTERS "
     "LOTUS_QUIET".split()
 )
-_T = TypeVar("_T")
 _PATH_ENTRY = Path(__file__).resolve().parents[1] / "inside" / "sitecustomize"
 
 
@@ -100,7 +100,7 @@ def trace(
             "with -o"
         ) from None
     _tell_outer(directory.absolute())
-    beside = Beside(siblings, directory, record) if siblings else None
+    beside = Recorders(siblings, directory, record) if siblings else None
     try:
         outcome = run(words, environ, beside, _meanwhile(directory, progress))
     except CannotStart as error:
@@ -243,53 +243,10 @@ def _cannot_start(words: Sequence[str]) -> CannotStart:
     return CannotStart(f"{name}: command not found; what follows `--` is run as it stands", 127)
 
 
-class Beside:
-    """The recorders of one run, and their part of its manifest."""
-
-    def __init__(
-        self, siblings: Sequence["Sibling"], directory: Path, record: dict[str, Any]
-    ) -> None:
-        self._siblings, self._directory, self._record = list(siblings), directory, record
-        self._notes: dict[str, Any] = {}
-
-    def start(self, pid: int) -> None:
-        """Attach all recorders to the program; none can fail the run."""
-        self._each(lambda sibling: sibling.start(pid, self._directory.absolute()))
-        # Already now: lotus may be killed before the end.
-        self._note()
-        with contextlib.suppress(OSError):
-            manifest.write(self._directory, self._record)
-
-    def watch(self) -> float | None:
-        """Return after how many seconds to look again, None for never."""
-        times = self._each(lambda sibling: sibling.watch())
-        return min((seconds for seconds in times if seconds is not None), default=None)
-
-    def stop(self) -> None:
-        """End all recorders and keep their notes."""
-        self._each(lambda sibling: sibling.stop())
-        self._note()
-
-    def _note(self) -> None:
-        self._each(lambda sibling: self._notes.update({sibling.name: sibling.note()}))
-        self._record["recorders"] = dict(self._notes)
-
-    def _each(self, call: Callable[["Sibling"], _T]) -> list[_T]:
-        """Call a function for each recorder; one that raises, a bug, is then ignored."""
-        results = []
-        for sibling in list(self._siblings):
-            try:
-                results.append(call(sibling))
-            except Exception as error:
-                self._siblings.remove(sibling)
-                self._notes[sibling.name] = {"problem": f"{type(error).__name__}: {error}"}
-        return results
-
-
 def run(
     words: Sequence[str],
     environ: Mapping[str, str],
-    beside: Beside | None = None,
+    beside: Recorders | None = None,
     meanwhile: AbstractContextManager[object] | None = None,
 ) -> ProgramOutcome:
     """Run a program to its end with lotus's own streams and terminal; pass signals on to it.
@@ -324,7 +281,7 @@ def _spawn(
     words: Sequence[str],
     environ: Mapping[str, str],
     mask: set[int | signal.Signals],
-    beside: Beside | None,
+    beside: Recorders | None,
 ) -> int:
     try:
         if beside is not None:
@@ -373,7 +330,7 @@ def _start_held(
     words: Sequence[str],
     environ: Mapping[str, str],
     mask: set[int | signal.Signals],
-    beside: Beside,
+    beside: Recorders,
 ) -> int:
     """Start a process that becomes the program once the recorders are attached to it.
 
@@ -438,7 +395,7 @@ def _is_binary(path: str) -> bool:
         return True
 
 
-def _wait(pid: int, beside: Beside | None = None) -> ProgramOutcome:
+def _wait(pid: int, beside: Recorders | None = None) -> ProgramOutcome:
     had_terminal = _has_terminal()
     while True:
         ended, status = os.waitpid(pid, os.WNOHANG)

@@ -55,7 +55,7 @@ class Safety:
         self.unknown: dict[str, None] = {}  # what could not be checked
 
     @property
-    def known(self) -> bool:
+    def costs_known(self) -> bool:
         """Whether a block has shown the costs of batches and workers."""
         return self._sent is not None or self._alone is not None
 

@@ -135,7 +135,7 @@ class _Search:
         own = self._measure(self.own, "the program's own setting, measured first")
         if self.trials.forbidden:
             return
-        known = self.trials.safety.known
+        known = self.trials.safety.costs_known
         if own.failed and not known and not self.watched.iterable and self.trials.left > 0:
             small = dataclasses.replace(self.own, num_workers=1, prefetch_factor=TORCH_PREFETCH)
             self._measure(small, "the smallest setting with a worker, which shows the cost of one")
@@ -166,7 +166,7 @@ class _Search:
     def _measure(self, setting: Setting, why: str) -> Measurement:
         self._say("measuring", setting, why)
         safety = self.trials.safety
-        if safety.known or safety.first(setting):
+        if safety.costs_known or safety.first(setting):
             measurement = self.trials.measure(setting, why)
         else:
             self.trials.ruled_out[setting.normal()] = search_notes.NOTHING_KNOWN
@@ -186,7 +186,9 @@ class _Search:
         )
         self._say("checking samples", more, "an iterable data set may repeat samples in workers")
         why = (
-            self.trials.make_room(more) if self.trials.safety.known else search_notes.NOTHING_KNOWN
+            self.trials.make_room(more)
+            if self.trials.safety.costs_known
+            else search_notes.NOTHING_KNOWN
         )
         if not why:
             limit_s = min(self.budget_s * _CHECKING, self.trials.left)

@@ -45,7 +45,7 @@ class Observations:
         """All measured settings, failed ones included."""
         return (*self.blocks, *self.failed)
 
-    def known(self) -> list[KnownRate]:
+    def known_rates(self) -> list[KnownRate]:
         """Return the combined rate of each setting that works."""
         errors = [_block_error(block) for blocks in self.blocks.values() for block in blocks]
         squares, free = 0.0, 0
@@ -81,13 +81,13 @@ class Observations:
 
     def derived(self) -> list[KnownRate]:
         """Return the computed rates of twins of settings that work."""
-        return [twin for known in self.known() if (twin := self._twin_of(known)) is not None]
+        return [twin for known in self.known_rates() if (twin := self._twin_of(known)) is not None]
 
     def loaders(self) -> list[KnownRate]:
         """Return the better twin of each loader that works, measured or computed."""
         by_loader: dict[Setting, list[KnownRate]] = {}
         full = len(self.tried) >= TRIALS
-        for known in self.known():
+        for known in self.known_rates():
             twin = self._twin_of(known)
             if twin is not None and twin.setting not in self.blocks and full:
                 twin = None  # it cannot be chosen, as no trial is left to measure it

@@ -104,7 +104,7 @@ class Lotus:
             return None
         if chosen.setting not in measured.blocks:  # only its twin was measured
             loader = loader_of(chosen.setting)
-            chosen = next(one for one in measured.known() if loader_of(one.setting) == loader)
+            chosen = next(one for one in measured.known_rates() if loader_of(one.setting) == loader)
         blocks = measured.blocks[chosen.setting]
         if len(blocks) == 1 and twin_of(chosen.setting) not in measured.blocks:
             return blocks[0]
@@ -139,7 +139,7 @@ class Lotus:
         """The estimate from all measurements; None before anything has worked."""
         if self._estimate is None and self._measured.blocks:
             measured = self._measured
-            self._estimate = Estimate(self.problem, measured.known(), measured.derived())
+            self._estimate = Estimate(self.problem, measured.known_rates(), measured.derived())
         return self._estimate
 
     # The choice of the next setting
