@@ -18,6 +18,7 @@ from lotus.common.errors import LotusError
 from lotus.format import manifest, run_claim
 
 SWEEP = "sweep.json"  # the file by which a directory is a sweep of runs
+BLOCKING = "blocking.json"  # what threads were found blocked in
 RUNS = "lotus-runs"  # in the current directory: where runs go whose place nobody named
 
 
@@ -176,7 +177,7 @@ def _empty(path: Path, force: bool) -> None:
     # Only what lotus wrote: a report that the user saved beside it stays.
     for old in path.glob(f".{manifest.NAME}.*"):
         old.unlink(missing_ok=True)
-    for name in ("processes.jsonl", "blocking.json", "perf.data", "perf.data.old"):
+    for name in ("processes.jsonl", BLOCKING, "perf.data", "perf.data.old"):
         (path / name).unlink(missing_ok=True)
     for name, pattern in (("events", "*.ltr"), ("state", "*.state"), ("py-spy", "*.json")):
         folder = path / name

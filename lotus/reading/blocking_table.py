@@ -7,9 +7,9 @@ from typing import Any
 import pandas as pd
 
 from lotus.common import files
+from lotus.format.run_directory import BLOCKING as NAME
 from lotus.reading.process_tree import Process
 
-NAME = "blocking.json"
 # In the file: the numbers of what is no operation.
 _OWN, _COLLATE, _NEXT = -1, -2, -3
 OWN_CODE, COLLATE, NEXT = "", "collate", "(next)"

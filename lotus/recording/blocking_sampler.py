@@ -16,9 +16,9 @@ from types import TracebackType
 
 from lotus.common import files
 from lotus.common.errors import LotusError
+from lotus.format.run_directory import BLOCKING as NAME
 from lotus.inside.trace import state_page
 
-NAME = "blocking.json"
 _PERIOD_S, _SHARE = 0.02, 0.01
 _RESCAN_S = 0.5
 _IDLE_S = 0.1  # while there is nobody to look at
