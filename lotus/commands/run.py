@@ -30,6 +30,9 @@ examples:
 The command keeps its terminal, its output, its exit code and its signals. It is
 not recorded, and lotus writes nothing. Without a command it acts like --print.
 
+Where a setting has torch_threads, torch's threads are set in the process that
+iterates the loader, when it does so first; the program may set them again.
+
 With balance.json each rank takes its share of the same global batches, each
 sample once an epoch, and gradients are weighted so that an update equals that
 of the whole global batch. This requires a rank's loss to be the mean over its

@@ -22,6 +22,9 @@ Value = int | bool | str | None
 class Setting:
     """A loader's settings, ordered by cost: fewer workers first, then less prefetching.
 
+    `torch_threads` is not of the loader, but of the process that iterates it: training threads and
+    workers compete for the same cores.
+
     None means torch's default of 2 for `prefetch_factor`, and for others the program's own value.
     Raises ValueError for values that no loader can have.
     """
@@ -33,9 +36,15 @@ class Setting:
     start_method: str | None = None  # "fork", "spawn", "forkserver"
     in_order: bool | None = None  # torch >= 2.6
     threads: int | None = None  # of torch, OpenMP and cv2, in each worker
+    torch_threads: int | None = None  # of torch in the training process
 
     def __post_init__(self) -> None:
-        for name, least in (("num_workers", 0), ("prefetch_factor", 1), ("threads", 1)):
+        for name, least in (
+            ("num_workers", 0),
+            ("prefetch_factor", 1),
+            ("threads", 1),
+            ("torch_threads", 1),
+        ):
             value = getattr(self, name)
             if value is None and name != "num_workers":
                 continue
@@ -54,7 +63,7 @@ class Setting:
     def normal(self) -> Setting:
         """Return the canonical setting: settings that make the same loader become equal."""
         if self.num_workers == 0:
-            return Setting(0, pin_memory=self.pin_memory)
+            return Setting(0, pin_memory=self.pin_memory, torch_threads=self.torch_threads)
         if self.prefetch_factor is None:
             return dataclasses.replace(self, prefetch_factor=TORCH_PREFETCH)
         return self
@@ -63,7 +72,7 @@ class Setting:
         """Return arguments of torch.utils.data.DataLoader that replace the program's own.
 
         Without workers, arguments that torch then refuses are None, so that they also replace the
-        program's. `threads` is not an argument of a loader.
+        program's. `threads` and `torch_threads` are not arguments of a loader.
         """
         made = self.normal()
         arguments: dict[str, Any] = {
@@ -108,11 +117,17 @@ class Setting:
 
 
 PARAMETERS = tuple(field.name for field in dataclasses.fields(Setting))
+# Those that trials can measure: they emulate the training step, and no emulation knows how the step
+# scales with threads.
+LOADER_PARAMETERS = tuple(name for name in PARAMETERS if name != "torch_threads")
 
 
 @dataclass(frozen=True)
 class Space:
-    """The values that each parameter may take, in all combinations. Raises ValueError."""
+    """The values that each parameter of a loader may take, in all combinations.
+
+    Raises ValueError.
+    """
 
     num_workers: tuple[int, ...]
     prefetch_factor: tuple[int | None, ...] = (None,)
@@ -123,7 +138,7 @@ class Space:
     threads: tuple[int | None, ...] = (None,)
 
     def __post_init__(self) -> None:
-        for name in PARAMETERS:
+        for name in LOADER_PARAMETERS:
             values = tuple(getattr(self, name))
             object.__setattr__(self, name, values)
             if not values:
@@ -136,24 +151,24 @@ class Space:
 
     def values(self, name: str) -> tuple[Value, ...]:
         """Return the values of a parameter in their order. Raises KeyError."""
-        if name not in PARAMETERS:
+        if name not in LOADER_PARAMETERS:
             raise KeyError(name)
         chosen: tuple[Value, ...] = getattr(self, name)
         return chosen
 
     def varied(self) -> tuple[str, ...]:
         """Return the parameters with more than one value."""
-        return tuple(name for name in PARAMETERS if len(self.values(name)) > 1)
+        return tuple(name for name in LOADER_PARAMETERS if len(self.values(name)) > 1)
 
     def size(self) -> int:
         """Return the number of combinations, including those that make the same loader."""
-        return math.prod(len(self.values(name)) for name in PARAMETERS)
+        return math.prod(len(self.values(name)) for name in LOADER_PARAMETERS)
 
     def settings(self) -> Iterator[Setting]:
         """Yield all distinct settings, normalised, the last parameter changing fastest."""
         seen: set[Setting] = set()
-        for values in itertools.product(*(self.values(name) for name in PARAMETERS)):
-            fields: dict[str, Any] = dict(zip(PARAMETERS, values, strict=True))
+        for values in itertools.product(*(self.values(name) for name in LOADER_PARAMETERS)):
+            fields: dict[str, Any] = dict(zip(LOADER_PARAMETERS, values, strict=True))
             setting = Setting(**fields).normal()
             if setting not in seen:
                 seen.add(setting)
@@ -164,12 +179,14 @@ class Space:
         if not isinstance(setting, Setting):
             return False
         wanted = setting.normal()
+        if wanted.torch_threads is not None:
+            return False
         if wanted.num_workers == 0:
             return 0 in self.num_workers and wanted.pin_memory in self.pin_memory
         prefetches = {TORCH_PREFETCH if p is None else p for p in self.prefetch_factor}
         return wanted.prefetch_factor in prefetches and all(
             getattr(wanted, name) in self.values(name)
-            for name in PARAMETERS
+            for name in LOADER_PARAMETERS
             if name != "prefetch_factor"
         )
 

@@ -195,6 +195,8 @@ def code_change(setting: Setting) -> list[str]:
     lines = [f"DataLoader(..., {', '.join(words)})"]
     if setting.threads is not None and setting.num_workers:
         lines.append(f"torch.set_num_threads({setting.threads})  # first in its worker_init_fn")
+    if setting.torch_threads is not None:
+        lines.append(f"torch.set_num_threads({setting.torch_threads})  # before training")
     return lines
 
 

@@ -427,3 +427,35 @@ except UserWarning as warning:
     ended = lotus_run(code, Entry(Target(number=0), Setting(2)))
     assert ended.out == b"[0, 1] 2 False\nThis DataLoader will create 2 worker pr\n"
     assert ended.code == 0
+
+
+TORCH_THREADS = """
+import torch
+from torch.utils.data import DataLoader
+torch.set_num_threads(2)
+weight = torch.zeros(4, requires_grad=True)
+loaders = [DataLoader(torch.arange(64.0).view(16, 4), batch_size=4) for _ in range(2)]
+print("made", torch.get_num_threads())
+for epoch in range(2):
+    for number, loader in enumerate(loaders):
+        for batch in loader:
+            (batch * weight).sum().backward()
+        print("epoch", epoch, number, torch.get_num_threads())
+    if epoch == 0:
+        torch.set_num_threads(2)
+"""
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_torch_gets_its_threads_when_the_loader_is_first_iterated(lotus_run, workers):
+    """And once: where the program sets them again, or without the loader, its own count."""
+    setting = Setting(workers, torch_threads=1)
+    ended = lotus_run(TORCH_THREADS, Entry(Target(call_site="program.py:6"), setting))
+    assert ended.code == 0, ended.err.decode()
+    expected = ["made 2", "epoch 0 0 1", "epoch 0 1 1", "epoch 1 0 2", "epoch 1 1 2"]
+    assert ended.out.decode().splitlines() == expected
+    notes = [line for line in ended.err.decode().splitlines() if "torch gets" in line]
+    assert notes == [
+        "lotus: torch gets 1 thread in the training process when the loader at program.py:6 is "
+        "first iterated: sums of floats may differ in their last bits"
+    ]

@@ -134,7 +134,7 @@ def _setting(row: Mapping[str, Any]) -> Setting:
         value = row.get(name)
         if value is None or pd.isna(value):
             continue
-        if name in ("num_workers", "prefetch_factor", "threads"):
+        if name in ("num_workers", "prefetch_factor", "threads", "torch_threads"):
             if not float(value).is_integer():
                 raise ValueError(f"{name} is {value!r}: it must be a whole number")
             fields[name] = int(value)

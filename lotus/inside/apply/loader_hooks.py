@@ -66,6 +66,7 @@ def get_iterator(original: "Callable[..., Any]", applier: "Any") -> "Callable[..
                     generator.set_state(state)
                     edge(applier, applier.give_back, self, known, failed)
                     return original(self)
+            edge(applier, applier.set_torch_threads, known)
             if self.persistent_workers and self.num_workers:
                 self._iterator = iterator  # `iter` checked before it became persistent
             return iterator

@@ -60,6 +60,7 @@ class Applier:
         self.entries: list[dict[str, Any]] = []
         self.matching = Matching(self.entries)
         self.notes = RunNotes()
+        self._threads_set: set[int] = set()  # entries whose threads of torch were set
         self.pid, self.numbers = os.getpid(), 0  # loaders that were iterated in this process
 
     def install(self) -> None:
@@ -231,6 +232,13 @@ class Applier:
                 f"num_workers goes from {own['num_workers']} to {after['num_workers']} {where}: "
                 "random augmentations will draw other numbers than before"
             )
+        threads = entry["setting"].get("torch_threads")
+        if threads is not None:
+            words = "1 thread" if threads == 1 else f"{threads} threads"
+            self.note(
+                f"torch gets {words} in the training process when the loader {where} is first "
+                "iterated: sums of floats may differ in their last bits"
+            )
         if after["persistent_workers"] and not own["persistent_workers"]:
             self.note(
                 f"workers stay from epoch to epoch {where}: what the program changes in the data "
@@ -248,6 +256,19 @@ class Applier:
             f"its workers cannot be started by {method} ({what})"
         )
         known.restore()
+
+    def set_torch_threads(self, known: KnownLoader) -> None:
+        """Set torch's threads in this process as the loader's setting says, once per setting.
+
+        A loader may be made again for each epoch; what the program has set meanwhile stays.
+        """
+        index = known.entry
+        if index is None or index in self._threads_set:
+            return
+        threads = self.entries[index]["setting"].get("torch_threads")
+        if threads is not None:
+            self._threads_set.add(index)
+            sys.modules["torch"].set_num_threads(threads)
 
     def threads(self, loader: "Any", known: KnownLoader) -> int | None:
         """Return the number of threads for workers that start now; None: no change."""

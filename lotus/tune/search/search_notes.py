@@ -43,6 +43,8 @@ def setting(value: Setting) -> str:
         text += ", not in order"
     if value.threads is not None:
         text += f", {plural(value.threads, 'thread')} each"
+    if value.torch_threads is not None:
+        text += f", {plural(value.torch_threads, 'torch thread')}"
     return text
 
 

@@ -34,7 +34,14 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lotus.settings.space import PARAMETERS, TORCH_PREFETCH, Measurement, Setting, Space, Value
+from lotus.settings.space import (
+    LOADER_PARAMETERS,
+    TORCH_PREFETCH,
+    Measurement,
+    Setting,
+    Space,
+    Value,
+)
 from lotus.tune.strategies import avl_tree
 from lotus.tune.strategies.stepwise import Remembering, Steps
 
@@ -70,9 +77,9 @@ class Adapt(Remembering):
 
     name = "adapt"
 
-    def __init__(self, space: Space, priorities: Sequence[str] = PARAMETERS) -> None:
-        if sorted(priorities) != sorted(PARAMETERS):
-            raise ValueError(f"priorities must name each of {', '.join(PARAMETERS)} once")
+    def __init__(self, space: Space, priorities: Sequence[str] = LOADER_PARAMETERS) -> None:
+        if sorted(priorities) != sorted(LOADER_PARAMETERS):
+            raise ValueError(f"priorities must name each of {', '.join(LOADER_PARAMETERS)} once")
         self.trees = tuple(Tree.of(space, name) for name in reversed(priorities))
         self._size = space.size()
         super().__init__(self._whole())

@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from lotus.common.statistics import Z95
-from lotus.settings.space import PARAMETERS, TORCH_PREFETCH, Measurement, Setting
+from lotus.settings.space import LOADER_PARAMETERS, TORCH_PREFETCH, Measurement, Setting
 from lotus.tune.simulation import formula_model
 from lotus.tune.strategies import avl_tree
 from lotus.tune.strategies.candidates import CandidateSettings, words
@@ -281,7 +281,7 @@ class Lotus:
         """Whether two settings differ only in parameters that the model does not cover."""
         return all(
             getattr(setting, name) == getattr(other, name)
-            for name in PARAMETERS
+            for name in LOADER_PARAMETERS
             if name not in UNKNOWN
         )
 

@@ -20,6 +20,7 @@ settings = st.builds(
     start_method=st.sampled_from([None, "fork", "spawn", "forkserver"]),
     in_order=st.none() | st.booleans(),
     threads=st.none() | st.integers(1, 64),
+    torch_threads=st.none() | st.integers(1, 64),
 )
 
 
@@ -27,6 +28,21 @@ def test_without_workers_nothing_but_pinning_counts() -> None:
     full = Setting(0, 4, True, True, "spawn", False, 2)
     assert full.normal() == Setting(0, pin_memory=True)
     assert full.normal() != Setting(0)
+
+
+def test_torch_threads_count_without_workers_too() -> None:
+    assert Setting(0, 4, threads=2, torch_threads=1).normal() == Setting(0, torch_threads=1)
+    assert Setting(0, torch_threads=1).kwargs() == Setting(0).kwargs()
+    assert sorted([Setting(0, torch_threads=1), Setting(1), Setting(0)])[0] == Setting(0)
+
+
+def test_a_space_is_of_what_trials_can_measure() -> None:
+    space = Space((0, 2), (2,))
+    assert Setting(2) in space
+    assert Setting(2, torch_threads=1) not in space
+    assert Setting(0, torch_threads=1) not in space
+    with pytest.raises(KeyError):
+        space.values("torch_threads")
 
 
 def test_an_unsaid_prefetch_factor_is_torchs_two() -> None:
@@ -87,6 +103,8 @@ def test_arguments_replace_what_torch_refuses_without_workers() -> None:
         {"num_workers": None},
         {"num_workers": 1, "prefetch_factor": 0},
         {"num_workers": 1, "threads": 0},
+        {"num_workers": 1, "torch_threads": 0},
+        {"num_workers": 0, "torch_threads": 1.5},
         {"num_workers": 1, "pin_memory": 1},
         {"num_workers": 1, "pin_memory": None},
         {"num_workers": 1, "start_method": "thread"},

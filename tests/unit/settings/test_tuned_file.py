@@ -165,6 +165,10 @@ def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
                 "torch.set_num_threads(3)  # first in its worker_init_fn",
             ],
         ),
+        (
+            Setting(0, torch_threads=1),
+            ["DataLoader(..., num_workers=0)", "torch.set_num_threads(1)  # before training"],
+        ),
     ],
 )
 def test_the_change_of_code_is_what_a_user_would_write(setting: Setting, lines: list[str]) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from lotus.settings.space import PARAMETERS, Measurement, Setting, Space
+from lotus.settings.space import LOADER_PARAMETERS, Measurement, Setting, Space
 from lotus.tune.strategies import MAKERS, Strategy, make
 from lotus.tune.strategies.adapt import Adapt
 from tests.unit.benches import bench
@@ -151,7 +151,7 @@ def test_adapt_searches_all_higher_trees_at_each_node_of_a_lower_one() -> None:
 
 
 def test_adapt_takes_another_order_of_priorities() -> None:
-    order = ("prefetch_factor", *(name for name in PARAMETERS if name != "prefetch_factor"))
+    order = ("prefetch_factor", *(name for name in LOADER_PARAMETERS if name != "prefetch_factor"))
     settings = asked_settings(Adapt(Space((1, 2, 3), (1, 2, 4)), priorities=order))
     assert [(s.num_workers, s.prefetch_factor) for s in settings][:4] == [
         *[(2, 2), (2, 1), (2, 4)],
