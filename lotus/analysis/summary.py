@@ -13,11 +13,14 @@ from lotus.analysis.batches.operation_statistics import books, operation_table, 
 from lotus.analysis.batches.slow_batches import slow_batches
 from lotus.analysis.batches.slow_samples import slowest_samples
 from lotus.analysis.batches.waits import PHASES
-from lotus.analysis.common.columns import integer, number, total
+from lotus.analysis.common.columns import integer, number, ratio, total
+from lotus.analysis.common.remade_loaders import merged
 from lotus.analysis.common.scope import RunLike, Scope, iterated, scopes, table
 from lotus.analysis.ranks.rank_verdict import RankSummary, rank_summary
 from lotus.analysis.verdict.account import Account, account
 from lotus.analysis.verdict.causes.circumstances import circumstances
+from lotus.analysis.verdict.outside import with_outside
+from lotus.analysis.verdict.run_time import RunTime, run_time
 from lotus.analysis.verdict.verdict import MODERATE, Verdict, judge
 from lotus.analysis.verdict.worker_balance import idle_share, rank_table, worker_table
 
@@ -58,8 +61,7 @@ class LoaderSummary:
 
 @dataclass(frozen=True)
 class Summary:
-    """A run. The loader that it waits for comes first, else that with the most samples; its verdict
-    is the run's."""
+    """A run. The loader that it waits for comes first, else that with the most samples."""
 
     path: str
     manifest: Mapping[str, Any]
@@ -71,6 +73,14 @@ class Summary:
     unseen: list[Mapping[str, Any]]
     notes: list[str]
     ranks: RankSummary | None = None  # None: one process alone
+    time: RunTime | None = None  # of all of the run; None: not known
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """That on the first loader, unless more is spent outside of all loops."""
+        if not self.loaders:
+            return None
+        return with_outside(self.loaders[0].verdict, self.time)
 
 
 def summarise(
@@ -84,6 +94,7 @@ def summarise(
     `slowest`: how many samples, and how many slow batches, to list. `loader`: one to have among the
     first MOST_LOADERS.
     """
+    run = merged(run)
     loaders = _by_waiting(run, iterated(run))
     if loader in loaders[MOST_LOADERS:]:
         loaders.insert(0, loader)
@@ -99,6 +110,7 @@ def summarise(
         unseen=list(getattr(run, "unseen", None) or []),
         notes=[str(note) for note in getattr(run, "notes", None) or []],
         ranks=rank_summary(run),
+        time=run_time(run),
     )
 
 
@@ -159,6 +171,9 @@ def _times(scope: Scope, ledger: Account, ranks: pd.DataFrame) -> dict[str, floa
     epochs = ledger.epochs
     longest = float(ranks["loop_ns"].max()) if len(ranks) else 0.0
     samples = float(ranks["samples"].sum())
+    several = max(len(scope.ranks), 1)
+    made = number(scope.batches, "size")[number(scope.batches, "fetch_ns") > 0]
+    fetching = total(number(scope.batches, "fetch_ns")) / max(scope.num_workers, 1)
     startup = number(epochs, "startup_ns")
     return {
         "loop_ns": ledger.loop_ns,
@@ -173,6 +188,10 @@ def _times(scope: Scope, ledger: Account, ranks: pd.DataFrame) -> dict[str, floa
         "batches": int(epochs["waits"].sum()),
         "samples": int(samples),
         "samples_per_s": samples / longest * 1e9 if longest > 0 else np.nan,
+        # What the loop would do with data always ready, and what the making of batches would
+        # deliver if nobody waited: as measured beside each other.
+        "step_limit_samples_per_s": ratio(samples * 1e9 * several, ledger.step_ns),
+        "input_limit_samples_per_s": ratio(total(made) * 1e9 * several, fetching),
         "workers_idle_share": idle_share(scope),
     }
 

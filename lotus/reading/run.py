@@ -20,6 +20,7 @@ from lotus.reading import (
     blocking_table,
     counter_tables,
     intervals,
+    machine_table,
     missing_data,
     process_states,
     sample_tables,
@@ -332,6 +333,13 @@ class Run:
         return blocking_table.read(self.path, self._assembly.processes)
 
     @cached_property
+    def machine(self) -> pd.DataFrame:
+        """The machine about once a second, as the launcher saw it: time_ns, and since its boot
+        busy_ns, idle_ns, stolen_ns (of the CPUs that the program could use, added up) and
+        swapped_bytes (in and out); available_bytes of memory. -1: not known."""
+        return machine_table.read(self.path)
+
+    @cached_property
     def operations(self) -> pd.DataFrame:
         """Every operation that was found, once: operation, parent, index, kind, file, first, last
         (the lines of the function that it calls; "", -1, -1 where that is not Python's)."""
@@ -346,9 +354,21 @@ class Run:
         return summary_tables.paths(self._assembly)
 
     @cached_property
+    def first_batches(self) -> pd.DataFrame:
+        """What the first batches of each worker hold, and the random generators that they used.
+
+        rank, local_rank, world_size, host, pid, worker, loader, epoch, content (a checksum; missing
+        where it holds nothing that tells it from others), generator, state (a checksum of the
+        generator's state before that batch). A first batch has a row with the generator "", and
+        one for each generator that it used.
+        """
+        return summary_tables.first_batches(self._assembly)
+
+    @cached_property
     def processes(self) -> pd.DataFrame:
         """Every Python process that our hook saw: pid, ppid, time_ns, executable, argv, python,
-        torch (missing where torch.utils.data was not imported)."""
+        torch and torch_ns (its version, and when torch.utils.data was imported; missing where it
+        was not)."""
         return self._reports
 
     @cached_property

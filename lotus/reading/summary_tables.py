@@ -19,7 +19,7 @@ from lotus.reading.process_tree import Assembly, Process, groups, is_a
 
 _CPUS = re.compile(r"\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?){0,999}")
 _MOST_FAULTS = 100  # that are told in their own words
-_REPORT = ("pid", "ppid", "time_ns", "executable", "argv", "python", "torch")
+_REPORT = ("pid", "ppid", "time_ns", "executable", "argv", "python", "torch", "torch_ns")
 
 
 def workers(a: Assembly) -> pd.DataFrame:
@@ -264,6 +264,40 @@ def paths(a: Assembly) -> pd.DataFrame:
     return _owned(a, [number for number, _ in events], table, {"path": "object"})
 
 
+_MOST_GENERATORS = 1000  # of a first batch
+
+
+def first_batches(a: Assembly) -> pd.DataFrame:
+    """The table `Run.first_batches`, with its columns."""
+    rows: list[tuple[Any, ...]] = []
+    owners = []
+    for number, process in enumerate(a.processes):
+        origin = process.origin
+        loader = -1 if origin is None else origin.process.base + origin.loader
+        for place, event in enumerate(process.events["first_batch"]):
+            content = event.get("content")
+            known = content if is_a(content, int) else None
+            used = list(zip(event["generators"], event["states"], strict=False))[:_MOST_GENERATORS]
+            epoch = place if origin is None else int(origin.epoch(np.array([place]))[0])
+            states = [
+                (redaction.text(name), state)
+                for name, state in used
+                if is_a(name, str) and is_a(state, int)
+            ]
+            for generator, state in [("", None), *states]:
+                owners.append(number)
+                rows.append((event["worker"], loader, epoch, known, generator, state))
+    columns = ["worker", "loader", "epoch", "content", "generator", "state"]
+    table = pd.DataFrame(rows, columns=columns)
+    types = {"content": "Int64", "generator": "object", "state": "Int64"}
+    for name in ("content", "state"):
+        at = columns.index(name)
+        # Not through float64, which holds no large number whole.
+        whole: list[int | None] = [row[at] for row in rows]
+        table[name] = pd.array(whole, dtype="Int64")
+    return _owned(a, owners, table, types)
+
+
 def losses(a: Assembly) -> list[Lost]:
     """What the processes lost, told or to be inferred."""
     lost = list(a.lost)
@@ -306,6 +340,7 @@ def processes(path: Path, lost: list[Lost]) -> pd.DataFrame:
             process = latest.setdefault(pid, _report({"pid": pid}))
             rows.setdefault((pid, -1), process) if process["time_ns"] is None else None
             process["torch"] = str(event.get("torch"))
+            process["torch_ns"] = event["time_ns"] if is_a(event.get("time_ns"), int) else None
         elif event.get("event") == "fault":
             faults += 1
             what = f"tracer fault: {event.get('error')}"[:400]
@@ -316,7 +351,7 @@ def processes(path: Path, lost: list[Lost]) -> pd.DataFrame:
         what = "rest of processes.jsonl, which has more than lotus reads of it"
         lost.append(Lost(what, -1, 1, reports.left_bytes))
     table = pd.DataFrame(list(rows.values()), columns=list(_REPORT))
-    for name in ("ppid", "time_ns"):
+    for name in ("ppid", "time_ns", "torch_ns"):
         # Not through float64, which holds no large number whole.
         table[name] = pd.array([one[name] for one in rows.values()], dtype="Int64")
     return table.astype({"pid": "int64"})
@@ -332,4 +367,4 @@ def _report(event: Mapping[str, Any]) -> dict[str, Any]:
         for name in ("executable", "python")
     }
     argv = event.get("argv")  # a list of texts, or None
-    return {**numbers, **texts, "argv": argv or [], "torch": None}
+    return {**numbers, **texts, "argv": argv or [], "torch": None, "torch_ns": None}

@@ -1,4 +1,5 @@
-"""What threads that make batches, or wait for them, are blocked in: RUN/blocking.json.
+"""What threads that make batches, or wait for them, are blocked in, and what the machine does
+meanwhile: RUN/blocking.json.
 
 A thread of the launcher looks at them up to 50 times a second: the kernel tells a process's
 ancestors in which system call a thread is (/proc/PID/syscall), and the state page tells the
@@ -18,6 +19,7 @@ from lotus.common import files
 from lotus.common.errors import LotusError
 from lotus.format.run_directory import BLOCKING as NAME
 from lotus.inside.trace import state_page
+from lotus.recording.machine_load import MachineLoad
 
 _PERIOD_S, _SHARE = 0.02, 0.01
 _RESCAN_S = 0.5
@@ -64,10 +66,12 @@ class BlockingSampler:
         self._pages: dict[str, int] = {}  # name -> descriptor; -1: not to be looked at
         self._descendants: dict[int, bool] = {}
         self._looks: Counter[tuple[int, int, int, str]] = Counter()
+        self._machine = MachineLoad()
         self._cost_ns = 0
         self._problem = "" if calls else f"system calls of {os.uname().machine} are not known"
 
     def __enter__(self) -> "BlockingSampler":
+        self._machine.read(now=True)
         self._thread.start()
         return self
 
@@ -79,11 +83,18 @@ class BlockingSampler:
     ) -> None:
         self._stop.set()
         self._thread.join()
+        self._machine.read(now=True)
         rows = [
             {"pid": pid, "worker": worker, "operation": operation, "reason": reason, "looks": looks}
             for (pid, worker, operation, reason), looks in self._looks.most_common(_MOST_ROWS)
         ]
-        record = {"schema": 1, "cost_ns": self._cost_ns, "problem": self._problem, "rows": rows}
+        record = {
+            "schema": 1,
+            "cost_ns": self._cost_ns,
+            "problem": self._problem,
+            "rows": rows,
+            "machine": self._machine.rows,
+        }
         with contextlib.suppress(LotusError):  # a full disk is said of what matters more
             files.write_json(self._directory / NAME, record, mode=0o600)
 
@@ -104,6 +115,7 @@ class BlockingSampler:
         period, scanned = _PERIOD_S, 0.0
         while self._kinds and not self._stop.wait(period):
             begun = time.thread_time_ns()
+            self._machine.read()
             if time.monotonic() - scanned > _RESCAN_S:
                 self._find_pages()
                 scanned = time.monotonic()

@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from lotus.analysis.batches.waits import loop_times
 from lotus.analysis.common.columns import Bools, Floats, integer, number, ratio, total
@@ -17,6 +18,8 @@ from lotus.analysis.common.scope import Scope
 LEAST_DELAY = 0.1
 # A process whose other threads use less than this share of its CPU time computes in one thread.
 LEAST_HELPERS = 0.2
+_LEAST_NS = 1e9  # the machine's readings are that far apart
+_MOST_OF_IT = 0.8
 # The cores are full where the program itself uses more than this share of them.
 _FULL = 0.7
 
@@ -43,11 +46,16 @@ class Threads:
 
 @dataclass(frozen=True)
 class CoreUse:
-    """The cores during a loop. `own_share`: of all cores' time, used by the program; or NaN."""
+    """The cores during a loop, as shares of all cores' time, 0 to 1; NaN: not measured.
+
+    `own_share`: used by the program. `others_share`: used by other programs, or taken from this
+    virtual machine.
+    """
 
     fetch: Threads
     step: Threads
     own_share: float
+    others_share: float
 
     @property
     def full(self) -> bool:
@@ -55,11 +63,9 @@ class CoreUse:
         return self.own_share > _FULL
 
     @property
-    def others_share(self) -> float:
-        """Part of the cores' time that others used, where threads waited for cores; else 0.0."""
-        if self.full or not self.fetch.delay_share >= LEAST_DELAY:
-            return 0.0
-        return max(1.0 - self.own_share, 0.0) if math.isfinite(self.own_share) else 0.0
+    def rivals(self) -> bool:
+        """Whether threads waited for cores that the program itself did not keep busy."""
+        return not self.full and self.fetch.delay_share >= LEAST_DELAY
 
 
 def core_use(scope: Scope) -> CoreUse:
@@ -73,9 +79,32 @@ def core_use(scope: Scope) -> CoreUse:
     workers = _mean(made) * len(waits) if made.size else 0.0
     main = sum(total(number(waits, f"{part}_process_cpu_ns")) for part in ("wait", "step"))
     known = np.isfinite(number(waits, "wait_process_cpu_ns")).any()
-    loop = total(number(loop_times(scope.epochs, waits), "loop_ns"))
-    own = ratio(workers + main, loop * scope.cores) if known else math.nan
-    return CoreUse(fetch=fetch, step=step, own_share=own)
+    loop = loop_times(scope.epochs, waits)
+    own = ratio(workers + main, total(number(loop, "loop_ns")) * scope.cores) if known else math.nan
+    others = max(_used_share(scope, loop) - own, 0.0)
+    return CoreUse(fetch=fetch, step=step, own_share=own, others_share=others)
+
+
+def _used_share(scope: Scope, loop: pd.DataFrame) -> float:
+    """Share of the cores' time that anybody used from the first loop's start to the last one's end.
+
+    NaN where the machine was not read in that time, where the loops are too short for its clock
+    ticks, and where the program did much else in between.
+    """
+    machine = scope.machine
+    start, end = number(loop, "start_ns"), number(loop, "end_ns")
+    if len(machine) < 2 or not len(loop) or len(scope.ranks) > 1 or np.isnan([*start, *end]).any():
+        return math.nan
+    begin, last = float(start.min()), float(end.max())
+    if total(number(loop, "loop_ns")) < _MOST_OF_IT * (last - begin):
+        return math.nan
+    times = number(machine, "time_ns")
+    if last - begin < _LEAST_NS or begin < times[0] or last > times[-1]:
+        return math.nan
+    used = number(machine, "busy_ns") + number(machine, "stolen_ns")
+    whole = used + number(machine, "idle_ns")
+    part, everything = (np.diff(np.interp([begin, last], times, each))[0] for each in (used, whole))
+    return ratio(float(part), float(everything))
 
 
 def _columns(wall: str, prefix: str) -> tuple[str, ...]:

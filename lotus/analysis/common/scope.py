@@ -35,6 +35,7 @@ class Scope:
     ranks: list[int]
     level: str
     partial: bool  # not every batch was to be recorded
+    made: int  # how many loaders the program made of it, one after the other
     cores: float  # that this loader's processes may use on one rank; NaN: not known
     operations: pd.DataFrame
     ops: pd.DataFrame
@@ -46,6 +47,8 @@ class Scope:
     resources: pd.DataFrame
     paths: pd.DataFrame
     blocking: pd.DataFrame
+    first_batches: pd.DataFrame
+    machine: pd.DataFrame
 
     @property
     def num_workers(self) -> int:
@@ -118,6 +121,7 @@ def _scope(
         str(name): plain_value(value)
         for name, value in (rows.iloc[0].to_dict() if len(rows) else {}).items()
     }
+    made = int(settings.pop("made", 1))
     ranks = sorted({int(rank) for rank in integer(batches, "rank")})
     paths, resources = tables["paths"], tables["resources"]
     manifest = run.manifest
@@ -127,6 +131,7 @@ def _scope(
         ranks=ranks,
         level=str(manifest.get("level") or "op"),
         partial=bool(manifest.get("batches")) or (manifest.get("every") or 1) != 1,
+        made=made,
         cores=_cores(manifest, len(ranks), _allowed(mine["epochs"], workers[keep])),
         operations=table(run, "operations"),
         ops=mine["ops"],
@@ -138,6 +143,8 @@ def _scope(
         resources=resources[_pairs(resources).isin(processes)].reset_index(drop=True),
         paths=paths[_pairs(paths).isin(processes)].reset_index(drop=True),
         blocking=_of_pids(table(run, "blocking"), batches, mine["waits"]),
+        machine=table(run, "machine"),
+        first_batches=_of_pids(table(run, "first_batches"), batches),
     )
 
 

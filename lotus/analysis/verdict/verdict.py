@@ -4,22 +4,39 @@ Thresholds are those of tf.data's input-pipeline analysis: a wait of less than 5
 not input-bound, up to 20 % moderately, more than 20 % highly.
 """
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lotus.analysis.batches.core_use import CoreUse
+from lotus.analysis.batches.core_use import LEAST_DELAY, CoreUse
 from lotus.analysis.common.columns import ratio
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.verdict.account import Account, account
-from lotus.analysis.verdict.causes import BY_KIND
+from lotus.analysis.verdict.causes import BY_KIND, CAUSES
 from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STARTUP, STEP, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances, circumstances
 from lotus.analysis.verdict.causes.edges import REST
+from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED
 from lotus.analysis.verdict.causes.threads import STEP_THREADS
 
 MODERATE, HIGH = 0.05, 0.20
 _BUSY = 0.25  # of the cores' time: where others have more, that is said first
+# Defects in how data are divided come first: what else is waited for is measured beside them.
+_DEFECTS = (SAMPLES_TWICE.kind, STARVED.kind)
 # Causes of less than this share of the loop are not worth a line.
 LEAST_SHARE = 0.002
+_LITTLE = 0.02  # of the loop: a cause of less is ruled out
+# Causes that every recording measures; of workers only where there are any.
+_OF_WORKERS = ("send", "start-up", "shut-down")
+_RULED_OUT = {
+    "start-up": "start-up",
+    "shut-down": "shut-down",
+    "send": "sending batches",
+    "main-process": "the sampler",
+    "slow-samples": "slow samples",
+    "cold-files": "cold files",
+    "collate": "collate",
+}
 
 
 @dataclass(frozen=True)
@@ -65,6 +82,8 @@ class Verdict:
     shutdown_share: float
     causes: list[Cause]
     doubt: str = ""  # what to hold against all of it, in a sentence
+    flaws: tuple[str, ...] = ()  # what is wrong with the data that workers make, whatever it costs
+    ruled_out: tuple[str, ...] = ()  # what was measured, and is no cause
 
 
 def verdict(scope: Scope) -> Verdict:
@@ -90,18 +109,56 @@ def judge(books: Account, around: Circumstances) -> Verdict:
     causes = [cause for cause in causes if cause.share >= LEAST_SHARE] or causes[:1]
     summary = _summary(kind, degree, inputs, startup + shutdown, step)
     shares = (inputs, startup, step, shutdown)
-    return Verdict(kind, degree, summary, *shares, causes, _doubt(around.use))
+    return Verdict(
+        kind,
+        degree,
+        summary,
+        *shares,
+        causes,
+        doubt=_doubt(around.use),
+        flaws=tuple(_flaws(around)),
+        ruled_out=tuple(_ruled_out(books, around)),
+    )
 
 
 def _doubt(use: CoreUse) -> str:
     """That other programs had the cores, and what it did to the figures."""
-    if not use.others_share >= _BUSY:
+    busy = use.others_share >= _BUSY or (math.isnan(use.others_share) and use.rivals)
+    if not busy or not use.fetch.delay_share >= LEAST_DELAY:
         return ""
+    others = f"other programs used {use.others_share:.0%} of its cores, and "
+    others = others if math.isfinite(use.others_share) else ""
     return (
-        f"The machine was busy: other programs had {use.others_share:.0%} of the cores, and the "
-        f"making of batches was without one for {use.fetch.delay_share:.0%} of its time. Times are "
-        "longer than on a free machine."
+        f"The machine was busy: {others}the making of batches was ready without a core for "
+        f"{use.fetch.delay_share:.0%} of its time. Times are longer than on a free machine."
     )
+
+
+def _flaws(around: Circumstances) -> Iterator[str]:
+    if around.times_read > 1:
+        yield (
+            f"Each sample comes {around.times_read} times an epoch: every worker reads all of the "
+            "data."
+        )
+    for name, workers in around.shared_generators.items():
+        yield (
+            f"{workers} workers began with the same random numbers (of {name}): seed them "
+            "differently, by torch.utils.data.get_worker_info().seed in worker_init_fn."
+        )
+
+
+def _ruled_out(books: Account, around: Circumstances) -> Iterator[str]:
+    """Causes that were looked for, measured, and take next to nothing."""
+    charged: dict[str, float] = {}
+    for charge in books.charges:
+        charged[charge.kind] = charged.get(charge.kind, 0.0) + charge.ns
+    for row in CAUSES:
+        words = _RULED_OUT.get(row.kind)
+        share = ratio(charged.get(row.kind, 0.0), books.loop_ns)
+        if words and share < _LITTLE and (around.workers or row.kind not in _OF_WORKERS):
+            yield words
+    if math.isfinite(around.use.own_share) and around.use.fetch.delay_share < _LITTLE:
+        yield "missing cores"
 
 
 def _kind(inputs: float, edges: float) -> tuple[str, str]:
@@ -122,6 +179,8 @@ def _ranked(charges: list[Charge], kind: str) -> list[Charge]:
 
     def place(charge: Charge) -> tuple[int, float]:
         group, part = 1, BY_KIND[charge.kind].part
+        if charge.kind in _DEFECTS:
+            return (-1, -charge.ns)
         if kind == "start-up-bound":
             group = 0 if part in (STARTUP, SHUTDOWN) else 1
         if part == STEP and (charge.kind != STEP_THREADS.kind or kind == "consumer-bound"):

@@ -8,7 +8,7 @@ import itertools
 from ..common.clocks import clock
 from ..common.guard import ask, hook
 from ..common.objects import attributes
-from . import state_page
+from . import first_batches, state_page
 from .log_format import FAILED, MANY, STOPPED
 from .recorder import Fetch
 from .transform_finder import Finder
@@ -175,4 +175,7 @@ def instrument(fetcher: Any, dataset: Any, recorder: Recorder, stand_ins: StandI
                     recorder.stop()  # recording was switched off meanwhile: keep the gate shut
 
     fetcher.collate_fn = hook(collate)
-    return TimedFetcher(fetcher, hook(fetch))
+    timed = TimedFetcher(fetcher, hook(fetch))
+    if recorder.worker >= 0:
+        first_batches.watch(timed, dataset, recorder)
+    return timed

@@ -8,7 +8,9 @@ from lotus.analysis.batches.epoch_coverage import Passes
 from lotus.analysis.common.columns import integer, records
 from lotus.analysis.summary import LoaderSummary, Summary
 from lotus.analysis.verdict.causes.circumstances import without_data
+from lotus.analysis.verdict.causes.edges import SHUTDOWN, STARTUP
 from lotus.analysis.verdict.causes.ledger import core_shared
+from lotus.analysis.verdict.causes.outside import OUTSIDE
 from lotus.analysis.verdict.verdict import Cause, Verdict
 from lotus.common import redaction, tunable_loop
 from lotus.common.formatting import (
@@ -68,6 +70,8 @@ def verdict_words(judged: Verdict) -> str:
     """The verdict in capitals; a loop bound by its training step is not input-bound."""
     if judged.kind in ("input-bound", "consumer-bound"):
         return f"{judged.degree.upper()} INPUT-BOUND"
+    if judged.kind == OUTSIDE.kind:
+        return "NOT THE LOADERS"
     return judged.kind.upper().replace("UNKNOWN", "NO VERDICT")
 
 
@@ -132,10 +136,18 @@ def _passes(passes: Passes) -> str:
     return f"{text} and {sanity}" if count else sanity
 
 
+def whole_of(cause: Cause) -> str:
+    """What its share is of: the loop, or the run."""
+    return "run" if cause.kind == OUTSIDE.kind else "loop"
+
+
 def second_cause(judged: Verdict) -> Cause | None:
     """The cause to look at after the first, where there is other advice for it."""
-    known = {cause.advice for cause in judged.causes[:1]}
-    return next((cause for cause in judged.causes[1:2] if cause.advice not in known), None)
+    if len(judged.causes) < 2:
+        return None
+    first, second = judged.causes[:2]
+    of_one_kind = {first.kind, second.kind} <= {STARTUP.kind, SHUTDOWN.kind}
+    return None if of_one_kind or first.advice == second.advice else second
 
 
 def next_command(summary: Summary) -> str:

@@ -27,7 +27,7 @@ from lotus.reporters.base.chart_parts import (
 )
 from lotus.reporters.base.console import LEFT, RIGHT, rows_of, tight
 from lotus.reporters.base.page import Chart, Table
-from lotus.reporters.run import columns
+from lotus.reporters.run import columns, time_bars
 
 PART_COLOURS = {"waits": WAIT, "step": STEP, "start-up": GREY, "shut-down": GREY}
 _MOST_NAMES, _MOST_WORKERS, _MOST_CAUSES = 25, 64, 10
@@ -250,3 +250,39 @@ def ranks(loader: LoaderSummary) -> Chart:
         {"data": data, "layout": layout},
         Table(cells.headings, rows),
     )
+
+
+def run_time(parts: Sequence[tuple[str, float, float]]) -> Chart:
+    """Where the wall time of the run went: bars of (what, nanoseconds, share)."""
+    names = [name for name, _, _ in parts]
+    data: dict[str, Any] = {
+        "type": "bar",
+        "orientation": "h",
+        "x": [ns / 1e9 for _, ns, _ in parts],
+        "y": list(range(len(parts))),
+        "marker": {"color": [_colour_of(name) for name in names]},
+        "text": [share(part) for _, _, part in parts],
+        "textposition": "outside",
+        "cliponaxis": False,
+        "customdata": [label(name, 120) for name in names],
+        "hovertemplate": "%{customdata}: %{x:.3g} s<extra></extra>",
+    }
+    layout = {
+        "height": bars_height(len(parts), 140),
+        "xaxis": {"title": {"text": "seconds of wall time"}, "range": _room(data["x"])},
+        "yaxis": names_axis(names, 46),
+        "showlegend": False,
+    }
+    rows = [[name, tight(ns), share(part)] for name, ns, part in parts]
+    return Chart(
+        "run-time",
+        "Where the run's time went",
+        {"data": [data], "layout": layout},
+        Table([("part", LEFT), ("time", RIGHT), ("share", RIGHT)], rows),
+        "Red is waiting for data, green the training step, grey all else.",
+    )
+
+
+def _colour_of(name: str) -> str:
+    words = name.partition(",")[0]
+    return {time_bars.WAITING: WAIT, time_bars.TRAINING: STEP}.get(words, GREY)

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from lotus.analysis.summary import LoaderSummary
+from lotus.analysis.verdict.verdict import Verdict
 from lotus.common.formatting import amount, duration, plain, share, shorten
 from lotus.reporters.run import cached_results, coverage
 
@@ -18,7 +19,8 @@ def run_html(run: Any) -> str:
     if not summary.loaders:
         lines.insert(0, _paragraph("No DataLoader was iterated in what was recorded.", "strong"))
     else:
-        lines = [*_verdict(summary.loaders[0]), *lines]
+        judged = summary.verdict or summary.loaders[0].verdict
+        lines = [*_verdict(summary.loaders[0], judged), *lines]
     more = len(summary.loaders) + summary.loaders_left_out - 1
     if more > 0:
         lines.append(_paragraph(f"{amount(more)} smaller loaders are in lotus report."))
@@ -29,14 +31,16 @@ def run_html(run: Any) -> str:
     return f"<div>{''.join(lines)}</div>"
 
 
-def _verdict(loader: LoaderSummary) -> Iterable[str]:
-    judged, times = loader.verdict, loader.times
+def _verdict(loader: LoaderSummary, judged: Verdict) -> Iterable[str]:
+    times = loader.times
     yield _paragraph(f"{coverage.verdict_words(judged)}: {judged.summary}", "strong")
-    if judged.doubt:
-        yield _paragraph(judged.doubt)
+    for line in (judged.doubt, *judged.flaws):
+        if line:
+            yield _paragraph(line)
     if judged.causes:
         first = judged.causes[0]
-        text = f"First cause: {first.title}, {share(first.share)} of the loop."
+        whole = coverage.whole_of(first)
+        text = f"First cause: {first.title}, {share(first.share)} of the {whole}."
         yield _paragraph(f"{text} {first.reason}")
         yield _paragraph(f"Next step: {first.advice}")
         yield _causes(loader)

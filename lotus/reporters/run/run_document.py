@@ -7,11 +7,12 @@ not measured is null. Keys are only ever added within one `schema`.
   "schema": 1,
   "run": {"path", "command", "state", "exit_code", "signal", "elapsed_ns", "level", "batches",
           "every", "max_log", "host", "ranks", "lotus", "threshold_ns"},
-  "verdict": the first loader's verdict, or null where no loader was iterated,
+  "verdict": the first loader's verdict, that more is spent outside of all loops, or null where no
+             loader was iterated,
   "loaders": [{           # the one with the most samples first
     "loader", "ranks", "settings": {...},
     "verdict": {"kind", "degree", "summary", "input_share", "startup_share", "step_share",
-                "shutdown_share",
+                "shutdown_share", "doubt", "flaws": [sentences], "ruled_out": [words],
                 "causes": [{"kind", "title", "share", "wait_share", "ns", "evidence", "advice"}]},
     "times": {...}, "phases": {...}, "operations": [...], "other_time": [...], "books": [...],
     "slowest_samples": [...], "slow_batches": [...], "batches": [...], "order": {...},
@@ -26,11 +27,12 @@ not measured is null. Keys are only ever added within one `schema`.
   },
   "open_waits": [{"pid", "loader", "epoch", "batch", "start_ns", "wait_ns"}],
   "lost": [{"what", "pid", "count", "bytes"}], "unseen": [...], "notes": [...],
+  "time": {"wall_ns", "pauses", "parts": [{"kind", "loader", "ns"}]},
   "map": counters and functions as of `lotus map --json`, or null
 }
 
-kind of a verdict: input-bound, consumer-bound, start-up-bound, unknown. kind of a cause: those of
-`lotus.analysis.verdict.causes`. The tables' columns are those of `lotus.analysis`.
+kind of a verdict: input-bound, consumer-bound, start-up-bound, outside, unknown. kind of a cause:
+those of `lotus.analysis.verdict.causes`. The tables' columns are those of `lotus.analysis`.
 """
 
 import dataclasses
@@ -66,7 +68,7 @@ def document(summary: Summary, measured: MapSummary | None = None) -> dict[str, 
     whole = {
         "schema": SCHEMA,
         "run": run,
-        "verdict": loaders[0]["verdict"] if loaders else None,
+        "verdict": None if summary.verdict is None else dataclasses.asdict(summary.verdict),
         "loaders": loaders,
         "loaders_left_out": summary.loaders_left_out,
         "ranks": None if summary.ranks is None else ranks_document(summary.ranks),
@@ -74,6 +76,7 @@ def document(summary: Summary, measured: MapSummary | None = None) -> dict[str, 
         "lost": summary.lost,
         "unseen": summary.unseen,
         "notes": summary.notes,
+        "time": None if summary.time is None else dataclasses.asdict(summary.time),
         "map": None if measured is None else map_tables.document(measured),
     }
     plain = _plain(whole)

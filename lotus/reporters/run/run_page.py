@@ -9,6 +9,7 @@ from lotus.analysis.batches import distributions, time_series
 from lotus.analysis.batches.lanes import lanes
 from lotus.analysis.counters.function_profile import MapSummary
 from lotus.analysis.summary import LoaderSummary, Summary
+from lotus.analysis.verdict.verdict import Verdict
 from lotus.common.formatting import amount, brief_command, duration, plain, plural, share
 from lotus.reading.run import Run
 from lotus.reporters.base import page
@@ -16,7 +17,14 @@ from lotus.reporters.base.console import LEFT, RIGHT, rows_of
 from lotus.reporters.base.page import Chart, Section, Table
 from lotus.reporters.map import map_charts, map_report
 from lotus.reporters.ranks import rank_charts
-from lotus.reporters.run import columns, coverage, loader_charts, run_document, time_charts
+from lotus.reporters.run import (
+    columns,
+    coverage,
+    loader_charts,
+    run_document,
+    time_bars,
+    time_charts,
+)  # fmt: skip
 
 _MOST_RANKS = 8  # as many as there are colours
 _CELLS = 400_000  # of the timeline: 1 MB of the page
@@ -50,7 +58,14 @@ def contents(
     following = coverage.next_command(summary)
     if following:
         lines.append(f"next: {following}")
-    heading = Section(coverage.verdict_words(chosen.verdict), [*stopped, *_verdict(chosen), *lines])
+    judged = chosen.verdict
+    if chosen is summary.loaders[0] and summary.verdict is not None:
+        judged = summary.verdict
+    wall = list(time_bars.rows(summary))
+    times: list[str | Table | Chart] = [loader_charts.run_time(wall)] if wall else []
+    heading = Section(
+        coverage.verdict_words(judged), [*stopped, *_verdict(chosen, judged), *times, *lines]
+    )
     sections = []
     if chosen.coverage["batches_taken"] or chosen.coverage["batches_made"]:
         sections += _loader(run, summary, chosen)
@@ -64,17 +79,21 @@ def contents(
     return heading, [each for each in sections if each.parts]
 
 
-def _verdict(loader: LoaderSummary) -> list[str | Table | Chart]:
-    judged, times = loader.verdict, loader.times
+def _verdict(loader: LoaderSummary, judged: Verdict) -> list[str | Table | Chart]:
+    times = loader.times
     parts: list[str | Table | Chart] = [judged.summary, *([judged.doubt] if judged.doubt else [])]
+    parts += judged.flaws
     if judged.causes:
         first = judged.causes[0]
-        text = f"First cause: {first.title}, {share(first.share)} of the loop."
+        text = f"First cause: {first.title}, {share(first.share)} of the "
+        text += f"{coverage.whole_of(first)}."
         parts.append(f"{text} {first.reason}" if first.reason else text)
         parts.append(f"Next step: {first.advice}")
         second = coverage.second_cause(judged)
         if second is not None:
             parts.append(f"Then, for {second.title}: {second.advice}")
+        if judged.ruled_out:
+            parts.append(f"Ruled out: {', '.join(judged.ruled_out)}.")
     parts += list(coverage.loader_lines(loader))
     parts.append(
         f"{amount(times['samples_per_s'])} samples/s, "

@@ -1,14 +1,17 @@
-"""The end of `lotus trace`: the report in a dozen plain lines."""
+"""The end of `lotus trace`: the report in some twenty plain lines."""
 
 import textwrap
 from typing import Any
 
 from lotus.analysis.summary import LoaderSummary, Summary, summarise
+from lotus.analysis.verdict.causes.outside import OUTSIDE
+from lotus.analysis.verdict.verdict import Verdict
 from lotus.common.formatting import amount, duration, plain, plural, share, shorten
 from lotus.reporters.ranks import rank_report
-from lotus.reporters.run import coverage
+from lotus.reporters.run import coverage, time_bars
 
 _WIDTH, _MOST_CAUSES, _MOST_LOSSES = 78, 4, 3
+_WORTH = 0.1  # of the loop: a second cause of less needs no advice here
 
 
 def short_report(run: Any) -> list[str]:
@@ -22,7 +25,9 @@ def lines(summary: Summary) -> list[str]:
     if not summary.loaders:
         result = ["no DataLoader was iterated in what was recorded"]
     else:
-        result = _loader(summary.loaders[0])
+        judged = summary.verdict
+        result = [] if judged is None else _verdict(summary, judged)
+        result += _rates(summary.loaders[0])
         for other in summary.loaders[1:4]:
             words = coverage.verdict_words(other.verdict).lower()
             result += _wrap(f"loader {other.scope.loader} ({plain(other.scope.title)}): {words}")
@@ -42,21 +47,42 @@ def lines(summary: Summary) -> list[str]:
     return result
 
 
-def _loader(loader: LoaderSummary) -> list[str]:
-    judged, times = loader.verdict, loader.times
+def _verdict(summary: Summary, judged: Verdict) -> list[str]:
     result = _wrap(f"{coverage.verdict_words(judged)}: {judged.summary}")
-    if judged.doubt:
-        result += _wrap(judged.doubt)
+    for line in (judged.doubt, *judged.flaws):
+        result += _wrap(line) if line else []
+    result += time_bars.lines(summary)
+    of = plain(summary.loaders[0].scope.title)
+    result.append(shorten(f"Why (share of the loop over {of})", _WIDTH))
     for cause in judged.causes[:_MOST_CAUSES]:
-        result.append(f"  {share(cause.share):>6}  {shorten(plain(cause.title), _WIDTH - 10)}")
+        part = "" if cause.kind == OUTSIDE.kind else share(cause.share)
+        result.append(f"  {part:>6}  {shorten(plain(cause.title), _WIDTH - 10)}")
+    if judged.ruled_out:
+        result += _wrap(f"ruled out: {', '.join(judged.ruled_out)}")
     if judged.causes:
         result += _wrap(f"next step: {plain(judged.causes[0].advice)}")
+    second = coverage.second_cause(judged)
+    if second is not None and second.share >= _WORTH:
+        result += _wrap(f"then, for {plain(second.title)}: {plain(second.advice)}")
+    return result
+
+
+def _rates(loader: LoaderSummary) -> list[str]:
+    times = loader.times
     loop = times["loop_ns"] / max(len(loader.scope.ranks), 1)
-    text = f"loop {duration(loop)}, {amount(times['samples_per_s'])} samples/s, start-up "
-    text += duration(times["startup_mean_ns"])
+    limits = [
+        f"{who} alone {amount(times[name])}"
+        for who, name in (
+            ("the steps", "step_limit_samples_per_s"),
+            ("the making of batches", "input_limit_samples_per_s"),
+        )
+        if times[name] > 0
+    ]
+    text = f"loop {duration(loop)}, {amount(times['samples_per_s'])} samples/s"
+    text += f" ({', '.join(limits)})" if limits else ""
     if loader.scope.num_workers:
         text += f", workers idle {share(times['workers_idle_share'])}"
-    return result + _wrap(text)
+    return _wrap(text)
 
 
 def _wrap(text: str) -> list[str]:

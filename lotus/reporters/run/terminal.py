@@ -6,13 +6,14 @@ from typing import IO, TYPE_CHECKING, Any
 from lotus.analysis.batches.slow_batches import SLOW_TIMES
 from lotus.analysis.counters.function_profile import MapSummary
 from lotus.analysis.summary import LoaderSummary, Summary, summarise
+from lotus.analysis.verdict.verdict import Verdict
 from lotus.analysis.verdict.worker_balance import READ_ONCE
 from lotus.common.formatting import amount, duration, plain, plural, share
 from lotus.reporters.base.console import LEFT, print_paragraph, print_table, rows_of
 from lotus.reporters.base.display_names import tree
 from lotus.reporters.map import map_report
 from lotus.reporters.ranks import rank_report
-from lotus.reporters.run import columns, coverage
+from lotus.reporters.run import columns, coverage, time_bars
 from lotus.reporters.run import short_report as short
 
 if TYPE_CHECKING:  # rich is imported when there is something to print
@@ -70,7 +71,13 @@ def write(
 
 def _loader(console: "Console", loader: LoaderSummary, summary: Summary, in_full: bool) -> None:
     console.print()
-    _verdict(console, loader, in_full)
+    first = summary.loaders[0] is loader and summary.verdict is not None
+    judged = summary.verdict if first and summary.verdict is not None else loader.verdict
+    _verdict(console, loader, judged, in_full)
+    if in_full and first:
+        console.print()
+        for line in time_bars.lines(summary):
+            console.print(line, soft_wrap=True)
     if not loader.coverage["batches_taken"] and not loader.coverage["batches_made"]:
         return
     if in_full:
@@ -86,22 +93,27 @@ def _loader(console: "Console", loader: LoaderSummary, summary: Summary, in_full
         console.print(f"  All of it: lotus report --loader {number} ...", style="dim")
 
 
-def _verdict(console: "Console", loader: LoaderSummary, in_full: bool) -> None:
-    judged, times = loader.verdict, loader.times
+def _verdict(console: "Console", loader: LoaderSummary, judged: Verdict, in_full: bool) -> None:
+    times = loader.times
     colour = _COLOURS.get(judged.kind, "red" if judged.degree != "moderately" else "yellow")
     console.print(coverage.verdict_words(judged), style=f"bold {colour}")
     print_paragraph(console, "", judged.summary)
-    if judged.doubt:
-        print_paragraph(console, "", judged.doubt)
+    for line in (judged.doubt, *judged.flaws):
+        if line:
+            print_paragraph(console, "", line)
     if judged.causes:
         first = judged.causes[0]
         print_paragraph(
-            console, "First cause", f"{plain(first.title)}, {share(first.share)} of the loop."
+            console,
+            "First cause",
+            f"{plain(first.title)}, {share(first.share)} of the {coverage.whole_of(first)}.",
         )
         if first.reason:
             print_paragraph(console, "Reason", first.reason)
         if in_full:
             print_paragraph(console, "Next step", plain(first.advice))
+        if in_full and judged.ruled_out:
+            print_paragraph(console, "Ruled out", ", ".join(judged.ruled_out))
     console.print()
     for line in coverage.loader_lines(loader):
         print_paragraph(console, "", line)

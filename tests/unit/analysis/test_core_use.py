@@ -53,7 +53,8 @@ def test_an_old_run_is_judged_as_before() -> None:
     use = core_use(scopes(run)[0])
     assert np.isnan(use.own_share)
     assert not use.fetch.crowded
-    assert not use.others_share
+    assert np.isnan(use.others_share)
+    assert not use.rivals
     assert judged(run).doubt == ""
 
 
@@ -95,7 +96,26 @@ def test_a_busy_machine_is_said_and_more_workers_are_not_advised() -> None:
     judgement = judged(cores(plan.run(), (0.3, 0.65, 0.0), (0.3, 0.65, 0.0)))
     assert judgement.causes[0].kind == "operation"
     assert "more of them will not help" in judgement.causes[0].advice
-    assert "other programs had" in judgement.doubt
+    assert "ready without a core for 65% of its time" in judgement.doubt
+    assert "other programs used" not in judgement.doubt  # the machine was not read
+
+
+def test_what_others_used_is_what_the_machine_used_beyond_the_program() -> None:
+    plan = Plan(operations={"Slow": 20.0}, batches=200, workers=2, cores=4)
+    run = cores(plan.run(), (0.3, 0.65, 0.0), (0.3, 0.65, 0.0))
+    begin = float(run.epochs["start_ns"].min()) - 1e9
+    end = float(run.epochs["end_ns"].max()) + 1e9
+    ns = end - begin  # of four cores: three busy, one idle
+    columns = {"time_ns": [begin, end], "busy_ns": [7e9, 7e9 + 3 * ns], "idle_ns": [5e9, 5e9 + ns]}
+    run.machine = pd.DataFrame(columns).assign(stolen_ns=0.0)
+    use = core_use(scopes(run)[0])
+    assert use.others_share == pytest.approx(0.75 - use.own_share)
+    assert f"other programs used {use.others_share:.0%} of its cores" in judged(run).doubt
+    run.machine["busy_ns"] = [7e9, 7e9 + 4 * use.own_share * ns]
+    run.machine["idle_ns"] = [5e9, 5e9 + 4 * (1 - use.own_share) * ns]
+    assert judged(run).doubt == ""  # nobody else used them
+    run.machine["time_ns"] += 5e9  # read after the loop had begun
+    assert np.isnan(core_use(scopes(run)[0]).others_share)
 
 
 def test_a_worker_that_others_keep_from_its_core_is_not_slow() -> None:
@@ -126,7 +146,9 @@ def test_a_worker_without_data_is_said_and_no_more_are_advised() -> None:
     run.loaders["num_workers"] = 5
     assert "Raise num_workers" in judged(run).causes[0].advice
     run.loaders["dataset_kind"] = "iterable"
-    assert "2 of the 5 workers had no data" in judged(run).causes[0].advice
+    first = judged(run).causes[0]
+    assert (first.kind, first.title) == ("starved-workers", "2 of the 5 workers have no data")
+    assert "More workers will not help" in first.advice
 
 
 def test_the_loader_that_the_run_waits_for_comes_first() -> None:

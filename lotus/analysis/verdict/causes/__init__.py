@@ -8,12 +8,16 @@ from lotus.analysis.verdict.causes.cause_row import CauseRow
 from lotus.analysis.verdict.causes.edges import REST, SHUTDOWN, STARTUP, TRAINING_STEP
 from lotus.analysis.verdict.causes.interpreter import INTERPRETER
 from lotus.analysis.verdict.causes.outliers import SLOW_BATCHES, SLOW_SAMPLES, SLOW_WORKER, STALLS
+from lotus.analysis.verdict.causes.outside import OUTSIDE
+from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED
 from lotus.analysis.verdict.causes.storage import COLD_FILES
 from lotus.analysis.verdict.causes.threads import STEP_THREADS, WORKER_THREADS
 from lotus.analysis.verdict.causes.transport import HANDOVER, INDEX, PINNING, SENDING
 from lotus.analysis.verdict.causes.work import COLLATE, DATASET, FETCH, OPERATION
 
 CAUSES: tuple[CauseRow, ...] = (
+    OUTSIDE,
+    SAMPLES_TWICE,
     STEP_THREADS,
     TRAINING_STEP,
     STARTUP,
@@ -28,6 +32,7 @@ CAUSES: tuple[CauseRow, ...] = (
     SLOW_BATCHES,
     SLOW_WORKER,
     WORKER_THREADS,
+    STARVED,
     COLD_FILES,
     OPERATION,
     DATASET,

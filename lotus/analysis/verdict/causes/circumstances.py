@@ -7,6 +7,7 @@ import numpy as np
 
 from lotus.analysis.batches.components import core_taken
 from lotus.analysis.batches.core_use import CoreUse, core_use
+from lotus.analysis.batches.repetition import shared_generators, times_read
 from lotus.analysis.common.columns import flag, integer, median, number, ratio, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.verdict.causes.ledger import SHARED, core_shared
@@ -28,6 +29,10 @@ class Circumstances:
     pinned: bool
     persistent: bool
     in_order: bool
+    made: int  # how many loaders the program made of it
+    call_site: str  # file:line that made it; "": not known
+    times_read: int  # how often an epoch has each sample
+    shared_generators: dict[str, int]  # as shared_generators has them
     spawned: bool
     level: str
     partial: bool  # not every batch was to be recorded
@@ -60,6 +65,10 @@ def circumstances(scope: Scope) -> Circumstances:
         pinned=bool(settings.get("pin_memory")),
         persistent=bool(settings.get("persistent_workers")),
         in_order=settings.get("in_order") is not False,
+        made=scope.made,
+        call_site=str(settings.get("call_site") or ""),
+        times_read=times_read(scope),
+        shared_generators=shared_generators(scope),
         spawned=settings.get("start_method") in ("spawn", "forkserver"),
         level=scope.level,
         partial=scope.partial,

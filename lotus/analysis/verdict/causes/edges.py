@@ -51,12 +51,25 @@ def _startup_reason(evidence: Evidence) -> str:
     return f"In {plural(evidence['epochs'], 'start')}: {', '.join(spent)}."
 
 
+def _startup_title(charge: Charge, around: Circumstances) -> str:
+    again = f", of a loader that was made {around.made} times" if around.made > 1 else ""
+    return "start-up: from iter() to the first batch" + again
+
+
 def _against_startup(charge: Charge, around: Circumstances) -> str:
     evidence = charge.evidence
     parts = ("iter_ns", "workers_ns", "first_batch_ns", "first_send_ns")
     largest = max(parts, key=lambda part: evidence.get(part, 0.0))
-    again = evidence.get("epochs", 1) > 1 and not around.persistent and around.workers > 0
-    text = "Keep the workers between epochs: persistent_workers=True. " if again else ""
+    again = evidence.get("epochs", 1) > 1 and around.workers > 0
+    text = ""
+    if again and around.made > 1:
+        where = f" at {around.call_site}" if around.call_site else ""
+        return (
+            f"The loader is made anew {around.made} times{where}: make it once, before the "
+            "epochs, with persistent_workers=True."
+        )
+    if again and not around.persistent:
+        text = "Keep the workers between epochs: persistent_workers=True. "
     if largest == "first_batch_ns":
         return text + (
             "Most of it is the first batch: open files and build indices once, before the workers "
@@ -86,7 +99,7 @@ def _against_startup(charge: Charge, around: Circumstances) -> str:
 STARTUP = CauseRow(
     kind="start-up",
     title="start-up",
-    full_title=fixed("start-up: from iter() to the first batch"),
+    full_title=_startup_title,
     part=cause_row.STARTUP,
     charges=_startup,
     facts={
@@ -106,6 +119,8 @@ def _shutdown(ledger: Ledger) -> Iterable[Charge]:
 
 
 def _against_shutdown(charge: Charge, around: Circumstances) -> str:
+    if around.made > 1:
+        return "Make the loader once, before the epochs, with persistent_workers=True."
     if around.persistent:
         return "The workers are kept until the end, whose share is less in a longer run."
     return "Keep the workers: persistent_workers=True."

@@ -1,0 +1,74 @@
+"""Workers that repeat one another: the same samples, or the same random numbers."""
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.common.columns import flag, integer, number
+from lotus.analysis.common.scope import Scope
+
+_TWICE = 1.5  # as many samples as the data set says it has
+
+
+def times_read(scope: Scope) -> int:
+    """How many times an epoch of an iterable data set has each sample; 1 where once, or unknown.
+
+    More where workers' first batches are equal, or where an epoch has as many times the samples
+    that the data set says it has.
+    """
+    if scope.settings.get("dataset_kind") != "iterable" or scope.num_workers < 2 or scope.partial:
+        return 1
+    first = scope.first_batches
+    first = first[(first["generator"] == "").to_numpy()] if len(first) else first
+    equal = _most_alike(first, integer(first, "content"))
+    return max(equal, _by_length(scope))
+
+
+def _by_length(scope: Scope) -> int:
+    length = scope.settings.get("dataset_length")
+    epochs = scope.epochs[flag(scope.epochs, "exhausted")]
+    if not isinstance(length, int) or length < 1 or not len(epochs):
+        return 1
+    sizes = pd.DataFrame(
+        {
+            **{name: integer(scope.batches, name) for name in ("rank", "epoch")},
+            "size": np.nan_to_num(number(scope.batches, "size")),
+        }
+    )
+    whole = sizes.merge(
+        pd.DataFrame({name: integer(epochs, name) for name in ("rank", "epoch")}),
+        on=["rank", "epoch"],
+    )
+    met = whole.groupby(["rank", "epoch"])["size"].sum()
+    times = float(met.median()) / length if len(met) else 1.0
+    return round(times) if times >= _TWICE else 1
+
+
+def shared_generators(scope: Scope) -> dict[str, int]:
+    """Random generators that several workers began with in the same state: name -> how many.
+
+    Only those that the first batch used.
+    """
+    first = scope.first_batches
+    if scope.num_workers < 2 or not len(first):
+        return {}
+    used = first[(first["generator"] != "").to_numpy()]
+    alike = {
+        str(name): _most_alike(rows, integer(rows, "state"))
+        for name, rows in used.groupby("generator", observed=True)
+    }
+    return {name: count for name, count in alike.items() if count > 1}
+
+
+def _most_alike(rows: pd.DataFrame, values: np.ndarray) -> int:
+    """In how many workers of one epoch a checksum was the same, at most; at least 1."""
+    if not len(rows):
+        return 1
+    keys = pd.DataFrame(
+        {
+            **{name: integer(rows, name) for name in ("rank", "loader", "epoch", "worker")},
+            "value": values,
+        }
+    )
+    keys = keys[keys["value"] >= 0]
+    groups = keys.groupby(["rank", "loader", "epoch", "value"])["worker"].nunique()
+    return int(groups.max()) if len(groups) else 1

@@ -1,0 +1,121 @@
+"""Loaders that a program makes anew for each epoch, seen as the one loader that they stand for."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.common.columns import Ints, integer, number
+from lotus.analysis.common.scope import RunLike, table
+
+_TABLES = ("ops", "samples", "batches", "waits", "epochs", "workers", "open_waits", "first_batches")
+_NOT_SETTINGS = ("loader", "local_rank", "world_size", "host")
+
+
+class MergedRun:
+    """A run whose remade loaders have one number, that of the first, and epochs counted on.
+
+    Its table `loaders` has the column `made`: how many loaders a row stands for. Tables are made
+    when they are first asked for; what holds no loader is the run's own.
+    """
+
+    def __init__(self, run: RunLike, places: pd.DataFrame) -> None:
+        self._run, self._places = run, places
+        self._tables: dict[str, pd.DataFrame] = {}
+
+    @property
+    def manifest(self) -> Mapping[str, Any]:
+        """run.json, as the run has it."""
+        return self._run.manifest
+
+    @property
+    def loaders(self) -> pd.DataFrame:
+        """The table of loaders; only the first of those that are one."""
+        merged = self._places[self._places["first"] == self._places["loader"]]
+        made = self._places.groupby(["rank", "first"]).size()
+        known = self._run.loaders
+        keys = pd.MultiIndex.from_arrays([integer(known, "rank"), integer(known, "loader")])
+        keep = keys.isin(pd.MultiIndex.from_frame(merged[["rank", "loader"]]))
+        keep |= ~keys.isin(pd.MultiIndex.from_frame(self._places[["rank", "loader"]]))
+        rows = known[keep].reset_index(drop=True)
+        counts = made.reindex(keys[keep]).to_numpy()
+        return rows.assign(made=np.where(np.isnan(counts), 1, counts).astype(np.int64))
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _TABLES:
+            return getattr(self._run, name)
+        if name not in self._tables:
+            self._tables[name] = self._renumbered(table(self._run, name))
+        return self._tables[name]
+
+    def _renumbered(self, frame: pd.DataFrame) -> pd.DataFrame:
+        if not len(frame) or "loader" not in frame:
+            return frame
+        row = _row_of(self._places, frame)
+        mine, columns = row >= 0, {}
+        for name, new in (("loader", "first"), ("epoch", "epochs_before")):
+            if name in frame:
+                old, values = integer(frame, name), self._places[new].to_numpy(np.int64)[row]
+                columns[name] = np.where(mine, values if name == "loader" else old + values, old)
+        return frame.assign(**columns)
+
+
+def _row_of(places: pd.DataFrame, frame: pd.DataFrame) -> Ints:
+    """For each row of `frame` the position of its loader in `places`; -1: it is not there."""
+    keys = ["rank", "loader"] if "rank" in frame else ["loader"]
+    index = pd.MultiIndex.from_arrays([integer(places, name) for name in keys])
+    wanted = pd.MultiIndex.from_arrays([integer(frame, name) for name in keys])
+    codes, unique = pd.factorize(wanted)
+    return np.asarray(index.get_indexer(unique), np.int64)[codes]
+
+
+def merged(run: RunLike) -> RunLike:
+    """The run with remade loaders as one; the run itself where no loader was made again.
+
+    They are one where one place in the program made them with the same parameters, in one process,
+    and none was iterated while another was.
+    """
+    loaders, epochs = run.loaders, table(run, "epochs")
+    if len(loaders) < 2 or not len(epochs) or "call_site" not in loaders:
+        return run
+    spans = _spans(epochs)
+    keys = [name for name in loaders.columns if name not in _NOT_SETTINGS]
+    text = ["\0".join(map(str, row)) for row in loaders[keys].itertuples(index=False)]
+    known = loaders["call_site"].notna()
+    table_of = pd.DataFrame(
+        {"rank": integer(loaders, "rank"), "loader": integer(loaders, "loader"), "key": text}
+    )[known.to_numpy()].merge(spans, on=["rank", "loader"])
+    parts = [
+        _numbered(group.sort_values("start"))
+        for _, group in table_of.groupby("key", sort=False)
+        if len(group) > 1
+    ]
+    parts = [part for part in parts if part is not None]
+    return MergedRun(run, pd.concat(parts, ignore_index=True)) if parts else run
+
+
+def _spans(epochs: pd.DataFrame) -> pd.DataFrame:
+    """When each loader was first and last iterated, and how many epochs it had."""
+    rows = pd.DataFrame(
+        {
+            "rank": integer(epochs, "rank"),
+            "loader": integer(epochs, "loader"),
+            "epoch": integer(epochs, "epoch"),
+            "start": number(epochs, "start_ns"),
+            "end": number(epochs, "end_ns"),
+        }
+    )
+    rows["end"] = np.fmax(rows["end"], rows["start"])
+    return rows.groupby(["rank", "loader"], as_index=False).agg(
+        start=("start", "min"), end=("end", "max"), epochs=("epoch", "max")
+    )
+
+
+def _numbered(group: pd.DataFrame) -> pd.DataFrame | None:
+    """The group with the first loader's number and the epochs before; None where two overlap."""
+    starts, ends = group["start"].to_numpy(), group["end"].to_numpy()
+    if not np.isfinite(starts).all() or (starts[1:] < ends[:-1]).any():
+        return None
+    counts = group["epochs"].to_numpy(np.int64) + 1
+    return group.assign(first=integer(group, "loader")[0], epochs_before=np.cumsum(counts) - counts)

@@ -1,0 +1,93 @@
+"""Workers that read the same data, and workers that have none."""
+
+from collections.abc import Iterable
+
+from lotus.analysis.batches.repetition import times_read
+from lotus.analysis.common.columns import ratio
+from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
+from lotus.analysis.verdict.causes.circumstances import Circumstances, without_data
+from lotus.analysis.verdict.causes.ledger import Ledger
+from lotus.common.formatting import plural
+
+
+def _repeated(ledger: Ledger) -> Iterable[Charge]:
+    """What is spent on samples that came before: waits, and training steps."""
+    times = times_read(ledger.scope)
+    if times > 1:
+        again = 1.0 - 1.0 / times
+        step = ledger.step_left_ns * again
+        ledger.step_left_ns -= step
+        ns = ledger.take(ledger.making * again) + step
+        yield Charge(SAMPLES_TWICE.kind, SAMPLES_TWICE.title, ns, {"times_read": float(times)})
+
+
+def _repeated_title(charge: Charge, around: Circumstances) -> str:
+    times = charge.evidence["times_read"]
+    return f"samples come {times:.0f} times an epoch: each worker reads all of the data"
+
+
+def _repeated_reason(evidence: Evidence) -> str:
+    return (
+        "The workers' first batches are equal, or an epoch has "
+        f"{evidence['times_read']:.0f} times the samples that the data set says it has."
+    )
+
+
+def _against_repeated(charge: Charge, around: Circumstances) -> str:
+    return (
+        "Divide the data among the workers: in __iter__, torch.utils.data.get_worker_info() tells "
+        "id and num_workers; let a worker read every num_workers-th sample or shard. More workers "
+        "will not help before: each would read everything once more."
+    )
+
+
+SAMPLES_TWICE = CauseRow(
+    kind="samples-twice",
+    title="samples that come several times an epoch",
+    full_title=_repeated_title,
+    charges=_repeated,
+    facts={"times_read": "How many times an epoch has each sample."},
+    reason=_repeated_reason,
+    advice=_against_repeated,
+)
+
+
+def _starved(ledger: Ledger) -> Iterable[Charge]:
+    """What the others' making would have been shortened by: their share of all workers."""
+    empty, workers = without_data(ledger.scope), ledger.scope.num_workers
+    if empty:
+        ns = ledger.take(ledger.making * ratio(empty, workers))
+        evidence = {"workers_without_data": float(empty), "workers": float(workers)}
+        yield Charge(STARVED.kind, STARVED.title, ns, evidence)
+
+
+def _starved_title(charge: Charge, around: Circumstances) -> str:
+    empty = charge.evidence["workers_without_data"]
+    have = "has" if empty == 1 else "have"
+    return f"{empty:.0f} of the {plural(around.workers, 'worker')} {have} no data"
+
+
+def _starved_reason(evidence: Evidence) -> str:
+    made = evidence["workers"] - evidence["workers_without_data"]
+    return f"All batches came from {plural(made, 'worker')}; the others had none in the whole run."
+
+
+def _against_starved(charge: Charge, around: Circumstances) -> str:
+    return (
+        "Split the data into at least as many shards as there are workers, or divide the samples "
+        "of a shard among them. More workers will not help."
+    )
+
+
+STARVED = CauseRow(
+    kind="starved-workers",
+    title="workers without data",
+    full_title=_starved_title,
+    charges=_starved,
+    facts={
+        "workers_without_data": "Workers that made no batch while others made several.",
+        "workers": "Workers of the loader.",
+    },
+    reason=_starved_reason,
+    advice=_against_starved,
+)

@@ -1,0 +1,70 @@
+"""Whether a run's time is spent outside of the loops over its loaders."""
+
+from dataclasses import replace
+
+from lotus.analysis.verdict.causes.outside import ADVICE, OUTSIDE
+from lotus.analysis.verdict.run_time import (
+    AFTER,
+    BETWEEN,
+    IMPORTS,
+    SETUP,
+    SHUTDOWN,
+    STARTUP,
+    STEP,
+    WAIT,
+    RunTime,
+)  # fmt: skip
+from lotus.analysis.verdict.verdict import HIGH, Cause, Verdict
+from lotus.common.formatting import share
+
+_TITLES = {
+    BETWEEN: "the time between the loops",
+    SETUP: "the set-up before the first loop",
+    AFTER: "the time after the last loop",
+}
+_LONG = 3.0  # times the imports: a set-up, or an end, that is more than the interpreter's
+
+
+def with_outside(judged: Verdict, time: RunTime | None) -> Verdict:
+    """The verdict on a run, by that on the loader that it waits for most."""
+    cause = None if time is None else _cause(time)
+    if cause is None or time is None:
+        return judged
+    summary = (
+        f"{cause.title[:1].upper()}{cause.title[1:]} is {share(cause.share)} of the run's wall "
+        f"time; its loops wait {share(time.share(STARTUP, WAIT, SHUTDOWN))}."
+    )
+    return replace(
+        judged, kind="outside", degree="", summary=summary, causes=[cause, *judged.causes]
+    )
+
+
+def _cause(time: RunTime) -> Cause | None:
+    """Where more than in all waits is spent, and much of the run."""
+    waits = time.of(STARTUP, WAIT, SHUTDOWN)
+    loops = waits + time.of(STEP)
+    imports = time.of(IMPORTS)
+    for part in (BETWEEN, SETUP, AFTER):
+        ns = time.of(part)
+        whole = loops + time.of(BETWEEN) if part == BETWEEN else time.wall_ns
+        long = part == BETWEEN or ns > _LONG * imports
+        if long and ns > HIGH * whole and ns > waits:
+            return _made(part, ns, waits, time)
+    return None
+
+
+def _made(part: str, ns: float, waits: float, time: RunTime) -> Cause:
+    evidence = {
+        "waits_ns": waits,
+        "between_ns": time.of(BETWEEN),
+        "pauses": float(time.pauses) if part == BETWEEN else 0.0,
+    }
+    return Cause(
+        kind=OUTSIDE.kind,
+        title=_TITLES[part],
+        share=ns / time.wall_ns,
+        wait_share=float("nan"),
+        ns=ns,
+        evidence=evidence,
+        advice=ADVICE,
+    )

@@ -1,0 +1,161 @@
+"""Where the wall time of a run went: the loops over its loaders, and what lies outside of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.batches.waits import loop_times
+from lotus.analysis.common.columns import Floats, integer, number, ratio
+from lotus.analysis.common.scope import RunLike, table
+
+IMPORTS, SETUP, BETWEEN, AFTER = "imports", "set-up", "between", "after"
+STARTUP, WAIT, STEP, SHUTDOWN = "start-up", "wait", "step", "shut-down"
+OUTSIDE = (IMPORTS, SETUP, BETWEEN, AFTER)
+
+
+@dataclass(frozen=True)
+class RunPart:
+    """A part of the wall time. `kind`: imports (until torch's loaders were imported), set-up (until
+    the first loop), between (two loops), after (the last loop), or of a `loader`'s loops (-1: none)
+    start-up (`iter()` to the first batch), wait, step, shut-down.
+    """
+
+    kind: str
+    loader: int
+    ns: float
+
+
+@dataclass(frozen=True)
+class RunTime:
+    """The parts add up to `wall_ns`: from the program's start to its end.
+
+    `pauses`: how many times the program was between two loops.
+    """
+
+    wall_ns: float
+    parts: tuple[RunPart, ...]
+    pauses: int
+
+    def of(self, *kinds: str) -> float:
+        """Nanoseconds of all parts of these kinds."""
+        return sum(part.ns for part in self.parts if part.kind in kinds)
+
+    def share(self, *kinds: str) -> float:
+        """Their share of the wall time, 0 to 1."""
+        return ratio(self.of(*kinds), self.wall_ns)
+
+
+def run_time(run: RunLike) -> RunTime | None:
+    """Divide the wall time of a run's main process; None where start or end are not known.
+
+    Of a job, this is the main process of the lowest rank. Where loops overlap (a validation inside
+    the training step, two loaders side by side), a time is charged once: to the shorter loop.
+    """
+    start, end = (run.manifest.get(name) for name in ("start_ns", "end_ns"))
+    if not isinstance(start, int) or not isinstance(end, int) or end <= start:
+        return None
+    epochs, waits = _of_main(run)
+    loop = loop_times(epochs, waits)
+    began = np.fmin(number(loop, "start_ns"), number(loop, "begin_ns"))
+    ended = np.where(loop["exhausted"], number(loop, "end_ns"), number(loop, "last_ns"))
+    ended = np.fmin(np.fmax(ended, began), end)
+    known = np.isfinite(began) & (began >= start) & (began < end)
+    if not known.any():
+        return None
+    loop, spans = loop[known], np.stack([began[known], ended[known]], axis=1)
+    first, last = float(spans[:, 0].min()), float(spans[:, 1].max())
+    imported = _imported(run, integer(loop, "pid"), start, first)
+    in_loops, gaps = _union(spans)
+    parts = [RunPart(IMPORTS, -1, imported - start), RunPart(SETUP, -1, first - imported)]
+    parts += _of_loops(loop, spans)
+    over = sum(part.ns for part in parts[2:]) - in_loops
+    if over > 0:  # two loops side by side: the steps of one hold waits of the other
+        parts = _without(parts, over)
+    parts += [RunPart(BETWEEN, -1, last - first - in_loops), RunPart(AFTER, -1, end - last)]
+    kept = tuple(part for part in parts if part.ns > 0)
+    return RunTime(wall_ns=float(end - start), parts=kept, pauses=gaps)
+
+
+def _of_main(run: RunLike) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The rows of the main process of the lowest rank; workers may have loaders of their own."""
+    epochs, waits = table(run, "epochs"), table(run, "waits")
+    if not len(epochs):
+        return epochs, waits.iloc[:0]
+    lowest = integer(epochs, "rank") == integer(epochs, "rank").min()
+    workers = np.unique(integer(table(run, "workers"), "pid"))
+    pids = integer(epochs, "pid")[lowest & ~np.isin(integer(epochs, "pid"), workers)]
+    if not pids.size:
+        return epochs.iloc[:0], waits.iloc[:0]
+    values, counts = np.unique(pids, return_counts=True)
+    main = values[counts.argmax()]
+    return epochs[integer(epochs, "pid") == main], waits[integer(waits, "pid") == main]
+
+
+def _imported(run: RunLike, pids: Sequence[int] | np.ndarray, start: float, first: float) -> float:
+    """When the main process had imported torch's loaders; `start` where that is not known."""
+    processes = table(run, "processes")
+    mine = np.isin(integer(processes, "pid"), pids)
+    times = number(processes, "torch_ns")[mine]
+    times = times[np.isfinite(times) & (times >= start) & (times <= first)]
+    return float(times.min()) if times.size else start
+
+
+def _union(spans: Floats) -> tuple[float, int]:
+    """(length of the union of spans (n, 2), gaps in it)."""
+    ordered = spans[np.argsort(spans[:, 0], kind="stable")]
+    reach = np.maximum.accumulate(ordered[:, 1])
+    before = np.concatenate([ordered[:1, 0], reach[:-1]])
+    new = np.maximum(reach - np.maximum(ordered[:, 0], before), 0.0)
+    return float(new.sum()), int((ordered[:, 0] > before).sum())
+
+
+def _of_loops(loop: pd.DataFrame, spans: Floats) -> list[RunPart]:
+    """The parts of each loader's loops; what a shorter loop has taken is not in a longer one's."""
+    loaders = integer(loop, "loader")
+    lengths = pd.Series(spans[:, 1] - spans[:, 0]).groupby(loaders).sum().sort_values()
+    parts, covered = [], 0.0
+    for place, loader in enumerate(lengths.index):
+        mine = loaders == loader
+        reached, _ = _union(spans[np.isin(loaders, lengths.index[: place + 1])])
+        own, covered = reached - covered, reached
+        first, wait, begun, tail = (
+            float(number(loop, name)[mine & np.isfinite(number(loop, name))].sum())
+            for name in ("first_ns", "wait_ns", "iter_ns", "tail_ns")
+        )
+        owned = {STARTUP: begun + first, WAIT: wait - first, SHUTDOWN: tail}
+        step = max(own - sum(owned.values()), 0.0)
+        parts += [RunPart(kind, int(loader), ns) for kind, ns in (owned | {STEP: step}).items()]
+    return parts
+
+
+def _without(parts: list[RunPart], over: float) -> list[RunPart]:
+    """Take `over` nanoseconds from the steps, each by its share."""
+    steps = sum(part.ns for part in parts if part.kind == STEP)
+    kept = max(1.0 - ratio(over, steps), 0.0) if steps > 0 else 1.0
+    return [
+        RunPart(part.kind, part.loader, part.ns * kept) if part.kind == STEP else part
+        for part in parts
+    ]
+
+
+START, EDGES, REST = "start", "edges", "rest"
+
+
+def condensed(time: RunTime, most: int = 8, least: float = 0.01) -> list[RunPart]:
+    """The parts for a short chart, in the order of a run; they add up to its wall time.
+
+    `start` is imports and set-up, `edges` start-up and shut-down of a loader's loops. What is less
+    than `least` of the wall time, or beyond `most` parts, is `rest`.
+    """
+    merged = {IMPORTS: START, SETUP: START, STARTUP: EDGES, SHUTDOWN: EDGES}
+    sums: dict[tuple[str, int], float] = {}
+    for part in time.parts:
+        key = (merged.get(part.kind, part.kind), part.loader)
+        sums[key] = sums.get(key, 0.0) + part.ns
+    largest = sorted(sums, key=lambda key: -sums[key])[: most - 1]
+    kept = {key for key in largest if sums[key] >= least * time.wall_ns}
+    parts = [RunPart(*key, ns=ns) for key, ns in sums.items() if key in kept]
+    rest = sum(ns for key, ns in sums.items() if key not in kept)
+    return [*parts, *([RunPart(REST, -1, rest)] if rest > 0 else [])]

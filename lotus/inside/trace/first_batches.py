@@ -1,0 +1,161 @@
+"""What a worker's first batch holds, and which random generators made it, as checksums.
+
+A reader compares those of all workers: the same samples, or the same random numbers, in two of them
+are a defect of the program. Nothing of the program runs for this, and no generator is advanced.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import zlib
+
+from ..common.guard import ask, edge, hook
+from ..common.objects import attributes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from .recorder import Recorder
+
+_MOST_ITEMS = 64  # of each level of a batch, and of an object's attributes
+_MOST_BYTES = 4096  # of each array
+_DEPTH = 3
+
+
+def watch(timed: Any, dataset: Any, recorder: Recorder) -> None:
+    """Log the checksums of a TimedFetcher's first fetch; the fetcher is then as it was."""
+    fetch = timed.__dict__["fetch"]
+
+    def first(index: Any) -> Any:
+        timed.__dict__["fetch"] = fetch
+        before = edge(recorder, generator_states, dataset)
+        data = fetch(index)
+        edge(recorder, _log, recorder, dataset, before or {}, data)
+        return data
+
+    timed.__dict__["fetch"] = hook(first)
+
+
+def _log(recorder: Recorder, dataset: Any, before: dict[str, int], data: Any) -> None:
+    after = generator_states(dataset)
+    used = [name for name, state in before.items() if after.get(name, state) != state]
+    event: dict[str, object] = {"event": "first_batch", "worker": recorder.worker}
+    event["content"] = ask(content_of, data)
+    recorder.event({**event, "generators": used, "states": [before[name] for name in used]})
+
+
+# -- random generators ------------------------------------------------------------------------
+
+
+def generator_states(dataset: Any) -> dict[str, int]:
+    """Checksums of the states of the generators that a data set may use, by name.
+
+    Those of Python, numpy and torch, and those among the attributes of the data set and of its
+    transforms.
+    """
+    states: dict[str, int] = {}
+    modules = {"random": _of_python, "numpy.random": _of_numpy, "torch": _of_torch}
+    for name, function in modules.items():
+        module = sys.modules.get(name)
+        state = ask(function, module) if module is not None else None
+        if state is not None:
+            states[name] = state
+    for name, generator in _generators(dataset, "dataset", _DEPTH):
+        state = ask(_STATES[_kind(generator)], generator)
+        if state is not None:
+            states[name] = state
+    return states
+
+
+def _kind(thing: object) -> str:
+    kind = type(thing)
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _generators(thing: Any, name: str, depth: int) -> Iterator[tuple[str, Any]]:
+    for key, value in itertools.islice(_members(thing), _MOST_ITEMS):
+        inner = f"{name}.{key}"[:200]
+        if _kind(value) in _STATES:
+            yield inner, value
+        elif depth > 1 and not callable(getattr(type(value), "nbytes", None)):
+            yield from _generators(value, inner, depth - 1)
+
+
+def _members(thing: Any) -> Iterator[tuple[str, Any]]:
+    if type(thing) in (list, tuple):
+        return ((str(place), item) for place, item in enumerate(thing[:_MOST_ITEMS]))
+    return ((str(key), value) for key, value in list(attributes(thing).items()))
+
+
+def _of_python(module: Any) -> int:
+    return hash(module.getstate()[1]) & 0xFFFFFFFF
+
+
+def _of_numpy(module: Any) -> int:
+    return _of_random_state(module)
+
+
+def _of_random_state(generator: Any) -> int:
+    _, keys, position, *_ = generator.get_state()
+    return zlib.crc32(keys.tobytes(), position)
+
+
+def _of_torch(module: Any) -> int:
+    return zlib.crc32(module.get_rng_state().numpy().tobytes())
+
+
+def _of_torch_generator(generator: Any) -> int:
+    return zlib.crc32(generator.get_state().numpy().tobytes())
+
+
+def _of_bit_generator(generator: Any) -> int:
+    return zlib.crc32(repr(generator.bit_generator.state).encode())
+
+
+# Only these exact types: a method of a subclass may do anything.
+_STATES: dict[str, Callable[[Any], int]] = {
+    "random.Random": _of_python,
+    "numpy.random.mtrand.RandomState": _of_random_state,
+    "numpy.random._generator.Generator": _of_bit_generator,
+    "torch._C.Generator": _of_torch_generator,
+}
+
+
+# -- contents ---------------------------------------------------------------------------------
+
+
+def content_of(batch: Any) -> int | None:
+    """A checksum of a batch; None where it holds nothing that tells it from another one."""
+    parts = list(itertools.islice(_bytes_of(batch, _DEPTH), _MOST_ITEMS))
+    return zlib.crc32(b"".join(parts)) if any(parts) else None
+
+
+def _bytes_of(value: Any, depth: int) -> Iterator[bytes]:
+    """The contents of arrays and texts; nothing of arrays whose elements are all equal."""
+    kind = type(value)
+    if kind.__module__ == "torch" and kind.__name__ == "Tensor":
+        if not value.is_cuda and value.layout is sys.modules["torch"].strided:
+            yield _bytes_of_array(value.detach().reshape(-1)[:_MOST_BYTES].numpy())
+    elif kind.__module__ == "numpy" and kind.__name__ == "ndarray":
+        if value.dtype.kind in "biufcSUmM":
+            yield _bytes_of_array(value.ravel()[:_MOST_BYTES])
+    elif kind is str:
+        yield value[:_MOST_BYTES].encode("utf-8", "replace")
+    elif kind is bytes:
+        yield value[:_MOST_BYTES]
+    elif depth:
+        if kind is dict:
+            value = list(value.values())
+        if type(value) in (list, tuple):
+            for item in value[:_MOST_ITEMS]:
+                yield from _bytes_of(item, depth - 1)
+
+
+def _bytes_of_array(flat: Any) -> bytes:
+    if not flat.size or bool((flat == flat[0]).all()):
+        return b""
+    whole: bytes = flat.tobytes()
+    return whole[:_MOST_BYTES]

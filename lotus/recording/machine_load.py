@@ -1,0 +1,70 @@
+"""What the machine's cores and memory did while a program ran, read about once a second."""
+
+import contextlib
+import os
+import resource
+import time
+
+_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+_MOST = 2048  # readings; then every second one is dropped, and they are made half as often
+_PERIOD_NS = 1_000_000_000
+
+
+class MachineLoad:
+    """Readings of /proc/stat (the CPUs that this process may use), /proc/vmstat and /proc/meminfo.
+
+    `rows` holds [time, busy, idle, stolen (all ns, summed over the CPUs), bytes swapped in and out,
+    bytes available]; what a kernel does not tell is -1.
+    """
+
+    def __init__(self) -> None:
+        self.rows: list[list[int]] = []
+        with contextlib.suppress(OSError, AttributeError):
+            self._cpus = {f"cpu{number}".encode() for number in os.sched_getaffinity(0)}
+        self._period_ns, self._last_ns = _PERIOD_NS, 0
+
+    def read(self, now: bool = False) -> None:
+        """Make a reading if it is due, or `now`."""
+        time_ns = time.monotonic_ns()
+        if not now and time_ns - self._last_ns < self._period_ns:
+            return
+        self._last_ns = time_ns
+        if len(self.rows) >= _MOST:
+            del self.rows[1::2]
+            self._period_ns *= 2
+        with contextlib.suppress(OSError, ValueError, IndexError, AttributeError):
+            self.rows.append([time_ns, *self._cores(), _swapped(), _available()])
+
+    def _cores(self) -> tuple[int, int, int]:
+        busy = idle = stolen = 0
+        for line in _lines("/proc/stat"):
+            name, *ticks = line.split()
+            if name in self._cpus:
+                # user nice system idle iowait irq softirq steal
+                counts = [int(count) * _TICK_NS for count in ticks[:8]]
+                counts += [0] * (8 - len(counts))
+                busy += sum(counts[:3]) + sum(counts[5:7])
+                idle += counts[3] + counts[4]
+                stolen += counts[7]
+        return busy, idle, stolen
+
+
+def _lines(path: str) -> list[bytes]:
+    with open(path, "rb") as file:
+        return file.readlines()
+
+
+def _swapped() -> int:
+    with contextlib.suppress(OSError, ValueError):
+        counts = dict(line.split() for line in _lines("/proc/vmstat"))
+        pages = int(counts.get(b"pswpin", b"0")) + int(counts.get(b"pswpout", b"0"))
+        return pages * resource.getpagesize()
+    return -1
+
+
+def _available() -> int:
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in _lines("/proc/meminfo"):
+            if line.startswith(b"MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return -1

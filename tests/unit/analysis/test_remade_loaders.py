@@ -1,0 +1,56 @@
+"""Loaders that are made anew for each epoch are seen as one."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from lotus.analysis.common.remade_loaders import merged
+from lotus.analysis.summary import summarise
+from tests.unit.analysis.test_run_time import shift, together
+from tests.unit.simulated import Plan
+
+
+def remade(count: int = 3, gap: float = 1e6) -> SimpleNamespace:
+    runs = [Plan(batches=8, loader=number, spawn=300).run() for number in range(count)]
+    end = runs[0].epochs["end_ns"].max()
+    for run in runs[1:]:
+        shift(run, end + gap - run.epochs["start_ns"].min())
+        end = run.epochs["end_ns"].max()
+    run = together(*runs)
+    run.loaders["call_site"] = "train.py:12"
+    run.loaders["num_workers"] = 2
+    return run
+
+
+def test_they_have_one_number_and_their_epochs_are_counted_on() -> None:
+    run = merged(remade())
+    assert run.loaders["loader"].tolist() == [0]
+    assert run.loaders["made"].tolist() == [3]
+    assert sorted(run.epochs["epoch"]) == [0, 1, 2]
+    assert set(run.batches["loader"]) == {0}
+    assert run.batches.groupby("epoch").size().tolist() == [8, 8, 8]
+
+
+def test_the_advice_is_to_make_it_once() -> None:
+    (loader,) = summarise(remade()).loaders
+    first = loader.verdict.causes[0]
+    assert first.kind == "start-up"
+    assert "made anew 3 times at train.py:12" in first.advice
+    assert loader.times["epochs"] == 3
+
+
+@pytest.mark.parametrize("column", ["call_site", "batch_size", "dataset"])
+def test_loaders_that_differ_stay_apart(column: str) -> None:
+    run = remade(2)
+    run.loaders[column] = ["first", "second"]
+    assert merged(run) is run
+
+
+def test_loaders_that_are_iterated_at_once_stay_apart() -> None:
+    run = remade(2, gap=-1e6)
+    assert merged(run) is run
+
+
+def test_a_run_of_one_loader_is_itself() -> None:
+    run = Plan().run()
+    assert merged(run) is run

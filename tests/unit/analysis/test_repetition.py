@@ -1,0 +1,62 @@
+"""Workers that read the same samples, or draw the same random numbers."""
+
+from types import SimpleNamespace
+
+import pandas as pd
+
+from lotus.analysis.batches.repetition import shared_generators, times_read
+from lotus.analysis.common.scope import scopes
+from lotus.analysis.verdict.verdict import Verdict, verdict
+from tests.unit.simulated import Plan
+
+
+def with_first(rows: list[tuple[int, int, int | None, str, int | None]]) -> SimpleNamespace:
+    """A run whose first batches are (worker, epoch, content, generator, state)."""
+    run = Plan(operations={"Slow": 20.0}, workers=3).run()
+    run.loaders["num_workers"], run.loaders["dataset_kind"] = 3, "iterable"
+    columns = ["worker", "epoch", "content", "generator", "state"]
+    table = pd.DataFrame(rows, columns=columns).astype({"content": "Int64", "state": "Int64"})
+    pids = run.batches.groupby("worker")["pid"].first()
+    run.first_batches = table.assign(rank=0, loader=0, pid=table["worker"].map(pids))
+    return run
+
+
+def judged(run: SimpleNamespace) -> Verdict:
+    return verdict(scopes(run)[0])
+
+
+def test_equal_first_batches_mean_that_all_workers_read_the_same() -> None:
+    run = with_first([(0, 0, 7, "", None), (1, 0, 7, "", None), (2, 0, 7, "", None)])
+    assert times_read(scopes(run)[0]) == 3
+    judgement = judged(run)
+    assert judgement.causes[0].kind == "samples-twice"
+    assert "get_worker_info" in judgement.causes[0].advice
+    assert any("3 times an epoch" in flaw for flaw in judgement.flaws)
+    run.loaders["dataset_kind"] = "map"  # the main process deals the samples out
+    assert judged(run).causes[0].kind == "operation"
+
+
+def test_different_first_batches_and_those_of_different_epochs_do_not() -> None:
+    run = with_first([(0, 0, 7, "", None), (1, 0, 8, "", None), (2, 1, 7, "", None)])
+    assert times_read(scopes(run)[0]) == 1
+    run = with_first([(0, 0, None, "", None), (1, 0, None, "", None), (2, 0, None, "", None)])
+    assert times_read(scopes(run)[0]) == 1  # nothing told them apart
+
+
+def test_an_epoch_of_more_samples_than_there_are() -> None:
+    run = with_first([])
+    samples = int(run.batches["size"].sum())
+    run.loaders["dataset_length"] = samples // 2
+    assert times_read(scopes(run)[0]) == 2
+    run.loaders["dataset_length"] = samples
+    assert times_read(scopes(run)[0]) == 1
+
+
+def test_generators_in_the_same_state_are_a_flaw() -> None:
+    rows = [(worker, 0, worker, "", None) for worker in range(3)]
+    rows += [(worker, 0, worker, "dataset.rng", 5) for worker in range(3)]
+    rows += [(worker, 0, worker, "torch", worker) for worker in range(3)]
+    run = with_first([*rows])
+    assert shared_generators(scopes(run)[0]) == {"dataset.rng": 3}
+    assert any("dataset.rng" in flaw for flaw in judged(run).flaws)
+    assert judged(with_first([])).flaws == ()

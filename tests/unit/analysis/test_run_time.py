@@ -1,0 +1,129 @@
+"""The wall time of a run, divided: every nanosecond once, also where loops overlap."""
+
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+from lotus.analysis.summary import summarise
+from lotus.analysis.verdict import run_time
+from lotus.analysis.verdict.run_time import RunTime
+from tests.unit.simulated import Plan
+
+
+def bounded(run: SimpleNamespace, before: float = 2.0, after: float = 1.0) -> SimpleNamespace:
+    """Give a run a start and an end, so many seconds before its first and after its last loop."""
+    run.manifest["start_ns"] = int(run.epochs["start_ns"].min() - before * 1e9)
+    run.manifest["end_ns"] = int(run.epochs["end_ns"].max() + after * 1e9)
+    return run
+
+
+def together(*runs: SimpleNamespace) -> SimpleNamespace:
+    """One run with the loaders of several."""
+    both = SimpleNamespace(**vars(runs[0]))
+    for name in ("ops", "samples", "batches", "waits", "workers", "epochs", "loaders"):
+        parts = [getattr(run, name) for run in runs]
+        setattr(both, name, pd.concat(parts, ignore_index=True))
+    return both
+
+
+def shift(run: SimpleNamespace, ns: float) -> SimpleNamespace:
+    """The run, so much later."""
+    for name, columns in (
+        ("epochs", ["start_ns", "end_ns"]),
+        ("waits", ["start_ns"]),
+    ):
+        table = getattr(run, name)
+        table[columns] += ns
+    return run
+
+
+def divided(run: SimpleNamespace) -> RunTime:
+    time = run_time.run_time(run)
+    assert time is not None
+    assert sum(part.ns for part in time.parts) == pytest.approx(time.wall_ns, rel=1e-9)
+    assert all(part.ns > 0 for part in time.parts)
+    return time
+
+
+def test_the_parts_add_up_to_the_wall_time() -> None:
+    run = bounded(Plan(epochs=3, operations={"Slow": 20.0}, step=5.0).run())
+    time = divided(run)
+    assert time.of(run_time.SETUP) == pytest.approx(2e9)
+    assert time.of(run_time.AFTER) == pytest.approx(1e9)
+    assert time.of(run_time.STEP) == pytest.approx(run.waits["step_ns"].sum(), rel=0.02)
+    loop = time.of("start-up", "wait", "step", "shut-down", "between")
+    assert loop == pytest.approx(time.wall_ns - 3e9)
+
+
+def test_imports_end_where_torch_was_imported() -> None:
+    run = bounded(Plan().run())
+    imported = run.manifest["start_ns"] + 500_000_000
+    pid = int(run.epochs["pid"].iloc[0])
+    run.processes = pd.DataFrame({"pid": [pid], "torch_ns": [imported]})
+    assert divided(run).of(run_time.IMPORTS) == pytest.approx(0.5e9)
+
+
+def test_a_loop_inside_a_step_is_taken_out_of_that_step() -> None:
+    training = Plan(batches=40, step=50.0).run()
+    whole = divided(bounded(Plan(batches=40, step=50.0).run())).of(run_time.STEP)
+    inner = Plan(batches=4, operations={"Slow": 5.0}, loader=1, step=1.0).run()
+    within = training.waits["start_ns"].iloc[20] + training.waits["wait_ns"].iloc[20]
+    shift(inner, within - inner.epochs["start_ns"].min() + 1e6)
+    time = divided(bounded(together(training, inner)))
+    of_inner = sum(part.ns for part in time.parts if part.loader == 1)
+    steps = sum(part.ns for part in time.parts if part.loader == 0 and part.kind == "step")
+    assert of_inner > 0
+    assert steps == pytest.approx(whole - of_inner, rel=0.01)
+
+
+def test_two_loaders_side_by_side_are_charged_once() -> None:
+    first, second = (Plan(batches=40, loader=number, step=5.0).run() for number in (0, 1))
+    shift(second, 1e6)
+    divided(bounded(together(first, second)))
+
+
+def test_time_between_loops_is_the_first_cause_where_it_is_most() -> None:
+    first, second = (Plan(batches=10, loader=number, step=20.0).run() for number in (0, 1))
+    later = first.epochs["end_ns"].max() - second.epochs["start_ns"].min() + 5e9
+    run = bounded(together(first, shift(second, later)))
+    judged = summarise(run).verdict
+    assert judged is not None
+    assert judged.kind == "outside"
+    assert judged.causes[0].kind == "outside"
+    assert judged.causes[0].ns == pytest.approx(5e9)
+    assert "No setting of a loader" in judged.causes[0].advice
+    assert summarise(run).loaders[0].verdict.kind != "outside"
+
+
+def test_a_long_set_up_is_a_cause_and_a_usual_one_is_not() -> None:
+    run = bounded(Plan(batches=10, step=20.0).run(), before=2.0)
+    run.processes = pd.DataFrame(
+        {
+            "pid": [int(run.epochs["pid"].iloc[0])],
+            "torch_ns": [run.manifest["start_ns"] + 1_000_000_000],
+        }
+    )
+    summary = summarise(run).verdict
+    assert summary is not None
+    assert summary.kind != "outside"
+    run.manifest["start_ns"] -= 30_000_000_000
+    run.processes["torch_ns"] -= 30_000_000_000
+    summary = summarise(run).verdict
+    assert summary is not None
+    assert summary.causes[0].title == "the set-up before the first loop"
+
+
+def test_a_run_without_an_end_has_no_division() -> None:
+    run = Plan().run()
+    run.manifest.pop("end_ns", None)
+    assert run_time.run_time(run) is None
+
+
+def test_the_short_chart_adds_up_too() -> None:
+    run = bounded(Plan(epochs=2, operations={"Slow": 20.0}).run())
+    time = divided(run)
+    for most in (2, 4, 8):
+        parts = run_time.condensed(time, most)
+        assert len(parts) <= most
+        assert sum(part.ns for part in parts) == pytest.approx(time.wall_ns, rel=1e-9)

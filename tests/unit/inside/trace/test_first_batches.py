@@ -1,0 +1,63 @@
+"""Checksums of first batches: they tell equal from different, and advance no generator."""
+
+import random
+
+import numpy as np
+import pytest
+
+from lotus.inside.trace.first_batches import content_of, generator_states
+
+torch = pytest.importorskip("torch")
+
+
+class Transform:
+    def __init__(self) -> None:
+        self.draws = random.Random(3)
+
+
+class Data:
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.old = np.random.RandomState(seed)
+        self.own = torch.Generator().manual_seed(seed)
+        self.transforms = [Transform()]
+
+
+def test_the_generators_of_a_data_set_are_named() -> None:
+    names = set(generator_states(Data(0)))
+    assert {"dataset.rng", "dataset.old", "dataset.own", "dataset.transforms.0.draws"} <= names
+    assert {"random", "numpy.random", "torch"} <= names
+
+
+def test_the_state_is_the_seed_s_and_looking_does_not_change_it() -> None:
+    data = Data(0)
+    before = generator_states(data)
+    assert generator_states(data) == before
+    same, other = generator_states(Data(0)), generator_states(Data(1))
+    for name in ("dataset.rng", "dataset.old", "dataset.own"):
+        assert before[name] == same[name] != other[name]
+    data.rng.normal()
+    after = generator_states(data)
+    assert {name for name in before if after[name] != before[name]} == {"dataset.rng"}
+
+
+def test_a_generator_of_the_program_s_own_kind_is_not_asked() -> None:
+    class Own(random.Random):
+        def getstate(self) -> tuple[object, ...]:
+            raise AssertionError
+
+    data = Data(0)
+    data.__dict__["own"] = Own()
+    assert "dataset.own" not in generator_states(data)
+
+
+def test_contents_are_told_apart() -> None:
+    first = {"x": torch.arange(12).reshape(3, 4), "names": ["a", "b"], "y": np.arange(3.0)}
+    again = {"x": torch.arange(12).reshape(3, 4), "names": ["a", "b"], "y": np.arange(3.0)}
+    other = {**again, "names": ["a", "c"]}
+    assert content_of(first) == content_of(again) != content_of(other)
+
+
+@pytest.mark.parametrize("batch", [None, [], torch.zeros(4, 4), [torch.ones(3), torch.ones(2)]])
+def test_what_holds_nothing_of_its_own_has_no_checksum(batch: object) -> None:
+    assert content_of(batch) is None

@@ -1,0 +1,37 @@
+"""The readings of the machine as a table, whatever stands in the file."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lotus.reading import machine_table
+
+ROW = [5, 4, 3, 2, 1, 0]
+
+
+def table(folder: Path, content: str) -> list[list[int]]:
+    (folder / machine_table.NAME).write_text(content)
+    rows: list[list[int]] = machine_table.read(folder).to_numpy().tolist()
+    return rows
+
+
+def test_readings_are_rows_in_the_order_of_time(tmp_path: Path) -> None:
+    later = [9, *ROW[1:]]
+    assert table(tmp_path, json.dumps({"machine": [later, ROW]})) == [ROW, later]
+
+
+@pytest.mark.parametrize(
+    "rows", [5, [5], [[1, 2]], [[*ROW[:5], "x"]], [[*ROW[:5], True]], [[*ROW[:5], 1 << 70]], [None]]
+)
+def test_what_is_no_reading_is_left_out(tmp_path: Path, rows: object) -> None:
+    assert table(tmp_path, json.dumps({"machine": rows})) == []
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"rows": []}'])
+def test_a_run_without_readings_has_none(tmp_path: Path, content: str) -> None:
+    assert table(tmp_path, content) == []
+
+
+def test_a_run_without_the_file_has_none(tmp_path: Path) -> None:
+    assert not len(machine_table.read(tmp_path))

@@ -1,0 +1,30 @@
+"""Readings of this machine: they grow with what it does, and their number is bounded."""
+
+from lotus.recording.machine_load import MachineLoad
+
+
+def test_a_reading_has_what_the_kernel_tells() -> None:
+    load = MachineLoad()
+    load.read(now=True)
+    load.read(now=True)
+    first, last = load.rows
+    assert last[0] > first[0]
+    assert last[1] >= first[1] >= 0  # busy since the boot, in ticks
+    assert first[2] >= 0
+    assert first[5] == -1 or first[5] > 0
+
+
+def test_a_reading_is_made_only_when_it_is_due() -> None:
+    load = MachineLoad()
+    load.read()
+    load.read()
+    assert len(load.rows) == 1
+
+
+def test_a_long_run_has_no_more_readings_than_a_day_of_them() -> None:
+    load = MachineLoad()
+    for _ in range(5000):
+        load.read(now=True)
+    assert len(load.rows) < 2100
+    times = [row[0] for row in load.rows]
+    assert times == sorted(times)
