@@ -40,7 +40,9 @@ continues instead.
 Without -f a loop of less than a second is not tuned, and no file of settings is
 overwritten. A setting is recommended only if the program's own steps show it to
 be faster, with the whole 95 % interval; where they cannot be measured, trials
-must show it.
+must show it. Where the step uses several threads of torch, it is also timed
+with fewer, which leaves cores to workers: a setting may then have
+torch_threads, for torch.set_num_threads in the training process.
 
 writes: the settings (-o)
 

@@ -1,5 +1,8 @@
 """`lotus tune` lets the program itself train on with one setting and another: the same samples."""
 
+import itertools
+import json
+
 import pytest
 
 from lotus.inside.apply.settings_applier import Applier
@@ -36,6 +39,12 @@ train(program, found.best, 6)
 train(program, watched.setting, 5)
 """
 LONG = ["batches=200"]
+THREADS = """
+train(program, found.best, 6)
+train(program, watched.setting, 5)
+train(program, replace(found.best, num_workers=2), 6)
+"""
+KEPT_OWN = f"{THREADS}\nfound.best = watched.setting"
 PLAIN = {
     "plain": LONG,
     "plain_persistent": ["workers=2", "persistent", *LONG],
@@ -44,6 +53,19 @@ PLAIN = {
     "plain_peeked": ["peek=60", *LONG],
 }
 SLOW = ["batches=200", "epochs=1", "step=0.05", "finally"]
+
+
+def threads_plan():
+    """Programs with two threads of torch that train with one for a while."""
+    two, best = ["torch_threads=2", *LONG], {"num_workers": 0, "torch_threads": 1}
+    return {
+        "threads": (two, {"do": THREADS, "best": best, "apply": True}),
+        "threads_own": (two, {"do": KEPT_OWN, "best": best, "apply": True}),
+        "threads_left": (
+            ["leave=60", *two],
+            {"do": BACK_AT_THE_END, "best": {**best, "num_workers": 1}, "apply": True},
+        ),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +85,7 @@ def runs(torch, tmp_path_factory):
         "left_new": (["new", "finally", *left], {"do": TO_THE_END, "best": MORE}),
         "peeked": (PLAIN["plain_peeked"], {"do": BACK_AT_THE_END, "best": MORE, "apply": True}),
         "forked": (["fork=30", *LONG], {"do": FORKED, "apply": True}),
+        **threads_plan(),
         "killed": (SLOW, {"do": LOTUS_KILLED, **real}),
         "killed_applying": (SLOW, {"do": LOTUS_KILLED, "apply": True, **real}),
         "interrupted": (SLOW, {"do": INTERRUPTED, **real}),
@@ -173,6 +196,33 @@ def test_the_next_setting_has_nothing_of_the_one_before(torch):
         applier.entries.append({"loader": {}, "setting": setting, "iterable_safe": False})
         applier.put(loader, known, index, known if known.before else None, quiet=True)
         assert (loader.multiprocessing_context is None) == (not more)
+
+
+def threads_of(ended):
+    """Torch's threads at each batch, and at the end of each epoch."""
+    (line,) = (text for text in ended.out.decode().splitlines() if text.startswith("threads "))
+    return json.loads(line.removeprefix("threads "))
+
+
+def test_torchs_threads_are_those_of_each_stretch_and_of_what_is_applied(runs):
+    assert same_as(runs["threads"].out, runs["plain"], 402)
+    threads = threads_of(runs["threads"])
+    stretches = [(count, len(list(group))) for count, group in itertools.groupby(threads)]
+    # Watched; each stretch with a batch that is not counted; what two workers had in flight; for
+    # good, and at the end of each epoch.
+    assert stretches == [(2, 12), (1, 7), (2, 6), (1, 7), (2, 4), (1, 366)]
+
+
+def test_torchs_threads_are_put_back_where_the_own_setting_stays(runs):
+    assert same_as(runs["threads_own"].out, runs["plain"], 402)
+    threads = threads_of(runs["threads_own"])
+    stretches = [(count, len(list(group))) for count, group in itertools.groupby(threads)]
+    assert stretches == [(2, 12), (1, 7), (2, 6), (1, 7), (2, 370)]
+
+
+def test_torchs_threads_are_put_back_where_an_epoch_is_left(runs):
+    threads = threads_of(runs["threads_left"])
+    assert threads[59:61] == [1, 2]
 
 
 def test_lotus_killed_ends_a_program_that_trains_for_it(runs):

@@ -16,6 +16,7 @@ TRAIN = f"{SCRIPT}:{next(n for n, text in enumerate(SOURCE, 1) if 'train = DataL
 # What it learns goes to TRUTH.
 DRIVER = f"""
 import json, os, signal, sys, time
+from dataclasses import replace
 sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
 from lotus.tune.session import subprocess_tuning as tuning

@@ -5,12 +5,13 @@
 
 The scripts of `lotus demo` and the newcomer's (newcomer.py), each as someone writes it at first:
 without workers, torch's own number of threads; and some with one thread of torch, which leaves the
-other cores to workers, or with one long epoch, most of which is left when trials are over. Each is
-tuned once. Then it trains whole epochs, in turn with its own setting, with the tuned one and with a
-worker a core ("cores"), seconds of the loops as the scripts print them. What is said is what the
-program's own steps showed, or else, with "in trials" behind it, what the trials did; it holds where
-its interval meets the range of the rounds. `--lotus`: another checkout to tune with, to compare the
-two. It judges nothing: it prints. About 30 minutes on two free cores.
+other cores to workers, or with one long epoch, most of which is left when trials are over.
+`small_cnn` is tune_threads_train.py, whose threads workers compete with. Each is tuned once. Then
+it trains whole epochs, in turn with its own setting, with the tuned one, and with a worker a core,
+with torch's threads as they are and with one: seconds of the loops as the scripts print them. What
+is said is what the program's own steps showed, or else, with "in trials" behind it, what the trials
+did; it holds where its interval meets the range of the rounds. `--lotus`: another checkout to tune
+with, to compare the two. It judges nothing: it prints. About 40 minutes on two free cores.
 """
 
 import argparse
@@ -44,7 +45,8 @@ SAMPLES = {
 EPOCHS = 3
 NEWCOMER = "newcomer"
 SINGLE = ", 1 thread"
-CASES = [NEWCOMER, *SAMPLES]
+SMALL = "small_cnn"
+CASES = [NEWCOMER, *SAMPLES, SMALL]
 CASES += [name + SINGLE for name in (NEWCOMER, "image_classification", "audio")]
 LONG = ", 3,000 pictures"  # an epoch of 188 batches, not 38
 CASES += [NEWCOMER + LONG, NEWCOMER + SINGLE + LONG]
@@ -79,6 +81,8 @@ def command(name: str, folder: Path, data: Path) -> list[str]:
     name, _, threads = name.removesuffix(LONG).partition(", ")
     if name == NEWCOMER:
         return newcomer(folder, "torch.set_num_threads(1)" if threads else "", epochs)
+    if name == SMALL:
+        return [sys.executable, str(Path(__file__).with_name("tune_threads_train.py"))]
     made = data_of(name, SAMPLES[name], data)
     script = str(WORKLOADS[name].script)
     return [
@@ -100,20 +104,22 @@ def output(words: list[str]) -> str:
     return done.stdout
 
 
-def per_core(tuned: Path) -> Path:
-    """The same file with a worker a core instead."""
+def per_core(tuned: Path, threads: int | None) -> Path:
+    """The same file with a worker a core instead, and so many threads of torch."""
     plan = tuned_file.read(tuned)
-    setting = Setting(len(os.sched_getaffinity(0)), persistent_workers=True)
+    cores = len(os.sched_getaffinity(0))
+    setting = Setting(cores, persistent_workers=True, torch_threads=threads)
     entries = tuple(dataclasses.replace(one, setting=setting) for one in plan.loaders)
-    path = tuned.with_name("cores.json")
+    path = tuned.with_name(f"cores-{threads}.json")
     tuned_file.write(path, dataclasses.replace(plan, loaders=entries))
     return path
 
 
 def words_of(setting: dict) -> str:
+    threads = f", {setting['torch_threads']} thread" if setting.get("torch_threads") else ""
     if not setting["num_workers"]:
-        return "no workers"
-    return f"{setting['num_workers']} x {setting['prefetch_factor'] or 2}"
+        return f"no workers{threads}"
+    return f"{setting['num_workers']} x {setting['prefetch_factor'] or 2}{threads}"
 
 
 def promise(name: str, folder: Path, options: argparse.Namespace) -> str:
@@ -125,28 +131,32 @@ def promise(name: str, folder: Path, options: argparse.Namespace) -> str:
     ways = {"own": program}
     if result["benefit"]:
         ways["tuned"] = lotus(options.lotus, "run", "-q", "--settings", str(tuned), "--", *program)
-    cores = per_core(tuned)
-    ways["cores"] = lotus(options.lotus, "run", "-q", "--settings", str(cores), "--", *program)
+    for way, threads in (("cores", None), ("cores, 1 thread", 1)):
+        path = str(per_core(tuned, threads))
+        ways[way] = lotus(options.lotus, "run", "-q", "--settings", path, "--", *program)
     took: dict[str, list[float]] = {way: [] for way in ways}
     chance = random.Random(name)
     for _ in range(options.rounds):
         for way in chance.sample(list(ways), len(ways)):
             took[way].append(loop_of(output(ways[way]))[0])
-    line = f"{name:37} {words_of(result['best']):12}"
+    line = f"{name:37} {words_of(result['best']):20}"
     checked = result["checked"]
     speedup = result["speedup"] if checked is None else checked["speedup"]
     if result["benefit"] or checked is not None:
         line += f" {speedup['mean']:5.2f} ({speedup['low']:.2f} to {speedup['high']:.2f})"
         line += "" if checked is not None else " in trials"
-    line = f"{line:83} "
+    line = f"{line:91} "
     if result["benefit"]:
         gains = [own / mine for own, mine in zip(took["own"], took["tuned"], strict=True)]
         meets = speedup["low"] <= max(gains) and speedup["high"] >= min(gains)
         line += f"{shown(gains):22} {'held' if meets else 'MISSED'}"
     else:
         line += f"{'-':22} {'-'}"
-    gains = [own / mine for own, mine in zip(took["own"], took["cores"], strict=True)]
-    line = f"{line:113} {shown(gains):22} {statistics.median(took['own']):5.1f} s"
+    line = f"{line:121}"
+    for way in ("cores", "cores, 1 thread"):
+        gains = [own / mine for own, mine in zip(took["own"], took[way], strict=True)]
+        line += f" {shown(gains):22}"
+    line += f" {statistics.median(took['own']):5.1f} s"
     begins = ("a step takes", "not checked with")
     slowed = [note for note in result["notes"] if note.startswith(begins) or " in trials, " in note]
     return "\n".join([line, *(f"    {note}" for note in slowed)])
@@ -168,8 +178,8 @@ def main() -> None:
         *provenance.header(torch).splitlines(),
         f"each script tuned in 60 s, then {options.rounds} rounds of {EPOCHS} epochs each, in turn",
         "",
-        f"{'script':37} {'best':12} {'said, times as fast':32} {'measured':22} {'':6} "
-        f"{'a worker a core':22} as written",
+        f"{'script':37} {'best':20} {'said, times as fast':32} {'measured':22} {'':6} "
+        f"{'a worker a core':22} {'the same, 1 thread':22} as written",
     ]
     print("\n".join(lines), flush=True)
     for name in options.only or CASES:

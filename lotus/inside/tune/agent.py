@@ -120,6 +120,8 @@ class Agent:
             self.on = False
             return
         if self.pid != os.getpid():  # forked, and a program of its own
+            if isinstance(self.observer, LiveValidation):
+                self.observer.release_workers()
             self.pid, self.observer = os.getpid(), None
             self.loaders.forget()
         observer = self.observer
@@ -208,6 +210,8 @@ class Agent:
             iterator.__dict__.pop(KEY, None)
         if isinstance(observer, LoaderObserver):
             self.own = epoch_handover.as_it_is(loader)
+        else:
+            observer.release_workers()
         applying, self.applier.on = self.applier.on, False
         self.signals.take()
         try:
@@ -250,7 +254,8 @@ class Agent:
             epoch_handover.change(self.applier, loader, iterator, entry, epochs, quiet=quiet)
         if do == "train":
             request: Any = trial_requests.request_from(message)[1]
-            self.observer, self.on = LiveValidation(loader, iterator, request), True
+            threads = entry["setting"].get("torch_threads")
+            self.observer, self.on = LiveValidation(loader, iterator, request, threads), True
 
 
 def _is_for(message: dict[str, Any], loader: Any) -> bool:

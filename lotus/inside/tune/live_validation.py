@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import operator
 import os
+import sys
 import threading
 import weakref
+from functools import partial
 
 from ..apply import epoch_handover
 from .observer import KEY, clock, samples_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from .candidates.trial_requests import Train, TrainedBatches
+
+
+class _Iterator(weakref.ref):  # type: ignore[type-arg]
+    """A reference to an iterator; puts torch's threads back where the program drops the iterator.
+
+    No function of Python does so: the exception of a signal handler would be lost in it.
+    """
+
+    put_back: Callable[[], object]
 
 
 class LiveValidation:
@@ -21,9 +34,14 @@ class LiveValidation:
 
     It does not count the batches that the iterator had in flight, the first batch after them, which
     includes the start of the workers, and `discard` more, which were made meanwhile.
+
+    The setting's `torch_threads` are set when its iterator is made (apply/settings_applier.py), and
+    put back here at the end, unless the program has set others meanwhile.
     """
 
-    def __init__(self, loader: Any, iterator: Any, request: Train) -> None:
+    def __init__(
+        self, loader: Any, iterator: Any, request: Train, torch_threads: int | None
+    ) -> None:
         self.loader = loader
         self.iterator = weakref.ref(iterator)  # the program's latest iterator of this loader
         self.over = False  # whether the epoch has ended or was left
@@ -38,6 +56,12 @@ class LiveValidation:
         self._until = clock() + request.seconds
         self._returned: float | None = None
         self._pid = os.getpid()
+        self._torch: Any = sys.modules["torch"]
+        self._torch_threads, self._own_threads = torch_threads, self._torch.get_num_threads()
+        self._watched: _Iterator | None = None
+        if torch_threads is not None:
+            self._watched = _Iterator(iterator, operator.methodcaller("put_back"))
+            self._watched.put_back = partial(self._torch.set_num_threads, self._own_threads)
         iterator.__dict__[KEY] = self
 
     def epoch_begins(self, loader: Any, iterator: Any) -> None:
@@ -100,4 +124,7 @@ class LiveValidation:
         )
 
     def release_workers(self, begins: Any = None) -> None:
-        """Do nothing: no indices are withheld from the workers here."""
+        """Put torch's threads back; no indices are withheld from the workers here."""
+        self._watched = None
+        if self._torch.get_num_threads() == self._torch_threads != self._own_threads:
+            self._torch.set_num_threads(self._own_threads)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import os
 import statistics
@@ -100,6 +101,8 @@ def write(
     console.print(f"\nTuned: {plain(result.watched.title())}", style="bold")
     for label, text in _verdict(result):
         print_paragraph(console, label, plain(text))
+    for text in result.other_threads():
+        print_paragraph(console, "threads", text)
     if result.step():
         print_paragraph(console, "step", result.step())
     title = (
@@ -169,7 +172,8 @@ def _verdict(result: Result) -> list[tuple[str, str]]:
         if result.checked is not None:
             steps = search_notes.checked(result.checked, result.best)
             lines = [("verdict", f"{best} instead of {own}: {steps}")]
-            lines.append(("trials", f"{shown}, in which its step is emulated"))
+            if result.speedup != result.checked.speedup:
+                lines.append(("trials", f"{shown}, in which its step is emulated"))
         if result.predicted is not None:
             lines.append(("predicted", f"{result.predicted:.3g} times as fast"))
         return lines
@@ -202,9 +206,10 @@ def _rows(result: Result) -> list[tuple[list[str], str]]:
         setting = row.measurement.setting.normal()
         whys.setdefault(setting, ([], row.why))[0].append(row.measurement)
     rows, not_chosen = [], passed_over(result)
+    loader = dataclasses.replace(result.best.normal(), torch_threads=None)  # as it was in trials
     for setting, (measured, why) in whys.items():
         name = [
-            "*" if setting == result.best.normal() else "",
+            "*" if setting == loader else "",
             str(setting.num_workers),
             MISSING if setting.prefetch_factor is None else str(setting.prefetch_factor),
             _more(setting),

@@ -38,7 +38,7 @@ def passed_over(result: Searched) -> dict[Setting, str]:
     measured: dict[Setting, list[Measurement]] = {}
     for row in result.measured:
         measured.setdefault(row.measurement.setting.normal(), []).append(row.measurement)
-    best = result.best.normal()
+    best = dataclasses.replace(result.best.normal(), torch_threads=None)  # as it was in trials
     chosen = _mean(measured.get(best, ()))
     if chosen is None:
         return {}
@@ -54,6 +54,11 @@ def _why(
     result: Searched, rejected: Setting, rows: Sequence[Measurement], chosen: Sequence[Measurement]
 ) -> str:
     checked, name = result.checked, search_notes.setting(result.best)
+    if result.best.torch_threads is not None:
+        return (
+            "not chosen: trials have torch's threads as they are; fewer were faster in the "
+            "program's own steps"
+        )
     if checked is not None and _alike(checked.setting, rejected):
         return f"not chosen: {search_notes.checked(checked, rejected)}"
     compared = next((shown for setting, shown in result.compared if setting == rejected), None)

@@ -65,6 +65,9 @@ class Result:
     failure: str = ""  # why not even the own setting could be measured
     iterable_safe: bool = False  # whether an iterable data set was shown to keep its samples
     checked: Checked | None = None  # the comparison in the program's own steps, if made
+    # The same of settings with fewer threads of torch; `checked` is one of them if it is chosen.
+    threads_checked: tuple[Checked, ...] = ()
+    slowed_step: str = ""  # of `notes`, what says that the step's threads compete with workers
     compared: tuple[tuple[Setting, Speedup], ...] = ()  # measured in turn with the own setting
     # Costs of operations under each setting, as made by
     # `lotus.tune.search.operation_costs.operation_costs`; None: not recorded.
@@ -116,6 +119,7 @@ class Result:
             if each.name
             not in (
                 "best", "own", "speedup", "measured", "ruled_out", "operations", "make", "compared",
+                "slowed_step",
             )
         }  # fmt: skip
         data["watched"] = dataclasses.asdict(self.watched)
@@ -123,8 +127,8 @@ class Result:
         data["best"], data["own"] = self.best.as_json(), self.own.as_json()
         data["speedup"] = None if self.speedup is None else dataclasses.asdict(self.speedup)
         if self.checked is not None:
-            setting = self.checked.setting.as_json()
-            data["checked"] = {**dataclasses.asdict(self.checked), "setting": setting}
+            data["checked"] = _checked_json(self.checked)
+        data["threads_checked"] = [_checked_json(each) for each in self.threads_checked]
         data["trials"] = [self._row(row) for row in self.measured]
         data["ruled_out"] = [
             {"setting": item.setting.as_json(), "why": item.why} for item in self.ruled_out
@@ -142,6 +146,7 @@ class Result:
         lines = self._headline()
         if self.best != self.own:
             lines += [f"  {line}" for line in tuned_file.code_change(self.best)]
+        lines += [f"torch's threads: {text}" for text in self.other_threads()]
         if self.step():
             lines.append(f"step: {self.step()}")
         if self.predicted is not None and self.best != self.own:
@@ -163,6 +168,13 @@ class Result:
 
     def __str__(self) -> str:
         return self.explain()
+
+    def other_threads(self) -> list[str]:
+        """Describe the settings with fewer torch threads that were tried and not chosen."""
+        others = [each for each in self.threads_checked if each.setting != self.best.normal()]
+        return [
+            f"{notes.setting(each.setting)}: {notes.checked(each, each.setting)}" for each in others
+        ]
 
     def step(self) -> str:
         """Describe the duration of the program's own step, and the rate that it allows."""
@@ -202,7 +214,9 @@ class Result:
         shown = notes.speedup(self.speedup)
         if self.benefit and self.checked is not None:
             steps = notes.checked(self.checked, self.best)
-            return [f"{best} instead of {own}: {steps}; in trials {self.speedup.mean:.3g} times"]
+            if self.speedup != self.checked.speedup:
+                steps += f"; in trials {self.speedup.mean:.3g} times"
+            return [f"{best} instead of {own}: {steps}"]
         if self.benefit:
             return [f"{best} instead of {own}: {shown}"]
         if self.best == self.own and self.interrupted:
@@ -232,6 +246,10 @@ class Result:
             rest = sum(len(those) for those, _ in grouped[_SHOWN:])
             lines.append(f"and {plural(rest, 'setting')} more")
         return lines
+
+
+def _checked_json(checked: Checked) -> dict[str, Any]:
+    return {**dataclasses.asdict(checked), "setting": checked.setting.as_json()}
 
 
 def _rates(rows: Sequence[Measurement]) -> str:

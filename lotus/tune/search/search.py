@@ -288,9 +288,10 @@ class _Search:
             self.notes.insert(0, search_notes.INTERRUPTED)
         apart = search_notes.against_watched(watched, trials.steady(own)) if trials.train else ""
         ruled_out = trials.all_ruled_out(self.space.settings() if self.space else ())
+        slowed_step = self._slowed_step()
         notes = [
             apart,
-            self._slowed_step(),
+            slowed_step,
             search_notes.page_cache(trials.reads),
             self._first_epoch(),
             search_notes.grown(watched),
@@ -328,6 +329,7 @@ class _Search:
             pruned=self._pruned(),
             iterable_safe=watched.iterable and self.samples_kept,
             compared=tuple(self.decision.comparisons.items()),
+            slowed_step=slowed_step,
         )
 
     def _first_epoch(self) -> str:

@@ -321,6 +321,15 @@ def slowed_step(watched: Watched, value: Setting, beside_s: float | None, cores:
     )
 
 
+def torch_threads(best: Setting, threads: int) -> str:
+    """Other threads of torch change what a program computes, in the last bits."""
+    return (
+        f"torch gets {plural(best.torch_threads or threads, 'thread')} in the training process "
+        f"instead of {threads}, which leaves cores to the loader. Sums of floats may differ in "
+        "their last bits with another number of threads"
+    )
+
+
 def against_watched(watched: Watched, in_trials: float | None) -> str:
     """A note if the own setting's rate in trials differs from the program's own rate."""
     itself = watched_rate(watched)

@@ -5,7 +5,8 @@ loader), `exit=CODE`, `wait=SECONDS` a sample, `finally` (say so where the end r
 (raise an exception at SIGUSR1, and exit with 9), `nested` (iterate a loader for each sample),
 `leave=N` (leave an epoch after so many batches), `step=SECONDS` a batch, `new` (make the loader
 for each epoch), `peek=N` (begin another epoch after so many batches, for one), `fork=N` (a child
-goes on with the epoch too), `method=NAME` (of starting workers).
+goes on with the epoch too), `method=NAME` (of starting workers), `torch_threads=N` (print those
+of each batch).
 """
 
 import os
@@ -60,6 +61,8 @@ def main():
     if "handler" in words:
         signal.signal(signal.SIGUSR1, stop)
     torch.manual_seed(7)
+    if "torch_threads" in words:
+        torch.set_num_threads(int(words["torch_threads"]))
     workers = int(words.get("workers", 0))
     data = Far(4 * RANKS * int(words.get("batches", 16)))
     sampler = DistributedSampler(data, RANKS, RANK) if RANKS > 1 else None
@@ -81,10 +84,11 @@ def main():
     for _ in check:
         pass
     cores = len(os.sched_getaffinity(0))
-    seen, forked = [], None
+    seen, threads, forked = [], [], None
     for _ in range(0 if "nothing" in words else int(words.get("epochs", 2))):
         for batch in train:
             seen.append(batch[:, 0].tolist())
+            threads.append(torch.get_num_threads())
             time.sleep(float(words.get("step", 0)))
             if len(seen) == int(words.get("peek", -1)):
                 seen.append(next(iter(train))[:, 0].tolist())
@@ -94,11 +98,14 @@ def main():
                 break
         if forked == 0:
             os._exit(0)
+        threads.append(torch.get_num_threads())
         seen.append(round(torch.rand(1).item(), 6))
         train = loader() if "new" in words else train
         for _ in check:
             pass
     print(f"rank {RANK} trained on {seen}")
+    if "torch_threads" in words:
+        print(f"threads {threads}")
     print(f"rank {RANK} with {train.num_workers} workers, cores changed by", end=" ")
     print(len(os.sched_getaffinity(0)) - cores, flush=True)
 
