@@ -22,6 +22,7 @@ from lotus.reading import (
     intervals,
     machine_table,
     missing_data,
+    own_code_table,
     process_states,
     sample_tables,
     summary_tables,
@@ -331,6 +332,13 @@ class Run:
     @cached_property
     def _blocking(self) -> tuple[pd.DataFrame, str]:
         return blocking_table.read(self.path, self._assembly.processes)
+
+    @cached_property
+    def own_code(self) -> pd.DataFrame:
+        """Python stacks of the data set's own code in one process, for two seconds: a row per
+        frame: stack, depth (0: what the loader calls), function, file, line, samples (of its
+        stack). Empty where that code took little, and where py-spy was not there or not allowed."""
+        return own_code_table.read(self.path)
 
     @cached_property
     def machine(self) -> pd.DataFrame:

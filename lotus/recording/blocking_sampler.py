@@ -20,6 +20,7 @@ from lotus.common.errors import LotusError
 from lotus.format.run_directory import BLOCKING as NAME
 from lotus.inside.trace import state_page
 from lotus.recording.machine_load import MachineLoad
+from lotus.recording.own_code_sampler import OwnCodeSampler
 
 _PERIOD_S, _SHARE = 0.02, 0.01
 _RESCAN_S = 0.5
@@ -51,6 +52,7 @@ _CALLS = {
         "shared-lock": (25, 32, 192, 193),
     },
 }
+_IN_OWN_CODE, _IN_COLLATE, _IN_NEXT = -1, -2, -3  # in place of an operation's number
 _LOOKED_AT = (state_page.FETCH, state_page.COLLATE, state_page.WAIT)
 
 
@@ -67,6 +69,7 @@ class BlockingSampler:
         self._descendants: dict[int, bool] = {}
         self._looks: Counter[tuple[int, int, int, str]] = Counter()
         self._machine = MachineLoad()
+        self._own_code = OwnCodeSampler()
         self._cost_ns = 0
         self._problem = "" if calls else f"system calls of {os.uname().machine} are not known"
 
@@ -84,6 +87,7 @@ class BlockingSampler:
         self._stop.set()
         self._thread.join()
         self._machine.read(now=True)
+        self._own_code.finish()
         rows = [
             {"pid": pid, "worker": worker, "operation": operation, "reason": reason, "looks": looks}
             for (pid, worker, operation, reason), looks in self._looks.most_common(_MOST_ROWS)
@@ -94,6 +98,7 @@ class BlockingSampler:
             "problem": self._problem,
             "rows": rows,
             "machine": self._machine.rows,
+            "own_code": self._own_code.stacks,
         }
         with contextlib.suppress(LotusError):  # a full disk is said of what matters more
             files.write_json(self._directory / NAME, record, mode=0o600)
@@ -118,6 +123,7 @@ class BlockingSampler:
             self._machine.read()
             if time.monotonic() - scanned > _RESCAN_S:
                 self._find_pages()
+                self._own_code.consider(*self._looks_at_own_code())
                 scanned = time.monotonic()
             for name, descriptor in list(self._pages.items()):
                 if descriptor >= 0:
@@ -126,6 +132,16 @@ class BlockingSampler:
             self._cost_ns += cost
             least = _PERIOD_S if any(page >= 0 for page in self._pages.values()) else _IDLE_S
             period = max(least, cost / 1e9 / _SHARE)
+
+    def _looks_at_own_code(self) -> tuple[dict[int, int], int]:
+        """(looks at the data set's own code by process, all looks at the making of batches)."""
+        own: dict[int, int] = {}
+        making = 0
+        for (pid, _, operation, _), looks in self._looks.items():
+            making += looks if operation != _IN_NEXT else 0
+            if operation == _IN_OWN_CODE:
+                own[pid] = own.get(pid, 0) + looks
+        return own, making
 
     def _find_pages(self) -> None:
         folder = self._directory / "state"
@@ -187,15 +203,16 @@ class BlockingSampler:
 
 
 def _operation(words: memoryview) -> int:
-    """Number of the operation in hand; -1 before the first one of a sample, -2 in collate, -3 in
-    `next`.
+    """Number of the operation in hand, or what is in hand instead of one.
+
+    Own code is that before the first operation of a sample; what follows one is taken for it.
     """
     phase = words[state_page.W_PHASE]
     if phase != state_page.FETCH:
-        return -2 if phase == state_page.COLLATE else -3
+        return _IN_COLLATE if phase == state_page.COLLATE else _IN_NEXT
     place = max(range(state_page.OPERATIONS, state_page.LAST + 1), key=words.__getitem__)
     since = max(words[state_page.W_SAMPLE_SINCE], words[state_page.W_SINCE])
-    return place - state_page.OPERATIONS if words[place] >= since else -1
+    return place - state_page.OPERATIONS if words[place] >= since else _IN_OWN_CODE
 
 
 def _open_page(path: Path) -> int:

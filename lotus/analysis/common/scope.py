@@ -37,6 +37,7 @@ class Scope:
     partial: bool  # not every batch was to be recorded
     made: int  # how many loaders the program made of it, one after the other
     cores: float  # that this loader's processes may use on one rank; NaN: not known
+    machine_cores: float  # of the whole machine; NaN: not known
     operations: pd.DataFrame
     ops: pd.DataFrame
     samples: pd.DataFrame
@@ -49,6 +50,7 @@ class Scope:
     blocking: pd.DataFrame
     first_batches: pd.DataFrame
     machine: pd.DataFrame
+    own_code: pd.DataFrame
 
     @property
     def num_workers(self) -> int:
@@ -133,6 +135,7 @@ def _scope(
         partial=bool(manifest.get("batches")) or (manifest.get("every") or 1) != 1,
         made=made,
         cores=_cores(manifest, len(ranks), _allowed(mine["epochs"], workers[keep])),
+        machine_cores=float((manifest.get("cpu") or {}).get("logical") or "nan"),
         operations=table(run, "operations"),
         ops=mine["ops"],
         samples=mine["samples"],
@@ -144,6 +147,7 @@ def _scope(
         paths=paths[_pairs(paths).isin(processes)].reset_index(drop=True),
         blocking=_of_pids(table(run, "blocking"), batches, mine["waits"]),
         machine=table(run, "machine"),
+        own_code=table(run, "own_code"),
         first_batches=_of_pids(table(run, "first_batches"), batches),
     )
 

@@ -22,7 +22,9 @@ _TITLES = {
     SETUP: "the set-up before the first loop",
     AFTER: "the time after the last loop",
 }
-_LONG = 3.0  # times the imports: a set-up, or an end, that is more than the interpreter's
+# A set-up, or an end, counts where it is this many times the imports, which are more than those of
+# torch's loaders, and this share of the loops.
+_LONG, _PART = 5.0, 0.5
 
 
 def with_outside(judged: Verdict, time: RunTime | None) -> Verdict:
@@ -46,9 +48,11 @@ def _cause(time: RunTime) -> Cause | None:
     imports = time.of(IMPORTS)
     for part in (BETWEEN, SETUP, AFTER):
         ns = time.of(part)
-        whole = loops + time.of(BETWEEN) if part == BETWEEN else time.wall_ns
-        long = part == BETWEEN or ns > _LONG * imports
-        if long and ns > HIGH * whole and ns > waits:
+        if part == BETWEEN:
+            much = ns > HIGH * (loops + ns)
+        else:
+            much = ns > _LONG * imports and ns > _PART * loops
+        if much and ns > waits:
             return _made(part, ns, waits, time)
     return None
 

@@ -17,7 +17,7 @@ from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STARTUP, STEP, Cha
 from lotus.analysis.verdict.causes.circumstances import Circumstances, circumstances
 from lotus.analysis.verdict.causes.edges import REST
 from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED
-from lotus.analysis.verdict.causes.threads import STEP_THREADS
+from lotus.analysis.verdict.causes.threads import OTHERS, STEP_THREADS
 
 MODERATE, HIGH = 0.05, 0.20
 _BUSY = 0.25  # of the cores' time: where others have more, that is said first
@@ -104,7 +104,8 @@ def judge(books: Account, around: Circumstances) -> Verdict:
     if not loop > 0:
         nothing = "No batch was taken from this loader."
         return Verdict("unknown", "", nothing, inputs, startup, step, shutdown, [])
-    kind, degree = _kind(inputs, startup + shutdown)
+    others = sum(charge.ns for charge in books.charges if charge.kind == OTHERS.kind)
+    kind, degree = _kind(inputs - ratio(others, loop), startup + shutdown)
     causes = [_cause(charge, books, around) for charge in _ranked(books.charges, kind)]
     causes = [cause for cause in causes if cause.share >= LEAST_SHARE] or causes[:1]
     summary = _summary(kind, degree, inputs, startup + shutdown, step)
@@ -183,6 +184,8 @@ def _ranked(charges: list[Charge], kind: str) -> list[Charge]:
             return (-1, -charge.ns)
         if kind == "start-up-bound":
             group = 0 if part in (STARTUP, SHUTDOWN) else 1
+        if charge.kind == OTHERS.kind:
+            group = 2  # what it does to the figures is said first, as a doubt
         if part == STEP and (charge.kind != STEP_THREADS.kind or kind == "consumer-bound"):
             group = 0 if kind == "consumer-bound" else 2
         if charge.kind == REST.kind and charge.evidence.get("broken_off_ns", 0.0) <= waited / 2:

@@ -11,6 +11,7 @@ from lotus.reporters.ranks import rank_report
 from lotus.reporters.run import coverage, time_bars
 
 _WIDTH, _MOST_CAUSES, _MOST_LOSSES = 78, 4, 3
+_MOST_LINES = 21  # of the verdict; rates and what is missing come after it
 _WORTH = 0.1  # of the loop: a second cause of less needs no advice here
 
 
@@ -63,7 +64,8 @@ def _verdict(summary: Summary, judged: Verdict) -> list[str]:
         result += _wrap(f"next step: {plain(judged.causes[0].advice)}")
     second = coverage.second_cause(judged)
     if second is not None and second.share >= _WORTH:
-        result += _wrap(f"then, for {plain(second.title)}: {plain(second.advice)}")
+        more = _wrap(f"then, for {plain(second.title)}: {plain(second.advice)}")
+        result += more if len(result) + len(more) <= _MOST_LINES else []
     return result
 
 

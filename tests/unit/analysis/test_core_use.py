@@ -64,7 +64,8 @@ def test_helper_threads_without_cores_are_the_first_cause(workers: int) -> None:
     judgement = judged(cores(plan.run(), (0.2, 0.5, 0.5), QUIET))
     assert judgement.causes[0].kind == "worker-threads"
     assert "OMP_NUM_THREADS=1" in judgement.causes[0].advice
-    assert "num_workers" not in judgement.causes[0].advice
+    # Workers compute in one thread each, so some are another way where there are none.
+    assert ("num_workers" in judgement.causes[0].advice) == (workers == 0)
 
 
 def test_helper_threads_with_cores_are_no_cause() -> None:
@@ -95,7 +96,7 @@ def test_a_busy_machine_is_said_and_more_workers_are_not_advised() -> None:
     plan = Plan(operations={"Slow": 20.0}, workers=2, cores=4)
     judgement = judged(cores(plan.run(), (0.3, 0.65, 0.0), (0.3, 0.65, 0.0)))
     assert judgement.causes[0].kind == "operation"
-    assert "more of them will not help" in judgement.causes[0].advice
+    assert "more will not help" in judgement.causes[0].advice
     assert "ready without a core for 65% of its time" in judgement.doubt
     assert "other programs used" not in judgement.doubt  # the machine was not read
 
@@ -134,7 +135,7 @@ def test_cores_are_what_the_processes_may_use_themselves() -> None:
     run.epochs["cpus"] = "3"
     run.workers["cpus"] = "3"
     assert scopes(run)[0].cores == 1
-    assert "have 1 cores" in judged(run).causes[0].advice
+    assert "have 1 core:" in judged(run).causes[0].advice
     run.workers["cpus"] = ["0-1,5", "2"]
     assert scopes(run)[0].cores == 5
     run.workers["cpus"] = run.epochs["cpus"] = ""

@@ -42,6 +42,7 @@ COLUMNS = {
     "resources": WHOSE + "worker time_ns pss rss descriptors shm",
     "operations": "operation parent index kind file first last",
     "blocking": "pid worker operation reason looks",
+    "own_code": "stack depth function file line samples",
     "machine": "time_ns busy_ns idle_ns stolen_ns swapped_bytes available_bytes",
     "first_batches": WHOSE + "worker loader epoch content generator state",
     "paths": WHOSE + "worker sample path duration_ns",
@@ -62,8 +63,11 @@ def full_run(path):
     worker.resources(START_NS, pss=1, rss=2, descriptors=3, shm=4)
     worker.event("sample_path", sample=3, path="/data/cat.jpg", duration_ns=9)
     row = {"pid": worker.pid, "worker": 0, "operation": -1, "reason": "sleep", "looks": 5}
+    own = ["fetch (<lotus hook, as importlib._bootstrap>:1);__getitem__ (data.py:4) 3"]
     machine = [[START_NS, 1, 2, 0, 0, 3], [START_NS + 1, 2, 2, 0, -1, -1]]
-    (path / "blocking.json").write_text(json.dumps({"rows": [row], "machine": machine}))
+    (path / "blocking.json").write_text(
+        json.dumps({"rows": [row], "machine": machine, "own_code": own})
+    )
     worker.event("first_batch", worker=0, content=7, generators=["torch"], states=[5])
     main.event("note", text="a remark")
     main.event("unseen", what="StatefulDataLoader", why="it has its own worker loop")

@@ -11,7 +11,7 @@ from lotus.analysis.verdict.causes.outliers import SLOW_BATCHES, SLOW_SAMPLES, S
 from lotus.analysis.verdict.causes.outside import OUTSIDE
 from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED
 from lotus.analysis.verdict.causes.storage import COLD_FILES
-from lotus.analysis.verdict.causes.threads import STEP_THREADS, WORKER_THREADS
+from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, STEP_THREADS, WORKER_THREADS
 from lotus.analysis.verdict.causes.transport import HANDOVER, INDEX, PINNING, SENDING
 from lotus.analysis.verdict.causes.work import COLLATE, DATASET, FETCH, OPERATION
 
@@ -32,8 +32,10 @@ CAUSES: tuple[CauseRow, ...] = (
     SLOW_BATCHES,
     SLOW_WORKER,
     WORKER_THREADS,
+    AFFINITY,
     STARVED,
     COLD_FILES,
+    OTHERS,
     OPERATION,
     DATASET,
     COLLATE,

@@ -7,10 +7,12 @@ import numpy as np
 
 from lotus.analysis.batches.components import core_taken
 from lotus.analysis.batches.core_use import CoreUse, core_use
+from lotus.analysis.batches.own_code import HotFunction, hot_functions
 from lotus.analysis.batches.repetition import shared_generators, times_read
 from lotus.analysis.common.columns import flag, integer, median, number, ratio, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.verdict.causes.ledger import SHARED, core_shared
+from lotus.common.formatting import plural
 
 _SEVERAL = 3  # batches of a worker
 
@@ -31,6 +33,7 @@ class Circumstances:
     in_order: bool
     made: int  # how many loaders the program made of it
     call_site: str  # file:line that made it; "": not known
+    hot: list[HotFunction]  # in the data set's own code, as hot_functions has them
     times_read: int  # how often an epoch has each sample
     shared_generators: dict[str, int]  # as shared_generators has them
     spawned: bool
@@ -67,6 +70,7 @@ def circumstances(scope: Scope) -> Circumstances:
         in_order=settings.get("in_order") is not False,
         made=scope.made,
         call_site=str(settings.get("call_site") or ""),
+        hot=hot_functions(scope.own_code),
         times_read=times_read(scope),
         shared_generators=shared_generators(scope),
         spawned=settings.get("start_method") in ("spawn", "forkserver"),
@@ -107,6 +111,11 @@ def without_data(scope: Scope) -> int:
     return int((counts == 0).sum()) if busy.size and busy.min() >= _SEVERAL else 0
 
 
+def workers_help(around: Circumstances, waits: bool = False) -> bool:
+    """Whether `more_workers` advises some."""
+    return "not help" not in more_workers(around, waits)
+
+
 def more_workers(around: Circumstances, waits: bool = False) -> str:
     """A sentence on the number of workers; `waits`: the cause needs no core."""
     cores = math.inf if waits or math.isnan(around.cores) else int(around.cores)
@@ -124,15 +133,21 @@ def more_workers(around: Circumstances, waits: bool = False) -> str:
             "least as many shards as there are workers. More workers will not help."
         )
     if around.workers >= cores:
+        have = "has" if around.workers == 1 else "have"
         return (
-            f"The {around.workers} workers have {int(cores)} cores: more workers will not help "
-            "without more cores."
+            f"The {plural(around.workers, 'worker')} {have} {plural(int(cores), 'core')}: more "
+            "workers will not help without more cores."
         )
     if not waits and around.use.fetch.delay_share >= SHARED:
-        part = f"{around.use.fetch.delay_share:.0%}"
+        were = "was" if around.workers == 1 else "were"
         return (
-            f"The {around.workers} workers were ready without a free core for {part} of their "
-            "time: more of them will not help."
+            f"The {plural(around.workers, 'worker')} {were} ready without a free core for "
+            f"{around.use.fetch.delay_share:.0%} of the time: more will not help."
+        )
+    if not waits and around.use.full:
+        return (
+            f"The program keeps {around.use.own_share:.0%} of its cores busy: more workers will "
+            "not help without more cores."
         )
     if wanted > around.workers and wanted < 1000:
         if wanted <= cores:

@@ -166,6 +166,14 @@ class Ledger:
         self.making = self.making - taken
         return total(taken)
 
+    def take_made(self, ns: float) -> float:
+        """Take from the waits for batches that were made; return how much it was."""
+        made = total(self.sending) + total(self.handover)
+        part = min(ratio(ns, made), 1.0) if made > 0 else 0.0
+        self.sending = self.sending * (1.0 - part)
+        self.handover = self.handover * (1.0 - part)
+        return part * made
+
     def take_held(self, share: float) -> float:
         """Take this share of all waits but the start-up; return how much it was.
 
@@ -174,13 +182,10 @@ class Ledger:
         made = total(self.sending) + total(self.handover)
         making = total(self.making)
         wanted = share * (made + making)
-        of_made = min(ratio(wanted, made), 1.0) if made > 0 else 0.0
-        rest = wanted - of_made * made
-        of_making = min(ratio(rest, making), 1.0) if making > 0 else 0.0
-        self.sending = self.sending * (1.0 - of_made)
-        self.handover = self.handover * (1.0 - of_made)
+        of_made = self.take_made(wanted)
+        of_making = min(ratio(wanted - of_made, making), 1.0) if making > 0 else 0.0
         self.making = self.making * (1.0 - of_making)
-        return of_made * made + of_making * making
+        return of_made + of_making * making
 
     def take_component(self, place: int) -> float:
         """Take all that is left of a component."""

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable
 
-from lotus.analysis.batches.core_use import Threads
+from lotus.analysis.batches.core_use import LEAST_DELAY, Threads
+from lotus.analysis.common.columns import number, total
 from lotus.analysis.verdict.causes import cause_row
-from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
+from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
-from lotus.common.formatting import share
+from lotus.common.formatting import plural, share
 
 _FACTS = {
     "run_delay_share": "Share of the time that its thread was ready to run without a core, 0 to 1.",
@@ -56,7 +57,10 @@ def _reason(evidence: Evidence) -> str:
 
 def _against_workers(charge: Charge, around: Circumstances) -> str:
     if around.workers == 0:
-        return _with_fewer(around.use.fetch.affordable)
+        return (
+            f"{_with_fewer(around.use.fetch.affordable)} Workers compute in one thread each: "
+            "num_workers=1 or more is another way, where a core is left for them."
+        )
     return (
         "Let each worker compute in one thread: torch.set_num_threads(1), cv2.setNumThreads(0) or "
         "OMP_NUM_THREADS=1 where worker_init_fn or the data set sets more."
@@ -79,6 +83,94 @@ WORKER_THREADS = CauseRow(
     facts=_FACTS,
     reason=_reason,
     advice=_against_workers,
+)
+
+
+def _of_cores(ledger: Ledger) -> Iterable[Charge]:
+    """Waiting for the few cores that the program may use, where the machine has more."""
+    scope, use = ledger.scope, ledger.use
+    fewer = scope.cores < scope.machine_cores / max(len(scope.ranks), 1)
+    delay = use.fetch.delay_share
+    if fewer and use.full and delay >= LEAST_DELAY:
+        evidence = {
+            "run_delay_share": delay,
+            "cores": scope.cores,
+            "machine_cores": scope.machine_cores,
+        }
+        ns = ledger.take(ledger.making * delay)
+        yield Charge(AFFINITY.kind, AFFINITY.title, ns, evidence)
+
+
+def _cores_title(charge: Charge, around: Circumstances) -> str:
+    cores, whole = (charge.evidence[name] for name in ("cores", "machine_cores"))
+    return f"the program may use {cores:g} of the machine's {plural(whole, 'core')}"
+
+
+def _cores_reason(evidence: Evidence) -> str:
+    return (
+        "The making of batches was ready to run without a core for "
+        f"{share(evidence['run_delay_share'])} of its time, while the program kept the cores busy "
+        "that it may use."
+    )
+
+
+AFFINITY = CauseRow(
+    kind="affinity",
+    title="too few cores for the program",
+    full_title=_cores_title,
+    charges=_of_cores,
+    facts={
+        "run_delay_share": _FACTS["run_delay_share"],
+        "cores": "Cores that the program may use.",
+        "machine_cores": "Cores of the machine.",
+    },
+    reason=_cores_reason,
+    advice=fixed(
+        "Give it more: look for os.sched_setaffinity, taskset, numactl, GOMP_CPU_AFFINITY or "
+        "KMP_AFFINITY, a library that pins its process at import, and the CPU limit of the "
+        "container or job. More workers will not help."
+    ),
+)
+
+
+def _of_others(ledger: Ledger) -> Iterable[Charge]:
+    """Waits in which whoever makes or takes the batch was ready, and others had the cores."""
+    use = ledger.use
+    if use.rivals:
+        main = total(number(ledger.scope.waits, "wait_run_delay_ns"))
+        ns = ledger.take_made(main) if ledger.scope.num_workers else 0.0
+        ns += ledger.take(ledger.making * min(use.fetch.delay_share, 1.0))
+        evidence = {
+            "run_delay_share": use.fetch.delay_share,
+            "others_share": use.others_share,
+        }
+        yield Charge(OTHERS.kind, OTHERS.title, ns, evidence)
+
+
+def _others_reason(evidence: Evidence) -> str:
+    text = (
+        "The making of batches was ready to run without a core for "
+        f"{share(evidence['run_delay_share'])} of its time, and the program did not keep the cores "
+        "busy itself"
+    )
+    if evidence.has("others_share"):
+        text += f": other programs used {share(evidence['others_share'])} of them"
+    return text + "."
+
+
+OTHERS = CauseRow(
+    kind="other-programs",
+    title="other programs on the cores",
+    charges=_of_others,
+    facts={
+        "run_delay_share": _FACTS["run_delay_share"],
+        "others_share": "Share of the cores' time that other programs used, 0 to 1.",
+    },
+    reason=_others_reason,
+    advice=fixed(
+        "Measure again where the cores are free, or give the program cores of its own; no setting "
+        "of a loader helps against it."
+    ),
 )
 
 

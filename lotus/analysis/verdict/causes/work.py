@@ -1,19 +1,22 @@
 """Making batches: operations, the data set's own code, collate, and the rest of the fetch."""
 
 import math
+import os
 from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from lotus.analysis.batches.components import off_cpu
 from lotus.analysis.batches.looks import LEAST_LOOKS, SHARED_LOCK, Looks, looks_at
+from lotus.analysis.batches.own_code import HotFunction
 from lotus.analysis.common.columns import number, ratio, total
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
-from lotus.analysis.verdict.causes.circumstances import Circumstances, more_workers
+from lotus.analysis.verdict.causes.circumstances import Circumstances, more_workers, workers_help
 from lotus.analysis.verdict.causes.ledger import Ledger
 from lotus.common.formatting import amount, operation_name, share
 
 OWN_CODE = ""  # its name in the table of looks
+_CHAIN = 4  # innermost calls that are named
 _SEEN = 0.1  # of the looks: less is not told
 _WAITING = 0.5  # off the CPU for more than this share: waits, does not compute
 # What a thread may be blocked in: in words, and what helps.
@@ -146,7 +149,7 @@ def _against_work(charge: Charge, around: Circumstances, look: str = "") -> str:
             "It was off the CPU while others had the cores, which no number of workers mends: "
             f"measure again where they are free.{look}"
         )
-    if around.workers >= around.cores:
+    if not workers_help(around):
         return f"Make it cheaper, or do it once, ahead of time. {more_workers(around)}{look}"
     return f"{more_workers(around)} Or make it cheaper, or do it once, ahead of time.{look}"
 
@@ -187,6 +190,8 @@ OPERATION = CauseRow(
 def _dataset_title(charge: Charge, around: Circumstances) -> str:
     method = "next" if around.iterable else "__getitem__"
     text = f"the data set's own code ({method}, outside its operations)"
+    if around.hot:
+        text = f"the data set's own code: {_place(around.hot[-1])} under {method}"
     words = _waiting_words(charge, around)
     return text + (f", which {words}, not computing" if words else "")
 
@@ -194,8 +199,15 @@ def _dataset_title(charge: Charge, around: Circumstances) -> str:
 def _against_dataset(charge: Charge, around: Circumstances) -> str:
     if around.level == "sample":
         return _record_operations(around)
-    look = " Name its parts with --op package.module:function or lotus.span to split it."
+    look = " Its functions: lotus trace --py-spy, then lotus map."
+    if around.hot:
+        chain = " > ".join(_place(hot) for hot in around.hot[-_CHAIN:])
+        look = f" {around.hot[-1].share:.0%} of two seconds of it were in {chain}."
     return _against_work(charge, around, look)
+
+
+def _place(hot: HotFunction) -> str:
+    return f"{hot.function} ({os.path.basename(hot.file)}:{hot.line})"
 
 
 def _record_operations(around: Circumstances) -> str:

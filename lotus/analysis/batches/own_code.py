@@ -1,0 +1,44 @@
+"""The Python function in which the data set's own code spends its time."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from lotus.analysis.common.columns import integer
+
+_MOST = 0.5  # of the samples: where no callee has more, the caller is named
+_LEAST_SAMPLES = 10
+
+
+@dataclass(frozen=True)
+class HotFunction:
+    """`share`: of the samples in own code, 0 to 1, the stack was in it or in what it called."""
+
+    function: str
+    file: str
+    line: int  # the one that most samples were at
+    share: float
+
+
+def hot_functions(own_code: pd.DataFrame) -> list[HotFunction]:
+    """The chain of calls that holds more than half of the samples, from `__getitem__` downwards.
+
+    Empty where there are too few samples.
+    """
+    depth, samples = integer(own_code, "depth"), integer(own_code, "samples", 0)
+    everything = int(samples[depth == 0].sum())
+    if everything < _LEAST_SAMPLES:
+        return []
+    chain: list[HotFunction] = []
+    rows, level = own_code, 0
+    while True:
+        here = rows[integer(rows, "depth") == level]
+        counts = here.groupby(["function", "file"])["samples"].sum()
+        if not len(counts) or counts.max() < _MOST * everything:
+            return chain
+        function, file = counts.idxmax()
+        mine = here[(here["function"] == function) & (here["file"] == file)]
+        lines = mine.groupby("line")["samples"].sum()
+        part = float(counts.max()) / everything
+        chain.append(HotFunction(str(function), str(file), int(lines.idxmax()), part))
+        rows, level = rows[rows["stack"].isin(mine["stack"])], level + 1

@@ -1,0 +1,90 @@
+"""Python stacks of a process whose data set's own code takes long: py-spy, for two seconds.
+
+Started from outside, at most once in a run, and only where it is installed and the kernel allows
+it. It does not pause the process (--nonblocking).
+"""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from lotus.recording.sidecars import forbidden_by_yama
+
+_RATE, _SECONDS = 50, 2
+_LEAST_LOOKS, _LEAST_SHARE = 50, 0.25  # at own code, of all looks at the making of batches
+_MOST_LINES, _MOST_BYTES = 200, 512 << 10
+
+
+class OwnCodeSampler:
+    """`stacks` holds lines as py-spy writes them: frames from the outermost, then a count."""
+
+    def __init__(self) -> None:
+        self.stacks: list[str] = []
+        self._child: subprocess.Popen[bytes] | None = None
+        self._output = Path()
+        self._done = False
+
+    def consider(self, own: dict[int, int], making: int) -> None:
+        """Start if it is worth it. `own`: looks at own code by process; `making`: all looks."""
+        if self._done:
+            return
+        if self._child is not None:
+            if self._child.poll() is not None:
+                self._collect()
+            return
+        count = sum(own.values())
+        if count >= _LEAST_LOOKS and count >= _LEAST_SHARE * making:
+            self._done = True
+            self._start(max(own, key=lambda pid: own[pid]))
+
+    def _start(self, pid: int) -> None:
+        beside = os.path.dirname(sys.executable)  # where pip installed it
+        search = os.pathsep.join([beside, os.environ.get("PATH", os.defpath)])
+        found = shutil.which("py-spy", path=search)
+        if found is None or forbidden_by_yama(os.geteuid()):
+            return
+        with contextlib.suppress(OSError):
+            descriptor, name = tempfile.mkstemp(prefix="lotus-", suffix=".txt")
+            os.close(descriptor)
+            self._output = Path(name)
+            words = [found, "record", f"--pid={pid}", "--nonblocking", "--idle", "--full-filenames"]
+            words += ["--format=raw", f"--rate={_RATE}", f"--duration={_SECONDS}"]
+            self._child = subprocess.Popen(
+                [*words, f"--output={name}"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # a Ctrl-C is the program's
+            )
+            self._done = False
+
+    def _collect(self) -> None:
+        self._done, self._child = True, None
+        with contextlib.suppress(OSError):
+            text = self._output.read_bytes()[:_MOST_BYTES].decode("utf-8", "replace")
+            lines = [line for line in text.splitlines() if line]
+            self.stacks = sorted(lines, key=_count, reverse=True)[:_MOST_LINES]
+        with contextlib.suppress(OSError):
+            self._output.unlink()
+
+    def finish(self) -> None:
+        """End it, with what it has."""
+        if self._child is None:
+            return
+        if self._child.poll() is None:
+            self._child.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._child.wait(1.0)
+            if self._child.poll() is None:
+                self._child.kill()
+                self._child.wait()
+        self._collect()
+
+
+def _count(line: str) -> int:
+    last = line.rpartition(" ")[2]
+    return int(last) if last.isascii() and last.isdecimal() else 0

@@ -1,0 +1,71 @@
+"""The function that the data set's own code spends its time in, from stacks."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from lotus.analysis.batches.own_code import hot_functions
+from lotus.analysis.common.scope import scopes
+from lotus.analysis.verdict.verdict import verdict
+from lotus.inside.common.guard import HOOK_FILE
+from lotus.reading import own_code_table
+from tests.unit.simulated import Plan
+
+BELOW = f"<module> (train.py:9);fetch ({HOOK_FILE}:1);fetch (/x/torch/fetch.py:50)"
+HOOK = "one (/x/lotus/inside/trace/op_hooks.py:7)"
+
+
+def table(folder: Path, stacks: list[str]) -> pd.DataFrame:
+    (folder / own_code_table.NAME).write_text(json.dumps({"own_code": stacks}))
+    return own_code_table.read(folder)
+
+
+def test_frames_are_those_above_the_hooks(tmp_path: Path) -> None:
+    rows = table(tmp_path, [f"{BELOW};{HOOK};__getitem__ (data.py:4);parse (data.py:8) 7"])
+    assert rows["function"].tolist() == ["__getitem__", "parse"]
+    assert rows["depth"].tolist() == [0, 1]
+    assert rows["samples"].tolist() == [7, 7]
+
+
+@pytest.mark.parametrize(
+    "stacks",
+    [
+        ["<module> (train.py:9);step (train.py:12) 7"],  # not in a fetch
+        ["", "x", "a (b:1)", f"{BELOW};{HOOK} 7", 5],
+        [f"{BELOW};{HOOK};f (data.py:99999999999999999999) 7"],
+    ],
+)
+def test_what_is_no_stack_of_a_fetch_is_left_out(tmp_path: Path, stacks: list[str]) -> None:
+    assert not len(table(tmp_path, stacks))
+
+
+def test_the_chain_ends_where_no_callee_has_more_than_half(tmp_path: Path) -> None:
+    got = f"{BELOW};{HOOK};__getitem__ (data.py:4)"
+    rows = table(
+        tmp_path,
+        [
+            f"{got};parse (data.py:8);split (text.py:1) 4",
+            f"{got};parse (data.py:9);join (text.py:5) 5",
+            f"{got};parse (data.py:9) 3",
+            f"{got} 1",
+        ],
+    )
+    chain = hot_functions(rows)
+    assert [each.function for each in chain] == ["__getitem__", "parse"]
+    assert (chain[-1].file, chain[-1].line) == ("data.py", 9)
+    assert chain[-1].share == pytest.approx(12 / 13)
+
+
+def test_few_samples_tell_nothing(tmp_path: Path) -> None:
+    assert hot_functions(table(tmp_path, [f"{BELOW};{HOOK};__getitem__ (data.py:4) 9"])) == []
+    assert hot_functions(own_code_table.read(tmp_path / "none")) == []
+
+
+def test_the_cause_names_the_function(tmp_path: Path) -> None:
+    run = Plan(own=20.0).run()
+    run.own_code = table(tmp_path, [f"{BELOW};{HOOK};__getitem__ (d.py:4);parse (/a/d.py:8) 40"])
+    first = verdict(scopes(run)[0]).causes[0]
+    assert first.title == "the data set's own code: parse (d.py:8) under __getitem__"
+    assert "__getitem__ (d.py:4) > parse (d.py:8)" in first.advice

@@ -1,0 +1,78 @@
+"""py-spy is started once, where the data set's own code takes long, and is ended with the run."""
+
+import stat
+import time
+from pathlib import Path
+
+import pytest
+
+from lotus.recording import own_code_sampler
+from lotus.recording.own_code_sampler import OwnCodeSampler
+
+STAND_IN = """#!/bin/sh
+for word; do case $word in --output=*) file=${word#--output=};; esac; done
+echo "$@" >> "$(dirname "$0")/calls"
+printf 'f (a.py:1) 2\\ng (a.py:2) 30\\n' > "$file"
+%s
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for a stand-in of py-spy, which is the only one that is found."""
+    monkeypatch.setattr(own_code_sampler, "forbidden_by_yama", lambda user: False)
+    monkeypatch.setattr(own_code_sampler.sys, "executable", str(tmp_path / "python"))
+    return tmp_path
+
+
+def stand_in(folder: Path, ending: str = "") -> None:
+    path = folder / "py-spy"
+    path.write_text(STAND_IN % ending)
+    path.chmod(stat.S_IRWXU)
+
+
+def test_it_is_started_for_the_process_with_most_own_code(folder: Path) -> None:
+    stand_in(folder)
+    sampler = OwnCodeSampler()
+    sampler.consider({11: 5, 12: 30}, 100)  # too few looks
+    assert not (folder / "calls").exists()
+    sampler.consider({11: 5, 12: 60}, 100)
+    while sampler._child is not None:
+        sampler.consider({}, 0)
+        time.sleep(0.01)
+    assert sampler.stacks == ["g (a.py:2) 30", "f (a.py:1) 2"]
+    sampler.consider({11: 500}, 500)
+    calls = (folder / "calls").read_text().splitlines()
+    assert len(calls) == 1
+    assert "--pid=12" in calls[0]
+    assert "--nonblocking" in calls[0]
+
+
+def test_little_own_code_starts_nothing(folder: Path) -> None:
+    stand_in(folder)
+    sampler = OwnCodeSampler()
+    sampler.consider({12: 60}, 1000)
+    sampler.finish()
+    assert sampler.stacks == []
+    assert not (folder / "calls").exists()
+
+
+def test_one_that_still_runs_is_ended(folder: Path) -> None:
+    stand_in(folder, "exec sleep 1000")
+    sampler = OwnCodeSampler()
+    sampler.consider({12: 60}, 60)
+    child = sampler._child
+    assert child is not None
+    while not (folder / "calls").exists():
+        time.sleep(0.01)
+    sampler.finish()
+    assert child.poll() is not None
+
+
+def test_without_py_spy_nothing_happens(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(folder))
+    sampler = OwnCodeSampler()
+    sampler.consider({12: 60}, 60)
+    sampler.consider({12: 600}, 600)
+    sampler.finish()
+    assert sampler.stacks == []
