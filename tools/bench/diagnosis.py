@@ -1,29 +1,34 @@
 """How often the verdict is right: programs with a planted cause, and what the next step gains.
 
-    PYTHONPATH=. python tools/bench/diagnosis.py [--busy 0] [--pairs 3] [--json FILE] [NAME ...]
+    PYTHONPATH=. python tools/bench/diagnosis.py [--corpus own open blind] [--busy 0] [--pairs 1]
+        [--rows FILE] [NAME ...]
 
-Each program of tests/diagnosis/programs is traced once; its label says which cause comes first.
-Then it runs untraced, as it is and with what the next step says, in interleaved pairs: shown is the
-median of the pairs' ratios of the printed seconds, with the least and the greatest. `--busy N`
-keeps N processes computing beside.
+Each program of tests/diagnosis/CORPUS is traced once; its label in CORPUS.json, written before the
+rules, says which cause comes first. Then it runs untraced, as it is and with what the label says
+against the cause, in interleaved pairs: shown is the median of the pairs' ratios of the printed
+seconds. `--busy N` keeps N processes computing beside. A row that stands in --rows already is not
+measured again, so a broken-off measurement goes on where it was.
 """
 
 import argparse
 import contextlib
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import provenance
 
-PROGRAMS = provenance.ROOT / "tests" / "diagnosis" / "programs"
-LABELS = PROGRAMS.parent / "labels.json"
+PROGRAMS = provenance.ROOT / "tests" / "diagnosis"
+CORPORA = ("own", "open", "blind")
+_LIMIT_S = 600
 
 
 @contextlib.contextmanager
@@ -38,79 +43,132 @@ def busy(count: int) -> Iterator[None]:
             other.wait()
 
 
-def seconds(name: str, args: Sequence[str], env: Mapping[str, str]) -> float:
+def seconds(program: Path, args: Sequence[str], env: Mapping[str, str]) -> float:
     """What an untraced run of a program prints of its loops, added up."""
     done = subprocess.run(
-        [sys.executable, str(PROGRAMS / f"{name}.py"), *args],
-        env={**os.environ, **env}, capture_output=True, text=True, check=True,
+        [sys.executable, str(program), *args],
+        env={**os.environ, **env}, capture_output=True, text=True, check=True, timeout=_LIMIT_S,
     )  # fmt: skip
     lines = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("seconds ")]
     return sum(map(float, lines))
 
 
-def verdict(name: str) -> dict[str, Any]:
-    """The verdict on one traced run."""
+def diagnosed(program: Path) -> tuple[dict[str, Any], str]:
+    """The verdict on one traced run, and the report as text."""
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder, "run")
-        program = [sys.executable, str(PROGRAMS / f"{name}.py")]
         lotus = [sys.executable, "-m", "lotus"]
         subprocess.run(
-            [*lotus, "trace", "-q", "-o", str(run), "--", *program],
-            check=True, stdout=subprocess.DEVNULL,
+            [*lotus, "trace", "-q", "-o", str(run), "--", sys.executable, str(program)],
+            check=True, stdout=subprocess.DEVNULL, timeout=_LIMIT_S,
         )  # fmt: skip
-        report = subprocess.run(
-            [*lotus, "report", "--json", str(run)], capture_output=True, check=True
+        report, text = (
+            subprocess.run([*lotus, "report", *words, str(run)], capture_output=True, check=True)
+            for words in (["--json"], [])
         )
     judged: dict[str, Any] = json.loads(report.stdout)["verdict"]
-    return judged
+    return judged, " ".join(text.stdout.decode().split())
 
 
-def score(name: str, label: Mapping[str, Any], pairs: int) -> dict[str, Any]:
-    """One row: whether cause and next step are right, and what the next step gains."""
-    judged = verdict(name)
+def advised(cause: Mapping[str, Any]) -> str:
+    """The next step without the sentences that advise against something."""
+    return " ".join(
+        sentence for sentence in cause["advice"].split(". ") if "not help" not in sentence
+    )
+
+
+def row_of(name: str, program: Path, label: Mapping[str, Any], pairs: int) -> dict[str, Any]:
+    """Whether cause and next step are right, and what the change gains."""
+    judged, text = diagnosed(program)
     first = judged["causes"][0]
-    fix = label["fix"]
+    fix = label["fix"] or {}
     gains = [
-        seconds(name, (), {}) / seconds(name, fix.get("args", ()), fix.get("env", {}))
+        seconds(program, (), {}) / seconds(program, fix.get("args", ()), fix.get("env", {}))
         for _ in range(pairs if fix else 0)
     ]
+    named = first["kind"] in label["kinds"] and re.search(label["names"], first["title"])
+    noted = re.search(label["note"], text)
     return {
         "program": name,
-        "first": f"{first['kind']}: {first['title']}",
-        "right": first["kind"] in label["kinds"] and label["names"] in first["title"],
-        "harmless": not any(words in first["advice"] for words in label["never"]),
+        "planted": label["kinds"][0],
+        "healthy": label["healthy"],
+        "first": first["kind"],
+        "title": first["title"],
+        "right": bool(named and noted),
+        "harmless": not any(re.search(words, advised(first)) for words in label["never"]),
         "advice": first["advice"],
         "doubt": judged["doubt"],
         "gain": statistics.median(gains) if gains else None,
-        "gains": sorted(gains),
     }
+
+
+def rows(
+    corpora: Iterable[str], names: Sequence[str], load: int, pairs: int, file: Path | None
+) -> Iterator[dict[str, Any]]:
+    """A row per program, from `file` where it is there, else measured and appended to it."""
+    known: dict[tuple[str, str, int], dict[str, Any]] = {}
+    if file is not None and file.exists():
+        for line in file.read_text().splitlines():
+            row = json.loads(line)
+            known[row["corpus"], row["program"], row["busy"]] = row
+    for corpus in corpora:
+        labels = json.loads((PROGRAMS / f"{corpus}.json").read_text())
+        for name, label in labels.items():
+            if (names and name not in names) or (label.get("busy_only") and not load):
+                continue
+            row = known.get((corpus, name, load))
+            if row is None:
+                program = PROGRAMS / corpus / f"{name}.py"
+                row = {
+                    "corpus": corpus, "busy": load, **row_of(name, program, label, pairs),
+                }  # fmt: skip
+                if file is not None:
+                    with file.open("a") as stream:
+                        stream.write(json.dumps(row) + "\n")
+            yield row
+
+
+def line_of(row: Mapping[str, Any]) -> str:
+    marks = f"{'right' if row['right'] else 'WRONG':5} {'' if row['harmless'] else 'HARMS'}"
+    gain = "" if row["gain"] is None else f"{row['gain']:.2f}x"
+    title = f"{row['first']}: {row['title'][:70]}"
+    return f"{row['corpus']:5} {row['program']:20} {marks:11} {gain:>7} {title}"
+
+
+def summary(shown: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The score of each corpus, and what was taken for what."""
+    for corpus in CORPORA:
+        planted = [row for row in shown if row["corpus"] == corpus and not row["healthy"]]
+        healthy = [row for row in shown if row["corpus"] == corpus and row["healthy"]]
+        if not planted and not healthy:
+            continue
+        right, harmless = (sum(row[what] for row in planted) for what in ("right", "harmless"))
+        yield (
+            f"{corpus}: first cause right in {right} of {len(planted)} planted, next step harmless "
+            f"in {harmless}; healthy left alone: {sum(row['right'] for row in healthy)} of "
+            f"{len(healthy)}"
+        )
+    confused = Counter((row["planted"], row["first"]) for row in shown if not row["right"])
+    for (planted_kind, first), count in confused.most_common():
+        yield f"  {planted_kind} taken for {first}: {count}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="programs (default: all)")
+    parser.add_argument("--corpus", nargs="+", choices=CORPORA, default=list(CORPORA))
     parser.add_argument("--busy", type=int, default=0, help="processes that compute beside")
-    parser.add_argument("--pairs", type=int, default=3, help="pairs of runs for the gain")
-    parser.add_argument("--json", type=Path, help="file for all rows")
+    parser.add_argument("--pairs", type=int, default=1, help="pairs of runs for the gain")
+    parser.add_argument("--rows", type=Path, help="file of rows, a JSON object a line")
     args = parser.parse_args()
-    labels = json.loads(LABELS.read_text())
+    corpora = [corpus for corpus in args.corpus if (PROGRAMS / f"{corpus}.json").exists()]
     print(provenance.header(more=f"\nbusy     {args.busy} processes beside, {args.pairs} pairs"))
-    rows = []
+    shown = []
     with busy(args.busy):
-        for name in args.names or labels:
-            if labels[name].get("busy_only") and not args.busy:
-                continue
-            row = score(name, labels[name], args.pairs)
-            rows.append(row)
-            gain = "" if row["gain"] is None else f"{row['gain']:.2f} times"
-            if row["gains"]:
-                gain += f" ({row['gains'][0]:.2f} to {row['gains'][-1]:.2f})"
-            marks = f"{'right' if row['right'] else 'WRONG':5} {'' if row['harmless'] else 'HARMS'}"
-            print(f"{name:20} {marks:11} {gain:28} {row['first'][:90]}", flush=True)
-    right, harmless = (sum(row[what] for row in rows) for what in ("right", "harmless"))
-    print(f"first cause right: {right} of {len(rows)}; next step harmless: {harmless}")
-    if args.json:
-        args.json.write_text(json.dumps(rows, indent=1) + "\n")
+        for row in rows(corpora, args.names, args.busy, args.pairs, args.rows):
+            shown.append(row)
+            print(line_of(row), flush=True)
+    print("\n".join(summary(shown)))
 
 
 if __name__ == "__main__":

@@ -12,15 +12,16 @@ _TWICE = 1.5  # as many samples as the data set says it has
 def times_read(scope: Scope) -> int:
     """How many times an epoch of an iterable data set has each sample; 1 where once, or unknown.
 
-    More where workers' first batches are equal, or where an epoch has as many times the samples
-    that the data set says it has.
+    More where the first batches of all workers are equal, or where an epoch has that many times
+    the samples that the data set says it has.
     """
     if scope.settings.get("dataset_kind") != "iterable" or scope.num_workers < 2 or scope.partial:
         return 1
     first = scope.first_batches
     first = first[(first["generator"] == "").to_numpy()] if len(first) else first
     equal = _most_alike(first, integer(first, "content"))
-    return max(equal, _by_length(scope))
+    # Where some workers get other data, or none, the data are divided: shards may begin alike.
+    return max(equal if equal == scope.num_workers else 1, _by_length(scope))
 
 
 def _by_length(scope: Scope) -> int:

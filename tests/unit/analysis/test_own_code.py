@@ -67,5 +67,5 @@ def test_the_cause_names_the_function(tmp_path: Path) -> None:
     run = Plan(own=20.0).run()
     run.own_code = table(tmp_path, [f"{BELOW};{HOOK};__getitem__ (d.py:4);parse (/a/d.py:8) 40"])
     first = verdict(scopes(run)[0]).causes[0]
-    assert first.title == "the data set's own code: parse (d.py:8) under __getitem__"
+    assert first.title == "the data set's own code: parse (d.py:8)"
     assert "__getitem__ (d.py:4) > parse (d.py:8)" in first.advice

@@ -88,7 +88,7 @@ def _handover(ledger: Ledger) -> Iterable[Charge]:
 
 HANDOVER = CauseRow(
     kind="main-process",
-    title="hand-over in the main process",
+    title="the sampler, and other work of the main process in next",
     charges=_handover,
     advice=fixed("Look for a slow sampler or batch sampler: it runs in the main process."),
 )

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 from collections.abc import Callable, Iterable
 
 import numpy as np
@@ -16,6 +17,7 @@ from lotus.analysis.verdict.causes.ledger import Ledger
 from lotus.common.formatting import amount, operation_name, share
 
 OWN_CODE = ""  # its name in the table of looks
+_LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python\d|<frozen ")
 _CHAIN = 4  # innermost calls that are named
 _SEEN = 0.1  # of the looks: less is not told
 _WAITING = 0.5  # off the CPU for more than this share: waits, does not compute
@@ -191,7 +193,7 @@ def _dataset_title(charge: Charge, around: Circumstances) -> str:
     method = "next" if around.iterable else "__getitem__"
     text = f"the data set's own code ({method}, outside its operations)"
     if around.hot:
-        text = f"the data set's own code: {_place(around.hot[-1])} under {method}"
+        text = f"the data set's own code: {_place(_of_program(around.hot))}"
     words = _waiting_words(charge, around)
     return text + (f", which {words}, not computing" if words else "")
 
@@ -204,6 +206,12 @@ def _against_dataset(charge: Charge, around: Circumstances) -> str:
         chain = " > ".join(_place(hot) for hot in around.hot[-_CHAIN:])
         look = f" {around.hot[-1].share:.0%} of two seconds of it were in {chain}."
     return _against_work(charge, around, look)
+
+
+def _of_program(chain: list[HotFunction]) -> HotFunction:
+    """The innermost function that is not of a library; else the innermost."""
+    own = [hot for hot in chain if not _LIBRARY.search(hot.file)]
+    return (own or chain)[-1]
 
 
 def _place(hot: HotFunction) -> str:
