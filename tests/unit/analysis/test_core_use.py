@@ -163,3 +163,26 @@ def test_the_loader_that_the_run_waits_for_comes_first() -> None:
     validation.waits["wait_ns"] /= 1000
     both.waits = pd.concat([training.waits, validation.waits], ignore_index=True)
     assert [each.scope.loader for each in summarise(both).loaders] == [0, 1]
+
+
+def test_what_other_programs_take_comes_last_and_makes_no_loop_input_bound() -> None:
+    plan = Plan(operations={"Slow": 20.0}, batch_size=4, batches=100, step=76.0, workers=1, cores=4)
+    judgement = judged(cores(plan.run(), (0.3, 0.65, 0.0), QUIET))
+    assert judgement.input_share > 0.05
+    assert judgement.kind == "consumer-bound"
+    others = [cause for cause in judgement.causes if cause.kind == "other-programs"]
+    assert len(others) == 1
+    assert others[0].share > 0.6 * judgement.input_share
+    slow = judged(cores(Plan(operations={"Slow": 20.0}, cores=4).run(), (0.3, 0.65, 0.0), QUIET))
+    assert slow.causes[0].kind == "operation"
+    assert "other-programs" in {cause.kind for cause in slow.causes}
+
+
+def test_a_program_that_may_use_few_of_the_cores_is_told_so() -> None:
+    plan = Plan(operations={"Slow": 20.0}, workers=4, cores=2)
+    run = cores(plan.run(), (0.45, 0.55, 0.0), QUIET)
+    assert "affinity" not in {cause.kind for cause in judged(run).causes}
+    run.manifest["cpu"]["logical"] = 16
+    first = judged(run).causes[0]
+    assert (first.kind, "2 of the machine's 16 cores" in first.title) == ("affinity", True)
+    assert "More workers will not help" in first.advice
