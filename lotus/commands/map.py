@@ -2,7 +2,6 @@
 
 import argparse
 import shlex
-from pathlib import Path
 
 from lotus.commands.common import arguments, options, output
 
@@ -31,12 +30,7 @@ see also: lotus trace, lotus map validate, lotus map build, lotus map apply
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_run(parser, optional=True)
-    parser.add_argument(
-        "--perf-data",
-        type=Path,
-        metavar="FILE",
-        help="file with the samples of perf to join (default: RUN/perf.data)",
-    )
+    options.add_perf_data(parser)
     parser.add_argument(
         "--kernel",
         action="store_true",

@@ -28,12 +28,7 @@ see also: lotus map, lotus map build
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_run(parser)
-    parser.add_argument(
-        "--perf-data",
-        type=Path,
-        metavar="FILE",
-        help="file with the samples of perf to join (default: RUN/perf.data)",
-    )
+    options.add_perf_data(parser)
     parser.add_argument(
         "--mapping",
         type=Path,

@@ -178,18 +178,20 @@ def _held(process: Doing, loop: Loop, quiet_ns: int) -> Verdict:
             lines.append(f"{idle} of {len(others)} other workers idle")
     if process.sample is not None:
         lines.append(f"to try that sample by itself: dataset[{process.sample}]")
-    commands = [_dump(process)]
-    return Verdict(
-        kind,
-        headline,
-        lines,
-        commands,
-        quiet_ns,
-        process.pid,
-        process.worker,
-        process.batch,
-        process.sample,
-    )
+    return _about(process, kind, headline, lines, [_dump(process)], quiet_ns)
+
+
+def _about(
+    process: Doing,
+    kind: str,
+    headline: str,
+    lines: list[str],
+    commands: list[str],
+    quiet_ns: int,
+) -> Verdict:
+    """A verdict that names a process, and the batch and sample that it works on."""
+    place = (process.pid, process.worker, process.batch, process.sample)
+    return Verdict(kind, headline, lines, commands, quiet_ns, *place)
 
 
 def _why(process: Doing, kind: str) -> str:
@@ -262,18 +264,7 @@ def _dead(gone: Sequence[Doing], loop: Loop, quiet_ns: int) -> Verdict:
         f"its last state: {_state(process)}",
         "killed for memory? a crash in C? the kernel may say",
     ]
-    commands = ["dmesg | tail"]
-    return Verdict(
-        "dead",
-        headline,
-        lines,
-        commands,
-        quiet_ns,
-        process.pid,
-        process.worker,
-        process.batch,
-        process.sample,
-    )
+    return _about(process, "dead", headline, lines, ["dmesg | tail"], quiet_ns)
 
 
 def _dump(process: Doing) -> str:

@@ -116,20 +116,13 @@ class Symbols:
             time = samples["time_ns"].to_numpy(np.int64)
             matches = table.match(pid[user], ip[user], time[user])
             self._notes.update(table.refused)
-            self._in_user(user, matches, table, targets, result)
+            named = self._in_user(_Pairs(matches, table, targets))
+            result[user] = named[matches.pair]
         return self._frame(result, targets, samples.index)
 
-    def _in_user(
-        self,
-        user: NDArray[np.intp],
-        matches: Match,
-        table: AddressSpaces,
-        targets: "_Targets",
-        result: NDArray[np.int64],
-    ) -> None:
-        """Name the pairs that `AddressSpaces.match` made, and spread the names over the samples."""
-        weight = np.bincount(matches.pair, minlength=len(matches.ip))
-        named = np.zeros(len(matches.ip), np.int64)
+    def _in_user(self, pairs: "_Pairs") -> NDArray[np.int64]:
+        """Name the pairs that `AddressSpaces.match` made: the number of each pair's target."""
+        matches, table, weight = pairs.matches, pairs.table, pairs.weight
         used = np.flatnonzero(weight)
         used = used[np.argsort(matches.source[used], kind="stable")]
         sources, first = np.unique(matches.source[used], return_index=True)
@@ -146,136 +139,99 @@ class Symbols:
             if source >= 0:
                 path, build_id = table.paths[source], table.build_ids[source]
             if not path or path.startswith((*ANONYMOUS, MEMFD)):
-                self._generated(rows, path, matches, weight, table, targets, named)
+                self._generated(pairs, rows, path)
             elif path.startswith("["):
-                self._bracketed(rows, path, build_id, matches, weight, table, targets, named)
+                self._bracketed(pairs, rows, path, build_id)
             else:
-                self._in_files(rows, path, build_id, matches, weight, targets, named)
-        result[user] = named[matches.pair]
+                self._in_files(pairs, rows, path, build_id)
+        return pairs.named
 
-    def _in_files(
-        self,
-        rows: NDArray[np.intp],
-        path: str,
-        build_id: str,
-        matches: Match,
-        weight: NDArray[np.intp],
-        targets: "_Targets",
-        named: NDArray[np.int64],
-    ) -> None:
+    def _in_files(self, pairs: "_Pairs", rows: NDArray[np.intp], path: str, build_id: str) -> None:
         if not self.trusted:
             shown = _printable(path)
             library = _printable(path.removesuffix(DELETED).rsplit("/", 1)[-1]) or UNKNOWN
-            named[rows] = targets.add(library, UNKNOWN, shown)
-            self._notes[UNTRUSTED] += int(weight[rows].sum())
+            pairs.named[rows] = pairs.targets.add(library, UNKNOWN, shown)
+            self._notes[UNTRUSTED] += int(pairs.weight[rows].sum())
             return
-        for prefix, mine in self.files.by_root(matches.pid[rows]):
+        for prefix, mine in self.files.by_root(pairs.matches.pid[rows]):
             here = rows[mine]
             file = self.files.find(path, build_id, prefix)
-            self._file(here, path, file, matches.offset[here], weight, targets, named)
+            self._file(pairs, here, path, file)
 
-    def _file(
-        self,
-        rows: NDArray[np.intp],
-        path: str,
-        file: Found,
-        offsets: U64,
-        weight: NDArray[np.intp],
-        targets: "_Targets",
-        named: NDArray[np.int64],
-    ) -> None:
+    def _file(self, pairs: "_Pairs", rows: NDArray[np.intp], path: str, file: Found) -> None:
         library = _printable(path.removesuffix(DELETED).rsplit("/", 1)[-1]) or UNKNOWN
         shown = _printable(path)
-        total = int(weight[rows].sum())
+        total = int(pairs.weight[rows].sum())
         if file.image is None:
-            named[rows] = targets.add(library, UNKNOWN, shown)
+            pairs.named[rows] = pairs.targets.add(library, UNKNOWN, shown)
             self._notes[file.note] += total
             return
-        back, unique = pd.factorize(offsets)
+        back, unique = pd.factorize(pairs.matches.offset[rows])
         addresses, known = file.image.elf.addresses(unique)
         codes, names = file.image.resolve(addresses)
         codes[~known] = 0
-        numbers = np.array([targets.add(library, name, shown) for name in names])
-        named[rows] = numbers[codes][back]
+        numbers = np.array([pairs.targets.add(library, name, shown) for name in names])
+        pairs.named[rows] = numbers[codes][back]
         for refused in file.image.refused:
             self._others[f"{shown}: {refused}"] = None
         starts = np.array([name.startswith("0x") for name in names])[codes][back]
         self._note(
             f"{{n}} samples by the start of their function, as {shown} is stripped" + file.hint,
-            weight[rows][starts],
+            pairs.weight[rows][starts],
         )
         self._note(
             f"{{n}} samples without a function: {shown} does not tell where one starts there",
-            weight[rows][codes[back] == 0],
+            pairs.weight[rows][codes[back] == 0],
         )
 
     def _note(self, text: str, weight: NDArray[np.intp]) -> None:
         if len(weight):
             self._notes[text] += int(weight.sum())
 
-    def _bracketed(
-        self,
-        rows: NDArray[np.intp],
-        path: str,
-        build_id: str,
-        matches: Match,
-        weight: NDArray[np.intp],
-        table: AddressSpaces,
-        targets: "_Targets",
-        named: NDArray[np.int64],
-    ) -> None:
+    def _bracketed(self, pairs: "_Pairs", rows: NDArray[np.intp], path: str, build_id: str) -> None:
         if path != VDSO:
-            named[rows] = targets.add(_printable(path), UNKNOWN, "")
+            pairs.named[rows] = pairs.targets.add(_printable(path), UNKNOWN, "")
             return
         image = own_vdso()
         same = image is not None and bool(build_id) and same_build(build_id, image.elf.build_id)
         if image is None or not same:
-            named[rows] = targets.add(VDSO, UNKNOWN, "")
+            pairs.named[rows] = pairs.targets.add(VDSO, UNKNOWN, "")
             return
-        addresses, known = image.elf.addresses(matches.offset[rows])
+        addresses, known = image.elf.addresses(pairs.matches.offset[rows])
         codes, names = image.resolve(addresses)
         codes[~known] = 0
-        named[rows] = np.array([targets.add(VDSO, name, "") for name in names])[codes]
+        pairs.named[rows] = np.array([pairs.targets.add(VDSO, name, "") for name in names])[codes]
 
-    def _generated(
-        self,
-        rows: NDArray[np.intp],
-        path: str,
-        matches: Match,
-        weight: NDArray[np.intp],
-        table: AddressSpaces,
-        targets: "_Targets",
-        named: NDArray[np.int64],
-    ) -> None:
+    def _generated(self, pairs: "_Pairs", rows: NDArray[np.intp], path: str) -> None:
         """Code in no file: the process's perf map names it, or a parent's from before a fork."""
         library = JIT if path else UNKNOWN
         if path.startswith(MEMFD):
             library = _printable(path.removesuffix(DELETED)[1:])
-        named[rows] = targets.add(library, UNKNOWN, "")
-        order = np.argsort(matches.pid[rows], kind="stable")
-        pids, first = np.unique(matches.pid[rows][order], return_index=True)
+        pairs.named[rows] = pairs.targets.add(library, UNKNOWN, "")
+        order = np.argsort(pairs.matches.pid[rows], kind="stable")
+        pids, first = np.unique(pairs.matches.pid[rows][order], return_index=True)
         groups = np.split(rows[order], first[1 : MOST_GENERATORS + 1])
         if len(pids) > MOST_GENERATORS:
-            self._notes[CROWDED] += int(weight[groups.pop()].sum())
+            self._notes[CROWDED] += int(pairs.weight[groups.pop()].sum())
         for pid, mine in zip(pids.tolist()[:MOST_GENERATORS], groups, strict=True):
-            for ancestor in table.ancestors(pid):
+            for ancestor in pairs.table.ancestors(pid):
                 ranges = self._perf_map(ancestor)
                 if ranges is None or not len(mine):
                     continue
-                names = ranges.names(matches.ip[mine])
+                names = ranges.names(pairs.matches.ip[mine])
                 hit = np.array([name is not None for name in names], bool)
-                named[mine[hit]] = [
-                    targets.add(JIT, name, "") for name in names if name is not None
+                pairs.named[mine[hit]] = [
+                    pairs.targets.add(JIT, name, "") for name in names if name is not None
                 ]
                 mine = mine[~hit]
             if len(mine) and path:
                 self._notes[
                     f"{{n}} samples without a name, in generated code of process {pid};"
                     " `python -X perf` (3.12 or later) writes names for Python functions"
-                ] += int(weight[mine].sum())
+                ] += int(pairs.weight[mine].sum())
             elif len(mine):
                 self._notes["{n} samples at addresses that no mapping covers"] += int(
-                    weight[mine].sum()
+                    pairs.weight[mine].sum()
                 )
 
     def _perf_map(self, pid: int) -> "PerfMap | None":
@@ -326,6 +282,15 @@ class Symbols:
                 codes.astype(np.int32)[result], categories=pd.Index(categories)
             )
         return pd.DataFrame(columns, index=index)
+
+
+class _Pairs:
+    """Unique (process, address) pairs of samples, and the number of each one's target."""
+
+    def __init__(self, matches: Match, table: AddressSpaces, targets: "_Targets") -> None:
+        self.matches, self.table, self.targets = matches, table, targets
+        self.weight = np.bincount(matches.pair, minlength=len(matches.ip))  # samples of each
+        self.named = np.zeros(len(matches.ip), np.int64)
 
 
 class _Targets:

@@ -44,6 +44,16 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_perf_data(parser: argparse.ArgumentParser) -> None:
+    """Add --perf-data."""
+    parser.add_argument(
+        "--perf-data",
+        type=Path,
+        metavar="FILE",
+        help="file with the samples of perf to join (default: RUN/perf.data)",
+    )
+
+
 def add_json(parser: argparse._ActionsContainer, schemas: str) -> None:
     """The option --json; `schemas` names the schema of its document, as `lotus schema` knows it."""
     parser.add_argument(
