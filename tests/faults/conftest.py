@@ -14,18 +14,9 @@ import pytest
 
 import lotus
 from lotus.reading.run import Run
+from tests.launching import LOTUS, PYTHON, ROOT
 
-ROOT = Path(lotus.__file__).resolve().parents[1]
 PROGRAMS = Path(__file__).resolve().parent / "programs"
-PYTHON = os.environ.get("LOTUS_TEST_PYTHON") or sys.executable
-LOTUS = [
-    sys.executable,
-    "-c",
-    f"import sys; sys.path.insert(0, {str(ROOT)!r}); from lotus.cli import main; sys.exit(main())",
-]
-# The environment in which a program finds the stand-in for torch, which starts at once: where what
-# is looked at has nothing to do with torch.
-SMALL_TORCH = {"PYTHONPATH": str(ROOT / "tests" / "compat" / "programs" / "small_torch")}
 # Goes before a program that is traced with `-q`: there is nothing but the program's own on its
 # stderr, and what lotus has to say while it runs.
 SPEAKING = ["env", "-u", "LOTUS_QUIET"]
@@ -35,20 +26,6 @@ UNDISTURBED = "".join(
     for epoch in range(2)
     for number in range(16)
 )
-# A program that refuses a system call by its number with an errno from here on, as a container's
-# seccomp profile does, then executes what follows; 77 where it cannot. See test_doctor.
-SECCOMP = """
-import ctypes, os, struct, sys
-call, code = int(sys.argv.pop(1)), int(sys.argv.pop(1))
-program = b"".join(struct.pack("HBBI", *one) for one in (
-    (0x20, 0, 0, 0), (0x15, 0, 1, call), (6, 0, 0, 0x00050000 | code), (6, 0, 0, 0x7FFF0000)))
-text = ctypes.create_string_buffer(program)
-argument = ctypes.create_string_buffer(struct.pack("HxxxxxxP", 4, ctypes.addressof(text)))
-libc = ctypes.CDLL(None, use_errno=True)
-if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, argument, 0, 0):
-    sys.exit(77)
-os.execvp(sys.argv[1], sys.argv[1:])
-"""
 HANG = 300  # seconds after which a process counts as hanging; no test asserts a time
 
 

@@ -9,17 +9,9 @@ import pytest
 
 from lotus.inside.common import perf_event
 from lotus.recording import measurement_plan
-from tests.faults.conftest import (
-    LOTUS,
-    PROGRAMS,
-    PYTHON,
-    SECCOMP,
-    SMALL_TORCH,
-    SPEAKING,
-    UNDISTURBED,
-    execute,
-)
+from tests.faults.conftest import PROGRAMS, SPEAKING, UNDISTURBED, execute
 from tests.integration.called import called
+from tests.launching import LOTUS, PYTHON, SECCOMP, SMALL_TORCH
 
 SPEC = "task_clock|1|0x1|0x0|uk,page_faults|1|0x2|0x0|uk"
 OPTIONS = ("-q", "--counters", "task_clock,page_faults")

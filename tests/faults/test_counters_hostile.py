@@ -8,7 +8,8 @@ import re
 import pytest
 
 from lotus.inside.common import perf_event
-from tests.faults.conftest import PROGRAMS, PYTHON, ROOT, SMALL_TORCH, execute
+from tests.faults.conftest import PROGRAMS, execute
+from tests.launching import PYTHON, ROOT, SMALL_TORCH
 
 SOFTWARE = ("-q", "--counters", "software")
 SCRIPT = "counted_hostile.py"

@@ -12,7 +12,8 @@ from lotus.inside.trace import log_format
 
 @pytest.fixture(scope="module")
 def recorded(torch, tmp_path_factory):
-    from tests.faults.conftest import LOTUS, PROGRAMS, PYTHON, execute
+    from tests.faults.conftest import PROGRAMS, execute
+    from tests.launching import LOTUS, PYTHON
 
     folder = tmp_path_factory.mktemp("recorded")
     words = [*LOTUS, "trace", "-q", "-o", folder / "R", "--", PYTHON, PROGRAMS / "meanwhile.py"]

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.faults.conftest import SMALL_TORCH
+from tests.launching import SMALL_TORCH
 
 FAULT = r"lotus: tracing of process \d+ stopped: .*\n"
 

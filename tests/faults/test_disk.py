@@ -7,15 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.faults.conftest import (
-    LOTUS,
-    PROGRAMS,
-    PYTHON,
-    SMALL_TORCH,
-    SPEAKING,
-    UNDISTURBED,
-    execute,
-)
+from tests.faults.conftest import PROGRAMS, SPEAKING, UNDISTURBED, execute
+from tests.launching import LOTUS, PYTHON, SMALL_TORCH
 from tests.printed import without_tracker
 
 

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from tests.faults.conftest import PYTHON, execute, without_places
+from tests.faults.conftest import execute, without_places
+from tests.launching import PYTHON
 
 CASES = [("_exit", 0, 5), ("exit", 0, 6), ("abort", 0, -6), ("_exit", 2, 0), ("exit", 2, 0),
          ("stop", 1, 0), ("raise", 2, 0), ("clock", 2, 0)]  # fmt: skip

@@ -11,7 +11,7 @@ import sys
 import numpy as np
 
 from lotus.inside.trace import log_format
-from tests.faults.conftest import ROOT
+from tests.launching import ROOT
 
 MEASURED = """
 import resource, sys

@@ -4,7 +4,8 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 import lotus
-from tests.faults.conftest import LOTUS, PROGRAMS, PYTHON, ROOT, SMALL_TORCH, UNDISTURBED, execute
+from tests.faults.conftest import PROGRAMS, UNDISTURBED, execute
+from tests.launching import LOTUS, PYTHON, ROOT, SMALL_TORCH
 
 
 def test_two_traces_at_once_are_two_runs(traced, tmp_path):

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from lotus.common import host
-from tests.faults.conftest import LOTUS, PROGRAMS, PYTHON, SPEAKING, execute
+from tests.faults.conftest import PROGRAMS, SPEAKING, execute
+from tests.launching import LOTUS, PYTHON
 
 
 def placeless(text):

@@ -17,7 +17,8 @@ import pytest
 
 import lotus
 from lotus.common.errors import LotusError
-from tests.faults.conftest import HANG, LOTUS, PROGRAMS, PYTHON, environment
+from tests.faults.conftest import HANG, PROGRAMS, environment
+from tests.launching import LOTUS, PYTHON
 
 SEEDS = int(os.environ.get("LOTUS_SEEDS", "3"))
 SIGNALS = {0: signal.SIGINT, 1: signal.SIGTERM}

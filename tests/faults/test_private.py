@@ -4,7 +4,8 @@ import os
 import subprocess
 import sys
 
-from tests.faults.conftest import LOTUS, PROGRAMS, PYTHON, ROOT, SMALL_TORCH, execute
+from tests.faults.conftest import PROGRAMS, execute
+from tests.launching import LOTUS, PYTHON, ROOT, SMALL_TORCH
 
 FREE = ["sh", "-c", 'umask 0 && exec "$@"', "sh"]
 

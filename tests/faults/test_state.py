@@ -6,16 +6,8 @@ import sys
 
 import pytest
 
-from tests.faults.conftest import (
-    LOTUS,
-    PROGRAMS,
-    PYTHON,
-    SECCOMP,
-    SMALL_TORCH,
-    SPEAKING,
-    UNDISTURBED,
-    execute,
-)
+from tests.faults.conftest import PROGRAMS, SPEAKING, UNDISTURBED, execute
+from tests.launching import LOTUS, PYTHON, SECCOMP, SMALL_TORCH
 
 MREMAP = {"x86_64": 25, "i686": 163, "ppc64le": 163, "s390x": 163}.get(os.uname().machine, 216)
 

@@ -3,7 +3,7 @@
 import json
 import sys
 
-from tests.faults.conftest import SMALL_TORCH
+from tests.launching import SMALL_TORCH
 
 HOOKED = {
     "DataLoader._get_iterator",

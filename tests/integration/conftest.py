@@ -8,7 +8,6 @@ import functools
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,22 +18,12 @@ import pytest
 import lotus
 from lotus.reading.run import Run
 from tests import warm
+from tests.launching import LOTUS, PYTHON, ROOT
 from tests.printed import faults
 
-ROOT = Path(lotus.__file__).resolve().parents[1]
 PROGRAMS = Path(__file__).resolve().parent / "programs"
-PYTHON = os.environ.get("LOTUS_TEST_PYTHON") or sys.executable
 # The same with torch imported already, where no start of a program is looked at (tests/warm).
 WARM = warm.interpreter(PYTHON, "torch")
-# `lotus` by its source, so that nothing of lotus is on the path of the traced program.
-LOTUS = [
-    sys.executable,
-    "-c",
-    f"import sys; sys.path.insert(0, {str(ROOT)!r}); from lotus.cli import main; sys.exit(main())",
-]
-# The environment in which a program finds the stand-in for torch, which starts at once: where what
-# is looked at has nothing to do with torch.
-SMALL_TORCH = {"PYTHONPATH": str(ROOT / "tests" / "compat" / "programs" / "small_torch")}
 SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"]  # what a program is sent
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from lotus import cli
-from tests.integration.conftest import SMALL_TORCH
+from tests.launching import SMALL_TORCH
 
 SCRIPTS = Path(__file__).parent / "causes"
 

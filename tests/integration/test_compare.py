@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from tests.integration.called import called
-from tests.integration.conftest import ROOT, SMALL_TORCH
+from tests.integration.conftest import ROOT
 from tests.integration.launched import LOTUS
+from tests.launching import SMALL_TORCH
 
 pytestmark = pytest.mark.usefixtures("own_directory", "lotus_on_path")
 

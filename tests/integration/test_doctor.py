@@ -12,23 +12,7 @@ import pytest
 from lotus.hardware.counter_probe import CPU_CLOCK
 from lotus.inside.common import perf_event
 from tests.integration.conftest import LOTUS, ROOT, environment
-
-# Refuses perf_event_open from here on, as a container's seccomp profile does: a filter of four
-# instructions (load the call's number, compare, answer with an errno, allow).
-_SECCOMP = f"""
-import ctypes, struct, sys
-call, code = int(sys.argv.pop(1)), int(sys.argv.pop(1))
-program = b"".join(struct.pack("HBBI", *one) for one in (
-    (0x20, 0, 0, 0), (0x15, 0, 1, call), (6, 0, 0, 0x00050000 | code), (6, 0, 0, 0x7FFF0000)))
-text = ctypes.create_string_buffer(program)
-argument = ctypes.create_string_buffer(struct.pack("HxxxxxxP", 4, ctypes.addressof(text)))
-libc = ctypes.CDLL(None, use_errno=True)
-if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, argument, 0, 0):
-    sys.exit(77)
-sys.path.insert(0, {str(ROOT)!r})
-from lotus.cli import main
-sys.exit(main())
-"""
+from tests.launching import SECCOMP
 
 # Root without its capabilities, also in the programs that it starts.
 _NO_RIGHTS = f"""
@@ -88,7 +72,7 @@ def test_torch_is_looked_at_but_not_imported():
 @pytest.mark.parametrize("code", [errno.EPERM, errno.ENOSYS])
 def test_a_seccomp_filter_is_recognised(code):
     call = perf_event._CALLS.get(os.uname().machine, 241)
-    start = [sys.executable, "-c", _SECCOMP, str(call), str(code)]
+    start = [sys.executable, "-c", SECCOMP, str(call), str(code), *LOTUS]
     run = doctor("--json", start=start)
     if run.returncode == 77:
         pytest.skip("this kernel takes no seccomp filter")

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.conftest import PROGRAMS, PYTHON, SMALL_TORCH
+from tests.integration.conftest import PROGRAMS, PYTHON
+from tests.launching import SMALL_TORCH
 
 PLAIN = PROGRAMS / "plain.py"
 NUMBERS = PROGRAMS / "plain_numbers.py"  # for what has nothing to do with torch: see SMALL_TORCH

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.conftest import SMALL_TORCH
 from tests.integration.launched import LOTUS, manifest, messages_of, python, trace
+from tests.launching import SMALL_TORCH
 
 pytestmark = pytest.mark.usefixtures("own_directory", "no_signal_is_ignored")
 

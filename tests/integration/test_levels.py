@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.integration.conftest import SMALL_TORCH
+from tests.launching import SMALL_TORCH
 
 PRINTED = b"4096.0\n"  # the sum of 2 x + 1 over 0..63
 

@@ -16,7 +16,8 @@ from typing import Any
 
 from lotus.live.follower import Watch
 from lotus.live.view import View
-from tests.integration.conftest import LOTUS, PYTHON, SMALL_TORCH, environment
+from tests.integration.conftest import LOTUS, PYTHON, environment
+from tests.launching import SMALL_TORCH
 
 # argv: workers, sample that never ends, how, seconds a sample, batches; a line a batch
 PROGRAM = """

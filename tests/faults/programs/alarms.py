@@ -6,7 +6,8 @@ import random
 import signal
 import sys
 
-from torch.utils.data import DataLoader, Dataset
+from pipeline import Add, Numbers
+from torch.utils.data import DataLoader
 
 ROUNDS = 3000
 
@@ -27,35 +28,6 @@ class Interrupt(KeyboardInterrupt):
 KINDS = (Late, Mine, Interrupt, ValueError, OverflowError, OSError, RuntimeError, MemoryError)
 
 
-class Add:
-    def __init__(self, number):
-        self.number = number
-
-    def __call__(self, value):
-        return value + self.number
-
-
-class Compose:
-    def __init__(self, transforms):
-        self.transforms = transforms
-
-    def __call__(self, value):
-        for transform in self.transforms:
-            value = transform(value)
-        return value
-
-
-class Numbers(Dataset):
-    def __init__(self):
-        self.transform = Compose([Add(1), Add(2)])
-
-    def __len__(self):
-        return 8
-
-    def __getitem__(self, index):
-        return self.transform(index)
-
-
 def main():
     random.seed(int(sys.argv[1]))
     raised = []
@@ -65,7 +37,7 @@ def main():
         raise raised[-1]
 
     signal.signal(signal.SIGALRM, handler)
-    data = Numbers()
+    data = Numbers(8, [Add(1), Add(2)])
     strange = []
     for number in range(ROUNDS):
         loader = DataLoader(data, batch_size=4, collate_fn=tuple)

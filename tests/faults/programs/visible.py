@@ -6,7 +6,8 @@ import pickle
 import sys
 import threading
 
-from torch.utils.data import DataLoader, Dataset
+from pipeline import Numbers
+from torch.utils.data import DataLoader
 from torch.utils.data import dataloader as module
 
 
@@ -17,27 +18,6 @@ def halve(value):
 class Double:
     def __call__(self, value):
         return 2 * value
-
-
-class Compose:
-    def __init__(self, transforms):
-        self.transforms = transforms
-
-    def __call__(self, value):
-        for transform in self.transforms:
-            value = transform(value)
-        return value
-
-
-class Numbers(Dataset):
-    def __init__(self):
-        self.transform = Compose([Double(), halve])
-
-    def __len__(self):
-        return 4
-
-    def __getitem__(self, index):
-        return self.transform(index)
 
 
 def place(function):
@@ -61,17 +41,17 @@ def functions():
 
 
 def seen():
-    data = Numbers()
+    data = Numbers(4, [Double(), halve])
     before = pickle.dumps(data)
     loader = DataLoader(data, batch_size=2, collate_fn=list)
     iterator = iter(loader)
     batch = next(iterator)
     workers = iter(DataLoader(data, batch_size=2, collate_fn=list, num_workers=1))
-    threads = sorted(one.name for one in threading.enumerate())
+    threads = sorted(thread.name for thread in threading.enumerate())
     facts = {
         "environment": dict(os.environ),
         "path": sys.path,
-        "finders": [type(one).__name__ for one in sys.meta_path],
+        "finders": [type(finder).__name__ for finder in sys.meta_path],
         "modules": sorted(sys.modules),
         "threads": threads,
         "descriptors": len(os.listdir("/proc/self/fd")),
@@ -82,7 +62,7 @@ def seen():
         "data set": sorted(vars(data)),
         "fetcher": type(iterator._dataset_fetcher).__name__,
         "data set of the fetcher": type(iterator._dataset_fetcher.dataset).__name__,
-        "transforms": [type(one).__name__ for one in data.transform.transforms],
+        "transforms": [type(transform).__name__ for transform in data.transform.transforms],
         "is": data.transform.transforms[1] is halve,
         "equal": data.transform.transforms[1] == halve,
         "same bytes": pickle.dumps(data) == before,
