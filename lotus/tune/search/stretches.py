@@ -17,6 +17,7 @@ from lotus.tune.program.program import TrialFailed, Watched
 from lotus.tune.search.trial_rates import LEAST_PARTS, Checked, Speedup, means_of_parts
 
 _STRETCH_S = 2.5  # intended duration of a stretch
+_LONGEST = 1.5  # times that duration, where settings differ in threads
 _SHORTEST_S = 1.2  # of a stretch, so that several settings fit into the time
 _LEAST, _MOST = 8, 400  # batches of a stretch
 _PRECISE = 0.03  # half the interval's width over the mean, at which the check ends
@@ -146,7 +147,8 @@ class Stretches:
                 return
             if on_stretch is not None:
                 on_stretch(setting)
-            request = Train(batches, discard=setting.num_workers, seconds=self.until - start)
+            seconds = min(self.until - start, self._longest_s(setting))
+            request = Train(batches, discard=setting.num_workers, seconds=seconds)
             stretch = self.program.perform(setting, request)
             if stretch.refused:
                 raise TrialFailed(stretch.refused)
@@ -163,6 +165,17 @@ class Stretches:
             if turn == len(self.settings):
                 self._drop_slower()
                 turn = 0
+
+    def _longest_s(self, setting: Setting) -> float:
+        """The longest duration of a stretch.
+
+        Other work on the machine makes steps with many threads many times as long. A stretch of
+        them must leave time to the settings with fewer threads.
+        """
+        if all(each.torch_threads is None for each in self.seen):
+            return math.inf
+        longest_s = max(_LONGEST * self.stretch_s, (_LEAST + 1) * self.batch_s)
+        return longest_s * (2 if setting.num_workers else 1)  # workers have to start
 
     def _is_precise(self) -> bool:
         shown = [self.compared(setting) for setting in self.settings if setting != self.own]

@@ -212,6 +212,14 @@ def test_little_time_leaves_out_what_promises_least() -> None:
     assert program.now - 50.0 <= 4.0 + 2 * program.startup_s + 0.5
 
 
+def test_a_stretch_of_slow_steps_leaves_time_to_others() -> None:
+    program = timed(0.05, 0.12, own_1=0.05, best_1=0.04)
+    program.batch_s[OWN] = 0.6  # other work has begun on the machine since it was watched
+    result = check(program, nothing_found(program))
+    assert result.best in (OWN_1, BEST_1)
+    assert len(result.threads_checked) == 2
+
+
 class Ending(Trains):
     """Ends, or is interrupted, at a stretch."""
 
