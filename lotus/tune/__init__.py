@@ -37,7 +37,8 @@ class Package(ModuleType):
         core. None measures the throughput of the loader alone.
 
         `objective` is "train", with steps, or "throughput", without; the default depends on `step`.
-        `vary` adds "start_method", "in_order" or "threads" to the varied parameters.
+        `vary` adds "start_method", "in_order" or "threads" to the varied parameters. The
+        threads of torch in this process stay as they are.
 
         The loader is not changed: `result.loader()` makes a copy with the best setting,
         `result.explain()` describes the result, `result.trials` has all measurements. Ctrl-C

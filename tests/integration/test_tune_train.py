@@ -65,6 +65,7 @@ def threads_plan():
             ["leave=60", *two],
             {"do": BACK_AT_THE_END, "best": {**best, "num_workers": 1}, "apply": True},
         ),
+        "threads_raised": (["raise=60", "finally", *two], {"do": TO_THE_END, "best": best}),
     }
 
 
@@ -223,6 +224,11 @@ def test_torchs_threads_are_put_back_where_the_own_setting_stays(runs):
 def test_torchs_threads_are_put_back_where_an_epoch_is_left(runs):
     threads = threads_of(runs["threads_left"])
     assert threads[59:61] == [1, 2]
+
+
+def test_torchs_threads_are_put_back_where_an_exception_ends_the_epoch(runs):
+    ended = runs["threads_raised"]
+    assert (ended.code, ended.out) == (9, b"handled 2\nfinally\n"), ended.err.decode()
 
 
 def test_lotus_killed_ends_a_program_that_trains_for_it(runs):

@@ -6,7 +6,7 @@ loader), `exit=CODE`, `wait=SECONDS` a sample, `finally` (say so where the end r
 `leave=N` (leave an epoch after so many batches), `step=SECONDS` a batch, `new` (make the loader
 for each epoch), `peek=N` (begin another epoch after so many batches, for one), `fork=N` (a child
 goes on with the epoch too), `method=NAME` (of starting workers), `torch_threads=N` (print those
-of each batch).
+of each batch), `raise=N` (an exception after so many batches).
 """
 
 import os
@@ -94,6 +94,8 @@ def main():
                 seen.append(next(iter(train))[:, 0].tolist())
             if len(seen) == int(words.get("fork", -1)):
                 forked = os.fork()
+            if len(seen) == int(words.get("raise", -1)):
+                raise Stop
             if len(seen) == int(words.get("leave", -1)):
                 break
         if forked == 0:
@@ -114,7 +116,8 @@ if __name__ == "__main__":
     try:
         main()
     except Stop:
-        print("handled", flush=True)
+        print("handled", *([torch.get_num_threads()] if "torch_threads" in words else []))
+        sys.stdout.flush()
         sys.exit(9)
     finally:
         if "finally" in words:
