@@ -1,4 +1,4 @@
-"""Which Python functions the data set's own code was in (blocking.json)."""
+"""Which Python functions the data set's own code, or the sampler, was in (blocking.json)."""
 
 import re
 from pathlib import Path
@@ -11,10 +11,13 @@ from lotus.inside.common.guard import HOOK_FILE
 
 _MOST_BYTES, _MOST_FRAMES = 4 << 20, 200
 _FRAME = re.compile(r"(.+) \((.+):(\d{1,9})\)")
+FETCH, SAMPLER = "fetch", "sampler"
+# torch's method that draws the indices of a batch from the sampler.
+_DRAWS, _LOADER = "_next_index", "torch/utils/data/dataloader.py"
 _OURS = re.compile(r"/lotus/inside/(?:\w+/)*\w+\.py$")
 _COLUMNS = {
-    "stack": "int64", "depth": "int64", "function": "object", "file": "object", "line": "int64",
-    "samples": "int64",
+    "part": "object", "stack": "int64", "depth": "int64",
+    "function": "object", "file": "object", "line": "int64", "samples": "int64",
 }  # fmt: skip
 
 
@@ -27,18 +30,18 @@ def read(directory: Path) -> pd.DataFrame:
     lines = record.get("own_code") if isinstance(record, dict) else None
     rows = []
     for place, line in enumerate(lines if isinstance(lines, list) else []):
-        frames, samples = _parsed(line)
-        rows += [(place, depth, *frame, samples) for depth, frame in enumerate(frames)]
+        part, frames, samples = _parsed(line)
+        rows += [(part, place, depth, *frame, samples) for depth, frame in enumerate(frames)]
     return pd.DataFrame(rows, columns=list(_COLUMNS)).astype(_COLUMNS)
 
 
-def _parsed(line: object) -> tuple[list[tuple[str, str, int]], int]:
-    """The frames of a stack above lotus's own in a fetch; none where it is in no fetch."""
+def _parsed(line: object) -> tuple[str, list[tuple[str, str, int]], int]:
+    """The part that a stack is in, and its frames there; none where it is in neither."""
     if not isinstance(line, str):
-        return [], 0
+        return "", [], 0
     text, _, count = line.rpartition(" ")
     if not (count.isascii() and count.isdecimal() and len(count) < 10):
-        return [], 0
+        return "", [], 0
     parts = [_FRAME.fullmatch(part) for part in text.split(";")[:_MOST_FRAMES]]
     frames = [(part[1], part[2], int(part[3])) for part in parts if part]
     hooks = [
@@ -47,7 +50,16 @@ def _parsed(line: object) -> tuple[list[tuple[str, str, int]], int]:
         if file == HOOK_FILE or _OURS.search(file)
     ]
     fetching = any(frames[place][0].rpartition(".")[2] == "fetch" for place in hooks)
-    own = frames[hooks[-1] + 1 :] if fetching else []
-    return [(redaction.text(name), redaction.text(file), row) for name, file, row in own], int(
-        count
-    )
+    draws = [
+        place
+        for place, (name, file, _) in enumerate(frames)
+        if name.rpartition(".")[2] == _DRAWS and file.endswith(_LOADER)
+    ]
+    part, first = "", len(frames)
+    if fetching:
+        part, first = FETCH, hooks[-1] + 1
+    elif draws:
+        part, first = SAMPLER, draws[-1] + 1
+    own = frames[first:]
+    shown = [(redaction.text(name), redaction.text(file), row) for name, file, row in own]
+    return part, shown, int(count)

@@ -335,9 +335,10 @@ class Run:
 
     @cached_property
     def own_code(self) -> pd.DataFrame:
-        """Python stacks of the data set's own code in one process, for two seconds: a row per
-        frame: stack, depth (0: what the loader calls), function, file, line, samples (of its
-        stack). Empty where that code took little, and where py-spy was not there or not allowed."""
+        """Python stacks of the data set's own code, or of the sampler, in one process for two
+        seconds: a row per frame: part ("fetch", "sampler"), stack, depth (0: what the loader
+        calls), function, file, line, samples (of its stack). Empty where both took little, and
+        where py-spy was not there or not allowed."""
         return own_code_table.read(self.path)
 
     @cached_property

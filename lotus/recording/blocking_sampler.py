@@ -124,6 +124,7 @@ class BlockingSampler:
             if time.monotonic() - scanned > _RESCAN_S:
                 self._find_pages()
                 self._own_code.consider(*self._looks_at_own_code())
+                self._own_code.consider(*self._looks_at_sampler())
                 scanned = time.monotonic()
             for name, descriptor in list(self._pages.items()):
                 if descriptor >= 0:
@@ -142,6 +143,16 @@ class BlockingSampler:
             if operation == _IN_OWN_CODE:
                 own[pid] = own.get(pid, 0) + looks
         return own, making
+
+    def _looks_at_sampler(self) -> tuple[dict[int, int], int]:
+        """(looks that found a main process computing in `next`, all looks at it there)."""
+        own: dict[int, int] = {}
+        everything = 0
+        for (pid, _, operation, reason), looks in self._looks.items():
+            everything += looks if operation == _IN_NEXT else 0
+            if operation == _IN_NEXT and reason == "computing":
+                own[pid] = own.get(pid, 0) + looks
+        return own, everything
 
     def _find_pages(self) -> None:
         folder = self._directory / "state"

@@ -1,4 +1,4 @@
-"""Python stacks of a process whose data set's own code takes long: py-spy, for two seconds.
+"""Python stacks of a process whose data set's code or sampler takes long: py-spy, two seconds.
 
 Started from outside, at most once in a run, and only where it is installed and the kernel allows
 it. It does not pause the process (--nonblocking).
@@ -15,7 +15,7 @@ from pathlib import Path
 from lotus.recording.sidecars import forbidden_by_yama
 
 _RATE, _SECONDS = 50, 2
-_LEAST_LOOKS, _LEAST_SHARE = 50, 0.25  # at own code, of all looks at the making of batches
+_LEAST_LOOKS, _LEAST_SHARE = 50, 0.25
 _MOST_LINES, _MOST_BYTES = 200, 512 << 10
 
 
@@ -28,8 +28,12 @@ class OwnCodeSampler:
         self._output = Path()
         self._done = False
 
-    def consider(self, own: dict[int, int], making: int) -> None:
-        """Start if it is worth it. `own`: looks at own code by process; `making`: all looks."""
+    def consider(self, own: dict[int, int], everything: int) -> None:
+        """Start if it is worth it.
+
+        `own`: looks at the program's own code, by process; `everything`: looks at what it is a part
+        of.
+        """
         if self._done:
             return
         if self._child is not None:
@@ -37,7 +41,7 @@ class OwnCodeSampler:
                 self._collect()
             return
         count = sum(own.values())
-        if count >= _LEAST_LOOKS and count >= _LEAST_SHARE * making:
+        if count >= _LEAST_LOOKS and count >= _LEAST_SHARE * everything:
             self._done = True
             self._start(max(own, key=lambda pid: own[pid]))
 

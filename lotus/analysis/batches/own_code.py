@@ -1,5 +1,7 @@
-"""The Python function in which the data set's own code spends its time."""
+"""The Python function in which the data set's own code, or the sampler, spends its time."""
 
+import os
+import re
 from dataclasses import dataclass
 
 import pandas as pd
@@ -8,6 +10,7 @@ from lotus.analysis.common.columns import integer
 
 _MOST = 0.5  # of the samples: where no callee has more, the caller is named
 _LEAST_SAMPLES = 10
+_LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python\d|<frozen ")
 
 
 @dataclass(frozen=True)
@@ -19,12 +22,24 @@ class HotFunction:
     line: int  # the one that most samples were at
     share: float
 
+    def __str__(self) -> str:
+        return f"{self.function} ({os.path.basename(self.file)}:{self.line})"
 
-def hot_functions(own_code: pd.DataFrame) -> list[HotFunction]:
-    """The chain of calls that holds more than half of the samples, from `__getitem__` downwards.
 
-    Empty where there are too few samples.
+def of_program(chain: list[HotFunction]) -> HotFunction:
+    """The innermost function that is not of a library; else the innermost."""
+    own = [hot for hot in chain if not _LIBRARY.search(hot.file)]
+    return (own or chain)[-1]
+
+
+def hot_functions(own_code: pd.DataFrame, part: str) -> list[HotFunction]:
+    """The chain of calls that holds more than half of the samples of a part of `Run.own_code`.
+
+    From `__getitem__`, or the sampler's `__next__`, downwards. Empty where there are too few
+    samples.
     """
+    if len(own_code):
+        own_code = own_code[(own_code["part"] == part).to_numpy()]
     depth, samples = integer(own_code, "depth"), integer(own_code, "samples", 0)
     everything = int(samples[depth == 0].sum())
     if everything < _LEAST_SAMPLES:
@@ -39,6 +54,6 @@ def hot_functions(own_code: pd.DataFrame) -> list[HotFunction]:
         function, file = counts.idxmax()
         mine = here[(here["function"] == function) & (here["file"] == file)]
         lines = mine.groupby("line")["samples"].sum()
-        part = float(counts.max()) / everything
-        chain.append(HotFunction(str(function), str(file), int(lines.idxmax()), part))
+        share = float(counts.max()) / everything
+        chain.append(HotFunction(str(function), str(file), int(lines.idxmax()), share))
         rows, level = rows[rows["stack"].isin(mine["stack"])], level + 1

@@ -52,15 +52,17 @@ def test_the_chain_ends_where_no_callee_has_more_than_half(tmp_path: Path) -> No
             f"{got} 1",
         ],
     )
-    chain = hot_functions(rows)
+    chain = hot_functions(rows, "fetch")
     assert [each.function for each in chain] == ["__getitem__", "parse"]
     assert (chain[-1].file, chain[-1].line) == ("data.py", 9)
     assert chain[-1].share == pytest.approx(12 / 13)
 
 
 def test_few_samples_tell_nothing(tmp_path: Path) -> None:
-    assert hot_functions(table(tmp_path, [f"{BELOW};{HOOK};__getitem__ (data.py:4) 9"])) == []
-    assert hot_functions(own_code_table.read(tmp_path / "none")) == []
+    assert (
+        hot_functions(table(tmp_path, [f"{BELOW};{HOOK};__getitem__ (data.py:4) 9"]), "fetch") == []
+    )
+    assert hot_functions(own_code_table.read(tmp_path / "none"), "fetch") == []
 
 
 def test_the_cause_names_the_function(tmp_path: Path) -> None:
@@ -69,3 +71,21 @@ def test_the_cause_names_the_function(tmp_path: Path) -> None:
     first = verdict(scopes(run)[0]).causes[0]
     assert first.title == "the data set's own code: parse (d.py:8)"
     assert "__getitem__ (d.py:4) > parse (d.py:8)" in first.advice
+
+
+def test_the_sampler_is_told_from_the_data_set(tmp_path: Path) -> None:
+    draws = (
+        "<module> (t.py:1);_BaseDataLoaderIter._next_index (/x/torch/utils/data/dataloader.py:7)"
+    )
+    rows = table(
+        tmp_path,
+        [
+            f"{draws};__iter__ (/x/site-packages/torch/s.py:3);pick (t.py:5) 30",
+            f"{BELOW};{HOOK};__getitem__ (t.py:9) 20",
+        ],
+    )
+    assert [each.function for each in hot_functions(rows, "sampler")] == ["__iter__", "pick"]
+    run = Plan(sampler=50).run()
+    run.own_code = rows
+    first = verdict(scopes(run)[0]).causes[0]
+    assert first.title == "the sampler, in the main process: pick (t.py:5)"

@@ -42,7 +42,7 @@ COLUMNS = {
     "resources": WHOSE + "worker time_ns pss rss descriptors shm",
     "operations": "operation parent index kind file first last",
     "blocking": "pid worker operation reason looks",
-    "own_code": "stack depth function file line samples",
+    "own_code": "part stack depth function file line samples",
     "machine": "time_ns busy_ns idle_ns stolen_ns swapped_bytes available_bytes",
     "first_batches": WHOSE + "worker loader epoch content generator state",
     "paths": WHOSE + "worker sample path duration_ns",

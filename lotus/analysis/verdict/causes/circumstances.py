@@ -34,6 +34,7 @@ class Circumstances:
     made: int  # how many loaders the program made of it
     call_site: str  # file:line that made it; "": not known
     hot: list[HotFunction]  # in the data set's own code, as hot_functions has them
+    hot_in_sampler: list[HotFunction]
     times_read: int  # how often an epoch has each sample
     shared_generators: dict[str, int]  # as shared_generators has them
     spawned: bool
@@ -70,7 +71,8 @@ def circumstances(scope: Scope) -> Circumstances:
         in_order=settings.get("in_order") is not False,
         made=scope.made,
         call_site=str(settings.get("call_site") or ""),
-        hot=hot_functions(scope.own_code),
+        hot=hot_functions(scope.own_code, "fetch"),
+        hot_in_sampler=hot_functions(scope.own_code, "sampler"),
         times_read=times_read(scope),
         shared_generators=shared_generators(scope),
         spawned=settings.get("start_method") in ("spawn", "forkserver"),
@@ -133,15 +135,15 @@ def more_workers(around: Circumstances, waits: bool = False) -> str:
             "least as many shards as there are workers. More workers will not help."
         )
     if around.workers >= cores:
-        have = "has" if around.workers == 1 else "have"
+        who = "worker has" if around.workers == 1 else f"{around.workers} workers have"
         return (
-            f"The {plural(around.workers, 'worker')} {have} {plural(int(cores), 'core')}: more "
-            "workers will not help without more cores."
+            f"The {who} {plural(int(cores), 'core')}: more workers will not help without more "
+            "cores."
         )
     if not waits and around.use.fetch.delay_share >= SHARED:
-        were = "was" if around.workers == 1 else "were"
+        who = "worker was" if around.workers == 1 else f"{around.workers} workers were"
         return (
-            f"The {plural(around.workers, 'worker')} {were} ready without a free core for "
+            f"The {who} ready without a free core for "
             f"{around.use.fetch.delay_share:.0%} of the time: more will not help."
         )
     if not waits and around.use.full:

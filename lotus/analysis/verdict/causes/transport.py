@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from lotus.analysis.batches.own_code import of_program
 from lotus.analysis.common.columns import number, total
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
 from lotus.analysis.verdict.causes.circumstances import Circumstances
@@ -86,11 +87,29 @@ def _handover(ledger: Ledger) -> Iterable[Charge]:
     yield Charge(HANDOVER.kind, HANDOVER.title, total(ledger.handover))
 
 
+def _handover_title(charge: Charge, around: Circumstances) -> str:
+    if around.hot_in_sampler:
+        return f"the sampler, in the main process: {of_program(around.hot_in_sampler)}"
+    return HANDOVER.title
+
+
+def _against_handover(charge: Charge, around: Circumstances) -> str:
+    if around.hot_in_sampler:
+        hot = around.hot_in_sampler[-1]
+        return (
+            f"Make the sampler cheaper: {hot.share:.0%} of two seconds of it were in {hot}. It "
+            "runs in the main process: draw many indices at a time, ahead of the epoch, with "
+            "numpy or torch."
+        )
+    return "Look for a slow sampler or batch sampler: it runs in the main process."
+
+
 HANDOVER = CauseRow(
     kind="main-process",
     title="the sampler, and other work of the main process in next",
+    full_title=_handover_title,
     charges=_handover,
-    advice=fixed("Look for a slow sampler or batch sampler: it runs in the main process."),
+    advice=_against_handover,
 )
 
 

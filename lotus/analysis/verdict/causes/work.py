@@ -1,15 +1,13 @@
 """Making batches: operations, the data set's own code, collate, and the rest of the fetch."""
 
 import math
-import os
-import re
 from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from lotus.analysis.batches.components import off_cpu
 from lotus.analysis.batches.looks import LEAST_LOOKS, SHARED_LOCK, Looks, looks_at
-from lotus.analysis.batches.own_code import HotFunction
+from lotus.analysis.batches.own_code import of_program
 from lotus.analysis.common.columns import number, ratio, total
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
 from lotus.analysis.verdict.causes.circumstances import Circumstances, more_workers, workers_help
@@ -17,7 +15,6 @@ from lotus.analysis.verdict.causes.ledger import Ledger
 from lotus.common.formatting import amount, operation_name, share
 
 OWN_CODE = ""  # its name in the table of looks
-_LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python\d|<frozen ")
 _CHAIN = 4  # innermost calls that are named
 _SEEN = 0.1  # of the looks: less is not told
 _WAITING = 0.5  # off the CPU for more than this share: waits, does not compute
@@ -193,7 +190,7 @@ def _dataset_title(charge: Charge, around: Circumstances) -> str:
     method = "next" if around.iterable else "__getitem__"
     text = f"the data set's own code ({method}, outside its operations)"
     if around.hot:
-        text = f"the data set's own code: {_place(_of_program(around.hot))}"
+        text = f"the data set's own code: {of_program(around.hot)}"
     words = _waiting_words(charge, around)
     return text + (f", which {words}, not computing" if words else "")
 
@@ -203,19 +200,9 @@ def _against_dataset(charge: Charge, around: Circumstances) -> str:
         return _record_operations(around)
     look = " Its functions: lotus trace --py-spy, then lotus map."
     if around.hot:
-        chain = " > ".join(_place(hot) for hot in around.hot[-_CHAIN:])
+        chain = " > ".join(map(str, around.hot[-_CHAIN:]))
         look = f" {around.hot[-1].share:.0%} of two seconds of it were in {chain}."
     return _against_work(charge, around, look)
-
-
-def _of_program(chain: list[HotFunction]) -> HotFunction:
-    """The innermost function that is not of a library; else the innermost."""
-    own = [hot for hot in chain if not _LIBRARY.search(hot.file)]
-    return (own or chain)[-1]
-
-
-def _place(hot: HotFunction) -> str:
-    return f"{hot.function} ({os.path.basename(hot.file)}:{hot.line})"
 
 
 def _record_operations(around: Circumstances) -> str:
