@@ -116,9 +116,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from lotus.common.stderr import say
+    from lotus.common.stderr import progress, say
     from lotus.reporters.sweep import sweep_progress
-    from lotus.sweep import sweep_plan, sweep_record, sweep_runner
+    from lotus.sweep import sweep_plan, sweep_record, sweep_runner, sweep_summary
 
     if args.resume is not None:
         path = args.resume
@@ -149,7 +149,9 @@ def run(args: argparse.Namespace) -> int:
     refused = sum(run.get("refused") is True for run in runs)
     failed = sum(run["state"] == "failed" for run in runs) - refused
     if not args.quiet:
-        sweep_progress.conclude(swept.sweep)
+        with progress("reading runs") as advance:
+            summary = sweep_summary.summarise(swept.sweep, advance)
+        sweep_progress.conclude(summary)
     if failed:
         say(f"lotus: {failed} of {len(runs)} runs failed; repeat them with: {again}")
     if refused:

@@ -97,6 +97,11 @@ class MeasureLine:
         return ends if self.better <= 0 else (-ends[0], -ends[2], -ends[1])
 
 
+def by_weight(lines: Sequence[MeasureLine]) -> list[MeasureLine]:
+    """Return the lines that differ first, then those with the largest change of their value."""
+    return sorted(lines, key=lambda line: (not line.different, -abs(line.b - line.a)))
+
+
 @dataclass(frozen=True)
 class Sums:
     """One side: the totals of all its runs with replicates, and of each run."""

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lotus.analysis.common.columns import number
+from lotus.analysis.counters.function_profile import per_call, samples_by_function
 from lotus.common.errors import LotusError
 from lotus.common.formatting import amount, operation_name, plain, share, shorten
 from lotus.plot import canvas, figure_source
 from lotus.reporters.base.page import COLOURS
-from lotus.reporters.map.map_charts import TOP_DOWN, by_function, of_a_call
+from lotus.reporters.map.map_charts import TOP_DOWN
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,7 +71,7 @@ def counters(
     if metric not in known:
         names = plain(", ".join(known))
         raise LotusError(f"there is no {metric!r} in this run; there are: {names}")
-    values, unit = of_a_call(measured, table, metric)
+    values, unit = per_call(measured, table, metric)
     ax = canvas.axes(ax, canvas.bars_height(len(table)))
     ax.barh(range(len(table)), np.nan_to_num(values), 0.7, color=COLOURS[0])
     for place, value in enumerate(values):
@@ -104,7 +105,7 @@ def functions(run: Any, ax: "Axes | None" = None, operations: int = 4, most: int
         if place == operations:
             break
         heads.append((row, operation_name(operation)))
-        sums = by_function(group)
+        sums = samples_by_function(group)
         values = 100 * sums.to_numpy(np.float64)[:most] / float(sums.sum())
         labels = [f"{library}!{function}" for library, function in sums.index.tolist()[:most]]
         rows = np.arange(row, row + len(values))

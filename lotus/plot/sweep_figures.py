@@ -15,7 +15,6 @@ from lotus.common.formatting import operation_name
 from lotus.plot import canvas
 from lotus.reporters.base.page import COLOURS
 from lotus.reporters.run import cached_results
-from lotus.reporters.sweep import sweep_report as words
 from lotus.sweep.run_numbers import OUTSIDE
 from lotus.sweep.sweep_record import Sweep
 from lotus.sweep.sweep_summary import Series, SweepSummary
@@ -72,7 +71,7 @@ def cpu_seconds(sweep: "Sweep | SweepSummary", ax: "Axes | None" = None) -> "Axe
     """CPU seconds that a run's fetches take, per operation, stacked."""
     summary, title = _summary(sweep), "CPU seconds per operation"
     ax = canvas.axes(ax, 3.0)
-    table = words.per_operation(summary, "cpu_s")
+    table = summary.per_operation("cpu_s")
     table = table[table["operation"] != OUTSIDE]
     # By workers; a setting without workers begins several lines.
     places = list(dict.fromkeys(p for one in summary.series for p in one.settings if p in table))
@@ -199,9 +198,7 @@ def _hardware(
     summary = _summary(sweep)
     ax = canvas.axes(ax, 3.0)
     best = summary.best
-    means, lows, highs = (
-        words.per_operation(summary, measure, one) for one in ("mean", "low", "high")
-    )
+    means, lows, highs = (summary.per_operation(measure, one) for one in ("mean", "low", "high"))
     if best is None or not len(means):
         return canvas.say(ax, title, _NOT_COUNTED)
     places = [place for place in best.settings if place in means]
@@ -231,7 +228,7 @@ def _hardware(
 
 def _colours(summary: SweepSummary) -> dict[str, str]:
     """One colour for an operation in every figure of the sweep."""
-    names = [one for one in words.per_operation(summary, "cpu_s")["operation"] if one != OUTSIDE]
+    names = [one for one in summary.per_operation("cpu_s")["operation"] if one != OUTSIDE]
     return {str(name): COLOURS[place % len(COLOURS)] for place, name in enumerate(names)}
 
 

@@ -82,6 +82,21 @@ class SweepSummary:
         mean, low, high = (float(row[name].iloc[0]) for name in ("mean", "low", "high"))
         return mean, low, high
 
+    def per_operation(self, measure: str, column: str = "mean") -> pd.DataFrame:
+        """Return a row per operation: kind, operation, and a column per setting (its index).
+
+        Operations with the most CPU time come first; those without this measure are left out.
+        """
+        table = self.operations
+        if not len(table):
+            return pd.DataFrame(columns=["kind", "operation"])
+        weight = table[table["measure"] == "cpu_s"].groupby(["kind", "operation"])["mean"].sum()
+        mine = table[table["measure"] == measure]
+        wide = mine.pivot(index=["kind", "operation"], columns="setting", values=column)
+        order = weight.reindex(wide.index).fillna(0.0).sort_values(ascending=False, kind="stable")
+        ordered: pd.DataFrame = wide.reindex(order.index).reset_index()
+        return ordered
+
 
 def summarise(
     sweep: Sweep, progress: Callable[[int, int], None] = lambda done, whole: None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from lotus.analysis.common.columns import Floats, number
 from lotus.analysis.counters.counter_metrics import (
     COLLATE,
     REST,
@@ -14,15 +15,19 @@ from lotus.analysis.counters.counter_metrics import (
     events_of,
     helper_share,
 )
+from lotus.common.formatting import library, plain
 from native_map.errors import Unusable
 from native_map.events import formulas, perf_list, pmu
+from native_map.events.catalogue import METRICS
 from native_map.events.event_model import Table
 from native_map.events.spelling import parse
+from native_map.symbols.demangle import short
 
 if TYPE_CHECKING:
     from lotus.joining.sample_join import Mapped
     from lotus.reading.run import Run
 _RAW = 4  # PERF_TYPE_RAW
+_CLOCKS = ("cpu_ns", "task_clock", "cpu_clock")  # nanoseconds
 # Those of Mapped.functions: a run without samples has the same.
 FUNCTION_COLUMNS = ["kind", "operation", "helper_of", "event", "library", "function"]
 FUNCTION_COLUMNS += ["samples", "share", "count", "low", "high"]
@@ -251,3 +256,32 @@ def _outside(mapped: "Mapped | None", event: str) -> pd.DataFrame:
     ]  # fmt: skip
     table = pd.DataFrame(parts, columns=columns)
     return table.sort_values("samples", ascending=False, kind="stable").reset_index(drop=True)
+
+
+def per_call(summary: MapSummary, operations: pd.DataFrame, name: str) -> tuple[Floats, str]:
+    """The values of an event or metric for one call of each operation, and their unit.
+
+    `operations` are rows of `summary.operations`. A metric that is a ratio stays as it is.
+    """
+    values = number(operations, name)
+    metric = METRICS.get(name)
+    if metric is not None and name not in _CLOCKS and metric.unit != "":
+        return values, metric.unit
+    # Counts are sums over the counted intervals; estimates are sums over all.
+    counted = number(operations, "counted")
+    every = np.maximum(number(operations, "intervals"), 1)
+    calls = np.where((counted > 0) & (name not in summary.sampled), counted, every)
+    if name in _CLOCKS:
+        return values / calls / 1e6, "ms a call"
+    return values / calls, "a call"
+
+
+def samples_by_function(functions: pd.DataFrame) -> "pd.Series[float]":
+    """Samples by (library, function), named as they are shown; the most sampled first."""
+    names = [
+        (plain(library(str(file))), plain(short(str(function))))
+        for file, function in zip(functions["library"], functions["function"], strict=True)
+    ]
+    samples = functions["samples"].to_numpy(np.float64)
+    sums = pd.Series(samples, pd.MultiIndex.from_tuples(names)).groupby(level=[0, 1]).sum()
+    return sums.sort_values(ascending=False, kind="stable")

@@ -8,7 +8,7 @@ from lotus.analysis.common.columns import records
 from lotus.common.formatting import amount, duration, operation_name, plain, share, shorten
 from lotus.compare.comparison import Comparison, LoaderComparison
 from lotus.compare.gate import RegressionGate
-from lotus.compare.measures import GROUPS, LOOP, MeasureLine
+from lotus.compare.measures import GROUPS, LOOP, MeasureLine, by_weight
 from lotus.reporters.base.console import LEFT, RIGHT
 from lotus.reporters.base.page import COLOURS, Chart, Section, Table
 from lotus.reporters.base.page import write as write_page
@@ -100,7 +100,7 @@ def _loader(
         lines = [line for line in loader.lines if line.group == group]
         if lines:
             parts.append(group[0].upper() + group[1:])
-            parts.append(_table(lines if group == LOOP else words.by_weight(lines), comparison))
+            parts.append(_table(lines if group == LOOP else by_weight(lines), comparison))
     for table, side in ((loader.removed, comparison.a), (loader.added, comparison.b)):
         if len(table):
             rows = [
@@ -138,7 +138,7 @@ def _forest(name: str, loader: LoaderComparison, comparison: Comparison) -> Char
     ]
     first = [line for line in known if line.group == LOOP]
     # Of what takes time first: a count has no weight in the loop.
-    rest = words.by_weight([line for line in known if line.group != LOOP and line.unit == "ns"])
+    rest = by_weight([line for line in known if line.group != LOOP and line.unit == "ns"])
     rest += [line for line in known if line.group != LOOP and line.unit != "ns"]
     shown = [*first, *rest][:_MOST_POINTS]
     labels = [_name(place, line) for place, line in enumerate(shown)]

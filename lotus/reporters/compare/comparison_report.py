@@ -45,7 +45,16 @@ from lotus.common.version import __version__
 from lotus.compare.comparison import Comparison, ComparisonVerdict, LoaderComparison, Side
 from lotus.compare.differences import Fact
 from lotus.compare.gate import RegressionGate
-from lotus.compare.measures import COUNTERS, CPU, GROUPS, LOOP, OPERATIONS, RUNS, MeasureLine
+from lotus.compare.measures import (
+    COUNTERS,
+    CPU,
+    GROUPS,
+    LOOP,
+    OPERATIONS,
+    RUNS,
+    MeasureLine,
+    by_weight,
+)
 from lotus.compare.next_step import unclear
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table, rows_of
 from lotus.reporters.base.display_names import shorten_apart
@@ -276,11 +285,6 @@ def _lines(console: "Console", loader: LoaderComparison, comparison: Comparison)
         ("points", RIGHT),
     ]
     print_table(console, "What the loop's time is owed to (first runs)", columns, rows)
-
-
-def by_weight(lines: Sequence[MeasureLine]) -> list[MeasureLine]:
-    """What is different first, then by how much time or how many counts it is."""
-    return sorted(lines, key=lambda line: (not line.different, -abs(line.b - line.a)))
 
 
 def _only(console: "Console", table: Any, letter: str) -> None:

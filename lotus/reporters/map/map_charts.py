@@ -2,18 +2,14 @@
 
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
-from lotus.analysis.common.columns import Floats, number
-from lotus.analysis.counters.function_profile import MapSummary
-from lotus.common.formatting import amount, big, library, operation_name, plain, share
+from lotus.analysis.common.columns import number
+from lotus.analysis.counters.function_profile import MapSummary, per_call, samples_by_function
+from lotus.common.formatting import amount, big, operation_name, plain, share
 from lotus.reporters.base.chart_parts import bars_height, label, names_axis
 from lotus.reporters.base.console import LEFT, RIGHT, rows_of, tight
 from lotus.reporters.base.page import COLOURS, Chart, Table
 from lotus.reporters.map.map_report import turns_text
 from native_map.events.catalogue import METRICS
-from native_map.symbols.demangle import short
 
 # As the literature of the top-down method stacks them.
 TOP_DOWN = {
@@ -23,7 +19,6 @@ TOP_DOWN = {
     "retiring": ("retiring", COLOURS[4]),
 }
 _MOST, _MOST_FUNCTIONS = 25, 12
-_CLOCKS = ("cpu_ns", "task_clock", "cpu_clock")  # nanoseconds
 _FIRST = ("ipc", "task_clock")  # what a menu begins with
 
 
@@ -81,7 +76,7 @@ def metrics(measured: MapSummary) -> Chart | None:
     data: list[dict[str, Any]] = []
     buttons, titles = [], []
     for place, name in enumerate(names):
-        values, unit = of_a_call(measured, table, name)
+        values, unit = per_call(measured, table, name)
         words = name.replace("_", " ")
         data.append(
             {
@@ -127,21 +122,6 @@ def metrics(measured: MapSummary) -> Chart | None:
     )  # fmt: skip
 
 
-def of_a_call(measured: MapSummary, table: pd.DataFrame, name: str) -> tuple[Floats, str]:
-    """What is drawn of an event or a metric, and its unit."""
-    values = number(table, name)
-    metric = METRICS.get(name)
-    if metric is not None and name not in _CLOCKS and metric.unit != "":
-        return values, metric.unit
-    # Counts are sums over the counted intervals; estimates are sums over all.
-    counted = number(table, "counted")
-    every = np.maximum(number(table, "intervals"), 1)
-    of = np.where((counted > 0) & (name not in measured.sampled), counted, every)
-    if name in _CLOCKS:
-        return values / of / 1e6, "ms a call"
-    return values / of, "a call"
-
-
 def _cell(name: str, value: float) -> str:
     metric = METRICS.get(name)
     if metric is None:
@@ -173,7 +153,7 @@ def functions(measured: MapSummary) -> Chart | None:
     colours, rows = ["rgba(128,128,128,0.25)"], []
     kept = cut = 0
     for place, (operation, group) in enumerate(table.groupby("operation", sort=False)):
-        sums = by_function(group)
+        sums = samples_by_function(group)
         whole = float(sums.sum())
         colour = COLOURS[place % len(COLOURS)]
 
@@ -224,14 +204,3 @@ def functions(measured: MapSummary) -> Chart | None:
         {"data": [data], "layout": {"height": 480, "margin": {"l": 0, "r": 0, "t": 26, "b": 0},
          "uniformtext": {"minsize": 9, "mode": "hide"}}}, Table(columns, rows), note,
     )  # fmt: skip
-
-
-def by_function(functions: pd.DataFrame) -> "pd.Series[float]":
-    """Samples by (library, function) as they are shown, the most first."""
-    names = [
-        (plain(library(str(file))), plain(short(str(function))))
-        for file, function in zip(functions["library"], functions["function"], strict=True)
-    ]
-    counted = pd.Series(functions["samples"].to_numpy(np.float64), pd.MultiIndex.from_tuples(names))
-    sums = counted.groupby(level=[0, 1]).sum()
-    return sums.sort_values(ascending=False, kind="stable")

@@ -234,7 +234,7 @@ def _cell(summary: SweepSummary, place: int, measure: str, say: Say) -> str:
 
 def _cpu(summary: SweepSummary) -> Chart | None:
     """CPU seconds per operation, stacked, a bar for each setting."""
-    means = words.per_operation(summary, "cpu_s")
+    means = summary.per_operation("cpu_s")
     if not len(means):
         return None
     places = [place for place in range(len(summary.settings)) if place in means]
@@ -276,10 +276,10 @@ def _cpu(summary: SweepSummary) -> Chart | None:
 def _hardware(summary: SweepSummary, measure: str, title: str, unit: str, say: Say) -> Chart | None:
     """A measure of each operation against workers, in the best series."""
     best = summary.best
-    means = words.per_operation(summary, measure)
+    means = summary.per_operation(measure)
     if best is None or not len(means):
         return None
-    lows, highs = (words.per_operation(summary, measure, one) for one in ("low", "high"))
+    lows, highs = (summary.per_operation(measure, one) for one in ("low", "high"))
     places = [place for place in best.settings if place in means]
     scale = 100.0 if unit.startswith("%") else 1.0
     data = []
@@ -311,7 +311,7 @@ def _hardware(summary: SweepSummary, measure: str, title: str, unit: str, say: S
 
 def _of_operations(summary: SweepSummary, measure: str, say: Say) -> Table:
     """Means of a measure, a row for each operation and a column for each setting."""
-    means = words.per_operation(summary, measure)
+    means = summary.per_operation(measure)
     places = [place for place in range(len(summary.settings)) if place in means]
     columns = [("operation", LEFT), *((plain(summary.labels[one]), RIGHT) for one in places)]
     rows = [

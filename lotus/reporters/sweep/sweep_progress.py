@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from lotus.common import redaction
 from lotus.common.formatting import amount, command, duration, plain, plural, shorten
-from lotus.common.stderr import progress, say
+from lotus.common.stderr import say
 from lotus.settings.space import Setting
 from lotus.sweep.sweep_record import Sweep
 from lotus.sweep.sweep_runner import Made, Progress
-from lotus.sweep.sweep_summary import label
+from lotus.sweep.sweep_summary import SweepSummary, label
 
 _MOST_LOST = 5
 
@@ -77,16 +77,13 @@ def intend(sweep: Sweep) -> None:
         say(f"lotus: {plain(note)}")
 
 
-def conclude(sweep: Sweep) -> None:
-    """The sentence that a sweep is made for, and what to type next."""
+def conclude(summary: SweepSummary) -> None:
+    """Say what the sweep shows, and what to type next."""
     from lotus.reporters.sweep.sweep_report import sentences
-    from lotus.sweep.sweep_summary import summarise
 
-    with progress("reading runs") as advance:
-        summary = summarise(sweep, advance)
     for text in sentences(summary):
         say(text)
-    path = command([str(sweep.path)])
+    path = command([summary.path])
     say(f"next: lotus report {path} --html {path}.html")
 
 

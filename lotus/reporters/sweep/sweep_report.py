@@ -239,7 +239,7 @@ def _operations(console: "Console", summary: SweepSummary) -> None:
                    ("ipc", "Instructions a cycle", amount),
                    ("dram_loads", "Loads that memory served", big)]  # fmt: skip
     for measure, title, say in wanted:
-        table = per_operation(summary, measure)
+        table = summary.per_operation(measure)
         if not len(table):
             continue
         lines = summary.best.settings if summary.best is not None else []
@@ -261,22 +261,6 @@ def _operations(console: "Console", summary: SweepSummary) -> None:
 
 def _workers(count: int) -> str:
     return "1 worker" if count == 1 else f"{count} workers"
-
-
-def per_operation(summary: SweepSummary, measure: str, column: str = "mean") -> pd.DataFrame:
-    """One row per operation and part: kind, operation, one column per setting (its place).
-
-    Those with the most CPU time first; rows in which nothing was measured are left out.
-    """
-    table = summary.operations
-    if not len(table):
-        return pd.DataFrame(columns=["kind", "operation"])
-    weight = table[table["measure"] == "cpu_s"].groupby(["kind", "operation"])["mean"].sum()
-    mine = table[table["measure"] == measure]
-    wide = mine.pivot(index=["kind", "operation"], columns="setting", values=column)
-    order = weight.reindex(wide.index).fillna(0.0).sort_values(ascending=False, kind="stable")
-    ordered_rows: pd.DataFrame = wide.reindex(order.index).reset_index()
-    return ordered_rows
 
 
 def _failed(console: "Console", summary: SweepSummary) -> None:

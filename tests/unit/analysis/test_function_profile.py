@@ -1,11 +1,17 @@
 """What `lotus map` shows, from counts, from samples, and from times alone."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import lotus
 from lotus.analysis.counters.counter_metrics import REST
-from lotus.analysis.counters.function_profile import event_name, summarise_map
+from lotus.analysis.counters.function_profile import (
+    event_name,
+    per_call,
+    samples_by_function,
+    summarise_map,
+)
 from lotus.joining import sample_join
 from tests.logs import MS, RunBuilder
 from tests.unit.joining.test_sample_join import AT, batch, every_ms, recording
@@ -64,6 +70,34 @@ def test_times_alone(builder):
     assert rows["source"].tolist() == [""] * 4
     assert rows["counted"].tolist() == [0] * 4
     assert np.isnan(summary.helper_share)
+
+
+def test_counts_are_shown_per_call_and_ratios_as_they_are(builder):
+    batch(builder.process(pid=100))
+    summary = summarise_map(lotus.load(builder.end()), None)
+    table = summary.operations.assign(
+        counted=[2, 0, 1, 1], intervals=[4, 4, 1, 1], page_faults=8.0, ipc=1.5
+    )
+
+    # The second was not counted: its sum is an estimate over all of its four calls.
+    assert per_call(summary, table, "page_faults")[0].tolist() == [4, 2, 8, 8]
+    values, unit = per_call(summary, table, "task_clock")
+    assert (values.tolist(), unit) == ([20, 2.5, 5, 5], "ms a call")
+    assert per_call(summary, table, "ipc")[0].tolist() == [1.5] * 4
+
+
+def test_samples_of_a_function_are_summed_over_its_rows():
+    rows = [
+        ("libjpeg.so.62", "decode", 2),
+        ("libc.so.6", "memcpy", 3),
+        ("libjpeg.so.62", "decode", 4),
+    ]
+    table = pd.DataFrame(rows, columns=["library", "function", "samples"])
+    sums = samples_by_function(table)
+    assert [(function, count) for (_, function), count in sums.items()] == [
+        ("decode", 6),
+        ("memcpy", 3),
+    ]
 
 
 def test_why_nothing_was_counted_is_a_note(builder):

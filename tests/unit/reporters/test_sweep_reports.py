@@ -191,6 +191,19 @@ def test_nothing_of_a_trace_steers_the_terminal(tmp_path: Path) -> None:
     assert "\\x1b[31m" in text
 
 
+def test_operations_have_a_column_per_setting_and_the_most_expensive_is_first(
+    tmp_path: Path,
+) -> None:
+    summary = summary_of(tmp_path, counted=True)
+    seconds = summary.per_operation("cpu_s")
+    assert seconds["operation"].tolist() == [HOSTILE, "Flip"]  # "send" has no CPU seconds
+    assert seconds[[0, 1, 2, 3]].to_numpy().tolist() == [[9.0] * 4, [1.0] * 4]
+    low, high = (summary.per_operation("backend_bound", end)[0] for end in ("low", "high"))
+    assert (low < 0.4).all()
+    assert (high > 0.4).all()
+    assert summary.per_operation("dram_loads").empty
+
+
 def test_counted_slots_are_shown_per_operation(tmp_path: Path) -> None:
     text = text_of(summary_of(tmp_path, counted=True))
     assert "Slots lost to the front end" in text
