@@ -176,7 +176,8 @@ def main() -> None:
     options = parser.parse_args()
     lines = [
         *provenance.header(torch).splitlines(),
-        f"each script tuned in 60 s, then {options.rounds} rounds of {EPOCHS} epochs each, in turn",
+        f"each script tuned in 60 s, then {options.rounds} rounds of {EPOCHS} epochs each "
+        "(small_cnn: one), in turn",
         "",
         f"{'script':37} {'best':20} {'said, times as fast':32} {'measured':22} {'':6} "
         f"{'a worker a core':22} {'the same, 1 thread':22} as written",
