@@ -120,9 +120,9 @@ def _run(args: argparse.Namespace) -> int:
     if args.html is not None:
         from lotus.reporters.run import run_page
 
-        run_page.write(loaded, summary, args.html, measured, args.loader)
+        run_page.save(loaded, summary, args.html, measured, args.loader)
     if args.json:
-        output.print_document(run_document.document(summary, measured))
+        output.print_document(run_document.document(summary, measured=measured))
     elif args.html is None:
         terminal.write(summary, sys.stdout, args.loader, measured)
     _announce_page(args)
@@ -145,7 +145,7 @@ def _sweep(args: argparse.Namespace) -> int:
     document = sweep_report.document(summary)
     if args.html is not None:
         heading, sections = sweep_page.heading(summary), sweep_page.sections(summary)
-        page.write(args.html, f"lotus: {heading.title}", heading, sections, document)
+        page.save(args.html, f"lotus: {heading.title}", heading, sections, document)
     if args.json:
         output.print_document(document)
     elif args.html is None:

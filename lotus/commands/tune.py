@@ -162,13 +162,14 @@ def run(args: argparse.Namespace) -> int:
         return step_check.check(result, program, seconds, None if args.quiet else live.trains)
 
     def report(result: Any, written: Path | None) -> None:
+        from lotus.reporters.base.console import plain_console
         from lotus.reporters.tune import tune_report
 
         if args.quiet and written is not None:
             return
         text = io.StringIO()
-        width = shutil.get_terminal_size().columns
-        tune_report.write(result, command, written, text, width)
+        console = plain_console(text, shutil.get_terminal_size().columns)
+        tune_report.write(console, result, words=command, output=written)
         say(text.getvalue())
 
     with _output(args, command) as output:
@@ -185,7 +186,7 @@ def run(args: argparse.Namespace) -> int:
     if done.result is not None and args.json:
         from lotus.reporters.tune import tune_report
 
-        outputs.print_document(tune_report.document(done.result, done.written))
+        outputs.print_document(tune_report.document(done.result, output=done.written))
     elif done.result is not None and not args.apply:
         report(done.result, done.written)
     if done.problem:

@@ -1,7 +1,6 @@
 """`lotus whatif`: replay a recorded run with other settings, on another machine."""
 
 import argparse
-import sys
 from pathlib import Path
 
 from lotus.commands.common import arguments, options, output
@@ -247,6 +246,7 @@ def _simulate_job(args: argparse.Namespace) -> int:
 
 def _replay_loader(args: argparse.Namespace) -> int:
     from lotus.reading.run import load
+    from lotus.reporters.base.console import plain_console
     from lotus.reporters.tune import whatif_report
     from lotus.tune.simulation.run_profile import contention, profile
     from lotus.tune.simulation.what_if import WhatIfQuestion, answer
@@ -274,5 +274,5 @@ def _replay_loader(args: argparse.Namespace) -> int:
     if args.json:
         output.print_document(whatif_report.document(answered))
     else:
-        whatif_report.write(answered, sys.stdout)
+        whatif_report.write(plain_console(), answered)
     return 0

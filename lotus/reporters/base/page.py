@@ -58,7 +58,7 @@ class Section:
     parts: Sequence[str | Table | Chart]
 
 
-def write(
+def save(
     path: Path, title: str, heading: Section, sections: Sequence[Section], document: object
 ) -> None:
     """Write the page. `document` is what `--json` prints, kept in the page for programs; of lists

@@ -11,7 +11,7 @@ from lotus.compare.gate import RegressionGate
 from lotus.compare.measures import GROUPS, LOOP, MeasureLine, by_weight
 from lotus.reporters.base.console import LEFT, RIGHT
 from lotus.reporters.base.page import COLOURS, Chart, Section, Table
-from lotus.reporters.base.page import write as write_page
+from lotus.reporters.base.page import save as save_page
 from lotus.reporters.compare import comparison_report as words
 
 _MOST_POINTS = 30  # of a chart of differences: more cannot be read
@@ -32,7 +32,7 @@ def save(path: Path, comparisons: Sequence[Comparison], gate: RegressionGate | N
     """Write the page. Raises LotusError if the file cannot be written."""
     shown = heading(comparisons, gate=gate)
     document = words.document(comparisons, gate=gate, most=_MOST_OPERATIONS)
-    write_page(path, shown.title, shown, sections(comparisons), document)
+    save_page(path, shown.title, shown, sections(comparisons), document)
 
 
 def heading(comparisons: Sequence[Comparison], *, gate: RegressionGate | None = None) -> Section:

@@ -25,7 +25,7 @@ from lotus.common.formatting import (
 )
 
 
-def heading(summary: Summary) -> Iterator[str]:
+def heading_lines(summary: Summary) -> Iterator[str]:
     """What ran, how it ended and what the recording covers."""
     manifest = summary.manifest
     start, end = manifest.get("start_ns"), manifest.get("end_ns")

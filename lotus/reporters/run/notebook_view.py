@@ -15,7 +15,7 @@ _MOST_CAUSES, _MOST_LINES, _WIDTH = 5, 3, 300
 def run_html(run: Any) -> str:
     """The HTML; no script, no style but what is inline, all text escaped."""
     summary = cached_results.summary(run)
-    lines = [_paragraph(line) for line in coverage.heading(summary)]
+    lines = [_paragraph(line) for line in coverage.heading_lines(summary)]
     if not summary.loaders:
         lines.insert(0, _paragraph("No DataLoader was iterated in what was recorded.", "strong"))
     else:

@@ -53,7 +53,7 @@ SCHEMA = 1
 _RUN = "command state exit_code signal level batches every max_log host ranks".split()
 
 
-def document(summary: Summary, measured: MapSummary | None = None) -> dict[str, Any]:
+def document(summary: Summary, *, measured: MapSummary | None = None) -> dict[str, Any]:
     """The document as JSON-able values; `measured`: counters and functions, where there are any."""
     manifest = summary.manifest
     start, end = manifest.get("start_ns"), manifest.get("end_ns")
@@ -86,7 +86,7 @@ def document(summary: Summary, measured: MapSummary | None = None) -> dict[str, 
 
 def text(summary: Summary, measured: MapSummary | None = None) -> str:
     """The document as JSON text: ASCII, so that no name in it can steer a terminal."""
-    return files.json_text(document(summary, measured))
+    return files.json_text(document(summary, measured=measured))
 
 
 def _loader(loader: LoaderSummary) -> dict[str, Any]:

@@ -30,7 +30,7 @@ _MOST_RANKS = 8  # as many as there are colours
 _CELLS = 400_000  # of the timeline: 1 MB of the page
 
 
-def write(
+def save(
     run: Run, summary: Summary, path: Path, measured: MapSummary | None, loader: int | None = None
 ) -> None:
     """Write the page of a run; in full for `loader`, by default the one of most samples.
@@ -40,7 +40,7 @@ def write(
     heading, sections = contents(run, summary, measured, loader)
     words = summary.manifest.get("command") or []
     title = f"lotus: {brief_command(words, 60) if words else summary.path}"
-    page.write(path, title, heading, sections, run_document.document(summary, measured))
+    page.save(path, title, heading, sections, run_document.document(summary, measured=measured))
 
 
 def contents(
@@ -48,7 +48,7 @@ def contents(
 ) -> tuple[Section, list[Section]]:
     """The heading and the sections of the page."""
     stopped = list(coverage.open_waits(summary))
-    lines: list[str | Table | Chart] = list(coverage.heading(summary))
+    lines: list[str | Table | Chart] = list(coverage.heading_lines(summary))
     chosen = next((each for each in summary.loaders if each.scope.loader == loader), None)
     if chosen is None and summary.loaders:
         chosen = summary.loaders[0]
@@ -61,7 +61,7 @@ def contents(
     judged = chosen.verdict
     if chosen is summary.loaders[0] and summary.verdict is not None:
         judged = summary.verdict
-    wall = list(time_bars.rows(summary))
+    wall = list(time_bars.parts(summary))
     times: list[str | Table | Chart] = [loader_charts.run_time(wall)] if wall else []
     heading = Section(
         coverage.verdict_words(judged), [*stopped, *_verdict(chosen, judged), *times, *lines]

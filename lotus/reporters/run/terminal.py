@@ -48,7 +48,7 @@ def write(
     from rich.console import Console
 
     console = Console(file=file, highlight=False, markup=False, emoji=False)
-    for line in coverage.heading(summary):
+    for line in coverage.heading_lines(summary):
         console.print(line, style="dim", soft_wrap=True)
     for line in coverage.open_waits(summary):
         console.print()

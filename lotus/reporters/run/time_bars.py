@@ -20,7 +20,7 @@ _BAR, _WIDEST = 24, 36  # columns
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
-def rows(summary: Summary) -> Iterator[tuple[str, float, float]]:
+def parts(summary: Summary) -> Iterator[tuple[str, float, float]]:
     """(what, nanoseconds, share of the wall time), in the order of a run."""
     time = summary.time
     if time is None:
@@ -41,12 +41,12 @@ def _name(settings: dict[str, object]) -> str:
 
 def lines(summary: Summary) -> Iterator[str]:
     """A heading and a line for each part, at most 80 columns wide."""
-    parts = list(rows(summary))
-    if not parts or summary.time is None:
+    shown = list(parts(summary))
+    if not shown or summary.time is None:
         return
     yield f"Where the {duration(summary.time.wall_ns)} went"
-    widest = min(max(len(words) for words, _, _ in parts), _WIDEST)
-    for words, ns, part in parts:
+    widest = min(max(len(words) for words, _, _ in shown), _WIDEST)
+    for words, ns, part in shown:
         figures = f"{duration(ns):>7} {share(part):>5}"
         yield f"  {shorten(words, widest):{widest}}  {bar(part):{_BAR}}  {figures}"
 

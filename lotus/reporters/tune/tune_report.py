@@ -9,13 +9,15 @@ import os
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from lotus.common.formatting import MISSING, amount, command, duration, plain, plural, share, size
 from lotus.common.stderr import say
 from lotus.reporters.base.console import RIGHT, print_paragraph, print_table
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from lotus.settings.space import Measurement, Setting
     from lotus.tune.search.result import Result
     from lotus.tune.search.search import SearchProgress
@@ -24,7 +26,7 @@ SCHEMA = 1
 _REASONS = 6  # the most reasons why settings were ruled out
 
 
-def document(result: Result, output: Path | None) -> dict[str, Any]:
+def document(result: Result, *, output: Path | None) -> dict[str, Any]:
     """Return the result as a JSON document with the fields of lotus.tune.Result.
 
     `settings` is the path of the file of settings, null if none could be written.
@@ -86,18 +88,13 @@ def _between(measurement: Measurement) -> str:
     return f" ({amount(measurement.low)} to {amount(measurement.high)})"
 
 
-def write(
-    result: Result, words: Sequence[str], output: Path | None, file: IO[str], width: int
-) -> None:
+def write(console: Console, result: Result, *, words: Sequence[str], output: Path | None) -> None:
     """Print the result for the program of this command line, with the next steps.
 
     `output` is the file of settings, None if it could not be written.
     """
-    from rich.console import Console
-
     from lotus.settings import tuned_file
 
-    console = Console(file=file, width=width, highlight=False, markup=False, emoji=False)
     console.print(f"\nTuned: {plain(result.watched.title())}", style="bold")
     for label, text in _verdict(result):
         print_paragraph(console, label, plain(text))

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import IO, Any
+from typing import TYPE_CHECKING, Any
 
 from lotus.common.formatting import MISSING, amount, duration, plain, share, size
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table
@@ -11,6 +11,9 @@ from lotus.tune.simulation.bottleneck import Binding
 from lotus.tune.simulation.run_profile import Figures
 from lotus.tune.simulation.simulation_types import LoaderOutcome
 from lotus.tune.simulation.what_if import WhatIfAnswer, setting_words
+
+if TYPE_CHECKING:  # rich is imported when there is something to print
+    from rich.console import Console
 
 SCHEMA = 1
 _NEXT = (
@@ -63,11 +66,8 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def write(answer: WhatIfAnswer, file: IO[str]) -> None:
+def write(console: "Console", answer: WhatIfAnswer) -> None:
     """Print measured, simulated and changed performance side by side, and the bottlenecks."""
-    from rich.console import Console
-
-    console = Console(file=file, highlight=False, markup=False, emoji=False)
     today, then = answer.today, answer.then
     why_not = model_error.no_answer(answer.error)
     columns = [("", LEFT), ("measured", RIGHT), ("simulated", RIGHT), ("what if", RIGHT)]

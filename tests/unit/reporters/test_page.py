@@ -114,11 +114,11 @@ def test_a_page_that_fails_leaves_the_old_one(tmp_path: Path) -> None:
     target.write_text("old")
     broken = Chart("x", "t", {"data": [object()], "layout": {}}, Table([], []))
     with pytest.raises(TypeError):
-        page.write(target, "t", Section("t", []), [Section("t", [broken])], None)
+        page.save(target, "t", Section("t", []), [Section("t", [broken])], None)
     assert target.read_text() == "old"
     with pytest.raises(LotusError, match="--html names another file"):
-        page.write(tmp_path / "none" / "p", "t", Section("t", []), [], None)
-    page.write(target, "t", Section("a < b", []), [], None)
+        page.save(tmp_path / "none" / "p", "t", Section("t", []), [], None)
+    page.save(target, "t", Section("a < b", []), [], None)
     assert f"<h1>{html.escape('a < b')}</h1>" in target.read_text()
 
 

@@ -321,7 +321,7 @@ def test_names_of_a_trace_stay_text_on_the_page(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, counted=True)
     target = tmp_path / "s.html"
     heading, sections = sweep_page.heading(summary), sweep_page.sections(summary)
-    page.write(target, "sweep", heading, sections, reporter.document(summary))
+    page.save(target, "sweep", heading, sections, reporter.document(summary))
     text = target.read_text("utf-8")
     assert "<script>alert(1)" not in text
     assert "&lt;script&gt;alert(1)" in text

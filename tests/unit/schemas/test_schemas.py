@@ -96,7 +96,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     ranks = many_ranks([Costs(1.0), Costs(1.0, fetch=4.0)])
     return {
         "report": [
-            run_document.document(summarise(test_report.hostile()), measured),
+            run_document.document(summarise(test_report.hostile()), measured=measured),
             run_document.document(
                 summarise(Plan(cpu=0.2, read_bytes=1 << 20, level="op+cpu").run())
             ),
@@ -115,7 +115,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
             validation_report.document(function_mapping.judge(joined)),
             validation_report.document(function_mapping.judge(joined, a_mapping("work", "Decode"))),
         ],
-        "tune": [tune_report.document(tuned(), path) for path in (None, Path("tuned.json"))],
+        "tune": [tune_report.document(tuned(), output=path) for path in (None, Path("tuned.json"))],
         "compare": [compared(), comparison_report.document([sides.hostile()])],
         "report-sweep": [
             sweep_report.document(test_sweep_reports.summary_of(made_in(folder / name), **options))

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from lotus.reporters.base.console import plain_console
 from lotus.reporters.tune import tune_report as reporter
 from lotus.settings.space import Measurement, Setting, Space
 from lotus.tune.search import search_notes
@@ -25,7 +26,8 @@ from tests.unit.tuned_program import MIB, Asks, Fake, find, room
 
 def shown(result: Result, output: Path | None = Path("tuned.json")) -> str:
     file = io.StringIO()
-    reporter.write(result, ["python", "train.py"], output, file, 1000)
+    console = plain_console(file, 1000)
+    reporter.write(console, result, words=["python", "train.py"], output=output)
     return file.getvalue()
 
 
@@ -181,7 +183,7 @@ def test_without_a_file_no_command_is_shown_that_needs_it() -> None:
     output = shown(result, None)
     assert "DataLoader(..., num_workers=4" in output
     assert "python train.py" not in output
-    assert reporter.document(result, None)["settings"] is None
+    assert reporter.document(result, output=None)["settings"] is None
 
 
 def test_a_stream_that_was_counted_is_ranked_by_its_epoch() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lotus.inside.tune.candidates.trial_requests import Reply, Request
+from lotus.reporters.base.console import plain_console
 from lotus.reporters.tune import tune_report
 from lotus.settings.space import Measurement, Observed, Setting
 from lotus.tune.program.program import TrialFailed
@@ -117,7 +118,9 @@ def test_both_reports_show_the_threads() -> None:
     program = timed(0.1, 0.12, own_1=0.11, best_1=0.06)
     result = check(program, nothing_found(program))
     text = io.StringIO()
-    tune_report.write(result, ["python", "train.py"], Path("tuned.json"), text, 500)
+    tune_report.write(
+        plain_console(text, 500), result, words=["python", "train.py"], output=Path("tuned.json")
+    )
     own_1 = next(each for each in result.threads_checked if each.setting == OWN_1)
     for shown in (" ".join(text.getvalue().split()), result.explain()):
         assert "2 workers x prefetch 2, 1 torch thread instead of no workers: " in shown

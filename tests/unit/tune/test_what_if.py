@@ -10,6 +10,7 @@ import pytest
 
 from lotus.cli import main
 from lotus.common.errors import LotusError
+from lotus.reporters.base.console import plain_console
 from lotus.reporters.tune import whatif_report as reporter
 from lotus.tune.simulation.run_profile import profile
 from lotus.tune.simulation.what_if import WhatIfQuestion, answer
@@ -79,7 +80,7 @@ def misjudged(times, **question):
 
 def printed(result):
     file = io.StringIO()
-    reporter.write(result, file)
+    reporter.write(plain_console(file), result)
     return " ".join(file.getvalue().split())
 
 
@@ -161,7 +162,7 @@ def test_memory_in_all_with_its_terms():
     run.resources = pd.DataFrame(rows, columns=columns).assign(rank=0)
     result = answer(profile(run, step_cores=0.0), WhatIfQuestion(num_workers=4, prefetch_factor=2))
     file = io.StringIO()
-    reporter.write(result, file)
+    reporter.write(plain_console(file), result)
     text = " ".join(file.getvalue().split())
     worker = result.profile.fixed["worker_bytes"]
     assert result.then.memory_bytes == 350e6 + 4 * worker + result.then.in_flight_bytes
@@ -172,7 +173,7 @@ def test_memory_in_all_with_its_terms():
 def test_memory_that_is_not_known_is_left_out_with_the_reason():
     result = reply()
     file = io.StringIO()
-    reporter.write(result, file)
+    reporter.write(plain_console(file), result)
     assert "main process" not in file.getvalue().split("note")[0]
     assert any("the total memory is not known" in note for note in result.notes)
 
