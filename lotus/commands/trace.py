@@ -177,7 +177,8 @@ def run(args: argparse.Namespace) -> int:
                     f"lotus: {word} stands after the command and was passed to it; "
                     "options of lotus go before the command"
                 )
-            say(closing.text(directory, outcome, f"lotus report {shlex.quote(str(directory))}"))
+            following = f"lotus report {shlex.quote(str(directory))}"
+            say(closing.text(directory, outcome, following), style=closing.styled)
     return launcher.end_as(outcome)
 
 

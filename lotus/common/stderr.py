@@ -7,16 +7,16 @@ import sys
 from collections.abc import Callable, Iterator
 
 
-def say(text: str, start: str = "") -> None:
+def say(text: str, start: str = "", style: Callable[[str], str] = str) -> None:
     """Write a text to stderr; a stream that is closed, broken or full loses it.
 
     What in it could steer a terminal, as a name from a file may, is written as an escape; `start`
-    stands before it as it is.
+    stands before it as it is, and `style` is applied after that.
     """
     stream = sys.stderr
     if stream is None:
         return
-    text = printable(text)
+    text = style(printable(text))
     data = (start + text if text.endswith("\n") else f"{start}{text}\n").encode(
         getattr(stream, "encoding", None) or "utf-8", "backslashreplace"
     )

@@ -16,8 +16,9 @@ from lotus.analysis.verdict.causes import BY_KIND, CAUSES
 from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STARTUP, STEP, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances, circumstances
 from lotus.analysis.verdict.causes.edges import REST
+from lotus.analysis.verdict.causes.outside import OUTSIDE_PART
 from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED
-from lotus.analysis.verdict.causes.threads import OTHERS, STEP_THREADS
+from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, STEP_THREADS, WORKER_THREADS
 
 MODERATE, HIGH = 0.05, 0.20
 _BUSY = 0.25  # of the cores' time: where others have more, that is said first
@@ -25,6 +26,8 @@ _BUSY = 0.25  # of the cores' time: where others have more, that is said first
 _DEFECTS = (SAMPLES_TWICE.kind, STARVED.kind)
 # Causes of less than this share of the loop are not worth a line.
 LEAST_SHARE = 0.002
+_OF_CORES = (WORKER_THREADS.kind, AFFINITY.kind, OTHERS.kind)
+_WORTH = 0.02  # a gain of less is lost in what runs differ by
 _LITTLE = 0.02  # of the loop: a cause of less is ruled out
 # Causes that every recording measures; of workers only where there are any.
 _OF_WORKERS = ("send", "start-up", "shut-down")
@@ -53,6 +56,16 @@ class Cause:
     ns: float
     evidence: dict[str, float]
     advice: str
+
+    @property
+    def gain(self) -> float:
+        """How many times as fast the loop would be without it, if all else took as long as before.
+
+        NaN where that cannot be: without what occupies cores, all else is quicker.
+        """
+        alone = self.part not in (STEP, OUTSIDE_PART) and self.kind not in _OF_CORES
+        known = alone and _WORTH <= self.share < 1
+        return 1.0 / (1.0 - self.share) if known else math.nan
 
     @property
     def reason(self) -> str:

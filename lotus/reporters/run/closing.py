@@ -1,6 +1,8 @@
 """What is said when the traced program has ended: how it went, what was seen, what to type next."""
 
 import contextlib
+import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +20,10 @@ if TYPE_CHECKING:
 # Reading takes about twenty bytes of memory for each of the logs. Above half a gigabyte of logs, or
 # half of the memory there is, nobody asked for that here: `lotus report` does it when asked.
 _MOST_LOG, _MEMORY_PER_BYTE = 1 << 29, 20
+_ASCII_BARS = {ord(part): "#" for part in "█▉▊▋▌"} | {ord(part): " " for part in "▍▎▏"}
+_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+_VERDICT = re.compile(r"^([A-Z][A-Z -]+)(?=:)", re.MULTILINE)
+_HEADING = re.compile(r"^(?:Where the .*|Why(?= \()|next step:|then,(?= for ))", re.MULTILINE)
 _SLOW_LOG = 16 << 20  # bytes that take about a second to read
 
 
@@ -61,6 +67,26 @@ def _report(directory: Path, full: bool, size: int) -> tuple[str, list[str]]:
             return "", missing_data.missing(reports, run.unseen)
         # Loaders that were not seen stand in the report.
         return terminal.report(run) if full else terminal.short_report(run), _unfound(run)
+
+
+def styled(words: str) -> str:
+    """The words for stderr: on a terminal with the verdict in colour and headings in bold, and with
+    bars of characters that it can write.
+    """
+    stream = sys.stderr
+    try:
+        "█▏".encode(getattr(stream, "encoding", None) or "utf-8")
+    except (UnicodeError, LookupError):
+        words = words.translate(_ASCII_BARS)
+    if os.environ.get("NO_COLOR") or stream is None or not stream.isatty():
+        return words
+    words = _VERDICT.sub(lambda match: _verdict_code(match[1]) + match[1] + _PLAIN, words, count=1)
+    return _HEADING.sub(lambda match: _BOLD + match[0] + _PLAIN, words)
+
+
+def _verdict_code(words: str) -> str:
+    colours = {"NOT INPUT-BOUND": "32", "MODERATELY INPUT-BOUND": "33", "NO VERDICT": "33"}
+    return f"\x1b[1;{colours.get(words, '31')}m"
 
 
 def _unfound(run: "Run") -> list[str]:

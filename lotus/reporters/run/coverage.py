@@ -1,5 +1,6 @@
 """Lines that every form of the report shares: what was recorded, of what, and what is missing."""
 
+import math
 import os
 import shlex
 from collections.abc import Iterator
@@ -139,6 +140,16 @@ def _passes(passes: Passes) -> str:
 def whole_of(cause: Cause) -> str:
     """What its share is of: the loop, or the run."""
     return "run" if cause.kind == OUTSIDE.kind else "loop"
+
+
+def share_words(cause: Cause) -> str:
+    """Its share, and how fast the loop would be without it."""
+    text = f"{share(cause.share)} of the {whole_of(cause)}"
+    if math.isfinite(cause.gain):
+        text += (
+            f"; without it, and all else as it is, the loop would be {cause.gain:.3g} times as fast"
+        )
+    return text
 
 
 def second_cause(judged: Verdict) -> Cause | None:

@@ -39,8 +39,7 @@ def _verdict(loader: LoaderSummary, judged: Verdict) -> Iterable[str]:
             yield _paragraph(line)
     if judged.causes:
         first = judged.causes[0]
-        whole = coverage.whole_of(first)
-        text = f"First cause: {first.title}, {share(first.share)} of the {whole}."
+        text = f"First cause: {first.title}, {coverage.share_words(first)}."
         yield _paragraph(f"{text} {first.reason}")
         yield _paragraph(f"Next step: {first.advice}")
         yield _causes(loader)

@@ -85,8 +85,7 @@ def _verdict(loader: LoaderSummary, judged: Verdict) -> list[str | Table | Chart
     parts += judged.flaws
     if judged.causes:
         first = judged.causes[0]
-        text = f"First cause: {first.title}, {share(first.share)} of the "
-        text += f"{coverage.whole_of(first)}."
+        text = f"First cause: {first.title}, {coverage.share_words(first)}."
         parts.append(f"{text} {first.reason}" if first.reason else text)
         parts.append(f"Next step: {first.advice}")
         second = coverage.second_cause(judged)

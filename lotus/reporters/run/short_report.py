@@ -1,5 +1,6 @@
 """The end of `lotus trace`: the report in some twenty plain lines."""
 
+import math
 import textwrap
 from typing import Any
 
@@ -58,6 +59,9 @@ def _verdict(summary: Summary, judged: Verdict) -> list[str]:
     for cause in judged.causes[:_MOST_CAUSES]:
         part = "" if cause.kind == OUTSIDE.kind else share(cause.share)
         result.append(f"  {part:>6}  {shorten(plain(cause.title), _WIDTH - 10)}")
+    gain = judged.causes[0].gain if judged.causes else math.nan
+    if math.isfinite(gain):
+        result.append(f"without the first, all else as it is: {gain:.3g} times as fast")
     if judged.ruled_out:
         result += _wrap(f"ruled out: {', '.join(judged.ruled_out)}")
     if judged.causes:

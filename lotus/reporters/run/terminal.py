@@ -106,7 +106,7 @@ def _verdict(console: "Console", loader: LoaderSummary, judged: Verdict, in_full
         print_paragraph(
             console,
             "First cause",
-            f"{plain(first.title)}, {share(first.share)} of the {coverage.whole_of(first)}.",
+            f"{plain(first.title)}, {coverage.share_words(first)}.",
         )
         if first.reason:
             print_paragraph(console, "Reason", first.reason)

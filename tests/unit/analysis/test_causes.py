@@ -417,3 +417,17 @@ def test_more_workers_than_cores_wait_for_a_core() -> None:
     assert "will not help" in first.advice
     roomy = dataclasses.replace(plan, cores=64)
     assert judged(roomy.run()).causes[0].kind == "cold-files"
+
+
+def test_the_gain_is_that_of_the_loop_without_the_cause() -> None:
+    first = judged(PLANTED["slow operation"][0].run()).causes[0]
+    assert first.gain == pytest.approx(1 / (1 - first.share))
+    step = judged(PLANTED["slow step"][0].run()).causes[0]
+    assert np.isnan(step.gain)
+
+
+def test_what_was_measured_and_takes_nothing_is_ruled_out() -> None:
+    ruled_out = judged(PLANTED["slow operation"][0].run()).ruled_out
+    assert "collate" in ruled_out
+    assert "collate" not in judged(PLANTED["big collate"][0].run()).ruled_out
+    assert "sending batches" not in judged(PLANTED["no workers"][0].run()).ruled_out

@@ -1,6 +1,8 @@
 """The closing words on a run: never an exception, and the reason why nothing was recorded."""
 
+import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -111,3 +113,34 @@ def test_an_unknown_signal_is_named_by_its_number() -> None:
     assert "signal 63" in missing_data.ending(None, 63)[0]
     assert "SIGKILL" in missing_data.ending(None, 9)[0]
     assert missing_data.ending(0, None) == []
+
+
+class _Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+WORDS = "HIGHLY INPUT-BOUND: The loop waits.\nWhere the 5 s went\n  step  █▏\nnext step: wait"
+
+
+def test_on_a_terminal_the_verdict_is_coloured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr("sys.stderr", _Terminal())
+    shown = closing.styled(WORDS)
+    assert shown.startswith("\x1b[1;31mHIGHLY INPUT-BOUND\x1b[0m: The loop")
+    assert "\x1b[1mnext step:\x1b[0m wait" in shown
+    assert re.sub(r"\x1b\[[0-9;]*m", "", shown) == WORDS
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert closing.styled(WORDS) == WORDS
+
+
+def test_elsewhere_it_is_plain_and_bars_are_what_the_stream_can_write(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr("sys.stderr", stream)
+    assert closing.styled(WORDS) == WORDS
+    monkeypatch.setattr("sys.stderr", io.TextIOWrapper(io.BytesIO(), "ascii"))
+    assert "step  # " in closing.styled(WORDS)
