@@ -52,7 +52,7 @@ class Answer:
 class Program:
     """A program that runs within limits. Use it in a `with`, at whose end it has ended.
 
-    Raises OSError where it cannot be started.
+    Raises OSError if it cannot be started.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ def answer(
 ) -> Answer:
     """Run a program to its end or to a limit, with the bytes `stdin` as its standard input.
 
-    Raises OSError where it cannot be started.
+    Raises OSError if it cannot be started.
     """
     with Program(command, limits, stdin, env) as program:
         out = b"".join(program.pieces())

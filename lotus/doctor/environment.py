@@ -37,7 +37,7 @@ _LIBRARIES = (
 
 @dataclass(frozen=True)
 class System:
-    """What /proc and /sys say; None where they say nothing."""
+    """What /proc and /sys say; None if they say nothing."""
 
     kernel: str = ""
     arch: str = ""

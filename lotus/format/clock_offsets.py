@@ -1,7 +1,7 @@
-"""How a clock stands to another one, from round trips: pure arithmetic, with a bound on the error.
+"""The offset between two clocks, computed from round trips, with a bound on its error.
 
-A round trip tells that the other clock's reading was taken between its start and its end, however
-unlike the two ways are: so at that time the offset is its middle, give or take half the trip.
+The other clock was read between the start and the end of a round trip, however different the two
+directions are. So the offset is the middle of the trip, with an error of at most half the trip.
 """
 
 from collections.abc import Sequence
@@ -12,16 +12,16 @@ import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
 
-FASTEST = 200e-6  # by which two clocks can at most run apart: crystals and what NTP slews, doubled
-_MOST = 128  # measurements that are looked at together: the best of as many stretches of time
+FASTEST = 200e-6  # largest drift between two clocks: crystals and NTP's slewing, doubled
+_MOST = 128  # measurements that are used: the best of each of so many periods of time
 
 
 @dataclass(frozen=True)
 class Clock:
     """Offset of another clock: its time is t + offset_ns + drift * (t - at_ns).
 
-    error_ns bounds the offset's error over the times that were asked for; None: not known.
-    method says in words what it was taken from.
+    error_ns is a bound on the offset's error over the requested times, None if it is not known.
+    method describes how the offset was measured.
     """
 
     at_ns: int = 0
@@ -31,7 +31,7 @@ class Clock:
     method: str = "same clock"
 
     def shift(self, times: Ints) -> Ints:
-        """What to add to times of this clock (int64 ns)."""
+        """Return what to add to times of this clock (int64 ns)."""
         drift: Ints = np.rint((times - self.at_ns) * (self.drift_ppb * 1e-9)).astype(np.int64)
         return drift + self.offset_ns
 
@@ -39,21 +39,22 @@ class Clock:
 def estimate(
     times: Sequence[int], offsets: Sequence[int], trips: Sequence[int], begin: int, end: int
 ) -> Clock:
-    """The offset and its drift from measurements, for the times `begin` to `end` (all ns).
+    """Compute the offset and its drift from measurements, for the times `begin` to `end` (all ns).
 
-    Of all straight lines that pass through every measurement give or take half its round trip, and
-    rise or fall by no more than FASTEST, the middle one at `begin` and at `end`; error_ns is the
-    farthest that any of them is from it there. Where no line passes, as the drift changed, the
-    measurements are believed half as much, until one does. Raises ValueError without any.
+    A measurement bounds the offset to its reading plus or minus half its round trip. Of all
+    straight lines within these bounds whose slope is at most FASTEST, the result is the middle one
+    at `begin` and `end`; error_ns is the largest distance of any of them from it there. If there is
+    no such line because the drift changed, the bounds are doubled until there is one. Raises
+    ValueError if there are no measurements.
     """
     if not len(times):
         raise ValueError("no measurements")
     at, middle, half = _best(times, offsets, trips)
     origin, base = int(at[0]), int(middle[0])
-    # Small numbers, which float64 holds whole.
+    # Small numbers, which float64 represents exactly.
     when = (at - origin).astype(np.float64)
     value = (middle - base).astype(np.float64)
-    # (The reading is the offset of its own time, which may be as far from the middle of the trip.)
+    # (The reading was taken at an unknown time, up to half the trip from its middle.)
     width, wider = half * (1 + FASTEST) + 0.5, 1
     while True:
         low, high = value - wider * width, value + wider * width
@@ -77,7 +78,7 @@ def estimate(
 def _best(
     times: Sequence[int], offsets: Sequence[int], trips: Sequence[int]
 ) -> tuple[Ints, Ints, Ints]:
-    """(time, offset, half round trip) of at most _MOST measurements, by time."""
+    """Return (time, offset, half round trip) of at most _MOST measurements, sorted by time."""
     order = np.argsort(np.asarray(times, np.int64), kind="stable")
     columns = [np.asarray(one, np.int64)[order] for one in (times, offsets, trips)]
     parts = np.array_split(np.arange(len(order)), min(_MOST, len(order)))
@@ -92,7 +93,7 @@ def _bounds(
     high: npt.NDArray[np.float64],
     t: float,
 ) -> tuple[float, float]:
-    """Least and greatest value at `t` of the lines within [low, high] at `when`."""
+    """Return the least and greatest value at `t` of the lines within [low, high] at `when`."""
     away = np.abs(t - when) * FASTEST
     least, most = float((low - away).max()), float((high + away).min())
     earlier, later = np.meshgrid(np.arange(len(when)), np.arange(len(when)), indexing="ij")
@@ -104,7 +105,7 @@ def _bounds(
     share = (t - when[earlier]) / span  # 0 at the earlier of the two, 1 at the later
     between = (share >= 0) & (share <= 1)
     after = share > 1
-    # Outside of the two a line rises most from one's least to the other's greatest value.
+    # Outside of the two times, the steepest line goes from one's least to the other's greatest.
     up = np.where(between | after, high[later], low[later])
     start = np.where(after, low[earlier], high[earlier])
     most = min(most, float((start + (up - start) * share).min()))

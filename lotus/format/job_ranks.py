@@ -1,6 +1,6 @@
-"""Which rank of a job each process is, and which of them recorded; standard library only.
+"""Which rank of a job each process is, and which ranks recorded; standard library only.
 
-A log's header tells it, or an event of a loader where the job set its ranks after that.
+The rank is in a log's header, or in a `loader` event if the job set its ranks later.
 """
 
 import json
@@ -15,8 +15,8 @@ from lotus.common import files
 from lotus.inside.trace import log_format
 
 _NUMBER, _COUNT = range(1 << 31), range(1, 1 << 31)
-SAMPLES = "perf's samples"  # one of what `lotus merge` leaves
-_HEAD = 1 << 16  # bytes of a log: its header and the events of its first loader
+SAMPLES = "perf's samples"  # a field of the manifest that `lotus merge` writes
+_HEAD = 1 << 16  # bytes of a log that contain its header and the events of its first loader
 
 
 class Place(NamedTuple):
@@ -28,7 +28,7 @@ class Place(NamedTuple):
 
 
 def place_of(header: Mapping[str, Any], loaders: Iterable[Mapping[str, Any]]) -> Place:
-    """What the header of a log and its `loader` events say, the first one that says it."""
+    """Return the ranks in the header of a log or in the first `loader` event that has them."""
     sources = (header, *loaders)
 
     def first(name: str, sound: range) -> int | None:
@@ -65,7 +65,7 @@ def clock_of(header: Mapping[str, Any]) -> str:
 
 
 def names(hosts: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """The host that each clock is of, by a manifest's `hosts`, which numbers those of one name."""
+    """Map clocks to hosts by a manifest's `hosts`, which numbers hosts of the same name."""
     pairs = ((one.get("clock"), one.get("host")) for one in hosts)
     return {str(clock): host for clock, host in pairs if isinstance(host, str)}
 
@@ -79,7 +79,7 @@ def cores_of(header: Mapping[str, Any]) -> int | None:
 def entry(
     place: tuple[int, int, int], host: str, pid: int, cores: int | None = None
 ) -> dict[str, Any]:
-    """One of the manifest's `ranks`; `cores`: on how many the process might run."""
+    """Return an entry of the manifest's `ranks`; `cores`: how many the process may use."""
     rank, local_rank, world_size = place
     return {
         "rank": rank,
@@ -92,10 +92,10 @@ def entry(
 
 
 def recorded(directory: Path, hosts: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
-    """The `ranks` of a run that has ended: one entry for each main process that left a log.
+    """Return the `ranks` of a run that has ended: an entry for each main process with a log.
 
-    `hosts`: as `names` has them. Reads the beginning of each log; what cannot be read is left out.
-    Never raises OSError.
+    `hosts` is a result of `names`. Reads the beginning of each log and skips unreadable logs. Never
+    raises OSError.
     """
     entries = []
     try:
@@ -121,7 +121,7 @@ def recorded(directory: Path, hosts: Mapping[str, str] | None = None) -> list[di
 
 
 def missing(ranks: Iterable[Mapping[str, Any]]) -> list[str]:
-    """A line on ranks of the job that are not among `found`, the manifest's `ranks`; or none."""
+    """Return a line on ranks of the job that are missing in `found`, the manifest's `ranks`."""
     entries = list(ranks)
     if not entries:
         return []
@@ -139,7 +139,7 @@ def missing(ranks: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def not_merged(parts: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """What only the runs have that a run was merged of (`parts`, its `merged`): who has what."""
+    """Describe what only the original runs of a merged run have (`parts`: its `merged`)."""
     sources: dict[str, list[str]] = {}
     for part in parts:
         left_out = part.get("not_merged")
@@ -149,7 +149,7 @@ def not_merged(parts: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
 
 
 def _beginning(log: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """(header, first events) of a log. Raises OSError, ValueError, struct.error."""
+    """Return (header, first events) of a log. Raises OSError, ValueError, struct.error."""
     fd = files.open_plain(log)
     try:
         data = os.pread(fd, _HEAD, 0)

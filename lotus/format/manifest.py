@@ -15,7 +15,7 @@ from lotus.inside.trace.log_format import SCHEMA
 NAME = "run.json"
 LEVELS = ("batch", "sample", "op", "op+cpu")
 
-# All else in the environment is the user's business and is not kept.
+# Other environment variables are private to the user and are not kept.
 _KEPT = frozenset(
     "OMP_NUM_THREADS OMP_PROC_BIND OMP_PLACES GOMP_CPU_AFFINITY KMP_AFFINITY KMP_BLOCKTIME "
     "MKL_NUM_THREADS OPENBLAS_NUM_THREADS NUMEXPR_NUM_THREADS RANK LOCAL_RANK WORLD_SIZE "
@@ -28,16 +28,16 @@ _KEPT = frozenset(
 
 @dataclass(frozen=True)
 class Settings:
-    """How much is recorded. `batches` is "FIRST:LAST" (half open), `max_log` bytes a process."""
+    """How much is recorded. `batches` is "FIRST:LAST" (half open), `max_log` bytes per process."""
 
     level: str = "op"
     batches: str | None = None
     every: int = 1
     max_log: int | None = None
     ops: tuple[str, ...] = ()
-    counters: str | None = None  # what lotus.inside.common.perf_event.parse_groups takes
+    counters: str | None = None  # as lotus.inside.common.perf_event.parse_groups parses them
     cpu: Mapping[str, Any] | None = (
-        None  # what they mean: uarch, and metrics of native_map.events.perf_list
+        None  # their definitions: uarch, and metrics of native_map.events.perf_list
     )
 
 
@@ -45,7 +45,7 @@ def begin(command: Sequence[str], settings: Settings, environ: Mapping[str, str]
     """Return the manifest of a run that starts now; secrets are redacted."""
     try:
         cwd = os.getcwd()
-    except OSError:  # removed under our feet
+    except OSError:  # the directory was removed meanwhile
         cwd = None
     return {
         "schema": SCHEMA,
@@ -102,8 +102,8 @@ def end(
 
 _TIME = range(1 << 62)
 _TEXT, _TEXTS = (str,), (list, str)
-# What each field of a run.json may be beside None: a range of integers, kinds, or a container with
-# the kinds of what is in it.
+# The valid values of each field of a run.json besides None: a range of integers, types, or a
+# container and the types of its elements.
 _FIELDS: dict[str, Any] = {
     **dict.fromkeys("start_ns start_wall_ns end_ns max_log memory_bytes".split(), _TIME),
     **dict.fromkeys("lotus state cwd level batches counters uarch clock".split(), _TEXT),
@@ -126,10 +126,10 @@ _CPU = {"model": _TEXT} | dict.fromkeys(("logical", "affinity"), range(1, 1 << 2
 
 
 def sound(manifest: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """A run.json that was read, without what cannot be lotus's, and the names of that.
+    """Return the valid fields of a run.json that was read, and the names of the invalid ones.
 
-    So whoever asks for a field gets None or what `begin` and `end` write there; without secrets,
-    which an earlier lotus may have left there.
+    So a field is None or what `begin` and `end` write. Secrets, which an earlier version of lotus
+    may have written, are redacted.
     """
     wrong = [name for name in _FIELDS if not _is(manifest.get(name), _FIELDS[name])]
     kept_fields = {name: value for name, value in manifest.items() if name not in wrong}
@@ -164,9 +164,9 @@ def _is(value: Any, what: Any) -> bool:
 
 
 def write(directory: Path, manifest: Mapping[str, Any]) -> None:
-    """Write run.json so that a reader sees the old one or the new one; raises OSError.
+    """Write run.json atomically. Raises OSError.
 
-    With it goes, as "made", by what a copy of the directory is told from the directory.
+    Its field "made" distinguishes the directory from a copy of it.
     """
     if made := run_claim.identity(directory):
         manifest = {**manifest, "made": made}

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 from lotus.common import files, redaction
 
 NAME = "processes.jsonl"
-# Two lines a Python process: a job of 50,000 of them, and more bytes than those would need.
+# Two lines per Python process: enough for a job of 50,000 processes.
 _MOST_LINES = 100_000
 _MOST = 32 << 20  # bytes
-_LONGEST = 1 << 20  # bytes of a line; the longest tells of a fault, or where Python lies
+_LONGEST = 1 << 20  # bytes of a line; the longest contain a traceback or the path of Python
 _NUMBERS, _TEXTS = ("pid", "ppid", "time_ns"), ("event", "executable", "python", "torch")
 _KEPT = frozenset((*_NUMBERS, *_TEXTS, "error", "text"))
 
@@ -18,10 +18,10 @@ _KEPT = frozenset((*_NUMBERS, *_TEXTS, "error", "text"))
 class Reports(NamedTuple):
     """The lines of processes.jsonl.
 
-    lines       the JSON objects, each with just what lotus writes: numbers, texts, and `argv`;
+    lines       the JSON objects, reduced to what lotus writes (numbers, strings and `argv`) and
                 without secrets
-    torn        how many lines are no such objects, and torn_bytes how long they are
-    left_bytes  bytes behind as many lines as are read
+    torn        the number of lines that are not such objects, and torn_bytes their length
+    left_bytes  bytes after the last line that is read
     """
 
     lines: list[dict[str, Any]]
@@ -34,7 +34,7 @@ NONE = Reports([], 0, 0, 0)
 
 
 def read(directory: Path) -> Reports:
-    """Read what is there of a run. Raises OSError where it has none, or no plain file."""
+    """Read the file of a run. Raises OSError if it does not exist or is not a regular file."""
     data, size = files.read_sized(directory / NAME, _MOST)
     lines: list[dict[str, Any]] = []
     at = seen = torn = torn_bytes = 0
@@ -45,7 +45,7 @@ def read(directory: Path) -> Reports:
         if line is not None:
             lines.append(line)
         elif end == len(data) < size:
-            break  # cut off by ourselves
+            break  # truncated by this reader
         elif end > at:
             torn, torn_bytes = torn + 1, torn_bytes + end - at
         at, seen = end + 1, seen + 1
@@ -70,7 +70,7 @@ def _line(text: bytes) -> dict[str, Any] | None:
 
 
 def _plain(value: Any) -> Any:
-    """A number, or a text without what is no Unicode, which no table holds; else None."""
+    """Return a number, or a string without lone surrogates, which tables cannot hold; else None."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
     return value if isinstance(value, (int, float)) else None

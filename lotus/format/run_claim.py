@@ -1,8 +1,8 @@
-"""Whose a run directory is: a file that lotus makes there first, and never touches again.
+"""Who owns a run directory: a file that lotus creates there first and never changes.
 
-That it can be made says that nobody else began a run there. When it was made is known to the
-kernel only: a copy of it has another number and another time, whatever it says, so that a run which
-was copied here is told from one that was recorded here.
+If it can be created, no other process has begun a run there. Only the kernel sets its inode number
+and creation time, and a copy has others, so they distinguish a run that was recorded here from one
+that was copied here.
 """
 
 import os
@@ -20,14 +20,14 @@ NAME = ".made"
 
 
 def take(directory: Path) -> None:
-    """Make the file. Raises FileExistsError where somebody did, or another OSError."""
+    """Create the file. Raises FileExistsError if it exists, or another OSError."""
     claim = {"pid": os.getpid(), "time_ns": time.monotonic_ns(), "boot_id": boot_id()}
     with files.open_new(directory / NAME) as file:
         file.write(files.json_text(claim, indent=None).encode())
 
 
 def holder(directory: Path) -> int | None:
-    """The process of this machine that began to record there, while it lives; else None."""
+    """Return the pid of the live process of this machine that began to record there, or None."""
     try:
         claim = files.read_json(directory / NAME, 4096)
         pid, lived, boot = (claim.get(name) for name in ("pid", "time_ns", "boot_id"))
@@ -39,13 +39,13 @@ def holder(directory: Path) -> int | None:
 
 
 def identity(directory: Path) -> dict[str, int] | None:
-    """What run.json keeps of the file: its inode, and when the kernel made it; None: no file."""
+    """Return what run.json keeps of the file, its inode and creation time; None without a file."""
     status = _status(directory)
     return None if status is None else {"inode": status.st_ino, "ctime_ns": status.st_ctime_ns}
 
 
 def is_ours(directory: Path, manifest: Mapping[str, Any]) -> bool:
-    """Whether this user recorded the run, there where it lies now."""
+    """Whether this user recorded the run in its present place."""
     status = _status(directory)
     if status is None or status.st_uid != os.geteuid():
         return False

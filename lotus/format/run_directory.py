@@ -1,4 +1,4 @@
-"""The run directory: its name, its making, and when it may be overwritten."""
+"""The run directory: its name, how it is created, and when it may be overwritten."""
 
 import contextlib
 import fcntl
@@ -17,21 +17,21 @@ from lotus.common import files
 from lotus.common.errors import LotusError
 from lotus.format import manifest, run_claim
 
-SWEEP = "sweep.json"  # the file by which a directory is a sweep of runs
-BLOCKING = "blocking.json"  # what threads were found blocked in
-RUNS = "lotus-runs"  # in the current directory: where runs go whose place nobody named
+SWEEP = "sweep.json"  # the file that marks a directory as a sweep of runs
+BLOCKING = "blocking.json"  # what threads were blocked in
+RUNS = "lotus-runs"  # in the current directory: the default place of runs
 
 
 def make_default(command: Sequence[str]) -> Path:
-    """Make the run directory lotus-runs/SCRIPT-TIME; of two that start at once each gets its own.
+    """Create the run directory lotus-runs/SCRIPT-TIME, a separate one for each concurrent call.
 
-    Raises LotusError where it cannot be made.
+    Raises LotusError if it cannot be created.
     """
     return _make_named(command, run_claim.take)
 
 
 def make_plain(command: Sequence[str]) -> Path:
-    """Make a directory of the same name that is no run's, with mode 0700. Raises LotusError."""
+    """Create a directory with this name and mode 0700 that is not a run's. Raises LotusError."""
     return _make_named(command, None)
 
 
@@ -53,7 +53,7 @@ def _make_named(command: Sequence[str], claim: Callable[[Path], object] | None) 
 
 
 def script_name(command: Sequence[str]) -> str:
-    """What a run of this command (not empty) is called: its script or module, else its program."""
+    """Return the name of a run of this command (not empty): its script, module or program."""
     if command[0] == "-c":
         return "code"
     scripts = [word for word in command if re.search(r"\.(py|sh|bash)$", word)]
@@ -67,10 +67,10 @@ def script_name(command: Sequence[str]) -> str:
 
 
 def make(path: Path, force: bool = False) -> None:
-    """Make a run directory (mode 0700), or with `force` empty an earlier run of its records.
+    """Create a run directory (mode 0700), or with `force` remove the records of an earlier run.
 
-    Raises LotusError where something else stands there, where another user could replace what is
-    recorded, where another lotus records there or has just begun to, or where it cannot be made.
+    Raises LotusError if the path is something else, if another user could replace the records, if
+    another lotus process records there, or if the directory cannot be created.
     """
     try:
         if path.exists() and not path.is_dir():
@@ -101,7 +101,7 @@ def _taken(path: Path, pid: int | None = None) -> LotusError:
 
 @contextlib.contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Hold a directory while it is made ready. Raises LotusError where another lotus does."""
+    """Lock a directory while it is prepared. Raises LotusError if another lotus process has it."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         try:
@@ -116,13 +116,13 @@ def _alone(path: Path) -> Iterator[None]:
 
 
 def _check(path: Path) -> None:
-    """Raise LotusError where another user may put something into a directory that was there."""
+    """Raise LotusError if another user may write to a directory that existed before."""
     link, status = path.lstat(), path.stat()
     if stat.S_ISLNK(link.st_mode) and link.st_uid not in (os.geteuid(), status.st_uid):
         raise _of_another(path, link.st_uid)
     if status.st_uid != os.geteuid() and not _gets_its_owner(path, status.st_uid):
         raise _of_another(path, status.st_uid)
-    # A group of the user alone has the user's number, as most systems make it.
+    # Most systems give a user a private group with the user's number.
     shared = 0o002 if status.st_gid == status.st_uid else 0o022
     if status.st_mode & shared:
         where = shlex.quote(str(path))
@@ -133,7 +133,7 @@ def _check(path: Path) -> None:
 
 
 def _check_owner(path: Path) -> None:
-    """The same of a directory that holds runs: of another user, unless all around it is theirs."""
+    """Raise LotusError if a directory of runs, but not the directory above, is another user's."""
     link, status, above = path.lstat(), path.stat(), path.absolute().parent.stat()
     for owner in (link.st_uid, status.st_uid):
         if owner not in (os.geteuid(), above.st_uid) and not _gets_its_owner(path, owner):
@@ -148,7 +148,7 @@ def _of_another(path: Path, owner: int) -> LotusError:
 
 
 def _gets_its_owner(path: Path, owner: int) -> bool:
-    """Whether what we make there belongs to the owner of the directory, as on some shared disks."""
+    """Whether new files there belong to the directory's owner, as on some shared file systems."""
     beside = path / f".lotus-{os.urandom(8).hex()}"
     try:
         with files.open_new(beside) as file:
@@ -174,7 +174,7 @@ def _empty(path: Path, force: bool) -> None:
         raise LotusError(
             f"{path} holds an earlier run; -f overwrites it, -o chooses another directory"
         )
-    # Only what lotus wrote: a report that the user saved beside it stays.
+    # Only the files that lotus wrote: a report that the user saved there is kept.
     for old in path.glob(f".{manifest.NAME}.*"):
         old.unlink(missing_ok=True)
     for name in ("processes.jsonl", BLOCKING, "perf.data", "perf.data.old"):
@@ -192,17 +192,17 @@ def _empty(path: Path, force: bool) -> None:
 
 
 def _has_ended(path: Path) -> bool:
-    """Whether there is the run.json of a run, and it has ended."""
+    """Whether the directory has the run.json of a run that has ended."""
     if not is_run(path):
         return False
     return bool(files.read_json(path / manifest.NAME).get("state") != "running")
 
 
-_STILL = 60  # s after whose last record another host's run is taken for one that was killed
+_STILL = 60  # seconds without a record after which another host's run counts as killed
 
 
 def _spare_running(path: Path) -> None:
-    """Raise LotusError where another host is recording there: its run would lose its records."""
+    """Raise LotusError if another host is recording there: its run would lose its records."""
     record = files.read_json(path / manifest.NAME)
     host = record.get("host")
     if record.get("state") != "running" or host in (None, socket.gethostname()):

@@ -88,7 +88,7 @@ def known_loop() -> None:
 
 @dataclass(frozen=True)
 class Counted:
-    """What an event counted alone on the loop: `count` is None where the kernel refused it."""
+    """What an event counted alone on the loop: `count` is None if the kernel refused it."""
 
     event: Event
     count: int | None
@@ -209,7 +209,7 @@ class Probe:
         """Events that count something else in this group than alone, and running/enabled.
 
         An event is wrong if it was so each time, or once 0 at full running time: noise makes no
-        0, a counter that the kernel has and the machine lacks does. Raises OSError where the
+        0, a counter that the kernel has and the machine lacks does. Raises OSError if the
         group is refused.
         """
         wrong, lowest = [event.name for event in events], 1.0

@@ -48,7 +48,7 @@ def choose_counters(
     """The groups of events to count on this machine, and notes on what was left out.
 
     `wanted` names sets or events (see `native_map.events.pmu.choose`); "auto" is always one group.
-    No event is in it that does not count rightly here; it is empty where nothing can be counted.
+    No event is in it that does not count rightly here; it is empty if nothing can be counted.
     `known` replaces our table of this CPU (see `native_map.events.perf_list`). Takes 0.1 to 0.2 s.
     Raises LotusError for a name that is not understood.
     """
@@ -188,7 +188,7 @@ def _named_on_arm(sysfs: Path) -> set[int]:
 
 
 def _as_opened(ours: "PmuEvent", sysfs: Path) -> Event:
-    """Raises Unusable where this machine has no such unit."""
+    """Raises Unusable if this machine has no such unit."""
     from native_map.events import spelling
 
     return Event(

@@ -42,7 +42,7 @@ class Sampled:
     throttled: int = 0
     error: int = 0
     monotonic: bool = False  # whether their times are of CLOCK_MONOTONIC
-    interrupt_ns: float | None = None  # the cost of one, None where it drowns in the noise
+    interrupt_ns: float | None = None  # the cost of one, None if it drowns in the noise
 
 
 class Sampler:
@@ -132,7 +132,7 @@ def _spin(seconds: float) -> None:
 def interrupt_cost(
     event: Event, frequency: int, open_sampler: OpenSampler = Sampler
 ) -> float | None:
-    """Nanoseconds of one sample's interrupt; None where it cannot be told from noise.
+    """Nanoseconds of one sample's interrupt; None if it cannot be told from noise.
 
     The fastest of some runs of one loop with samples and without. Raises OSError.
     """

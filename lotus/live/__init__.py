@@ -1,1 +1,1 @@
-"""What a run does while it goes on: `lotus top`, `lotus trace --live`."""
+"""Observes a run while it is in progress: `lotus top`, `lotus trace --live`."""

@@ -1,4 +1,4 @@
-"""Follows a run directory: one look at a time, at its logs, its pages and /proc."""
+"""Follows a run directory: reads its logs, its state pages and /proc at each look."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from lotus.live.view import Live, View
 
 
 class Watch:
-    """`look()` says what is known now; all that it reads is outside of the program."""
+    """`look()` returns the present view; it reads only from outside the program."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -24,7 +24,7 @@ class Watch:
         self._run: object = None
 
     def look(self) -> View:
-        """Return the present view. Raises LotusError where this is no run directory."""
+        """Return the present view. Raises LotusError if this is not a run directory."""
         if self.directory.exists() and not self.directory.is_dir():
             raise LotusError(
                 f"{self.directory} is a file, not a run directory: give the directory that lotus "
@@ -32,7 +32,7 @@ class Watch:
             )
         manifest = manifest_of(self.directory)
         begun = manifest and (manifest.get("start_ns"), manifest.get("boot_id"))
-        if begun != self._run:  # recorded anew into the same directory (-f)
+        if begun != self._run:  # another run was recorded into the same directory (-f)
             self._begin()
             self._run = begun
         reports = self._reports.read()
@@ -47,5 +47,5 @@ class Watch:
 
     @property
     def behind(self) -> int:
-        """Bytes of the logs that have yet to be read."""
+        """Bytes of the logs that have not been read yet."""
         return self._tail.behind

@@ -1,8 +1,8 @@
-"""Whether a process that iterates a loader moves, and if not, who holds it up: pure.
+"""Whether a process that iterates a loader makes progress, and if not, which process blocks it.
 
-It judges by what the state pages say of the main process and its workers, and by what the kernel
-says of them. A pause is no verdict on its cause: the text says what is known, and which command
-shows more.
+The verdict is computed from the state pages of the main process and its workers, and from what the
+kernel reports about them. A pause alone does not prove a cause: the text says what is known, and
+which command shows more.
 """
 
 import math
@@ -11,23 +11,23 @@ from dataclasses import dataclass, field
 
 from lotus.common.formatting import duration, operation_name
 
-LEAST_NS, TIMES = 10_000_000_000, 20  # nothing moves for that long, and so many median batches
-BUSY = 0.3  # cores: from there on a process computes
+LEAST_NS, TIMES = 10_000_000_000, 20  # the shortest hang, and in median times of a batch
+BUSY = 0.3  # cores: a process that uses this much is computing
 WORKING = ("fetch", "collate", "send")
-# Kinds of verdicts that mean: somebody has to look.
+# Kinds of verdicts that need the user's attention.
 BAD = ("dead", "hung", "storage", "slow", "lost", "stopped")
 NAN = float("nan")
 
 
 @dataclass(frozen=True)
 class Doing:
-    """What one process does; durations in ns up to the moment of the view, -1 and None as State.
+    """What a process does; durations in ns up to the time of the view, -1 and None as in State.
 
-    alive   None where nobody can say from here
-    quiet_ns  since it last did anything that its page tells; an idle worker's waiting is nothing
-    cpu     cores in use since the last look; NaN where not known
-    status, asleep  as in ProcessStatus; "" where not known
-    rss, shared, pss  bytes, NaN where not known
+    alive   None if it cannot be determined from this host
+    quiet_ns  time since the last activity on its page; an idle worker's waiting is not activity
+    cpu     cores in use since the previous view; NaN if not known
+    status, asleep  as in ProcessStatus; "" if not known
+    rss, shared, pss  bytes, NaN if not known
     """
 
     pid: int
@@ -51,21 +51,22 @@ class Doing:
 
     @property
     def name(self) -> str:
-        """What a user calls it."""
+        """The name that users know it by."""
         return "the main process" if self.worker < 0 else f"worker {self.worker}"
 
 
 @dataclass(frozen=True)
 class Loop:
-    """The loop of one main process, as far as it is known.
+    """The loop of a main process, as far as it is known.
 
-    workers   those of the loader that it iterates now
+    workers   the workers of the loader that it iterates
     awaited   the batch that it takes next
-    awaited_made  whether a worker has handed that batch over already
-    whole     every batch is recorded: what is not known to be made was not
+    awaited_made  whether a worker has already sent that batch
+    whole     every batch is recorded: a batch without a record was not made
     outside   the epoch has ended, or none has begun
     in_order  the batches are taken in the order of the sampler
-    typical_ns  median of a batch (the longer of being made and being taken); NaN before the first
+    typical_ns  median time of a batch (to make it or to take it, whichever is longer); NaN before
+                the first
     """
 
     main: Doing
@@ -83,7 +84,7 @@ class Verdict:
     """kind: one of BAD, or "moving", "starting", "step" (the program's own), "outside" (no loop),
     "unwatched" (its recording has stopped).
 
-    pid, worker, batch, sample  of whoever holds the loop up; None where nobody is known to
+    pid, worker, batch, sample  of the process that blocks the loop; None if it is not known
     """
 
     kind: str
@@ -102,16 +103,16 @@ class Verdict:
         return self.kind in BAD
 
 
-UNWATCHED = Verdict("unwatched", "its recording has stopped: what it does now is not known")
+UNWATCHED = Verdict("unwatched", "its recording has stopped: its present state is not known")
 
 
 def threshold_ns(typical_ns: float) -> float:
-    """How long nothing may move before it is worth a word."""
+    """Return how long the loop may make no progress before that is reported."""
     return LEAST_NS if math.isnan(typical_ns) else max(LEAST_NS, TIMES * typical_ns)
 
 
 def judge(loop: Loop) -> Verdict:
-    """Say what holds this loop up, if anything does."""
+    """Return the verdict on what blocks this loop, if anything does."""
     main, workers = loop.main, loop.workers
     quiet_ns = min(
         [main.quiet_ns, *(process.quiet_ns for process in workers if process.phase != "ended")]
@@ -136,7 +137,7 @@ def judge(loop: Loop) -> Verdict:
 
 
 def _culprit(loop: Loop) -> Doing | None:
-    """Who makes the batch that the loop waits for."""
+    """Return the process that makes the batch for which the loop waits."""
     if loop.main.phase in WORKING:
         return loop.main  # without workers it makes its batches itself
     if loop.main.phase != "wait":
@@ -150,7 +151,7 @@ def _culprit(loop: Loop) -> Doing | None:
         ]
         if mine or loop.awaited_made:
             return mine[0] if mine else None
-        # torch hands batches out in turn: one that is not begun is behind what its worker has.
+        # torch assigns batches in turn: one not yet begun is queued at the worker whose turn it is.
         turn = loop.awaited % len(loop.workers) if loop.workers and loop.awaited >= 0 else -1
         return next((process for process in busy if process.worker == turn), None)
     return max(busy, key=lambda process: process.quiet_ns, default=None)
@@ -189,7 +190,7 @@ def _about(
     commands: list[str],
     quiet_ns: int,
 ) -> Verdict:
-    """A verdict that names a process, and the batch and sample that it works on."""
+    """Return a verdict on a process, with the batch and sample that it works on."""
     place = (process.pid, process.worker, process.batch, process.sample)
     return Verdict(kind, headline, lines, commands, quiet_ns, *place)
 
@@ -200,22 +201,22 @@ def _why(process: Doing, kind: str) -> str:
             "the kernel waits for a disk or a file server for it (state D): see dmesg, df, mounts"
         )
     if kind == "slow":
-        return "it computes: a sample that takes long, or a loop without end"
+        return "it is computing: a slow sample, or an infinite loop"
     if process.asleep.startswith("futex"):
         return (
-            "it waits for a lock: one of its threads holds it, or none any more, as after a fork "
-            "of a program whose threads held one (OpenMP, OpenCV, HDF5)"
+            "it waits for a lock: another of its threads holds it, or a thread held it that a fork "
+            "did not copy (OpenMP, OpenCV, HDF5)"
         )
     if process.asleep:
-        return "it computes nothing: it waits for what that function waits for"
-    return "it computes nothing" if process.status == "S" else "what it waits for is not known here"
+        return "it is not computing: the function above waits for something"
+    return "it is not computing" if process.status == "S" else "what it waits for is not known"
 
 
 def _lost(loop: Loop, quiet_ns: int) -> Verdict:
     main, awaited = loop.main, loop.awaited
     if not loop.workers:
         headline = f"HUNG: next() of batch {awaited} lasts {duration(main.since_ns)}"
-        lines = [_line(main), "its sampler or its data set waits: no sample is in hand"]
+        lines = [_line(main), "its sampler or its data set waits: it is not making a sample"]
         return Verdict("hung", headline, lines, [_dump(main)], quiet_ns, main.pid, -1, awaited)
     headline = f"DEADLOCK: nothing has moved for {duration(quiet_ns)}; nobody makes batch {awaited}"
     lines = [_line(main)]
@@ -225,10 +226,10 @@ def _lost(loop: Loop, quiet_ns: int) -> Verdict:
             "the pin thread and /dev/shm"
         )
     elif not loop.whole:
-        lines.append("whether a worker has made it is not known: not every batch is recorded")
+        lines.append("not every batch is recorded, so it is not known whether a worker has made it")
     else:
         lines.append(
-            f"all {len(loop.workers)} workers are idle: the batch was not asked for, or its "
+            f"all {len(loop.workers)} workers are idle: the batch was not requested, or its "
             "indices did not arrive"
         )
     return Verdict("lost", headline, lines, [_dump(main)], quiet_ns, main.pid, -1, awaited)
@@ -262,7 +263,7 @@ def _dead(gone: Sequence[Doing], loop: Loop, quiet_ns: int) -> Verdict:
         headline += f", last at batch {process.batch}"
     lines = [
         f"its last state: {_state(process)}",
-        "killed for memory? a crash in C? the kernel may say",
+        "killed for lack of memory, or crashed in C? the kernel log may tell",
     ]
     return _about(process, "dead", headline, lines, ["dmesg | tail"], quiet_ns)
 
@@ -272,7 +273,7 @@ def _dump(process: Doing) -> str:
 
 
 def _line(process: Doing) -> str:
-    """What is known of one process, in a sentence."""
+    """Return what is known about a process, as a sentence."""
     text = f"{process.name} (pid {process.pid}): {_state(process)}"
     if process.status == "D":
         text += f"; waits for storage{f' in {process.asleep}' if process.asleep else ''}"

@@ -1,4 +1,4 @@
-"""What the logs of a running program have recorded so far, in bounded memory: pure.
+"""What the logs of a running program have recorded so far, in bounded memory.
 
 `LogDigest.add` takes the new records of each look (tailing.py). It keeps times of the last 300 s.
 """
@@ -21,9 +21,9 @@ NAN = float("nan")
 # As lotus.analysis.batches.components has them, which would import pandas.
 OWN, COLLATE, REST = "own code", "collate", "rest of fetch"
 SECOND = 1_000_000_000
-MOST_WINDOW_NS = 300 * SECOND  # of what is kept for rates and shares
-_MOST_BATCHES = 100_000  # kept for them, of each process
-_RECENT = 200  # batches of which the median is taken
+MOST_WINDOW_NS = 300 * SECOND  # for which records are kept, for rates and shares
+_MOST_BATCHES = 100_000  # records kept for them per process
+_RECENT = 200  # batches that the median is computed from
 WANTED = (("batch", "samples"), ("batch", "ops"), ("batch", "loose"))
 
 Key = tuple[str, int, int]  # host, pid, start of the log
@@ -40,7 +40,7 @@ class Process:
     iterators: dict[int, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
     ended: dict[tuple[int, int], int] = field(default_factory=dict)  # (loader, epoch) -> when
     loops: Loops = field(default_factory=Loops)
-    stopped: bool = False  # it records no more, and its page stands still
+    stopped: bool = False  # it has stopped recording, and its page no longer changes
     waits: Array = field(default_factory=lambda: np.empty((0, 2), np.int64))  # start, end
     taken: int = 0
     waited_ns: int = 0
@@ -62,7 +62,7 @@ class Process:
 
 
 class LogDigest:
-    """What is known from the logs of one run."""
+    """What the logs of one run have recorded so far."""
 
     def __init__(self) -> None:
         self.logs: dict[Key, Process] = {}
@@ -71,7 +71,7 @@ class LogDigest:
         # (host, pid) of a worker -> (log of the main process, loader, how often it was resumed)
         self._workers: dict[tuple[str, int], tuple[Key, int, int]] = {}
         self._workers_of: dict[Key, set[tuple[str, int]]] = defaultdict(set)
-        # (host, pid) of a worker -> its resumes -> batches that it made and nobody took yet
+        # (host, pid) of a worker -> its resumes -> batches that it made and that were not taken yet
         self._made: dict[tuple[str, int], dict[int, set[int]]] = defaultdict(dict)
         # (log, loader, epoch) -> batches that were taken and not yet known to be made
         self._taken: dict[tuple[Key, int, int], set[int]] = {}
@@ -124,7 +124,7 @@ class LogDigest:
         elif name == "stopped":
             log.stopped = True
             self.notes.append(
-                "recording stopped at --max-log: what the processes do since is not known"
+                "recording stopped at --max-log: what the processes did since is not known"
             )
         elif name == "note" and len(self.notes) < 10:
             self.notes.append(redaction.text(str(event.get("text"))))
@@ -203,31 +203,31 @@ class LogDigest:
                 taken.update(rows["batch"][places == place].tolist())
 
     def log_of(self, process: Seen) -> Key:
-        """The key of a process's log; a made-up one where there is none."""
+        """Return the key of a process's log, or a made-up key if it has no log."""
         host, pid, start = process.host, process.state.pid, process.state.start_ns
         keys = self._by_pid.get((host, pid), [])
         return min(keys, key=lambda key: abs(key[2] - start), default=(host, pid, start))
 
     def parent_of(self, key: Key) -> Key:
-        """The process that started this one; itself where that left no log."""
+        """Return the process that started this one, or itself if that has no log."""
         log = self.logs.get(key)
         parent = log.header.get("ppid") if log else None
         keys = self._by_pid.get((key[0], parent), []) if isinstance(parent, int) else []
         return max(keys, key=lambda parent_key: parent_key[2], default=key)
 
     def made_by(self, process: Seen) -> tuple[Key, int] | None:
-        """(log of the process that made this one as a worker, its loader), where that is known."""
+        """Return (log of the process that started this worker, its loader), if it is known."""
         key = self.log_of(process)
         place = self._workers.get(key[:2])
         if place is not None and (process.state.worker >= 0 or place[0] != key):
             return place[:2]
         if process.state.worker < 0:
             return None
-        # Its maker's record is missing: its parent is as good.
+        # The record of its start is missing: use its parent.
         return self.parent_of(key), -1
 
     def makers(self, key: Key, now: int) -> list[Process]:
-        """The log of a main process, and those of all workers that it ever had."""
+        """Return the log of a main process and the logs of all its workers, past and present."""
         makers = [self.logs[key]] if key in self.logs else []
         for worker in self._workers_of.get(key, ()):
             makers += [self.logs[worker_key] for worker_key in self._by_pid.get(worker, ())]
@@ -237,7 +237,7 @@ class LogDigest:
         return makers
 
     def size(self, key: Key, loader: int, makers: Sequence[Process]) -> float:
-        """Mean samples of a batch: of this loader, of all where none of it is known to be made."""
+        """Return the mean batch size of this loader, or of all if none of its batches is known."""
         own = self.logs.get(key)
         mine, every = [], []
         for log in makers:
@@ -258,7 +258,7 @@ class LogDigest:
     def ready(
         self, key: Key, loader: int, epoch: int, workers: set[int], awaited: int
     ) -> tuple[int, bool]:
-        """(batches made and not taken, whether `awaited` is one of them)."""
+        """Return (number of batches made and not taken, whether `awaited` is one of them)."""
         taken = self._taken.get((key, loader, epoch), set())
         ready: set[int] = set()
         for pid in workers:
@@ -275,7 +275,7 @@ class LogDigest:
 
 
 def _number(value: Any) -> int:
-    """A whole number of an event; -1 for anything else."""
+    """Return an integer field of an event; -1 for anything else."""
     return value if type(value) is int and 0 <= value < 1 << 63 else -1
 
 
@@ -289,7 +289,7 @@ def _items(value: Any) -> list[Any]:
 
 
 def _add_parts(log: Process, fresh: Fresh, chosen: Array) -> None:
-    """Add what the chosen batch frames were made of to `log.parts`."""
+    """Add the times of the parts of the chosen batch frames to `log.parts`."""
     rows = fresh.rows["batch"]
     seconds = (rows["put_ns"] // SECOND).astype(np.int64)
 
@@ -331,7 +331,7 @@ def _add_parts(log: Process, fresh: Fresh, chosen: Array) -> None:
 
 
 def top_level(rows: Array, samples: Array, ops: Array) -> Array:
-    """Which operations are inside no other of their sample. They stand in order of completion."""
+    """Select operations outside all others of their sample, given in order of completion."""
     if not len(ops) or not len(samples):
         return np.ones(len(ops), np.bool_)
     base = np.cumsum(counts_of(rows, "ops")) - counts_of(rows, "ops")

@@ -1,11 +1,11 @@
-"""What the loops over a loader took, from the records of one process: pure, in bounded memory.
+"""How long the loops over a loader took, from the records of one process, in bounded memory.
 
-As lotus.analysis.batches.waits.loop_times adds them up, which would import pandas.
+Computes the same as lotus.analysis.batches.waits.loop_times, which would import pandas.
 """
 
 from dataclasses import dataclass, field
 
-_MOST_EPOCHS = 1000  # kept one by one
+_MOST_EPOCHS = 1000  # kept individually
 
 
 @dataclass
@@ -24,7 +24,7 @@ class Epoch:
     shutdown_ns: int = 0
 
     def total(self) -> "Total":
-        """What it took: `iter()`, the waits and the steps that are recorded, and the shut-down."""
+        """Its duration: `iter()`, the recorded waits and steps, and the shut-down."""
         last = max(self.taken_ns, self.last_next_ns)
         tail = 0
         if self.taken and self.exhausted and self.batches <= self.taken:
@@ -36,7 +36,7 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Total:
-    """Loops added up: their time, the part of it in which the loop was blocked, batches."""
+    """Sums over loops: their time, the part of it in which the loop was blocked, batches."""
 
     loops: int = 0
     loop_ns: int = 0
@@ -54,13 +54,13 @@ class Total:
 
 @dataclass
 class Loops:
-    """The epochs of all loaders of one process; of many the oldest are kept as a sum."""
+    """The epochs of all loaders of one process; the oldest are kept only as a sum."""
 
     epochs: dict[tuple[int, int], Epoch] = field(default_factory=dict)
     _before: dict[int, Total] = field(default_factory=dict)
 
     def of(self, loader: int, epoch: int) -> Epoch:
-        """The record of an epoch, made where there is none."""
+        """Return the record of an epoch, and create it if there is none."""
         state = self.epochs.get((loader, epoch))
         if state is None:
             if len(self.epochs) >= _MOST_EPOCHS:
@@ -74,7 +74,7 @@ class Loops:
             self._before[key[0]] = self._before.get(key[0], Total()) + total
 
     def totals(self, loader: int) -> tuple[Total, Total]:
-        """(the last loop over a loader that took a batch, all loops over it)."""
+        """Return (the last loop over a loader that took a batch, all loops over it)."""
         last, whole = Total(), self._before.get(loader, Total())
         for (number, _), epoch in self.epochs.items():
             if number == loader:

@@ -1,8 +1,8 @@
-"""What can be seen of a run's processes from outside: their state pages and /proc, at one moment.
+"""Snapshots of a run's processes from outside: their state pages and /proc.
 
-Nothing here stops, slows or enters a process: a page is shared memory, and of /proc only files are
-read that cost the process nothing (`smaps_rollup`, which would, is not: the processes measure
-their PSS themselves, see `RESOURCES` in lotus/inside/trace/log_format.py).
+Nothing here stops, slows or enters a process: a page is shared memory, and only files of /proc that
+cost the process nothing are read (`smaps_rollup` would, so the processes measure their PSS
+themselves, see `RESOURCES` in lotus/inside/trace/log_format.py).
 """
 
 import contextlib
@@ -23,8 +23,8 @@ from lotus.reading.process_states import State
 class Seen:
     """One process that has a state page.
 
-    kernel  None: there is no such process (any more), or it is on another machine
-    here    whether it is of this machine and its present boot: else /proc does not tell of it
+    kernel  None: the process does not exist (any more), or is on another machine
+    here    whether it belongs to this machine and its present boot, so that /proc has it
     """
 
     host: str
@@ -37,10 +37,10 @@ class Seen:
 class Snapshot:
     """The processes of a run that have a state page, at `now_ns` of this machine's clock.
 
-    Workers that have ended are not among them.
-    wall_ns  the same moment since 1970; `host` is this machine
-    alive   whether one of them lives, or another Python process that reported in
-    shm, shm_size  bytes used in /dev/shm by anybody, and its size; 0: not known
+    Workers that have ended are not included.
+    wall_ns  the same time since 1970; `host` is this machine
+    alive   whether any of them, or another Python process that reported in, is alive
+    shm, shm_size  bytes of /dev/shm in use by all processes, and its size; 0: not known
     """
 
     now_ns: int
@@ -56,7 +56,7 @@ Names = Mapping[tuple[str, int], list[tuple[int, dict[int, str]]]]
 
 
 class Looks:
-    """Looks at one run directory. Pages of workers that ended are read once and left out."""
+    """Takes snapshots of one run directory. Pages of ended workers are read once, then skipped."""
 
     def __init__(self, directory: Path) -> None:
         self._folder = directory / "state"
@@ -66,10 +66,10 @@ class Looks:
     def take(
         self, names: Names, others: Sequence[tuple[int, int]] = (), boot: str | None = None
     ) -> Snapshot:
-        """Look once. `names`: (host, pid) -> (start of its log, operation id -> name).
+        """Take a snapshot. `names`: (host, pid) -> (start of its log, operation id -> name).
 
-        `others` are (pid, a time at which it lived) of processes that may have no page; `boot` is
-        the run's boot_id. After another boot its numbers are those of others.
+        `others` are (pid, a time at which it was alive) of processes that may have no page; `boot`
+        is the run's boot_id. After another boot, its pids belong to other processes.
         """
         own, seen = os.uname().nodename, []
         same_boot = boot in (None, self._boot)
@@ -106,7 +106,7 @@ class Looks:
 
 
 def _words(path: Path) -> memoryview | None:
-    """The words of a page; None for what is none."""
+    """Return the words of a page, or None if the file is not a page."""
     with contextlib.suppress(OSError):
         words = memoryview(state_pages.content(path)).cast("q")
         if words[W_MAGIC] == MAGIC:

@@ -1,7 +1,7 @@
-"""Python stacks of processes that run, by `py-spy dump`.
+"""Python stacks of running processes, by `py-spy dump`.
 
-py-spy reads the memory of a process without stopping it (--nonblocking), so that a stack may be
-torn between two moments. It takes some CPU time of its own: a few tenths of a second a process.
+py-spy reads the memory of a process without stopping it (--nonblocking), so a stack may be
+inconsistent. It uses a few tenths of a second of CPU time per process.
 """
 
 import json
@@ -19,9 +19,9 @@ _OURS = ("lotus/inside", "_lotus_inside", "<lotus hook")
 
 
 def dump(pids: Iterable[int]) -> dict[int, list[str]]:
-    """pid -> the stack of its main thread, innermost first, as `function (file:line)`.
+    """Map pids to the stacks of their main threads, innermost first, as `function (file:line)`.
 
-    What cannot be had is a line that says why.
+    A stack that is not available is a line with the reason.
     """
     path = shutil.which("py-spy", path=_search())
     if path is None:
@@ -30,7 +30,7 @@ def dump(pids: Iterable[int]) -> dict[int, list[str]]:
 
 
 def _search() -> str:
-    # Beside the Python that runs lotus too, where its environment is not activated.
+    # Also next to the Python that runs lotus, as its environment may not be activated.
     return os.pathsep.join([os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)])
 
 
@@ -50,7 +50,7 @@ def _dump(path: str, pid: int) -> list[str]:
 
 
 def frames(threads: Sequence[dict[str, Any]], pid: int) -> list[str]:
-    """The frames of the main thread, innermost first, without lotus's own hooks."""
+    """Return the frames of the main thread, innermost first, without lotus's own hooks."""
     # On Linux the id of the main thread is that of the process.
     main = [thread for thread in threads if thread.get("os_thread_id") == pid]
     main = main or [thread for thread in threads if thread.get("thread_name") == "MainThread"]

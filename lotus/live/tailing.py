@@ -1,7 +1,7 @@
-"""What the processes of a run have written to their event logs since the last look.
+"""Reads what the processes of a run have written to their event logs since the last look.
 
-A log is read from where the last look ended, so that a look costs what was written meanwhile. A
-frame that is being written is left for the next look.
+A look continues where the previous one ended, so its cost depends only on what was written
+meanwhile. A frame that is being written is left for the next look.
 """
 
 import contextlib
@@ -38,12 +38,12 @@ _LARGEST_HEADER = 4 << 20
 
 @dataclass
 class Fresh:
-    """What one log has that it did not have before.
+    """The new content of one log.
 
     key      (host, pid, start_ns) of its process
     header   the log's own
     rows     frame name -> fixed fields of the new frames
-    arrays   (frame name, array name) -> their rows, of those that `wanted` names
+    arrays   (frame name, array name) -> their rows, for those in `wanted`
     events   the JSON objects of the event frames
     """
 
@@ -64,19 +64,19 @@ class _Log:
 
 
 class Tail:
-    """Follows the logs of one run directory. `wanted`: (frame, array) to be read beside the rows.
+    """Follows the logs of one run directory. `wanted`: (frame, array) to read besides the rows.
 
-    behind  bytes that were there at the last look and have yet to be read
+    behind  bytes that existed at the last look and have not been read yet
     """
 
     def __init__(self, directory: Path, wanted: tuple[tuple[str, str], ...] = ()) -> None:
         self._folder = directory / "events"
         self._wanted = wanted
-        self._logs: dict[str, _Log | None] = {}  # None: no log of ours, or of a newer lotus
+        self._logs: dict[str, _Log | None] = {}  # None: not a log, or a newer version's
         self.behind = 0
 
     def read(self) -> list[Fresh]:
-        """Return what is new, at most 64 MB of it; logs that cannot be read are left out."""
+        """Return the new content, at most 64 MB; logs that cannot be read are skipped."""
         events = []
         room, self.behind = _AT_ONCE, 0
         for name, size in self._sizes():
@@ -115,7 +115,7 @@ class Tail:
             return []
 
     def _begun(self, fd: int, name: str, size: int) -> _Log | None:
-        """The log of a file whose header is there; None where it is not, or is none of ours."""
+        """Return the log of a file, or None if its header is incomplete or not of lotus."""
         prefix = log_format.FILE_HEADER.size
         head = os.pread(fd, prefix, 0)
         if len(head) < prefix:
@@ -168,8 +168,8 @@ class Tail:
                         event = parse_json(data[start : start + count]) if short else None
                         if isinstance(event, dict) and isinstance(event.get("event"), str):
                             fresh.events.append(flat(event))
-        # What follows the last good frame is being written, or cut by us, or damage that ends with
-        # the next good one.
+        # After the last good frame: one being written, one cut by this look, or damage up to the
+        # next good one.
         log.offset, log.seen = end, size if whole else 0
         if end < size and not whole and sparse_files.data_in(fd, end, size) >= _AT_ONCE // 2:
             log.offset = size  # nothing but damage
@@ -181,11 +181,11 @@ class Tail:
 
 
 def _lose(what: str, count: int, size: int) -> None:
-    """Damage is for `lotus report` to tell."""
+    """Ignore damage: `lotus report` shows it."""
 
 
 class Reports:
-    """The lines of processes.jsonl, read again only where there are more."""
+    """The lines of processes.jsonl, read again only if there are more."""
 
     def __init__(self, directory: Path) -> None:
         self._path, self._size = directory / "processes.jsonl", -1
@@ -193,7 +193,7 @@ class Reports:
         self.lines: list[dict[str, Any]] = []
 
     def read(self) -> list[dict[str, Any]]:
-        """The lines of processes.jsonl, read anew where the file has grown."""
+        """Return the lines of processes.jsonl, read again if the file has grown."""
         from lotus.reading import missing_data
 
         with contextlib.suppress(OSError):
@@ -204,7 +204,7 @@ class Reports:
 
 
 def manifest_of(directory: Path) -> dict[str, Any] | None:
-    """run.json, or None where there is none yet. Raises LotusError where it is no run's."""
+    """Return run.json, or None if it does not exist yet. Raises LotusError if it is not a run's."""
     try:
         record = files.read_json(directory / "run.json")
     except (FileNotFoundError, NotADirectoryError):
@@ -216,6 +216,6 @@ def manifest_of(directory: Path) -> dict[str, Any] | None:
         ) from None
     if not isinstance(record, dict) or not {"schema", "command"} <= record.keys():
         raise LotusError(
-            f"{directory / 'run.json'} is no run of lotus; give the directory that lotus trace made"
+            f"{directory / 'run.json'} is not a lotus run; give the directory that lotus trace made"
         )
     return sound(record)[0]

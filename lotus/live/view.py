@@ -1,11 +1,11 @@
-"""What is known of a run while it goes on, or of one that was killed: pure.
+"""The state of a run in progress, or of one that was killed.
 
-`Live` takes what the logs have more at each look (tailing.py) and what can be seen of the
-processes (snapshots.py), and says what to show. It opens nothing.
+At each look, `Live` takes the new content of the logs (tailing.py) and a snapshot of the processes
+(snapshots.py) and returns what to show. It opens no files.
 
-Rates and shares are over the last `window_ns`: 10 s, or the last five batches where these take
-longer, at most 300 s, and end at the look. In a run that is over (ended, killed) they are of the
-loops over the loader that was iterated last, as `lotus report` has them.
+Rates and shares are over the last `window_ns`, up to the look: 10 s, or the last five batches if
+they took longer, but at most 300 s. In a run that is over (ended, killed) they are over the loops
+over the loader that was iterated last, as in `lotus report`.
 """
 
 import math
@@ -28,10 +28,10 @@ LEAST_WINDOW_NS, WINDOW_BATCHES = 10 * SECOND, 5
 
 @dataclass(frozen=True)
 class Rates:
-    """How fast a training loop takes batches, and which share of the time it waits; NaN: not known.
+    """How fast a training loop takes batches, and its share of waiting; NaN: not known.
 
-    loops  of how many whole loops over the loader this is, `span_ns` being what they took and
-           `wait_share` the part of it in `iter()`, in `next` and in the shut-down; 0: of a time
+    loops  number of whole loops over the loader that this describes: `span_ns` is their duration
+           and `wait_share` the share of `iter()`, `next` and the shut-down; 0: a period of time
     """
 
     span_ns: float = NAN
@@ -45,12 +45,12 @@ class Rates:
 class Group:
     """One main process with its workers.
 
-    loader     the `loader` event of the one iterated now; empty where none is known
-    workers    those of that loader first; `others` is how many of the others live
-    ready      batches made and not taken; None where not known; at most `capacity` (0: not known)
-    taken      batches that it took since the start; `epoch_batch` in the epoch in hand (-1: none)
-    recent     of the last seconds; in a run that is over, of the last loop
-    overall    since the first `next`; in a run that is over, of all loops over `loader`
+    loader     the `loader` event of the loader that is iterated; empty if it is not known
+    workers    those of that loader first; `others` is how many of the others are alive
+    ready      batches made and not taken; None if not known; at most `capacity` (0: not known)
+    taken      batches taken since the start; `epoch_batch` in the current epoch (-1: none)
+    recent     over the last seconds; in a run that is over, over the last loop
+    overall    since the first `next`; in a run that is over, over all loops over `loader`
     operations (name, share of the time in which batches were made), the largest first
     """
 
@@ -78,11 +78,11 @@ class View:
     """What to show of a run.
 
     state    "absent" (no run there), "begun" (nothing iterated yet), "running", "ended" (run.json
-             says so), "killed" (it does not, and no process of it lives), "elsewhere" (its
+             says so), "killed" (it does not, and none of its processes is alive), "elsewhere" (its
              processes are on other machines)
-    seen_ns  the moment of the view: now, or the last sign of life (also where that is all that can
-             be known), on the clock of the run's machine
-    age_ns   from then to now
+    seen_ns  the time of the view on the clock of the run's machine: now, or the last activity if
+             the run is over or nothing later is known
+    age_ns   time since `seen_ns`
     """
 
     state: str
@@ -94,14 +94,14 @@ class View:
     exit_code: int | None = None
     signal: int | None = None
     groups: Sequence[Group] = ()
-    finished: int = 0  # main processes that came to their end, not in `groups`
+    finished: int = 0  # number of main processes that have ended and are not in `groups`
     notes: Sequence[str] = ()
     shm: int = 0
     shm_size: int = 0
 
     @property
     def verdict(self) -> Verdict | None:
-        """That of the rank which holds up the others, the worst first; None without groups."""
+        """The verdict of the rank that blocks the others; None without groups."""
         order = ("dead", "stopped", "storage", "hung", "lost", "slow", "step", "starting")
         verdicts = [group.verdict for group in self.groups]
         worst = {kind: place for place, kind in enumerate(order)}
@@ -117,7 +117,7 @@ class Live:
         self._cpu: dict[tuple[int, int], tuple[int, int, float]] = {}
 
     def add(self, fresh: Sequence[Fresh]) -> None:
-        """Take in what the logs have more."""
+        """Add the new content of the logs."""
         self.digest.add(fresh)
 
     def view(
@@ -134,7 +134,7 @@ class Live:
         now = snapshot.now_ns
         if ended:
             now = int(manifest.get("end_ns") or self._last_sign(snapshot, manifest))
-        elif state in ("killed", "elsewhere"):  # or the clock is another machine's
+        elif state in ("killed", "elsewhere"):  # or the clock is that of another machine
             now = self._last_sign(snapshot, manifest)
         start = int(manifest.get("start_ns") or now)
         faults = {report.get("pid") for report in reports if report.get("event") == "fault"}
@@ -196,7 +196,7 @@ class Live:
         live = [main for main in mains if main[1].state.phase != "ended"]
         finished = len(mains) - len(live)
         if not live and mains and state != "running":
-            live, finished = mains, 0  # the last state of what has ended
+            live, finished = mains, 0  # the last states of processes that have ended
         whole = manifest.get("batches") is None and manifest.get("every", 1) == 1
         over = state in ("ended", "killed")
         groups = [
@@ -205,7 +205,7 @@ class Live:
         ]
         groups.sort(key=lambda group: (group.rank, group.host, group.main.pid))
         if state == "running":
-            # One that was killed while others of the same rank go on: a restarted job.
+            # Processes that were killed while others of the same rank continue: a restarted job.
             alive = [group for group in groups if group.main.alive is not False]
             finished += len(groups) - len(alive)
             groups = alive or groups
@@ -239,7 +239,7 @@ class Live:
         mine.sort(key=lambda doing: (doing.worker, doing.pid))
         outside = loader < 0 or (loader, epoch) in log.ended
         if outside and loader >= 0 and main.phase not in ("step", "ended"):
-            # The `next` that found the end is the last thing that the page tells.
+            # The last state in the page is the `next` that raised StopIteration.
             passed = max(now - log.ended[loader, epoch], 0)
             main = replace(main, phase="step", since_ns=passed, quiet_ns=passed)
         made, awaited_made = self.digest.ready(key, loader, epoch, current, process.state.batch)
@@ -295,7 +295,7 @@ class Live:
         log = self.digest.logs.get(self.digest.log_of(seen))
         since = state.since_ns or state.start_ns
         if state.phase == "idle":
-            # torch asks for an index again every few seconds: it was idle before that.
+            # torch waits for an index in intervals of a few seconds: it was idle before that, too.
             since = min(since, max(log.put_ns if log else 0, state.start_ns))
         active = max(since, state.sample_since_ns or 0, state.operation_since_ns or 0)
 
@@ -385,7 +385,7 @@ def _typical(log: Process, makers: Sequence[Process]) -> float:
 
 
 def _shares(makers: Sequence[Process], now: int, span_ns: float) -> list[tuple[str, float]]:
-    """Shares of the time in which batches were made, of those that ended in the window."""
+    """Return the shares of the time in which batches were made that ended in the window."""
     begin = (now - (LEAST_WINDOW_NS if math.isnan(span_ns) else span_ns)) // SECOND
     sums: dict[str, int] = defaultdict(int)
     for log in makers:

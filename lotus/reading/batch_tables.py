@@ -56,7 +56,7 @@ def measured(values: Array, where: Any = True) -> Array:
 
 
 def pick(values: Array, rows: Ints) -> Array:
-    """values[rows] as float64; NaN where a row is -1."""
+    """values[rows] as float64; NaN if a row is -1."""
     if not len(values):
         return np.full(len(rows), np.nan)
     return measured(values[rows], rows >= 0)

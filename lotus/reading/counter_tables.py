@@ -158,7 +158,7 @@ def losses(process: Process) -> list[Lost]:
 
 
 def counted(process: Process, op_place: Ints | None) -> Counted | None:
-    """The counts of a process; None where there are none that can be read."""
+    """The counts of a process; None if there are none that can be read."""
     fixed, batch = process.log.fixed["counts"], process.log.fixed["batch"]
     if not len(fixed) or not len(batch):
         return None
@@ -222,7 +222,7 @@ def counted(process: Process, op_place: Ints | None) -> Counted | None:
 def _subtract(
     readings: Array, begin: Ints, end: Ints, known: Array, events: list[Event], costs: Array
 ) -> tuple[Ints, Ints, Array]:
-    """Enabled and running ns of the group that ran least, and the counts, NaN where not `known`."""
+    """Enabled and running ns of the group that ran least, and the counts, NaN if not `known`."""
     before, after = readings[begin], readings[end]
     delta = (after - before).view(np.int64)
     counts = delta[:, [event.word for event in events]].astype(np.float64)
@@ -251,7 +251,7 @@ def _subtract(
 
 
 def _mean(counts: Array) -> Array:
-    """Of an event of several groups, over those that counted it in a row; NaN where none did."""
+    """Of an event of several groups, over those that counted it in a row; NaN if none did."""
     known = ~np.isnan(counts)
     with np.errstate(invalid="ignore"):
         return np.asarray(np.where(known, counts, 0.0).sum(axis=1) / known.sum(axis=1))

@@ -219,7 +219,7 @@ class EventLog:
         """Rows of the named arrays of all frames of one kind, back to back, from the file.
 
         Which frame a row belongs to follows from the counts in `fixed[frame]["n_<array>"]`.
-        Raises LotusError where the file is no longer what was scanned.
+        Raises LotusError if the file is no longer what was scanned.
         """
         rows, places = self.fixed[frame], self._places[frame]
         pieces: dict[str, list[Array]] = {name: [] for name in names}
@@ -279,7 +279,7 @@ class _open:  # a context manager around a descriptor
 
 
 def parse_json(text: bytes) -> Any:
-    """The value, or None where the text is not JSON (or nested too deeply to be ours).
+    """The value, or None if the text is not JSON (or nested too deeply to be ours).
 
     What is no Unicode in it, as bytes of a file's name, becomes an escape: pandas can hold no other
     where pyarrow is installed.

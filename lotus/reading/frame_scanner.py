@@ -60,7 +60,7 @@ EXPECTED = {
 
 
 def frame_types(frames: Any) -> dict[int, FrameType] | None:
-    """Frame types by kind, or None where they are damaged or lack what the tables need."""
+    """Frame types by kind, or None if they are damaged or lack what the tables need."""
     try:
         types = {}
         for frame in frames:
@@ -166,7 +166,7 @@ def join(parts: Sequence[Array], dtype: np.dtype[Any]) -> Array:
 
 
 def read_exactly(fd: int, offset: int, size: int) -> bytes:
-    """Exactly `size` bytes; raises OSError where the file has become shorter."""
+    """Exactly `size` bytes; raises OSError if the file has become shorter."""
     parts = []
     while size > 0:
         part = os.pread(fd, size, offset)

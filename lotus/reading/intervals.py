@@ -114,7 +114,7 @@ def _table(ops: pd.DataFrame, parts: Iterable[tuple[str, list[Array]]]) -> pd.Da
 def exact(
     table: pd.DataFrame, counters: pd.DataFrame, batch_rows: Ints, events: list[str]
 ) -> pd.DataFrame:
-    """Counts of each interval, as (intervals, events), NaN where it was not counted; and `scaled`.
+    """Counts of each interval, as (intervals, events), NaN if it was not counted; and `scaled`.
 
     `batch_rows` is the row of Assembly.batch of each row of `counters`. Counts are inclusive: those
     of the intervals inside are in them.

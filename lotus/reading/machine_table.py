@@ -12,7 +12,7 @@ _MOST_BYTES = 4 << 20
 
 
 def read(directory: Path) -> pd.DataFrame:
-    """The table of a run, empty where it has none; see lotus.Run.machine."""
+    """The table of a run, empty if it has none; see lotus.Run.machine."""
     try:
         record = files.read_json(directory / NAME, _MOST_BYTES)
     except (OSError, ValueError):

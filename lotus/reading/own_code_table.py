@@ -22,7 +22,7 @@ _COLUMNS = {
 
 
 def read(directory: Path) -> pd.DataFrame:
-    """The table of a run, empty where it has none; see lotus.Run.own_code."""
+    """The table of a run, empty if it has none; see lotus.Run.own_code."""
     try:
         record = files.read_json(directory / NAME, _MOST_BYTES)
     except (OSError, ValueError):

@@ -16,7 +16,7 @@ PHASES = ("starting", "idle", "fetch", "collate", "send", "wait", "step", "ended
 
 @dataclass(frozen=True)
 class State:
-    """One process. Times are CLOCK_MONOTONIC; None where there is none, -1 for no worker or batch.
+    """One process. Times are CLOCK_MONOTONIC; None if there is none, -1 for no worker or batch.
 
     worker     its number, -1 for a main process
     phase      one of PHASES; since_ns is its start
@@ -63,7 +63,7 @@ def settle(directory: Path) -> None:
 
 
 def content(path: Path) -> bytes:
-    """The bytes of a page. Raises OSError where it is no plain file of ours, or of another size.
+    """The bytes of a page. Raises OSError if it is no plain file of ours, or of another size.
 
     No link is followed but that to the place in /dev/shm where this page may stand.
     """

@@ -31,7 +31,7 @@ class Recent:
 def newest(verb: str, sweeps: bool = False) -> Path:
     """The run that was begun last; with `sweeps` a sweep as well. `verb`: for the message.
 
-    Raises LotusError where there is none.
+    Raises LotusError if there is none.
     """
     recent = next(_recent(sweeps), None)
     if recent is None:
@@ -42,7 +42,7 @@ def newest(verb: str, sweeps: bool = False) -> Path:
 def two_newest() -> tuple[Path, Path]:
     """The newest run that ended well, and the one of the same program before it: (older, newer).
 
-    Raises LotusError where there are no two.
+    Raises LotusError if there are no two.
     """
     runs = list(_recent(sweeps=False))
     ended = [one for one in runs if one.well]

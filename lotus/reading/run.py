@@ -141,7 +141,7 @@ class Run:
         in it, whose cost was taken off), enabled_ns, running_ns (less: the counters were shared and
         the counts are scaled), scaled, helper_ns (CPU time of other threads of the process during
         the fetch, the feeder left out; NaN for the others), and one float column per event: its
-        count on the fetching thread (task_clock in ns), NaN where it could not be counted.
+        count on the fetching thread (task_clock in ns), NaN if it could not be counted.
         """
         return self._counted[0]
 
@@ -158,7 +158,7 @@ class Run:
         (of the event, in ns for the clocks: estimated from samples and, where it was counted
         exactly, from its total), low, high (of count, 95 %). kind is that of `intervals`, or says
         what is known of samples outside of them.
-        Raises LotusError where the samples cannot be read.
+        Raises LotusError if the samples cannot be read.
         """
         from lotus.joining import sample_join  # which nothing else in here needs
 
@@ -174,7 +174,7 @@ class Run:
         kind ("operation", "collate", "fetch": the data set's own code), operation, function, file,
         line, self_ns (the line ran, or C code that it called), total_ns (it stood in the stack: of
         callers it holds that of what they called, so only self_ns adds up), samples.
-        Raises LotusError where what py-spy recorded cannot be read.
+        Raises LotusError if what py-spy recorded cannot be read.
         """
         return python_stacks.python_functions(self)
 
@@ -199,7 +199,7 @@ class Run:
     def exact(self) -> pd.DataFrame:
         """Exact counts beside `intervals`: one float column per event, and scaled.
 
-        NaN where an interval was not counted. Those of intervals inside are in them.
+        NaN if an interval was not counted. Those of intervals inside are in them.
         """
         counters, batch_rows = self._counted
         names = counter_tables.names_of(self._assembly)
@@ -319,7 +319,7 @@ class Run:
     @cached_property
     def blocking(self) -> pd.DataFrame:
         """What threads that made or awaited batches were doing when the launcher looked, 50 times a
-        second at most; empty where it did not (`lotus.trace()`, merged runs, runs of before).
+        second at most; empty if it did not (`lotus.trace()`, merged runs, runs of before).
 
         pid, worker, operation ("" for the data set's own code, "collate", "(next)"), reason
         ("computing", or ready to; "lock", of one process; "shared-lock"; "sleep"; "file", "socket"
@@ -376,7 +376,7 @@ class Run:
     @cached_property
     def processes(self) -> pd.DataFrame:
         """Every Python process that our hook saw: pid, ppid, time_ns, executable, argv, python,
-        torch and torch_ns (its version, and when torch.utils.data was imported; missing where it
+        torch and torch_ns (its version, and when torch.utils.data was imported; missing if it
         was not)."""
         return self._reports
 

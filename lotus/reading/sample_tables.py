@@ -141,7 +141,7 @@ def loose(process: Process, samples: Sampled) -> Loose:
 
 
 def _parallel(cpu: Array, counts: Ints, wanted: Ints) -> Array:
-    """Rows of `cpu` beside the rows that they belong to; zeros where a frame has none."""
+    """Rows of `cpu` beside the rows that they belong to; zeros if a frame has none."""
     if len(cpu) == int(wanted.sum()) and (counts == wanted).all():
         return cpu
     result = np.zeros(int(wanted.sum()), cpu.dtype)

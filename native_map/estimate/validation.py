@@ -102,7 +102,7 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
 
     operations, judged, good (of the judged), within_ci, calibrated_within_ci (of the judged),
     and the median and largest relative error of the judged, unsigned, of each way of counting:
-    joined_median, joined_worst, calibrated_..., mapped_.... NaN where there is none.
+    joined_median, joined_worst, calibrated_..., mapped_.... NaN if there is none.
     """
     rows = []
     for event, of in table.groupby("event"):

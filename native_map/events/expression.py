@@ -33,7 +33,7 @@ class NotUnderstood(Exception):
 
 @dataclass(frozen=True)
 class Expression:
-    """`names` are the events that it needs; `value` computes it, NaN where it divides by 0.
+    """`names` are the events that it needs; `value` computes it, NaN if it divides by 0.
 
     `text` is the expression over these events alone, which `read` reads back; `binds` how tightly
     its last operator does: 0 a sum, 1 a product, 2 anything else.

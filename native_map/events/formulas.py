@@ -31,7 +31,7 @@ class _Counts:
 def metrics(counts: pd.DataFrame, cpu: Cpu | str, known: Table | None = None) -> pd.DataFrame:
     """Metrics (see catalogue.METRICS) of each row of counts, whose columns are names of events.
 
-    A metric is there only if its events are; NaN where a denominator is 0 or a count is NaN.
+    A metric is there only if its events are; NaN if a denominator is 0 or a count is NaN.
     Given a name instead of a Cpu, Neoverse N2 is taken to be r0p3 or later. Other columns of
     `counts` are ignored. `known` replaces the table of the CPU.
     """
@@ -102,7 +102,7 @@ def _compute(counts: pd.DataFrame, table: Table, old_n2: bool) -> pd.DataFrame:
 
 
 def _ratio(above: Column | float, below: Column) -> Column:
-    """Quotient, NaN where the denominator is not above 0."""
+    """Quotient, NaN if the denominator is not above 0."""
     usable = below > 0
     result = np.full(below.shape, np.nan)
     np.divide(above, below, out=result, where=usable)

@@ -36,7 +36,7 @@ _FIELDS = (("umask", 8, 0xFF), ("edge", 18, 1), ("any", 21, 1), ("inv", 23, 1), 
 
 
 def type_number(event: Event, sysfs: Path = Path("/sys")) -> int:
-    """The number for perf_event_attr.type. Raises Unusable where the machine has no such PMU."""
+    """The number for perf_event_attr.type. Raises Unusable if the machine has no such PMU."""
     if isinstance(event.type, int):
         return event.type
     path = sysfs / "bus/event_source/devices" / event.type / "type"

@@ -34,7 +34,7 @@ def apply(
     where the isolated run did not do what the real one does.
     `leftovers`: the functions of no operation with the `reason`, and where the file states a total
     that its rows do not reach, the difference. per_pair and leftovers sum to `profile.totals`.
-    No share in any of them is below zero: it is 0, or NaN where it is not resolved.
+    No share in any of them is below zero: it is 0, or NaN if it is not resolved.
     """
     entries = _timed(mapping, op_seconds)
     rows = profile.functions.reset_index(drop=True).copy()

@@ -92,7 +92,7 @@ class Profile:
 
 
 def read_text(path: str | Path) -> str:
-    """The file as text, at most MAX_BYTES of it; Unusable where it is none."""
+    """The file as text, at most MAX_BYTES of it; Unusable if it is none."""
     try:
         with open(path, "rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -131,7 +131,7 @@ def lines_of(text: str, source: str) -> Iterator[str]:
 
 
 def csv_rows(text: str, delimiter: str, source: str) -> Iterator[list[str]]:
-    """The rows of a CSV text; Unusable where it is damaged or has more than MAX_CELLS cells."""
+    """The rows of a CSV text; Unusable if it is damaged or has more than MAX_CELLS cells."""
     cells = 0
     limit = csv.field_size_limit(MAX_NAME * 10)
     try:
@@ -174,7 +174,7 @@ def function_of(text: str) -> str:
 def decimal_mark(cells: Iterable[str], path: object = "the file") -> str:
     """'.' or ',': which of the two this file writes before the fraction, learnt from all cells.
 
-    `1,234,567`, `1868,632`, `0,5` and `41,5%` tell; `1,234` alone does not. Unusable where both are
+    `1,234,567`, `1868,632`, `0,5` and `41,5%` tell; `1,234` alone does not. Unusable if both are
     written.
     """
     seen: dict[str, str] = {}
@@ -246,7 +246,7 @@ def gathered(
 ) -> Profile:
     """A Profile of rows of `module`, `function` and metrics, one row a (module, function).
 
-    Unusable where no row has a number.
+    Unusable if no row has a number.
     """
     metrics = [name for name in rows.columns if name not in ("module", "function")]
     rows = rows.astype(dict.fromkeys(metrics, "float64"))

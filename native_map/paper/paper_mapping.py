@@ -49,7 +49,7 @@ class Mapping:
     """Operations and their functions.
 
     `functions`, one row a pair: `operation`, `module`, `function`; the evidence `runs` (in how many
-    isolated runs the pair was seen), `of` (how many there were), `samples` (NaN where the profiler
+    isolated runs the pair was seen), `of` (how many there were), `samples` (NaN if the profiler
     gives none), `cpu_ns` (over all runs), `share` (of the operation's isolated time); `weight`
     (the operation's part of this function, by the function's measured time a run in each operation
     that keeps it); `kept`, and if not, the `reason`.
@@ -175,7 +175,7 @@ def to_json(mapping: Mapping) -> str:
 
 
 def write(mapping: Mapping, path: str | Path) -> None:
-    """Write the mapping as JSON; Unusable where that fails."""
+    """Write the mapping as JSON; Unusable if that fails."""
     try:
         Path(path).write_text(to_json(mapping), encoding="utf-8")
     except OSError as error:

@@ -37,7 +37,7 @@ def detect(text: str) -> bool:
 
 
 def parse(text: str, source: str = "the export") -> Profile:
-    """The functions of a uProf report, kind 'uprof'; Unusable where it has none."""
+    """The functions of a uProf report, kind 'uprof'; Unusable if it has none."""
     notes: list[str] = []
     sections, interval_ns = _sections(text, source)
     functions = sections.get("FUNCTION")
@@ -123,7 +123,7 @@ def _sections(text: str, source: str) -> tuple[dict[str, list[list[str]]], dict[
 
 
 def _total(rows: list[list[str]], event: str, mark: str) -> float:
-    """The sum over processes of one event; NaN where the report does not say."""
+    """The sum over processes of one event; NaN if the report does not say."""
     header = [cell.strip() for cell in rows[0]] if rows else []
     if event not in header:
         return math.nan

@@ -62,7 +62,7 @@ def detect(text: str) -> bool:
 def parse(text: str, source: str = "the export") -> Profile:
     """The functions of a VTune export; kind 'vtune-uarch' where it has top-down shares.
 
-    Unusable where it is no table of functions.
+    Unusable if it is no table of functions.
     """
     header = _header(text)
     if not header:

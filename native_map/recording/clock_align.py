@@ -205,7 +205,7 @@ def _hull(x: Floats, y: Floats, upper: bool) -> list[tuple[float, float]]:
 def _corners(x: Floats, low: Floats, high: Floats) -> Floats | None:
     """The corners (offset, drift) of the set of lines above all `low` and below all `high`.
 
-    None where there is no such line; infinite where the set has no bound.
+    None if there is no such line; infinite where the set has no bound.
     """
     has_low, has_high = np.isfinite(low), np.isfinite(high)
     if not has_low.any() or not has_high.any():

@@ -67,7 +67,7 @@ _MAPPINGS: dict[str, Any] = {
 
 
 def binding(places: tuple[str, ...] = _PLACES) -> ModuleType:
-    """Return the module `perf`; raises Unusable where there is none for this Python."""
+    """Return the module `perf`; raises Unusable if there is none for this Python."""
     for place in places:
         for suffix in importlib.machinery.EXTENSION_SUFFIXES:
             path = Path(place) / f"perf{suffix}"
@@ -92,7 +92,7 @@ def binding(places: tuple[str, ...] = _PLACES) -> ModuleType:
 class Live:
     """Samples a process, its threads and the children it has and will have.
 
-    Raises Unusable where the event cannot be opened. Of what a process starts in the very moment of
+    Raises Unusable if the event cannot be opened. Of what a process starts in the very moment of
     the attaching some may be missed, as by `perf record -p`. To be used from one thread.
     """
 

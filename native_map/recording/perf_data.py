@@ -43,7 +43,7 @@ def read(path: str | os.PathLike[str], perf: str = "perf", *, trusted: bool = Tr
     """Read a perf.data file.
 
     perf is the binary that is asked where the file is not for our own reader; a file that is not
-    `trusted` never reaches it. Raises Unusable where nothing can be read.
+    `trusted` never reaches it. Raises Unusable if nothing can be read.
     """
     try:
         return _read_direct(Path(path))

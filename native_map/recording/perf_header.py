@@ -114,7 +114,7 @@ class NeedsPerf(Exception):
 def read_header(file: BinaryIO, length: int) -> Header:
     """Read the header of an open file of `length` bytes.
 
-    Raises Unusable where there is nothing to read, NeedsPerf where only perf can read on.
+    Raises Unusable if there is nothing to read, NeedsPerf where only perf can read on.
     """
     fixed = file.read(FIXED_HEADER)
     if not fixed:

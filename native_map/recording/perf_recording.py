@@ -68,7 +68,7 @@ class Recording:
     def chunks(self, rows: int = 1 << 20) -> Iterator[pd.DataFrame]:
         """The samples in tables of `rows` (the last has fewer), in the file's order.
 
-        Unusable where the file changes meanwhile.
+        Unusable if the file changes meanwhile.
         """
         if rows < 1:
             raise ValueError("a chunk has at least one row")
@@ -92,7 +92,7 @@ class Recording:
     def samples(self) -> pd.DataFrame:
         """All samples at once: 34 bytes each. Use `chunks` where the file is large.
 
-        Unusable where the file has changed.
+        Unusable if the file has changed.
         """
         pieces = list(self.pieces())
         whole = frame_of(joined(pieces))

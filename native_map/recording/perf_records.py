@@ -243,7 +243,7 @@ def _columns(
 
 
 def _id_field(header: Header) -> int | None:
-    """At which word a sample names its event; None where there is one event only."""
+    """At which word a sample names its event; None if there is one event only."""
     if len(header.events) == 1:
         return None
     places = {event.fields.get("identifier") or event.fields.get("id") for event in header.events}

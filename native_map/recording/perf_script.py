@@ -56,7 +56,7 @@ def limits_for(size: int) -> Limits:
 
 
 def read_script(path: Path, needs: NeedsPerf, perf: str = "perf") -> Recording:
-    """The recording as `perf script` prints it. Raises Unusable where perf cannot read it."""
+    """The recording as `perf script` prints it. Raises Unusable if perf cannot read it."""
     text = _Text(path, perf, needs)
     kept: list[Columns] | None = []
     sampled: Counter[int] = Counter()

@@ -95,7 +95,7 @@ class Tables:
 
 
 def table(name: str, columns: Columns) -> pd.DataFrame:
-    """A table of `COLUMNS`, empty where there are no columns."""
+    """A table of `COLUMNS`, empty if there are no columns."""
     made = {}
     for key, kind in COLUMNS[name].items():
         values: Any = columns.get(key, [])

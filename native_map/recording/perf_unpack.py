@@ -33,7 +33,7 @@ class _Buffer(ctypes.Structure):
 
 @cache
 def library() -> Any:
-    """libzstd with its functions declared; None where this machine has none."""
+    """libzstd with its functions declared; None if this machine has none."""
     for name in ("libzstd.so.1", "libzstd.so"):
         try:
             zstd = ctypes.CDLL(name)
@@ -64,7 +64,7 @@ class _Stream:
         self._library.ZSTD_DCtx_setParameter(self._stream, 100, WINDOW_LOG)
 
     def unpack(self, packed: bytes) -> Iterator[bytes]:
-        """What these bytes stand for, in pieces. Raises ValueError where they are damaged."""
+        """What these bytes stand for, in pieces. Raises ValueError if they are damaged."""
         held = ctypes.create_string_buffer(packed, len(packed))
         source = _Buffer(ctypes.cast(held, ctypes.c_void_p), len(packed), 0)
         while True:

@@ -102,7 +102,7 @@ class Strings(NamedTuple):
 
 
 class Elf:
-    """An ELF file, from the bytes of `data`. Raises Unusable where the header makes no sense."""
+    """An ELF file, from the bytes of `data`. Raises Unusable if the header makes no sense."""
 
     def __init__(self, data: "bytes | mmap.mmap", path: str = "") -> None:
         self.path = path
@@ -129,7 +129,7 @@ class Elf:
 
     @classmethod
     def open(cls, path: str) -> "Elf":
-        """Map a regular file. Raises Unusable where it cannot be opened or is no ELF file."""
+        """Map a regular file. Raises Unusable if it cannot be opened or is no ELF file."""
         try:
             if not stat.S_ISREG(os.stat(path).st_mode):
                 raise Unusable(f"{path} is not a file; its samples have no names")
@@ -144,7 +144,7 @@ class Elf:
         return cls(data, path)
 
     def bytes_at(self, offset: int, size: int) -> memoryview:
-        """That part of the file; empty where any of it lies outside."""
+        """That part of the file; empty if any of it lies outside."""
         if offset < 0 or size < 0 or offset + size > self.size:
             return self.view[:0]
         return self.view[offset : offset + size]
@@ -162,7 +162,7 @@ class Elf:
 
     @cached_property
     def segments(self) -> list[Segment]:
-        """All program headers; empty where their table is damaged."""
+        """All program headers; empty if their table is damaged."""
         if self.wide:
             fields = [("type", "u4"), ("flags", "u4"), ("offset", "u8"), ("vaddr", "u8")]
             fields += [("paddr", "u8"), ("filesz", "u8"), ("memsz", "u8"), ("align", "u8")]
@@ -177,7 +177,7 @@ class Elf:
 
     @cached_property
     def sections(self) -> list[Section]:
-        """All section headers; empty where their table is damaged or missing."""
+        """All section headers; empty if their table is damaged or missing."""
         word = "u8" if self.wide else "u4"
         fields = [("name", "u4"), ("type", "u4"), ("flags", word), ("addr", word)]
         fields += [("offset", word), ("size", word), ("link", "u4"), ("info", "u4")]

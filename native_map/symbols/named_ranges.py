@@ -31,7 +31,7 @@ class Ranges:
         self.marks = marks or {}
 
     def names(self, addresses: U64) -> list[str | None]:
-        """The name of the range that holds each address; None where none does."""
+        """The name of the range that holds each address; None if none does."""
         at = np.searchsorted(self._starts, addresses, "right") - 1
         inside = at >= 0
         inside[inside] = addresses[inside] < self._ends[at[inside]]
@@ -125,7 +125,7 @@ class PerfMap:
         self._starts, self._ends = first[chosen], np.array(ends, np.uint64)[chosen]
 
     def names(self, addresses: U64) -> list[str | None]:
-        """The name of the range that holds each address; None where none does."""
+        """The name of the range that holds each address; None if none does."""
         at = np.searchsorted(self._starts, addresses, "right") - 1
         inside = at >= 0
         inside[inside] = addresses[inside] < self._ends[at[inside]]
@@ -143,7 +143,7 @@ class PerfMap:
 
 
 def kernel_ranges(path: str = "/proc/kallsyms") -> Ranges:
-    """The running kernel's functions. Raises Unusable where it hides or lacks them."""
+    """The running kernel's functions. Raises Unusable if it hides or lacks them."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             text = file.read(LARGEST_KALLSYMS)

@@ -226,5 +226,5 @@ def test_no_run_is_a_line(run: Path, tmp_path: Path) -> None:
     assert "is a file" in top("--once", tmp_path / "file").stderr
     run.mkdir()
     (run / "run.json").write_text("{}")
-    assert "is no run of lotus" in top("--once", run).stderr
+    assert "is not a lotus run" in top("--once", run).stderr
     assert top("--interval", "0", run).returncode == 2

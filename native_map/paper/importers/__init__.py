@@ -15,7 +15,7 @@ def load(path: str | Path) -> Profile:
 
 
 def loads(text: str, source: str = "the export") -> Profile:
-    """As `load`, from text that is already read; Unusable where no importer knows it."""
+    """As `load`, from text that is already read; Unusable if no importer knows it."""
     if uprof.detect(text):
         return uprof.parse(text, source)
     if perf_report.detect(text):

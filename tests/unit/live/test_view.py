@@ -396,7 +396,7 @@ IDLE = doing(0, "idle")
     [
         (at_sample(), "hung", "do_poll"),
         (at_sample(asleep="futex_wait_queue"), "hung", "waits for a lock"),
-        (at_sample(status="R"), "slow", "computes"),
+        (at_sample(status="R"), "slow", "is computing"),
         (at_sample(cpu=0.99), "slow", "99%"),
         (at_sample(status="D", asleep="folio_wait_bit"), "storage", "state D"),
     ],
