@@ -18,6 +18,8 @@ from lotus.analysis.common.scope import Scope
 LEAST_DELAY = 0.1
 # A process whose other threads use less than this share of its CPU time computes in one thread.
 LEAST_HELPERS = 0.2
+# Of a core: what feeder threads of workers that mostly wait use is less.
+_LEAST_HELPER_CORES = 0.05
 _LEAST_NS = 1e9  # the machine's readings are that far apart
 _MOST_OF_IT = 0.8
 # The cores are full where the program itself uses more than this share of them.
@@ -36,7 +38,9 @@ class Threads:
     @property
     def crowded(self) -> bool:
         """Whether several threads of a process compute, and cores are missing."""
-        return self.helper_share >= LEAST_HELPERS and self.delay_share >= LEAST_DELAY
+        helpers = self.helper_share >= LEAST_HELPERS
+        much = self.helper_share * self.cores >= _LEAST_HELPER_CORES
+        return helpers and much and self.delay_share >= LEAST_DELAY
 
     @property
     def affordable(self) -> int:

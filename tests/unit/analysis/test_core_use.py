@@ -186,3 +186,9 @@ def test_a_program_that_may_use_few_of_the_cores_is_told_so() -> None:
     first = judged(run).causes[0]
     assert (first.kind, "2 of the machine's 16 cores" in first.title) == ("affinity", True)
     assert "More workers will not help" in first.advice
+
+
+def test_a_feeder_thread_beside_samples_that_wait_is_no_helper() -> None:
+    run = cores(Plan(operations={"Ask": 20.0}, cores=2).run(), (0.02, 0.3, 0.4), QUIET)
+    assert not core_use(scopes(run)[0]).fetch.crowded
+    assert judged(run).causes[0].kind == "operation"
