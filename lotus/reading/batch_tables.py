@@ -1,4 +1,4 @@
-"""Batches and waits of a run: what a worker made joined with what the training loop took."""
+"""Batches and waits of a run: batches that workers made, joined with those the loop took."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,25 +11,25 @@ from lotus.reading.frame_scanner import Array
 from lotus.reading.process_tree import Assembly, Ints, groups, match
 
 ORDERS = ("early", "in turn", "late")
-# Of a thread: on a core, ready to run without one; and on cores of all threads of its process.
+# Time of a thread on a core and ready to run without one; CPU time of its whole process.
 CPU_COLUMNS = ("cpu_ns", "run_delay_ns", "process_cpu_ns")
 _I32 = np.dtype(np.int32)
 
 
 def frame(columns: Mapping[str, Any]) -> pd.DataFrame:
-    """A DataFrame that takes the arrays over as they are, one block a column."""
+    """Return a DataFrame that uses the arrays without copying them, one block per column."""
     return pd.DataFrame(columns, copy=False)
 
 
 def categories(codes: Array, names: Sequence[str]) -> Any:
-    """A category column of signed codes; -1 is missing."""
+    """Return a category column from signed codes; -1 is missing."""
     return pd.Categorical.from_codes(codes, pd.Index(list(names), dtype=object))
 
 
 def whose(a: Assembly, spread: Callable[[Array], Array], kind: Any = np.int32) -> dict[str, Any]:
-    """The columns rank, local_rank, world_size, host and pid; rank and pid of type `kind`.
+    """Return the columns rank, local_rank, world_size, host and pid; rank and pid of type `kind`.
 
-    `spread` makes of one value for each process one for each row.
+    `spread` turns an array with a value per process into one with a value per row.
     """
     short = np.min_scalar_type(-len(a.hosts) - 1)
     types = {"rank": kind, "local_rank": _I32, "world_size": _I32, "host": short, "pid": kind}
@@ -41,7 +41,7 @@ def whose(a: Assembly, spread: Callable[[Array], Array], kind: Any = np.int32) -
 
 
 def repeat(counts: Any) -> Callable[[Array], Array]:
-    """For `whose`, where each process has so many rows, one after the other."""
+    """Return the `spread` of `whose` for processes with these numbers of consecutive rows."""
     return lambda values: np.repeat(values, counts)
 
 
@@ -51,39 +51,39 @@ def signed(values: Array) -> Ints:
 
 
 def measured(values: Array, where: Any = True) -> Array:
-    """As float64, NaN where `where` is False."""
+    """Return the values as float64, NaN where `where` is False."""
     return np.where(where, values.astype(np.float64), np.nan)
 
 
 def pick(values: Array, rows: Ints) -> Array:
-    """values[rows] as float64; NaN if a row is -1."""
+    """Return values[rows] as float64, NaN where a row is -1."""
     if not len(values):
         return np.full(len(rows), np.nan)
     return measured(values[rows], rows >= 0)
 
 
 def known_time(values: Array, rows: Ints) -> Array:
-    """As `pick`; NaN as well where the kernel did not tell the time."""
+    """Like `pick`, but also NaN where the kernel did not report the time."""
     if not len(values):
         return np.full(len(rows), np.nan)
     return measured(values[rows], (rows >= 0) & (values[rows] != UNMEASURED))
 
 
 def _passed(wait: Array, name: str) -> Array:
-    """How far one of the CPU_COLUMNS went on during each `next`."""
+    """Return by how much one of the CPU_COLUMNS grew during each `next`."""
     rows = np.arange(len(wait))
     return known_time(wait[f"end_{name}"], rows) - known_time(wait[f"start_{name}"], rows)
 
 
 def pick_int(values: Array, rows: Ints, missing: int) -> Ints:
-    """`values` at `rows` as int64 (n,); `missing` where a row is -1."""
+    """Return values[rows] as int64 (n,), `missing` where a row is -1."""
     if not len(values):
         return np.full(len(rows), missing, np.int64)
     return np.where(rows >= 0, signed(values)[rows], missing)
 
 
 class Waits(NamedTuple):
-    """What follows from the `next` calls alone, one element each."""
+    """What is computed from the `next` calls alone, one element per call."""
 
     step_ns: Array  # float64
     step_cores: dict[str, Array]  # of the step: CPU_COLUMNS, float64
@@ -92,7 +92,7 @@ class Waits(NamedTuple):
 
 
 def follow(a: Assembly) -> Waits:
-    """Step, order and firstness of every recorded `next`."""
+    """Compute the step, the order and `first` of every recorded `next`."""
     wait = a.wait
     size = len(wait)
     start, end, arrival = (signed(wait[name]) for name in ("start_ns", "end_ns", "arrival_ns"))
@@ -100,9 +100,9 @@ def follow(a: Assembly) -> Waits:
     group = groups(a.wait_process, a.wait_loader, a.wait_epoch)
     order = np.lexsort((start, group))
     same = group[order][1:] == group[order][:-1]
-    after = np.full(size, -1, np.int64)  # the `next` that followed it
+    after = np.full(size, -1, np.int64)  # the next call of `next`
     after[order[:-1][same]] = order[1:][same]
-    # Where frames are lost a neighbour in the log need not be the neighbour in time.
+    # If frames were lost, neighbours in the log need not be neighbours in time.
     gapped = np.array([process.gapped for process in a.processes], np.bool_)[a.wait_process]
     neighbour = after >= 0
     neighbour &= ~gapped | (batch[after] == batch + 1) if size else neighbour
@@ -113,7 +113,7 @@ def follow(a: Assembly) -> Waits:
     ended = (after < 0) & (last > 0) & (~gapped | (pick_int(ends[4], row, -1) == batch + 1))
     step = np.where(ended, last - end, step)
 
-    # The clocks of another thread say nothing of this one's.
+    # The CPU clocks of different threads cannot be compared.
     alike = neighbour & (wait["tid"][after] == wait["tid"]) if size else neighbour
     cores = {}
     for name in CPU_COLUMNS:
@@ -125,8 +125,8 @@ def follow(a: Assembly) -> Waits:
 
     early = (arrival > 0) & (arrival < start)
     late = (arrival > 0) & ~early & (_arrived_between(group, start, arrival) > 0)
-    # Without in_order nobody is kept waiting for a certain batch; there the order of taking tells.
-    taken = batch[order] + (group[order] << 32)  # one number that grows from group to group
+    # Without in_order the loop waits for no particular batch, so the order of taking decides.
+    taken = batch[order] + (group[order] << 32)  # a number that increases from group to group
     if size and int(batch.max()) < 1 << 31 and int(batch.min()) >= 0:
         late[order[1:]] |= same & (batch[order][1:] < _before(taken, batch[order])[1:])
         early[order[:-1]] |= same & (batch[order][:-1] > _behind(taken, batch[order])[:-1])
@@ -136,19 +136,19 @@ def follow(a: Assembly) -> Waits:
 
 
 def _before(grouped: Ints, batch: Ints) -> Ints:
-    """The highest batch taken before each one in its group (of rows sorted by group and time)."""
+    """Return the highest batch taken before each in its group (rows sorted by group and time)."""
     highest = np.maximum.accumulate(grouped)
     return np.concatenate(([-1], highest[:-1] - (grouped - batch)[:-1]))
 
 
 def _behind(grouped: Ints, batch: Ints) -> Ints:
-    """The lowest batch taken after each one in its group."""
+    """Return the lowest batch taken after each in its group."""
     lowest = np.minimum.accumulate(grouped[::-1])[::-1]
     return np.concatenate((lowest[1:] - (grouped - batch)[1:], [np.iinfo(np.int64).max]))
 
 
 def _arrived_between(group: Ints, start: Ints, arrival: Ints) -> Ints:
-    """How many other batches of the group arrived from `start` on and before `arrival`."""
+    """Count the other batches of the group that arrived between `start` and `arrival`."""
     if not len(group):
         return np.zeros(0, np.int64)
     times, place = np.unique(np.concatenate((start, arrival)), return_inverse=True)
@@ -159,7 +159,7 @@ def _arrived_between(group: Ints, start: Ints, arrival: Ints) -> Ints:
 
 
 def _by_epoch(a: Assembly, event: str, names: Sequence[str]) -> list[Ints]:
-    """Columns of an event that has loader and epoch: process, loader, epoch, then `names`."""
+    """Return columns of events with a loader and epoch: process, loader, epoch, then `names`."""
     rows = [
         (number, process.base + item["loader"], item["epoch"], *(item[name] for name in names))
         for number, process in enumerate(a.processes)
@@ -170,7 +170,7 @@ def _by_epoch(a: Assembly, event: str, names: Sequence[str]) -> list[Ints]:
 
 
 def waits(a: Assembly, follows: Waits) -> pd.DataFrame:
-    """The table `Run.waits`, with its columns."""
+    """Return the table `Run.waits`."""
     wait = a.wait
     start, arrival = signed(wait["start_ns"]), signed(wait["arrival_ns"])
     return frame(
@@ -192,13 +192,13 @@ def waits(a: Assembly, follows: Waits) -> pd.DataFrame:
 
 
 def batches(a: Assembly, follows: Waits) -> pd.DataFrame:
-    """One row per batch that was made or taken; the half that is not recorded is NaN."""
+    """Return a row per batch that was made or taken; the side that is not recorded is NaN."""
     made = np.flatnonzero((a.batch["flags"] & SENDS) == 0)
     wait_keys = (a.ranks[a.wait_process], a.wait_loader, a.wait_epoch, signed(a.wait["batch"]))
     rank = a.ranks[a.batch_process[made]]
     keys = (rank, a.batch_loader[made], a.batch_epoch[made], signed(a.batch["batch"][made]))
     taken = match(keys, wait_keys)
-    # A key that turns up twice is joined once.
+    # A key that occurs twice is joined only once.
     known, place = np.unique(taken, return_index=True)
     once = np.zeros(len(taken), np.bool_)
     once[place] = known >= 0
@@ -249,7 +249,7 @@ def batches(a: Assembly, follows: Waits) -> pd.DataFrame:
     end = pick(wait["end_ns"], w)
     arrival = pick(wait["arrival_ns"], w)
     code = pick_int(follows.order, w, -1).astype(np.int8)
-    # Taken by nobody: the first of its epoch only where nobody took any.
+    # Not taken: the first of its epoch only if no batch of the epoch was taken.
     waited = match((rank, loader, epoch), wait_keys[:3])
     first = np.where(w >= 0, pick_int(follows.first, w, 0) > 0, (batch == 0) & (waited < 0))
 

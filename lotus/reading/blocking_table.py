@@ -1,4 +1,4 @@
-"""What the threads that made batches were blocked in, as the launcher saw it (blocking.json)."""
+"""What threads that made batches were blocked in, as observed by the launcher (blocking.json)."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,7 +10,7 @@ from lotus.common import files
 from lotus.format.run_directory import BLOCKING as NAME
 from lotus.reading.process_tree import Process
 
-# In the file: the numbers of what is no operation.
+# Numbers in the file that do not stand for operations.
 _OWN, _COLLATE, _NEXT = -1, -2, -3
 OWN_CODE, COLLATE, NEXT = "", "collate", "(next)"
 REASONS = (
@@ -24,7 +24,7 @@ _COLUMNS = {
 
 
 def read(directory: Path, processes: Iterable[Process]) -> tuple[pd.DataFrame, str]:
-    """(the table of a run, what kept lotus from seeing it or ""); see lotus.Run.blocking."""
+    """Return (the table `Run.blocking`, the reason why it could not be recorded or "")."""
     try:
         record = files.read_json(directory / NAME, _MOST_BYTES)
     except OSError:

@@ -15,41 +15,41 @@ from lotus.reading.sample_tables import Names, counted_rows
 
 KINDS = ("operation", "fetch", "collate")
 OPERATION, FETCH, COLLATE = range(3)
-_MOST_EVENTS = 64  # of a reading: what a row of counts takes in memory, to what it takes in a log
-_AT_ONCE = 1 << 16  # rows whose readings are in memory at once
+_MOST_EVENTS = 64  # size of the counts of a reading in memory, relative to their size in a log
+_AT_ONCE = 1 << 16  # rows whose readings are in memory at the same time
 _LONGEST = 200  # characters of an event's name
 _COLUMNS = (
     "tid worker loader epoch batch kind operation nested row start_ns duration_ns readings "
     "enabled_ns running_ns scaled helper_ns"
 ).split()
-# What an event cannot be called: there are tables with columns of these names.
+# Invalid names of events: tables have columns with these names.
 _TAKEN = {*_COLUMNS, "rank", "local_rank", "world_size", "host", "pid", "end_ns"}
 
 
 class Event(NamedTuple):
-    """A counted event: where its count stands in a reading, and what a reading adds to it."""
+    """A counted event: the place of its count in a reading, and what a reading adds to it."""
 
     name: str
     word: int
-    group_word: int  # where its group begins: how many events, enabled ns, running ns
+    group_word: int  # where its group begins: number of events, enabled ns, running ns
     cost: float
 
 
 class Counted(NamedTuple):
-    """Counted intervals of one process, one element each; counts as (intervals, events)."""
+    """Counted intervals of a process, an element per interval; counts as (intervals, events)."""
 
     kind: Array
     batch_row: Ints  # of the process's batch frames
-    ops_row: Ints  # of the process's operations, -1: not one
-    readings: Ints  # how many readings cost something in it
-    enabled_ns: Ints  # of the group that ran least
+    ops_row: Ints  # of the process's operations, -1: not an operation
+    readings: Ints  # number of readings whose cost is in it
+    enabled_ns: Ints  # of the group that ran for the shortest time
     running_ns: Ints
     helper_ns: Array  # float64, NaN but for FETCH
-    counts: Array  # float64, cost of reading taken off, scaled where multiplexed
+    counts: Array  # float64, less the cost of the readings, scaled if multiplexed
 
 
 def names_of(a: Assembly) -> list[str]:
-    """The events that were counted, in the order in which they were asked for."""
+    """Return the events that were counted, in the order in which they were requested."""
     names: dict[str, None] = {}
     for process in a.processes:
         names.update(dict.fromkeys(event.name for event in _layout(process)[0]))
@@ -57,7 +57,7 @@ def names_of(a: Assembly) -> list[str]:
 
 
 def events_of(a: Assembly) -> list[dict[str, Any]]:
-    """What the events are to the kernel, each name once: as perf_event.Event has it."""
+    """Return the kernel's definitions of the events, each name once, as in perf_event.Event."""
     by_name: dict[str, dict[str, Any]] = {}
     needed = {"name": str, "type": int, "config": int, "config1": int, "flags": str}
     for process in a.processes:
@@ -69,13 +69,13 @@ def events_of(a: Assembly) -> list[dict[str, Any]]:
 
 
 def _layout(process: Process) -> tuple[list[Event], int]:
-    """The events of a process and how many words a reading has; ([], 0) if none or damaged."""
+    """Return the events of a process and the words of a reading; ([], 0) if none or damaged."""
     announced = process.events["counters"]
     return _events(announced[0]) if announced else ([], 0)
 
 
 def _events(announced: dict[str, Any]) -> tuple[list[Event], int]:
-    """Those of one `counters` event, likewise."""
+    """Return the same for one `counters` event."""
     events: list[Event] = []
     word, group_word = 0, 0
     group: Any = None
@@ -97,7 +97,7 @@ def _events(announced: dict[str, Any]) -> tuple[list[Event], int]:
 
 
 def _costs(process: Process, tids: Array, names: list[str]) -> Array:
-    """What a reading adds to each count, as (rows, events): by thread, the last that was told."""
+    """Return what a reading adds to each count, as (rows, events): the thread's latest value."""
     distinct, place = np.unique(tids, return_inverse=True)
     costs = np.zeros((len(distinct), len(names)))
     at = {tid: row for row, tid in enumerate(distinct.tolist())}
@@ -110,11 +110,11 @@ def _costs(process: Process, tids: Array, names: list[str]) -> Array:
 
 
 class _Frames(NamedTuple):
-    """What the frames are good for, one element each."""
+    """Which parts of the frames can be used, an element per frame."""
 
-    row: Ints  # of the process's batch frames; -1: not known, or an earlier frame is of it
+    row: Ints  # of the process's batch frames; -1: not known, or used by an earlier frame
     good: Array  # its readings can be used
-    full: Array  # and so can the edges of its operations
+    full: Array  # the readings at its operations can be used, too
 
 
 def _frames(process: Process, words: int) -> _Frames:
@@ -129,15 +129,15 @@ def _frames(process: Process, words: int) -> _Frames:
     sizes = signed(fixed["n_readings"])
     good = (fixed["words"] == words) & (sizes % max(words, 1) == 0) & (sizes > 0) & (row >= 0)
     full = np.zeros(len(row), np.bool_)
-    # An operation that was not counted would shift all that follow it.
+    # An operation without counts would shift the counts of all that follow.
     full[good] = (signed(fixed["n_edges"])[good]) == signed(batch["n_ops"])[row[good]]
     return _Frames(row, good & (words > 0), full & (words > 0))
 
 
 def losses(process: Process) -> list[Lost]:
-    """The counts that were recorded and cannot be used.
+    """Return the losses: counts that were recorded and cannot be used.
 
-    What single intervals lack is no number (NaN) in their rows instead.
+    Counts that only single intervals lack are NaN in their rows instead.
     """
     fixed, batch = process.log.fixed["counts"], process.log.fixed["batch"]
     if not len(fixed):
@@ -158,7 +158,7 @@ def losses(process: Process) -> list[Lost]:
 
 
 def counted(process: Process, op_place: Ints | None) -> Counted | None:
-    """The counts of a process; None if there are none that can be read."""
+    """Return the counts of a process, or None if none of them can be read."""
     fixed, batch = process.log.fixed["counts"], process.log.fixed["batch"]
     if not len(fixed) or not len(batch):
         return None
@@ -176,7 +176,7 @@ def counted(process: Process, op_place: Ints | None) -> Counted | None:
     first_reading = np.cumsum(in_frame) - in_frame
     last_reading = first_reading + in_frame - 1
 
-    # Edges of operations, then of fetches, then of collates.
+    # Readings at operations, then at fetches, then at collates.
     use = np.repeat(full, edge_counts)
     frame_of = np.repeat(np.arange(len(fixed)), edge_counts)[use]
     place = ranges(np.zeros(len(fixed), np.int64), edge_counts)[use]
@@ -198,13 +198,13 @@ def counted(process: Process, op_place: Ints | None) -> Counted | None:
     kind = np.repeat(np.array([OPERATION, FETCH, COLLATE], np.int8), sizes_of)
     rows = np.concatenate((ops_row, np.full(len(fetches) + len(collates), -1, np.int64)))
     if op_place is not None:
-        # Operations that lie in no sample are not in the table.
+        # Operations outside all samples are not in the table.
         where = np.full(int(ops.sum()) + 1, -1, np.int64)
         where[op_place] = np.arange(len(op_place))
         rows = where[rows]
     known = (kind != OPERATION) | (rows >= 0)
     begin, end, kind, rows, owner = (one[known] for one in (begin, end, kind, rows, owner))
-    # A reading that was not made, or a damaged place: these counts are no numbers.
+    # A missing reading or a damaged place: these counts are NaN.
     inside = (begin <= end) & (end <= last_reading[owner])
     begin = np.where(inside, begin, first_reading[owner])
     end = np.where(inside, end, begin)
@@ -222,7 +222,7 @@ def counted(process: Process, op_place: Ints | None) -> Counted | None:
 def _subtract(
     readings: Array, begin: Ints, end: Ints, known: Array, events: list[Event], costs: Array
 ) -> tuple[Ints, Ints, Array]:
-    """Enabled and running ns of the group that ran least, and the counts, NaN if not `known`."""
+    """Return enabled and running ns of the group that ran least, and counts, NaN if not `known`."""
     before, after = readings[begin], readings[end]
     delta = (after - before).view(np.int64)
     counts = delta[:, [event.word for event in events]].astype(np.float64)
@@ -232,12 +232,12 @@ def _subtract(
         mine = [at for at, event in enumerate(events) if event.group_word == group_word]
         size = len(mine)
         made = known & (before[:, group_word] == size) & (after[:, group_word] == size)
-        # No counter runs backwards.
+        # A counter never decreases.
         made &= (delta[:, group_word + 1 : group_word + HEADER + size] >= 0).all(axis=1)
         enabled, running = (np.where(made, delta[:, group_word + at], 0) for at in (1, 2))
         with np.errstate(divide="ignore", invalid="ignore"):
             scale = np.where(running < enabled, enabled / running, 1.0)
-            # One that waited for its turn says nothing of the others.
+            # A group that waited for its turn does not affect the others.
             ran = np.where(enabled > 0, running / enabled, np.where(made, 1.0, np.inf))
         scale[~made | ((running <= 0) & (enabled > 0))] = np.nan
         counts[:, mine] *= scale[:, None]
@@ -245,20 +245,20 @@ def _subtract(
         least = np.where(lower, ran, least)
         enabled_ns = np.where(lower, enabled, enabled_ns)
         running_ns = np.where(lower, running, running_ns)
-    # Scaled counts are those of all readings; one outside a group's turn cost that group nothing.
+    # Scaled counts are those of all readings; a reading outside a group's turn cost it nothing.
     counts -= (end - begin)[:, None] * costs
     return enabled_ns, running_ns, counts
 
 
 def _mean(counts: Array) -> Array:
-    """Of an event of several groups, over those that counted it in a row; NaN if none did."""
+    """Combine an event of several groups, per row over those that counted it; NaN if none did."""
     known = ~np.isnan(counts)
     with np.errstate(invalid="ignore"):
         return np.asarray(np.where(known, counts, 0.0).sum(axis=1) / known.sum(axis=1))
 
 
 def counters(a: Assembly) -> tuple[pd.DataFrame, Ints]:
-    """(one row per counted interval: see Run.counters, row of each one's batch in `a.batch`)."""
+    """Return (the table `Run.counters`, the row in `a.batch` of each interval's batch)."""
     events = names_of(a)
     parts: list[dict[str, Any]] = []
     rows_of: list[int] = []
@@ -298,7 +298,7 @@ def counters(a: Assembly) -> tuple[pd.DataFrame, Ints]:
                 fetch_start, fetch_end = start, start + took
                 start = np.where(is_op, rows.start_ns[place], start)
                 took = np.where(is_op, rows.duration_ns[place], took)
-                # A span that was begun in another fetch: its first reading is not of this one.
+                # A span that began in another fetch: its first reading does not belong to this one.
                 out = is_op & ((start < fetch_start) | (start + took > fetch_end))
                 own_counts.counts[out] = np.nan
             part |= {"start_ns": start, "duration_ns": took, "readings": own_counts.readings}

@@ -1,6 +1,6 @@
-"""Reads one event log (`events/*.ltr`) into numpy arrays, by the description in its own header.
+"""Reads an event log (`events/*.ltr`) into numpy arrays, by the description in its header.
 
-A log is never trusted: what is damaged, foreign or contradicts itself is a counted loss.
+A log is never trusted: data that is damaged, foreign or inconsistent is counted as lost.
 """
 
 import copy
@@ -36,12 +36,12 @@ from lotus.reading.frame_scanner import (
 )
 
 _LARGEST_HEADER = 4 << 20
-# Events of one process, and their bytes: of 20,000 epochs. As objects they are many times that.
+# Most events of a process, and their bytes: 20,000 epochs.
 _MOST_EVENTS, _MOST_EVENT_BYTES = 200_000, 16 << 20
 _PLAIN = (str, int, float, type(None))
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed")  # escaped, or as a lenient writer has it
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed")  # escaped, or literally
 STRAY = "operation outside of the samples of its batch"
-# Columns that are times, by frame and by array; the first of a frame's is what the others are near.
+# Columns of times, by frame and by array; the other times of a frame are close to its first one.
 _TIMES = {
     "batch": ("fetch_start_ns", "idle_start_ns", "collate_start_ns", "put_ns"),
     "wait": ("start_ns", "end_ns", "arrival_ns"),
@@ -56,13 +56,13 @@ _TIMES = {
 }
 _EVENT_TIMES = ("start_ns", "end_ns", "time_ns", "loop_ns", "process_ns", "last_next_ns")
 Shift = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]]
-# Small arrays that every table needs: gathered while the frames are in memory anyway.
+# Small arrays that every table needs: read while the frames are in memory anyway.
 _AT_ONCE = {"batch": ("sends",), "wait": ("pins",)}
 
 
 @dataclass(frozen=True)
 class Lost:
-    """Something that was not recorded or cannot be read; bytes 0 where that is not known."""
+    """Something that was not recorded or cannot be read; bytes 0 if their number is not known."""
 
     what: str
     pid: int
@@ -71,18 +71,18 @@ class Lost:
 
 
 class ForeignError(Exception):
-    """The file is not one of our logs; the text says why."""
+    """The file is not a log of lotus; the text says why."""
 
 
 class EventLog:
-    """One process's log.
+    """The log of one process.
 
-    fixed   frame name -> structured array, one row a frame, in the order of the file
+    fixed   frame name -> structured array, a row per frame, in the order of the file
     sends   rows of `sends` of all batch frames; `pins` likewise of the wait frames
     events  the JSON objects of the event frames
     lost    what could not be read
 
-    `arrays` reads the other arrays from the file, when they are asked for.
+    `arrays` reads the other arrays from the file on request.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class EventLog:
     ) -> None:
         """Scan the file `name` in `directory`. Raises ForeignError, OSError, LotusError (newer).
 
-        `clocks` says, by the clock that a log names, what to add to its times.
+        `clocks` maps the clock that a log names to what to add to its times.
         """
         self.directory = directory
         self.name = name
@@ -100,7 +100,7 @@ class EventLog:
         with _open(directory, name) as fd:
             self._size = os.fstat(fd).st_size
             sparse = sparse_files.data_in(fd, 0, self._size) < self._size
-            self._apart = 1 << 16 if sparse else self._size  # so that holes are not read
+            self._apart = 1 << 16 if sparse else self._size  # so that holes of a file are not read
             self.header, self._types, start, whole = _read_header(fd, self._size, name)
             self.pid = _integer(self.header, "pid", -1)
             if not whole:
@@ -114,11 +114,11 @@ class EventLog:
 
     @property
     def moved(self) -> bool:
-        """Whether its times were brought onto another clock."""
+        """Whether its times were converted to another clock."""
         return bool(self._shifts)
 
     def part(self, rows: Mapping[str, Array]) -> "EventLog":
-        """The log as if of these kinds of frames it had only those at `rows`."""
+        """Return the log with only the frames at `rows` of these kinds."""
         result = copy.copy(self)
         for name in ("fixed", "_places", "_shifts"):
             per_frame = getattr(self, name)
@@ -127,10 +127,10 @@ class EventLog:
         return result
 
     def _move(self, shift: Shift) -> None:
-        """Bring all times onto another clock.
+        """Convert all times to another clock.
 
-        What a frame tells moves as one: where clocks drift, the times in it would no longer fit its
-        durations.
+        All times of a frame are shifted by the same amount: with a drift, they would no longer
+        match its durations.
         """
         for name, rows in self.fixed.items():
             times = _TIMES.get(name, ())
@@ -189,7 +189,7 @@ class EventLog:
         if self._unreadable[0]:
             self._lose("event that is not readable", *self._unreadable)
         if self._left[0]:
-            self._lose("event behind more of them than lotus reads", *self._left)
+            self._lose("event after more events than lotus reads", *self._left)
         self.fixed = {name: join(fixed[name], EXPECTED[name].fixed) for name in EXPECTED}
         self._places = {name: join(places[name], np.dtype(np.int64)) for name in EXPECTED}
         self.sends = join(eager["sends"], dict(EXPECTED["batch"].arrays)["sends"])
@@ -216,10 +216,10 @@ class EventLog:
                 self._unreadable[1] += count
 
     def arrays(self, frame: str, names: Sequence[str]) -> dict[str, Array]:
-        """Rows of the named arrays of all frames of one kind, back to back, from the file.
+        """Read the rows of the named arrays of all frames of one kind, back to back.
 
-        Which frame a row belongs to follows from the counts in `fixed[frame]["n_<array>"]`.
-        Raises LotusError if the file is no longer what was scanned.
+        The counts in `fixed[frame]["n_<array>"]` tell which frame a row belongs to.
+        Raises LotusError if the file has changed since it was scanned.
         """
         rows, places = self.fixed[frame], self._places[frame]
         pieces: dict[str, list[Array]] = {name: [] for name in names}
@@ -253,7 +253,7 @@ class EventLog:
 
 
 def _moved(rows: Array, times: Sequence[str], shift: npt.NDArray[np.int64]) -> Array:
-    """`rows` with `shift` added to the columns `times`, modulo their width; 0 stays: no time."""
+    """Return `rows` with `shift` added to the columns `times`, modulo their width; 0 stays 0."""
     result = rows.copy()
     for name in times:
         column = rows[name]
@@ -279,10 +279,10 @@ class _open:  # a context manager around a descriptor
 
 
 def parse_json(text: bytes) -> Any:
-    """The value, or None if the text is not JSON (or nested too deeply to be ours).
+    """Return the value, or None if the text is not JSON (or nested too deeply to be of lotus).
 
-    What is no Unicode in it, as bytes of a file's name, becomes an escape: pandas can hold no other
-    where pyarrow is installed.
+    Lone surrogates, such as bytes of a file's name, are escaped: with pyarrow installed, pandas
+    cannot hold them.
     """
     try:
         value = json.loads(text)
@@ -292,9 +292,9 @@ def parse_json(text: bytes) -> Any:
 
 
 def flat(event: dict[str, Any]) -> dict[str, Any]:
-    """An event with values as lotus writes them: no list or object in another one but in a list.
+    """Return an event without values that lotus never writes, such as deeply nested ones.
 
-    What else JSON may hold takes 25 times the memory of its text.
+    Other JSON can take 25 times the memory of its text.
     """
     return {
         name: value if isinstance(value, _PLAIN) else _flat(value) for name, value in event.items()
@@ -330,7 +330,7 @@ def _integer(header: Mapping[str, Any], name: str, default: int) -> int:
 def _read_header(
     fd: int, size: int, name: str
 ) -> tuple[dict[str, Any], dict[int, FrameType], int, bool]:
-    """(header, frame types by kind, offset of the first frame, whether the header is whole)."""
+    """Return (header, frame types by kind, offset of the first frame, header is complete)."""
     prefix = log_format.FILE_HEADER.size
     if size == 0:
         raise ForeignError("empty event log")
@@ -351,7 +351,7 @@ def _read_header(
     schema = _integer(header, "schema", -1)
     if schema > log_format.SCHEMA:
         raise LotusError(newer(f"the event log {name}", schema))
-    # A damaged description may still look like one.
+    # A damaged description may still parse.
     own = not whole and schema == log_format.SCHEMA
     types = frame_types(log_format.description() if own else header.get("frames"))
     if schema < 1 or types is None:
@@ -360,7 +360,7 @@ def _read_header(
 
 
 def newer(what: str, schema: int) -> str:
-    """What is said of a file whose layout this lotus does not know yet."""
+    """Return the message for a file whose layout is newer than this version of lotus."""
     return (
         f"{what} has schema {schema} and this lotus reads up to {log_format.SCHEMA}: "
         "read it with the lotus that recorded it, or a later one"
@@ -368,7 +368,7 @@ def newer(what: str, schema: int) -> str:
 
 
 def _sum_samples(samples: Array, rows: Array) -> tuple[Array, int]:
-    """Per batch frame the time in samples; and how many operations are in none of them."""
+    """Return the time in samples of each batch frame, and the number of operations outside them."""
     counts = counts_of(rows, "samples")
     ends = np.cumsum(counts)
     total = np.concatenate(([0], np.cumsum(samples["duration_ns"].astype(np.int64))))

@@ -1,7 +1,7 @@
-"""Frames of an event log as numpy rows: what a file's description says, where its frames are.
+"""Frames of an event log as numpy rows: parses the file's description and locates its frames.
 
-A light loop walks the frame headers and checks each frame's CRC; everything else is gathered by
-numpy from the places that it found. A file is never trusted: what does not fit is no frame.
+A simple loop walks the frame headers and checks each frame's CRC; numpy reads everything else from
+these offsets. A file is never trusted: data that does not match the description is not a frame.
 """
 
 import os
@@ -19,13 +19,13 @@ Array = npt.NDArray[Any]
 
 CORRUPT, TORN = "corrupt frame", "truncated tail"
 TOO_LONG, HOLE = "corrupt frame, longer than lotus writes any", "corrupt: a hole in the file"
-WINDOW = 64 << 20  # bytes of a log in memory at once
+WINDOW = 64 << 20  # bytes of a log in memory at the same time
 HEADER = np.dtype(
     [("magic", "<u4"), ("kind", "<u2"), ("flags", "<u2"), ("length", "<u4"), ("crc", "<u4")]
 )
 _MAGIC = log_format.FRAME_MAGIC.to_bytes(4, "little")
 _HEADER = log_format.FRAME_HEADER.size
-# Kinds of frames that the first logs of schema 1 do not describe.
+# Kinds of frames that early logs of schema 1 do not describe.
 _LATER = frozenset(("counts", "sync"))
 # Fields that they lack; they are read as UNMEASURED.
 LATER_FIELDS = {
@@ -48,11 +48,11 @@ class FrameType(NamedTuple):
 
 
 def dtype_of(fields: Iterable[Sequence[str]]) -> np.dtype[Any]:
-    """Packed little-endian dtype of (name, struct code) pairs."""
+    """Return the packed little-endian dtype of (name, struct code) pairs."""
     return np.dtype([(name, "<" + np.dtype(code).str[1:]) for name, code in fields])
 
 
-# What this version expects of a log, by the name of the frame.
+# The frames and fields that this version expects in a log, by name.
 EXPECTED = {
     name: FrameType(name, dtype_of(fixed), tuple((array, dtype_of(f)) for array, f in arrays))
     for name, fixed, arrays in log_format.FRAMES.values()
@@ -60,7 +60,7 @@ EXPECTED = {
 
 
 def frame_types(frames: Any) -> dict[int, FrameType] | None:
-    """Frame types by kind, or None if they are damaged or lack what the tables need."""
+    """Return frame types by kind, or None if they are damaged or lack what the tables need."""
     try:
         types = {}
         for frame in frames:
@@ -71,7 +71,7 @@ def frame_types(frames: Any) -> dict[int, FrameType] | None:
         by_name = {frame.name: frame for frame in types.values()}
         for name, expected in EXPECTED.items():
             if name in _LATER and name not in by_name:
-                continue  # a log of before: it has none
+                continue  # an older log without it
             frame = by_name[name]
             later = set(LATER_FIELDS.get(name, ()))
             for have, want in [
@@ -99,18 +99,18 @@ def _described(fields: Any) -> np.dtype[Any]:
 
 
 def gather(data: bytes, places: Array, dtype: np.dtype[Any]) -> Array:
-    """Rows of `dtype` at byte offsets `places` of `data`, which need not be aligned."""
+    """Return rows of `dtype` at byte offsets `places` of `data`, which need not be aligned."""
     if not len(places):
         return np.empty(0, dtype)
     width = dtype.itemsize
-    # One opaque item at every byte: fancy indexing then copies rows, whatever their alignment.
+    # An opaque item at every byte: fancy indexing then copies rows of any alignment.
     items = np.ndarray((len(data) - width + 1,), f"V{width}", data, strides=(1,))
     rows: Array = items[places].view(dtype)
     return rows
 
 
 def ranges(starts: Array, counts: Array, step: int = 1) -> Array:
-    """starts[0], starts[0] + step, ... (counts[0] of them), starts[1], ... as one int64 array."""
+    """Return starts[0], starts[0] + step, ... (counts[0] of them), starts[1], ... as int64."""
     ends = np.cumsum(counts, dtype=np.int64)
     places = np.arange(ends[-1] if len(ends) else 0, dtype=np.int64) * step
     places += np.repeat(starts - step * (ends - counts), counts)
@@ -118,13 +118,13 @@ def ranges(starts: Array, counts: Array, step: int = 1) -> Array:
 
 
 def counts_of(rows: Array, array: str) -> Array:
-    """How many elements of an array each row has, int64 (n,)."""
+    """Return the number of elements of an array in each row, int64 (n,)."""
     counts: Array = rows[f"n_{array}"].astype(np.int64)
     return counts
 
 
 def length_of(frame: FrameType, rows: Array) -> Array:
-    """Payload length of each frame, from its counts."""
+    """Return the payload length of each frame, computed from its counts."""
     total = np.full(len(rows), frame.fixed.itemsize, np.int64)
     for name, dtype in frame.arrays:
         total += counts_of(rows, name) * dtype.itemsize
@@ -132,7 +132,7 @@ def length_of(frame: FrameType, rows: Array) -> Array:
 
 
 def take(data: bytes, bodies: Array, rows: Array, frame: FrameType, array: str) -> Array:
-    """All rows of one array of the frames whose payloads begin at `bodies`."""
+    """Return all rows of one array of the frames whose payloads begin at `bodies`."""
     starts = bodies + frame.fixed.itemsize
     for name, dtype in frame.arrays:
         counts = counts_of(rows, name)
@@ -144,7 +144,7 @@ def take(data: bytes, bodies: Array, rows: Array, frame: FrameType, array: str) 
 
 
 def narrow(rows: Array, dtype: np.dtype[Any]) -> Array:
-    """`rows` with just the fields of `dtype`; UNMEASURED in those that they lack."""
+    """Return `rows` with exactly the fields of `dtype`; UNMEASURED in fields that they lack."""
     if rows.dtype == dtype:
         return rows
     result, known = np.empty(len(rows), dtype), set(rows.dtype.names or ())
@@ -154,7 +154,7 @@ def narrow(rows: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def join(parts: Sequence[Array], dtype: np.dtype[Any]) -> Array:
-    """All rows of `parts`, which have that dtype; a single part as it is."""
+    """Concatenate `parts`, which have this dtype; a single part is not copied."""
     if len(parts) == 1:
         return parts[0]
     # As opaque items: numpy would copy structured ones field by field.
@@ -166,7 +166,7 @@ def join(parts: Sequence[Array], dtype: np.dtype[Any]) -> Array:
 
 
 def read_exactly(fd: int, offset: int, size: int) -> bytes:
-    """Exactly `size` bytes; raises OSError if the file has become shorter."""
+    """Read exactly `size` bytes. Raises OSError if the file has become shorter."""
     parts = []
     while size > 0:
         part = os.pread(fd, size, offset)
@@ -179,9 +179,9 @@ def read_exactly(fd: int, offset: int, size: int) -> bytes:
 
 
 def windows(places: Array, ends: Array, apart: int) -> Iterator[tuple[int, int]]:
-    """Runs of frames [first, last) that span at most WINDOW bytes (or are a single frame).
+    """Yield runs of frames [first, last) that span at most WINDOW bytes (or are a single frame).
 
-    `apart`: bytes between two frames of one run at most.
+    `apart`: the most bytes between two frames of a run.
     """
     breaks = np.flatnonzero(places[1:] - ends[:-1] > apart) + 1
     first = 0
@@ -196,7 +196,7 @@ def windows(places: Array, ends: Array, apart: int) -> Iterator[tuple[int, int]]
 
 
 def _walk(data: bytes, at: int, heads: list[int]) -> int:
-    """Append the offset of every good frame from `at` on; return where the first other thing is."""
+    """Append the offsets of the valid frames from `at` on; return where the last of them ends."""
     unpack, crc32, size = log_format.FRAME_HEADER.unpack_from, zlib.crc32, len(data)
     view, last, magic = memoryview(data), len(data) - _HEADER, log_format.FRAME_MAGIC
     most = log_format.MOST
@@ -217,7 +217,7 @@ def _walk(data: bytes, at: int, heads: list[int]) -> int:
 
 
 def _wanted(data: bytes, at: int, types: Mapping[int, FrameType]) -> int:
-    """Bytes that the frame at `at` needs if it is one; 0: it is none."""
+    """Return how many bytes the frame at `at` takes; 0 if it is not a frame."""
     if len(data) - at < _HEADER:
         return _HEADER if data[at : at + 4] == _MAGIC[: len(data) - at] else 0
     magic, kind, _, length, _ = log_format.FRAME_HEADER.unpack_from(data, at)
@@ -230,13 +230,13 @@ def _wanted(data: bytes, at: int, types: Mapping[int, FrameType]) -> int:
     need = frame.fixed.itemsize
     if body + need > len(data):
         return _HEADER + need
-    # A length that the counts do not bear out would only make us read and check at random.
+    # Do not trust a length that contradicts the counts: it would only cost time to check it.
     rows = np.frombuffer(data, frame.fixed, 1, body)
     return _HEADER + length if int(length_of(frame, rows)[0]) == length else 0
 
 
 def _is_too_long(data: bytes, at: int, types: Mapping[int, FrameType]) -> bool:
-    """Whether what stands at `at` looks like a frame, but for its length."""
+    """Whether the data at `at` looks like a frame, apart from its length."""
     if len(data) - at < _HEADER:
         return False
     magic, kind, _, length, _ = log_format.FRAME_HEADER.unpack_from(data, at)
@@ -244,16 +244,16 @@ def _is_too_long(data: bytes, at: int, types: Mapping[int, FrameType]) -> bool:
 
 
 class _Gap:
-    """What is no frame, until the next one: told once, as what it began with."""
+    """Data between frames: reported once per gap, by what the gap begins with."""
 
     def __init__(self, lose: Callable[[str, int, int], None]) -> None:
         self._lose = lose
-        self.at = -1  # where in the file it began; -1: there is none
+        self.at = -1  # where in the file the gap began; -1: no gap
         self._what = ""
         self._hole = 0  # bytes
 
     def pass_hole(self, first: int, end: int) -> None:
-        """The file has nothing there."""
+        """Report a hole of the file."""
         self.open(first, HOLE)
         self._hole += end - first
 
@@ -266,8 +266,8 @@ class _Gap:
         if self.at >= 0 and end > self.at:
             what = self._what
             if what == CORRUPT and 2 * self._hole > end - self.at:
-                what = HOLE  # in front of it the rest of a block is zeros
-            # What wants more than the file has is a frame that was cut only where nothing follows.
+                what = HOLE  # before it, the rest of a block is zeros
+            # A length beyond the end of the file means a truncated frame only if nothing follows.
             torn = what == TORN and end < size
             self._lose(CORRUPT if torn else what, 1, end - self.at)
         self.at = -1
@@ -280,18 +280,17 @@ def scan(
     types: Mapping[int, FrameType],
     lose: Callable[[str, int, int], None],
 ) -> Iterator[tuple[bytes, int, Array]]:
-    """Yield (bytes, their offset in the file, offsets of good frames within them).
+    """Yield (bytes, their offset in the file, offsets of valid frames within them).
 
-    After something that is no good frame it goes on at the next one; what was skipped is told to
-    `lose` once a gap. No hole of the file is read but in a frame, and of those no more than a few
-    times what the file holds.
+    Data that is not a valid frame is skipped up to the next frame and reported to `lose` once per
+    gap. Holes of the file are read only within frames, at most a few times the size of its data.
     """
     data, base, at = b"", start, 0
     heads: list[int] = []
     gap = _Gap(lose)
-    # Bytes checked in vain, and of holes: a file can be made to cost its square, or far more.
+    # Bytes checked in vain, and of holes: a malicious file could cost its squared size or more.
     patience = 8 * sparse_files.data_in(fd, start, size) + WINDOW
-    end = start  # of the data that is known to be there
+    end = start  # end of the data that is known to exist
 
     while base + at < size and patience > 0:
         before = len(heads)
@@ -302,7 +301,7 @@ def scan(
             continue
         need = max(_wanted(data, at, types), 0 if len(data) - at >= _HEADER else _HEADER)
         if at + need > len(data) and base + len(data) < size and base + at + need <= size:
-            # The frame goes on beyond the window.
+            # The frame continues beyond the window.
             if heads:
                 yield data, base, np.array(heads, np.int64)
                 heads = []
@@ -321,7 +320,7 @@ def scan(
             what = TOO_LONG if _is_too_long(data, at, types) else CORRUPT
             gap.open(base + at, TORN if need > 0 and base + at + need > size else what)
         patience -= need
-        # The next thing that looks like a frame; a magic number may straddle the window.
+        # Find the next possible frame; a magic number may straddle the window.
         next_magic = data.find(_MAGIC, at + 1)
         at = next_magic if next_magic >= 0 else max(len(data) - 3, at + 1)
     if heads:

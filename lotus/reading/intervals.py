@@ -1,4 +1,4 @@
-"""What each thread did when, as plain intervals: what native_map joins samples with."""
+"""What each thread did and when, as intervals with which native_map joins samples."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -21,13 +21,13 @@ def intervals(
     epochs: pd.DataFrame,
     workers: pd.DataFrame,
 ) -> pd.DataFrame:
-    """One row per interval: pid, tid, start_ns, end_ns, kind, operation, worker, row.
+    """Return a row per interval: pid, tid, start_ns, end_ns, kind, operation, worker, row.
 
-    Intervals of one thread nest or are disjoint. `kind` is a category of KINDS: what lies inside
-    another one belongs to the inner; so "fetch" holds what is left of it, the data set's own code,
-    and "wait" without workers what torch does around a fetch. `operation` is a category, "" for
-    other kinds. `row` is that in `ops` for operations, in Assembly.batch for fetch and collate,
-    else -1. In their order operations come first, as they stand in `ops`.
+    Intervals of a thread nest or are disjoint. `kind` is a category of KINDS. Time belongs to the
+    innermost interval: "fetch" is the data set's own code, and "wait" without workers is what torch
+    does around a fetch. `operation` is a category, "" for other kinds. `row` is the row in `ops` of
+    an operation, in Assembly.batch of a fetch or collate, else -1. Operations come first, in the
+    order of `ops`.
     """
     batch = a.batch
     pid = a.places["pid"][a.batch_process]
@@ -62,14 +62,14 @@ def intervals(
     start, took, step = (waits[name].to_numpy() for name in ("start_ns", "wait_ns", "step_ns"))
     add("wait", waits["pid"], waits["tid"], start, took, main, main)
     add("step", waits["pid"], waits["tid"], start + took, step, main, main)
-    # A worker's loop runs on its main thread, whose number is the pid.
+    # A worker's loop runs on its main thread, whose tid is the pid.
     ready = workers["ready_ns"] - workers["loop_ns"]
     number = np.full(len(workers), -1)
     add(
         "start-up", workers["pid"], workers["pid"], workers["loop_ns"], ready, workers["worker"],
         number,
     )  # fmt: skip
-    # An iteration is begun by the thread that waits afterwards.
+    # The thread that waits is the one that began the iteration.
     first = waits.drop_duplicates(["pid", "loader", "epoch"])[["pid", "loader", "epoch", "tid"]]
     begun = epochs.merge(first, on=["pid", "loader", "epoch"], how="left")
     missing = np.full(len(begun), -1)
@@ -84,7 +84,7 @@ def _table(ops: pd.DataFrame, parts: Iterable[tuple[str, list[Array]]]) -> pd.Da
     parts = list(parts)
     operation = ops["operation"].astype("category")
     known = [str(name) for name in operation.cat.categories]
-    numbers = {"": 0}  # what is no operation; an operation may have no name, too
+    numbers = {"": 0}  # other kinds; an operation may also have an empty name
     places = np.array([0, *(numbers.setdefault(name, len(numbers)) for name in known)], np.int32)
     names = list(numbers)
     others = sum(len(columns[0]) for _, columns in parts)
@@ -114,10 +114,10 @@ def _table(ops: pd.DataFrame, parts: Iterable[tuple[str, list[Array]]]) -> pd.Da
 def exact(
     table: pd.DataFrame, counters: pd.DataFrame, batch_rows: Ints, events: list[str]
 ) -> pd.DataFrame:
-    """Counts of each interval, as (intervals, events), NaN if it was not counted; and `scaled`.
+    """Return the counts as (intervals, events), NaN if not counted, and `scaled`.
 
-    `batch_rows` is the row of Assembly.batch of each row of `counters`. Counts are inclusive: those
-    of the intervals inside are in them.
+    `batch_rows` has the row of Assembly.batch of each row of `counters`. Counts include those of
+    nested intervals.
     """
     counts = {name: np.full(len(table), np.nan) for name in events}
     scaled = np.zeros(len(table), np.bool_)

@@ -1,4 +1,4 @@
-"""What the machine did while a program ran, as the launcher read it (blocking.json)."""
+"""CPU and memory use of the machine during a run, as read by the launcher (blocking.json)."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ _MOST_BYTES = 4 << 20
 
 
 def read(directory: Path) -> pd.DataFrame:
-    """The table of a run, empty if it has none; see lotus.Run.machine."""
+    """Return the table `Run.machine`, empty if it was not recorded."""
     try:
         record = files.read_json(directory / NAME, _MOST_BYTES)
     except (OSError, ValueError):

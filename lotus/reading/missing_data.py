@@ -1,4 +1,4 @@
-"""Why a run recorded nothing, or less than hoped for: by what reported in, never by the command."""
+"""Why a run recorded nothing, or too little: judged by what its processes reported."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -7,21 +7,21 @@ from typing import Any
 from lotus.format import process_reports
 
 _NO_PYTHON = (
-    "no Python reported in: the command started none, or started it where lotus cannot load "
-    "(python -I, -E or -S, or an emptied environment); run it without these"
+    "no Python process reported: the command started none, or started it so that lotus cannot "
+    "load (python -I, -E or -S, or an empty environment); run it without these"
 )
 _NO_TORCH = (
     "Python ran, but never imported torch.utils.data: there was no data loading to record; "
-    "check that this is the command that trains"
+    "check that this command starts the training"
 )
 _NO_ITERATION = (
     "torch.utils.data was imported, but no DataLoader was iterated: nothing was recorded; "
-    "check that the program came as far as its training loop"
+    "check that the program reached its training loop"
 )
 
 
 def processes(directory: Path) -> list[dict[str, Any]]:
-    """Return what the traced processes reported (processes.jsonl); a torn line is left out."""
+    """Return what the traced processes reported (processes.jsonl), without incomplete lines."""
     try:
         return process_reports.read(directory).lines
     except OSError:
@@ -35,7 +35,7 @@ def notes(reports: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def ending(exit_code: int | None, signal: int | None) -> list[str]:
-    """Return a line that says how the program ended, or none where all went well."""
+    """Return a line that says how the program ended, or none if it succeeded."""
     if signal is not None:
         return [f"the program was ended by {_signal_name(signal)}; what it did until then is kept"]
     if exit_code:
@@ -46,10 +46,9 @@ def ending(exit_code: int | None, signal: int | None) -> list[str]:
 def missing(
     reports: Sequence[Mapping[str, Any]], unseen: Sequence[Mapping[str, Any]] = ()
 ) -> list[str]:
-    """Return lines that say why no batch was recorded, where none was.
+    """Return lines that say why no batch was recorded; none if there are batches.
 
-    `reports` are the lines of processes.jsonl, `unseen` the loaders that lotus met and cannot look
-    into.
+    `reports` are the lines of processes.jsonl, `unseen` the loaders that lotus cannot observe.
     """
     lines = [f"not seen: {loader.get('what')}, for {loader.get('why')}" for loader in unseen]
     events = {report.get("event") for report in reports}
@@ -68,8 +67,8 @@ def unfound(ops: Sequence[str], recorded: Collection[str], notes: Iterable[str])
     """Return a line for each `--op` whose module was never imported.
 
     `ops` are those of the manifest, `recorded` the names of operations of the kind "named". An `op`
-    on which the tracer already made a remark (`notes`), such as a module without that function, is
-    left to that remark.
+    for which the tracer already made a remark (`notes`), such as that a module lacks the function,
+    is skipped.
     """
     lines = []
     remarks = list(notes)

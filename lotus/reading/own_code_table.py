@@ -1,4 +1,4 @@
-"""Which Python functions the data set's own code, or the sampler, was in (blocking.json)."""
+"""The Python functions in which the data set's own code or the sampler ran (blocking.json)."""
 
 import re
 from pathlib import Path
@@ -22,7 +22,7 @@ _COLUMNS = {
 
 
 def read(directory: Path) -> pd.DataFrame:
-    """The table of a run, empty if it has none; see lotus.Run.own_code."""
+    """Return the table `Run.own_code`, empty if it was not recorded."""
     try:
         record = files.read_json(directory / NAME, _MOST_BYTES)
     except (OSError, ValueError):
@@ -36,7 +36,7 @@ def read(directory: Path) -> pd.DataFrame:
 
 
 def _parsed(line: object) -> tuple[str, list[tuple[str, str, int]], int]:
-    """The part that a stack is in, and its frames there; none where it is in neither."""
+    """Return the part that a stack belongs to and its frames there; none if it is in neither."""
     if not isinstance(line, str):
         return "", [], 0
     text, _, count = line.rpartition(" ")

@@ -1,4 +1,4 @@
-"""Reads the state pages of a run: what each process does now, or did last before it was killed."""
+"""Reads the state pages of a run: what each process is doing, or did before it was killed."""
 
 import contextlib
 import os
@@ -16,13 +16,13 @@ PHASES = ("starting", "idle", "fetch", "collate", "send", "wait", "step", "ended
 
 @dataclass(frozen=True)
 class State:
-    """One process. Times are CLOCK_MONOTONIC; None if there is none, -1 for no worker or batch.
+    """The state of a process. Times are CLOCK_MONOTONIC or None; -1 for no worker or batch.
 
     worker     its number, -1 for a main process
     phase      one of PHASES; since_ns is its start
-    loader, epoch, batch  those that it works at (a worker knows no loader)
-    sample     index of the sample in hand; None: it has none, or it is no number
-    operation  the last one that started in the sample in hand (or outside any), and when
+    loader, epoch, batch  those that it works on (a worker does not know its loader)
+    sample     index of its current sample; None: no sample, or its index is not a number
+    operation  the last one that started in the current sample (or outside any), and when
     """
 
     pid: int
@@ -51,21 +51,21 @@ def read(directory: str | os.PathLike[str]) -> list[State]:
 
 
 def settle(directory: Path) -> None:
-    """Move into the run what processes that were killed left in /dev/shm."""
+    """Move the pages that killed processes left in /dev/shm into the run."""
     for link in _files(directory):
         with contextlib.suppress(OSError):
             target = os.readlink(link)
             if target == _moved(link):
                 try:
                     _settle(target, str(link), content(link))
-                except OSError:  # the disk is full: better lost than left there for ever
+                except OSError:  # the disk is full: better lost than left there forever
                     os.unlink(target)
 
 
 def content(path: Path) -> bytes:
-    """The bytes of a page. Raises OSError if it is no plain file of ours, or of another size.
+    """Return the bytes of a page. Raises OSError if it is not a valid file of this user.
 
-    No link is followed but that to the place in /dev/shm where this page may stand.
+    The only link that is followed is the one to this page's place in /dev/shm.
     """
     place: Path | str = path
     if path.is_symlink() and os.readlink(path) == _moved(path):
@@ -84,7 +84,7 @@ def _moved(path: Path) -> str:
 
 
 def _files(directory: Path) -> list[Path]:
-    """The pages of a run; none where they would lie elsewhere."""
+    """Return the pages of a run; none if their directory is outside the run."""
     folder = directory / "state"
     return [] if folder.is_symlink() else sorted(folder.glob("*.state"))
 
@@ -98,7 +98,7 @@ def _pages(directory: Path) -> Iterator[memoryview]:
 
 
 def _operation_names(directory: Path) -> dict[int, list[tuple[int, dict[int, str]]]]:
-    """pid -> (start of the log, operation id -> name) of each log of that pid."""
+    """Map each pid to (start of the log, operation id -> name) of its logs."""
     from lotus.reading.event_log import EventLog, ForeignError  # numpy is slow to import
 
     names: dict[int, list[tuple[int, dict[int, str]]]] = {}
@@ -116,7 +116,7 @@ def _operation_names(directory: Path) -> dict[int, list[tuple[int, dict[int, str
 
 
 def decoded(words: memoryview, names: list[tuple[int, dict[int, str]]]) -> State:
-    """A state page in words; `names`: (start ns, names of operations by number) of each log."""
+    """Decode a state page; `names`: (start ns, names of operations by id) of each log."""
     phase = words[state_page.W_PHASE]
     since, sample_since = words[state_page.W_SINCE], words[state_page.W_SAMPLE_SINCE]
     known = phase in range(len(PHASES))
@@ -125,7 +125,7 @@ def decoded(words: memoryview, names: list[tuple[int, dict[int, str]]]) -> State
     began = words[place]
     operation = None
     if began > 0 and began >= (sample_since if in_sample else since) and phase != state_page.ENDED:
-        # pids are used again: the log that began nearest to the page is that process's
+        # pids are reused: the process's log is the one that began closest to the page
         logs = sorted(names, key=lambda log: abs(log[0] - words[state_page.W_START]))
         number = place - state_page.OPERATIONS
         operation = (logs[0][1] if logs else {}).get(number, f"operation {number}")

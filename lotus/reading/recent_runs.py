@@ -1,4 +1,4 @@
-"""The newest runs of lotus-runs/ in the current directory, for commands that name none."""
+"""The newest runs of lotus-runs/ in the current directory, the default of several commands."""
 
 import os
 from collections.abc import Iterator
@@ -12,14 +12,14 @@ from lotus.format import manifest
 from lotus.format.run_directory import RUNS, SWEEP, script_name
 
 _LARGEST = 64 << 20  # bytes of run.json that are read
-_MOST = 200  # directories whose run.json is read: those that were written to last
+_MOST = 200  # directories whose run.json is read: those changed last
 
 
 @dataclass(frozen=True)
 class Recent:
-    """A run, or a sweep, of lotus-runs/.
+    """A run or sweep in lotus-runs/.
 
-    program: what its directory is named after; well: whether it ended with exit code 0.
+    program: the program that its directory is named after; well: whether its exit code is 0.
     """
 
     path: Path
@@ -29,7 +29,7 @@ class Recent:
 
 
 def newest(verb: str, sweeps: bool = False) -> Path:
-    """The run that was begun last; with `sweeps` a sweep as well. `verb`: for the message.
+    """Return the run, or with `sweeps` also the sweep, that began last. `verb`: for the error.
 
     Raises LotusError if there is none.
     """
@@ -40,9 +40,9 @@ def newest(verb: str, sweeps: bool = False) -> Path:
 
 
 def two_newest() -> tuple[Path, Path]:
-    """The newest run that ended well, and the one of the same program before it: (older, newer).
+    """Return the newest run with exit code 0 and the one of its program before: (older, newer).
 
-    Raises LotusError if there are no two.
+    Raises LotusError if there are not two.
     """
     runs = list(_recent(sweeps=False))
     ended = [one for one in runs if one.well]
@@ -70,7 +70,7 @@ def _none(verb: str, which: str = "") -> LotusError:
 
 
 def _recent(sweeps: bool) -> Iterator[Recent]:
-    """The newest first."""
+    """Yield the runs, the newest first."""
     names = [manifest.NAME]
     if sweeps:
         names.append(SWEEP)
@@ -94,7 +94,7 @@ def _recent(sweeps: bool) -> Iterator[Recent]:
 
 
 def _read(path: Path, written_ns: int) -> Recent:
-    """What its manifest says; a damaged one is as old as its file."""
+    """Read a run's manifest; if it is damaged, the run is as old as that file."""
     record: Any = None
     try:
         record = files.read_json(path, _LARGEST)
