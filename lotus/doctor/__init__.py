@@ -1,1 +1,1 @@
-"""`lotus doctor`: the environment, the PMU, checks, and the command that closes each gap."""
+"""`lotus doctor`: the environment, the PMU, checks, and a command to close each gap."""

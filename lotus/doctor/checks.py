@@ -1,6 +1,6 @@
-"""Words for what was found on a machine, and for each gap the command that closes it.
+"""Describes the facts of a machine, and for each gap the command that closes it.
 
-From facts alone: nothing is asked of the machine here.
+Uses facts alone: nothing is probed here.
 """
 
 import errno
@@ -28,8 +28,8 @@ _SYMBOLS = {
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at. `fixes` are commands or settings that close a gap, each for
-    itself; `meanwhile` is what works without them, `asks` what only others can do."""
+    """The result of a check. Each of `fixes` is a command or setting that closes the gap;
+    `meanwhile` is what works without it, `asks` what only others can do."""
 
     area: str
     topic: str
@@ -42,7 +42,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Facts:
-    """All facts that findings are made of."""
+    """All facts that findings are derived from."""
 
     system: System
     perf: PerfTool
@@ -55,19 +55,19 @@ class Facts:
 
 
 def why_no_hardware(facts: Facts) -> str:
-    """Why no hardware event counts here."""
+    """Return why no hardware event counts here."""
     states = {one.state for one in facts.survey.hardware}
     if "refused" in states:
         return "the kernel refuses hardware events to this user"
     if "counts" in states:
-        return "hardware events open, but do not count rightly"
+        return "hardware events open, but do not count correctly"
     if "zero" in states:
         return "hardware events open but count nothing"
     return "this VM has no counters" if facts.system.virtual else "the kernel offers no counters"
 
 
 def refusal(facts: Facts) -> str:
-    """Why the kernel counts nothing at all."""
+    """Return why the kernel counts nothing at all."""
     error = next((one.error for one in facts.survey.software if one.error), 0)
     machine = facts.system
     if error == errno.EACCES:
@@ -81,7 +81,7 @@ def refusal(facts: Facts) -> str:
 
 
 def findings(facts: Facts) -> list[Finding]:
-    """What is to be said of each area."""
+    """Return the findings of each area."""
     results = [
         *_machine(facts),
         *_rights(facts),
@@ -95,7 +95,7 @@ def findings(facts: Facts) -> list[Finding]:
 
 
 def _as_root(finding: Finding) -> Finding:
-    """Root needs no sudo, which small images do not have."""
+    """Remove sudo for root, as small images do not have it."""
     fixes = tuple(
         fix if "on the host" in fix else fix.replace("sudo ", "") for fix in finding.fixes
     )
@@ -209,7 +209,7 @@ def _counters(facts: Facts) -> list[Finding]:
         if any(one.state == "refused" for one in survey.hardware):
             area.add(GAP, "hardware", text, *sysctl(machine), still=still)
         elif machine.virtual:
-            text += ", and nothing inside it helps: its host must pass them on"
+            text += ", which nothing inside it can change: its host must pass them on"
             area.add(GAP, "hardware", text, still=still, asks=host_asks(machine))
         else:
             fix = "sudo dmesg | grep -i -e pmu -e perf   # says why"
@@ -237,7 +237,7 @@ def _capacity(facts: Facts, area: _Area) -> None:
         area.add(
             NOTE, "at once",
             f"{capacity.announced} hardware events open as one group, {capacity.right} count"
-            f" rightly ({', '.join(capacity.wrong)} did not): groups are kept to {capacity.right}",
+            f" correctly ({', '.join(capacity.wrong)} did not): groups are kept to {capacity.right}",
         )  # fmt: skip
     else:
         least = "" if capacity.bounded else "at least "
@@ -347,10 +347,10 @@ def _perf(facts: Facts, area: _Area) -> None:
 
 def _price(sampled: Sampled, virtual: bool) -> str:
     if sampled.interrupt_ns is None:
-        return "samples; an interrupt costs less than can be told from noise here"
+        return "samples; an interrupt costs less than the noise here"
     word = "cheap" if sampled.interrupt_ns < CHEAP_NS else "dear"
     share = sampled.interrupt_ns * 997 / 1e9
-    if virtual:  # the host's doings are among it: its digits would say nothing
+    if virtual:  # it includes the host's activity, so more digits are meaningless
         return (
             f"samples; roughly {max(sampled.interrupt_ns / 1e3, 1):.0f} µs an interrupt ({word}): "
             f"about {max(share, 0.01):.0%} of a core at 997 Hz; in a VM this differs from time to "
@@ -371,7 +371,7 @@ def _symbols(facts: Facts) -> list[Finding]:
         for library in python.libraries:
             _library(library, area)
     if not facts.helpers.demangler:
-        text = "libstdc++ is not installed, which tells C++ names as they were written"
+        text = "libstdc++ is not installed, which demangles C++ names"
         fix = "sudo apt install libstdc++6   # Fedora: sudo dnf install libstdc++"
         area.add(GAP, "C++ names", text, fix, still="all functions, by their mangled names")
     return area

@@ -1,4 +1,4 @@
-"""What lotus finds around it: the kernel's settings, rights, programs, libraries and room.
+"""The environment of lotus: the kernel's settings, rights, programs, libraries and free space.
 
 Nothing is changed or imported for that; what cannot be read is None or empty.
 """
@@ -20,7 +20,7 @@ from typing import Any
 from lotus.common import host
 from lotus.hardware.sampling_probe import perf_has_rights
 
-_PATIENCE_S = 10  # for programs that are asked something
+_PATIENCE_S = 10  # for programs that are queried
 _CAPABILITIES = {19: "SYS_PTRACE", 21: "SYS_ADMIN", 34: "SYSLOG", 38: "PERFMON"}
 _LIBRARIES = (
     ("torch", "torch/lib/libtorch_cpu.so"),
@@ -37,7 +37,7 @@ _LIBRARIES = (
 
 @dataclass(frozen=True)
 class System:
-    """What /proc and /sys say; None if they say nothing."""
+    """What /proc and /sys contain; None if they do not say."""
 
     kernel: str = ""
     arch: str = ""
@@ -61,7 +61,7 @@ class System:
 
     @property
     def privileged(self) -> bool:
-        """Whether perf_event_paranoid does not bind us."""
+        """Whether perf_event_paranoid does not apply to this process."""
         return bool({"PERFMON", "SYS_ADMIN"} & set(self.capabilities))
 
 
@@ -98,17 +98,17 @@ class Python:
 
 @dataclass(frozen=True)
 class Helpers:
-    """Programs and packages that lotus uses where they are."""
+    """Programs and packages that lotus uses if they are installed."""
 
     py_spy: str | None = None
-    demangler: bool = False  # libstdc++ or another that knows C++ names
+    demangler: bool = False  # libstdc++ or another library that demangles C++ names
     perf_binding: str | None = None  # of this interpreter's ABI
     other_bindings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Room:
-    """What is free in /dev/shm and on the disk of `folder`, bytes; None: not known."""
+    """Free bytes in /dev/shm and on the disk of `folder`; None: not known."""
 
     shm_bytes: int | None
     disk_bytes: int | None
@@ -206,7 +206,7 @@ def perf_tool(trial: Sequence[str] | None = None) -> PerfTool:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "perf.data")
         command = [path, "record", "-q", "-e", event, "-F", frequency, "-k", "CLOCK_MONOTONIC"]
-        command += ["-o", str(file), "--no-bpf-event"]  # whose thread ends only after a second
+        command += ["-o", str(file), "--no-bpf-event"]  # its thread ends only after a second
         loop = [sys.executable, "-ISc", "for _ in range(1_000_000): pass"]
         code, out, err = _ask([*command, "--", *loop])
         recorded = code == 0 and file.exists() and file.stat().st_size > 0
@@ -215,7 +215,7 @@ def perf_tool(trial: Sequence[str] | None = None) -> PerfTool:
 
 
 def python() -> Python | None:
-    """The interpreter that a user's `python` is, or this one; nothing of it is imported."""
+    """Return the interpreter that `python` on PATH is, or this one; imports nothing of it."""
     path = shutil.which("python") or shutil.which("python3") or sys.executable
     _, out, _ = _ask(
         [path, "-c", "import sys, json; print(json.dumps([sys.version.split()[0], sys.path[1:],"
@@ -241,7 +241,7 @@ def python() -> Python | None:
 
 
 def library(package: str, path: Path, debug: Path = Path("/usr/lib/debug")) -> Library:
-    """What the file knows of its functions. Only its headers are read."""
+    """Return what the file says about its functions. Reads only its headers."""
     from native_map.errors import Unusable
     from native_map.symbols.elf import Elf
 
@@ -260,7 +260,7 @@ def library(package: str, path: Path, debug: Path = Path("/usr/lib/debug")) -> L
 
 
 def helpers() -> Helpers:
-    """What is installed beside lotus."""
+    """Return what is installed besides lotus."""
     beside = Path(sysconfig.get_path("scripts"), "py-spy")
     bindings = [
         one
@@ -288,7 +288,7 @@ def _has_demangler() -> bool:
 
 
 def room(folder: Path | None = None) -> Room:
-    """Free bytes of /dev/shm and of the disk that runs are written to."""
+    """Return the free bytes of /dev/shm and of the disk that runs are written to."""
     folder = folder or Path.cwd()
     return Room(_free(Path("/dev/shm")), _free(folder), str(folder))
 
@@ -305,7 +305,7 @@ def _list_paths(pattern: str) -> list[str]:
 
 
 def _ask(command: Sequence[str]) -> tuple[int, str, str]:
-    """Exit code and words of a program; -1 where it cannot be run."""
+    """Return the exit code and output of a program; -1 if it cannot be run."""
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE_S, cwd="/"

@@ -1,6 +1,6 @@
 """What this machine can measure, and for each gap the command that closes it.
 
-`examine` asks the machine; what it is told goes through `report`, which only puts words to facts.
+`examine` probes the machine; `report` only describes the facts that it collects.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Report:
-    """All that was found: `summary` in words, `facts` for programs."""
+    """The results: `summary` in words, `facts` for programs."""
 
     summary: Mapping[str, str]
     findings: Sequence[Finding]
@@ -36,10 +36,10 @@ class Report:
 
 
 def examine() -> Report:
-    """Look at this machine; takes a few seconds, never raises for what it finds."""
+    """Examine this machine; takes a few seconds and never raises for what it finds."""
     machine = environment.system()
     chosen = choose(("auto",))
-    sampling = sampling_event()  # as lotus trace asks
+    sampling = sampling_event()  # as lotus trace does
     trial = (sampling[0], str(sampling[1])) if sampling[0] else None
     return report(
         Facts(
@@ -56,12 +56,12 @@ def examine() -> Report:
 
 
 def report(facts: Facts) -> Report:
-    """Put words to the facts."""
+    """Describe the facts."""
     return Report(_summary(facts), findings(facts), _plain(facts))
 
 
 def _plain(value: Any) -> Any:
-    """The value as JSON has it; events by the names of their fields."""
+    """Return the value as JSON; events by the names of their fields."""
     if is_dataclass(value):
         return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
     if isinstance(value, Event):

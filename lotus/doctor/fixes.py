@@ -1,4 +1,4 @@
-"""The commands that give a machine what it lacks for measuring, as they are spelt on it."""
+"""The commands that give a machine what it lacks for measuring, as its distribution spells them."""
 
 from lotus.doctor.environment import System
 
@@ -16,7 +16,7 @@ ENGINES = ("docker", "podman")
 
 
 def sysctl(machine: System) -> tuple[str, ...]:
-    """What lets this user measure the kernel's part of its own processes too."""
+    """Return what lets this user also measure the kernel's part of its own processes."""
     setting = "sudo sysctl kernel.perf_event_paranoid=1"
     if machine.container:
         return (f"{setting}   # on the host", *unlock(machine))
@@ -25,7 +25,7 @@ def sysctl(machine: System) -> tuple[str, ...]:
 
 
 def unlock(machine: System) -> tuple[str, ...]:
-    """What lets a container, or whatever filters system calls, use perf_event_open."""
+    """Return what lets a container, or another seccomp filter, allow perf_event_open."""
     if machine.container in ENGINES or (machine.seccomp and not machine.container):
         tool = machine.container or "docker"
         return (
@@ -39,7 +39,7 @@ def unlock(machine: System) -> tuple[str, ...]:
 
 
 def unlock_asks(machine: System) -> tuple[str, ...]:
-    """What to ask whoever runs the container for."""
+    """Return what to request from whoever runs the container."""
     if machine.container == "kubernetes":
         return (
             'the container\'s securityContext: {capabilities: {add: ["PERFMON"]}}, and a'
@@ -51,7 +51,7 @@ def unlock_asks(machine: System) -> tuple[str, ...]:
 
 
 def host_asks(machine: System) -> tuple[str, ...]:
-    """What to ask the host for; by its name where it has one, else all that are common."""
+    """Return what to request from the host, by its name; the common hosts if it is not known."""
     known = {
         "vmware": 'VMware: vpmc.enable = "TRUE" in the .vmx file, with the machine off',
         "microsoft": "Hyper-V: Set-VMProcessor NAME -Perfmon @('pmu')",
@@ -66,7 +66,7 @@ def host_asks(machine: System) -> tuple[str, ...]:
 
 
 def install_perf(machine: System) -> tuple[str, ...]:
-    """By its distribution; the commonest two where that is not known."""
+    """Return the commands of its distribution, or of the two commonest if it is not known."""
     for name in machine.distribution:
         if name == "ubuntu" and machine.container:
             # The kernel is the host's: its package may not exist for this release.

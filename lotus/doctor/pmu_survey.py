@@ -1,4 +1,4 @@
-"""What all the usual events do on this machine, for `lotus doctor`."""
+"""Surveys all the usual events on this machine, for `lotus doctor`."""
 
 import contextlib
 from collections.abc import Sequence
@@ -33,13 +33,13 @@ from lotus.inside.common.perf_event import Event
 
 @dataclass(frozen=True)
 class Survey:
-    """What all the usual events do on this machine."""
+    """Which of the usual events work on this machine, and what they cost."""
 
     software: tuple[Counted, ...]
     hardware: tuple[Counted, ...]
     capacity: Capacity
     samplers: tuple[Sampled, ...]  # of cycles and cpu_clock
-    read: Cost | None  # of the largest group that counts rightly
+    read: Cost | None  # of the largest group that counts correctly
     clock_ns: float
 
 
@@ -65,7 +65,7 @@ def survey(
         sampled = sample(event, rate, open_sampler)
         if sampled.samples:
             with contextlib.suppress(OSError):
-                # As many as the kernel allows: few interrupts drown in the noise.
+                # As many as the kernel allows: the cost of a few interrupts is below the noise.
                 often = max(min(4000, max_rate(root, 4000) * 7 // 10), 1)
                 price = usual_cost(event, often, open_sampler)
                 sampled = replace(sampled, interrupt_ns=price)

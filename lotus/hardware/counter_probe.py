@@ -1,8 +1,7 @@
-"""What the counters of this machine do, found by counting loops whose work is known.
+"""Tests the counters of this machine by counting loops with a known amount of work.
 
-What the kernel announces is not believed: an event that reads 0 where it cannot be 0 is broken,
-whatever its running time says, and a group counts rightly if each event in it counts as it does
-alone.
+The kernel's announcements are not trusted: an event that reads 0 where it cannot be 0 is broken,
+whatever its running time, and a group counts correctly if each event counts in it as it does alone.
 """
 
 import contextlib
@@ -36,10 +35,10 @@ SOFTWARE_EVENTS = (
     CPU_CLOCK,
     Event("task_clock", SOFTWARE, 1),
     Event("page_faults", SOFTWARE, 2),
-    # A switch happens in the kernel: without `k` it is never seen.
+    # Context switches happen in the kernel: without `k` they are not counted.
     Event("context_switches", SOFTWARE, 3, flags="uk"),
 )
-# Can truly be 0 in the loop; all others cannot.
+# These can be 0 in the loop; all others cannot.
 _MAY_BE_ZERO = (
     *("migrations", "major", "emulation", "alignment", "dram", "llc", "l3", "remote"),
     "smt",  # no other thread shares the core, or a VM hides it
@@ -50,16 +49,16 @@ MOST_AT_ONCE = 12
 
 
 class Group(Protocol):
-    """What is needed of `perf_event.Group`."""
+    """The interface of `perf_event.Group` that is used here."""
 
     def read(self) -> bytes:
-        """The bytes of a reading."""
+        """Return the bytes of a reading."""
 
     def unpack(self, reading: bytes, /) -> tuple[int, int, list[int]]:
-        """(enabled ns, running ns, counts) of a reading."""
+        """Return (enabled ns, running ns, counts) of a reading."""
 
     def close(self) -> None:
-        """Give the counters back."""
+        """Release the counters."""
 
 
 OpenGroup = Callable[[Sequence[Event]], Group]
@@ -67,13 +66,13 @@ OpenGroup = Callable[[Sequence[Event]], Group]
 
 @functools.cache
 def _memory() -> bytearray:
-    """More than the inner caches hold; written, as untouched pages would all be the same one."""
+    """Return more data than the inner caches hold; written, as untouched pages share one frame."""
     return bytearray(b"\1") * (8 << 20)
 
 
 def known_loop() -> None:
-    """About a millisecond of work in which every usual event happens: a few million instructions,
-    as many branches mispredicted as Python needs, far reads, 16 page faults, a context switch."""
+    """Do about a millisecond of work in which every usual event occurs: a few million
+    instructions, mispredicted branches, reads from memory, 16 page faults, a context switch."""
     memory, total = _memory(), 0
     for place in range(0, len(memory), 4099):
         total += memory[place]
@@ -88,7 +87,7 @@ def known_loop() -> None:
 
 @dataclass(frozen=True)
 class Counted:
-    """What an event counted alone on the loop: `count` is None if the kernel refused it."""
+    """What an event counted alone in the loop: `count` is None if the kernel refused it."""
 
     event: Event
     count: int | None
@@ -97,7 +96,7 @@ class Counted:
 
     @property
     def works(self) -> bool:
-        """Whether it counts: something, or nothing where that may be."""
+        """Whether it works: its count is not 0, or may be 0."""
         if self.count is None or self.running <= 0:
             return False
         return self.count > 0 or any(word in self.event.name.lower() for word in _MAY_BE_ZERO)
@@ -112,20 +111,20 @@ class Counted:
 
 @dataclass(frozen=True)
 class Capacity:
-    """How many hardware events fit a group: as the kernel has it, and as they count rightly."""
+    """How many hardware events fit into a group: as announced, and as they count correctly."""
 
     announced: int
     right: int
-    wrong: tuple[str, ...]  # that failed in the first group that was announced but wrong
+    wrong: tuple[str, ...]  # events that failed in the first group that was announced but wrong
     running: float  # the smallest running/enabled seen in a group that was announced
     bounded: bool  # whether a larger group was refused, so that `announced` is the most
 
 
 def settle() -> None:
-    """Let this thread be switched out and in again.
+    """Cause a context switch of this thread.
 
-    Linux (seen on 6.18) starts the clock events of a group that are not its first only then: read
-    at once, cpu-clock and task-clock count 0 for some milliseconds at 100 % running time.
+    Linux (seen on 6.18) starts a group's clock events other than the first only then: if read at
+    once, cpu-clock and task-clock count 0 for some milliseconds at 100 % running time.
     """
     time.sleep(1e-9)
 
@@ -139,12 +138,12 @@ class Probe:
         work: Callable[[], None] = known_loop,
     ) -> None:
         self._open, self._work = open_group, work
-        work()  # what is done only once is not to be counted
+        work()  # one-time work is not to be counted
         self._alone: dict[Event, Counted] = {}
         self._extremes: dict[Event, tuple[int, int]] = {}  # of all counts alone
 
     def _measure(self, events: Sequence[Event]) -> tuple[list[int], float]:
-        """Counts of one loop and running/enabled. Raises OSError if it cannot be opened."""
+        """Return the counts of one loop, and running/enabled. Raises OSError if the group fails."""
         group = self._open(events)
         try:
             try:
@@ -152,7 +151,7 @@ class Probe:
                 enabled, running, first = group.unpack(group.read())
                 self._work()
                 then, ran, second = group.unpack(group.read())
-            except ValueError:  # a pinned group that found no room
+            except ValueError:  # a pinned group that did not get the counters
                 return [0] * len(events), 0.0
         finally:
             group.close()
@@ -160,7 +159,7 @@ class Probe:
         return [new - old for new, old in zip(second, first, strict=True)], share
 
     def alone(self, event: Event) -> Counted:
-        """What it counts alone (asked once). Never raises for what the kernel answers."""
+        """Return what it counts alone (measured once). Never raises OSError."""
         if event not in self._alone:
             self._alone[event] = self._count(event)
         return self._alone[event]
@@ -178,7 +177,7 @@ class Probe:
         return counted
 
     def behind(self, leader: Event, event: Event) -> None:
-        """Count an event that opens only in a group led by another, in place of alone."""
+        """Count an event that opens only in a group led by another, instead of alone."""
         try:
             counts, running = self._measure([leader, event])
         except OSError as error:
@@ -191,7 +190,7 @@ class Probe:
         return self.alone(event).works
 
     def fits(self, events: Sequence[Event]) -> bool:
-        """Whether these can be counted at once and each then counts as it does alone."""
+        """Whether these can be counted together and each then counts as it does alone."""
         if not all(self.works(event) for event in events):
             return False
         return self.counts_rightly(events)
@@ -206,11 +205,11 @@ class Probe:
             return False
 
     def wrong(self, events: Sequence[Event]) -> tuple[list[str], float]:
-        """Events that count something else in this group than alone, and running/enabled.
+        """Return events that count differently in this group than alone, and running/enabled.
 
-        An event is wrong if it was so each time, or once 0 at full running time: noise makes no
-        0, a counter that the kernel has and the machine lacks does. Raises OSError if the
-        group is refused.
+        An event is wrong if it differs each time, or is once 0 at full running time: noise does not
+        cause a 0, but a counter that only the kernel has does. Raises OSError if the group is
+        refused.
         """
         wrong, lowest = [event.name for event in events], 1.0
         for _ in range(_TRIES):
@@ -237,7 +236,7 @@ class Probe:
         return wrong, lowest
 
     def _count_again(self, event: Event) -> None:
-        """The count alone may have been the odd one: stalls vary twofold on a machine shared."""
+        """Count the event alone again, as that count may be the outlier on a shared machine."""
         with contextlib.suppress(OSError):
             (count,), running = self._measure([event])
             if count and running > 0.99:
@@ -245,7 +244,7 @@ class Probe:
                 self._extremes[event] = (min(low, count), max(high, count))
 
     def _range(self, event: Event) -> tuple[int, int]:
-        """The lowest and the highest count of this event alone."""
+        """Return the lowest and the highest count of this event alone."""
         count = self.alone(event).count or 0
         return self._extremes.get(event, (count, count))
 
@@ -279,7 +278,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class Cost:
-    """What reading costs: nanoseconds, and what each event counts of it."""
+    """The cost of a reading: nanoseconds, and what each event counts during it."""
 
     read_ns: float
     clock_ns: float
@@ -287,7 +286,7 @@ class Cost:
 
 
 def cost(events: Sequence[Event], open_group: OpenGroup = perf_event.Group) -> Cost:
-    """The median cost of reading this group, over 200 reads. Raises OSError."""
+    """Return the median cost of reading this group, over 200 reads. Raises OSError."""
     group = open_group(events)
     try:
         settle()
@@ -311,7 +310,7 @@ def cost(events: Sequence[Event], open_group: OpenGroup = perf_event.Group) -> C
 
 
 def clock_cost() -> float:
-    """Nanoseconds of one `time.monotonic_ns`: the median of 20 times 500."""
+    """Return the nanoseconds of a `time.monotonic_ns`: the median of 20 times 500."""
     times = []
     for _ in range(20):
         begin = time.perf_counter_ns()

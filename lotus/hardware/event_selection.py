@@ -1,4 +1,4 @@
-"""Which events `--counters` counts here: of those asked for, what counts rightly together."""
+"""Selects the events of `--counters`: the requested ones that count correctly together."""
 
 import contextlib
 import itertools
@@ -26,13 +26,13 @@ _MOST_NAMED = 10_000  # events; Linux names some hundreds
 
 @dataclass(frozen=True)
 class Chosen:
-    """What `--counters` counts on this machine: groups that take turns where there are several."""
+    """What `--counters` counts on this machine: one group, or several that take turns."""
 
     uarch: str
     groups: tuple[tuple[Event, ...], ...]
     level_1: bool  # whether it gives all four shares of top-down level 1
     notes: tuple[str, ...]
-    tried: tuple[Event, ...] = ()  # hardware events of the sets asked for
+    tried: tuple[Event, ...] = ()  # hardware events of the requested sets
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -45,10 +45,10 @@ def choose_counters(
     open_group: OpenGroup = perf_event.Group,
     known: "Table | None" = None,
 ) -> tuple[list[list[Event]], list[str]]:
-    """The groups of events to count on this machine, and notes on what was left out.
+    """Return the groups of events to count on this machine, with notes on excluded events.
 
     `wanted` names sets or events (see `native_map.events.pmu.choose`); "auto" is always one group.
-    No event is in it that does not count rightly here; it is empty if nothing can be counted.
+    Only events that count correctly here are included; it is empty if nothing can be counted.
     `known` replaces our table of this CPU (see `native_map.events.perf_list`). Takes 0.1 to 0.2 s.
     Raises LotusError for a name that is not understood.
     """
@@ -63,7 +63,7 @@ def choose(
     sysfs: Path = Path("/sys"),
     known: "Table | None" = None,
 ) -> Chosen:
-    """What `choose_counters` chooses, and what it means. Raises LotusError."""
+    """Return the result of `choose_counters` and the definitions. Raises LotusError."""
     from native_map.errors import Unusable
     from native_map.events import catalogue, pmu
     from native_map.events import cpu as cpus
@@ -81,7 +81,7 @@ def choose(
             if ours.name in working and ours.counters and event.type != SOFTWARE
         ]
         capacity = probe.largest(pool)
-        if capacity.running < 0.99:  # another profiler has counters, perhaps for a moment only
+        if capacity.running < 0.99:  # another profiler uses counters, perhaps only for a moment
             time.sleep(_ANOTHER_LOOK_S)
             capacity = max(capacity, probe.largest(pool), key=lambda each: each.right)
         fits = capacity.right
@@ -109,7 +109,7 @@ def _without_hardware(
     probe: Probe,
     candidates: Sequence[tuple["PmuEvent", Event]],
 ) -> str:
-    """One line for all that cannot be counted, where no hardware event opens at all; else ""."""
+    """Return one line for all events if no hardware event can be opened; else ""."""
     from native_map.events import pmu
 
     hardware_words = []
@@ -136,7 +136,7 @@ def _without_hardware(
 def _candidates(
     cpu: "Cpu", known: "Table", wanted: Sequence[str], sysfs: Path
 ) -> list[tuple["PmuEvent", Event]]:
-    """All events that may be chosen, as native_map tells them and as they are opened."""
+    """Return all events that may be chosen, as native_map defines them and as they are opened."""
     from native_map.errors import Unusable
     from native_map.events import pmu
 
@@ -158,7 +158,7 @@ def _working(
     candidates: Sequence[tuple["PmuEvent", Event]],
     named: Collection[int] = (),
 ) -> set[str]:
-    """Names of the events that count; of one name all must. `named`: see `_named_on_arm`."""
+    """Return the names all of whose events count. `named`: see `_named_on_arm`."""
     slots = next((event for ours, event in candidates if ours.name == "slots"), None)
     working: set[str] = set()
     broken: set[str] = set()
@@ -174,10 +174,10 @@ def _working(
 
 
 def _named_on_arm(sysfs: Path) -> set[int]:
-    """The numbers of the events that an Arm kernel says the CPU has; none where it does not say.
+    """Return the numbers of the events that an Arm kernel lists; none if it does not list them.
 
-    The kernel opens all numbers alike (seen on 6.1 and 6.12): those that the CPU does not have
-    read 0, as misses may that did not happen.
+    The kernel opens every number (seen on 6.1 and 6.12): events that the CPU lacks read 0, just as
+    misses that did not occur.
     """
     numbers: set[int] = set()
     folders = (sysfs / "bus/event_source/devices").glob("armv[89]*/events/*")
@@ -199,7 +199,7 @@ def _as_opened(ours: "PmuEvent", sysfs: Path) -> Event:
 def _groups(
     choice: "pmu.Choice", probe: Probe, notes: list[str], sysfs: Path
 ) -> list[tuple[Event, ...]]:
-    """The groups as they are opened, without what the kernel refuses."""
+    """Return the groups as they are opened, without events that the kernel refuses."""
     refused: dict[str, str] = {}
     groups = []
     for chosen in choice.groups:

@@ -1,6 +1,6 @@
-"""Which event this machine can sample by, how often, and what an interrupt costs.
+"""Which event this machine can sample, how often, and what an interrupt costs.
 
-An event is tried on this very thread: what the kernel announces is not believed.
+Events are tried on this thread: the kernel's announcements are not trusted.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from pathlib import Path
 from lotus.hardware.counter_probe import CPU_CLOCK, CYCLES
 from lotus.inside.common.perf_event import SOFTWARE, Event
 
-_FREQUENCIES = (997, 499, 199, 97, 49)  # primes: in step with nothing that ticks
+_FREQUENCIES = (997, 499, 199, 97, 49)  # primes: not in step with periodic work
 _MOST_COST = 0.03  # of a core, that sampling may take
 CHEAP_NS = 1e9 * _MOST_COST / 997  # of an interrupt
 # <linux/perf_event.h>, PERF_ATTR_SIZE_VER3: up to the clock that stamps the samples
@@ -35,18 +35,18 @@ _PAGES = 8
 
 @dataclass(frozen=True)
 class Sampled:
-    """How an event samples its own thread: `error` is the errno where the kernel refused."""
+    """How an event samples its own thread: `error` is the errno if the kernel refused it."""
 
     event: Event
     samples: int = 0
     throttled: int = 0
     error: int = 0
     monotonic: bool = False  # whether their times are of CLOCK_MONOTONIC
-    interrupt_ns: float | None = None  # the cost of one, None if it drowns in the noise
+    interrupt_ns: float | None = None  # the cost of one, None if it is below the noise
 
 
 class Sampler:
-    """An event of this thread that writes samples into a ring, stamped with CLOCK_MONOTONIC."""
+    """An event of this thread that writes samples with CLOCK_MONOTONIC into a ring buffer."""
 
     def __init__(
         self, event: Event, frequency: int = 0, period: int = 0, kernel: bool = False
@@ -75,12 +75,12 @@ class Sampler:
             raise
 
     def take(self) -> tuple[list[int], int]:
-        """The times of the samples so far, and how often the kernel held the event back."""
+        """Return the times of the samples so far, and how often the kernel throttled the event."""
         head = struct.unpack_from("<Q", self._ring, 1024)[0]
         size = _PAGES * mmap.PAGESIZE
         data = self._ring[mmap.PAGESIZE :]
         place, times, throttled = 0, [], 0
-        while place + 8 <= min(head, size):  # what came after a full ring was not written
+        while place + 8 <= min(head, size):  # samples after the buffer was full were not written
             kind, _, length = _HEADER.unpack_from(data, place)
             if length < 8 or place + length > size:
                 break
@@ -91,7 +91,7 @@ class Sampler:
         return times, throttled
 
     def close(self) -> None:
-        """Give the event and its buffer back."""
+        """Release the event and its buffer."""
         self._ring.close()
         os.close(self._fd)
 
@@ -100,7 +100,7 @@ OpenSampler = Callable[[Event, int, int], Sampler]
 
 
 def sample(event: Event, frequency: int, open_sampler: OpenSampler = Sampler) -> Sampled:
-    """Sample a loop of some milliseconds. Never raises for what the kernel answers."""
+    """Sample a loop of some milliseconds. Never raises OSError."""
     begin = time.monotonic_ns()
     try:
         sampler = open_sampler(event, frequency, 0)
@@ -109,7 +109,7 @@ def sample(event: Event, frequency: int, open_sampler: OpenSampler = Sampler) ->
     times: list[int] = []
     throttled = 0
     try:
-        # 20 samples' worth, thrice at most: a busy machine may not let us run.
+        # Time for 20 samples, at most three times: a busy machine may not let this thread run.
         for _ in range(3):
             _spin(20 / frequency)
             times, throttled = sampler.take()
@@ -132,9 +132,9 @@ def _spin(seconds: float) -> None:
 def interrupt_cost(
     event: Event, frequency: int, open_sampler: OpenSampler = Sampler
 ) -> float | None:
-    """Nanoseconds of one sample's interrupt; None if it cannot be told from noise.
+    """Return the nanoseconds of a sample's interrupt; None if they are below the noise.
 
-    The fastest of some runs of one loop with samples and without. Raises OSError.
+    Compares the fastest of several runs of a loop with and without samples. Raises OSError.
     """
     period = (1_000_000_000 if event.type == SOFTWARE else 3_000_000_000) // frequency
     plain, sampled, numbers = [], [], []
@@ -153,7 +153,7 @@ def interrupt_cost(
 
 
 def usual_cost(event: Event, frequency: int, open_sampler: OpenSampler = Sampler) -> float | None:
-    """The middle one of three costs, as in a VM one may be far off. Raises OSError."""
+    """Return the median of three costs, as in a VM one may be an outlier. Raises OSError."""
     costs = [interrupt_cost(event, frequency, open_sampler) or 0.0 for _ in range(3)]
     return statistics.median(costs) or None
 
@@ -166,7 +166,7 @@ def _fixed_loop() -> int:
 
 
 def max_rate(root: Path, otherwise: int) -> int:
-    """The samples a second that the kernel allows; `otherwise` where it does not say."""
+    """Return the samples per second that the kernel allows; `otherwise` if it does not say."""
     try:
         return int((root / "proc/sys/kernel/perf_event_max_sample_rate").read_text())
     except (OSError, ValueError):
@@ -174,7 +174,7 @@ def max_rate(root: Path, otherwise: int) -> int:
 
 
 def frequency(root: Path = Path("/")) -> int:
-    """The frequency to sample at: 997 Hz, or less where the kernel allows less."""
+    """Return the sampling frequency: 997 Hz, or less if the kernel allows less."""
     most = max_rate(root, _FREQUENCIES[0])
     return next((one for one in _FREQUENCIES if one <= most), max(most, 1))
 
@@ -184,10 +184,10 @@ def sampling_event(
     open_sampler: OpenSampler = Sampler,
     root: Path = Path("/"),
 ) -> tuple[str, int, str]:
-    """The cheapest event to sample by, as perf spells it, its frequency in Hz, and why it.
+    """Return the cheapest event to sample, as perf spells it, its frequency in Hz, and the reason.
 
-    Hardware cycles where interrupts are cheap, the software clock in VMs, where they are dear, and
-    where there are no hardware events. The event is "" where the kernel lets us sample nothing.
+    Hardware cycles if interrupts are cheap; the software clock in VMs, where they are expensive,
+    and without hardware events. The event is "" if the kernel allows no sampling.
     """
     if virtual is None:
         from native_map.events import cpu
@@ -195,7 +195,7 @@ def sampling_event(
         virtual = cpu.detect().virtual
     rate = frequency(root)
     candidates = [] if virtual else [(CYCLES, "cycles:u", "hardware cycles")]
-    why = "counter interrupts are dear in a VM" if virtual else "cycles cannot be sampled here"
+    why = "counter interrupts are expensive in a VM" if virtual else "cycles cannot be sampled here"
     candidates.append((CPU_CLOCK, "cpu-clock:u", f"the software clock: {why}"))
     error = 0
     for event, spelling, reason in candidates:
@@ -209,15 +209,15 @@ def sampling_event(
             return spelling, slower, reason
         error = sampled.error
     if error in (errno.EACCES, errno.EPERM) and perf_has_rights():
-        return "cpu-clock:u", rate, "the software clock; perf's file has rights that we have not"
+        return "cpu-clock:u", rate, "the software clock; perf's file has rights that lotus lacks"
     why = os.strerror(error) if error else "no sample came"
-    return "", 0, f"the kernel lets nothing be sampled ({why})"
+    return "", 0, f"the kernel allows no sampling ({why})"
 
 
 def _affordable(event: Event, rate: int, open_sampler: OpenSampler) -> int:
-    """The highest frequency up to `rate` that costs at most 3 % of a core.
+    """Return the highest frequency up to `rate` that costs at most 3 % of a core.
 
-    Only what costs more each time of three is sampled less often: noise does not come three times.
+    It is reduced only if the cost is too high in all of three measurements.
     """
     price = math.inf
     for _ in range(3):
@@ -230,7 +230,7 @@ def _affordable(event: Event, rate: int, open_sampler: OpenSampler) -> int:
 
 
 def kernel_refused() -> bool:
-    """Whether this user may sample user space only. Where nothing opens, that is not the reason."""
+    """Whether this user may sample user space only; False if no event can be opened at all."""
     try:
         Sampler(CPU_CLOCK, _FREQUENCIES[-1], kernel=True).close()
     except OSError as error:

@@ -23,7 +23,7 @@ COLUMNS = ["kind", "operation", "function", "file", "line", "self_ns", "total_ns
 UNKNOWN = "(unknown operation)"
 LOTUS = "lotus"  # what tracing itself costs, and what py-spy sees of it
 _OURS = re.compile(r"/lotus/inside/(?:\w+/)*\w+\.py$")
-# Names of hooks, the last part of what py-spy calls them; all else of ours is no place to be in.
+# Names of hooks, the last part of py-spy's names; other frames of lotus do not count.
 _FETCH, _COLLATE = "fetch", "collate"
 _OPERATION = ("__call__", "call_unary", "one")  # "one": in runs of earlier versions
 
@@ -37,9 +37,9 @@ class _Places:
             self._by_file.setdefault(file, []).append((first, last, name))
 
     def find(self, file: str, line: int) -> str | None:
-        """The operation whose lines hold this one; of several the one of fewest lines.
+        """Return the operation whose lines contain this one; of several the one with fewest lines.
 
-        Operations that inherit one function cannot be told apart, and are named together.
+        Operations that inherit the same function cannot be distinguished and are named together.
         """
         by_size: dict[int, dict[str, None]] = {}
         for first, last, name in self._by_file.get(file, ()):
@@ -49,9 +49,9 @@ class _Places:
 
 
 def label(nodes: pd.DataFrame, places: _Places) -> list[tuple[str, str]]:
-    """(kind, operation) of each node: what a thread that is in it does for a batch; else ("", "").
+    """Return (kind, operation) of each node: the work on a batch that it is part of; else ("", "").
 
-    A parent stands before its children.
+    Parents come before their children.
     """
     labels: list[tuple[str, str]] = []
     columns = (nodes[one].tolist() for one in ("parent", "function", "file", "line"))
@@ -116,11 +116,11 @@ def _read(run: RecordedRun, recorder: dict[str, Any], part: dict[str, Any]) -> p
     path = run.path / "py-spy" / name
     if path.is_symlink() or path.parent.is_symlink() or not path.is_file():
         raise LotusError(
-            f"a file of py-spy's in the run is a link or gone, and was not read{_STILL}"
+            f"a file of py-spy's in the run is a link or missing, and was not read{_STILL}"
         )
     start, seen, end = (int(part[when]) for when in ("start_ns", "seen_ns", "end_ns"))
     workers = run.workers[run.workers["end_ns"].notna()]
-    # A worker's loop runs on its main thread, whose number is the pid.
+    # A worker's loop runs on its main thread, whose tid is the pid.
     ends = dict(zip(workers["pid"].tolist(), workers["end_ns"].astype("int64"), strict=True))
     return py_spy.read(path, start, seen, end, 10**9 // rate, ends)
 
@@ -160,9 +160,9 @@ def _sums(stacks: py_spy.Stacks, places: _Places) -> pd.DataFrame:
 def _outermost(
     parents: list[int], labels: list[tuple[str, str]], frames: list[tuple[Any, ...]]
 ) -> Iterator[int]:
-    """Nodes below which their frame does not stand once more in the same stretch of one label.
+    """Select nodes whose frame does not recur below them in the same stretch of one label.
 
-    A walk through the tree, as looking down from every node would take the square of its depth.
+    Walks through the tree once, as searching below every node would be quadratic in its depth.
     """
     above: list[list[int]] = [[] for _ in parents]
     waiting = []

@@ -86,7 +86,7 @@ def recorded(run: RecordedRun) -> Recording:
     if path.exists():
         if path.is_symlink() or not path.is_file():
             raise LotusError(
-                f"{path} is a link or no plain file and was not read; name one with --perf-data"
+                f"{path} is not a regular file and was not read; name one with --perf-data"
             )
         return read(path, run.trusted)
     problem = problem_of(run)
@@ -145,7 +145,7 @@ def _map(run: RecordedRun, recording: Recording, kernel: bool, progress: Progres
     if partners:
         names = [str(name) for name in known if name != "row"]
         counted = count_estimates.counted_rows(intervals, known, covered, names)
-        # Reading the counters is sampled in what is left of a fetch, and not counted there.
+        # Samples in the rest of a fetch include the reading of counters; its counts do not.
         counted &= (intervals["kind"] != "fetch").to_numpy()
     tally = count_estimates.Tally(index, intervals, recording.events, counted)
     if not run.trusted:
@@ -202,7 +202,7 @@ def _map(run: RecordedRun, recording: Recording, kernel: bool, progress: Progres
 
 
 def _throttled(recording: Recording, intervals: pd.DataFrame) -> pd.DataFrame:
-    """How long the kernel throttled each thread; a throttling without an end lasts to the end."""
+    """Return how long the kernel throttled each thread; if no end is recorded, until the run's."""
     throttles = recording.throttles
     ends = [int(times.max()) for times in (intervals["end_ns"], throttles["time_ns"]) if len(times)]
     return count_estimates.throttled_times(throttles, recording.events, max(ends, default=0))
@@ -234,7 +234,7 @@ def _compared(exact: pd.DataFrame, joined: pd.DataFrame | None) -> pd.DataFrame:
 
 
 def exact_partners(run: RecordedRun, recording: Recording, notes: list[str]) -> dict[str, str]:
-    """Of each sampled event the exact count that it samples: the same, in the same modes.
+    """Map each sampled event to the exact count of the same event in the same modes.
 
     The software clocks have no user-space count: they count all the time of a thread.
     """
@@ -262,7 +262,7 @@ def exact_partners(run: RecordedRun, recording: Recording, notes: list[str]) -> 
 
 
 def _covered(run: RecordedRun, recording: Recording) -> tuple[int, int]:
-    """When samples were taken: from perf's being ready, or the first sample, to the last one."""
+    """Return when samples were taken: from perf's being ready, or the first, to the last."""
     first, last = np.iinfo(np.int64).max, 0
     for chunk in recording.chunks(CHUNK):
         times = chunk["time_ns"].to_numpy(np.int64)
