@@ -236,8 +236,8 @@ def _capacity(facts: Facts, area: _Area) -> None:
     if capacity.right < capacity.announced:
         area.add(
             NOTE, "at once",
-            f"{capacity.announced} hardware events open as one group, {capacity.right} count"
-            f" correctly ({', '.join(capacity.wrong)} did not): groups are kept to {capacity.right}",
+            f"{capacity.announced} hardware events open as one group, {capacity.right} count "
+            f"correctly ({', '.join(capacity.wrong)} did not): at most {capacity.right} are used",
         )  # fmt: skip
     else:
         least = "" if capacity.bounded else "at least "

@@ -21,11 +21,11 @@ from lotus.reading.event_log import EventLog, Lost
 from lotus.reading.frame_scanner import EXPECTED, Array, join
 
 Ints = npt.NDArray[np.int64]
-_PIDS = 1 << 22  # the kernel gives no pid above that
+_PIDS = 1 << 22  # the kernel assigns no larger pids
 _DRIFTED = 1_000_000  # ns
-_MOST_ODD = 20  # kinds of events that are not understood, told by their names
+_MOST_ODD = 20  # kinds of events that are not understood and are reported by name
 
-# Events and what they must have to be used; everything else in them is optional.
+# Events and their required fields; all other fields are optional.
 _Kind = type | range
 _NUMBER = range(1 << 31)
 _TIMES: dict[str, _Kind] = {"start_ns": int, "end_ns": int}
@@ -53,7 +53,7 @@ _NEEDED: dict[str, dict[str, _Kind]] = {
     "counters": {"tid": int, "events": list, "read_ns": int},
 }  # fmt: skip
 _OPERATION: dict[str, _Kind] = {
-    "id": range(1, 1 << 20),  # they are given one after the other
+    "id": range(1, 1 << 20),  # they are assigned consecutively
     "name": str,
     "parent": range(1 << 20),
     "index": range(-1, 1 << 31),
@@ -68,7 +68,7 @@ def _fits(item: Any, needed: dict[str, _Kind]) -> bool:
 
 
 def is_a(value: Any, kind: _Kind) -> bool:
-    """Whether a JSON value is of that kind (an int that fits 64 bits) or in that range."""
+    """Whether a JSON value has this type (an int that fits into 64 bits) or is in this range."""
     if isinstance(kind, range):
         return type(value) is int and value in kind
     if kind is int:
@@ -125,7 +125,7 @@ class Process:
         return self.worker >= 0 or self.origin is not None
 
     def loaders(self) -> int:
-        """How many loaders of its own this process numbered."""
+        """The number of loaders that this process itself numbered."""
         numbers = [-1]
         for name in ("loader", "iterator"):
             numbers += [event["loader"] for event in self.events[name]]
@@ -134,7 +134,7 @@ class Process:
         return max(numbers) + 1
 
     def operations(self) -> list[dict[str, Any]]:
-        """The operations that its log defines; what does not fit the layout is left out."""
+        """Return the operations that its log defines, without invalid definitions."""
         operations = []
         for event in self.events["operations"]:
             for operation in event["operations"]:
@@ -155,7 +155,7 @@ class Origin:
     passed: list[int]  # later epochs that are known to have had other workers, ascending
 
     def epoch(self, resumed: Ints) -> Ints:
-        """Epochs of records that were made after so many resumes."""
+        """Return the epochs of records that were made after these numbers of resumes."""
         # Every iter() of persistent workers resumes them, unless it made new ones.
         epoch = self.first + resumed
         for passed in self.passed:
@@ -165,7 +165,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class _Listing:
-    """A pid in the `workers` of an `iterator` event."""
+    """Return a pid in the `workers` of an `iterator` event."""
 
     start_ns: int
     process: Process = field(repr=False)
@@ -214,7 +214,7 @@ def _find_origins(processes: Sequence[Process]) -> list[Lost]:
             elif resumes and _made(resumes[0], process):
                 # The event of its first epoch is lost.
                 _attach(process, resumes[0], resumes[0].epoch - 1)
-        # One that was killed before its first record, or that our hook did not reach.
+        # A worker that was killed before its first record, or in which the hook was not installed.
         mine = [process.origin for process in same_pid if process.origin is not None]
         for entry in entries:
             known = any((o.process, o.start_ns) == (entry.process, entry.start_ns) for o in mine)
@@ -258,7 +258,7 @@ def _number_loaders(processes: Sequence[Process]) -> None:
 
 
 def _tell_apart(processes: Sequence[Process]) -> None:
-    """Give processes of other hosts pids of their own where two hosts had the same."""
+    """Change pids of processes of other hosts that also occur on another host."""
     machines = list(dict.fromkeys(process.machine for process in processes))
     used: dict[int, tuple[str, str]] = {}
     for machine in machines:
@@ -323,7 +323,7 @@ class Assembly:
             self.lost += process.lost
 
     def recorded(self) -> list[dict[str, Any]]:
-        """The manifest's `ranks`: one entry for each process that is nobody's worker."""
+        """Return the manifest's `ranks`: an entry for each process that is not a worker."""
         return [
             job_ranks.entry(
                 (p.rank, p.local_rank, p.world_size),
@@ -337,7 +337,7 @@ class Assembly:
 
     @staticmethod
     def constant(values: Sequence[int]) -> Ints:
-        """One number a process, to be indexed with `batch_process` or `wait_process`."""
+        """Return a number per process, to be indexed with `batch_process` or `wait_process`."""
         return np.array(values, np.int64)
 
     def _collect(self, name: str) -> tuple[Array, list[slice]]:
@@ -355,7 +355,7 @@ class Assembly:
 
     @cached_property
     def sends(self) -> tuple[Array, Ints]:
-        """(send records, for each row of `batch` the row of its record or -1)."""
+        """Return (send records, the row of its send record or -1 for each row of `batch`)."""
         sends = join(
             [process.log.sends for process in self.processes],
             dict(EXPECTED["batch"].arrays)["sends"],
@@ -369,8 +369,8 @@ class Assembly:
             last=True,
         )
         if len(sends):
-            # Only a worker sends; and a record from before the batch was there is another's.
-            # (Where clocks drift, times brought onto another one are that much less exact.)
+            # Only workers send; a record from before the batch existed belongs to another batch.
+            # (If clocks drift, converted times are less exact.)
             free = _DRIFTED if any(process.log.moved for process in self.processes) else 0
             sound = sends["start_ns"].astype(np.int64)[row] + free >= batch["put_ns"].astype(
                 np.int64
@@ -380,7 +380,7 @@ class Assembly:
 
 
 def match(left: Sequence[Array], right: Sequence[Array], last: bool = False) -> Ints:
-    """For each row of `left` the row of `right` with the same values in all columns, -1 for none.
+    """Return for each row of `left` the row of `right` with the same values in all columns, or -1.
 
     Where several rows of `right` have them, it is the first, or with `last` the last.
     """
@@ -389,7 +389,7 @@ def match(left: Sequence[Array], right: Sequence[Array], last: bool = False) -> 
     for mine, theirs in zip(left, right, strict=True):
         values = np.concatenate((np.asarray(mine, np.int64), np.asarray(theirs, np.int64)))
         places, distinct = pd.factorize(values)
-        # Renumbered at every step, so that the product of two numbers cannot overflow.
+        # Renumber at every step, so that the product of two numbers cannot overflow.
         code = pd.factorize(code * len(distinct) + places)[0]
     table = np.full(int(code.max(initial=-1)) + 1, -1, np.int64)
     rows = np.arange(other)
@@ -399,7 +399,7 @@ def match(left: Sequence[Array], right: Sequence[Array], last: bool = False) -> 
 
 
 def groups(*columns: Array) -> Ints:
-    """A number for each row, the same one where all columns are the same."""
+    """Return a number for each row, equal for rows that are equal in all columns."""
     code = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         places, distinct = pd.factorize(np.asarray(column, np.int64))

@@ -31,7 +31,7 @@ class Sampled(NamedTuple):
 
 
 def sampled(process: Process, samples: Array, index: Array, index64: Array) -> Sampled:
-    """The samples of a process's batches: where each lies, and which operations are its own."""
+    """Return the samples of a process's batches: the place of each, and its operations."""
     fixed = process.log.fixed["batch"]
     counts, ops = signed(fixed["n_samples"]), signed(fixed["n_ops"])
     row = np.repeat(np.arange(len(fixed)), counts)
@@ -73,19 +73,19 @@ def _indices(
 
 
 def nested(segment: Ints, start: Ints, duration: Ints) -> Array:
-    """Which operations lie inside another one of the same segment.
+    """Select operations nested in another one of the same segment.
 
-    Rows are sorted by segment, in it by completion: one that contains another one comes later and
-    did not start later. `start` must be small (relative to the segment, or a rank).
+    Rows are sorted by segment and then by completion: an operation that contains another comes
+    later and did not start later. `start` must be small (relative to the segment, or a rank).
     """
     if not len(start):
         return np.zeros(0, np.bool_)
     width = int(start.max()) - int(start.min()) + 1
-    # Read backwards every segment lies below the one before, so one running minimum does for all.
+    # In reverse order every segment is below the previous one, so one running minimum suffices.
     key = start + segment * width
     lowest = np.minimum.accumulate(key[::-1])[::-1]
     inside = np.zeros(len(start), np.bool_)
-    # With the same start the other one contains it, unless it took no time at all.
+    # With the same start the other contains it, unless that took no time at all.
     inside[:-1] = (lowest[1:] < key[:-1]) | ((lowest[1:] == key[:-1]) & (duration[:-1] > 0))
     return inside
 
@@ -102,7 +102,7 @@ class Loose(NamedTuple):
 
 
 def loose(process: Process, samples: Sampled) -> Loose:
-    """The operations of a process that lie in no sample."""
+    """Return the operations of a process that are in no sample."""
     parts: list[Array] = []
     cpus: list[Array] = []
     known: list[Array] = []
@@ -128,7 +128,7 @@ def loose(process: Process, samples: Sampled) -> Loose:
         sample = np.where(inside, (np.cumsum(counts) - counts)[row] + rows["position"], -1)
         own_thread = rows["tid"] == batch["tid"][row]
         if len(samples.row):
-            # The recorder tells the sample that was next: a region need not lie in it.
+            # The recorder names the next sample: a region need not be in it.
             begin, took = samples.start_ns[sample], samples.duration_ns[sample]
             inside &= ~own_thread | ((start >= begin) & (end <= begin + took))
             sample = np.where(inside, sample, -1)
@@ -234,7 +234,7 @@ def samples(a: Assembly) -> pd.DataFrame:
         out["many"][here] = loaded.many
         ops_ns: Array = nesting(loaded, ops, loose(process, loaded)).ops_ns
         if process.log.header.get("level") in ("batch", "sample"):
-            ops_ns = np.full(len(ops_ns), np.nan)  # not recorded, which is not none
+            ops_ns = np.full(len(ops_ns), np.nan)  # not recorded, which differs from none
         out["ops_ns"][here] = ops_ns
         out["self_ns"][here] = loaded.duration_ns - ops_ns
     return frame({**whose(a, repeat(rows_of)), **out})
@@ -301,7 +301,7 @@ def operations(a: Assembly, with_cpu: bool) -> pd.DataFrame:
 
 
 class Rows(NamedTuple):
-    """The operations in samples of one process, as they stand in the table of operations."""
+    """The operations in samples of one process, as in the table of operations."""
 
     op_place: Ints | None  # see Sampled
     operation: Array  # ids
@@ -312,7 +312,7 @@ class Rows(NamedTuple):
 
 
 def counted_rows(process: Process) -> Rows:
-    """Of a process's operations what its counts need: place, time in nanoseconds, nesting."""
+    """What a process's counts need of its operations: place, time in nanoseconds, nesting."""
     loaded, ops, _ = _load(process)
     apart = loose(process, loaded)
     inner = nesting(loaded, ops, apart)
@@ -366,7 +366,7 @@ def _columns(size: int, names: Sequence[str]) -> dict[str, Array]:
 def _fill(
     out: dict[str, Array], here: slice, a: Assembly, own: slice, counts: Ints, tid: bool = False
 ) -> None:
-    """What rows take over from their batch, of which each has so many."""
+    """Fill in the columns that rows inherit from their batch; `counts` rows per batch."""
     batch = a.batch[own]
     columns = {
         "worker": batch["worker"],

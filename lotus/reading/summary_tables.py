@@ -18,7 +18,7 @@ from lotus.reading.event_log import Lost
 from lotus.reading.process_tree import Assembly, Process, groups, is_a
 
 _CPUS = re.compile(r"\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?){0,999}")
-_MOST_FAULTS = 100  # that are told in their own words
+_MOST_FAULTS = 100  # that have messages of their own
 _REPORT = ("pid", "ppid", "time_ns", "executable", "argv", "python", "torch", "torch_ns")
 
 
@@ -64,7 +64,7 @@ def workers(a: Assembly) -> pd.DataFrame:
 
 
 def _cpus(event: Mapping[str, Any]) -> str:
-    """The CPUs that an event names; "" where it names none."""
+    """Return the CPUs that an event names; "" if it names none."""
     text = event.get("cpus")
     return text if isinstance(text, str) and _CPUS.fullmatch(text) else ""
 
@@ -72,14 +72,14 @@ def _cpus(event: Mapping[str, Any]) -> str:
 def _owned(
     a: Assembly, owners: Sequence[int], table: pd.DataFrame, types: Mapping[str, str]
 ) -> pd.DataFrame:
-    """`table`, typed, after the columns that tell whose rows they are: of processes `owners`."""
+    """Return `table` with types, after the columns of the processes `owners` of its rows."""
     numbers = np.array(owners, np.int64)
     owned = frame(whose(a, lambda values: values[numbers], np.int64))
     return pd.concat([owned, _typed(table, types)], axis=1)
 
 
 def _typed(table: pd.DataFrame, types: Mapping[str, str]) -> pd.DataFrame:
-    """`table` with the given types; its other columns are int64."""
+    """Return `table` with these types; its other columns are int64."""
     return table.astype({name: types.get(name, "int64") for name in table.columns})
 
 
@@ -108,7 +108,7 @@ _LOADER_TYPES = {
 
 
 def _sane(value: Any, kind: str) -> Any:
-    """The value if it is of that kind, else missing: a program may give a loader anything."""
+    """Return the value if it has this type, else missing: programs may pass loaders anything."""
     if kind == "object":
         return value if isinstance(value, str) else None
     if kind == "boolean":
@@ -136,7 +136,7 @@ def loaders(a: Assembly) -> pd.DataFrame:
 
 
 def epochs(a: Assembly) -> pd.DataFrame:
-    """One row per iteration of a loader that any record speaks of."""
+    """Return a row per iteration of a loader that occurs in any record."""
     rows: dict[tuple[int, int, int], dict[str, Any]] = {}
 
     def row(number: int, loader: int, epoch: int) -> dict[str, Any]:
@@ -255,7 +255,7 @@ def paths(a: Assembly) -> pd.DataFrame:
         (
             a.processes[number].worker,
             event["sample"],
-            redaction.text(event["path"]),  # again: an earlier lotus recorded queries that sign
+            redaction.text(event["path"]),  # old runs have signed queries
             event["duration_ns"],
         )
         for number, event in events
@@ -299,7 +299,7 @@ def first_batches(a: Assembly) -> pd.DataFrame:
 
 
 def losses(a: Assembly) -> list[Lost]:
-    """What the processes lost, told or to be inferred."""
+    """Return what the processes lost, reported or inferred."""
     lost = list(a.lost)
     for process in a.processes:
         lost += counter_tables.losses(process)
@@ -307,7 +307,7 @@ def losses(a: Assembly) -> list[Lost]:
             size: Any = event.get("bytes")
             what = f"recording stopped: {event['why']}"
             lost.append(Lost(what, process.pid, 1, size if is_a(size, int) else 0))
-    # Of a loader that was not seen nobody knows how it sends.
+    # How an unrecorded loader sends is not known.
     sent = (a.batch["loader"] < 0) & (a.batch_loader >= 0)
     made = np.flatnonzero(((a.batch["flags"] & (SENDS | FAILED | STOPPED)) == 0) & sent)
     _, send = a.sends
@@ -318,7 +318,7 @@ def losses(a: Assembly) -> list[Lost]:
 
 
 def processes(path: Path, lost: list[Lost]) -> pd.DataFrame:
-    """processes.jsonl as a table; what the tracers reported as faults goes to `lost`."""
+    """Return processes.jsonl as a table; faults that the tracers reported are added to `lost`."""
     try:
         reports = process_reports.read(path)
     except FileNotFoundError:
