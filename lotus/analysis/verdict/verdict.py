@@ -166,10 +166,17 @@ def _ruled_out(books: Account, around: Circumstances) -> Iterator[str]:
     charged: dict[str, float] = {}
     for charge in books.charges:
         charged[charge.kind] = charged.get(charge.kind, 0.0) + charge.ns
+    unknown = set()
+    if around.level == "batch" or around.partial:
+        unknown.add("slow-samples")
+    if around.use.full or not math.isfinite(around.use.own_share):
+        unknown.add("cold-files")  # threads off their cores may wait for storage, or for a core
+    if not around.workers:
+        unknown |= set(_OF_WORKERS)
     for row in CAUSES:
-        words = _RULED_OUT.get(row.kind)
+        words = "" if row.kind in unknown else _RULED_OUT.get(row.kind)
         share = ratio(charged.get(row.kind, 0.0), books.loop_ns)
-        if words and share < _LITTLE and (around.workers or row.kind not in _OF_WORKERS):
+        if words and share < _LITTLE:
             yield words
     if math.isfinite(around.use.own_share) and around.use.fetch.delay_share < _LITTLE:
         yield "missing cores"

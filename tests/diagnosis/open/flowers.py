@@ -30,7 +30,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--without", action="store_true")
     parser.add_argument("--workers", type=int)
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=6)
     args = parser.parse_args()
     if args.workers is None:
         args.workers = 2 if args.without else 0
