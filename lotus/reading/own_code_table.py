@@ -10,6 +10,7 @@ from lotus.format.run_directory import BLOCKING as NAME
 from lotus.inside.common.guard import HOOK_FILE
 
 _MOST_BYTES, _MOST_FRAMES = 4 << 20, 200
+_MOST_CHARACTERS = 2000  # of a frame: a pattern takes the square of its length
 _FRAME = re.compile(r"(.+) \((.+):(\d{1,9})\)")
 FETCH, SAMPLER = "fetch", "sampler"
 # torch's method that draws the indices of a batch from the sampler.
@@ -42,7 +43,8 @@ def _parsed(line: object) -> tuple[str, list[tuple[str, str, int]], int]:
     text, _, count = line.rpartition(" ")
     if not (count.isascii() and count.isdecimal() and len(count) < 10):
         return "", [], 0
-    parts = [_FRAME.fullmatch(part) for part in text.split(";")[:_MOST_FRAMES]]
+    words = [part for part in text.split(";")[:_MOST_FRAMES] if len(part) <= _MOST_CHARACTERS]
+    parts = [_FRAME.fullmatch(part) for part in words]
     frames = [(part[1], part[2], int(part[3])) for part in parts if part]
     hooks = [
         place

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _MOST_ITEMS = 64  # of each level of a batch, and of an object's attributes
 _MOST_BYTES = 4096  # of each array
 _DEPTH = 3
+_MOST_VISITS = 2000  # objects below a data set that are looked at
 
 
 def watch(timed: Any, dataset: Any, recorder: Recorder) -> None:
@@ -63,7 +64,8 @@ def generator_states(dataset: Any) -> dict[str, int]:
         state = ask(function, module) if module is not None else None
         if state is not None:
             states[name] = state
-    for name, generator in _generators(dataset, "dataset", _DEPTH):
+    visits = itertools.count()
+    for name, generator in _generators(dataset, "dataset", _DEPTH, visits):
         state = ask(_STATES[_kind(generator)], generator)
         if state is not None:
             states[name] = state
@@ -75,13 +77,17 @@ def _kind(thing: object) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _generators(thing: Any, name: str, depth: int) -> Iterator[tuple[str, Any]]:
+def _generators(
+    thing: Any, name: str, depth: int, visits: Iterator[int]
+) -> Iterator[tuple[str, Any]]:
     for key, value in itertools.islice(_members(thing), _MOST_ITEMS):
+        if next(visits) >= _MOST_VISITS:
+            return
         inner = f"{name}.{key}"[:200]
         if _kind(value) in _STATES:
             yield inner, value
-        elif depth > 1 and not callable(getattr(type(value), "nbytes", None)):
-            yield from _generators(value, inner, depth - 1)
+        elif depth > 1:
+            yield from _generators(value, inner, depth - 1, visits)
 
 
 def _members(thing: Any) -> Iterator[tuple[str, Any]]:
@@ -137,10 +143,12 @@ def _bytes_of(value: Any, depth: int) -> Iterator[bytes]:
     """The contents of arrays and texts; nothing of arrays whose elements are all equal."""
     kind = type(value)
     if kind.__module__ == "torch" and kind.__name__ == "Tensor":
-        if not value.is_cuda and value.layout is sys.modules["torch"].strided:
+        # Of what is not contiguous, all would be copied.
+        strided = value.layout is sys.modules["torch"].strided
+        if not value.is_cuda and strided and value.is_contiguous():
             yield _bytes_of_array(value.detach().reshape(-1)[:_MOST_BYTES].numpy())
     elif kind.__module__ == "numpy" and kind.__name__ == "ndarray":
-        if value.dtype.kind in "biufcSUmM":
+        if value.dtype.kind in "biufcSUmM" and value.flags.c_contiguous:
             yield _bytes_of_array(value.ravel()[:_MOST_BYTES])
     elif kind is str:
         yield value[:_MOST_BYTES].encode("utf-8", "replace")

@@ -89,3 +89,9 @@ def test_the_sampler_is_told_from_the_data_set(tmp_path: Path) -> None:
     run.own_code = rows
     first = verdict(scopes(run)[0]).causes[0]
     assert first.title == "the sampler, in the main process: pick (t.py:5)"
+
+
+def test_a_frame_made_to_take_long_is_left_out(tmp_path: Path) -> None:
+    hostile = " (" * 1_000_000
+    rows = table(tmp_path, [f"{BELOW};{HOOK};{hostile};__getitem__ (data.py:4) 7"])
+    assert rows["function"].tolist() == ["__getitem__"]

@@ -61,3 +61,40 @@ def test_contents_are_told_apart() -> None:
 @pytest.mark.parametrize("batch", [None, [], torch.zeros(4, 4), [torch.ones(3), torch.ones(2)]])
 def test_what_holds_nothing_of_its_own_has_no_checksum(batch: object) -> None:
     assert content_of(batch) is None
+
+
+def test_a_large_data_set_is_not_walked_whole() -> None:
+    looked_at = []
+
+    class Node(list):  # type: ignore[type-arg]
+        pass
+
+    class Counted(dict):  # type: ignore[type-arg]
+        def items(self) -> object:  # never called: no code of the program runs
+            looked_at.append(1)
+            return super().items()
+
+    data = Data(0)
+    data.__dict__["tree"] = [[[object()] * 100 for _ in range(100)] for _ in range(100)]
+    data.__dict__["own"] = [Node(), Counted()]
+    assert "dataset.rng" in generator_states(data)
+    assert not looked_at
+
+
+def test_what_would_have_to_be_copied_whole_is_left_out() -> None:
+    assert content_of(torch.arange(12.0).reshape(3, 4).t()) is None
+    assert content_of(np.arange(12.0).reshape(3, 4).T) is None
+    assert content_of(torch.arange(12.0)) is not None
+
+
+def test_no_code_of_a_metaclass_runs() -> None:
+    class Meta(type):
+        def __getattr__(cls, name: str) -> object:
+            raise AssertionError(name)
+
+    class Held(metaclass=Meta):
+        pass
+
+    data = Data(0)
+    data.__dict__["held"] = Held()
+    assert "dataset.rng" in generator_states(data)
