@@ -77,7 +77,7 @@ def test_the_sitecustomize_that_ours_hides_is_run(tmp_path, trace_command):
 def test_a_python_that_hides_is_named(trace_command, flag):
     got = trace_command(PYTHON, flag, "-c", "print(1)", options=())
     assert (got.code, got.out) == (0, b"1\n")
-    assert b"no Python reported in" in got.err
+    assert b"no Python process reported" in got.err
     assert flag.encode() in got.err
 
 
@@ -85,7 +85,7 @@ def test_a_command_without_python(trace_command):
     got = trace_command("sh", "-c", "echo hi; exit 3", options=())
     assert (got.code, got.out) == (3, b"hi\n")
     assert b"ended with code 3" in got.err
-    assert b"no Python reported in" in got.err
+    assert b"no Python process reported" in got.err
 
 
 def test_python_without_torch(trace_command):

@@ -310,7 +310,7 @@ def test_a_removed_run_directory_does_not_disturb_the_program() -> None:
 
 def test_a_command_that_starts_no_python_is_told_so() -> None:
     (line,) = messages_of(trace("true"))
-    assert "no Python reported in" in line
+    assert "no Python process reported" in line
 
 
 @pytest.mark.parametrize("flag", ["-I", "-E", "-S"])

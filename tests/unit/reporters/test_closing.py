@@ -49,7 +49,7 @@ def test_a_run_larger_than_the_memory_is_left_to_who_asks_for_it(
 @pytest.mark.parametrize(
     ("events", "word"),
     [
-        ([], "no Python reported in"),
+        ([], "no Python process reported"),
         (["python"], "never imported torch.utils.data"),
         (["python", "torch"], "no DataLoader was iterated"),
         (["python", "torch", "fault"], "disk full"),
