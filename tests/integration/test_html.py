@@ -107,7 +107,9 @@ def test_the_page_shows_the_numbers_of_json(opened, folder):
         for name, value in wanted.items():
             number = isinstance(value, float)
             assert row[name] == (pytest.approx(value, rel=1e-6) if number else value)
-    causes = sorted(document["verdict"]["causes"], key=lambda cause: -cause["share"])[:10]
+    causes = sorted(document["loaders"][0]["verdict"]["causes"], key=lambda cause: -cause["share"])[
+        :10
+    ]
     drawn = page.evaluate("document.querySelector('[data-chart=causes]').data[0].x")
     assert drawn == pytest.approx([100 * one["share"] for one in causes], rel=1e-6)
     waits = page.evaluate(

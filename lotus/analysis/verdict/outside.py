@@ -25,6 +25,7 @@ _TITLES = {
 # A set-up, or an end, counts where it is this many times the imports, which are more than those of
 # torch's loaders, and this share of the loops.
 _LONG, _PART = 5.0, 0.5
+_LEAST_NS = 3e9  # less passes in any program
 
 
 def with_outside(judged: Verdict, time: RunTime | None) -> Verdict:
@@ -51,7 +52,8 @@ def _cause(time: RunTime) -> Cause | None:
         if part == BETWEEN:
             much = ns > HIGH * (loops + ns)
         else:
-            much = ns > _LONG * imports and ns > _PART * loops
+            # What the imports took is not known where they came before the recording.
+            much = imports > 0 and ns > max(_LONG * imports, _PART * loops, _LEAST_NS)
         if much and ns > waits:
             return _made(part, ns, waits, time)
     return None

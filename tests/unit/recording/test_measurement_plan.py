@@ -80,11 +80,15 @@ def test_quiet_recorders_say_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(measurement_plan, "plan", plan)
     lines: list[str] = []
-    monkeypatch.setattr(trace, "say", lines.append)
+
+    def say(text: str, **_: object) -> None:
+        lines.append(text)
+
+    monkeypatch.setattr(trace, "say", say)
     for option in ("-q", "-f"):
         out = str(tmp_path / option)
         assert cli.main(["trace", "--perf", option, "-o", out, "--", "true"]) == 0
-    assert arguments == [None, lines.append]
+    assert arguments == [None, say]
     assert lines[0] == "lotus: a remark"
 
 
@@ -105,7 +109,7 @@ def test_an_option_behind_the_command_is_told_where_the_program_refused_it(
     from lotus.commands import trace
 
     lines: list[str] = []
-    monkeypatch.setattr(trace, "say", lines.append)
+    monkeypatch.setattr(trace, "say", lambda text, **_: lines.append(text))
     script = ["sh", "-c", f"exit {code}", *words]
     assert cli.main(["trace", "-o", str(tmp_path / "run"), *script]) == code
     assert ("stands after the command" in lines[0]) == bool(option)
