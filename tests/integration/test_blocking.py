@@ -6,6 +6,8 @@ import pytest
 from lotus.analysis.summary import summarise
 from tests.integration.conftest import PROGRAMS, PYTHON
 
+NAMES = ("Sleep", "Lock")
+
 
 @pytest.fixture(scope="module")
 def run(torch, trace_command):
@@ -21,10 +23,11 @@ def test_a_sleep_and_a_lock_that_workers_share_are_told_apart(run):
     looks = run.blocking.pivot_table(
         index="operation", columns="reason", values="looks", aggfunc="sum", fill_value=0
     )
-    sleep, lock = looks.loc["Sleep"], looks.loc["Lock"]
-    assert sleep["sleep"] > 0.9 * (sleep.sum() - sleep.get("computing", 0))
+    # A worker waits for its own interpreter too, the longer the slower the machine.
+    sleep, lock = (looks.loc[name].drop(["computing", "lock"], errors="ignore") for name in NAMES)
+    assert sleep["sleep"] > 0.9 * sleep.sum()
     assert lock["shared-lock"] > 0.2 * lock.sum()
-    assert lock["shared-lock"] + lock["sleep"] > 0.9 * (lock.sum() - lock.get("computing", 0))
+    assert lock["shared-lock"] + lock["sleep"] > 0.9 * lock.sum()
 
 
 def test_advice_follows_it(run):
