@@ -17,18 +17,22 @@ def times_read(scope: Scope) -> int:
     """
     if scope.settings.get("dataset_kind") != "iterable" or scope.num_workers < 2 or scope.partial:
         return 1
+    by_length = _by_length(scope)
+    if by_length:
+        return by_length  # it was counted
     first = scope.first_batches
     first = first[(first["generator"] == "").to_numpy()] if len(first) else first
     equal = _most_alike(first, integer(first, "content"))
     # Where some workers get other data, or none, the data are divided: shards may begin alike.
-    return max(equal if equal == scope.num_workers else 1, _by_length(scope))
+    return equal if equal == scope.num_workers else 1
 
 
 def _by_length(scope: Scope) -> int:
+    """By the samples of whole epochs; 0 where the data set does not say how many it has."""
     length = scope.settings.get("dataset_length")
     epochs = scope.epochs[flag(scope.epochs, "exhausted")]
     if not isinstance(length, int) or length < 1 or not len(epochs):
-        return 1
+        return 0
     sizes = pd.DataFrame(
         {
             **{name: integer(scope.batches, name) for name in ("rank", "epoch")},
@@ -40,7 +44,9 @@ def _by_length(scope: Scope) -> int:
         on=["rank", "epoch"],
     )
     met = whole.groupby(["rank", "epoch"])["size"].sum()
-    times = float(met.median()) / length if len(met) else 1.0
+    if not len(met):
+        return 0
+    times = float(met.median()) / length
     return round(times) if times >= _TWICE else 1
 
 

@@ -54,7 +54,7 @@ def _cause(time: RunTime) -> Cause | None:
         else:
             # What the imports took is not known where they came before the recording.
             much = imports > 0 and ns > max(_LONG * imports, _PART * loops, _LEAST_NS)
-        if much and ns > waits:
+        if much and ns > waits and waits < HIGH * time.wall_ns:
             return _made(part, ns, waits, time)
     return None
 

@@ -48,7 +48,8 @@ class RunTime:
 
 
 def run_time(run: RunLike) -> RunTime | None:
-    """Divide the wall time of a run's main process; None where start or end are not known.
+    """Divide the wall time of a run's main process; None where start or end are not known, or
+    where several processes were iterating loaders beside their workers.
 
     Of a job, this is the main process of the lowest rank. Where loops overlap (a validation inside
     the training step, two loaders side by side), a time is charged once: to the shorter loop.
@@ -88,8 +89,9 @@ def _of_main(run: RunLike) -> tuple[pd.DataFrame, pd.DataFrame]:
     pids = integer(epochs, "pid")[lowest & ~np.isin(integer(epochs, "pid"), workers)]
     if not pids.size:
         return epochs.iloc[:0], waits.iloc[:0]
-    values, counts = np.unique(pids, return_counts=True)
-    main = values[counts.argmax()]
+    if len(set(pids.tolist())) > 1:
+        return epochs.iloc[:0], waits.iloc[:0]  # several programs: no one's time is the run's
+    main = pids[0]
     return epochs[integer(epochs, "pid") == main], waits[integer(waits, "pid") == main]
 
 

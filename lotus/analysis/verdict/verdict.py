@@ -19,6 +19,7 @@ from lotus.analysis.verdict.causes.edges import REST
 from lotus.analysis.verdict.causes.outside import OUTSIDE_PART
 from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED
 from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, STEP_THREADS, WORKER_THREADS
+from lotus.common.formatting import plain
 
 MODERATE, HIGH = 0.05, 0.20
 _BUSY = 0.25  # of the cores' time: where others have more, that is said first
@@ -156,7 +157,7 @@ def _flaws(around: Circumstances) -> Iterator[str]:
         )
     for name, workers in around.shared_generators.items():
         yield (
-            f"{workers} workers began with the same random numbers (of {name}): seed them "
+            f"{workers} workers began with the same random numbers (of {plain(name)}): seed them "
             "differently, by torch.utils.data.get_worker_info().seed in worker_init_fn."
         )
 

@@ -32,7 +32,7 @@ def watch(timed: Any, dataset: Any, recorder: Recorder) -> None:
 
     def first(index: Any) -> Any:
         timed.__dict__["fetch"] = fetch
-        before = edge(recorder, generator_states, dataset)
+        before = edge(recorder, ask, generator_states, dataset)
         data = fetch(index)
         edge(recorder, _log, recorder, dataset, before or {}, data)
         return data
@@ -41,7 +41,7 @@ def watch(timed: Any, dataset: Any, recorder: Recorder) -> None:
 
 
 def _log(recorder: Recorder, dataset: Any, before: dict[str, int], data: Any) -> None:
-    after = generator_states(dataset)
+    after = ask(generator_states, dataset) or {}
     used = [name for name, state in before.items() if after.get(name, state) != state]
     event: dict[str, object] = {"event": "first_batch", "worker": recorder.worker}
     event["content"] = ask(content_of, data)
@@ -93,7 +93,8 @@ def _generators(
 def _members(thing: Any) -> Iterator[tuple[str, Any]]:
     if type(thing) in (list, tuple):
         return ((str(place), item) for place, item in enumerate(thing[:_MOST_ITEMS]))
-    return ((str(key), value) for key, value in list(attributes(thing).items()))
+    own = attributes(thing)  # may be of a subclass of dict, whose methods may do anything
+    return ((key, value) for key, value in list(dict.items(own)) if type(key) is str)
 
 
 def _of_python(module: Any) -> int:

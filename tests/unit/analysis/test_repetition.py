@@ -14,6 +14,7 @@ def with_first(rows: list[tuple[int, int, int | None, str, int | None]]) -> Simp
     """A run whose first batches are (worker, epoch, content, generator, state)."""
     run = Plan(operations={"Slow": 20.0}, workers=3).run()
     run.loaders["num_workers"], run.loaders["dataset_kind"] = 3, "iterable"
+    run.loaders["dataset_length"] = None  # the data set does not say how many samples it has
     columns = ["worker", "epoch", "content", "generator", "state"]
     table = pd.DataFrame(rows, columns=columns).astype({"content": "Int64", "state": "Int64"})
     pids = run.batches.groupby("worker")["pid"].first()
