@@ -21,6 +21,7 @@ from lotus.reading import (
     counter_tables,
     intervals,
     machine_table,
+    memory_table,
     missing_data,
     own_code_table,
     process_states,
@@ -347,6 +348,13 @@ class Run:
         busy_ns, idle_ns, stolen_ns (of the CPUs that the program could use, added up) and
         swapped_bytes (in and out); available_bytes of memory. -1: not known."""
         return machine_table.read(self.path)
+
+    @cached_property
+    def memory(self) -> pd.DataFrame:
+        """The program's processes every few seconds, as the launcher saw them: time_ns, pid, worker
+        (-1: a main process), and in bytes rss, pss, private (pages that no other process uses) and
+        shared (pages that were written to, and that another process still uses)."""
+        return memory_table.read(self.path)
 
     @cached_property
     def operations(self) -> pd.DataFrame:

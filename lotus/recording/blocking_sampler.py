@@ -21,6 +21,7 @@ from lotus.format.run_directory import BLOCKING as NAME
 from lotus.inside.trace import state_page
 from lotus.recording.machine_load import MachineLoad
 from lotus.recording.own_code_sampler import OwnCodeSampler
+from lotus.recording.process_memory import ProcessMemory
 
 _PERIOD_S, _SHARE = 0.02, 0.01
 _RESCAN_S = 0.5
@@ -69,6 +70,7 @@ class BlockingSampler:
         self._descendants: dict[int, bool] = {}
         self._looks: Counter[tuple[int, int, int, str]] = Counter()
         self._machine = MachineLoad()
+        self._memory = ProcessMemory()
         self._own_code = OwnCodeSampler()
         self._cost_ns = 0
         self._problem = "" if calls else f"system calls of {os.uname().machine} are not known"
@@ -98,6 +100,7 @@ class BlockingSampler:
             "problem": self._problem,
             "rows": rows,
             "machine": self._machine.rows,
+            "memory": self._memory.rows,
             "own_code": self._own_code.stacks,
         }
         with contextlib.suppress(LotusError):  # a full disk is said of what matters more
@@ -126,11 +129,14 @@ class BlockingSampler:
                 self._own_code.consider(*self._looks_at_own_code())
                 self._own_code.consider(*self._looks_at_sampler())
                 scanned = time.monotonic()
-            for name, descriptor in list(self._pages.items()):
-                if descriptor >= 0:
-                    self._look(name, descriptor)
+            processes = [
+                process
+                for name, descriptor in list(self._pages.items())
+                if descriptor >= 0 and (process := self._look(name, descriptor)) is not None
+            ]
             cost = time.thread_time_ns() - begun
-            self._cost_ns += cost
+            self._memory.read(processes)  # within limits of its own
+            self._cost_ns += time.thread_time_ns() - begun
             least = _PERIOD_S if any(page >= 0 for page in self._pages.values()) else _IDLE_S
             period = max(least, cost / 1e9 / _SHARE)
 
@@ -167,26 +173,27 @@ class BlockingSampler:
                 with contextlib.suppress(OSError):
                     self._pages[name] = _open_page(folder / name)
 
-    def _look(self, name: str, descriptor: int) -> None:
+    def _look(self, name: str, descriptor: int) -> tuple[int, int] | None:
+        """Count what a process is at; its pid and worker, None where it is not the program's."""
         page = os.pread(descriptor, state_page.SIZE, 0)
         words = memoryview(page).cast("q") if len(page) == state_page.SIZE else None
         if words is None or words[state_page.W_PHASE] == state_page.ENDED:
             os.close(descriptor)
             self._pages[name] = -1
-            return
-        if words[state_page.W_PHASE] not in _LOOKED_AT:
-            return
-        pid = words[state_page.W_PID]
+            return None
+        pid, worker = words[state_page.W_PID], words[state_page.W_WORKER]
         if not self._is_ours(pid):
-            return
-        try:
-            reason = self._reason(pid)
-        except PermissionError:
-            self._problem = "the kernel does not let lotus see what the program's threads wait for"
-            return
-        except OSError:  # it has ended
-            return
-        self._looks[pid, words[state_page.W_WORKER], _operation(words), reason] += 1
+            return None
+        if words[state_page.W_PHASE] in _LOOKED_AT:
+            try:
+                self._looks[pid, worker, _operation(words), self._reason(pid)] += 1
+            except PermissionError:
+                self._problem = (
+                    "the kernel does not let lotus see what the program's threads wait for"
+                )
+            except OSError:  # it has ended
+                return None
+        return pid, worker
 
     def _reason(self, pid: int) -> str:
         """What the main thread of a process is doing now."""

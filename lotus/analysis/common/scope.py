@@ -50,6 +50,7 @@ class Scope:
     blocking: pd.DataFrame
     first_batches: pd.DataFrame
     machine: pd.DataFrame
+    memory: pd.DataFrame
     own_code: pd.DataFrame
 
     @property
@@ -147,6 +148,7 @@ def _scope(
         paths=paths[_pairs(paths).isin(processes)].reset_index(drop=True),
         blocking=_of_pids(table(run, "blocking"), batches, mine["waits"]),
         machine=table(run, "machine"),
+        memory=_of_pids(table(run, "memory"), batches, mine["waits"]),
         own_code=table(run, "own_code"),
         first_batches=_of_pids(table(run, "first_batches"), batches),
     )
