@@ -100,15 +100,7 @@ class Timers:
                         add_loose(start, end, number)
 
             name = sole_parameter(original)
-            if name is None:
-                return hook(__call__)
-            names = call_unary.__code__.co_varnames
-            call_unary.__code__ = call_unary.__code__.replace(
-                co_varnames=(names[0], name, *names[2:])
-            )
-            call_unary.__name__ = "__call__"
-            call_unary.__qualname__ = f"{type(original).__name__}.__call__"
-            return hook(call_unary)
+            return hook(__call__ if name is None else renamed(call_unary, original, name))
 
         def operation_cpu(original: Callable[..., Any], number: int) -> Callable[..., Any]:
             """As `operation`, with thread CPU time, page faults and bytes read."""
@@ -271,20 +263,29 @@ class Timers:
 
             return end
 
-        self.reset = reset
-        chosen = operation_cpu if recorder.config.level == 3 else operation
-        if counters is not None:
-            chosen = operation_counted
-
-        def timed(original: Callable[..., Any], number: int) -> Callable[..., Any]:
-            function = function_of(original)[0]
-            if type(function) is types.FunctionType:
-                recorder.definitions.locate(number, function.__code__)
-            return chosen(original, number)
-
-        self.operation = timed
+        self.reset, self.span = reset, span
         self.Samples, self.Items, self.Iterator = Samples, Items, Iterator
-        self.span = span
+        self._hook = operation_cpu if recorder.config.level == 3 else operation
+        if counters is not None:
+            self._hook = operation_counted
+        self._definitions = recorder.definitions
+
+    def operation(self, original: Callable[..., Any], number: int) -> Callable[..., Any]:
+        """Return a function (self, *args, **kwargs) that times `original`; note its place."""
+        function = function_of(original)[0]
+        if type(function) is types.FunctionType:
+            self._definitions.locate(number, function.__code__)
+        return self._hook(original, number)
+
+
+def renamed(call_unary: Any, original: Callable[..., Any], parameter: str) -> Any:
+    """Give a hook (self, sole) the parameter's name and the name of the method that it times."""
+    code = call_unary.__code__
+    names = code.co_varnames
+    call_unary.__code__ = code.replace(co_varnames=(names[0], parameter, *names[2:]))
+    call_unary.__name__ = "__call__"
+    call_unary.__qualname__ = f"{type(original).__name__}.__call__"
+    return call_unary
 
 
 def sole_parameter(thing: Any) -> str | None:
