@@ -122,7 +122,7 @@ def operation_name(name: object) -> str:
 
     The name may hold others: "Outer/Inner" lies inside Outer, "A or B" is one of them.
     """
-    return _DECODER.sub("decode (loader)", str(name))
+    return _DECODER.sub("decode (default_loader)", str(name))
 
 
 _DECODER = re.compile(r"(?:(?<=^)|(?<=/)|(?<= or ))Loader(?=$|/| or )")

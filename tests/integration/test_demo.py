@@ -23,7 +23,7 @@ def test_the_demo_ends_with_the_report_and_the_paths(tmp_path: Path) -> None:
     run = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     transforms = ("RandomResizedCrop", "RandomHorizontalFlip", "ToTensor", "Normalize")
-    for word in (*transforms, "decode (loader)", "48 images", "next: lotus report run"):
+    for word in (*transforms, "decode (default_loader)", "48 images", "next: lotus report run"):
         assert word in run.stdout
     (data,) = (tmp_path / "cache" / "lotus").iterdir()
     assert run.stdout.endswith(f"data set: {data}\nrun:      {tmp_path / 'run'}\n")

@@ -115,7 +115,7 @@ def test_titles_name_the_operation_the_sample_the_worker() -> None:
     assert judged(PLANTED["slow operation"][0].run()).causes[0].title == "Slow"
     assert "53" in judged(PLANTED["one slow sample"][0].run()).causes[0].title
     assert "worker 2" in judged(PLANTED["one slow worker of four"][0].run()).causes[0].title
-    assert "(in decode (loader))" in judged(PLANTED["cold files"][0].run()).causes[0].title
+    assert "(in decode (default_loader))" in judged(PLANTED["cold files"][0].run()).causes[0].title
     assert "waits" in judged(PLANTED["waits for the network"][0].run()).causes[0].title
 
 
@@ -198,7 +198,10 @@ def test_files_are_not_blamed_for_cores_that_others_had() -> None:
     assert run.batches["read_bytes"].sum() == 704 * 1024
     judgement = judged(run)
     assert cold_share(run) == 0
-    assert (judgement.causes[0].kind, judgement.causes[0].title) == ("operation", "decode (loader)")
+    assert (judgement.causes[0].kind, judgement.causes[0].title) == (
+        "operation",
+        "decode (default_loader)",
+    )
 
 
 def test_files_are_not_blamed_for_a_fetch_without_waiting_of_its_own() -> None:
@@ -413,7 +416,7 @@ def test_ranks_are_added_up() -> None:
 def test_more_workers_than_cores_wait_for_a_core() -> None:
     plan = Plan(workers=8, operations={"Loader": 20.0}, cpu=0.25, read_bytes=110_000, cores=2)
     first = judged(plan.run()).causes[0]
-    assert (first.kind, first.title) == ("operation", "decode (loader)")
+    assert (first.kind, first.title) == ("operation", "decode (default_loader)")
     assert "will not help" in first.advice
     roomy = dataclasses.replace(plan, cores=64)
     assert judged(roomy.run()).causes[0].kind == "cold-files"

@@ -196,7 +196,9 @@ def test_a_rank_whose_input_is_slow() -> None:
     text = report_text(summary)
     assert text.startswith("Rank 2 on host b is last in 100% of 59 steps")
     assert f"on average {straggler.behind_ns / MS:.2f} ms after the others" in text
-    assert f"decode (loader) takes 2.1 times rank {why.reference}'s (4.20 ms a sample)" in text
+    assert (
+        f"decode (default_loader) takes 2.1 times rank {why.reference}'s (4.20 ms a sample)" in text
+    )
     assert "at 4 cores against 8, on old against simulated" in text
     assert straggler.cost_ns == pytest.approx(float(np.mean(summary.steps.lead_second[1:])))
 
@@ -252,7 +254,7 @@ def test_a_slow_model_is_not_blamed_on_the_input() -> None:
     assert straggler.why is not None
     assert (straggler.ranks, straggler.why.kind, straggler.why.operation) == ([0], "step", "")
     assert "without input, is what takes longer" in report_text(summary)
-    assert "decode (loader)" not in report_text(summary)
+    assert "decode (default_loader)" not in report_text(summary)
 
 
 def test_fewer_workers_are_told_where_samples_cost_the_same() -> None:

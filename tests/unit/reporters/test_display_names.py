@@ -117,10 +117,10 @@ def test_a_table_shortens_a_name_once() -> None:
 @pytest.mark.parametrize(
     ("stored", "shown"),
     [
-        ("Loader", "decode (loader)"),
-        ("Loader/read", "decode (loader)/read"),
-        ("Outer/Loader", "Outer/decode (loader)"),
-        ("Flip or Loader", "Flip or decode (loader)"),
+        ("Loader", "decode (default_loader)"),
+        ("Loader/read", "decode (default_loader)/read"),
+        ("Outer/Loader", "Outer/decode (default_loader)"),
+        ("Flip or Loader", "Flip or decode (default_loader)"),
         ("MyLoader", "MyLoader"),
         ("Loader2", "Loader2"),
         ("", ""),
@@ -136,7 +136,7 @@ def test_no_form_of_the_report_shows_the_stored_name_of_the_decoder() -> None:
     summary = summarise(run)
     terminal.write(summary, file)
     text = file.getvalue() + "\n".join(short_report.short_report(run))
-    assert "decode (loader)" in text
+    assert "decode (default_loader)" in text
     assert not re.search(r"\bLoader\b(?! \d)", text)  # "Loader 0" is a DataLoader
     stored = run_document.document(summary)["loaders"][0]["operations"]
     assert {row["operation"] for row in stored} == {"Loader", "Flip"}

@@ -39,7 +39,7 @@ BATCHES = pd.DataFrame(
     columns=["pid", "fetch_ns", "cpu_ns"],
 ) * [1, 1e6, 1e6]
 SPENT = (
-    "a worker's time goes to decode (loader) (67%), Flip (17%), the data set's "
+    "a worker's time goes to decode (default_loader) (67%), Flip (17%), the data set's "
     "own code with collate (17%)"
 )
 WORKERS = {TWO: (8, 9), FEWER: (7,), Setting(3): (99,)}
@@ -68,9 +68,9 @@ def test_costs_are_those_of_a_batch_in_the_workers_of_each_setting():
 def test_words_say_where_time_goes_what_waits_and_what_grows():
     lines = words(operation_costs(run(), WORKERS))
     assert lines[0] == SPENT
-    assert lines[1].startswith("decode (loader) is off the CPU for 62% of its time")
+    assert lines[1].startswith("decode (default_loader) is off the CPU for 62% of its time")
     assert "with 2 workers instead of 1 the" in lines[2]
-    assert "decode (loader) 2.00 times:" in lines[2]
+    assert "decode (default_loader) 2.00 times:" in lines[2]
     assert "Flip" not in lines[2]
     assert len(lines) == 3
 
@@ -80,7 +80,10 @@ def test_cycles_per_instruction_stand_beside_the_growth():
     two = rows(("operation", "Loader", False, 30, 180, 200)).assign(pid=8)
     costs = operation_costs(run(pd.concat([first, two])), WORKERS)
     assert costs["ipc"].dropna().tolist() == pytest.approx([2.0, 200 / 180])
-    assert "decode (loader) 2.00 times (its cycles per instruction 1.80 times)" in words(costs)[2]
+    assert (
+        "decode (default_loader) 2.00 times (its cycles per instruction 1.80 times)"
+        in words(costs)[2]
+    )
 
 
 def test_without_cpu_times_or_trials_nothing_is_said_of_them():
