@@ -1,26 +1,18 @@
 """CPU and memory use of the machine during a run, as read by the launcher (blocking.json)."""
 
-from pathlib import Path
-
 import pandas as pd
 
-from lotus.common import files
-from lotus.format.run_directory import BLOCKING as NAME
+from lotus.reading.launcher_record import LauncherRecord
 
 COLUMNS = ("time_ns", "busy_ns", "idle_ns", "stolen_ns", "swapped_bytes", "available_bytes")
-_MOST_BYTES = 4 << 20
 
 
-def read(directory: Path) -> pd.DataFrame:
+def table(record: LauncherRecord) -> pd.DataFrame:
     """Return the table `Run.machine`, empty if it was not recorded."""
-    try:
-        record = files.read_json(directory / NAME, _MOST_BYTES)
-    except (OSError, ValueError):
-        record = None
-    rows = record.get("machine") if isinstance(record, dict) else None
+    rows = record.values.get("machine")
     sound = [row for row in rows if _is_sound(row)] if isinstance(rows, list) else []
-    table = pd.DataFrame(sound, columns=list(COLUMNS)).astype("int64")
-    return table.sort_values("time_ns", kind="stable").reset_index(drop=True)
+    machine = pd.DataFrame(sound, columns=list(COLUMNS)).astype("int64")
+    return machine.sort_values("time_ns", kind="stable").reset_index(drop=True)
 
 
 def _is_sound(row: object) -> bool:

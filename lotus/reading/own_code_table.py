@@ -1,15 +1,14 @@
 """The Python functions in which the data set's own code or the sampler ran (blocking.json)."""
 
 import re
-from pathlib import Path
 
 import pandas as pd
 
-from lotus.common import files, redaction
-from lotus.format.run_directory import BLOCKING as NAME
+from lotus.common import redaction
 from lotus.inside.common.guard import HOOK_FILE
+from lotus.reading.launcher_record import LauncherRecord
 
-_MOST_BYTES, _MOST_FRAMES = 4 << 20, 200
+_MOST_FRAMES = 200
 _MOST_CHARACTERS = 2000  # of a frame: a pattern takes the square of its length
 _FRAME = re.compile(r"(.+) \((.+):(\d{1,9})\)")
 FETCH, SAMPLER = "fetch", "sampler"
@@ -22,13 +21,9 @@ _COLUMNS = {
 }  # fmt: skip
 
 
-def read(directory: Path) -> pd.DataFrame:
+def table(record: LauncherRecord) -> pd.DataFrame:
     """Return the table `Run.own_code`, empty if it was not recorded."""
-    try:
-        record = files.read_json(directory / NAME, _MOST_BYTES)
-    except (OSError, ValueError):
-        record = None
-    lines = record.get("own_code") if isinstance(record, dict) else None
+    lines = record.values.get("own_code")
     rows = []
     for place, line in enumerate(lines if isinstance(lines, list) else []):
         part, frames, samples = _parsed(line)

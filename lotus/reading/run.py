@@ -20,6 +20,7 @@ from lotus.reading import (
     blocking_table,
     counter_tables,
     intervals,
+    launcher_record,
     machine_table,
     memory_table,
     missing_data,
@@ -328,11 +329,11 @@ class Run:
         many found it).
         What runs after an operation in the same sample is told as that operation.
         """
-        return self._blocking[0]
+        return blocking_table.table(self._launcher_record, self._assembly.processes)
 
     @cached_property
-    def _blocking(self) -> tuple[pd.DataFrame, str]:
-        return blocking_table.read(self.path, self._assembly.processes)
+    def _launcher_record(self) -> launcher_record.LauncherRecord:
+        return launcher_record.read(self.path)
 
     @cached_property
     def own_code(self) -> pd.DataFrame:
@@ -340,14 +341,14 @@ class Run:
         seconds: a row per frame: part ("fetch", "sampler"), stack, depth (0: what the loader
         calls), function, file, line, samples (of its stack). Empty where both took little, and
         where py-spy was not there or not allowed."""
-        return own_code_table.read(self.path)
+        return own_code_table.table(self._launcher_record)
 
     @cached_property
     def machine(self) -> pd.DataFrame:
         """The machine about once a second, as the launcher saw it: time_ns, and since its boot
         busy_ns, idle_ns, stolen_ns (of the CPUs that the program could use, added up) and
         swapped_bytes (in and out); available_bytes of memory. -1: not known."""
-        return machine_table.read(self.path)
+        return machine_table.table(self._launcher_record)
 
     @cached_property
     def memory(self) -> pd.DataFrame:
@@ -405,7 +406,8 @@ class Run:
         for what, names in left.items():
             lacking.append(f"{what} stayed in the hosts' runs: {', '.join(names)}")
         apart = missing_data.notes(missing_data.processes(self.path))
-        unseen = [self._blocking[1]] if self._blocking[1] else []
+        problem = self._launcher_record.problem
+        unseen = [problem] if problem else []
         return list(dict.fromkeys([*lacking, *apart, *remarks, *unseen]))
 
     @cached_property

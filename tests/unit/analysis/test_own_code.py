@@ -10,7 +10,7 @@ from lotus.analysis.batches.own_code import hot_functions
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.verdict.verdict import verdict
 from lotus.inside.common.guard import HOOK_FILE
-from lotus.reading import own_code_table
+from lotus.reading import launcher_record, own_code_table
 from tests.unit.simulated import Plan
 
 BELOW = f"<module> (train.py:9);fetch ({HOOK_FILE}:1);fetch (/x/torch/fetch.py:50)"
@@ -18,8 +18,8 @@ HOOK = "one (/x/lotus/inside/trace/op_hooks.py:7)"
 
 
 def table(folder: Path, stacks: list[str]) -> pd.DataFrame:
-    (folder / own_code_table.NAME).write_text(json.dumps({"own_code": stacks}))
-    return own_code_table.read(folder)
+    (folder / launcher_record.NAME).write_text(json.dumps({"own_code": stacks}))
+    return own_code_table.table(launcher_record.read(folder))
 
 
 def test_frames_are_those_above_the_hooks(tmp_path: Path) -> None:
@@ -62,7 +62,9 @@ def test_few_samples_tell_nothing(tmp_path: Path) -> None:
     assert (
         hot_functions(table(tmp_path, [f"{BELOW};{HOOK};__getitem__ (data.py:4) 9"]), "fetch") == []
     )
-    assert hot_functions(own_code_table.read(tmp_path / "none"), "fetch") == []
+    assert (
+        hot_functions(own_code_table.table(launcher_record.read(tmp_path / "none")), "fetch") == []
+    )
 
 
 def test_the_cause_names_the_function(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lotus.reading import blocking_table
+from lotus.reading import blocking_table, launcher_record
 
 ROW = {"pid": 7, "worker": 0, "operation": 1, "reason": "sleep", "looks": 5}
 
@@ -17,10 +17,11 @@ def process() -> Any:
 
 
 def read(folder: Path, content: str) -> tuple[list[list[Any]], str]:
-    (folder / blocking_table.NAME).write_text(content)
-    table, problem = blocking_table.read(folder, [process()])
+    (folder / launcher_record.NAME).write_text(content)
+    record = launcher_record.read(folder)
+    table = blocking_table.table(record, [process()])
     assert table.dtypes.astype(str).tolist() == ["int64", "int64", "object", "object", "int64"]
-    return table.to_numpy().tolist(), problem
+    return table.to_numpy().tolist(), record.problem
 
 
 def test_operations_have_their_names(tmp_path: Path) -> None:
@@ -59,9 +60,9 @@ def test_a_damaged_file_is_an_empty_table(tmp_path: Path, content: str) -> None:
 
 
 def test_not_every_run_has_the_file(tmp_path: Path) -> None:
-    table, problem = blocking_table.read(tmp_path, [process()])
-    assert not len(table)
-    assert problem == ""
+    record = launcher_record.read(tmp_path)
+    assert not len(blocking_table.table(record, [process()]))
+    assert record.problem == ""
 
 
 def test_damage_is_said(tmp_path: Path) -> None:

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from lotus.reading import machine_table
+from lotus.reading import launcher_record, machine_table
 
 ROW = [5, 4, 3, 2, 1, 0]
 
 
 def table(folder: Path, content: str) -> list[list[int]]:
-    (folder / machine_table.NAME).write_text(content)
-    rows: list[list[int]] = machine_table.read(folder).to_numpy().tolist()
+    (folder / launcher_record.NAME).write_text(content)
+    rows: list[list[int]] = machine_table.table(launcher_record.read(folder)).to_numpy().tolist()
     return rows
 
 
@@ -34,4 +34,4 @@ def test_a_run_without_readings_has_none(tmp_path: Path, content: str) -> None:
 
 
 def test_a_run_without_the_file_has_none(tmp_path: Path) -> None:
-    assert not len(machine_table.read(tmp_path))
+    assert not len(machine_table.table(launcher_record.read(tmp_path)))
