@@ -36,7 +36,7 @@ def account(scope: Scope) -> Account:
     ledger = Ledger(scope)
     charges: list[Charge] = []
     for row in CAUSES:
-        taken = [charge for charge in row.charges(ledger) if charge.ns >= _LEAST_NS]
+        taken = [charge for charge in row.charges(ledger) if charge.ns >= _LEAST_NS or row.silent]
         if row.part not in (STEP, SHUTDOWN):
             ledger.charged_ns += sum(charge.ns for charge in taken)
         charges += taken

@@ -74,6 +74,11 @@ class Cause:
         return BY_KIND[self.kind].reason(Evidence(self.evidence))
 
     @property
+    def is_silent(self) -> bool:
+        """Whether nothing waits for it, until it ends the program."""
+        return BY_KIND[self.kind].silent
+
+    @property
     def part(self) -> str:
         """The part of the loop that it is in: "waits", "step", "start-up" or "shut-down"."""
         return BY_KIND[self.kind].part
@@ -121,7 +126,7 @@ def judge(books: Account, around: Circumstances) -> Verdict:
     others = sum(charge.ns for charge in books.charges if charge.kind == OTHERS.kind)
     kind, degree = _kind(inputs - ratio(others, loop), startup + shutdown)
     causes = [_cause(charge, books, around) for charge in _ranked(books.charges, kind)]
-    causes = [cause for cause in causes if cause.share >= LEAST_SHARE] or causes[:1]
+    causes = [cause for cause in causes if _counts(cause)] or causes[:1]
     summary = _summary(kind, degree, inputs, startup + shutdown, step)
     shares = (inputs, startup, step, shutdown)
     return Verdict(
@@ -131,9 +136,13 @@ def judge(books: Account, around: Circumstances) -> Verdict:
         *shares,
         causes,
         doubt=_doubt(around.use),
-        flaws=tuple(_flaws(around)),
+        flaws=(*_flaws(around), *(cause.reason for cause in causes if cause.is_silent)),
         ruled_out=tuple(_ruled_out(books, around)),
     )
+
+
+def _counts(cause: Cause) -> bool:
+    return cause.share >= LEAST_SHARE or cause.is_silent
 
 
 def _doubt(use: CoreUse) -> str:
@@ -203,6 +212,8 @@ def _ranked(charges: list[Charge], kind: str) -> list[Charge]:
         group, part = 1, BY_KIND[charge.kind].part
         if charge.kind in _DEFECTS:
             return (-1, -charge.ns)
+        if BY_KIND[charge.kind].silent:
+            return (-1 if kind == "consumer-bound" else 2, 0.0)
         if kind == "start-up-bound":
             group = 0 if part in (STARTUP, SHUTDOWN) else 1
         if charge.kind == OTHERS.kind:

@@ -144,6 +144,8 @@ def whole_of(cause: Cause) -> str:
 
 def share_words(cause: Cause) -> str:
     """Its share, and how fast the loop would be without it."""
+    if cause.is_silent:
+        return "which costs the loop no time yet"
     text = f"{share(cause.share)} of the {whole_of(cause)}"
     if math.isfinite(cause.gain):
         text += (

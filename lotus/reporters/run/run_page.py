@@ -86,7 +86,8 @@ def _verdict(loader: LoaderSummary, judged: Verdict) -> list[str | Table | Chart
     if judged.causes:
         first = judged.causes[0]
         text = f"First cause: {first.title}, {coverage.share_words(first)}."
-        parts.append(f"{text} {first.reason}" if first.reason else text)
+        again = first.reason in judged.flaws
+        parts.append(f"{text} {first.reason}" if first.reason and not again else text)
         parts.append(f"Next step: {first.advice}")
         second = coverage.second_cause(judged)
         if second is not None:

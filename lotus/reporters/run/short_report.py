@@ -57,7 +57,8 @@ def _verdict(summary: Summary, judged: Verdict) -> list[str]:
     of = plain(summary.loaders[0].scope.title)
     result.append(shorten(f"Why (share of the loop over {of})", _WIDTH))
     for cause in judged.causes[:_MOST_CAUSES]:
-        part = "" if cause.kind == OUTSIDE.kind else share(cause.share)
+        of_loop = cause.kind != OUTSIDE.kind and not cause.is_silent
+        part = share(cause.share) if of_loop else ""
         result.append(f"  {part:>6}  {shorten(plain(cause.title), _WIDTH - 10)}")
     gain = judged.causes[0].gain if judged.causes else math.nan
     if math.isfinite(gain):

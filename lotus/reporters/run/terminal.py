@@ -108,7 +108,7 @@ def _verdict(console: "Console", loader: LoaderSummary, judged: Verdict, in_full
             "First cause",
             f"{plain(first.title)}, {coverage.share_words(first)}.",
         )
-        if first.reason:
+        if first.reason and first.reason not in judged.flaws:
             print_paragraph(console, "Reason", first.reason)
         if in_full:
             print_paragraph(console, "Next step", plain(first.advice))

@@ -55,6 +55,7 @@ class CauseRow:
     full_title: Words = lambda charge, around: charge.name
     facts: Mapping[str, str] = field(default_factory=dict)
     reason: Callable[[Evidence], str] = lambda evidence: ""
+    silent: bool = False  # takes no time, until it ends the program
 
 
 def fixed(text: str) -> Words:

@@ -1,0 +1,74 @@
+"""Workers whose memory grows: nothing waits for it until the memory is full."""
+
+from collections.abc import Iterable
+
+from lotus.analysis.batches.memory import memory_growth
+from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
+from lotus.analysis.verdict.causes.circumstances import Circumstances
+from lotus.analysis.verdict.causes.ledger import Ledger
+from lotus.common.formatting import duration, size
+
+
+def _charges(ledger: Ledger) -> Iterable[Charge]:
+    growth = memory_growth(ledger.scope)
+    if not growth.copies and growth.seconds_left == float("inf"):
+        return
+    evidence = {
+        "copied_bytes": growth.copied_bytes,
+        "shared_bytes": growth.shared_bytes,
+        "allocated_bytes": growth.allocated_bytes,
+    }
+    if growth.seconds_left < float("inf"):
+        evidence["left_ns"] = growth.seconds_left * 1e9
+    yield Charge(MEMORY.kind, MEMORY.title, 0.0, evidence)
+
+
+def _title(charge: Charge, around: Circumstances) -> str:
+    if charge.evidence["copied_bytes"] >= charge.evidence["allocated_bytes"]:
+        return "the workers' memory grows by copies of the data set's objects (copy-on-write)"
+    return "the workers' memory grows"
+
+
+def _reason(evidence: Evidence) -> str:
+    copied, allocated = evidence["copied_bytes"], evidence["allocated_bytes"]
+    text = f"One worker's own memory grew by {size(copied + allocated)}"
+    if copied >= allocated:
+        text += (
+            f", {size(copied)} of it copies of pages that it had shared with the main process; it "
+            f"may copy {size(evidence['shared_bytes'])} more"
+        )
+    text += ". It costs the loop little time"
+    if evidence.has("left_ns"):
+        return f"{text}, but would fill the machine's memory in {duration(evidence['left_ns'])}."
+    return f"{text} until the memory is full."
+
+
+def _advice(charge: Charge, around: Circumstances) -> str:
+    if charge.evidence["copied_bytes"] >= charge.evidence["allocated_bytes"]:
+        return (
+            "Hold the data set's records in numpy arrays, torch tensors or an Arrow table instead "
+            "of lists and dicts of Python objects, whose reference counts are written to each time "
+            "that a worker reads them. Every worker has copies of its own: more workers need more "
+            "memory."
+        )
+    return (
+        "Look for what the data set keeps from one sample to the next: a cache without a limit, a "
+        "list that is appended to, files that stay open."
+    )
+
+
+MEMORY = CauseRow(
+    kind="memory",
+    title="memory of the workers",
+    full_title=_title,
+    charges=_charges,
+    facts={
+        "copied_bytes": "Pages that a worker had shared with the main process and copied, bytes.",
+        "shared_bytes": "Pages that it may still copy, bytes.",
+        "allocated_bytes": "What it grew by otherwise, bytes.",
+        "left_ns": "Until the memory would be full if they grew on, nanoseconds.",
+    },
+    reason=_reason,
+    advice=_advice,
+    silent=True,
+)
