@@ -33,7 +33,7 @@ def test_processes_take_turns_and_wait_for_their_period(monkeypatch: pytest.Monk
     assert [row[1] for row in memory.rows] == [11, 12]  # none of them is due again
 
 
-def test_dear_readings_are_rare_and_their_number_is_bounded(
+def test_costly_readings_are_rare_and_their_number_is_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(process_memory, "_sizes", lambda pid: (pid, 0, 0, 0))

@@ -10,6 +10,7 @@ from lotus.analysis.verdict.causes.interpreter import INTERPRETER
 from lotus.analysis.verdict.causes.memory import MEMORY
 from lotus.analysis.verdict.causes.outliers import SLOW_BATCHES, SLOW_SAMPLES, SLOW_WORKER, STALLS
 from lotus.analysis.verdict.causes.outside import OUTSIDE
+from lotus.analysis.verdict.causes.prefetch import PREFETCH
 from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED
 from lotus.analysis.verdict.causes.storage import COLD_FILES
 from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, STEP_THREADS, WORKER_THREADS
@@ -29,6 +30,7 @@ CAUSES: tuple[CauseRow, ...] = (
     HANDOVER,
     INDEX,
     SLOW_SAMPLES,
+    PREFETCH,
     STALLS,
     SLOW_BATCHES,
     SLOW_WORKER,

@@ -24,6 +24,7 @@ def _sending(ledger: Ledger) -> Iterable[Charge]:
     yield Charge(SENDING.kind, SENDING.title, total(ledger.sending), evidence)
 
 
+_SMALL_BATCH = 256 << 10  # bytes that take well under a millisecond to copy
 _STAGES = ("pickle", "lock", "write")
 
 
@@ -46,6 +47,11 @@ def _against_sending(charge: Charge, around: Circumstances) -> str:
         return (
             "Batches go through a pipe as pickled Python objects or arrays: return torch tensors "
             "(they travel in shared memory), fewer and larger ones, of a smaller dtype."
+        )
+    if around.batch_bytes < _SMALL_BATCH:
+        return (
+            "Batches are small: what is waited for is the way between the processes, not the "
+            "copying. Make fewer and larger batches, or of fewer parts."
         )
     return (
         "Make batches smaller (uint8 instead of float32, convert after loading; crop or reduce "

@@ -1,0 +1,66 @@
+"""Costly batches in bursts, which a larger prefetch factor hides, and waits that none does."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from lotus.analysis.batches.prefetch import NOTHING, enough_prefetch
+from lotus.analysis.common.scope import scopes
+from lotus.analysis.verdict.verdict import Verdict, verdict
+from tests.unit.simulated import Plan
+
+
+def bursts(sample: int, worker: int) -> float:
+    """Milliseconds of a sample: 8 of 48 batches of 4 are costly, one after the other."""
+    return 40.0 if (sample // 4) % 48 >= 40 else 0.5
+
+
+def loop(**plan: object) -> SimpleNamespace:
+    usual = {"operations": {"Read": bursts}, "step": 20.0, "batches": 192, "prefetch": 1}
+    return Plan(**(usual | plan)).run()  # type: ignore[arg-type]
+
+
+def judged(run: SimpleNamespace) -> Verdict:
+    return verdict(scopes(run)[0])
+
+
+def test_the_replay_predicts_what_a_larger_prefetch_factor_does() -> None:
+    found = enough_prefetch(scopes(loop())[0])
+    assert found.prefetch_factor > 1
+    assert found.saved_share > 0.5
+    # The same loop with that prefetch factor waits as long as was predicted.
+    waits = loop(prefetch=found.prefetch_factor).waits["wait_ns"].iloc[1:].sum()
+    predicted = found.wait_ns - found.saved_ns
+    assert waits == pytest.approx(predicted, abs=0.05 * found.wait_ns)
+
+
+def test_bursts_are_the_cause_and_the_advice_has_the_prefetch_factor() -> None:
+    run = loop()
+    first = judged(run).causes[0]
+    assert first.kind == "prefetch"
+    factor = enough_prefetch(scopes(run)[0]).prefetch_factor
+    assert f"Raise prefetch_factor from 1 to {factor}" in first.advice
+    assert "save" in first.reason
+    assert judged(loop(prefetch=factor)).causes[0].kind != "prefetch"
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        {"operations": {"Read": 40.0}},  # all are costly: workers are never idle
+        {"operations": {"Read": lambda sample, _: 2000.0 if sample == 53 else 0.5}},  # a stall
+        {"workers": 0},
+        {"batches": 8},
+    ],
+)
+def test_other_waits_are_not_hidden_by_prefetch(plan: dict[str, object]) -> None:
+    assert enough_prefetch(scopes(loop(**plan))[0]) == NOTHING
+
+
+def test_a_loop_that_the_replay_does_not_follow_is_not_judged_by_it() -> None:
+    run = loop()
+    run.batches["wait_ns"] *= 3
+    assert enough_prefetch(scopes(run)[0]) == NOTHING
+    run = loop()
+    run.batches = run.batches.drop(index=5)  # a batch without a record
+    assert enough_prefetch(scopes(run)[0]) == NOTHING
