@@ -95,6 +95,7 @@ def _find_run_and_page(args: argparse.Namespace) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
+    from lotus.analysis.common.remade_loaders import number_of
     from lotus.analysis.counters.function_profile import summarise_map
     from lotus.analysis.summary import summarise
     from lotus.common.errors import LotusError
@@ -104,6 +105,8 @@ def _run(args: argparse.Namespace) -> int:
     from lotus.reporters.run import run_document, terminal
 
     loaded = load(args.run_directory, args.trust)
+    if args.loader is not None:
+        args.loader = number_of(loaded, args.loader)
     summary = summarise(loaded, args.threshold * 1e6, args.slowest, args.loader)
     numbers = [shown.scope.loader for shown in summary.loaders]
     if args.loader is not None and args.loader not in numbers:

@@ -20,9 +20,8 @@ from lotus.reading import (
     blocking_table,
     counter_tables,
     intervals,
+    launcher_readings,
     launcher_record,
-    machine_table,
-    memory_table,
     missing_data,
     own_code_table,
     process_states,
@@ -348,14 +347,14 @@ class Run:
         """The machine about once a second, as the launcher saw it: time_ns, and since its boot
         busy_ns, idle_ns, stolen_ns (of the CPUs that the program could use, added up) and
         swapped_bytes (in and out); available_bytes of memory. -1: not known."""
-        return machine_table.table(self._launcher_record)
+        return launcher_readings.table(self._launcher_record, launcher_readings.MACHINE)
 
     @cached_property
     def memory(self) -> pd.DataFrame:
         """The program's processes every few seconds, as the launcher saw them: time_ns, pid, worker
         (-1: a main process), and in bytes rss, pss, private (pages that no other process uses) and
         shared (pages that were written to, and that another process still uses)."""
-        return memory_table.read(self.path)
+        return launcher_readings.table(self._launcher_record, launcher_readings.MEMORY)
 
     @cached_property
     def operations(self) -> pd.DataFrame:

@@ -71,7 +71,7 @@ class BlockingSampler:
         self._looks: Counter[tuple[int, int, int, str]] = Counter()
         self._machine = MachineLoad()
         self._memory = ProcessMemory()
-        self._own_code = OwnCodeSampler()
+        self._own_code = OwnCodeSampler(directory)
         self._cost_ns = 0
         self._problem = "" if calls else f"system calls of {os.uname().machine} are not known"
 

@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from lotus.recording.sidecars import forbidden_by_yama
@@ -20,12 +19,15 @@ _MOST_LINES, _MOST_BYTES = 200, 512 << 10
 
 
 class OwnCodeSampler:
-    """`stacks` holds lines as py-spy writes them: frames from the outermost, then a count."""
+    """`stacks` holds lines as py-spy writes them: frames from the outermost, then a count.
 
-    def __init__(self) -> None:
+    Until it has been read, its output is a file in the run directory.
+    """
+
+    def __init__(self, directory: Path) -> None:
         self.stacks: list[str] = []
         self._child: subprocess.Popen[bytes] | None = None
-        self._output = Path()
+        self._output = directory / "own_code.txt"
         self._done = False
 
     def consider(self, own: dict[int, int], everything: int) -> None:
@@ -52,13 +54,10 @@ class OwnCodeSampler:
         if found is None or forbidden_by_yama(os.geteuid()):
             return
         with contextlib.suppress(OSError):
-            descriptor, name = tempfile.mkstemp(prefix="lotus-", suffix=".txt")
-            os.close(descriptor)
-            self._output = Path(name)
             words = [found, "record", f"--pid={pid}", "--nonblocking", "--idle", "--full-filenames"]
             words += ["--format=raw", f"--rate={_RATE}", f"--duration={_SECONDS}"]
             self._child = subprocess.Popen(
-                [*words, f"--output={name}"],
+                [*words, f"--output={self._output}"],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -20,6 +20,7 @@ LEAST_DELAY = 0.1
 LEAST_HELPERS = 0.2
 # Of a core: what feeder threads of workers that mostly wait use is less.
 _LEAST_HELPER_CORES = 0.05
+_OF_CORES = ("busy_ns", "stolen_ns", "idle_ns")
 _LEAST_NS = 1e9  # the machine's readings are that far apart
 _MOST_OF_IT = 0.8
 # The cores are full where the program itself uses more than this share of them.
@@ -105,9 +106,14 @@ def _used_share(scope: Scope, loop: pd.DataFrame) -> float:
     times = number(machine, "time_ns")
     if last - begin < _LEAST_NS or begin < times[0] or last > times[-1]:
         return math.nan
+    whole = sum(number(machine, name)[-1] - number(machine, name)[0] for name in _OF_CORES)
+    if whole > (times[-1] - times[0]) * (scope.cores + 0.5):
+        return math.nan  # these are not the cores that the program kept to
     used = number(machine, "busy_ns") + number(machine, "stolen_ns")
-    whole = used + number(machine, "idle_ns")
-    part, everything = (np.diff(np.interp([begin, last], times, each))[0] for each in (used, whole))
+    all_of_it = used + number(machine, "idle_ns")
+    part, everything = (
+        np.diff(np.interp([begin, last], times, each))[0] for each in (used, all_of_it)
+    )
     return ratio(float(part), float(everything))
 
 

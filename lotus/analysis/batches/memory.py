@@ -56,11 +56,12 @@ NOTHING = MemoryGrowth(0.0, 0.0, 0.0, 0.0, float("nan"))
 def memory_growth(scope: Scope) -> MemoryGrowth:
     """How the workers' memory grew, as far as it was read at least twice of one."""
     faulted = _faulted(scope)
+    readings = _of_workers(scope)
     each = [
-        _of_process(readings, faulted.get(int(pid), np.inf))
-        for pid, readings in _of_workers(scope).groupby("pid", sort=False)
+        growth
+        for pid in dict.fromkeys(integer(readings, "pid").tolist())
+        if (growth := _of_process(readings[readings["pid"] == pid], faulted.get(pid, np.inf)))
     ]
-    each = [growth for growth in each if growth is not None]
     if not each:
         return NOTHING
     copied, shared, allocated, per_s = max(each, key=lambda growth: growth[0] + growth[2])
@@ -112,19 +113,19 @@ def _faulted(scope: Scope) -> dict[int, float]:
         return {}
     pid, faults = integer(scope.batches, "pid"), number(scope.batches, "minor_faults")
     sums = pd.Series(faults * mmap.PAGESIZE).groupby(pid).sum(min_count=1).dropna()
-    return {int(pid): float(touched) for pid, touched in sums.items()}
+    return dict(zip(integer(sums.reset_index(), "index").tolist(), sums.tolist(), strict=True))
 
 
 def _of_process(readings: pd.DataFrame, faulted: float) -> tuple[float, float, float, float] | None:
     """(copied, still shared, allocated, allocated per second) bytes of one worker."""
     if len(readings) < 2:
         return None
-    rss, private, shared = (readings[name].to_numpy() for name in ("rss", "private", "shared"))
+    rss, private, shared = (number(readings, name) for name in ("rss", "private", "shared"))
     allocated = max(float(rss[-1] - rss[0]), 0.0)
     copied = min(max(float(private[-1] - private[0]) - allocated, 0.0), faulted)
     shared = shared[np.isfinite(shared)]
     left = float(shared[-1]) if shared.size else 0.0
-    return copied, left, allocated, _rate(readings["time"].to_numpy(), rss)
+    return copied, left, allocated, _rate(number(readings, "time"), rss)
 
 
 def _rate(times: Floats, rss: Floats) -> float:
@@ -135,4 +136,4 @@ def _rate(times: Floats, rss: Floats) -> float:
     early, late = middle - float(rss[0]), float(rss[-1]) - middle
     if early + late < _LEAST_ALLOCATED or late < _STEADY * early or early < _STEADY * late:
         return 0.0
-    return late / ((times[-1] - times[0]) / 2e9)
+    return late / float(times[-1] - times[0]) * 2e9

@@ -116,16 +116,17 @@ def _epoch(rows: pd.DataFrame) -> _Epoch | None:
     if times.isna().any(axis=None) or (rows["worker"] < 0).any():
         return None
     # A worker that works off several batches at once is occupied from one to the next.
-    began = np.fmax(rows["start"], rows.groupby("worker")["end"].shift())
-    delivery = np.maximum(rows["arrival"] - rows["end"], 0.0)
-    waited = delivery[rows["wait"] > 0]  # the others lay there until the loop came
+    end, wait = number(rows, "end"), number(rows, "wait")
+    began = np.fmax(number(rows, "start"), rows.groupby("worker")["end"].shift().to_numpy())
+    delivery = np.maximum(number(rows, "arrival") - end, 0.0)
+    waited = delivery[wait > 0]  # the others lay there until the loop came
     return _Epoch(
         worker=integer(rows, "worker"),
-        made=np.maximum(rows["end"] - began, 0.0).to_numpy(),
+        made=np.maximum(end - began, 0.0),
         begin=rows.groupby("worker")["start"].transform("first").to_numpy(),
-        delivery=np.minimum(delivery, waited.median() if len(waited) else 0.0).to_numpy(),
-        step=rows["step"].to_numpy(),
-        wait=rows["wait"].to_numpy(),
+        delivery=np.minimum(delivery, np.median(waited) if waited.size else 0.0),
+        step=number(rows, "step"),
+        wait=wait,
     )
 
 

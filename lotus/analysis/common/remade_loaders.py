@@ -42,6 +42,11 @@ class MergedRun:
         counts = made.reindex(keys[keep]).to_numpy()
         return rows.assign(made=np.where(np.isnan(counts), 1, counts).astype(np.int64))
 
+    def number_of(self, loader: int) -> int:
+        """The number of the first of those that a loader is one with."""
+        mine = integer(self._places, "loader") == loader
+        return int(integer(self._places, "first")[mine][0]) if mine.any() else loader
+
     def __getattr__(self, name: str) -> Any:
         if name not in _TABLES:
             return getattr(self._run, name)
@@ -68,6 +73,12 @@ def _row_of(places: pd.DataFrame, frame: pd.DataFrame) -> Ints:
     wanted = pd.MultiIndex.from_arrays([integer(frame, name) for name in keys])
     codes, unique = pd.factorize(wanted)
     return np.asarray(index.get_indexer(unique), np.int64)[codes]
+
+
+def number_of(run: RunLike, loader: int) -> int:
+    """The number by which a report knows a loader that was perhaps made again."""
+    whole = merged(run)
+    return whole.number_of(loader) if isinstance(whole, MergedRun) else loader
 
 
 def merged(run: RunLike) -> RunLike:

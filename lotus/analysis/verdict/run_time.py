@@ -133,13 +133,21 @@ def _of_loops(loop: pd.DataFrame, spans: Floats) -> list[RunPart]:
 
 
 def _without(parts: list[RunPart], over: float) -> list[RunPart]:
-    """Take `over` nanoseconds from the steps, each by its share."""
+    """Take `over` nanoseconds from the steps, each by its share; what is more, from the others.
+
+    The latter is where two threads waited at a time.
+    """
     steps = sum(part.ns for part in parts if part.kind == STEP)
-    kept = max(1.0 - ratio(over, steps), 0.0) if steps > 0 else 1.0
-    return [
-        RunPart(part.kind, part.loader, part.ns * kept) if part.kind == STEP else part
-        for part in parts
-    ]
+    others = sum(part.ns for part in parts if part.loader >= 0) - steps
+    of_step = max(1.0 - ratio(over, steps), 0.0) if steps > 0 else 0.0
+    of_others = max(1.0 - ratio(max(over - steps, 0.0), others), 0.0)
+
+    def kept(part: RunPart) -> float:
+        if part.loader < 0:
+            return 1.0
+        return of_step if part.kind == STEP else of_others
+
+    return [RunPart(part.kind, part.loader, part.ns * kept(part)) for part in parts]
 
 
 START, EDGES, REST = "start", "edges", "rest"

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lotus.analysis.common.remade_loaders import merged
+from lotus.analysis.common.remade_loaders import merged, number_of
 from lotus.analysis.summary import summarise
 from tests.unit.analysis.test_run_time import shift, together
 from tests.unit.simulated import Plan
@@ -29,6 +29,11 @@ def test_they_have_one_number_and_their_epochs_are_counted_on() -> None:
     assert sorted(run.epochs["epoch"]) == [0, 1, 2]
     assert set(run.batches["loader"]) == {0}
     assert run.batches.groupby("epoch").size().tolist() == [8, 8, 8]
+
+
+def test_each_of_their_numbers_is_known() -> None:
+    assert [number_of(remade(), loader) for loader in (0, 1, 2, 7)] == [0, 0, 0, 7]
+    assert number_of(Plan().run(), 0) == 0
 
 
 def test_the_advice_is_to_make_it_once() -> None:

@@ -83,6 +83,13 @@ def test_two_loaders_side_by_side_are_charged_once() -> None:
     divided(bounded(together(first, second)))
 
 
+def test_waits_of_two_threads_at_a_time_are_charged_once() -> None:
+    loops = [Plan(batches=40, loader=number, own=20.0, step=0.1).run() for number in (0, 1)]
+    shift(loops[1], 1e6)
+    time = divided(bounded(together(*loops)))
+    assert time.of(run_time.WAIT) > 0.9 * (time.wall_ns - 3e9)
+
+
 def test_time_between_loops_is_the_first_cause_where_it_is_most() -> None:
     first, second = (Plan(batches=10, loader=number, step=20.0).run() for number in (0, 1))
     later = first.epochs["end_ns"].max() - second.epochs["start_ns"].min() + 5e9

@@ -33,7 +33,7 @@ def stand_in(folder: Path, ending: str = "") -> None:
 
 def test_it_is_started_for_the_process_with_most_own_code(folder: Path) -> None:
     stand_in(folder)
-    sampler = OwnCodeSampler()
+    sampler = OwnCodeSampler(folder)
     sampler.consider({11: 5, 12: 30}, 100)  # too few looks
     assert not (folder / "calls").exists()
     sampler.consider({11: 5, 12: 60}, 100)
@@ -50,7 +50,7 @@ def test_it_is_started_for_the_process_with_most_own_code(folder: Path) -> None:
 
 def test_little_own_code_starts_nothing(folder: Path) -> None:
     stand_in(folder)
-    sampler = OwnCodeSampler()
+    sampler = OwnCodeSampler(folder)
     sampler.consider({12: 60}, 1000)
     sampler.finish()
     assert sampler.stacks == []
@@ -59,7 +59,7 @@ def test_little_own_code_starts_nothing(folder: Path) -> None:
 
 def test_one_that_still_runs_is_ended(folder: Path) -> None:
     stand_in(folder, "exec sleep 1000")
-    sampler = OwnCodeSampler()
+    sampler = OwnCodeSampler(folder)
     sampler.consider({12: 60}, 60)
     child = sampler._child
     assert child is not None
@@ -71,7 +71,7 @@ def test_one_that_still_runs_is_ended(folder: Path) -> None:
 
 def test_without_py_spy_nothing_happens(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(folder))
-    sampler = OwnCodeSampler()
+    sampler = OwnCodeSampler(folder)
     sampler.consider({12: 60}, 60)
     sampler.consider({12: 600}, 600)
     sampler.finish()

@@ -94,7 +94,7 @@ def _of_cores(ledger: Ledger) -> Iterable[Charge]:
     if fewer and use.full and delay >= LEAST_DELAY:
         evidence = {
             "run_delay_share": delay,
-            "cores": scope.cores,
+            "cores": scope.cores * max(len(scope.ranks), 1),
             "machine_cores": scope.machine_cores,
         }
         ns = ledger.take(ledger.making * delay)

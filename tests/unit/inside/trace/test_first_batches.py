@@ -1,13 +1,27 @@
 """Checksums of first batches: they tell equal from different, and advance no generator."""
 
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from lotus.inside.trace.first_batches import content_of, generator_states
+from lotus.inside.trace.first_batches import content_of, generator_states, watch
 
 torch = pytest.importorskip("torch")
+
+
+class Recorder:
+    on, worker = True, 0
+
+    def __init__(self) -> None:
+        self.events: list[object] = []
+
+    def event(self, event: object) -> None:
+        self.events.append(event)
+
+    def fault(self, error: BaseException) -> None:
+        raise error
 
 
 class Transform:
@@ -49,6 +63,25 @@ def test_a_generator_of_the_program_s_own_kind_is_not_asked() -> None:
     data = Data(0)
     data.__dict__["own"] = Own()
     assert "dataset.own" not in generator_states(data)
+
+
+def test_a_mode_of_the_program_does_not_see_our_calls() -> None:
+    seen: list[str] = []
+
+    class Mode(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    timed, recorder = SimpleNamespace(fetch=lambda index: 5), Recorder()
+    watch(timed, Data(0), recorder)
+    with Mode():
+        assert timed.fetch([0]) == 5
+    assert seen == []
+    assert recorder.events == []
+    watch(timed, Data(0), recorder)
+    assert timed.fetch([0]) == 5
+    assert len(recorder.events) == 1
 
 
 def test_contents_are_told_apart() -> None:

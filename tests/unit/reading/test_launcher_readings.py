@@ -3,16 +3,21 @@
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
-from lotus.reading import launcher_record, machine_table
+from lotus.reading import launcher_readings, launcher_record
 
 ROW = [5, 4, 3, 2, 1, 0]
 
 
+def readings(folder: Path) -> pd.DataFrame:
+    return launcher_readings.table(launcher_record.read(folder), launcher_readings.MACHINE)
+
+
 def table(folder: Path, content: str) -> list[list[int]]:
     (folder / launcher_record.NAME).write_text(content)
-    rows: list[list[int]] = machine_table.table(launcher_record.read(folder)).to_numpy().tolist()
+    rows: list[list[int]] = readings(folder).to_numpy().tolist()
     return rows
 
 
@@ -34,4 +39,4 @@ def test_a_run_without_readings_has_none(tmp_path: Path, content: str) -> None:
 
 
 def test_a_run_without_the_file_has_none(tmp_path: Path) -> None:
-    assert not len(machine_table.table(launcher_record.read(tmp_path)))
+    assert not len(readings(tmp_path))

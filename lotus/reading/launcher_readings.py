@@ -1,0 +1,27 @@
+"""What the launcher read every second or so: of the machine, and of the program's memory."""
+
+import pandas as pd
+
+from lotus.reading.launcher_record import LauncherRecord
+
+MACHINE, MEMORY = "machine", "memory"  # as in the record
+COLUMNS = {
+    MACHINE: ("time_ns", "busy_ns", "idle_ns", "stolen_ns", "swapped_bytes", "available_bytes"),
+    MEMORY: ("time_ns", "pid", "worker", "rss", "pss", "private", "shared"),
+}
+
+
+def table(record: LauncherRecord, name: str) -> pd.DataFrame:
+    """Return the table `Run.machine` or `Run.memory`, empty if it was not recorded."""
+    rows, columns = record.values.get(name), COLUMNS[name]
+    sound = [row for row in rows if _is_sound(row, columns)] if isinstance(rows, list) else []
+    readings = pd.DataFrame(sound, columns=list(columns)).astype("int64")
+    return readings.sort_values("time_ns", kind="stable").reset_index(drop=True)
+
+
+def _is_sound(row: object, columns: tuple[str, ...]) -> bool:
+    return (
+        isinstance(row, list)
+        and len(row) == len(columns)
+        and all(type(value) is int and -1 <= value < 1 << 62 for value in row)
+    )
