@@ -1,7 +1,6 @@
 """`lotus report`: explain a recorded run."""
 
 import argparse
-import sys
 from pathlib import Path
 
 from lotus.commands.common import arguments, options, output
@@ -102,6 +101,7 @@ def _run(args: argparse.Namespace) -> int:
     from lotus.common.stderr import progress, say
     from lotus.joining import sample_join
     from lotus.reading.run import load
+    from lotus.reporters.base.console import plain_console
     from lotus.reporters.run import run_document, terminal
 
     loaded = load(args.run_directory, args.trust)
@@ -127,7 +127,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.json:
         output.print_document(run_document.document(summary, measured=measured))
     elif args.html is None:
-        terminal.write(summary, sys.stdout, args.loader, measured)
+        terminal.write(plain_console(), summary, loader=args.loader, measured=measured)
     _announce_page(args)
     if args.json:
         return 0

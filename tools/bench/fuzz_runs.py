@@ -221,6 +221,7 @@ def read_report(folder: Path, data: bytes, passed: Passed) -> None:
     from lotus.analysis.counters.function_profile import summarise_map
     from lotus.analysis.summary import summarise
     from lotus.reading.run import load
+    from lotus.reporters.base.console import plain_console
     from lotus.reporters.run import run_document, terminal
 
     _lay_out(folder, data)
@@ -230,7 +231,7 @@ def read_report(folder: Path, data: bytes, passed: Passed) -> None:
     measured = summarise_map(run, None) if len(run.counters) else None
     json.loads(run_document.text(summary, measured), parse_constant=_no_constant)
     out = io.StringIO()
-    terminal.write(summary, out, None, measured)
+    terminal.write(plain_console(out), summary, measured=measured)
     bad = {char for char in out.getvalue() if not char.isprintable() and char != "\n"}
     if bad:
         raise AssertionError(f"printed: {bad!r}")

@@ -60,13 +60,14 @@ def _report(directory: Path, full: bool, size: int) -> tuple[str, list[str]]:
         return "", missing_data.missing(reports)
     with _busy(size):
         from lotus.reading.run import load
-        from lotus.reporters.run import terminal
+        from lotus.reporters.run import short_report, terminal
 
         run = load(directory)
         if not len(run.batches):
             return "", missing_data.missing(reports, run.unseen)
         # Loaders that were not seen stand in the report.
-        return terminal.report(run) if full else terminal.short_report(run), _unfound(run)
+        text = terminal.report(run) if full else "\n".join(short_report.short_report(run))
+        return text, _unfound(run)
 
 
 def styled(words: str) -> str:

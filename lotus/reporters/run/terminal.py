@@ -1,7 +1,7 @@
 """The report on a terminal: 80 columns are enough; colour only where there is a terminal."""
 
 import io
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from lotus.analysis.batches.slow_batches import SLOW_TIMES
 from lotus.analysis.counters.function_profile import MapSummary
@@ -9,12 +9,11 @@ from lotus.analysis.summary import LoaderSummary, Summary, summarise
 from lotus.analysis.verdict.verdict import Verdict
 from lotus.analysis.verdict.worker_balance import READ_ONCE
 from lotus.common.formatting import amount, duration, plain, plural, share
-from lotus.reporters.base.console import LEFT, print_paragraph, print_table, rows_of
+from lotus.reporters.base.console import LEFT, plain_console, print_paragraph, print_table, rows_of
 from lotus.reporters.base.display_names import tree
 from lotus.reporters.map import map_report
 from lotus.reporters.ranks import rank_report
 from lotus.reporters.run import columns, coverage, time_bars
-from lotus.reporters.run import short_report as short
 
 if TYPE_CHECKING:  # rich is imported when there is something to print
     from rich.console import Console
@@ -26,18 +25,14 @@ _COLOURS = {"consumer-bound": "green", "unknown": "yellow"}
 def report(run: Any) -> str:
     """The report of a `Run`, without colour, 80 columns wide."""
     file = io.StringIO()
-    write(summarise(run), file)
+    write(plain_console(file), summarise(run))
     return file.getvalue()
 
 
-def short_report(run: Any) -> str:
-    """What is left of it at the end of `lotus trace`: about a dozen lines."""
-    return "\n".join(short.short_report(run))
-
-
 def write(
+    console: "Console",
     summary: Summary,
-    file: IO[str],
+    *,
     loader: int | None = None,
     measured: MapSummary | None = None,
 ) -> None:
@@ -45,9 +40,6 @@ def write(
 
     `measured`: the counters and functions of the run, where there are any.
     """
-    from rich.console import Console
-
-    console = Console(file=file, highlight=False, markup=False, emoji=False)
     for line in coverage.heading_lines(summary):
         console.print(line, style="dim", soft_wrap=True)
     for line in coverage.open_waits(summary):

@@ -11,6 +11,7 @@ from lotus.analysis.batches.slow_samples import slowest_samples
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.summary import summarise
 from lotus.analysis.verdict.verdict import verdict
+from lotus.reporters.base.console import plain_console
 from lotus.reporters.run import run_document, terminal
 from tests.unit.simulated import MS, Plan
 
@@ -28,7 +29,7 @@ def stalled(*batches: int, size: int = 8, **more: float) -> SimpleNamespace:
 
 def shown(run: SimpleNamespace) -> str:
     file = io.StringIO()
-    terminal.write(summarise(run), file)
+    terminal.write(plain_console(file), summarise(run))
     return file.getvalue()
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from lotus.analysis.summary import LoaderSummary, summarise
 from lotus.common.formatting import duration
+from lotus.reporters.base.console import plain_console
 from lotus.reporters.run import columns, loader_charts, terminal
 from lotus.reporters.run.columns import BOTH, PAGE, TERMINAL, Column
 from tests.unit.simulated import Plan
@@ -15,7 +16,7 @@ def shown(loader: LoaderSummary) -> tuple[str, list[str]]:
     """The terminal's table of workers, and the titles of the page's."""
     run = Plan().run()
     file = io.StringIO()
-    terminal.write(summarise(run), file)
+    terminal.write(plain_console(file), summarise(run))
     table = file.getvalue().partition("\nWorkers")[2].partition("\n\n")[0]
     return table, [title for title, _ in loader_charts.workers(loader).table.columns]
 

@@ -9,12 +9,10 @@ import pytest
 import lotus.reporters
 from lotus.reporters.base.contract import CONTRACT
 
-# Modules that still have signatures of their own.
-NOT_YET = {"lotus.reporters.run.terminal"}
 MODULES = [
     module.name
     for module in pkgutil.walk_packages(lotus.reporters.__path__, "lotus.reporters.")
-    if not module.ispkg and module.name not in NOT_YET
+    if not module.ispkg
 ]
 FUNCTIONS = [
     (name, kind)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from lotus.analysis.summary import summarise
 from lotus.common.formatting import operation_name
-from lotus.reporters.base.console import LEFT, RIGHT, print_table
+from lotus.reporters.base.console import LEFT, RIGHT, plain_console, print_table
 from lotus.reporters.base.display_names import shorten_apart, tree
 from lotus.reporters.run import run_document, short_report, terminal
 from tests.unit.simulated import Plan
@@ -89,7 +89,7 @@ def preset() -> object:
 def test_the_report_names_a_parent_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     file = io.StringIO()
-    terminal.write(summarise(preset()), file)
+    terminal.write(plain_console(file), summarise(preset()))
     text = file.getvalue()
     table = text.partition("\nOperations (")[2].splitlines()[2:9]
     assert max(map(len, text.splitlines())) <= 80
@@ -134,7 +134,7 @@ def test_no_form_of_the_report_shows_the_stored_name_of_the_decoder() -> None:
     run = Plan(operations={"Loader": 20.0, "Flip": 2.0}).run()
     file = io.StringIO()
     summary = summarise(run)
-    terminal.write(summary, file)
+    terminal.write(plain_console(file), summary)
     text = file.getvalue() + "\n".join(short_report.short_report(run))
     assert "decode (default_loader)" in text
     assert not re.search(r"\bLoader\b(?! \d)", text)  # "Loader 0" is a DataLoader

@@ -15,6 +15,7 @@ import lotus.reading.run
 from lotus import cli
 from lotus.analysis.summary import summarise
 from lotus.common import formatting, tunable_loop
+from lotus.reporters.base.console import plain_console
 from lotus.reporters.run import run_document, short_report, terminal
 from tests.unit.simulated import Plan
 
@@ -23,7 +24,7 @@ HOSTILE = "\x1b[31mred\x1b]0;title\x07\n\r\u202e[bold]"
 
 def shown(run: object, loader: int | None = None) -> str:
     file = io.StringIO()
-    terminal.write(summarise(run), file, loader)
+    terminal.write(plain_console(file), summarise(run), loader=loader)
     return file.getvalue()
 
 
