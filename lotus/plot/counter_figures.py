@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lotus.analysis.common.columns import number
-from lotus.analysis.counters.function_profile import per_call, samples_by_function
+from lotus.analysis.counters.function_profile import functions_by_operation, per_call
 from lotus.common.errors import LotusError
 from lotus.common.formatting import amount, operation_name, plain, share, shorten
 from lotus.plot import canvas, figure_source
@@ -92,22 +92,19 @@ def _label(value: float) -> str:
 def functions(run: Any, ax: "Axes | None" = None, operations: int = 4, most: int = 3) -> "Axes":
     """The C and C++ functions of most samples under each operation, in per cent of its samples."""
     measured = figure_source.silicon(run)
-    table = measured.functions
-    table = table[(table["helper_of"] == "") & table["operation"].ne("")] if len(table) else table
+    shown = functions_by_operation(measured.functions, most)[:operations]
     title = "C and C++ functions under each operation"
-    if not len(table):
+    if not shown:
         text = "No function was sampled in this run; record with: lotus trace --perf -- COMMAND"
         return canvas.say(canvas.axes(ax, 2.0), title, text)
     ax = canvas.axes(ax, canvas.bars_height(operations * most) + 0.3)
     heads: list[tuple[int, str]] = []
     row, longest = 0, 1e-9
-    for place, (operation, group) in enumerate(table.groupby("operation", sort=False)):
-        if place == operations:
-            break
-        heads.append((row, operation_name(operation)))
-        sums = samples_by_function(group)
-        values = 100 * sums.to_numpy(np.float64)[:most] / float(sums.sum())
-        labels = [f"{library}!{function}" for library, function in sums.index.tolist()[:most]]
+    for place, operation in enumerate(shown):
+        heads.append((row, operation_name(operation.operation)))
+        table = operation.functions
+        values = 100 * table["share"].to_numpy(np.float64)
+        labels = (table["library"] + "!" + table["function"]).tolist()
         rows = np.arange(row, row + len(values))
         ax.barh(rows, values, 0.7, color=COLOURS[place % len(COLOURS)])
         for height, value, function in zip(rows.tolist(), values, labels, strict=True):

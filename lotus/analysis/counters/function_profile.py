@@ -276,8 +276,53 @@ def per_call(summary: MapSummary, operations: pd.DataFrame, name: str) -> tuple[
     return values / calls, "a call"
 
 
-def samples_by_function(functions: pd.DataFrame) -> "pd.Series[float]":
-    """Samples by (library, function), named as they are shown; the most sampled first."""
+@dataclass(frozen=True)
+class OperationFunctions:
+    """The most sampled functions of an operation.
+
+    functions   library, function (named as they are shown), samples, share (of the operation's)
+    libraries   samples of these functions by library
+    samples     of the operation
+    left_out    how many other functions it has
+    rest        their samples
+    """
+
+    operation: str
+    functions: pd.DataFrame
+    libraries: dict[str, float]
+    samples: float
+    left_out: int
+    rest: float
+
+
+def functions_by_operation(functions: pd.DataFrame, most: int) -> list[OperationFunctions]:
+    """Return the `most` most sampled functions of each operation, without helper threads.
+
+    `functions` are rows of `MapSummary.functions`.
+    """
+    if not len(functions):
+        return []
+    own = functions[(functions["helper_of"] == "") & functions["operation"].ne("")]
+    result = []
+    for operation, group in own.groupby("operation", sort=False):
+        sums = _samples_by_function(group)
+        shown, samples = sums.head(most), float(sums.sum())
+        table = shown.rename_axis(["library", "function"]).rename("samples").reset_index()
+        result.append(
+            OperationFunctions(
+                operation=str(operation),
+                functions=table.assign(share=table["samples"] / samples),
+                libraries={str(file): float(n) for file, n in shown.groupby(level=0).sum().items()},
+                samples=samples,
+                left_out=len(sums) - len(shown),
+                rest=samples - float(shown.sum()),
+            )
+        )
+    return result
+
+
+def _samples_by_function(functions: pd.DataFrame) -> "pd.Series[float]":
+    """Samples by (library, function), the most sampled first."""
     names = [
         (plain(library(str(file))), plain(short(str(function))))
         for file, function in zip(functions["library"], functions["function"], strict=True)

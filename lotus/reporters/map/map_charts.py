@@ -3,7 +3,11 @@
 from typing import Any
 
 from lotus.analysis.common.columns import number
-from lotus.analysis.counters.function_profile import MapSummary, per_call, samples_by_function
+from lotus.analysis.counters.function_profile import (
+    MapSummary,
+    functions_by_operation,
+    per_call,
+)
 from lotus.common.formatting import amount, big, operation_name, plain, share
 from lotus.reporters.base.chart_parts import bars_height, label, names_axis
 from lotus.reporters.base.console import LEFT, RIGHT, rows_of, tight
@@ -145,16 +149,12 @@ def _scaled(measured: MapSummary) -> str:
 
 def functions(measured: MapSummary) -> Chart | None:
     """C and C++ functions under each operation, as an icicle; None without samples."""
-    table = measured.functions
-    table = table[(table["helper_of"] == "") & table["operation"].ne("")] if len(table) else table
-    if not len(table):
+    operations = functions_by_operation(measured.functions, _MOST_FUNCTIONS)
+    if not operations:
         return None
     ids, labels, parents, values = ["all"], [f"samples of {label(measured.event)}"], [""], [0.0]
     colours, rows = ["rgba(128,128,128,0.25)"], []
-    kept = cut = 0
-    for place, (operation, group) in enumerate(table.groupby("operation", sort=False)):
-        sums = samples_by_function(group)
-        whole = float(sums.sum())
+    for place, operation in enumerate(operations):
         colour = COLOURS[place % len(COLOURS)]
 
         def add(key: str, text: str, parent: str, value: float, colour: str = colour) -> None:
@@ -164,23 +164,20 @@ def functions(measured: MapSummary) -> Chart | None:
             values.append(value)
             colours.append(colour)
 
-        add(f"{place}", operation_name(operation), "all", whole)
-        values[0] += whole
+        name = operation_name(operation.operation)
+        add(f"{place}", name, "all", operation.samples)
+        values[0] += operation.samples
         libraries: dict[str, str] = {}
-        shown = sums.head(_MOST_FUNCTIONS)
-        kept, cut = kept + len(shown), cut + len(sums) - len(shown)
-        rest = whole - float(shown.sum())
-        by_library = shown.groupby(level=0).sum()
-        for (file, function), value in zip(shown.index.tolist(), shown.tolist(), strict=True):
+        for row in rows_of(operation.functions):
+            file, function, count = row["library"], row["function"], row["samples"]
             if file not in libraries:
                 libraries[file] = f"{place}/{len(libraries)}"
-                add(libraries[file], file, f"{place}", float(by_library[file]))
-            add(f"{libraries[file]}/{len(ids)}", function, libraries[file], float(value))
-            rows.append(
-                [operation_name(operation), file, function, amount(value), share(value / whole)]
-            )
-        if rest > 0:
-            add(f"{place}/rest", f"{len(sums) - len(shown)} more functions", f"{place}", rest)
+                add(libraries[file], file, f"{place}", operation.libraries[file])
+            add(f"{libraries[file]}/{len(ids)}", function, libraries[file], count)
+            rows.append([name, file, function, amount(count), share(row["share"])])
+        if operation.rest > 0:
+            text = f"{operation.left_out} more functions"
+            add(f"{place}/rest", text, f"{place}", operation.rest)
     data = {
         "type": "icicle",
         "ids": ids,
@@ -198,6 +195,7 @@ def functions(measured: MapSummary) -> Chart | None:
     columns += [("samples", RIGHT), ("of the operation", RIGHT)]
     note = "Click on a part to see it alone. A function of a stripped library goes by the address "
     note += "where it starts."
+    cut = sum(operation.left_out for operation in operations)
     note += f" {cut:,} functions of fewer samples are put together." if cut else ""
     return Chart(
         "functions", "C and C++ functions under each operation",

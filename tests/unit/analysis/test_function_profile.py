@@ -8,8 +8,8 @@ import lotus
 from lotus.analysis.counters.counter_metrics import REST
 from lotus.analysis.counters.function_profile import (
     event_name,
+    functions_by_operation,
     per_call,
-    samples_by_function,
     summarise_map,
 )
 from lotus.joining import sample_join
@@ -86,18 +86,24 @@ def test_counts_are_shown_per_call_and_ratios_as_they_are(builder):
     assert per_call(summary, table, "ipc")[0].tolist() == [1.5] * 4
 
 
-def test_samples_of_a_function_are_summed_over_its_rows():
+def test_functions_of_an_operation_have_the_samples_of_all_their_rows():
     rows = [
-        ("libjpeg.so.62", "decode", 2),
-        ("libc.so.6", "memcpy", 3),
-        ("libjpeg.so.62", "decode", 4),
+        ("Loader", "", "libjpeg.so.62", "decode", 2),
+        ("Loader", "", "libc.so.6", "memcpy", 3),
+        ("Loader", "", "libjpeg.so.62", "decode", 4),
+        ("Loader", "", "libjpeg.so.62", "upsample", 1),
+        ("Loader", "OpenMP", "libgomp.so.1", "wait", 50),
+        ("", "", "libpython.so", "collect", 50),
     ]
-    table = pd.DataFrame(rows, columns=["library", "function", "samples"])
-    sums = samples_by_function(table)
-    assert [(function, count) for (_, function), count in sums.items()] == [
-        ("decode", 6),
-        ("memcpy", 3),
+    columns = ["operation", "helper_of", "library", "function", "samples"]
+    [loader] = functions_by_operation(pd.DataFrame(rows, columns=columns), most=2)
+    assert (loader.operation, loader.samples, loader.left_out, loader.rest) == ("Loader", 10, 1, 1)
+    assert loader.functions.to_numpy().tolist() == [
+        ["libjpeg.so", "decode", 6, 0.6],
+        ["libc.so", "memcpy", 3, 0.3],
     ]
+    assert loader.libraries == {"libjpeg.so": 6, "libc.so": 3}
+    assert functions_by_operation(pd.DataFrame(), most=2) == []
 
 
 def test_why_nothing_was_counted_is_a_note(builder):
