@@ -53,10 +53,10 @@ def open_plain(
     return descriptor
 
 
-def open_new(path: Path, mode: int = 0o600) -> IO[bytes]:
+def open_new(path: Path) -> IO[bytes]:
     """A new file for writing. Raises FileExistsError if `path` exists, or another OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    return open(os.open(path, flags, mode), "wb")
+    return open(os.open(path, flags, 0o600), "wb")
 
 
 def _plain_only(status: os.stat_result, follow: bool) -> None:
@@ -163,9 +163,9 @@ def json_of(data: bytes, most: int) -> Any:
         raise ValueError("it is no JSON") from None
 
 
-def read_json(path: Path, most: int = LARGEST, follow: bool = False) -> Any:
+def read_json(path: Path, most: int = LARGEST) -> Any:
     """The value of a document of at most `most` bytes. Raises OSError, or ValueError, in words."""
-    return json_of(read(path, most + 1, follow), most)
+    return json_of(read(path, most + 1), most)
 
 
 def json_text(value: Any, indent: int | None = 2, digits: int | None = None) -> str:
@@ -195,6 +195,6 @@ def json_value(value: Any, digits: int | None = None) -> Any:
     return value
 
 
-def write_json(path: Path, value: Any, option: str = "-o", mode: int = 0o666) -> None:
+def write_json(path: Path, value: Any, mode: int = 0o666) -> None:
     """Write a document as `replace` does. Raises LotusError."""
-    replace(path, json_text(value) + "\n", option, mode)
+    replace(path, json_text(value) + "\n", mode=mode)

@@ -5,7 +5,6 @@ matrix. Each number has the same width in all rows: varints are padded with cont
 which every parser accepts.
 """
 
-import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -46,11 +45,6 @@ def message(field: int, content: bytes) -> bytes:
 def packed(field: int, values: Iterable[int]) -> bytes:
     """A repeated number, packed."""
     return message(field, b"".join(varint(value & (1 << 64) - 1) for value in values))
-
-
-def double(field: int, value: float) -> bytes:
-    """A field that holds a number of 64 bits."""
-    return varint(field << 3 | _FIXED64) + struct.pack("<d", value)
 
 
 @dataclass(frozen=True)

@@ -41,9 +41,7 @@ def size(piece: Piece) -> int:
     return int(piece.rows.stop - piece.rows.start) + len(piece.samples) + len(piece.ops)
 
 
-def of_process(
-    run: "Run", number: int, samples: bool = True, loose: bool = True
-) -> Iterator[Piece]:
+def of_process(run: "Run", number: int, loose: bool = True) -> Iterator[Piece]:
     """Yield the batches of one process with their samples and operations, in order.
 
     The samples of all processes make up Run.samples. Without `loose` the operations are those in
@@ -60,7 +58,7 @@ def of_process(
         yield Piece(
             number,
             slice(own.start + first, own.start + last),
-            sample_tables.samples(part) if samples else pd.DataFrame(),
+            sample_tables.samples(part),
             sample_tables.operations(part, run._with_cpu()) if loose else _in_samples(run, part),
         )
 

@@ -41,9 +41,7 @@ class Chosen:
 
 
 def choose_counters(
-    wanted: Sequence[str] = ("auto",),
-    open_group: OpenGroup = perf_event.Group,
-    known: "Table | None" = None,
+    wanted: Sequence[str] = ("auto",), known: "Table | None" = None
 ) -> tuple[list[list[Event]], list[str]]:
     """Return the groups of events to count on this machine, with notes on excluded events.
 
@@ -52,7 +50,7 @@ def choose_counters(
     `known` replaces our table of this CPU (see `native_map.events.perf_list`). Takes 0.1 to 0.2 s.
     Raises LotusError for a name that is not understood.
     """
-    chosen = choose(wanted, open_group, known=known)
+    chosen = choose(wanted, known=known)
     return [list(group) for group in chosen.groups], list(chosen.notes)
 
 

@@ -17,11 +17,11 @@ _LINE, _TEXT, _SMALL = 0.28, 9.0, 8.0  # inches of a bar; points
 _LEGEND_ROW = 11.5  # points
 
 
-def axes(ax: "Axes | None", height: float = 2.8, width: float = WIDTH) -> "Axes":
+def axes(ax: "Axes | None", height: float = 2.8) -> "Axes":
     """Return `ax`, or the axes of a new figure. Raises LotusError if matplotlib is missing."""
     if ax is not None:
         return ax
-    return figure(width, height).subplots()
+    return figure(WIDTH, height).subplots()
 
 
 def figure(width: float, height: float) -> "Figure":
@@ -51,9 +51,9 @@ def name(text: object, width: int = 40, line: int = 0) -> str:
     return "\n".join(lines) or " "
 
 
-def key(text: object, width: int = 28) -> str:
+def key(text: object) -> str:
     """A name for a legend; one that began with "_" would be left out of it."""
-    short = shorten(plain(text), width)
+    short = shorten(plain(text), 28)
     return f" {short}" if short.startswith("_") else short
 
 

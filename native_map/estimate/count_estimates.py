@@ -59,12 +59,12 @@ def own_counts(index: Index, exact: pd.DataFrame, event: str, rows: int) -> Floa
     return own
 
 
-def score_interval(samples: Floats, phi: Floats, z: float = Z) -> tuple[Floats, Floats]:
+def score_interval(samples: Floats, phi: Floats) -> tuple[Floats, Floats]:
     """The means that a number of hits of variance phi x mean does not rule out.
 
-    For phi 1 that is the score interval of a Poisson count; 0 hits give [0, z² phi].
+    For phi 1 that is the score interval of a Poisson count; 0 hits give [0, Z² phi].
     """
-    half = z * z * phi / 2
+    half = Z * Z * phi / 2
     reach = np.sqrt(half * (half + 2 * samples))
     return np.maximum(samples + half - reach, 0.0), samples + half + reach
 

@@ -7,12 +7,10 @@ without times. Only intervals that were both counted and sampled are to be compa
 `estimate.operations(tally[tally["counted"]], ...)`.
 """
 
-from collections.abc import Iterable
-
 import numpy as np
 import pandas as pd
 
-from native_map.estimate.count_estimates import Floats, Groups, wilson
+from native_map.estimate.count_estimates import Floats, Groups
 from native_map.estimate.interval_join import Index
 
 ENOUGH = 1000  # samples from which an operation is judged
@@ -21,6 +19,7 @@ WIDE = 0.10  # half an interval's width, relative, that is a miss
 FITTED = 0.9  # share of the exact total above which calibration says nothing of an operation
 
 UNKNOWN = ("", "[unknown]")  # libraries of a profile that knows none
+_LEAST_SHARE = 0.01  # of an operation that a joined function must have for `precision_recall`
 
 
 def exact_totals(
@@ -117,38 +116,13 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def coverage(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    """How often the intervals held the exact count, over the tables of several runs.
-
-    One row per event and way of counting (joined, calibrated): judged (operations with ENOUGH
-    samples, over all runs), held, share, low, high (95 %, Wilson), wide (how many were WIDE).
-    """
-    whole = pd.concat([table[table["judged"]] for table in tables], ignore_index=True)
-    rows = []
-    ways = (("joined", "within_ci", "width"), ("calibrated", "calibrated_within_ci", ""))
-    for event, of in whole.groupby("event"):
-        for way, name, width in ways:
-            used = of if way == "joined" else of[of["joined_calibrated"].notna() & ~of["fitted"]]
-            if not len(used):
-                continue
-            held = int(used[name].sum())
-            low, high = wilson(np.array([float(held)]), np.array([float(len(used))]))
-            wide = int((used[width or "width_calibrated"] > WIDE).sum())
-            share = held / len(used)
-            rows.append((event, way, len(used), held, share, low[0], high[0], wide))
-    columns = ["event", "counted", "judged", "held", "share", "low", "high", "wide"]
-    return pd.DataFrame(rows, columns=columns)
-
-
-def precision_recall(
-    mapping: pd.DataFrame, functions: pd.DataFrame, event: str, least_share: float = 0.01
-) -> pd.DataFrame:
+def precision_recall(mapping: pd.DataFrame, functions: pd.DataFrame, event: str) -> pd.DataFrame:
     """How far the functions that a mapping gives an operation are those that the join saw in it.
 
     `mapping` has operation, library, function and maybe weight (its evidence, else 1 each);
     `functions` is `estimate.functions`. Where the mapping knows no library its function matches in
     any. One row per operation of either: mapped, joined and both (pairs; those of the join that
-    have at least `least_share` of the operation), precision (mapped pairs that the join saw at
+    have at least 1 % of the operation), precision (mapped pairs that the join saw at
     all), precision_weighted (by the mapping's weight), recall (of the joined pairs), recall_count
     (share of the operation's counts, rare functions included, in functions that were mapped). NaN
     where there is nothing to divide by.
@@ -177,7 +151,7 @@ def precision_recall(
             dtype=bool,
         )
         agreeing = np.array([pair in exactly or pair[1] in loose for pair in joined], dtype=bool)
-        large = seen["share"].to_numpy(np.float64) >= least_share
+        large = seen["share"].to_numpy(np.float64) >= _LEAST_SHARE
         count = seen["count"].to_numpy(np.float64)
         weight = np.ones(len(pairs))
         if "weight" in theirs:

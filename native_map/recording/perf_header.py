@@ -184,7 +184,7 @@ def _pipe_header(file: BinaryIO) -> Header | None:
     return header if header.events else None
 
 
-def parse_attr(raw: bytes, ids: tuple[int, ...] = (), name: str = "") -> Event:
+def parse_attr(raw: bytes, ids: tuple[int, ...] = ()) -> Event:
     """A perf_event_attr of at least 64 bytes (PERF_ATTR_SIZE_VER0); Unusable with fewer."""
     if len(raw) < 64:
         raise Unusable("the perf.data file describes its events in too few bytes: record again")
@@ -195,7 +195,7 @@ def parse_attr(raw: bytes, ids: tuple[int, ...] = (), name: str = "") -> Event:
         clock = "monotonic" if number == 1 else f"other:{CLOCKS.get(number, number)}"
     adapts = bool(flags & FREQ)
     return Event(
-        name=name or _plain_name(kind, config),
+        name=_plain_name(kind, config),
         type=kind,
         config=config,
         sample_type=sample_type,

@@ -166,11 +166,12 @@ class AddressSpaces:
             self._spaces[pid] = _Space(rows, self, execs if len(rows) else execs[:0])
         return self._spaces[pid]
 
-    def ancestors(self, pid: int, most: int = LONGEST_LINE) -> list[int]:
+    def ancestors(self, pid: int) -> list[int]:
         """The process and those that it was forked from, without an exec since."""
-        line = [pid]
-        while len(line) <= most and line[-1] in self._parents and not len(self._execs.of(line[-1])):
-            line.append(self._parents[line[-1]][0])
+        line, last = [pid], pid
+        while len(line) <= LONGEST_LINE and last in self._parents and not len(self._execs.of(last)):
+            last = self._parents[last][0]
+            line.append(last)
         return line
 
     def kernel_marks(self) -> list[tuple[str, int]]:

@@ -44,8 +44,8 @@ class Ranges:
 class MapBudget:
     """What all perf maps of one recording may have together; `refused` says what was beyond."""
 
-    def __init__(self, size: int = MAP_BYTES, lines: int = MAP_LINES) -> None:
-        self.bytes, self.lines = size, lines
+    def __init__(self) -> None:
+        self.bytes, self.lines = MAP_BYTES, MAP_LINES
         self.refused: list[str] = []
 
 
@@ -142,10 +142,10 @@ class PerfMap:
         return self._known[row]
 
 
-def kernel_ranges(path: str = "/proc/kallsyms") -> Ranges:
+def kernel_ranges() -> Ranges:
     """The running kernel's functions. Raises Unusable if it hides or lacks them."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
+        with open("/proc/kallsyms", encoding="utf-8", errors="replace") as file:
             text = file.read(LARGEST_KALLSYMS)
     except OSError as error:
         raise Unusable(

@@ -33,8 +33,6 @@ CROWDED = "{n} samples in generated code of too many processes, whose names were
 ANONYMOUS = ("//", "[heap", "[stack", "[anon", "anon_inode:", "/dev/zero", "/SYSV", "/anon_huge")
 MEMFD = "/memfd:"
 
-short = demangle.short
-
 
 class Symbols:
     """Names for samples. One object keeps the files that it has opened.

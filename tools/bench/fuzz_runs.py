@@ -220,6 +220,7 @@ def read_report(folder: Path, data: bytes, passed: Passed) -> None:
     """All that `lotus report` and `lotus map` say of it, in words and for programs."""
     from lotus.analysis.counters.function_profile import summarise_map
     from lotus.analysis.summary import summarise
+    from lotus.common import files
     from lotus.reading.run import load
     from lotus.reporters.base.console import plain_console
     from lotus.reporters.run import run_document, terminal
@@ -229,7 +230,10 @@ def read_report(folder: Path, data: bytes, passed: Passed) -> None:
     passed()
     summary = summarise(run)
     measured = summarise_map(run, None) if len(run.counters) else None
-    json.loads(run_document.text(summary, measured), parse_constant=_no_constant)
+    json.loads(
+        files.json_text(run_document.document(summary, measured=measured)),
+        parse_constant=_no_constant,
+    )
     out = io.StringIO()
     terminal.write(plain_console(out), summary, measured=measured)
     bad = {char for char in out.getvalue() if not char.isprintable() and char != "\n"}

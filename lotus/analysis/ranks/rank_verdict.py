@@ -81,9 +81,9 @@ class RankSummary:
     more: list[int] = field(default_factory=list)  # stragglers beyond those
 
 
-def rank_summary(run: RunLike, most_cells: int | None = None) -> RankSummary | None:
+def rank_summary(run: RunLike) -> RankSummary | None:
     """None for a run of one process, or without steps."""
-    steps = rank_steps(run) if most_cells is None else rank_steps(run, most_cells)
+    steps = rank_steps(run)
     if steps is None:
         return None
     machines = facts(run, steps)

@@ -41,7 +41,7 @@ HARDWARE, SOFTWARE, RAW = 0, 1, 4
 # <linux/perf_event.h>, PERF_ATTR_SIZE_VER0: type, size, config, sample_period, sample_type,
 # read_format, flag bits, wakeup_events, bp_type, config1
 _ATTR = struct.Struct("<IIQQQQQIIQ")
-_INHERIT, _PINNED, _NO_USER, _NO_KERNEL, _NO_HYPERVISOR = 1 << 1, 1 << 2, 1 << 4, 1 << 5, 1 << 6
+_PINNED, _NO_USER, _NO_KERNEL, _NO_HYPERVISOR = 1 << 2, 1 << 4, 1 << 5, 1 << 6
 _ENABLED, _RUNNING, _GROUP = 1, 2, 8  # read_format
 _CLOEXEC = 8
 _GET_ID = 0x80082407  # PERF_EVENT_IOC_ID
@@ -86,8 +86,6 @@ def open_event(
     event: Event,
     group_fd: int = -1,
     pid: int = 0,
-    cpu: int = -1,
-    inherit: bool = False,
     pinned: bool = False,
 ) -> int:
     """Open a counter that runs at once; returns its descriptor. Raises OSError.
@@ -104,9 +102,8 @@ def open_event(
     bits = _NO_HYPERVISOR
     bits |= 0 if "u" in event.flags else _NO_USER
     bits |= 0 if "k" in event.flags else _NO_KERNEL
-    bits |= _INHERIT if inherit else 0
     bits |= _PINNED if pinned and group_fd < 0 else 0
-    layout = _ENABLED | _RUNNING | (0 if inherit else _GROUP)
+    layout = _ENABLED | _RUNNING | _GROUP
     attr = ctypes.create_string_buffer(
         _ATTR.pack(event.type, _ATTR.size, event.config, 0, 0, layout, bits, 0, 0, event.config1)
     )
@@ -116,7 +113,7 @@ def open_event(
         number,
         attr,
         ctypes.c_int(pid),
-        ctypes.c_int(cpu),
+        ctypes.c_int(-1),  # any CPU
         ctypes.c_int(group_fd),
         ctypes.c_ulong(_CLOEXEC),
     )

@@ -45,7 +45,6 @@ from lotus.analysis.common.columns import plain_value, records
 from lotus.analysis.counters.function_profile import MapSummary
 from lotus.analysis.ranks.rank_verdict import RankSummary
 from lotus.analysis.summary import LoaderSummary, Summary
-from lotus.common import files
 from lotus.reporters.map import map_tables
 from lotus.reporters.ranks import rank_report
 
@@ -82,11 +81,6 @@ def document(summary: Summary, *, measured: MapSummary | None = None) -> dict[st
     plain = _plain(whole)
     assert isinstance(plain, dict)
     return plain
-
-
-def text(summary: Summary, measured: MapSummary | None = None) -> str:
-    """The document as JSON text: ASCII, so that no name in it can steer a terminal."""
-    return files.json_text(document(summary, measured=measured))
 
 
 def _loader(loader: LoaderSummary) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import pytest
 import lotus.reading.run
 from lotus import cli
 from lotus.analysis.summary import summarise
-from lotus.common import formatting, tunable_loop
+from lotus.common import files, formatting, tunable_loop
 from lotus.reporters.base.console import plain_console
 from lotus.reporters.run import run_document, short_report, terminal
 from tests.unit.simulated import Plan
@@ -82,7 +82,7 @@ def test_memory_that_was_read_once_is_shown_as_unknown() -> None:
 
 def test_names_of_a_trace_cannot_steer_the_terminal() -> None:
     texts = [shown(hostile()), "\n".join(short_report.short_report(hostile()))]
-    for text in [*texts, run_document.text(summarise(hostile()))]:
+    for text in [*texts, files.json_text(run_document.document(summarise(hostile())))]:
         assert not set(text) & set("\x1b\x07\r\u202e\udcff")
         text.encode()
     assert "[bold]" in texts[0]
@@ -90,7 +90,8 @@ def test_names_of_a_trace_cannot_steer_the_terminal() -> None:
 
 def test_the_document_has_the_numbers_of_the_report() -> None:
     run = Plan(operations={"Loader": 2.0, "Slow": 20.0}).run()
-    document = json.loads(run_document.text(summarise(run)), parse_constant=pytest.fail)
+    text = files.json_text(run_document.document(summarise(run)))
+    document = json.loads(text, parse_constant=pytest.fail)
     loader = document["loaders"][0]
     assert document["schema"] == 1
     assert document["run"]["ranks"][0]["rank"] == 0

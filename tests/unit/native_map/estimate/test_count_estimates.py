@@ -29,6 +29,26 @@ def estimated(made, use_counts=True, calibrate=True, samples=None, systematic=0.
     return table, joined, validation.validate(truth, joined), factors
 
 
+def coverage(tables):
+    """How often the intervals held the exact count, per way of counting, over several runs."""
+    judged = pd.concat([table[table["judged"]] for table in tables], ignore_index=True)
+    calibrated = judged[judged["joined_calibrated"].notna() & ~judged["fitted"]]
+    ways = {
+        "joined": (judged["within_ci"], judged["width"]),
+        "calibrated": (calibrated["calibrated_within_ci"], calibrated["width_calibrated"]),
+    }
+    return pd.DataFrame(
+        {
+            way: {
+                "judged": len(held),
+                "share": held.mean(),
+                "wide": (width > validation.WIDE).sum(),
+            }
+            for way, (held, width) in ways.items()
+        }
+    ).T
+
+
 @pytest.mark.parametrize(
     ("use_counts", "jitter"), [(True, 0.05), (False, 0.05), (False, 0.0), (True, 0.3)]
 )
@@ -38,9 +58,8 @@ def test_intervals_hold_the_exact_count_as_often_as_they_say(use_counts, jitter)
         estimated(simulate(seed, cycles=250, jitter=jitter), use_counts)[2] for seed in range(40)
     ]
     # WHEN those with enough samples are counted
-    table = validation.coverage(runs)
+    table = coverage(runs)
     # THEN the intervals are neither too narrow nor so wide that they say nothing
-    assert table["counted"].tolist() == ["joined", "calibrated"]
     assert (table["judged"] >= 40).all()
     assert table["share"].between(0.90, 0.995).all(), table
     assert (table["wide"] == 0).all()

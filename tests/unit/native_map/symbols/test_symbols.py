@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from native_map.symbols.demangle import short
 from native_map.symbols.elf import Elf
 from native_map.symbols.elf_image import UNKNOWN, Image
-from native_map.symbols.symbolizer import JIT, KERNEL, VDSO, Symbols, short
+from native_map.symbols.symbolizer import JIT, KERNEL, VDSO, Symbols
 from tests.binaries import (
     LIBRARY,
     PID,

@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from native_map.symbols.demangle import short
 from native_map.symbols.elf_image import UNKNOWN, Image
-from native_map.symbols.symbolizer import JIT, Symbols, short
+from native_map.symbols.symbolizer import JIT, Symbols
 from tests.binaries import LIBRARY, compile_c, needs_gcc, run
 
 
