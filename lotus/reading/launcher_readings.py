@@ -1,22 +1,23 @@
-"""What the launcher read every second or so: of the machine, and of the program's memory."""
+"""What the launcher read: of the machine, of the program's memory, of the processes it started."""
 
 import pandas as pd
 
 from lotus.reading.launcher_record import LauncherRecord
 
-MACHINE, MEMORY = "machine", "memory"  # as in the record
+MACHINE, MEMORY, CHILDREN = "machine", "memory", "children"  # as in the record
 COLUMNS = {
     MACHINE: ("time_ns", "busy_ns", "idle_ns", "stolen_ns", "swapped_bytes", "available_bytes"),
     MEMORY: ("time_ns", "pid", "worker", "rss", "pss", "private", "shared"),
+    CHILDREN: ("pid", "worker", "cpu_ns"),
 }
 
 
 def table(record: LauncherRecord, name: str) -> pd.DataFrame:
-    """Return the table `Run.machine` or `Run.memory`, empty if it was not recorded."""
+    """Return the table of `Run` that has this name, empty if it was not recorded."""
     rows, columns = record.values.get(name), COLUMNS[name]
     sound = [row for row in rows if _is_sound(row, columns)] if isinstance(rows, list) else []
     readings = pd.DataFrame(sound, columns=list(columns)).astype("int64")
-    return readings.sort_values("time_ns", kind="stable").reset_index(drop=True)
+    return readings.sort_values(columns[0], kind="stable").reset_index(drop=True)
 
 
 def _is_sound(row: object, columns: tuple[str, ...]) -> bool:

@@ -350,6 +350,13 @@ class Run:
         return launcher_readings.table(self._launcher_record, launcher_readings.MACHINE)
 
     @cached_property
+    def children(self) -> pd.DataFrame:
+        """CPU time of what the program's processes started themselves, as far as they had waited
+        for its end: pid, worker (-1: a main process), cpu_ns. Workers are the main process's own
+        children; a row is of when its process was last found blocked."""
+        return launcher_readings.table(self._launcher_record, launcher_readings.CHILDREN)
+
+    @cached_property
     def memory(self) -> pd.DataFrame:
         """The program's processes every few seconds, as the launcher saw them: time_ns, pid, worker
         (-1: a main process), and in bytes rss, pss, private (pages that no other process uses) and

@@ -28,6 +28,8 @@ _RESCAN_S = 0.5
 _IDLE_S = 0.1  # while there is nobody to look at
 _MOST_PROCESSES = 256
 _MOST_ROWS = 5000
+_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+_SYSTEM_TIME_OF_CHILDREN = 13  # its place in /proc/PID/stat after the state; before it, user time
 _PRIVATE = 128  # FUTEX_PRIVATE_FLAG: a lock of one process
 _FUTEX, _BY_DESCRIPTOR = "futex", "descriptor"
 # System calls by number; what is not named is "other".
@@ -71,6 +73,7 @@ class BlockingSampler:
         self._looks: Counter[tuple[int, int, int, str]] = Counter()
         self._machine = MachineLoad()
         self._memory = ProcessMemory()
+        self._children: dict[tuple[int, int], int] = {}  # (pid, worker) -> ns
         self._own_code = OwnCodeSampler(directory)
         self._cost_ns = 0
         self._problem = "" if calls else f"system calls of {os.uname().machine} are not known"
@@ -101,6 +104,7 @@ class BlockingSampler:
             "rows": rows,
             "machine": self._machine.rows,
             "memory": self._memory.rows,
+            "children": [[*process, spent] for process, spent in self._children.items()],
             "own_code": self._own_code.stacks,
         }
         with contextlib.suppress(LotusError):  # a full disk is said of what matters more
@@ -186,7 +190,8 @@ class BlockingSampler:
             return None
         if words[state_page.W_PHASE] in _LOOKED_AT:
             try:
-                self._looks[pid, worker, _operation(words), self._reason(pid)] += 1
+                reason = self._reason(pid, worker)
+                self._looks[pid, worker, _operation(words), reason] += 1
             except PermissionError:
                 self._problem = (
                     "the kernel does not let lotus see what the program's threads wait for"
@@ -195,12 +200,16 @@ class BlockingSampler:
                 return None
         return pid, worker
 
-    def _reason(self, pid: int) -> str:
-        """What the main thread of a process is doing now."""
+    def _reason(self, pid: int, worker: int) -> str:
+        """What the main thread of a process is doing now; notes what its children have used."""
         text = _read(f"/proc/{pid}/syscall").split()
         if not text or text[0] == b"running":
             return "computing"
-        if _read(f"/proc/{pid}/stat").rpartition(b") ")[2][:1] == b"D":
+        state, *fields = _read(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
+        if len(fields) > _SYSTEM_TIME_OF_CHILDREN:
+            user, system = fields[_SYSTEM_TIME_OF_CHILDREN - 1 : _SYSTEM_TIME_OF_CHILDREN + 1]
+            self._children[pid, worker] = (int(user) + int(system)) * _TICK_NS
+        if state == b"D":
             return "storage"
         if text[0] == b"-1":  # blocked, but in no system call
             return "page-fault"

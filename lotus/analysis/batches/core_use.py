@@ -54,13 +54,15 @@ class CoreUse:
     """The cores during a loop, as shares of all cores' time, 0 to 1; NaN: not measured.
 
     `own_share`: used by the program. `others_share`: used by other programs, or taken from this
-    virtual machine.
+    virtual machine. `children_share`: CPU time of processes that workers started, as a share of the
+    time in which batches were made; 0.0 where that is not known.
     """
 
     fetch: Threads
     step: Threads
     own_share: float
     others_share: float
+    children_share: float = 0.0
 
     @property
     def full(self) -> bool:
@@ -85,9 +87,25 @@ def core_use(scope: Scope) -> CoreUse:
     main = sum(total(number(waits, f"{part}_process_cpu_ns")) for part in ("wait", "step"))
     known = np.isfinite(number(waits, "wait_process_cpu_ns")).any()
     loop = loop_times(scope.epochs, waits)
-    own = ratio(workers + main, total(number(loop, "loop_ns")) * scope.cores) if known else math.nan
+    children = _of_children(scope)
+    own = (
+        ratio(workers + main + children, total(number(loop, "loop_ns")) * scope.cores)
+        if known
+        else math.nan
+    )
     others = max(_used_share(scope, loop) - own, 0.0)
-    return CoreUse(fetch=fetch, step=step, own_share=own, others_share=others)
+    return CoreUse(
+        fetch=fetch,
+        step=step,
+        own_share=own,
+        others_share=others,
+        children_share=ratio(children, total(number(batches, "fetch_ns"))),
+    )
+
+
+def _of_children(scope: Scope) -> float:
+    """CPU time of the processes that workers started; those of a main process are its workers."""
+    return total(number(scope.children, "cpu_ns")[integer(scope.children, "worker") >= 0])
 
 
 def _used_share(scope: Scope, loop: pd.DataFrame) -> float:

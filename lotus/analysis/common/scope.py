@@ -51,6 +51,7 @@ class Scope:
     first_batches: pd.DataFrame
     machine: pd.DataFrame
     memory: pd.DataFrame
+    children: pd.DataFrame
     own_code: pd.DataFrame
 
     @property
@@ -148,6 +149,7 @@ def _scope(
         paths=paths[_pairs(paths).isin(processes)].reset_index(drop=True),
         blocking=_of_pids(table(run, "blocking"), batches, mine["waits"]),
         machine=table(run, "machine"),
+        children=_of_pids(table(run, "children"), batches),
         memory=_of_pids(table(run, "memory"), batches, mine["waits"]),
         own_code=table(run, "own_code"),
         first_batches=_of_pids(table(run, "first_batches"), batches),

@@ -56,6 +56,19 @@ def test_workers_that_take_turns_at_a_lock_are_not_advised_to_be_more() -> None:
     assert "Raise num_workers" not in first.causes[0].advice
 
 
+@pytest.mark.parametrize("reason", ["child", "pipe", "events"])
+def test_programs_that_it_starts_and_that_compute_need_cores(reason: str) -> None:
+    run = with_looks(slow(cpu=0.2), **{reason: 90, "computing": 10})
+    waits = judged(run).causes[0]
+    assert "more workers overlap it" in waits.advice
+    made = run.batches.groupby("pid")["fetch_ns"].sum()
+    run.children = pd.DataFrame({"pid": made.index, "worker": 0, "cpu_ns": 0.7 * made.to_numpy()})
+    starts = judged(run).causes[0]
+    assert "programs that it starts" in starts.title
+    assert "starts a program" in starts.advice
+    assert "overlap it" not in starts.advice
+
+
 def test_an_operation_that_was_found_computing_does_not_wait() -> None:
     # GIVEN batches of which half the time was off the CPU, in other operations than this one
     first = judged(with_looks(slow(cpu=0.3), computing=95, sleep=5)).causes[0]

@@ -44,6 +44,7 @@ COLUMNS = {
     "blocking": "pid worker operation reason looks",
     "own_code": "part stack depth function file line samples",
     "memory": "time_ns pid worker rss pss private shared",
+    "children": "pid worker cpu_ns",
     "machine": "time_ns busy_ns idle_ns stolen_ns swapped_bytes available_bytes",
     "first_batches": WHOSE + "worker loader epoch content generator state",
     "paths": WHOSE + "worker sample path duration_ns",
@@ -68,7 +69,15 @@ def full_run(path):
     memory = [[START_NS, 7, 0, 9, 8, 4, 5], [START_NS, 7, 0, -2, 8, 4, 5], [START_NS, 7]]
     machine = [[START_NS, 1, 2, 0, 0, 3], [START_NS + 1, 2, 2, 0, -1, -1]]
     (path / "blocking.json").write_text(
-        json.dumps({"rows": [row], "machine": machine, "memory": memory, "own_code": own})
+        json.dumps(
+            {
+                "rows": [row],
+                "machine": machine,
+                "memory": memory,
+                "children": [[7, 0, 5]],
+                "own_code": own,
+            }
+        )
     )
     worker.event("first_batch", worker=0, content=7, generators=["torch"], states=[5])
     main.event("note", text="a remark")

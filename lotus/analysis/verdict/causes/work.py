@@ -17,6 +17,7 @@ from lotus.common.formatting import amount, operation_name, share
 OWN_CODE = ""  # its name in the table of looks
 _CHAIN = 4  # innermost calls that are named
 _SEEN = 0.1  # of the looks: less is not told
+_IN_CHILDREN = 0.3  # of the time that batches take, in processes that it starts: they compute
 _WAITING = 0.5  # off the CPU for more than this share: waits, does not compute
 # What a thread may be blocked in: in words, and what helps.
 _OVERLAPS = "more workers overlap it at no cost in cores. "
@@ -126,7 +127,13 @@ def _reason(evidence: Evidence) -> str:
 
 def _waits(charge: Charge, around: Circumstances) -> bool:
     """Whether it is its own waiting, and not that others have the cores."""
-    return _off_cpu(charge) and around.shared <= _WAITING
+    return _off_cpu(charge) and around.shared <= _WAITING and not _starts_programs(charge, around)
+
+
+def _starts_programs(charge: Charge, around: Circumstances) -> bool:
+    """Whether it waits for processes of its own, which compute."""
+    for_processes = _looked(charge).reason in ("child", "pipe", "events")
+    return for_processes and around.use.children_share >= _IN_CHILDREN
 
 
 def _off_cpu(charge: Charge) -> bool:
@@ -139,6 +146,12 @@ def _against_work(charge: Charge, around: Circumstances, look: str = "") -> str:
         return (
             "Processes take turns at a lock, so more workers will not help. Hold it for less, give "
             f"each worker a file or connection of its own, or do without it.{look}"
+        )
+    if _starts_programs(charge, around):
+        return (
+            "It starts a program for each sample or batch, which computes: do it in the worker by "
+            "a library, for many samples at a time, or once, ahead of time. "
+            f"{more_workers(around)}{look}"
         )
     if _waits(charge, around):
         words, helps = _REASONS.get(reason, ("waits (network, lock, sleep)", _OVERLAPS))
@@ -165,6 +178,8 @@ def _waiting_words(charge: Charge, around: Circumstances) -> str:
     reason = _looked(charge).reason
     if reason == SHARED_LOCK and around.workers > 1:
         return _REASONS[reason][0]
+    if _starts_programs(charge, around):
+        return "waits for programs that it starts"
     if not _waits(charge, around):
         return ""
     return _REASONS[reason][0] if reason in _REASONS else "waits"
