@@ -28,6 +28,7 @@ _DEFECTS = (SAMPLES_TWICE.kind, STARVED.kind)
 # Causes of less than this share of the loop are not worth a line.
 LEAST_SHARE = 0.002
 _OF_CORES = (WORKER_THREADS.kind, AFFINITY.kind, OTHERS.kind)
+_NARROW = 0.01  # an interval of less is not shown
 _WORTH = 0.02  # a gain of less is lost in what runs differ by
 _LITTLE = 0.02  # of the loop: a cause of less is ruled out
 # Causes that every recording measures; of workers only where there are any.
@@ -89,7 +90,8 @@ class Verdict:
     """`kind`: input-bound, consumer-bound, start-up-bound or unknown; causes: first comes first.
 
     Shares are of the loop's time: input_share (waits beyond the start-up), startup_share
-    (`iter()` to the first batch), step_share, shutdown_share; they add up to 1.
+    (`iter()` to the first batch), step_share, shutdown_share; they add up to 1. input_low and
+    input_high: the 95 % interval of input_share, from how it varies between batches; NaN with few.
     """
 
     kind: str
@@ -103,6 +105,8 @@ class Verdict:
     doubt: str = ""  # what to hold against all of it, in a sentence
     flaws: tuple[str, ...] = ()  # what is wrong with the data that workers make, whatever it costs
     ruled_out: tuple[str, ...] = ()  # what was measured, and is no cause
+    input_low: float = math.nan
+    input_high: float = math.nan
 
 
 def verdict(scope: Scope) -> Verdict:
@@ -127,7 +131,8 @@ def judge(books: Account, around: Circumstances) -> Verdict:
     kind, degree = _kind(inputs - ratio(others, loop), startup + shutdown)
     causes = [_cause(charge, books, around) for charge in _ranked(books.charges, kind)]
     causes = [cause for cause in causes if _counts(cause)] or causes[:1]
-    summary = _summary(kind, degree, inputs, startup + shutdown, step)
+    low, high = (min(inputs * factor, 1.0) for factor in around.wait_spread)
+    summary = _summary(kind, degree, inputs, startup + shutdown, step, _interval(low, high))
     shares = (inputs, startup, step, shutdown)
     return Verdict(
         kind,
@@ -138,6 +143,8 @@ def judge(books: Account, around: Circumstances) -> Verdict:
         doubt=_doubt(around.use),
         flaws=(*_flaws(around), *(cause.reason for cause in causes if cause.is_silent)),
         ruled_out=tuple(_ruled_out(books, around)),
+        input_low=low,
+        input_high=high,
     )
 
 
@@ -241,7 +248,16 @@ def _cause(charge: Charge, books: Account, around: Circumstances) -> Cause:
     )
 
 
-def _summary(kind: str, degree: str, inputs: float, edges: float, step: float) -> str:
+def _interval(low: float, high: float) -> str:
+    """In brackets, where it is known and not as narrow as what is rounded off."""
+    if not high - low >= _NARROW:
+        return ""
+    return f" ({low:.0%} to {high:.0%})" if high >= 0.0995 else f" ({low:.1%} to {high:.1%})"
+
+
+def _summary(
+    kind: str, degree: str, inputs: float, edges: float, step: float, interval: str
+) -> str:
     """One sentence with the numbers that say so."""
     if kind == "start-up-bound":
         return (
@@ -250,11 +266,12 @@ def _summary(kind: str, degree: str, inputs: float, edges: float, step: float) -
         )
     if kind == "consumer-bound":
         return (
-            f"The loop waits for data {inputs:.1%} of its time; the training step takes {step:.0%}."
+            f"The loop waits for data {inputs:.1%}{interval} of its time; the training step takes "
+            f"{step:.0%}."
         )
     limit = HIGH if degree == "highly" else MODERATE
     part = f"{inputs:.0%}" if inputs >= 0.0995 else f"{inputs:.1%}"  # 5.3 %, not 5, is more than 5
     return (
-        f"The loop waits for data {part} of its time; more than {limit:.0%} is "
+        f"The loop waits for data {part}{interval} of its time; more than {limit:.0%} is "
         f"{degree} input-bound."
     )

@@ -11,8 +11,9 @@ not measured is null. Keys are only ever added within one `schema`.
              loader was iterated,
   "loaders": [{           # the one with the most samples first
     "loader", "ranks", "settings": {...},
-    "verdict": {"kind", "degree", "summary", "input_share", "startup_share", "step_share",
-                "shutdown_share", "doubt", "flaws": [sentences], "ruled_out": [words],
+    "verdict": {"kind", "degree", "summary", "input_share", "input_low", "input_high",
+                "startup_share", "step_share", "shutdown_share", "doubt", "flaws": [sentences],
+                "ruled_out": [words],
                 "causes": [{"kind", "title", "share", "wait_share", "ns", "evidence", "advice"}]},
     "times": {...}, "phases": {...}, "operations": [...], "other_time": [...], "books": [...],
     "slowest_samples": [...], "slow_batches": [...], "batches": [...], "order": {...},

@@ -9,6 +9,7 @@ from lotus.analysis.batches.components import core_taken
 from lotus.analysis.batches.core_use import CoreUse, core_use
 from lotus.analysis.batches.own_code import HotFunction, hot_functions
 from lotus.analysis.batches.repetition import shared_generators, times_read
+from lotus.analysis.batches.wait_spread import wait_spread
 from lotus.analysis.common.columns import flag, integer, median, number, ratio, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.verdict.causes.ledger import SHARED, core_shared
@@ -45,6 +46,7 @@ class Circumstances:
     iterable: bool
     paths: dict[int, str]
     use: CoreUse
+    wait_spread: tuple[float, float]  # as wait_spread has it
     without_data: int  # workers that made no batch while others made several each
 
 
@@ -89,6 +91,7 @@ def circumstances(scope: Scope) -> Circumstances:
             )
         ),
         use=core_use(scope),
+        wait_spread=wait_spread(scope),
         without_data=without_data(scope),
     )
 

@@ -1,0 +1,56 @@
+"""How sure the share of the waits is: its interval, from how it varies between batches."""
+
+import math
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.common.columns import Floats, integer, number
+from lotus.analysis.common.scope import Scope
+from lotus.common import bootstrap
+
+_LEAST = 16  # batches
+_SEED = 0  # a report of one run always says the same
+
+
+def wait_spread(scope: Scope) -> tuple[float, float]:
+    """The 95 % interval of the waits' share of the loop, as factors of that share.
+
+    Of waits and steps after each epoch's first batch, which is start-up; a block bootstrap, as
+    batches that follow one another are not independent. NaN with fewer than 16 batches.
+    """
+    rows = _rows(scope)
+    whole = rows.sum(axis=0)
+    if len(rows) < _LEAST or not whole[0] > 0:
+        return math.nan, math.nan
+    rows = _binned(rows)
+    mean = whole[0] / whole[1]
+    length = bootstrap.block_length(rows[:, :1] - mean * rows[:, 1:])
+    drawn = bootstrap.draw(len(rows), length, np.random.default_rng(_SEED))
+    sums = bootstrap.replicated(rows, length, drawn)
+    shares = sums[:, 0] / sums[:, 1]
+    low, high = np.quantile(shares, [0.025, 0.975]) / mean
+    return max(float(low), 0.0), float(high)
+
+
+def _rows(scope: Scope) -> Floats:
+    """Wait, and wait and step together, of each batch but the first of an epoch: (n, 2) ns."""
+    waits = scope.waits
+    frame = pd.DataFrame(
+        {
+            **{name: integer(waits, name) for name in ("rank", "epoch", "batch")},
+            "wait": number(waits, "wait_ns"),
+            "step": np.nan_to_num(number(waits, "step_ns")),
+        }
+    ).dropna()
+    frame = frame.sort_values(["rank", "epoch", "batch"], kind="stable")
+    frame = frame[frame.duplicated(["rank", "epoch"])]
+    wait = number(frame, "wait")
+    return np.stack([wait, wait + number(frame, "step")], axis=1)
+
+
+def _binned(rows: Floats) -> Floats:
+    """Neighbours added up, to MOST_BINS rows at most; the last few may be left out."""
+    width = -(-len(rows) // bootstrap.MOST_BINS)
+    count = len(rows) // width
+    return np.asarray(rows[: count * width].reshape(count, width, 2).sum(axis=1))
