@@ -1,4 +1,4 @@
-"""What the launcher recorded of the program from outside: blocking.json, read once for a run."""
+"""The launcher's record of the program, made from outside: blocking.json."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,11 +10,14 @@ _MOST_BYTES = 4 << 20
 
 
 class LauncherRecord(NamedTuple):
+    """The values of blocking.json, unchecked."""
+
     values: dict[str, Any]  # empty where there is no record
-    problem: str = ""  # why what it should hold is not known
+    problem: str = ""  # why the record is missing or incomplete
 
 
 def read(directory: Path) -> LauncherRecord:
+    """Read the record of a run directory; never raises for a missing or damaged file."""
     try:
         values = files.read_json(directory / NAME, _MOST_BYTES)
     except OSError:
