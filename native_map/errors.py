@@ -2,4 +2,4 @@
 
 
 class Unusable(Exception):
-    """One line for the user: what happened, what still works, the command to type next."""
+    """Its text is one line for the user: what happened, what still works, what to type next."""

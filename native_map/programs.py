@@ -1,8 +1,7 @@
-"""Other programs that are handed a file: each within a deadline, CPU time, memory and output.
+"""Runs other programs on a file, with limits on time, CPU time, memory and output.
 
-perf, c++filt and the like are written in C and read files that somebody else may have made. What
-one of them does with such a file is bounded here, in one place for all callers. Linux man-pages:
-prlimit(2).
+perf, c++filt and similar programs are written in C and read files that somebody else may have made.
+This module limits what they can do with such a file, for all callers. Linux man-pages: prlimit(2).
 """
 
 import contextlib
@@ -19,14 +18,14 @@ from types import TracebackType
 
 PIECE = 1 << 16
 LONGEST_LINE = 1 << 16
-COMPLAINTS = 16 << 20  # bytes that a program may write into any file, its stderr among them
+COMPLAINTS = 16 << 20  # bytes that a program may write to any file, including its stderr
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a program may take: seconds of waiting for it, of CPU time, bytes of memory and output.
+    """The limits of a program: seconds of waiting and of CPU time, bytes of memory and output.
 
-    Time that the caller itself spends between two pieces of output does not count as waiting.
+    Time that the caller spends between two pieces of output does not count as waiting.
     `memory` is address space (RLIMIT_AS), libraries and mapped files included.
     """
 
@@ -38,9 +37,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a program wrote until it ended or was stopped; `code` as subprocess has it.
+    """The output of a program until it ended or was stopped; `code` as in subprocess.
 
-    `stopped` is "" where the program ended by itself, else the limit that it met.
+    `stopped` is "" if the program ended by itself, else the limit that it exceeded.
     """
 
     code: int
@@ -50,7 +49,7 @@ class Answer:
 
 
 class Program:
-    """A program that runs within limits. Use it in a `with`, at whose end it has ended.
+    """A program that runs within limits. At the end of a `with` block it has ended.
 
     Raises OSError if it cannot be started.
     """
@@ -77,12 +76,12 @@ class Program:
                     stdout=subprocess.PIPE,
                     stderr=self._complaints,
                     env=env,
-                    start_new_session=True,  # what it starts is ended with it; Ctrl-C is for us
+                    start_new_session=True,  # to end its children with it; Ctrl-C is for us
                 )
         except BaseException:
             self._complaints.close()
             raise
-        # Set from outside: code between fork and exec is not safe where there are threads.
+        # Set from outside: code between fork and exec is not safe with threads.
         for what, limit in (
             (resource.RLIMIT_CPU, self.limits.cpu_s),
             (resource.RLIMIT_AS, self.limits.memory),
@@ -110,7 +109,7 @@ class Program:
         self.close()
 
     def pieces(self) -> Iterator[bytes]:
-        """What it writes, as it comes, until it ends or has met a limit (see `stopped`)."""
+        """Yield its output as it arrives, until it ends or exceeds a limit (see `stopped`)."""
         assert self._process.stdout is not None
         handle = self._process.stdout.fileno()
         poll = select.poll()
@@ -135,7 +134,7 @@ class Program:
             yield piece
 
     def lines(self) -> Iterator[bytes]:
-        """What it writes, line by line with their ends; a longer one than LONGEST_LINE in parts."""
+        """Yield its output by lines with their ends; lines above LONGEST_LINE in parts."""
         rest = b""
         for piece in self.pieces():
             *whole, rest = (rest + piece).split(b"\n")
@@ -157,20 +156,20 @@ class Program:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def end(self) -> int:
-        """Wait for its end, no longer than it may take; return its code as subprocess has it."""
+        """Wait for its end, within its limit; return its code as in subprocess."""
         try:
             code = self._process.wait(max(self.limits.wait_s - self._waited, 0.1))
         except subprocess.TimeoutExpired:
             self._stop(f"it took more than {self.limits.wait_s:.0f} s")
             code = self._process.wait()
         if code in (-signal.SIGXCPU, -signal.SIGKILL) and not self.stopped:
-            # At the hard limit of CPU time the kernel sends SIGKILL.
+            # At the hard limit of CPU time, the kernel sends SIGKILL.
             self.stopped = f"it took more than {self.limits.cpu_s} s of CPU time"
         return code
 
     @property
     def complaint(self) -> str:
-        """The last line of what it wrote to stderr."""
+        """Return the last line that it wrote to stderr."""
         self._complaints.seek(0)
         lines = self._complaints.read(PIECE).decode("utf-8", "replace").strip().splitlines()
         return lines[-1].strip() if lines else ""
@@ -190,7 +189,7 @@ def answer(
     stdin: bytes = b"",
     env: Mapping[str, str] | None = None,
 ) -> Answer:
-    """Run a program to its end or to a limit, with the bytes `stdin` as its standard input.
+    """Run a program until it ends or exceeds a limit, with the bytes `stdin` as standard input.
 
     Raises OSError if it cannot be started.
     """

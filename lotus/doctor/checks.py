@@ -1,6 +1,6 @@
-"""Describes the facts of a machine, and for each gap the command that closes it.
+"""Describes the facts about a machine and, for each gap, the command that closes it.
 
-Uses facts alone: nothing is probed here.
+This module only interprets facts; it probes nothing.
 """
 
 import errno
@@ -28,8 +28,8 @@ _SYMBOLS = {
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of a check. Each of `fixes` is a command or setting that closes the gap;
-    `meanwhile` is what works without it, `asks` what only others can do."""
+    """The result of a check. `fixes` are commands or settings that close the gap, `meanwhile` says
+    what works without them, and `asks` are changes that only somebody else can make."""
 
     area: str
     topic: str
@@ -42,20 +42,20 @@ class Finding:
 
 @dataclass(frozen=True)
 class Facts:
-    """All facts that findings are derived from."""
+    """All facts from which findings are derived."""
 
     system: System
     perf: PerfTool
     survey: Survey
     counting: Chosen
-    sampling: tuple[str, int, str]  # event as perf spells it, Hz, why
+    sampling: tuple[str, int, str]  # event in perf's spelling, Hz, reason
     python: Python | None
     helpers: Helpers
     room: Room
 
 
 def why_no_hardware(facts: Facts) -> str:
-    """Return why no hardware event counts here."""
+    """Return why no hardware event can be counted here."""
     states = {one.state for one in facts.survey.hardware}
     if "refused" in states:
         return "the kernel refuses hardware events to this user"
@@ -67,7 +67,7 @@ def why_no_hardware(facts: Facts) -> str:
 
 
 def refusal(facts: Facts) -> str:
-    """Return why the kernel counts nothing at all."""
+    """Return why the kernel counts no events at all."""
     error = next((one.error for one in facts.survey.software if one.error), 0)
     machine = facts.system
     if error == errno.EACCES:
@@ -95,7 +95,7 @@ def findings(facts: Facts) -> list[Finding]:
 
 
 def _as_root(finding: Finding) -> Finding:
-    """Remove sudo for root, as small images do not have it."""
+    """Remove sudo for root, because small images lack it."""
     fixes = tuple(
         fix if "on the host" in fix else fix.replace("sudo ", "") for fix in finding.fixes
     )
@@ -222,7 +222,7 @@ def _counters(facts: Facts) -> list[Finding]:
 def _refused(facts: Facts, names: str, area: _Area) -> None:
     machine = facts.system
     if not any(one.state == "counts" for one in facts.survey.software):
-        area.add(NOTE, "refused", names)  # why, and what helps, stands among the rights
+        area.add(NOTE, "refused", names)  # The findings on rights give the reason and the fix.
     elif machine.privileged or machine.paranoid is None or machine.paranoid < 2:
         area.add(NOTE, "refused", f"{names}: the kernel does not allow it to this user")
     else:
@@ -350,7 +350,7 @@ def _price(sampled: Sampled, virtual: bool) -> str:
         return "samples; an interrupt costs less than the noise here"
     word = "cheap" if sampled.interrupt_ns < CHEAP_NS else "dear"
     share = sampled.interrupt_ns * 997 / 1e9
-    if virtual:  # it includes the host's activity, so more digits are meaningless
+    if virtual:  # includes the host's activity, so more digits would be meaningless
         return (
             f"samples; roughly {max(sampled.interrupt_ns / 1e3, 1):.0f} µs an interrupt ({word}): "
             f"about {max(share, 0.01):.0%} of a core at 997 Hz; in a VM this differs from time to "
@@ -392,7 +392,7 @@ def _library(library: Library, area: _Area) -> None:
     if library.package == "libc":
         fixes = ("sudo apt install libc6-dbg   # Fedora: sudo dnf debuginfo-install glibc",)
         area.add(GAP, library.package, text, *fixes, still=still)
-    else:  # nothing can be installed for a library within a wheel
+    else:  # there is nothing to install for a library in a wheel
         area.add(NOTE, library.package, text, still=still)
 
 

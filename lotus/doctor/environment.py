@@ -1,6 +1,6 @@
-"""The environment of lotus: the kernel's settings, rights, programs, libraries and free space.
+"""The environment of lotus: kernel settings, rights, programs, libraries and free space.
 
-Nothing is changed or imported for that; what cannot be read is None or empty.
+Reading it changes and imports nothing; a value that cannot be read is None or empty.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from typing import Any
 from lotus.common import host
 from lotus.hardware.sampling_probe import perf_has_rights
 
-_PATIENCE_S = 10  # for programs that are queried
+_PATIENCE_S = 10  # for programs that are asked for their version
 _CAPABILITIES = {19: "SYS_PTRACE", 21: "SYS_ADMIN", 34: "SYSLOG", 38: "PERFMON"}
 _LIBRARIES = (
     ("torch", "torch/lib/libtorch_cpu.so"),
@@ -37,7 +37,7 @@ _LIBRARIES = (
 
 @dataclass(frozen=True)
 class System:
-    """What /proc and /sys contain; None if they do not say."""
+    """Values of /proc and /sys; None if they are not available."""
 
     kernel: str = ""
     arch: str = ""
@@ -50,7 +50,7 @@ class System:
     watchdog: int | None = None
     ptrace_scope: int | None = None
     uid: int = 0
-    capabilities: tuple[str, ...] = ()  # that matter here and count in the first user namespace
+    capabilities: tuple[str, ...] = ()  # relevant ones that count in the first user namespace
     user_namespace: bool = False
     seccomp: bool = False
     container: str = ""
@@ -67,18 +67,18 @@ class System:
 
 @dataclass(frozen=True)
 class PerfTool:
-    """The perf that is installed."""
+    """The installed perf."""
 
     path: str | None
     version: str = ""
-    trouble: str = ""  # why it cannot be used, in its own words
-    capable: bool = False  # its file carries capabilities
-    recorded: bool | None = None  # whether it recorded samples on CLOCK_MONOTONIC, when tried
+    trouble: str = ""  # why it cannot be used, as it says itself
+    capable: bool = False  # whether its file has capabilities
+    recorded: bool | None = None  # whether a trial recorded samples on CLOCK_MONOTONIC
 
 
 @dataclass(frozen=True)
 class Library:
-    """A library of a package with C code, and how well its functions can be named."""
+    """A library of a package with C code, and how many of its functions have names."""
 
     package: str
     path: str
@@ -89,7 +89,7 @@ class Library:
 
 @dataclass(frozen=True)
 class Python:
-    """The interpreter that `python` on PATH is, and what of interest is installed for it."""
+    """The interpreter `python` on PATH, and relevant packages that are installed for it."""
 
     path: str
     version: str = ""
@@ -98,7 +98,7 @@ class Python:
 
 @dataclass(frozen=True)
 class Helpers:
-    """Programs and packages that lotus uses if they are installed."""
+    """Optional programs and packages that lotus uses."""
 
     py_spy: str | None = None
     demangler: bool = False  # libstdc++ or another library that demangles C++ names
@@ -108,7 +108,7 @@ class Helpers:
 
 @dataclass(frozen=True)
 class Room:
-    """Free bytes in /dev/shm and on the disk of `folder`; None: not known."""
+    """Free bytes in /dev/shm and on the disk of `folder`; None if unknown."""
 
     shm_bytes: int | None
     disk_bytes: int | None
@@ -215,7 +215,7 @@ def perf_tool(trial: Sequence[str] | None = None) -> PerfTool:
 
 
 def python() -> Python | None:
-    """Return the interpreter that `python` on PATH is, or this one; imports nothing of it."""
+    """Return the interpreter `python` on PATH, else this one; imports none of its packages."""
     path = shutil.which("python") or shutil.which("python3") or sys.executable
     _, out, _ = _ask(
         [path, "-c", "import sys, json; print(json.dumps([sys.version.split()[0], sys.path[1:],"
@@ -241,7 +241,7 @@ def python() -> Python | None:
 
 
 def library(package: str, path: Path, debug: Path = Path("/usr/lib/debug")) -> Library:
-    """Return what the file says about its functions. Reads only its headers."""
+    """Return which functions of the file have names. Reads only its headers."""
     from native_map.errors import Unusable
     from native_map.symbols.elf import Elf
 
@@ -260,7 +260,7 @@ def library(package: str, path: Path, debug: Path = Path("/usr/lib/debug")) -> L
 
 
 def helpers() -> Helpers:
-    """Return what is installed besides lotus."""
+    """Return the optional programs and packages that are installed."""
     beside = Path(sysconfig.get_path("scripts"), "py-spy")
     bindings = [
         one

@@ -19,7 +19,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Report:
-    """The results: `summary` in words, `facts` for programs."""
+    """The results: `summary` as sentences, `facts` as values for programs."""
 
     summary: Mapping[str, str]
     findings: Sequence[Finding]
@@ -36,7 +36,7 @@ class Report:
 
 
 def examine() -> Report:
-    """Examine this machine; takes a few seconds and never raises for what it finds."""
+    """Examine this machine; takes a few seconds and never raises because of a finding."""
     machine = environment.system()
     chosen = choose(("auto",))
     sampling = sampling_event()  # as lotus trace does

@@ -1,4 +1,4 @@
-"""The commands that give a machine what it lacks for measuring, as its distribution spells them."""
+"""Commands that install or enable what a machine lacks for measuring, by distribution."""
 
 from lotus.doctor.environment import System
 
@@ -16,7 +16,7 @@ ENGINES = ("docker", "podman")
 
 
 def sysctl(machine: System) -> tuple[str, ...]:
-    """Return what lets this user also measure the kernel's part of its own processes."""
+    """Return commands that let this user also measure its processes within the kernel."""
     setting = "sudo sysctl kernel.perf_event_paranoid=1"
     if machine.container:
         return (f"{setting}   # on the host", *unlock(machine))
@@ -25,7 +25,7 @@ def sysctl(machine: System) -> tuple[str, ...]:
 
 
 def unlock(machine: System) -> tuple[str, ...]:
-    """Return what lets a container, or another seccomp filter, allow perf_event_open."""
+    """Return commands that make a container, or another seccomp filter, allow perf_event_open."""
     if machine.container in ENGINES or (machine.seccomp and not machine.container):
         tool = machine.container or "docker"
         return (
@@ -39,7 +39,7 @@ def unlock(machine: System) -> tuple[str, ...]:
 
 
 def unlock_asks(machine: System) -> tuple[str, ...]:
-    """Return what to request from whoever runs the container."""
+    """Return the settings to request from the administrator of the container."""
     if machine.container == "kubernetes":
         return (
             'the container\'s securityContext: {capabilities: {add: ["PERFMON"]}}, and a'
@@ -51,7 +51,7 @@ def unlock_asks(machine: System) -> tuple[str, ...]:
 
 
 def host_asks(machine: System) -> tuple[str, ...]:
-    """Return what to request from the host, by its name; the common hosts if it is not known."""
+    """Return the settings to request from the host; those of common hosts if it is unknown."""
     known = {
         "vmware": 'VMware: vpmc.enable = "TRUE" in the .vmx file, with the machine off',
         "microsoft": "Hyper-V: Set-VMProcessor NAME -Perfmon @('pmu')",
@@ -66,7 +66,7 @@ def host_asks(machine: System) -> tuple[str, ...]:
 
 
 def install_perf(machine: System) -> tuple[str, ...]:
-    """Return the commands of its distribution, or of the two commonest if it is not known."""
+    """Return the commands of its distribution, or of the two most common if it is unknown."""
     for name in machine.distribution:
         if name == "ubuntu" and machine.container:
             # The kernel is the host's: its package may not exist for this release.

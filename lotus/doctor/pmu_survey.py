@@ -1,4 +1,4 @@
-"""Surveys all the usual events on this machine, for `lotus doctor`."""
+"""Tries the usual events on this machine, for `lotus doctor`."""
 
 import contextlib
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ from lotus.inside.common.perf_event import Event
 
 @dataclass(frozen=True)
 class Survey:
-    """Which of the usual events work on this machine, and what they cost."""
+    """Which of the usual events work on this machine, and their cost."""
 
     software: tuple[Counted, ...]
     hardware: tuple[Counted, ...]

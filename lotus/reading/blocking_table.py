@@ -1,4 +1,4 @@
-"""What threads that made batches were blocked in, as observed by the launcher (blocking.json)."""
+"""The states of threads that made or awaited batches, observed by the launcher (blocking.json)."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,7 +8,7 @@ import pandas as pd
 from lotus.reading.launcher_record import LauncherRecord
 from lotus.reading.process_tree import Process
 
-# Numbers in the file that do not stand for operations.
+# Numbers in the file for what is not an operation.
 _OWN, _COLLATE, _NEXT = -1, -2, -3
 OWN_CODE, COLLATE, NEXT = "", "collate", "(next)"
 REASONS = (

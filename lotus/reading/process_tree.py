@@ -1,7 +1,7 @@
 """Joins the logs of all processes of a run: which loader, epoch and rank each record belongs to.
 
-A worker knows only its pid and how often it was resumed. The `iterator` event of the process that
-made it lists that pid; from it come the loader, the epoch and the rank of the worker's records.
+A worker knows only its pid and how often it was resumed. The `iterator` event of its parent lists
+that pid, and gives the worker's records their loader, epoch and rank.
 """
 
 import math
@@ -79,19 +79,20 @@ def is_a(value: Any, kind: _Kind) -> bool:
 class Process:
     """One log with its place among the others.
 
-    place   what it knows of its place in the job
-    rank    that of the process that made it, if it is a worker; so are local_rank and world_size,
-            as lotus.format.job_ranks.settled has it
-    host    "" where the log does not tell
-    base    the number in the run of this process's own loader 0
-    origin  where a worker comes from; None for others and where its maker's record is missing
+    place   its place in the job, as far as the log records it
+    rank    for a worker, that of its parent; so are local_rank and world_size
+            (lotus.format.job_ranks.settled)
+    host    "" if the log does not say
+    base    the number, in the run, of this process's loader 0
+    origin  the iteration that started a worker; None for other processes, and if the parent's
+            record is missing
     """
 
     def __init__(self, log: EventLog) -> None:
         self.log = log
         self.pid = log.pid
         self.start_ns = log.start_ns
-        # pids and clocks mean something on one machine only
+        # pids and clocks are valid on one machine only
         self.machine = (str(log.header.get("host")), str(log.header.get("boot_id")))
         self.host = job_ranks.host_of(log.header)
         self.base = 0
@@ -125,7 +126,7 @@ class Process:
         return self.worker >= 0 or self.origin is not None
 
     def loaders(self) -> int:
-        """The number of loaders that this process itself numbered."""
+        """The number of loaders that this process numbered."""
         numbers = [-1]
         for name in ("loader", "iterator"):
             numbers += [event["loader"] for event in self.events[name]]
@@ -134,7 +135,7 @@ class Process:
         return max(numbers) + 1
 
     def operations(self) -> list[dict[str, Any]]:
-        """Return the operations that its log defines, without invalid definitions."""
+        """Return the valid definitions of operations in its log."""
         operations = []
         for event in self.events["operations"]:
             for operation in event["operations"]:
@@ -145,18 +146,18 @@ class Process:
 
 @dataclass
 class Origin:
-    """The iteration that made a worker: its process, loader (as numbered there), number, start."""
+    """The iteration that started a worker: process, loader (as numbered there), number, start."""
 
     process: Process
     loader: int
     worker: int
     start_ns: int
-    first: int  # epoch in which the worker was made
-    passed: list[int]  # later epochs that are known to have had other workers, ascending
+    first: int  # epoch in which the worker was started
+    passed: list[int]  # later epochs known to have had other workers, ascending
 
     def epoch(self, resumed: Ints) -> Ints:
-        """Return the epochs of records that were made after these numbers of resumes."""
-        # Every iter() of persistent workers resumes them, unless it made new ones.
+        """Return the epochs of records, given how often the worker had been resumed before each."""
+        # Every iter() resumes persistent workers, unless it starts new ones.
         epoch = self.first + resumed
         for passed in self.passed:
             epoch = epoch + (epoch >= passed)
@@ -165,7 +166,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class _Listing:
-    """Return a pid in the `workers` of an `iterator` event."""
+    """Return an entry of `workers` in an `iterator` event as a pid."""
 
     start_ns: int
     process: Process = field(repr=False)
@@ -176,7 +177,7 @@ class _Listing:
 
 
 def _find_origins(processes: Sequence[Process]) -> list[Lost]:
-    """Set `origin` of every worker; return the workers that were started and left no log."""
+    """Set the `origin` of every worker; return the workers that were started but left no log."""
     listings: dict[tuple[Any, ...], list[_Listing]] = defaultdict(list)
     for process in processes:
         for event in process.events["iterator"]:
@@ -244,7 +245,7 @@ def _attach(process: Process, entry: _Listing, first: int) -> None:
 
 
 def _number_loaders(processes: Sequence[Process]) -> None:
-    """Set ranks and `base`: in each rank main processes first, by their start, then nested."""
+    """Set ranks and `base`: in each rank, main processes by their start, then nested ones."""
     for process in processes:
         makers = [process]  # innermost first
         while (origin := makers[-1].origin) is not None and origin.process not in makers:
@@ -258,7 +259,7 @@ def _number_loaders(processes: Sequence[Process]) -> None:
 
 
 def _tell_apart(processes: Sequence[Process]) -> None:
-    """Change pids of processes of other hosts that also occur on another host."""
+    """Change the pids of other hosts' processes that also occur on another host."""
     machines = list(dict.fromkeys(process.machine for process in processes))
     used: dict[int, tuple[str, str]] = {}
     for machine in machines:
@@ -270,19 +271,19 @@ def _tell_apart(processes: Sequence[Process]) -> None:
 class Assembly:
     """All processes of a run and their batch and wait records, each with its keys.
 
-    `batch` and `wait` are the fixed fields of all frames; beside them stand, as arrays of the same
-    length, `*_process` (index into `processes`), `*_loader` and `*_epoch`.
-    `slices[process]` says which of `batch` are its own, `wait_slices` which of `wait`.
-    `hosts` are those of the run; `places` has rank, local_rank, world_size, host (an index into
-    `hosts`) and pid of each process.
+    `batch` and `wait` are the fixed fields of all frames. Parallel arrays hold their keys:
+    `*_process` (index into `processes`), `*_loader` and `*_epoch`.
+    `slices[process]` are the process's rows of `batch`, `wait_slices[process]` those of `wait`.
+    `places` has the rank, local_rank, world_size, host (an index into `hosts`) and pid of each
+    process.
     """
 
     def __init__(
         self, logs: Sequence[EventLog], merged: bool = False, hosts: Mapping[str, str] | None = None
     ) -> None:
-        """`merged`: the logs are those of several runs, whose pids may be the same.
+        """`merged`: the logs come from several runs, so different processes may have the same pid.
 
-        `hosts`: which is whose clock, as `lotus.format.job_ranks.names` has it.
+        `hosts`: the host of each clock (`lotus.format.job_ranks.names`).
         """
         self.processes = [Process(log) for log in logs]
         for process in self.processes:
@@ -369,7 +370,7 @@ class Assembly:
             last=True,
         )
         if len(sends):
-            # Only workers send; a record from before the batch existed belongs to another batch.
+            # Only workers send; a record that is older than the batch belongs to another batch.
             # (If clocks drift, converted times are less exact.)
             free = _DRIFTED if any(process.log.moved for process in self.processes) else 0
             sound = sends["start_ns"].astype(np.int64)[row] + free >= batch["put_ns"].astype(
@@ -382,7 +383,7 @@ class Assembly:
 def match(left: Sequence[Array], right: Sequence[Array], last: bool = False) -> Ints:
     """Return for each row of `left` the row of `right` with the same values in all columns, or -1.
 
-    Where several rows of `right` have them, it is the first, or with `last` the last.
+    If several rows of `right` match, return the first, or with `last` the last.
     """
     size, other = len(left[0]), len(right[0])
     code = np.zeros(size + other, np.int64)
@@ -399,7 +400,7 @@ def match(left: Sequence[Array], right: Sequence[Array], last: bool = False) -> 
 
 
 def groups(*columns: Array) -> Ints:
-    """Return a number for each row, equal for rows that are equal in all columns."""
+    """Return a number for each row; rows that are equal in all columns get the same number."""
     code = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         places, distinct = pd.factorize(np.asarray(column, np.int64))

@@ -35,34 +35,35 @@ from lotus.reading.process_tree import Assembly, Ints, is_a
 def load(path: str | os.PathLike[str], trust: bool = False) -> "Run":
     """Read the run directory `path`.
 
-    `trust` a run that this user did not record where it lies: for its samples files of this machine
-    are opened, and perf reads what only perf can. Nothing else needs it.
+    `trust` is needed only for the samples of a run that somebody else recorded, or that was moved:
+    with it, lotus opens the files of this machine that the samples name, and runs perf on perf.data
+    where only perf can read it.
 
-    Raises LotusError, with one line that names the next step, where there is no run that this
-    version can read. A run in which no DataLoader was iterated has empty tables.
+    Raises LotusError, with one line that names the next step, if there is no run that this version
+    can read. A run in which no DataLoader was iterated has empty tables.
     """
     return Run(path, trust)
 
 
 class Run:
-    """One recording. Every table is a DataFrame, made when it is first asked for.
+    """One recording. Every table is a DataFrame, computed when it is first used.
 
-    Where rows are of processes they begin with rank (0: the job set none), local_rank (-1: not
-    told), world_size (not told: 1 without ranks, -1 with them), host (category; "": not told) and
-    pid. A worker has the ranks of the process that made it.
+    Rows that belong to a process begin with rank (0 if the job set none), local_rank (-1 if
+    unknown), world_size (if unknown, 1 without ranks and -1 with them), host (category; "" if
+    unknown) and pid. A worker has the ranks of the process that started it.
 
     Times are nanoseconds of CLOCK_MONOTONIC: `*_ns` is a duration, except `start_ns`, `*_start_ns`,
     `end_ns`, `time_ns`, `put_ns`, `ready_ns`, `arrival_ns`, `taken_ns` and `loop_ns`, which are
-    points in time. -1 stands for no worker, loader, epoch, batch, position or sample; NaN (or <NA>)
-    for a number that was not measured.
+    points in time. -1 means no worker, loader, epoch, batch, position or sample; NaN (or <NA>)
+    means that a number was not measured.
     Loaders are numbered per rank: those of main processes first, then those made inside workers.
 
     path      the directory
-    trusted   whether this user recorded it, where it lies, or it is to be trusted
-    manifest  run.json; its `ranks` are the main processes that recorded, each with rank,
-              local_rank, world_size, host and pid as in their rows; its `hosts`, of a merged run,
-              how each clock was brought onto the first one: host, clock, at_ns, offset_ns (of the
-              first clock then), drift_ppb, error_ns (None: not known), method
+    trusted   whether this user recorded the run and it was not moved, or `trust` was given
+    manifest  run.json. `ranks` lists the main processes that recorded, with rank, local_rank,
+              world_size, host and pid as in their rows. `hosts`, in a merged run, says how each
+              host's clock was converted to the first one: host, clock, at_ns, offset_ns (of the
+              first clock at that time), drift_ppb, error_ns (None if unknown), method
     """
 
     def __init__(self, path: str | os.PathLike[str], trust: bool = False) -> None:
@@ -122,13 +123,13 @@ class Run:
 
     @cached_property
     def ops(self) -> pd.DataFrame:
-        """One row per operation: those in samples by process and time, then loose ones.
+        """One row per operation: first operations in samples by process and time, then the others.
 
         rank, local_rank, world_size, host, pid, tid, worker, loader, epoch, batch, position (in the
-        batch), sample (its index in the data set), operation (category), parent (its container, ""
-        for none), index (place in its container), nested (inside another operation of its sample,
-        or of its thread outside of samples), start_ns, duration_ns; with level op+cpu also cpu_ns,
-        minor_faults, major_faults, read_bytes.
+        batch), sample (its index in the data set), operation (category), parent (the container that
+        holds the operation, "" if none), index (position in the container), nested (inside another
+        operation of its sample or, outside samples, of its thread), start_ns, duration_ns; with
+        level op+cpu also cpu_ns, minor_faults, major_faults, read_bytes.
         """
         return sample_tables.operations(self._assembly, self._with_cpu())
 
@@ -137,12 +138,13 @@ class Run:
         """One row per counted interval, with `lotus trace --counters`; else empty.
 
         rank, local_rank, world_size, host, pid, tid, worker, loader, epoch, batch, kind (category:
-        "operation", "fetch" (all of it), "collate"), operation (category, "" for the others),
-        nested, row (in `ops`, -1 for the others), start_ns, duration_ns, readings (of the counters
-        in it, whose cost was taken off), enabled_ns, running_ns (less: the counters were shared and
-        the counts are scaled), scaled, helper_ns (CPU time of other threads of the process during
-        the fetch, the feeder left out; NaN for the others), and one float column per event: its
-        count on the fetching thread (task_clock in ns), NaN if it could not be counted.
+        "operation", "fetch" (all of it), "collate"), operation (category, "" for other kinds),
+        nested, row (in `ops`, -1 for other kinds), start_ns, duration_ns, readings (how often the
+        counters were read in the interval; their cost is subtracted), enabled_ns, running_ns (below
+        enabled_ns if the counters were shared; the counts are then scaled), scaled, helper_ns (CPU
+        time of the process's other threads during the fetch, without the feeder; NaN for other
+        kinds), and one float column per event: its count on the fetching thread (task_clock in ns),
+        NaN if it could not be counted.
         """
         return self._counted[0]
 
@@ -154,14 +156,14 @@ class Run:
     def functions(self) -> pd.DataFrame:
         """C and C++ functions under each operation, with `lotus trace --perf`; else empty.
 
-        kind, operation ("" for kinds that are none), helper_of (other threads worked for this one),
-        event, library, function, samples, share (of the operation's samples of this event), count
-        (of the event, in ns for the clocks: estimated from samples and, where it was counted
-        exactly, from its total), low, high (of count, 95 %). kind is that of `intervals`, or says
-        what is known of samples outside of them.
+        kind (as in `intervals`; for samples outside all intervals, what is known about them),
+        operation ("" for kinds other than operations), helper_of (for a helper thread, the
+        operation that it worked for), event, library, function, samples, share (of the operation's
+        samples of this event), count (of the event, in ns for the clocks: estimated from samples
+        and, where the event was counted, from the exact total), low, high (95 % interval of count).
         Raises LotusError if the samples cannot be read.
         """
-        from lotus.joining import sample_join  # which nothing else in here needs
+        from lotus.joining import sample_join  # slow to import
 
         if not (self.path / sample_join.PERF_DATA).exists():
             columns = "kind operation helper_of event library function samples share count low high"
@@ -173,9 +175,9 @@ class Run:
         """Python functions and lines under each operation, with `lotus trace --py-spy`; else empty.
 
         kind ("operation", "collate", "fetch": the data set's own code), operation, function, file,
-        line, self_ns (the line ran, or C code that it called), total_ns (it stood in the stack: of
-        callers it holds that of what they called, so only self_ns adds up), samples.
-        Raises LotusError if what py-spy recorded cannot be read.
+        line, self_ns (the line itself, or C code that it called, was running), total_ns (the line
+        was on the stack; a caller's total includes its callees, so only self_ns adds up), samples.
+        Raises LotusError if the recording of py-spy cannot be read.
         """
         return python_stacks.python_functions(self)
 
@@ -190,17 +192,17 @@ class Run:
         """What each thread did when: pid, tid, start_ns, end_ns, kind, operation, worker, row.
 
         One row per interval; those of one thread nest or are disjoint. kind (category):
-        "operation", "collate", "fetch", "send", "idle", "start-up", "wait", "step". What lies
-        in another one belongs to the inner: fetch is what is left of it, the data set's own code.
-        row: in `ops` for operations.
+        "operation", "collate", "fetch", "send", "idle", "start-up", "wait", "step". Time in nested
+        intervals belongs to the innermost, so what remains of "fetch" is the data set's own code.
+        row: the row in `ops`, for operations.
         """
         return intervals.intervals(self._assembly, self.ops, self.waits, self.epochs, self.workers)
 
     @cached_property
     def exact(self) -> pd.DataFrame:
-        """Exact counts beside `intervals`: one float column per event, and scaled.
+        """Exact counts, parallel to `intervals`: one float column per event, and scaled.
 
-        NaN if an interval was not counted. Those of intervals inside are in them.
+        NaN if an interval was not counted. A count includes those of nested intervals.
         """
         counters, batch_rows = self._counted
         names = counter_tables.names_of(self._assembly)
@@ -225,15 +227,15 @@ class Run:
         fetch_start_ns, fetch_ns, samples_ns, collate_start_ns, collate_ns, self_ns (fetch less
         samples and collate), cpu_ns, minor_faults, major_faults, read_bytes, voluntary_switches and
         involuntary_switches (of the thread, during the fetch), run_delay_ns (it was ready to run
-        then, but had no core: fetch_ns = cpu_ns + run_delay_ns + what it was blocked),
-        process_cpu_ns (of all its process's threads then), put_ns, send_start_ns, pickle_ns,
-        lock_ns, write_ns, send_ns (their sum), send_bytes, send_tid, pin_start_ns, pin_ns, ready_ns
-        (pinned, else pickled, else put; without workers fetched), arrival_ns (taken from the
-        workers' queue), wait_start_ns, wait_ns, taken_ns (`next` returned), delay_ns (taken less
-        ready), step_ns (the training step, until the following `next`), out_of_order (order is
-        "early"), order ("early": arrived before the `next` that returned it, or was returned before
-        an earlier batch; "late": one asked for later arrived or was returned first; "in turn"; NaN
-        if nobody took it), first (of its epoch).
+        then, but had no core: fetch_ns = cpu_ns + run_delay_ns + blocked time), process_cpu_ns (of
+        all threads of its process during the fetch), put_ns, send_start_ns, pickle_ns, lock_ns,
+        write_ns, send_ns (their sum), send_bytes, send_tid, pin_start_ns, pin_ns, ready_ns (pinned,
+        else pickled, else put; without workers: fetched), arrival_ns (taken from the workers'
+        queue), wait_start_ns, wait_ns, taken_ns (`next` returned), delay_ns (taken less ready),
+        step_ns (the training step, until the following `next`), out_of_order (order is "early"),
+        order ("early": arrived before the `next` that returned it, or was returned before an
+        earlier batch; "late": a batch requested later arrived or was returned first; "in turn"; NaN
+        if it was never taken), first (of its epoch).
         """
         return batches.batches(self._assembly, self._follow)
 
@@ -252,11 +254,12 @@ class Run:
     def syncs(self) -> pd.DataFrame:
         """One row per backward pass in which DistributedDataParallel averaged gradients on a CPU.
 
-        rank, local_rank, world_size, host, pid, step (such passes of this process before it, timed
-        or not), start_ns (the pass comes to the model's output), ready_ns (this rank has computed
-        all its gradients: it has arrived), end_ns (they are averaged), exposed_ns (end less ready:
-        synchronisation that no computing of gradients overlaps, with DDP's copying). What is not
-        timed, as models on a GPU, FSDP and compiled DDP, has no rows, and but for the last a note.
+        rank, local_rank, world_size, host, pid, step (how many such passes of this process came
+        before, timed or not), start_ns (the pass reaches the model's output), ready_ns (this rank
+        has computed all its gradients), end_ns (the gradients are averaged), exposed_ns (end less
+        ready: synchronisation that does not overlap with computing gradients, DDP's copying
+        included). Models on a GPU, FSDP and compiled DDP are not timed: they have no rows, and,
+        except for compiled DDP, a note.
         """
         return summary_tables.syncs(self._assembly)
 
@@ -264,8 +267,8 @@ class Run:
     def models(self) -> pd.DataFrame:
         """One row per model whose gradients a process averaged by DistributedDataParallel.
 
-        rank, local_rank, world_size, host, pid, parameters (how many numbers are trained), shapes
-        (SHA-256 over a line for each trained parameter: its name and sizes, sorted by name).
+        rank, local_rank, world_size, host, pid, parameters (number of trained values), shapes
+        (SHA-256 over one line per trained parameter with its name and sizes, sorted by name).
         """
         return summary_tables.models(self._assembly)
 
@@ -273,11 +276,11 @@ class Run:
     def workers(self) -> pd.DataFrame:
         """One row per worker process.
 
-        rank, local_rank, world_size, host, pid, worker, loader (-1: its maker left no record),
-        start_ns (of the process, else of its loop), loop_ns, ready_ns (asked for its first index),
+        rank, local_rank, world_size, host, pid, worker, loader (-1: its parent left no record),
+        start_ns (of the process, else of its loop), loop_ns, ready_ns (requested its first index),
         startup_ns (ready less start of `iter()`), end_ns (NaN if killed), batches, samples,
-        fetch_ns, idle_ns, cpu_ns (sums), cpus (that it might use when it was ready, "0-3,8"; "" if
-        not known).
+        fetch_ns, idle_ns, cpu_ns (sums), cpus (that it was allowed to use when it was ready, such
+        as "0-3,8"; "" if unknown).
         """
         return summary_tables.workers(self._assembly)
 
@@ -286,8 +289,8 @@ class Run:
         """One row per loader and process.
 
         rank, local_rank, world_size, host, pid, loader, name (the variable, folder or role that
-        tells what it is for), call_site (`file:line` that builds it; that iterates it where the
-        building was not seen), iterated_at (`file:line`), class, dataset, dataset_kind,
+        shows its purpose), call_site (`file:line` that builds it, or iterates it if its
+        construction was not seen), iterated_at (`file:line`), class, dataset, dataset_kind,
         dataset_length, length, batch_size, num_workers, prefetch_factor, pin_memory,
         persistent_workers, start_method, drop_last, in_order, sampler, batch_sampler, collate_fn,
         timeout.
@@ -300,17 +303,17 @@ class Run:
 
         rank, local_rank, world_size, host, pid, loader, epoch, start_ns, startup_ns (`iter()` to
         the end of the first `next`), iter_ns (`iter()` itself), end_ns (NaN if killed), batches,
-        exhausted, shutdown_ns, peak_rss (bytes: the most that the process held until then), ahead
-        (batches that a library takes before it hands on the first), sanity (whether it was the
-        sanity check that Lightning makes before training), cpus (that the iterating thread might
-        use, "0-3,8"; "" if not known), threads (of Python that the program itself had then beside
-        its main thread; -1: not known).
+        exhausted, shutdown_ns, peak_rss (bytes; the peak of the process until then), ahead
+        (batches that a library takes before it yields the first), sanity (whether it was
+        Lightning's sanity check before training), cpus (that the iterating thread was allowed to
+        use, such as "0-3,8"; "" if unknown), threads (Python threads of the program besides its
+        main thread; -1 if unknown).
         """
         return summary_tables.epochs(self._assembly)
 
     @cached_property
     def resources(self) -> pd.DataFrame:
-        """The process once a second.
+        """One row per process and second.
 
         rank, local_rank, world_size, host, pid, worker, time_ns, pss, rss (bytes), descriptors, shm
         (bytes). pss and rss are 0 where they were not read.
@@ -319,14 +322,14 @@ class Run:
 
     @cached_property
     def blocking(self) -> pd.DataFrame:
-        """What threads that made or awaited batches were doing when the launcher looked, 50 times a
-        second at most; empty if it did not (`lotus.trace()`, merged runs, runs of before).
+        """The states of threads that made or awaited batches, as the launcher observed them at most
+        50 times a second; empty if it did not (`lotus.trace()`, merged runs, older runs).
 
         pid, worker, operation ("" for the data set's own code, "collate", "(next)"), reason
         ("computing", or ready to; "lock", of one process; "shared-lock"; "sleep"; "file", "socket"
-        and "pipe"; "events", as of poll; "storage"; "page-fault"; "child"; "other"), looks (how
-        many found it).
-        What runs after an operation in the same sample is told as that operation.
+        and "pipe"; "events", as in poll; "storage"; "page-fault"; "child"; "other"), looks (how
+        many observations found this state).
+        Code that runs after an operation in the same sample counts as that operation.
         """
         return blocking_table.table(self._launcher_record, self._assembly.processes)
 
@@ -336,17 +339,20 @@ class Run:
 
     @cached_property
     def own_code(self) -> pd.DataFrame:
-        """Python stacks of the data set's own code, or of the sampler, in one process for two
-        seconds: a row per frame: part ("fetch", "sampler"), stack, depth (0: what the loader
-        calls), function, file, line, samples (of its stack). Empty where both took little, and
-        where py-spy was not there or not allowed."""
+        """Python stacks of the data set's own code and of the sampler, recorded in one process for
+        two seconds; one row per frame.
+
+        part ("fetch", "sampler"), stack, depth (0: the function that the loader calls), function,
+        file, line, samples (of its stack). Empty if both took little time, or if py-spy was not
+        installed or not allowed.
+        """
         return own_code_table.table(self._launcher_record)
 
     @cached_property
     def machine(self) -> pd.DataFrame:
-        """The machine about once a second, as the launcher saw it: time_ns, and since its boot
-        busy_ns, idle_ns, stolen_ns (of the CPUs that the program could use, added up) and
-        swapped_bytes (in and out); available_bytes of memory. -1: not known."""
+        """The state of the machine, about once a second: time_ns; since boot, busy_ns, idle_ns,
+        stolen_ns (sums over the CPUs that the program could use) and swapped_bytes (in and out);
+        available_bytes of memory. -1 if unknown."""
         return launcher_readings.table(self._launcher_record, launcher_readings.MACHINE)
 
     @cached_property
@@ -358,15 +364,15 @@ class Run:
 
     @cached_property
     def memory(self) -> pd.DataFrame:
-        """The program's processes every few seconds, as the launcher saw them: time_ns, pid, worker
-        (-1: a main process), and in bytes rss, pss, private (pages that no other process uses) and
-        shared (pages that were written to, and that another process still uses)."""
+        """The memory of the program's processes, every few seconds: time_ns, pid, worker (-1: a
+        main process), and in bytes rss, pss, private (pages that no other process uses) and shared
+        (pages that were written to and are still used by another process)."""
         return launcher_readings.table(self._launcher_record, launcher_readings.MEMORY)
 
     @cached_property
     def operations(self) -> pd.DataFrame:
-        """Every operation that was found, once: operation, parent, index, kind, file, first, last
-        (the lines of the function that it calls; "", -1, -1 where that is not Python's)."""
+        """One row per operation that was found: operation, parent, index, kind, file, first, last
+        (the lines of the function that it calls; "", -1, -1 if it is not a Python function)."""
         return summary_tables.operations(self._assembly.processes)
 
     @cached_property
@@ -379,25 +385,25 @@ class Run:
 
     @cached_property
     def first_batches(self) -> pd.DataFrame:
-        """What the first batches of each worker hold, and the random generators that they used.
+        """Checksums of the first batch of each worker, and of the random generators that it used.
 
         rank, local_rank, world_size, host, pid, worker, loader, epoch, content (a checksum; missing
-        where it holds nothing that tells it from others), generator, state (a checksum of the
+        if the batch holds nothing that could distinguish it), generator, state (a checksum of the
         generator's state before that batch). A first batch has a row with the generator "", and
-        one for each generator that it used.
+        one row per generator that it used.
         """
         return summary_tables.first_batches(self._assembly)
 
     @cached_property
     def processes(self) -> pd.DataFrame:
-        """Every Python process that our hook saw: pid, ppid, time_ns, executable, argv, python,
+        """Every Python process that ran lotus's hook: pid, ppid, time_ns, executable, argv, python,
         torch and torch_ns (its version, and when torch.utils.data was imported; missing if it
         was not)."""
         return self._reports
 
     @cached_property
     def lost(self) -> pd.DataFrame:
-        """What was recorded and cannot be read, or was not recorded: what, pid, count, bytes."""
+        """Data that was not recorded or cannot be read: what, pid, count, bytes."""
         rows = [(loss.what, loss.pid, loss.count, loss.bytes) for loss in self._lost]
         table = pd.DataFrame(rows, columns=["what", "pid", "count", "bytes"])
         types = {"what": "object", "pid": "int64", "count": "int64", "bytes": "int64"}
@@ -405,7 +411,7 @@ class Run:
 
     @cached_property
     def notes(self) -> list[str]:
-        """Remarks of the tracer, each once; first what of the job is not in the run."""
+        """Remarks of the tracer, without repetitions; first, which parts of the job are missing."""
         remarks = [redaction.text(event["text"]) for event in self._events("note")]
         lacking = job_ranks.missing(self.manifest["ranks"])
         left = job_ranks.not_merged(self.manifest.get("merged") or ())
@@ -418,7 +424,7 @@ class Run:
 
     @cached_property
     def open_waits(self) -> pd.DataFrame:
-        """Waits in which the run ended, as when it was killed; `waits` does not have them.
+        """Waits that were in progress when the run ended (if it was killed); not in `waits`.
 
         pid, loader, epoch, batch, start_ns, wait_ns (until the run's end).
         """
@@ -440,7 +446,7 @@ class Run:
 
     @cached_property
     def unseen(self) -> list[dict[str, Any]]:
-        """What could not be observed and why, each once: {"what": ..., "why": ...}."""
+        """What could not be observed, and why: {"what": ..., "why": ...}, without repetitions."""
         reasons = {
             (event["what"], redaction.text(str(event.get("why", ""))))
             for event in self._events("unseen")
@@ -458,7 +464,7 @@ class Run:
 
 
 def _clocks(hosts: Sequence[Mapping[str, Any]]) -> dict[str, Shift]:
-    """What to add to the times of each clock but the run's own."""
+    """Return the shift of each clock other than the run's own."""
     shifts: dict[str, Shift] = {}
     for host in hosts:
         at, offset = (host.get(name) for name in ("at_ns", "offset_ns"))

@@ -17,7 +17,7 @@ _INT_COLUMNS = ("worker", "loader", "epoch")
 
 
 class Sampled(NamedTuple):
-    """The samples of one process, one element each, and the operations that lie in them."""
+    """The samples of one process, one element each, and the operations in them."""
 
     row: Ints  # of the process's batch frames
     position: Ints
@@ -25,19 +25,19 @@ class Sampled(NamedTuple):
     start_ns: Ints
     duration_ns: Ints
     many: Array
-    ops_before: Ints  # operations of earlier samples: its own are ops_before + range(ops_count)
+    ops_before: Ints  # operations of earlier samples; its own: ops_before + range(ops_count)
     ops_count: Ints
     op_place: Ints | None  # places in the array `ops` where some are in no sample; None: all
 
 
 def sampled(process: Process, samples: Array, index: Array, index64: Array) -> Sampled:
-    """Return the samples of a process's batches: the place of each, and its operations."""
+    """Return the samples of a process's batches: the position of each, and its operations."""
     fixed = process.log.fixed["batch"]
     counts, ops = signed(fixed["n_samples"]), signed(fixed["n_ops"])
     row = np.repeat(np.arange(len(fixed)), counts)
     position = ranges(np.zeros(len(counts), np.int64), counts)
     first_op = np.cumsum(ops) - ops
-    # How far each sample's operations reach; a damaged count must not make them overlap.
+    # The end of each sample's operations; a damaged count must not make samples overlap.
     reach = np.clip(signed(samples["ops"]), 0, ops[row]) + first_op[row]
     reach = np.maximum.accumulate(reach)
     before = np.concatenate(([0], reach[:-1]))[: len(reach)]
@@ -85,13 +85,13 @@ def nested(segment: Ints, start: Ints, duration: Ints) -> Array:
     key = start + segment * width
     lowest = np.minimum.accumulate(key[::-1])[::-1]
     inside = np.zeros(len(start), np.bool_)
-    # With the same start the other contains it, unless that took no time at all.
+    # Of two with the same start the later contains the earlier, unless it took no time.
     inside[:-1] = (lowest[1:] < key[:-1]) | ((lowest[1:] == key[:-1]) & (duration[:-1] > 0))
     return inside
 
 
 class Loose(NamedTuple):
-    """Operations of one process outside its array `ops`."""
+    """The operations of one process that are not in its array `ops`."""
 
     rows: Array  # structured
     row: Ints  # batch frame whose batch it belongs to; -1: none
@@ -141,7 +141,7 @@ def loose(process: Process, samples: Sampled) -> Loose:
 
 
 def _parallel(cpu: Array, counts: Ints, wanted: Ints) -> Array:
-    """Rows of `cpu` beside the rows that they belong to; zeros if a frame has none."""
+    """Return the rows of `cpu`, parallel to the operations; zeros if a frame has none."""
     if len(cpu) == int(wanted.sum()) and (counts == wanted).all():
         return cpu
     result = np.zeros(int(wanted.sum()), cpu.dtype)
@@ -161,19 +161,20 @@ class Operations(NamedTuple):
 
 
 def nesting(samples: Sampled, ops: Array, apart: Loose) -> Operations:
-    """When each operation began and how long it took (ns), and which lie in another one."""
+    """Return start and duration of each operation (ns), and which are nested in another one."""
     owner = np.repeat(np.arange(len(samples.row)), samples.ops_count)
-    # Times are kept modulo 2^32: what has passed since the start of the sample is less than that.
+    # Times are stored modulo 2^32; the time since the start of the sample is less than that.
     offset = signed(ops["start_low"] - samples.start_ns.astype(np.uint32)[owner])
-    # One that begins after its sample ended began before it: a region around a generator's `yield`.
+    # An operation that seems to begin after the end of its sample began before the sample: it is a
+    # region around a generator's `yield`.
     offset = np.where(offset > samples.duration_ns[owner], offset - (1 << 32), offset)
     duration = signed(ops["end_low"] - ops["start_low"])
     start = samples.start_ns[owner] + offset
     inner = nested(owner, offset, duration)
     loose_inner = np.zeros(len(apart.rows), np.bool_)
     if len(apart.rows):
-        # Samples with loose operations are done again, with both kinds in order of completion;
-        # other loose operations can only lie in each other, on their own thread.
+        # Samples with loose operations are computed again, with both kinds in order of completion;
+        # other loose operations can only be nested in each other, on their own thread.
         touched = np.zeros(len(samples.row) + 1, np.bool_)
         touched[apart.sample[apart.fetching]] = True
         touched[-1] = False
@@ -206,7 +207,7 @@ def _load(process: Process, *more: str) -> tuple[Sampled, Array, dict[str, Array
 
 
 def samples(a: Assembly) -> pd.DataFrame:
-    """One row per sample (or, with `many`, per batch that was fetched in one call)."""
+    """One row per sample; with `many`, per batch that was fetched in one call."""
     size = int(signed(a.batch["n_samples"]).sum())
     out = _columns(size, _INT_COLUMNS)
     out["batch"] = np.empty(size, np.int64)
@@ -234,14 +235,14 @@ def samples(a: Assembly) -> pd.DataFrame:
         out["many"][here] = loaded.many
         ops_ns: Array = nesting(loaded, ops, loose(process, loaded)).ops_ns
         if process.log.header.get("level") in ("batch", "sample"):
-            ops_ns = np.full(len(ops_ns), np.nan)  # not recorded, which differs from none
+            ops_ns = np.full(len(ops_ns), np.nan)  # not recorded, unlike 0 operations
         out["ops_ns"][here] = ops_ns
         out["self_ns"][here] = loaded.duration_ns - ops_ns
     return frame({**whose(a, repeat(rows_of)), **out})
 
 
 def operations(a: Assembly, with_cpu: bool) -> pd.DataFrame:
-    """One row per operation: first those in samples by process and time, loose ones after them."""
+    """One row per operation: first those in samples by process and time, then the loose ones."""
     loose_count = sum(
         int(signed(process.log.fixed[name]["n_loose"]).sum())
         for process in a.processes
@@ -312,7 +313,7 @@ class Rows(NamedTuple):
 
 
 def counted_rows(process: Process) -> Rows:
-    """What a process's counts need of its operations: place, time in nanoseconds, nesting."""
+    """The columns of a process's operations that its counts need."""
     loaded, ops, _ = _load(process)
     apart = loose(process, loaded)
     inner = nesting(loaded, ops, apart)
@@ -323,7 +324,7 @@ def counted_rows(process: Process) -> Rows:
 
 
 def _used(codes: Array, names: Sequence[str]) -> Any:
-    """A category column that has only the categories that occur (and "" for no container)."""
+    """Return a category column with only the categories that occur (and "" for no container)."""
     occurs = np.bincount(codes, minlength=len(names)) > 0
     renumber = np.cumsum(occurs) - 1
     small = np.int8 if occurs.sum() < 127 else np.int32
@@ -334,7 +335,7 @@ def _used(codes: Array, names: Sequence[str]) -> Any:
 
 
 class Names:
-    """Operation ids of one process as codes of the run's names."""
+    """Return the operation ids of one process as codes of the run's names."""
 
     def __init__(self, process: Process, names: dict[str, int]) -> None:
         defined = process.operations()
@@ -396,7 +397,7 @@ def _fill_loose(
 ) -> None:
     row, rows = apart.row, apart.rows
     origin = process.origin
-    # A worker's other operations are still its loader's; a main process may have many loaders.
+    # Other operations of a worker belong to its only loader; a main process may have several.
     loader = -1 if origin is None else origin.process.base + origin.loader
     batch = a.batch[own]
 

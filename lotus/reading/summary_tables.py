@@ -18,7 +18,7 @@ from lotus.reading.event_log import Lost
 from lotus.reading.process_tree import Assembly, Process, groups, is_a
 
 _CPUS = re.compile(r"\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?){0,999}")
-_MOST_FAULTS = 100  # that have messages of their own
+_MOST_FAULTS = 100  # reported by messages of their own
 _REPORT = ("pid", "ppid", "time_ns", "executable", "argv", "python", "torch", "torch_ns")
 
 
@@ -108,7 +108,7 @@ _LOADER_TYPES = {
 
 
 def _sane(value: Any, kind: str) -> Any:
-    """Return the value if it has this type, else missing: programs may pass loaders anything."""
+    """Return the value if it has this type, else None: programs may pass anything to a loader."""
     if kind == "object":
         return value if isinstance(value, str) else None
     if kind == "boolean":
@@ -136,7 +136,7 @@ def loaders(a: Assembly) -> pd.DataFrame:
 
 
 def epochs(a: Assembly) -> pd.DataFrame:
-    """Return a row per iteration of a loader that occurs in any record."""
+    """Return one row per iteration of a loader that any record mentions."""
     rows: dict[tuple[int, int, int], dict[str, Any]] = {}
 
     def row(number: int, loader: int, epoch: int) -> dict[str, Any]:
@@ -215,7 +215,7 @@ def syncs(a: Assembly) -> pd.DataFrame:
 
 
 def models(a: Assembly) -> pd.DataFrame:
-    """One row per model that a process trained in DistributedDataParallel, in their order."""
+    """One row per model that a process trained in DistributedDataParallel, in order."""
     models = [
         (number, event["parameters"], event["shapes"])
         for number, process in enumerate(a.processes)
@@ -227,7 +227,7 @@ def models(a: Assembly) -> pd.DataFrame:
 
 
 def operations(processes: Iterable[Process]) -> pd.DataFrame:
-    """Every operation that was defined, once."""
+    """One row per operation that was defined."""
     rows: dict[tuple[str, str, int, str], tuple[Any, ...]] = {}
     for process in processes:
         defined = process.operations()
@@ -292,14 +292,14 @@ def first_batches(a: Assembly) -> pd.DataFrame:
     types = {"content": "Int64", "generator": "object", "state": "Int64"}
     for name in ("content", "state"):
         at = columns.index(name)
-        # Not through float64, which holds no large number whole.
+        # Not through float64, which cannot hold large integers exactly.
         whole: list[int | None] = [row[at] for row in rows]
         table[name] = pd.array(whole, dtype="Int64")
     return _owned(a, owners, table, types)
 
 
 def losses(a: Assembly) -> list[Lost]:
-    """Return what the processes lost, reported or inferred."""
+    """Return the losses of the processes, reported or inferred."""
     lost = list(a.lost)
     for process in a.processes:
         lost += counter_tables.losses(process)
@@ -307,7 +307,7 @@ def losses(a: Assembly) -> list[Lost]:
             size: Any = event.get("bytes")
             what = f"recording stopped: {event['why']}"
             lost.append(Lost(what, process.pid, 1, size if is_a(size, int) else 0))
-    # How an unrecorded loader sends is not known.
+    # It is not known how an unrecorded loader sends.
     sent = (a.batch["loader"] < 0) & (a.batch_loader >= 0)
     made = np.flatnonzero(((a.batch["flags"] & (SENDS | FAILED | STOPPED)) == 0) & sent)
     _, send = a.sends
@@ -352,7 +352,7 @@ def processes(path: Path, lost: list[Lost]) -> pd.DataFrame:
         lost.append(Lost(what, -1, 1, reports.left_bytes))
     table = pd.DataFrame(list(rows.values()), columns=list(_REPORT))
     for name in ("ppid", "time_ns", "torch_ns"):
-        # Not through float64, which holds no large number whole.
+        # Not through float64, which cannot hold large integers exactly.
         table[name] = pd.array([one[name] for one in rows.values()], dtype="Int64")
     return table.astype({"pid": "int64"})
 

@@ -1,13 +1,13 @@
 """Counts per operation and function from samples, with confidence intervals, and calibrated.
 
-A sample stands for the `period` of its event, so a count is the sum of the periods. Its variance is
-that of systematic sampling, `phi` times Poisson's (`spread.scan`); the intervals are score
-intervals (Wilson's form), which stay sensible for few samples. What `phi` does not know is bias:
-samples lost to throttling, or a clock that is off. Exact counts show it, and `calibration` takes
-it out, per thread.
+A sample represents the `period` of its event, so a count is the sum of the periods. Its variance is
+that of systematic sampling, `phi` times Poisson's (`sampling_variance.scan`); the intervals are
+score intervals (Wilson's form), which remain valid for few samples. `phi` does not cover bias:
+samples lost to throttling, or an inaccurate clock. Exact counts reveal bias, and `calibration`
+removes it per thread.
 
-In order: `Tally` adds up joined samples; `own_counts` and `counted_rows` say what is known
-exactly; `scan`; `calibration`; `operations`; `functions`.
+The order of use: `Tally` adds up joined samples; `own_counts` and `counted_rows` return what is
+known exactly; then `scan`, `calibration`, `operations`, `functions`.
 """
 
 import numpy as np
@@ -21,19 +21,19 @@ from native_map.estimate.sampling_variance import scan as scan
 from native_map.estimate.tally import Tally as Tally
 
 Z = 1.96  # 95 %
-# Of sampling's own faults that no spread shows (timers that are late, a sample too many after a
-# preemption), one standard deviation, relative. tools/bench/join_accuracy.py on a busy VM:
-# cpu-clock gave the operation in which most preemptions fell 0.4 to 0.9 % too much.
+# Relative standard deviation of sampling errors that the spread does not show (late timers, an
+# extra sample after a preemption). tools/bench/join_accuracy.py on a busy VM: cpu-clock gave the
+# operation with the most preemptions 0.4 to 0.9 % too much.
 SYSTEMATIC = 0.005
 
 
 def counted_rows(
     intervals: pd.DataFrame, exact: pd.DataFrame, covered_ns: tuple[int, int], events: list[str]
 ) -> npt.NDArray[np.bool_]:
-    """Of each interval row: is its count of all `events` known, and was it sampled from end to end?
+    """For each interval row, whether its counts of all `events` are known and it was fully sampled.
 
-    `exact` has row (of `intervals`) and a column per event; `covered_ns` is when samples were
-    taken: what ran outside has counts but no samples.
+    `exact` has row (of `intervals`) and a column per event; `covered_ns` is the time in which
+    samples were taken: intervals outside have counts but no samples.
     """
     row = exact["row"].to_numpy(np.int64)
     known = np.zeros(len(intervals), bool)
@@ -44,10 +44,10 @@ def counted_rows(
 
 
 def own_counts(index: Index, exact: pd.DataFrame, event: str, rows: int) -> Floats:
-    """Of each of the `rows` intervals, its exact count less those within it; NaN if not known.
+    """For each of the `rows` intervals, its exact count less those of nested ones; NaN if unknown.
 
-    Samples go to the innermost interval, so this is what they are to be compared with. One within
-    that has no count of its own, as a span of the user's, leaves the outer without one too.
+    Samples belong to the innermost interval, so this is the count to compare them with. A nested
+    interval without a count, such as a span of the user, leaves the outer one without a count.
     """
     whole = np.full(rows, np.nan)
     whole[exact["row"].to_numpy(np.int64)] = exact[event].to_numpy(np.float64)
@@ -60,7 +60,7 @@ def own_counts(index: Index, exact: pd.DataFrame, event: str, rows: int) -> Floa
 
 
 def score_interval(samples: Floats, phi: Floats) -> tuple[Floats, Floats]:
-    """The means that a number of hits of variance phi x mean does not rule out.
+    """The range of means that is compatible with a number of hits, of variance phi x mean.
 
     For phi 1 that is the score interval of a Poisson count; 0 hits give [0, Z² phi].
     """
@@ -76,7 +76,7 @@ def wilson(hits: Floats, trials: Floats, z: float = Z) -> tuple[Floats, Floats]:
     middle = share + z * z / (2 * trials)
     reach = z * np.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
     scale = 1 + z * z / trials
-    # Rounding must not leave the share itself outside.
+    # Rounding must not exclude the share itself.
     low = np.minimum(np.maximum((middle - reach) / scale, 0.0), share)
     return low, np.maximum(np.minimum((middle + reach) / scale, 1.0), share)
 
@@ -89,12 +89,12 @@ def calibration(
     scans: dict[str, pd.DataFrame],
     throttled: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """Per thread and event: exact over sampled count of the thread's counted intervals, together.
+    """Per thread and event, the exact count of all counted intervals over the sampled count.
 
     pid, tid, event, exact, sampled, samples, factor, error (one standard deviation, relative),
-    throttled_ns (from `throttled_times`, else 0). Throttled time is not left out: a kernel that
+    throttled_ns (from `throttled_times`, else 0). Throttled time is included: a kernel that
     throttles does so all the time, and the factor corrects for it.
-    It knows nothing of single operations: what it does to one of them is a prediction, not a fit.
+    The factor is independent of single operations: applied to one, it is a prediction, not a fit.
     `own` and `scans` are by event, from `own_counts` and `scan`.
     """
     rows = []
@@ -130,14 +130,14 @@ def calibration(
 def throttled_times(throttles: pd.DataFrame, events: list[str], until_ns: int) -> pd.DataFrame:
     """pid, tid, event, throttled_ns: how long the kernel took no samples of a thread.
 
-    `throttles` (time_ns, pid, tid, event, throttle: begins or ends) is of a recording; what does
-    not end by its own record ends at `until_ns`.
+    `throttles` (time_ns, pid, tid, event, throttle: begins or ends) comes from a recording; a
+    period without an end record ends at `until_ns`.
     """
     order = ["pid", "tid", "event", "time_ns"]
     rows = throttles[[*order, "throttle"]].sort_values(order, kind="stable")
     by = rows.groupby(["pid", "tid", "event"])
     begins = rows["throttle"].astype(bool)
-    # From a beginning to whatever comes next: a second beginning goes on where the first was.
+    # A period lasts from its begin to the next record; a second begin continues the first.
     ends = by["time_ns"].shift(-1).fillna(until_ns)
     rows["throttled_ns"] = (ends - rows["time_ns"]).clip(lower=0).where(begins, 0)
     rows["throttled_ns"] = rows["throttled_ns"].astype(np.int64)
@@ -157,8 +157,8 @@ def operations(
     """One row per kind, operation, helper_of and event, over all threads.
 
     samples, count, low, high (95 %); with the factors of `calibration` also calibrated,
-    calibrated_low, calibrated_high: the count by each thread's factor. A thread without one takes
-    that of all threads together; where no thread has one the three are NaN.
+    calibrated_low, calibrated_high: the count by each thread's factor. A thread without a factor
+    uses that of all threads together; if no thread has one, the three are NaN.
     """
     keys = ["kind", "operation", "helper_of", "event"]
     threads = ["pid", "tid", *keys]
@@ -175,7 +175,7 @@ def operations(
     if factors is not None and len(factors):
         own = factors[["pid", "tid", "event", "factor"]]
         rows = rows.drop(columns="factor").merge(own, on=["pid", "tid", "event"], how="left")
-        # Where the thread's total is not known, the operation's error is not made up for by others.
+        # If the thread's total is unknown, errors of other operations do not cancel this one's.
         spread = rows["phi_share"].where(rows["factor"].notna(), rows["phi"])
         total = factors.groupby("event")[["exact", "sampled"]].sum()
         pooled = rows["event"].map(total["exact"] / total["sampled"])
@@ -185,7 +185,7 @@ def operations(
     added = ["samples", "count", "squares", "variance", "calibrated", "calibrated_variance"]
     table = rows.groupby(keys, as_index=False)[added].sum(min_count=1)
     sampled = table["count"].to_numpy(np.float64)
-    sampled = np.where(sampled > 0, sampled, np.nan)  # periods of 0: nothing can be said
+    sampled = np.where(sampled > 0, sampled, np.nan)  # periods of 0: no estimate is possible
     unit = table["squares"].to_numpy() / sampled
     for name, variance in (("count", "variance"), ("calibrated", "calibrated_variance")):
         count = table[name].to_numpy(np.float64)
@@ -206,8 +206,8 @@ def functions(
     """One row per operation, kind, helper_of, library, function and event, the largest first.
 
     samples, share (of the operation's samples of this event, by count), count, low, high. `totals`
-    is the table of `operations`: its calibrated counts where it has them, else its sampled ones are
-    shared out. `exact` (kind, operation, event, exact) gives the totals that are known exactly.
+    is the table of `operations`: its calibrated counts if there are any, else its sampled ones, are
+    distributed. `exact` (kind, operation, event, exact) has the totals that are known exactly.
     """
     keys = ["kind", "operation", "helper_of", "event"]
     names = [*keys, "library", "function"]

@@ -1,14 +1,13 @@
-"""Which interval each sample fell in: samples x intervals by (pid, tid, time).
+"""Finds the interval of each sample: a join of samples and intervals by (pid, tid, time).
 
-Threads are told apart by (pid, tid), as a tid is given again once its thread has ended. An interval
-is half open, [start_ns, end_ns). The innermost interval of a moment is, of those open then, the
-one that started last (the shorter, then the later row, where several start together). On proper
-intervals, which nest or are disjoint within a thread, that is the usual meaning. Where a
-defective clock makes two overlap without nesting it is still one definite row, and
-`Index.crossing` counts them; `Index.reversed` counts those that end before they start, which
-hold no sample.
+Threads are identified by (pid, tid), because a tid is reused after its thread has ended. An
+interval is half open, [start_ns, end_ns). The innermost interval at a time is the open one that
+started last (of several that start together the shorter, then the later row). For proper
+intervals, which nest or are disjoint within a thread, that is the usual meaning. If a defective
+clock makes two overlap without nesting, the result is still one definite row, and `Index.crossing`
+counts them. `Index.reversed` counts intervals that end before they start, which hold no sample.
 
-No sample is dropped: one outside all intervals gets row -1 and a kind that says what is known.
+No sample is dropped: one outside all intervals gets row -1 and a kind.
 """
 
 import itertools
@@ -24,20 +23,20 @@ Ints = npt.NDArray[np.int64]
 STARTUP = "startup"  # a thread with intervals, before its first
 OTHER = "other"  # a thread with intervals, between two or after the last
 HELPER = "helper threads"  # another thread of a process with intervals: pools, feeders
-ELSEWHERE = "other processes"  # a process of which nothing is known
+ELSEWHERE = "other processes"  # an unknown process
 OUTSIDE = (STARTUP, OTHER, HELPER, ELSEWHERE)
 
 # Refined by `classify`, from the functions.
 GC = "gc"
 INTERPRETER = "interpreter"
 
-# What a pool of threads may be working for. Not waits: idle pools spin then.
+# Kinds that a pool of threads may be working for. Not waits, in which idle pools spin.
 HELPED = ("operation", "collate", "fetch", "step")
 
 CHUNK = 1 << 20  # samples at a time: about 100 MB of intermediate arrays
 
-# What the functions of CPython's cycle collector begin with (Modules/gcmodule.c, from 3.13
-# Python/gc.c); all else in its libraries is the interpreter.
+# Prefixes of the functions of CPython's cycle collector (Modules/gcmodule.c, from 3.13
+# Python/gc.c); everything else in its libraries is the interpreter.
 GC_FUNCTIONS = (
     "gc_",
     "deduce_unreachable",
@@ -57,13 +56,13 @@ INTERPRETER_LIBRARIES = ("libpython", "python3", "python")
 
 @dataclass(frozen=True)
 class Index:
-    """Intervals laid out for searching, from `index`. A position is a place in this order."""
+    """Intervals in an order for searching, made by `index`. A position is an index into it."""
 
     keys: Ints  # per thread, sorted: pid << 32 | tid
-    bounds: Ints  # per thread and one more: where its positions begin
+    bounds: Ints  # per thread, and one more: its first position
     rows: Ints  # per position: row of the intervals table
     start_ns: Ints
-    end_ns: Ints  # cut where a later interval crosses it
+    end_ns: Ints  # cut if a later interval crosses it
     parent: Ints  # per position: of the interval around it, -1 for none
     kinds: tuple[str, ...]  # those of the intervals and OUTSIDE, each once
     kind: npt.NDArray[np.int16]  # per row of the table, into `kinds`
@@ -76,11 +75,11 @@ class Index:
         return self._rows_of(position)
 
     def attribute(self, samples: pd.DataFrame) -> pd.DataFrame:
-        """Where each sample belongs: a table parallel to `samples` (pid, tid, time_ns).
+        """Attribute each sample: a table parallel to `samples` (pid, tid, time_ns).
 
         interval (row, -1 for none), kind (category: the interval's, else one of OUTSIDE),
-        helper_of (for HELPER: row of the interval of one of HELPED that the process was in, on
-        whichever thread; -1 if none, or if several threads were in one each).
+        helper_of (for HELPER: row of the interval of a kind in HELPED that the process was in, on
+        any thread; -1 if there is none, or if several threads were in one).
         """
         pid, tid, time_ns = (_int64(samples[name]) for name in ("pid", "tid", "time_ns"))
         thread = self._threads(_keys(pid, tid))
@@ -130,7 +129,7 @@ class Index:
     def within(self, thread: int, time_ns: Ints) -> Ints:
         """Position of the innermost interval of one thread at each time, -1 for none.
 
-        The interval that started last is it, or is over and lies inside the one that is it.
+        The result is the interval that started last or, if that is over, one around it.
         """
         low, high = self.bounds[thread], self.bounds[thread + 1]
         at: Ints = np.searchsorted(self.start_ns[low:high], time_ns, side="right") - 1 + low
@@ -211,14 +210,14 @@ def join(samples: pd.DataFrame, intervals: pd.DataFrame | Index, chunk: int = CH
 
 
 def classify(attributed: pd.DataFrame, functions: pd.DataFrame) -> pd.Series:
-    """Kinds with what the functions tell of samples of kind OTHER.
+    """Refine the kind OTHER by the functions of its samples.
 
     The rules, in order, for samples whose library is CPython's (libpython*, python*): a function
     that begins with one of GC_FUNCTIONS is GC; any other is INTERPRETER. Samples
-    in other libraries, and in all other kinds, stay as they are: an operation's interpreter time is
-    the operation's, that of the start-up the start-up's. Without call chains, memory that the
-    collector frees counts as the interpreter's. `functions` has categorical library and function,
-    parallel to `attributed`.
+    in other libraries, and of all other kinds, are unchanged: interpreter time of an operation
+    belongs to the operation, that of the start-up to the start-up. Without call chains, memory that
+    the collector frees counts as the interpreter's. `functions` has categorical library and
+    function, parallel to `attributed`.
     """
     kind = attributed["kind"]
     library = functions["library"].astype("category").cat
@@ -243,12 +242,13 @@ def classify(attributed: pd.DataFrame, functions: pd.DataFrame) -> pd.Series:
 def books(
     tally: pd.DataFrame, in_file: dict[str, int], lost: dict[str, int] | None = None
 ) -> pd.DataFrame:
-    """Whether every sample is accounted for: a row per event.
+    """Check that every sample is accounted for: a row per event.
 
     `tally` has event, attributed (bool: within an interval) and samples, as joined; `in_file` is
-    the number of sample records of each event, counted by whoever read the file (what `perf
-    script` prints); `lost` what the kernel says that it dropped. attributed, unattributed, lost,
-    recorded (in_file + lost) and missing = recorded - the three, which is 0 or a defect.
+    the number of sample records of each event, counted by the reader of the file (as `perf script`
+    prints them); `lost` is the number that the kernel reports as dropped. Columns: attributed,
+    unattributed, lost, recorded (in_file + lost) and missing (recorded less the other three; any
+    value but 0 is a defect).
     """
     gone = lost or {}
     rows = []
@@ -301,7 +301,7 @@ def _kind_codes(intervals: pd.DataFrame) -> tuple[tuple[str, ...], npt.NDArray[n
 
 
 def _groups(number: Ints, count: int) -> list[tuple[int, Ints]]:
-    """(number, where it stands in order) of each number from 0 that occurs; -1 stands for none."""
+    """(number, its positions in order) for each number from 0 that occurs; -1 means none."""
     small = number.astype(np.int16) if count < 1 << 15 else number  # numpy sorts these by radix
     order = np.argsort(small, kind="stable")
     present = number[order]
@@ -314,7 +314,7 @@ def _groups(number: Ints, count: int) -> list[tuple[int, Ints]]:
 
 
 def _order(start: Ints, end: Ints) -> Ints:
-    """Outer before inner: by start, then the longer first, then as they stand."""
+    """An order with outer before inner: by start, then longer first, then by row."""
     step = np.diff(start)
     if np.all((step > 0) | ((step == 0) & (np.diff(end) <= 0))):
         return np.arange(len(start))
@@ -324,8 +324,9 @@ def _order(start: Ints, end: Ints) -> Ints:
 def _parents(start: Ints, end: Ints) -> Ints:
     """The interval around each of the ordered, nested intervals of one thread, -1 for none.
 
-    Depth is how many started before and have not ended; the parent is the last before of one
-    depth less. Where intervals cross, a parent may end before its child: that is how it is noticed.
+    The depth is the number of intervals that started before and have not ended; the parent is the
+    last interval before with a depth one less. If intervals cross, a parent may end before its
+    child, which reveals the crossing.
     """
     count = len(start)
     place = np.arange(count)
@@ -336,11 +337,11 @@ def _parents(start: Ints, end: Ints) -> Ints:
 
 
 def _cut(start: Ints, end: Ints) -> Ints:
-    """Ends such that the intervals nest and the one that started last still holds each moment.
+    """Return ends with which the intervals nest and the last to start still owns each moment.
 
-    An interval that another crosses (starts within it, ends after it) is cut where the first such
-    starts: from there to its end the other, which started later, holds anyway. A loop, as only the
-    threads with defects come here.
+    An interval that is crossed by another (which starts within it and ends after it) is cut where
+    the first such interval starts: from there on, the other started later and wins anyway. A Python
+    loop is fine here, as only threads with defects need it.
     """
     cut = end.copy()
     open_ones: list[int] = []

@@ -1,11 +1,11 @@
-"""How far the sampled counts of operations spread: their variance, from the run itself.
+"""Estimates the variance of the sampled counts of operations from the run itself.
 
-A thread is hit once every `period` counts, so an operation longer than that is hit a sure number of
-times and one more or less, while of many short ones each is hit or not. Poisson's variance (as
-many as the samples) is right only for the latter, and far too wide for the former. `scan` lays
-the same comb of samples over the thread's intervals at 32 other phases, stretch by stretch, and
-takes how far each operation's hits lie from what the intervals hold. The ratio to Poisson's
-variance, `phi`, is about 1 - share for short operations and falls towards 0 for long ones.
+A thread is sampled once every `period` counts. So the number of samples in an operation longer than
+that is certain to within one, while each of many short ones is hit or missed. Poisson's variance
+(the number of samples) is right only for the short ones, and far too wide for the long ones. `scan`
+places the same comb of samples over the thread's intervals at 32 other phases, stretch by stretch,
+and measures how far each operation's hits deviate from what the intervals hold. The ratio to
+Poisson's variance, `phi`, is about 1 - share for short operations and approaches 0 for long ones.
 """
 
 from dataclasses import dataclass
@@ -47,12 +47,12 @@ class Groups:
 def scan(
     index: Index, groups: Groups, tally: pd.DataFrame, own: Floats | None = None
 ) -> pd.DataFrame:
-    """How far the hits of each group spread when the comb of samples is shifted.
+    """Return how much the hits of each group vary when the comb of samples is shifted.
 
-    `tally` is of one event; `own` its exact counts of each interval (`own_counts`), where known.
-    Without them an interval is taken to hold counts in proportion to its time. A row per (pid, tid,
-    kind, operation) that has intervals: phi (variance of its hits over their number) and phi_share
-    (the same, where the thread's total is known).
+    `tally` is of one event; `own` has its exact counts of each interval (`own_counts`), if known.
+    Without them, counts are assumed to be proportional to time. One row per (pid, tid, kind,
+    operation) that has intervals: phi (variance of its hits over their number) and phi_share (the
+    same if the thread's total is known).
     """
     rows = []
     by_thread = dict(tuple(tally.groupby(["pid", "tid"])))
@@ -69,7 +69,7 @@ def scan(
 def _scan_thread(
     index: Index, groups: Groups, thread: int, tally: pd.DataFrame | None, own: Floats | None
 ) -> tuple[Floats, Floats, Ints]:
-    """phi and phi_share of each group and, at last, of the time between intervals; who is here."""
+    """Return phi and phi_share of each group and, last, of the rest of the time; the groups."""
     size = len(groups.kind) + 1
     low, high = index.bounds[thread], index.bounds[thread + 1]
     times = np.unique(np.concatenate((index.start_ns[low:high], index.end_ns[low:high])))
@@ -82,7 +82,7 @@ def _scan_thread(
         return flat, flat, present
     took = np.diff(times).astype(np.float64)
     period = tally["count"].sum() / tally["samples"].sum()
-    # Of the period's own variation, squared and relative: 0 where it is fixed.
+    # The squared relative variation of the period: 0 if it is fixed.
     varies = max(float(tally["squares"].sum() / tally["count"].sum() / period) - 1, 0.0)
     # Counts per ns: of a group by its samples, of an interval by its exact count.
     spent = np.bincount(group, weights=took, minlength=size)
@@ -102,7 +102,7 @@ def _scan_thread(
     chosen = _blocks(len(length))
     edges = np.concatenate(([0.0], np.cumsum(length))) / period
     begin, end, group = edges[:-1][chosen], edges[1:][chosen], group[chosen]
-    # Stretch by stretch, as over the whole run the phases give only a few independent numbers.
+    # By stretches, because over the whole run the phases give few independent numbers.
     stretch = (begin / max(STRETCH, edges[-1] / STRETCHES)).astype(np.int64)
     stretch -= stretch.min(initial=0)
     shape = (int(stretch.max(initial=0)) + 1, size)
@@ -126,8 +126,8 @@ def _scan_thread(
 class _Comb:
     """Samples a period apart on a line of `length` mean periods, at PHASES phases.
 
-    Where the period varies (the kernel's frequency mode) the teeth are drawn, by a fixed seed, with
-    the same relative variance `varies`; a sample then stands for the step before it.
+    If the period varies (the kernel's frequency mode), the teeth are drawn with the same relative
+    variance `varies`, from a fixed seed; a sample then represents the step before it.
     """
 
     def __init__(self, varies: float, length: float) -> None:
@@ -142,7 +142,7 @@ class _Comb:
             self._teeth = np.concatenate(([0.0], np.cumsum(steps)))
 
     def before(self, at: Floats, number: int) -> Floats:
-        """What the samples before each place stand for, at one of the phases."""
+        """The counts that the samples before each place represent, at one of the phases."""
         moved = at + self._shift * number + (number + 0.5) / PHASES
         if self._teeth is None:
             return np.asarray(np.floor(moved))

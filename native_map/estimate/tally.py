@@ -15,7 +15,7 @@ KEYS = ["pid", "tid", "kind", "operation", "helper_of", *FLAGS, "event", "librar
 class Tally:
     """Sums over samples, chunk by chunk, per thread, operation and function.
 
-    `counted` tells of each interval row whether its exact counts are known (`counted_rows`).
+    `counted` says of each interval row whether its exact counts are known (`counted_rows`).
     Memory grows with the number of different (thread, operation, function), not with the samples.
     """
 
@@ -43,8 +43,8 @@ class Tally:
         attributed: pd.DataFrame,
         functions: pd.DataFrame | None = None,
     ) -> None:
-        """Add a chunk: samples (pid, tid, event, period), what Index.attribute made of them, and
-        the parallel table of library and function, if known."""
+        """Add a chunk: samples (pid, tid, event, period), their rows of Index.attribute, and the
+        parallel table of library and function, if known."""
         if not len(samples):
             return
         row, helper = (attributed[name].to_numpy() for name in ("interval", "helper_of"))
@@ -101,7 +101,7 @@ class Tally:
 
 
 class _Names:
-    """Numbers for names that come as the categories of one chunk after another."""
+    """Numbers for names that arrive as the categories of successive chunks."""
 
     def __init__(self, names: list[str] | None = None) -> None:
         self._number = {name: at for at, name in enumerate(names or [])}
@@ -130,7 +130,7 @@ def _at(values: npt.NDArray[np.generic], row: Ints, none: int) -> Ints:
 
 
 def _combined(columns: list[Ints]) -> Ints:
-    """Numbers from 0, one for each combination of values of the columns."""
+    """Return numbers from 0, one for each combination of values of the columns."""
     key, size = np.zeros(len(columns[0]), np.int64), 1
     for column in columns:
         many = int(column.max()) + 1

@@ -1,10 +1,10 @@
-"""How right the joined and the mapped counts are, held against the exact ones.
+"""Compares joined and mapped counts with the exact ones.
 
-The exact counts are the truth here. `joined` is what the samples alone say, `joined_calibrated`
-what they say with each thread's total known (never the operation's own count: see
-`estimate.calibration`), `mapped` what a mapping from functions to operations makes of a profile
-without times. Only intervals that were both counted and sampled are to be compared: give
-`estimate.operations(tally[tally["counted"]], ...)`.
+The exact counts are taken as the truth. `joined` comes from the samples alone, `joined_calibrated`
+from the samples and each thread's exact total (never the operation's own count: see
+`count_estimates.calibration`), `mapped` from a profile without times, by a mapping from functions
+to operations. Compare only intervals that were both counted and sampled: pass
+`count_estimates.operations(tally[tally["counted"]], ...)`.
 """
 
 import numpy as np
@@ -14,11 +14,11 @@ from native_map.estimate.count_estimates import Floats, Groups
 from native_map.estimate.interval_join import Index
 
 ENOUGH = 1000  # samples from which an operation is judged
-NEAR = 0.05  # relative error that is good enough
-WIDE = 0.10  # half an interval's width, relative, that is a miss
-FITTED = 0.9  # share of the exact total above which calibration says nothing of an operation
+NEAR = 0.05  # largest relative error of a good estimate
+WIDE = 0.10  # relative half width from which an interval is too wide
+FITTED = 0.9  # share of the exact total from which calibration would be a fit
 
-UNKNOWN = ("", "[unknown]")  # libraries of a profile that knows none
+UNKNOWN = ("", "[unknown]")  # library in profiles that do not record it
 _LEAST_SHARE = 0.01  # of an operation that a joined function must have for `precision_recall`
 
 
@@ -28,7 +28,7 @@ def exact_totals(
     own: dict[str, Floats],
     counted: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
 ) -> pd.DataFrame:
-    """kind, operation, event, exact: sums of the own counts (`estimate.own_counts`, by event)."""
+    """kind, operation, event, exact: sums of the own counts (`own_counts`, by event)."""
     groups = Groups.of(index, intervals)
     parts = []
     for event, counts in own.items():
@@ -49,12 +49,13 @@ def validate(
     """One row per counted operation and event.
 
     `exact` (kind, operation, event, exact) is from `exact_totals`, `joined` from
-    `estimate.operations`, `mapped` has operation, event and mapped. Columns: kind, operation,
-    event, samples, exact, joined, low, high, joined_calibrated, calibrated_low, calibrated_high,
-    mapped; err_joined, err_calibrated, err_mapped (relative, signed, NaN: nothing to compare);
-    width, width_calibrated (half the interval over the count); within_ci, calibrated_within_ci;
-    fitted (the operation is nearly all that was counted, so that calibration is no prediction);
-    judged (ENOUGH samples) and good: within NEAR or its own interval, and that not WIDE.
+    `count_estimates.operations`, `mapped` has operation, event and mapped. Columns: kind,
+    operation, event, samples, exact, joined, low, high, joined_calibrated, calibrated_low,
+    calibrated_high, mapped; err_joined, err_calibrated, err_mapped (relative, signed, NaN: nothing
+    to compare); width, width_calibrated (half the interval over the count); within_ci,
+    calibrated_within_ci; fitted (the operation is nearly all that was counted, so that calibration
+    is no prediction); judged (ENOUGH samples) and good: within NEAR or its own interval, and that
+    not WIDE.
     """
     keys = ["kind", "operation", "event"]
     mine = joined[joined["helper_of"] == ""].drop(columns="helper_of")
@@ -117,15 +118,17 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def precision_recall(mapping: pd.DataFrame, functions: pd.DataFrame, event: str) -> pd.DataFrame:
-    """How far the functions that a mapping gives an operation are those that the join saw in it.
+    """Compare the functions that a mapping assigns to each operation with those of the join.
 
-    `mapping` has operation, library, function and maybe weight (its evidence, else 1 each);
-    `functions` is `estimate.functions`. Where the mapping knows no library its function matches in
-    any. One row per operation of either: mapped, joined and both (pairs; those of the join that
-    have at least 1 % of the operation), precision (mapped pairs that the join saw at
-    all), precision_weighted (by the mapping's weight), recall (of the joined pairs), recall_count
-    (share of the operation's counts, rare functions included, in functions that were mapped). NaN
-    where there is nothing to divide by.
+    `mapping` has operation, library, function and optionally weight (its evidence, else 1 each);
+    `functions` is the table of `count_estimates.functions`. A function without a library in the
+    mapping matches in any.
+
+    One row per operation of either: mapped, joined and both (numbers of pairs; of the join, those
+    with at least 1 % of the operation), precision (share of the mapped pairs that the join has),
+    precision_weighted (by the mapping's weight), recall (share of the joined pairs that were
+    mapped), recall_count (share of the operation's counts in functions that were mapped, rare ones
+    included). NaN if there is nothing to divide by.
     """
     of = functions[(functions["event"] == event) & (functions["kind"] == "operation")]
     of = of[of["helper_of"] == ""]

@@ -1,7 +1,7 @@
 """Event tables, one per micro-architecture, each with the source of every encoding.
 
-A new micro-architecture is a file with its Table (which CPUs have it, its events, and the name of a
-formula of top-down or `expressions` in perf's notation) and an entry below.
+To add a micro-architecture, add a file with its Table (its CPUs, its events, and the name of a
+top-down formula or `expressions` in perf's notation) and an entry below.
 """
 
 from native_map.events import amd, arm, generic, intel

@@ -1,4 +1,4 @@
-"""What the metrics are called and mean, and which events each needs. Imports no numpy."""
+"""Names and meanings of the metrics, and the events that each needs. Imports no numpy."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from native_map.events.event_model import Table
 
 
 class Metric(NamedTuple):
-    """What a metric means. `unit` "of slots" and "of cycles" are shares between 0 and 1."""
+    """The meaning of a metric. The units "of slots" and "of cycles" are shares from 0 to 1."""
 
     text: str
     unit: str
@@ -16,7 +16,7 @@ class Metric(NamedTuple):
 
     @property
     def is_share(self) -> bool:
-        """Whether its values are shares between 0 and 1."""
+        """Whether its values are shares from 0 to 1."""
         return self.unit.startswith("of ")
 
 
@@ -180,7 +180,7 @@ METRICS: dict[str, Metric] = {
     ),
 }
 
-# Numerators per thousand instructions: the first form whose events are all there is used.
+# Numerators per thousand instructions; the first form whose events are all counted is used.
 PER_KILO = {
     "l1d_mpki": (("l1d_misses",),),
     "l2_mpki": (("l2_misses",),),
@@ -200,7 +200,7 @@ RATIOS = (
     ("backend_stalled", "stalled_cycles_backend", "cycles"),
 )
 
-# Of each node of level 1 those of level 2.
+# The nodes of level 2 below each node of level 1.
 LEVEL_2 = {
     "frontend_bound": ("frontend_latency", "frontend_bandwidth"),
     "backend_bound": ("backend_memory", "backend_core"),
@@ -253,7 +253,7 @@ _AMD_RESTARTS = (
     "cycles ops_retired ops_dispatched branch_misses resyncs"
     "|cycles ops_retired slots_frontend slots_backend branch_misses resyncs"
 )
-# Events that each formula of top-down needs: the same as native_map.events.formulas computes with.
+# Events that each top-down formula needs; native_map.events.formulas has the formulas.
 _TOPDOWN_NEEDS: Mapping[str, _Needs] = {
     "amd": _needs(
         frontend_bound="cycles slots_frontend",
@@ -283,7 +283,7 @@ _TOPDOWN_NEEDS: Mapping[str, _Needs] = {
 
 
 def gives(events: Iterable[str], table: Table) -> set[str]:
-    """The names of the metrics that these events give on the table's CPU."""
+    """Return the names of the metrics that these events give on the table's CPU."""
     counted = set(events)
     names = {name for name, above, below in RATIOS if {above, below} <= counted}
     if "instructions" in counted:

@@ -1,4 +1,4 @@
-"""Which CPU this is, and whose counters it has."""
+"""Identifies the CPU and the table of its events."""
 
 import platform
 import re
@@ -14,12 +14,12 @@ _ARM_IMPLEMENTER = 0x41
 
 @dataclass(frozen=True)
 class Cpu:
-    """One machine's CPU. Numbers that are not known are -1; `uarch` is then "generic".
+    """A machine's CPU. Unknown numbers are -1; `uarch` is then "generic".
 
     On Arm `family` is the implementer, `model` the part number and `stepping` variant * 16 +
-    revision, so that r0p3 is 3. `virtual` is True where there is a sign of a hypervisor; on Arm
-    that is only what the firmware's tables say. `slots` is the width of the pipeline as
-    reported by the kernel (Arm only), 0 where it reports none.
+    revision, so that r0p3 is 3. `virtual` is True if there are signs of a hypervisor; on Arm, only
+    the firmware's tables show them. `slots` is the width of the pipeline as reported by the kernel
+    (Arm only), 0 if it reports none.
     """
 
     vendor: str
@@ -36,10 +36,10 @@ class Cpu:
 def detect(
     proc_cpuinfo: str | None = None, sysfs: Path = Path("/sys"), arch: str | None = None
 ) -> Cpu:
-    """The CPU from the text of /proc/cpuinfo (read if None), MIDR_EL1 and DMI below `sysfs`.
+    """Return the CPU from the text of /proc/cpuinfo (read if None), MIDR_EL1 and DMI in `sysfs`.
 
-    Never raises for odd texts: a CPU that cannot be identified is generic. `arch` is used where the
-    text does not imply one; the default is that of the running system.
+    Never raises for unexpected texts: a CPU that cannot be identified is generic. `arch` is used if
+    the text does not imply one; the default is that of the running system.
     """
     if proc_cpuinfo is None:
         proc_cpuinfo = _read(Path("/proc/cpuinfo"))
@@ -66,7 +66,7 @@ def _first_cpu(text: str) -> dict[str, str]:
 
 
 def _uarch(vendor: str, family: int, model: int) -> str:
-    """The name of the table that claims this CPU."""
+    """Return the name of the table that lists this CPU."""
     for name, table in TABLES.items():
         for cpus in table.cpus:
             if (vendor, family) == (cpus.vendor, cpus.family) and model in cpus.models:

@@ -1,4 +1,4 @@
-"""What an event, a set of events and a table of a micro-architecture are."""
+"""Data classes: an event, a set of events, the table of a micro-architecture."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -15,13 +15,13 @@ RAW = 4
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that perf_event_open can count.
+    """An event that perf_event_open can count.
 
     `type` is perf_event_attr's number, or the name of a PMU whose number is in sysfs (see
-    `native_map.events.spelling.type_number`). `counters` is how many of the machine's counters it
-    takes: 0 for software events and for those with a register that no other event can use. `flags`
-    says whose execution is counted: "u" user space, "k" kernel, "uk" both. `vendor` is the name in
-    the vendor's manual and in `perf list`, if it has one.
+    `native_map.events.spelling.type_number`). `counters` is the number of hardware counters that it
+    occupies: 0 for software events and for events with a register of their own. `flags` says whose
+    execution is counted: "u" user space, "k" kernel, "uk" both. `vendor` is the name in the
+    vendor's manual and in `perf list`, if it has one.
     """
 
     name: str
@@ -38,12 +38,12 @@ class Event:
 
 @dataclass(frozen=True)
 class EventSet:
-    """Events asked for under one name, in groups that must count at the same time.
+    """Events that are requested under one name, in groups that must count at the same time.
 
-    Groups name only what they add: `native_map.events.pmu.choose` puts task-clock, cycles and
-    instructions with each. Within a group the most useful events come first. Events named in
-    `optional` make a metric better but give none of their own: they are left out rather than
-    counted in turns.
+    Groups list only additional events: `native_map.events.pmu.choose` adds task-clock, cycles and
+    instructions to each. Within a group the most useful events come first. Events named in
+    `optional` improve a metric but give none of their own: they are left out rather than counted in
+    turns.
     """
 
     text: str
@@ -71,13 +71,13 @@ class Models:
 
 @dataclass(frozen=True)
 class Table:
-    """What is known of one micro-architecture.
+    """The events and formulas of one micro-architecture.
 
-    `cpus` says which CPUs have it; `native_map.events.cpu.detect` looks there.
-    `width` is the slots a cycle of its top-down level 1 (0: none); `formula` names the way to
-    compute it. `sets` may give several forms of one set, the best first; one whose events do not
-    all work gives way to the next. `notes` are what a reader of the metrics must know.
-    `expressions` are metrics by their definition in perf, for tables without a formula.
+    `cpus` lists its CPUs, for `native_map.events.cpu.detect`. `width` is the number of slots per
+    cycle in its top-down level 1 (0: none); `formula` names the formula. `sets` may have several
+    forms of one set, the best first; if not all events of a form work, the next is used. `notes`
+    are for readers of the metrics. `expressions` are metrics as perf defines them, for tables
+    without a formula.
     """
 
     name: str
@@ -91,7 +91,7 @@ class Table:
 
 
 def config(event: int, umask: int = 0) -> int:
-    """perf's config of an x86 event; event bits 8 to 11 (AMD) sit at 32 to 35.
+    """Return perf's config of an x86 event; bits 8 to 11 of the event (AMD) go to 32 to 35.
 
     /sys/bus/event_source/devices/cpu/format/: event config:0-7,32-35 (AMD), config:0-7 (Intel);
     umask config:8-15.
@@ -109,9 +109,9 @@ def vendor_event(
     text: str,
     cmask: int = 0,
 ) -> Event:
-    """An event of the x86 core PMU under our name, by its vendor's name in `source`.
+    """Return an event of the x86 core PMU under our name, with its vendor's name in `source`.
 
-    `cmask` counts cycles in which the event happened at least so often.
+    With `cmask`, it counts cycles in which the event happened at least that often.
     """
     return Event(
         name,

@@ -1,7 +1,7 @@
-"""perf's metric expressions, read into something that computes columns. No eval.
+"""Parses perf's metric expressions into functions of columns, without eval.
 
-Understood: numbers, names, + - * /, parentheses, d_ratio, min and max, #slots where it is given.
-Conditions, comparisons and events with modifiers are refused, with the reason.
+Supported: numbers, names, + - * /, parentheses, d_ratio, min and max, and #slots if its value is
+given. Conditions, comparisons and events with modifiers are rejected, with the reason.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-if TYPE_CHECKING:  # what chooses events must not wait for numpy
+if TYPE_CHECKING:  # choosing events must not wait for numpy
     import numpy as np
     import numpy.typing as npt
 
@@ -18,7 +18,7 @@ Columns: TypeAlias = "Mapping[str, Column]"
 
 _DEEPEST = 30
 _LONGEST = 4_000
-_MOST_STEPS = 400  # also the depth of what is computed
+_MOST_STEPS = 400  # also limits the depth of the expression
 # A name may hold an escaped minus ("topdown\-retiring").
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>\d+\.?\d*(?:[eE][+-]?\d{1,2})?)(?![\w.])"
@@ -28,15 +28,15 @@ _TOKEN = re.compile(
 
 
 class NotUnderstood(Exception):
-    """The expression holds something that this reader does not know."""
+    """The expression contains something that this parser does not support."""
 
 
 @dataclass(frozen=True)
 class Expression:
     """`names` are the events that it needs; `value` computes it, NaN if it divides by 0.
 
-    `text` is the expression over these events alone, which `read` reads back; `binds` how tightly
-    its last operator does: 0 a sum, 1 a product, 2 anything else.
+    `text` is the expression over these events only, which `read` can parse again; `binds` is the
+    precedence of its last operator: 0 for a sum, 1 for a product, 2 for anything else.
     """
 
     names: frozenset[str]
@@ -45,7 +45,7 @@ class Expression:
     binds: int = 2
 
     def within(self, binds: int) -> str:
-        """The text, in parentheses where something that binds so tightly is around it."""
+        """The text, in parentheses if an operator of higher precedence surrounds it."""
         return self.text if self.binds >= binds else f"({self.text})"
 
 
@@ -129,7 +129,7 @@ class _Reader:
         if name.startswith("#") or name in ("if", "else"):
             raise NotUnderstood(f"{token} in a metric's expression")
         event = self.rename(name)
-        text = event.replace("-", "\\-")  # as perf writes it, else it were a difference
+        text = event.replace("-", "\\-")  # escaped as in perf; otherwise it would be a difference
         return Expression(frozenset({event}), lambda columns: columns[event], text)
 
     def both(self, function: str, left: Expression, right: Expression) -> Expression:

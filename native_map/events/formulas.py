@@ -1,4 +1,4 @@
-"""From counts to metrics: pure and vectorised, one row in, one row out."""
+"""Computes metrics from counts: pure and vectorised, one row in, one row out."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,9 +31,9 @@ class _Counts:
 def metrics(counts: pd.DataFrame, cpu: Cpu | str, known: Table | None = None) -> pd.DataFrame:
     """Metrics (see catalogue.METRICS) of each row of counts, whose columns are names of events.
 
-    A metric is there only if its events are; NaN if a denominator is 0 or a count is NaN.
-    Given a name instead of a Cpu, Neoverse N2 is taken to be r0p3 or later. Other columns of
-    `counts` are ignored. `known` replaces the table of the CPU.
+    A metric is included only if its events are; it is NaN if a denominator is 0 or a count is NaN.
+    If `cpu` is a name, Neoverse N2 is assumed to be r0p3 or later. Other columns of `counts` are
+    ignored. `known` replaces the table of the CPU.
     """
     table = known or pmu.table(cpu)
     old_n2 = False
@@ -43,13 +43,13 @@ def metrics(counts: pd.DataFrame, cpu: Cpu | str, known: Table | None = None) ->
     return _compute(counts, table, old_n2)
 
 
-# A share that is computed as the rest of others carries all their errors: it may be this far below
-# 0.
+# A share that is computed as the remainder of others has all their errors; it may be this far
+# below 0.
 NEAR_ZERO = 0.05
 
 
 def clip_shares(metrics: pd.DataFrame) -> pd.DataFrame:
-    """Metrics in which no share is below zero: 0 where it is by NEAR_ZERO or less, else NaN.
+    """Replace negative shares: by 0 if they are above -NEAR_ZERO, else by NaN.
 
     Only rounding, or counts that were not taken at the same time, make a share negative.
     """
@@ -59,7 +59,7 @@ def clip_shares(metrics: pd.DataFrame) -> pd.DataFrame:
 
 
 def negative_share_notes(metrics: pd.DataFrame) -> list[str]:
-    """A sentence on each share that `clip_shares` changes."""
+    """Return a sentence about each share that `clip_shares` changes."""
     notes = []
     for name in metrics:
         values = metrics[name][metrics[name] < 0]
@@ -133,7 +133,7 @@ def _amd(c: _Counts, width: int, _: bool) -> dict[str, Column]:
     return shares
 
 
-_RARE_WAITS = 0.02  # of cycles: below, a few interrupts decide what retirement waited for
+_RARE_WAITS = 0.02  # of cycles; below, a few interrupts determine what retirement waited for
 
 
 def _amd_level_2(c: _Counts, level_1: dict[str, Column], slots: Column) -> dict[str, Column]:

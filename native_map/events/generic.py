@@ -1,4 +1,4 @@
-"""Events that the kernel knows by name on every CPU, and software events. linux/perf_event.h."""
+"""Generic events, which the kernel knows on every CPU, and software events (perf_event.h)."""
 
 from native_map.events.event_model import HARDWARE, SOFTWARE, Event, EventSet, Table
 

@@ -3,8 +3,8 @@
 Encodings and formulae: Linux tools/perf/pmu-events/arch/x86/ skylakex, cascadelakex, icelakex,
 sapphirerapids, graniterapids (tma_* of their *-metrics.json); the perf metrics' pseudo events:
 Linux arch/x86/events/intel/core.c (slots event=0x00,umask=0x4; topdown-* umask 0x80 to 0x83).
-libpfm4 4.13 agrees where it was asked, except that it encodes TOPDOWN.BACKEND_BOUND_SLOTS as
-event 0x00: Linux's 0xa4, which comes from Intel's own tables, is used.
+libpfm4 4.13 agrees where compared, except that it encodes TOPDOWN.BACKEND_BOUND_SLOTS as event
+0x00; this table uses Linux's 0xa4, which comes from Intel's own tables.
 """
 
 from native_map.events.event_model import Event, EventSet, Models, Table, config, vendor_event

@@ -1,7 +1,7 @@
-"""What the installed perf knows of this CPU: its own copy of the vendor's events and metrics.
+"""Events and metrics of this CPU from the installed perf, which has the vendors' tables.
 
-perf carries the vendors' tables for the CPUs that it was built for (Linux tools/perf/pmu-events).
-Where it knows this CPU its encodings go before ours; an old perf on a new CPU lists none.
+perf includes tables for the CPUs that it was built for (Linux tools/perf/pmu-events). If it knows
+this CPU, its encodings take precedence over ours; an old perf on a new CPU lists none.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ _MOST_ENTRIES = 200_000
 
 @dataclass(frozen=True)
 class PerfEvent:
-    """One event as perf lists it. `encoding` is a spelling for `perf -e`, "" if not told."""
+    """An event as perf lists it. `encoding` is a spelling for `perf -e`, "" if not listed."""
 
     name: str
     text: str = ""
@@ -35,8 +35,7 @@ class PerfEvent:
 
 @dataclass(frozen=True)
 class PerfMetric:
-    """One metric as perf lists it. `scale` is what perf multiplies the expression with to show it
-    in `unit`."""
+    """A metric as perf lists it. perf multiplies the expression by `scale` to show it in `unit`."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -48,24 +47,24 @@ class PerfMetric:
 
 @dataclass(frozen=True)
 class Listing:
-    """Everything that perf listed, by lower-case name."""
+    """All events and metrics that perf listed, by lower-case name."""
 
     events: dict[str, PerfEvent] = field(default_factory=dict)
     metrics: dict[str, PerfMetric] = field(default_factory=dict)
 
     def group(self, name: str) -> list[PerfMetric]:
-        """The metrics of a metric group such as "TopdownL1" or "PipelineL1"."""
+        """Return the metrics of a group such as "TopdownL1" or "PipelineL1"."""
         return [m for m in self.metrics.values() if name.lower() in map(str.lower, m.groups)]
 
 
 def read(perf: str = "perf") -> Listing:
-    """What `perf list` says; an empty Listing where there is no perf or it says nothing usable."""
+    """Return the output of `perf list`; empty if there is no perf or its output is unusable."""
     listing = parse_json(_run(perf, "list", "-j"))
     return listing if listing.events else parse_details(_run(perf, "list", "--details"))
 
 
 def table(cpu: Cpu, perf: str = "perf") -> tuple[Table, tuple[str, ...]]:
-    """The table to choose events from: ours with what the installed perf knows, and notes."""
+    """Return the table to choose events from, ours updated by the installed perf, and notes."""
     listing = read(perf)
     known, notes = merge(pmu.table(cpu), listing)
     return top_down(known, listing, cpu.slots), notes
@@ -81,7 +80,7 @@ def _run(*command: str) -> str:
 
 
 def parse_json(text: str) -> Listing:
-    """The output of `perf list -j` (perf 6.2 and later). Entries that make no sense are left out.
+    """Parse the output of `perf list -j` (perf 6.2 and later). Invalid entries are left out.
 
     Fields: Linux tools/perf/builtin-list.c, json_print_event and json_print_metric.
     """
@@ -128,7 +127,7 @@ def _scale(text: str) -> tuple[float, str]:
 
 
 def parse_details(text: str) -> Listing:
-    """The output of `perf list --details`, which older perfs have: events with encodings only.
+    """Parse the output of `perf list --details`, for older perfs: events with encodings only.
 
     An event is a line indented by two blanks; its description in brackets and its encoding, such
     as `cpu/event=0xc1/`, are indented further.
@@ -148,9 +147,9 @@ def parse_details(text: str) -> Listing:
 
 
 def merge(known: Table, listing: Listing) -> tuple[Table, tuple[str, ...]]:
-    """The table with perf's encodings for the events that perf knows, and what differed, in words.
+    """Return the table with perf's encodings of the events that perf knows, and the differences.
 
-    Events that perf does not list, or spells in a way that we do not read, stay as they are.
+    Events that perf does not list, or whose spelling is not supported, are unchanged.
     """
     notes: list[str] = []
 
@@ -184,7 +183,7 @@ def merge(known: Table, listing: Listing) -> tuple[Table, tuple[str, ...]]:
 
 
 def _without_period(encoding: str) -> str:
-    """The sampling period in an encoding is advice for perf record and no part of the event."""
+    """Remove the sampling period of an encoding, which only advises perf record."""
     return re.sub(r"(?<=[/,])period=[^,/]*,?", "", encoding).replace(",/", "/")
 
 
@@ -204,10 +203,10 @@ _OURS = {
 
 
 def top_down(known: Table, listing: Listing, slots: int = 0) -> Table:
-    """A table with no top-down level 1 of its own, with perf's, if perf has it for this CPU.
+    """Return a table that has no top-down level 1 with that of perf, if perf has it for this CPU.
 
-    `slots` is what the kernel tells in the PMU's caps/slots (Arm), 0 if nothing. The table comes
-    back as it is where perf's metrics cannot all be read or need events that are not listed.
+    `slots` is the kernel's value in the PMU's caps/slots (Arm), 0 if there is none. The table is
+    unchanged if one of perf's metrics cannot be parsed or needs events that are not listed.
     """
     if known.formula or known.width:
         return known
@@ -246,7 +245,7 @@ def top_down(known: Table, listing: Listing, slots: int = 0) -> Table:
 
 
 def _listed(name: str, listing: Listing) -> Event:
-    """One of perf's events by its name. Raises KeyError or Unusable."""
+    """Return one of perf's events by its name. Raises KeyError or Unusable."""
     entry = listing.events[name]
     if not entry.encoding:
         raise KeyError(name)
@@ -261,12 +260,12 @@ def _listed(name: str, listing: Listing) -> Event:
 
 
 def saved_metrics(known: Table) -> dict[str, str]:
-    """What a run keeps of a table that `top_down` made: the expressions of its metrics."""
+    """Return what a run stores of a table that `top_down` made: the metrics' expressions."""
     return {name: metric.text for name, metric in known.expressions.items()}
 
 
 def with_saved_metrics(known: Table, texts: Mapping[str, str]) -> Table:
-    """The table with metrics that `saved_metrics` kept; texts that cannot be read are left out."""
+    """Return the table with the metrics of `saved_metrics`, without texts that cannot be parsed."""
     expressions: dict[str, expression.Expression] = {}
     for name, text in texts.items():
         with contextlib.suppress(expression.NotUnderstood):

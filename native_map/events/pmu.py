@@ -1,7 +1,7 @@
-"""Which events to count on which CPU, and what their counts mean. Pure: opens no counter.
+"""Chooses the events to count on a CPU. Pure: opens no counter.
 
-Events have stable names that are the same on every CPU ("cycles", "slots_frontend"); what stands
-behind a name on one micro-architecture is in `native_map.events`, with its source.
+Events have the same names on every CPU ("cycles", "slots_frontend"); `native_map.events` has their
+encodings on each micro-architecture, with the source.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -18,11 +18,11 @@ from native_map.events.spelling import OTHER_EVENTS, SETS, parse
 
 @dataclass(frozen=True)
 class Choice:
-    """What to count: the events of a group are opened together, the first as the leader.
+    """Groups of events to count: those of a group are opened together, the first as leader.
 
-    `multiplexed` is the number of groups that need counters and so take turns: with more than 1
-    each counts about 1/multiplexed of the time, and an event of several groups is the mean of its
-    scaled counts. `notes` say in words what was left out and why.
+    `multiplexed` is the number of groups that need counters and so take turns: if above 1, each
+    counts about 1/multiplexed of the time, and an event of several groups is the mean of its scaled
+    counts. `notes` are sentences on what was left out, and why.
     """
 
     groups: tuple[tuple[Event, ...], ...]
@@ -36,13 +36,13 @@ class Choice:
 
 
 def table(cpu: Cpu | str) -> Table:
-    """The table of a CPU or of a micro-architecture's name; the generic one if it is unknown."""
+    """Return the table of a CPU or micro-architecture; the generic one if it is unknown."""
     uarch = cpu if isinstance(cpu, str) else cpu.uarch
     return TABLES.get(uarch, TABLES["generic"])
 
 
 def sets(cpu: Cpu | str) -> dict[str, EventSet]:
-    """The named sets of this CPU, each in its best form. "generic" and "software" always exist."""
+    """Return the sets of this CPU by name, each in its best form, with "generic" and "software"."""
     return {name: forms[0] for name, forms in table(cpu).sets.items()}
 
 
@@ -53,14 +53,14 @@ def choose(
     wanted: Sequence[str] = ("auto",),
     known: Table | None = None,
 ) -> Choice:
-    """Groups of events for this CPU, of which each fits into the counters.
+    """Return groups of events for this CPU, each small enough for its counters.
 
     `fits` is the size of the largest group that starts with cycles and instructions and counts
-    rightly here (software events and perf metrics do not count towards it; 0: no PMU). `working`
-    names the events that were tried and count rightly; None trusts all. `wanted` holds names of
-    sets, names of events, or perf's spellings; "auto" is top-down level 1 as far as one group
-    takes it, so that nothing is multiplexed. `known` replaces the table of the CPU, for one
-    that `native_map.events.perf_list` made. Raises Unusable for what is not understood.
+    correctly here (software events and perf metrics do not count towards it; 0: no PMU). `working`
+    names the events that were tried and count correctly; None means all. `wanted` has names of
+    sets, names of events, or perf's spellings; "auto" is top-down level 1 as far as one group can
+    hold it, so that nothing is multiplexed. `known` replaces the table of the CPU (see
+    `native_map.events.perf_list`). Raises Unusable for a word that is not understood.
     """
     known = known or table(cpu)
     virtual = isinstance(cpu, Cpu) and cpu.virtual
@@ -77,7 +77,7 @@ def choose(
             notes.append(f"no hardware counters here: not counted: {', '.join(names)}")
         units = []
     groups: list[tuple[Event, ...]] = []
-    # Of a set of which nothing works, cycles and instructions are still counted.
+    # If no event of a set works, cycles and instructions are still counted.
     hardware = fits > 0 and any(_is_hardware(known, word) for word in wanted)
     base = _working((CYCLES, INSTRUCTIONS), working, notes) if units or hardware else ()
     for unit in units:
@@ -106,7 +106,7 @@ def choose(
 
 
 def _is_hardware(known: Table, word: str) -> bool:
-    """Whether a word that is understood asks for more than software events."""
+    """Whether a valid word requests more than software events."""
     if word in known.sets:
         return any(e.type != SOFTWARE for form in known.sets[word] for e in form.events)
     return word == "auto" or (_by_name(known, word) or parse(word)).type != SOFTWARE
@@ -120,7 +120,7 @@ def _units(
     virtual: bool,
     notes: list[str],
 ) -> list[tuple[Event, ...]]:
-    """What one word asks for, as groups of events that must count together."""
+    """Return the events that a word requests, as groups that must count together."""
     if word == "auto":
         return _auto(known, fits, working, virtual, notes)
     if word not in known.sets and word in SETS:
@@ -145,7 +145,7 @@ def _units(
 def _auto(
     known: Table, fits: int, working: Collection[str] | None, virtual: bool, notes: list[str]
 ) -> list[tuple[Event, ...]]:
-    """One group: of the best set what fits and gives a metric."""
+    """Return one group: the events of the best set that fit and give a metric."""
     if fits <= 0:
         return []
     name = "topdown" if "topdown" in known.sets else "generic"
@@ -156,7 +156,7 @@ def _auto(
     for event in (*base, *events):
         if _cost(taken) + event.counters <= fits:
             taken.append(event)
-    # Half of a ratio is not worth its counter.
+    # Half of a ratio is useless.
     optional = form.optional | {e.name for e in (*base, *taken) if not e.counters}
     for event in [e for e in taken if e not in base and e.name not in optional]:
         rest = [e.name for e in taken if e is not event]
@@ -176,7 +176,8 @@ def _auto(
 def _best_form(
     forms: tuple[EventSet, ...], working: Collection[str] | None, virtual: bool
 ) -> EventSet:
-    """The form of which most events work; untried, the last in a VM, as they hide registers."""
+    """Return the form with the most working events; if untried in a VM, the last: VMs may hide
+    registers."""
     if working is None:
         return forms[-1 if virtual else 0]
     return max(
@@ -207,7 +208,7 @@ def _place(
     fits: int,
     notes: list[str],
 ) -> None:
-    """Adds a unit to a group that has room, else in a new one, else in several."""
+    """Add a unit to a group with room, else to a new one, else split it."""
     if groups:
         joined = _join(groups[-1], unit)
         if _cost(joined) <= fits:
@@ -235,7 +236,7 @@ def _place(
 
 
 def _join(group: tuple[Event, ...], unit: tuple[Event, ...]) -> tuple[Event, ...]:
-    """Both, each event once; the slots register leads where there is one, as its shares need."""
+    """Join two groups, each event once; the slots register leads, as its shares require."""
     events = {e.name: e for e in (*group, *unit)}
     lead = [e for e in events.values() if e.name == "slots"]
     shares = [e for e in events.values() if e.name.startswith("topdown_")]

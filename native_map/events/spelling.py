@@ -1,4 +1,4 @@
-"""Events from perf's spelling of them, and the number of a PMU in sysfs."""
+"""Parses perf's spelling of events, and looks up the number of a PMU in sysfs."""
 
 import re
 from dataclasses import replace
@@ -36,7 +36,7 @@ _FIELDS = (("umask", 8, 0xFF), ("edge", 18, 1), ("any", 21, 1), ("inv", 23, 1), 
 
 
 def type_number(event: Event, sysfs: Path = Path("/sys")) -> int:
-    """The number for perf_event_attr.type. Raises Unusable if the machine has no such PMU."""
+    """Return perf_event_attr.type of an event. Raises Unusable if the machine lacks the PMU."""
     if isinstance(event.type, int):
         return event.type
     path = sysfs / "bus/event_source/devices" / event.type / "type"
@@ -53,10 +53,10 @@ def type_number(event: Event, sysfs: Path = Path("/sys")) -> int:
 
 
 def parse(spelling: str) -> Event:
-    """An event from perf's spelling: `cycles:u`, `r01c0`, `cpu/event=0xc0,umask=0x01/uk`.
+    """Parse perf's spelling of an event: `cycles:u`, `r01c0`, `cpu/event=0xc0,umask=0x01/uk`.
 
-    Without a modifier user space is counted. The name is `name=` where that is given, else the
-    spelling with what a name cannot hold replaced by "_". Raises Unusable if it is not understood.
+    Without a modifier, user space is counted. The name is the value of `name=` if given, else the
+    spelling with invalid characters replaced by "_". Raises Unusable if it is not understood.
     """
     if len(spelling) > 200:
         raise Unusable(
@@ -66,7 +66,7 @@ def parse(spelling: str) -> Event:
         return _parse_pmu(spelling, match[1], match[2], _modifier(spelling, match[3]))
     word, _, modifier = spelling.partition(":")
     flags = _modifier(spelling, modifier)
-    # What is counted elsewhere than in user space is another count, and has another name.
+    # A count outside user space is a different quantity and needs a different name.
     other = f"_{flags}" if modifier and flags != "u" else ""
     if match := re.fullmatch(r"r([0-9a-fA-F]{1,16})", word):
         return Event(

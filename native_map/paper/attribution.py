@@ -1,4 +1,4 @@
-"""A mapping laid over a profile that carries neither time nor thread: counts per operation."""
+"""Applies a mapping to a profile without times and threads: counts per operation."""
 
 from collections.abc import Mapping as Table
 
@@ -9,7 +9,7 @@ from native_map.errors import Unusable
 from native_map.paper.function_counts import Profile, resolved
 from native_map.paper.paper_mapping import Mapping
 
-# How a pair was recognised, the best first.
+# The ways to match a pair, the best first.
 MATCHES = ("module", "library", "function")
 _ADDRESS = r"(?:func@)?0x[0-9a-fA-F]+"
 
@@ -17,24 +17,24 @@ _ADDRESS = r"(?:func@)?0x[0-9a-fA-F]+"
 def apply(
     mapping: Mapping, profile: Profile, op_seconds: Table[str, float] | None = None
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """`(per_operation, per_pair, leftovers)`.
+    """Return `(per_operation, per_pair, leftovers)`.
 
-    A function that several operations share is split by its measured time in each one's isolated
-    runs. Isolated runs may execute operations unequally often: `op_seconds`, the seconds that each
-    operation took in the profiled run, scales each operation's isolated time to it first.
+    A function that several operations share is split by its measured time in the isolated runs of
+    each. Isolated runs may execute operations unequally often: `op_seconds`, the seconds that each
+    operation took in the profiled run, first scales each operation's isolated time.
 
     `per_pair`: `operation`, `module`, `function`, `weight`, `shared` (by how many operations),
     `runs`, `of`, `match` ('module'; 'library': the same one in another version; 'function': one
-    side knows no module), `evidence` ('strong', or why it is weak), the profile's additive
-    columns times the weight and its means as they are.
-    `per_operation`: sums, weighted means, `ipc` where it follows, `pairs`, and the shares of the
-    weighting column that rest on weak pairs (`weak`), on few runs (`few_runs`), on the function's
-    name alone (`no_module`) and on functions that other operations share too (`shared`); `covered`
-    is the share of the operation's isolated time in functions that the profile has at all: low
-    where the isolated run did not do what the real one does.
-    `leftovers`: the functions of no operation with the `reason`, and where the file states a total
-    that its rows do not reach, the difference. per_pair and leftovers sum to `profile.totals`.
-    No share in any of them is below zero: it is 0, or NaN if it is not resolved.
+    side has no module), `evidence` ('strong', or why it is weak), the profile's additive columns
+    times the weight, and its means unchanged.
+    `per_operation`: sums, weighted means, `ipc` if it can be computed, `pairs`, and the shares of
+    the weighting column that rest on weak pairs (`weak`), on few runs (`few_runs`), on the
+    function's name alone (`no_module`) and on functions that other operations share (`shared`);
+    `covered` is the share of the operation's isolated time in functions that the profile has. It is
+    low if the isolated run behaved differently from the real one.
+    `leftovers`: functions of no operation, with the `reason`, and the difference to the file's own
+    total if its rows do not reach it. per_pair and leftovers sum to `profile.totals`.
+    No share is below zero: it is 0, or NaN if it is not resolved.
     """
     entries = _timed(mapping, op_seconds)
     rows = profile.functions.reset_index(drop=True).copy()
@@ -61,7 +61,7 @@ def apply(
     summed = _summed(pairs, mapping, profile)
     covered = entries[entries["entry"].isin(used)].groupby("operation")["share"].sum()
     summed["covered"] = summed["operation"].map(covered).fillna(0.0)
-    # Means are of the shares as they are; what is shown of them is not below zero.
+    # Means use the shares unchanged; only the results are cut at zero.
     return (
         resolved(summed, profile.means),
         resolved(pairs, profile.means),
@@ -70,7 +70,7 @@ def apply(
 
 
 def _timed(mapping: Mapping, op_seconds: Table[str, float] | None) -> pd.DataFrame:
-    """The kept pairs with `time`, to which a shared function's parts are proportional."""
+    """Return the kept pairs with `time`: a shared function is split in proportion to it."""
     entries = mapping.kept
     entries["entry"] = np.arange(len(entries))
     entries["key"] = _key(entries["function"])
@@ -89,14 +89,13 @@ def _timed(mapping: Mapping, op_seconds: Table[str, float] | None) -> pd.DataFra
 
 
 def _matched(rows: pd.DataFrame, entries: pd.DataFrame) -> tuple[pd.DataFrame, set[int]]:
-    """`row`, `operation`, `runs`, `of`, `match`, `weight` of each row that some operation has.
-
-    And the entries that were used.
+    """Return `row`, `operation`, `runs`, `of`, `match`, `weight` of each row that an operation has,
+    and the entries that were used.
     """
     wanted = ["entry", "operation", "runs", "of", "time"]
     named = ~rows["function"].str.fullmatch(_ADDRESS)
     known, with_module = rows["module"] != "", entries["module"] != ""
-    # An address means something within one build of one file only.
+    # An address is meaningful only within one build of one file.
     stages = (
         (rows[known], entries[with_module], ["module", "key"]),
         (rows[known & named], entries[with_module], ["library", "key"]),
@@ -111,7 +110,7 @@ def _matched(rows: pd.DataFrame, entries: pd.DataFrame) -> tuple[pd.DataFrame, s
         part = side.merge(other[[*wanted, *keys]], on=keys)
         done.update(part["row"])
         used.update(part["entry"])
-        # One function name in several modules, or spelt in two ways, is one pair of the operation.
+        # A function name in several modules, or in two spellings, is one pair of the operation.
         part = part.groupby(["row", "operation"], as_index=False, sort=False).agg(
             {"runs": "max", "of": "max", "time": "sum"}
         )
@@ -163,7 +162,7 @@ def _leftovers(rows: pd.DataFrame, mapping: Mapping, profile: Profile) -> pd.Dat
 
 
 def _summed(pairs: pd.DataFrame, mapping: Mapping, profile: Profile) -> pd.DataFrame:
-    """One row an operation of the mapping, also those of which the profile has nothing."""
+    """Return one row per operation of the mapping, also for those that the profile lacks."""
     names = pd.Index(mapping.operations["name"], name="operation")
     grouped = pairs.groupby("operation")
     made = grouped[list(profile.additive)].sum(min_count=1).reindex(names)
@@ -190,7 +189,7 @@ def _summed(pairs: pd.DataFrame, mapping: Mapping, profile: Profile) -> pd.DataF
 
 
 def _key(names: pd.Series) -> pd.Series:
-    """A function's name without blanks and commas, in which demanglers and exports differ."""
+    """Return a function's name without blanks and commas, which exports write differently."""
     return names.str.replace(r"[\s,]+", "", regex=True)
 
 

@@ -1,6 +1,6 @@
-"""How likely isolated runs are to catch a short function at all (the Lotus paper's section IV-B).
+"""The probability that isolated runs sample a short function (the Lotus paper, section IV-B).
 
-A sampler that looks every `interval_s` seconds meets a function that lasts `function_s` with
+A sampler with an interval of `interval_s` seconds samples a function of `function_s` seconds with
 probability f/s in one execution, and in at least one of n independent ones with 1 - (1 - f/s)^n.
 """
 
@@ -8,18 +8,18 @@ import math
 
 
 def capture_probability(function_s: float, interval_s: float, executions: int) -> float:
-    """The probability that at least one of so many executions is sampled, 0..1."""
+    """Return the probability that at least one of the executions is sampled, 0 to 1."""
     once = _once(function_s, interval_s)
     if executions < 0:
         raise ValueError("executions must not be negative")
     if once == 1.0:
         return 1.0 if executions else 0.0
-    # log1p and expm1 keep the digits where f/s is small.
+    # log1p and expm1 are accurate for small f/s.
     return -math.expm1(executions * math.log1p(-once))
 
 
 def executions_needed(function_s: float, interval_s: float, wanted: float = 0.95) -> int:
-    """The fewest executions whose capture probability is at least `wanted` (0 <= wanted < 1)."""
+    """Return the fewest executions with a capture probability of at least `wanted` (0 to < 1)."""
     once = _once(function_s, interval_s)
     if not 0.0 <= wanted < 1.0:
         raise ValueError("the wanted probability must be at least 0 and below 1")
@@ -28,7 +28,7 @@ def executions_needed(function_s: float, interval_s: float, wanted: float = 0.95
     if once == 1.0:
         return 1
     needed = math.ceil(math.log1p(-wanted) / math.log1p(-once))
-    # The ceiling of a quotient of logarithms may be one off either way.
+    # The ceiling of a quotient of logarithms may be off by one.
     while needed > 1 and capture_probability(function_s, interval_s, needed - 1) >= wanted:
         needed -= 1
     while capture_probability(function_s, interval_s, needed) < wanted:
@@ -37,7 +37,7 @@ def executions_needed(function_s: float, interval_s: float, wanted: float = 0.95
 
 
 def shortest_captured(interval_s: float, executions: int, wanted: float = 0.95) -> float:
-    """Seconds: a function at least this long is caught with probability `wanted`."""
+    """Return the seconds from which a function is sampled with probability `wanted`."""
     if executions < 1 or not 0.0 <= wanted < 1.0 or not interval_s > 0:
         raise ValueError("executions, the interval and the probability must be positive")
     return -interval_s * math.expm1(math.log1p(-wanted) / executions)

@@ -1,4 +1,4 @@
-"""What every importer gives back, and how the numbers and names of foreign exports are read."""
+"""The result of all importers, and the parsing of numbers and names in exports of other tools."""
 
 import csv
 import io
@@ -18,17 +18,17 @@ MAX_BYTES = 32 << 20
 MAX_LINE = 1 << 20
 MAX_CELLS = 1_000_000  # some 50,000 functions of 20 columns
 MAX_COLUMNS = 500
-MAX_VALUE = 1e24  # beyond any count, and its sums and products stay finite
+MAX_VALUE = 1e24  # above any count, yet sums and products stay finite
 MAX_NAME = 20_000  # demangled C++ templates reach a few thousand characters
 
 TOPDOWN = ("retiring", "frontend_bound", "bad_speculation", "backend_bound")
-# What a share is a share of, the best first: slots are a constant multiple of cycles.
+# Columns that shares refer to, the best first; slots are a constant multiple of cycles.
 WEIGHTS = ("slots", "cycles", "cpu_ns", "samples")
 
-# By so much a share may be below zero that others leave over, for their rounding and counting.
+# A remainder of other shares may be this far below zero, by rounding and counting errors.
 NEAR_ZERO = 0.05
 _ROUNDING = 1e-9
-_ROUNDED_ROWS = 0.01  # rows are rounded in an export: they may have so much more than its total
+_ROUNDED_ROWS = 0.01  # exports round their rows, whose sum may exceed the total by this factor
 
 # Columns that a mapping adds to those of a profile.
 _TAKEN = set(
@@ -65,16 +65,16 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
 
 @dataclass(frozen=True)
 class Profile:
-    """One profile of another tool, as numbers.
+    """A profile of another tool, as numbers.
 
-    `functions` has one row per (module, function): `module` str ('' where the export knows none),
+    `functions` has one row per (module, function): `module` str ('' if the export has none),
     `function` str, and float64 columns. Those in `additive` (cpu_ns, cycles, instructions,
     samples, counts of other events) may be summed; those in `means` (shares 0..1, frequency_hz)
-    may only be averaged, weighted by `weight`, an additive column or '' where there is none. NaN is
-    what the export does not say. A share that others leave over may be below zero by their errors;
-    `resolved` is for what is shown.
-    `totals`: the whole of each additive column as the file itself states it, else the sum of
-    its rows. `notes`: what was damaged, derived or assumed, one line each.
+    may only be averaged, weighted by `weight`, an additive column or '' if there is none. NaN
+    means that the export does not say. A share that is the remainder of others may be below zero
+    by their errors; `resolved` cuts it for display.
+    `totals`: the total of each additive column as stated by the file, else the sum of its rows.
+    `notes`: what was damaged, derived or assumed, one line each.
     """
 
     kind: str
@@ -87,12 +87,12 @@ class Profile:
 
     @property
     def weight(self) -> str:
-        """The column that means are weighed by; "" where there is none."""
+        """Return the column that weights means; "" if there is none."""
         return next((name for name in WEIGHTS if name in self.additive), "")
 
 
 def read_text(path: str | Path) -> str:
-    """The file as text, at most MAX_BYTES of it; Unusable if it is none."""
+    """Return the file as text, at most MAX_BYTES. Raises Unusable if it is not text."""
     try:
         with open(path, "rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -123,7 +123,7 @@ def read_text(path: str | Path) -> str:
 
 
 def lines_of(text: str, source: str) -> Iterator[str]:
-    """The lines without their ends; Unusable at one that no export has."""
+    """Return the lines without their ends. Raises Unusable if a line is too long."""
     for line in io.StringIO(text):
         if len(line) > MAX_LINE:
             raise Unusable(f"{source} has a line of over {MAX_LINE >> 20} MiB; export it again")
@@ -131,11 +131,11 @@ def lines_of(text: str, source: str) -> Iterator[str]:
 
 
 def csv_rows(text: str, delimiter: str, source: str) -> Iterator[list[str]]:
-    """The rows of a CSV text; Unusable if it is damaged or has more than MAX_CELLS cells."""
+    """Return the rows of a CSV text. Raises Unusable if damaged or above MAX_CELLS cells."""
     cells = 0
     limit = csv.field_size_limit(MAX_NAME * 10)
     try:
-        # A quoted cell may go over lines, so they keep an end.
+        # A quoted cell may span lines, so lines keep an end.
         lines = (line + "\n" for line in lines_of(text, source))
         for row in csv.reader(lines, delimiter=delimiter):
             cells += len(row)
@@ -151,12 +151,12 @@ def csv_rows(text: str, delimiter: str, source: str) -> Iterator[list[str]]:
 
 
 def clean(text: str) -> str:
-    """A name that is safe to show: no control characters, bounded length."""
+    """Return a name that is safe to print: no control characters, limited length."""
     return _CONTROL.sub("?", text.strip())[:MAX_NAME]
 
 
 def module_of(text: str) -> str:
-    """The file's name without its folders; '' where unknown; '[kernel]' for the kernel."""
+    """Return the file's name without folders; '' if unknown; '[kernel]' for the kernel."""
     name = clean(text).replace("\\", "/").rstrip("/")
     if not name.startswith("["):
         name = name.rsplit("/", 1)[-1]
@@ -166,16 +166,16 @@ def module_of(text: str) -> str:
 
 
 def function_of(text: str) -> str:
-    """A function's name without what could steer a terminal; "[unknown]" for none."""
+    """Return a function's name without control characters; "[unknown]" if it has none."""
     name = clean(text)
     return "[unknown]" if name.lower() in _NAMELESS else name
 
 
 def decimal_mark(cells: Iterable[str], path: object = "the file") -> str:
-    """'.' or ',': which of the two this file writes before the fraction, learnt from all cells.
+    """Return the decimal mark of this file, '.' or ',', inferred from all cells.
 
-    `1,234,567`, `1868,632`, `0,5` and `41,5%` tell; `1,234` alone does not. Unusable if both are
-    written.
+    `1,234,567`, `1868,632`, `0,5` and `41,5%` are unambiguous; `1,234` is not. Raises Unusable if
+    both marks occur.
     """
     seen: dict[str, str] = {}
     for cell in cells:
@@ -202,9 +202,9 @@ def decimal_mark(cells: Iterable[str], path: object = "the file") -> str:
 
 
 def number(text: str, mark: str = ".") -> tuple[float, str]:
-    """`(value, unit)` in base units; unit '', 'share' (0..1), 'ns', 'hz', or 'damaged' with NaN.
+    """Return (value, unit) in base units: '', 'share' (0..1), 'ns', 'hz', or 'damaged' with NaN.
 
-    An empty cell is (NaN, '').
+    An empty cell gives (NaN, '').
     """
     text = text.strip()
     if text.lower() in _ABSENT:
@@ -226,13 +226,13 @@ def number(text: str, mark: str = ".") -> tuple[float, str]:
 
 
 def slug(text: str) -> str:
-    """A column name: `L1 Bound` -> `l1_bound`."""
+    """Return a column name: `L1 Bound` -> `l1_bound`."""
     name = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")[:80] or "unnamed"
     return f"{name}_stated" if name in _TAKEN else name
 
 
 def unused(name: str, taken: Container[str]) -> str:
-    """The name, with a number where a column already has it."""
+    """Return the name, with a number appended if a column already has it."""
     return next(n for n in chain([name], (f"{name}_{i}" for i in count(2))) if n not in taken)
 
 
@@ -244,9 +244,9 @@ def gathered(
     source: str,
     totals: dict[str, float] | None = None,
 ) -> Profile:
-    """A Profile of rows of `module`, `function` and metrics, one row a (module, function).
+    """Return a Profile of rows of `module`, `function` and metrics, one per (module, function).
 
-    Unusable if no row has a number.
+    Raises Unusable if no row has a number.
     """
     metrics = [name for name in rows.columns if name not in ("module", "function")]
     rows = rows.astype(dict.fromkeys(metrics, "float64"))
@@ -279,7 +279,7 @@ def gathered(
         sums = parts[["top", "base"]].sum()
         with np.errstate(invalid="ignore"):
             mean = sums["top"] / sums["base"].where(sums["base"] > 0)
-        # Without weight, functions of one name are averaged plainly.
+        # Without a weight, functions with the same name get the plain mean.
         averages[name] = mean.fillna(parts["plain"].mean())
     functions = pd.concat([functions, pd.DataFrame(averages, index=functions.index)], axis=1)
     _derive_backend(functions, averaged, base, notes)
@@ -309,7 +309,7 @@ def gathered(
 def _derive_backend(
     functions: pd.DataFrame, averaged: list[str], base: pd.Series, notes: list[str]
 ) -> None:
-    """Back-end = 1 - the other three, where the export has them and not it."""
+    """Compute the back-end share as 1 - the other three, if the export lacks it."""
     if "backend_bound" in averaged or not set(TOPDOWN[:3]) <= set(averaged):
         return
     functions["backend_bound"] = 1.0 - functions[list(TOPDOWN[:3])].sum(axis=1, skipna=False)
@@ -322,7 +322,7 @@ def _derive_backend(
 def _tell_of_shares_below_zero(
     functions: pd.DataFrame, averaged: Sequence[str], notes: list[str]
 ) -> None:
-    """They stay as they are, so that means over functions are true; `resolved` is what is shown."""
+    """The values stay, so that means over functions are correct; `resolved` is for display."""
     for name in averaged:
         below = functions[name] < 0
         near = below & (functions[name] >= -NEAR_ZERO)
@@ -342,7 +342,7 @@ def _tell_of_shares_below_zero(
 
 
 def resolved(table: pd.DataFrame, means: Sequence[str]) -> pd.DataFrame:
-    """The table with no share below zero: 0 where that is by NEAR_ZERO at most, else NaN."""
+    """Return the table without negative shares: 0 if within NEAR_ZERO of zero, else NaN."""
     kept = table[list(means)]
     kept = kept.where(~(kept < -NEAR_ZERO)).clip(lower=0.0)
     return table.assign(**{name: kept[name] for name in means})

@@ -1,7 +1,7 @@
-"""The paper's mapping: which functions each operation runs, learnt from runs of it alone.
+"""The paper's mapping from operations to their functions, learnt from isolated runs.
 
-`build` makes it from isolated runs, `to_json`/`from_json` keep it with the evidence of every pair,
-`native_map.paper.attribution.apply` lays it over a profile that knows neither time nor thread.
+`build` makes it from isolated runs, `to_json` and `from_json` store it with the evidence for every
+pair, `native_map.paper.attribution.apply` applies it to a profile without times and threads.
 """
 
 import errno
@@ -48,13 +48,13 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
 class Mapping:
     """Operations and their functions.
 
-    `functions`, one row a pair: `operation`, `module`, `function`; the evidence `runs` (in how many
-    isolated runs the pair was seen), `of` (how many there were), `samples` (NaN if the profiler
-    gives none), `cpu_ns` (over all runs), `share` (of the operation's isolated time); `weight`
-    (the operation's part of this function, by the function's measured time a run in each operation
+    `functions` has one row per pair: `operation`, `module`, `function`; the evidence: `runs` (how
+    many isolated runs had the pair), `of` (how many there were), `samples` (NaN if the profiler
+    gives none), `cpu_ns` (over all runs), `share` (of the operation's isolated time); `weight` (the
+    operation's part of this function, by the function's measured time per run in each operation
     that keeps it); `kept`, and if not, the `reason`.
-    `operations`: `name`, `runs`, `samples`, `cpu_ns`. `measure`: 'cpu_ns' or 'samples', what time
-    is measured in. `facts`: free text on where it was measured.
+    `operations`: `name`, `runs`, `samples`, `cpu_ns`. `measure`: the unit of time, 'cpu_ns' or
+    'samples'. `facts`: free text about the machine and program.
     """
 
     functions: pd.DataFrame
@@ -65,12 +65,15 @@ class Mapping:
 
     @property
     def kept(self) -> pd.DataFrame:
-        """The rows of `functions` that are used."""
+        """The rows of `functions` that were kept."""
         return self.functions[self.functions["kept"]].reset_index(drop=True)
 
 
 def rows_of(profile: Profile, operation: str, run: int | str) -> pd.DataFrame:
-    """The rows for `build` of one profile of one isolated run; Unusable if it has no numbers."""
+    """Return rows for `build` from the profile of one isolated run.
+
+    Raises Unusable if the profile has no numbers.
+    """
     functions = profile.functions
     made = functions[["module", "function"]].copy()
     made.insert(0, "run", str(run))
@@ -92,12 +95,13 @@ def build(
     run_counts: Table[str, int] | None = None,
     facts: Table[str, str] | None = None,
 ) -> Mapping:
-    """The mapping of isolated runs.
+    """Build the mapping from isolated runs.
 
     `runs` has one row per operation, run, module and function with `samples` and `cpu_ns` (either
-    may be NaN throughout). `run_counts` gives an operation's number of runs where some caught
-    nothing and so have no row. A pair seen in fewer than `minimum_runs` runs is not kept, nor is
-    one without a function's name; both stay with their reason. Unusable if no pair is kept.
+    may be NaN throughout). `run_counts` gives an operation's number of runs if some caught nothing
+    and so have no row. A pair seen in fewer than `minimum_runs` runs is not kept, nor is one
+    without a function's name; both are listed with their reason. Raises Unusable if no pair is
+    kept.
     """
     needed = ["operation", "run", "module", "function", "samples", "cpu_ns"]
     missing = [name for name in needed if name not in runs.columns]
@@ -151,9 +155,9 @@ def build(
 
 
 def weights(functions: pd.DataFrame, measure: str) -> pd.Series:
-    """Each kept pair's part of its function; 0 for those not kept.
+    """Return each kept pair's part of its function; 0 for pairs that are not kept.
 
-    By the function's measured time a run: operations with more runs must not weigh more.
+    Uses the function's measured time per run, so that operations with more runs do not weigh more.
     """
     time = (functions[measure] / functions["of"]).where(functions["kept"], 0.0)
     whole = time.groupby([functions["module"], functions["function"]]).transform("sum")
@@ -161,7 +165,7 @@ def weights(functions: pd.DataFrame, measure: str) -> pd.Series:
 
 
 def to_json(mapping: Mapping) -> str:
-    """The mapping with all its evidence; NaN becomes null."""
+    """Return the mapping with all its evidence as JSON; NaN becomes null."""
     document = {
         "format": FORMAT,
         "version": VERSION,
@@ -175,7 +179,7 @@ def to_json(mapping: Mapping) -> str:
 
 
 def write(mapping: Mapping, path: str | Path) -> None:
-    """Write the mapping as JSON; Unusable if that fails."""
+    """Write the mapping as JSON. Raises Unusable if that fails."""
     try:
         Path(path).write_text(to_json(mapping), encoding="utf-8")
     except OSError as error:
@@ -183,7 +187,7 @@ def write(mapping: Mapping, path: str | Path) -> None:
 
 
 def read(path: str | Path) -> Mapping:
-    """Read a mapping back; Unusable with one line for anything that is not one."""
+    """Read a mapping. Raises Unusable, with one line, if the file is not a mapping."""
     try:
         # A pipe would wait for its writer.
         if stat.S_IFMT(os.stat(path).st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
@@ -197,7 +201,7 @@ def read(path: str | Path) -> Mapping:
 
 
 def from_json(data: bytes | str, source: str = "the mapping") -> Mapping:
-    """The mapping of a JSON text; every field is checked, nothing is guessed, else Unusable."""
+    """Return the mapping of a JSON text. Checks every field; raises Unusable."""
     if len(data) > MAX_BYTES:
         _damaged(source, f"larger than {MAX_BYTES >> 20} MiB")
     try:
@@ -231,11 +235,11 @@ def from_json(data: bytes | str, source: str = "the mapping") -> Mapping:
 def _consistent(
     source: str, functions: pd.DataFrame, operations: pd.DataFrame, minimum: int, measure: str
 ) -> None:
-    """What a builder cannot have written is damage."""
+    """Raise an error for contents that `build` cannot have written."""
     if functions.duplicated(KEYS).any() or operations["name"].duplicated().any():
         _damaged(source, "one pair or operation stands there twice")
     of = functions["operation"].map(operations.set_index("name")["runs"])
-    if not (functions["of"] == of).all():  # also where the operation is missing
+    if not (functions["of"] == of).all():  # also if the operation is missing
         _damaged(source, "functions and operations tell different numbers of runs")
     if not functions["runs"].between(1, functions["of"]).all() or operations["runs"].min() < 1:
         _damaged(source, "numbers of runs")
@@ -291,7 +295,7 @@ def _fields(source: str, row: dict[str, Any], wanted: set[str], what: str) -> No
 
 
 def _integer(digits: str) -> int:
-    if len(digits) > 19:  # beyond int64; and the time of int() grows with the square
+    if len(digits) > 19:  # does not fit int64, and int() takes quadratic time
         raise ValueError("a number of too many digits")
     value = int(digits)
     if not -(2**63) <= value < 2**63:

@@ -1,9 +1,9 @@
-"""The text of `perf report --stdio`, in columns or with `-t SEPARATOR`, one or more events.
+"""Imports the text of `perf report --stdio`, in columns or with `-t SEPARATOR`, for several events.
 
-Counts come from the Period column (`--show-total-period`, `-F period`) where there is one, else
-from the number of samples where all are of one size, else from the share of the event count, which
-is known to 0.01 % only. Rows of one function in several
-threads or commands are summed. Format: Linux tools/perf/ui/stdio/hist.c.
+Counts come from the Period column (`--show-total-period`, `-F period`) if there is one, else from
+the number of samples if all have one period, else from the share of the event count, which has a
+resolution of 0.01 %. Rows of one function in several threads or commands are summed.
+Format: Linux tools/perf/ui/stdio/hist.c.
 """
 
 import io
@@ -60,7 +60,7 @@ _EVENTS = {
 
 @dataclass
 class _Section:
-    """What the report says of one event."""
+    """The section of the report on one event."""
 
     event: str
     count: float = math.nan
@@ -70,12 +70,12 @@ class _Section:
 
 
 def detect(text: str) -> bool:
-    """Whether a text is what perf report prints with --stdio."""
+    """Whether a text is the output of perf report --stdio."""
     return any(_SAMPLES.match(line) for line in io.StringIO(text[:400_000]))
 
 
 def parse(text: str, source: str = "the report") -> Profile:
-    """The functions of a report, kind 'perf-report'; each event is one additive column."""
+    """Return the functions of a report, kind 'perf-report'; each event is an additive column."""
     notes: list[str] = []
     sections = _sections(text, source, notes)
     mark = decimal_mark((cell for s in sections for row in s.rows for cell in row[:2]), source)
@@ -104,7 +104,7 @@ def parse(text: str, source: str = "the report") -> Profile:
             whole = section.samples if section.samples > 0 else part[name].sum()
             totals[name] = whole
             if "period" not in cells and ((part[name] / whole - known).abs() < 6e-5).all():
-                # All samples of one size: they tell more than a share of two decimals.
+                # With one period, samples are more exact than a share of two decimals.
                 known = part[name] / whole
             elif "period" not in cells:
                 notes.append(_ROUNDED.format(metric))
@@ -120,7 +120,7 @@ def parse(text: str, source: str = "the report") -> Profile:
 
 
 def _metric(event: str) -> str:
-    """`cpu_core/cycles/u` -> cycles; the cpu clocks count nanoseconds; others keep their name."""
+    """`cpu_core/cycles/u` -> cycles; the CPU clocks count nanoseconds; others are unchanged."""
     name = event
     if re.fullmatch(r"[\w-]+/[\w.-]+/\w*", event):
         name = event.split("/")[1]
@@ -144,7 +144,7 @@ def _sections(text: str, source: str, notes: list[str]) -> list[_Section]:
             if len(sections) == MAX_EVENTS:
                 raise Unusable(f"{source} has over {MAX_EVENTS} events; report fewer with -e")
             sections.append(_Section(match[3]))
-            if match[1].isdigit():  # beyond 9,999 perf rounds to `12K`
+            if match[1].isdigit():  # above 9,999 perf rounds to `12K`
                 sections[-1].samples = float(match[1])
         elif sections and (match := _COUNT.match(line)):
             sections[-1].count = float(match[1])
@@ -167,7 +167,7 @@ def _table(section: _Section, header: str, lines: Iterator[str], source: str) ->
     bounds: list[tuple[int, int | None]] = []
     separator = ""
     first = next(lines, "")
-    # Only the column form underlines its titles, and the dots tell where each column is.
+    # Only the column form underlines its titles; the dots show where each column is.
     if _UNDERLINE.fullmatch(first[2:].strip()) and first.startswith("# "):
         starts = [match.start() for match in re.finditer(r"(?<![.])\.\.+", first)]
         bounds = list(zip(starts, [*starts[1:], None], strict=True))
@@ -194,7 +194,7 @@ def _table(section: _Section, header: str, lines: Iterator[str], source: str) ->
         if line == "\0" or (line.startswith("#") and line.strip() != "#"):
             break
         if not line.strip():
-            # Two empty lines end the section; one parts the entries of call graphs.
+            # Two empty lines end the section; one separates the entries of call graphs.
             blanks += 1
             if blanks == 2:
                 break

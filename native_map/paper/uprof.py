@@ -1,8 +1,8 @@
-"""AMD uProf's report CSV: a text of sections, the functions under `100 HOTTEST FUNCTIONS`.
+"""Imports AMD uProf's report CSV, whose functions are in the section `100 HOTTEST FUNCTIONS`.
 
-The list ends at a hundred functions; the processes' section gives the whole. CPU_TIME is taken as
-samples of the interval that the report states; at the 1 ms of the exports seen (4.0) samples and
-milliseconds are the same number, so no other interval could be checked.
+The list ends at a hundred functions; the section on processes gives the total. CPU_TIME is taken as
+samples of the interval that the report states. All exports seen (4.0) have 1 ms, for which samples
+and milliseconds are equal, so other intervals are untested.
 """
 
 import math
@@ -37,7 +37,7 @@ def detect(text: str) -> bool:
 
 
 def parse(text: str, source: str = "the export") -> Profile:
-    """The functions of a uProf report, kind 'uprof'; Unusable if it has none."""
+    """Return the functions of a uProf report, kind 'uprof'. Raises Unusable if it has none."""
     notes: list[str] = []
     sections, interval_ns = _sections(text, source)
     functions = sections.get("FUNCTION")
@@ -78,7 +78,7 @@ def parse(text: str, source: str = "the export") -> Profile:
                 if event not in interval_ns:
                     notes.append("the report states no sampling interval: 1 ms is assumed")
         else:
-            # Not seen in a real report: uProf can write either.
+            # Not seen in a real report; uProf can write either.
             notes.append(
                 f"{clean(event)[:60]} is taken as it stands: events, or samples of its interval"
             )
@@ -101,7 +101,7 @@ def parse(text: str, source: str = "the export") -> Profile:
 
 
 def _sections(text: str, source: str) -> tuple[dict[str, list[list[str]]], dict[str, float]]:
-    """The tables by the first cell of their header, and the interval in ns of timed events."""
+    """Return the tables by their header's first cell, and the interval in ns of timed events."""
     tables: dict[str, list[list[str]]] = {}
     interval: dict[str, float] = {}
     current: list[list[str]] | None = None
@@ -111,7 +111,7 @@ def _sections(text: str, source: str) -> tuple[dict[str, list[list[str]]], dict[
             continue
         first = row[0].strip()
         if current is None and first in ("FUNCTION", "PROCESS", "MODULE", "THREAD"):
-            # Of several tables of one kind (by process, by module) the first is the whole.
+            # Of several tables of one kind (by process, by module) the first has the totals.
             current = [] if first in tables else tables.setdefault(first, [])
         if current is not None:
             current.append(row)
@@ -123,7 +123,7 @@ def _sections(text: str, source: str) -> tuple[dict[str, list[list[str]]], dict[
 
 
 def _total(rows: list[list[str]], event: str, mark: str) -> float:
-    """The sum over processes of one event; NaN if the report does not say."""
+    """Return the sum of an event over processes; NaN if the report does not say."""
     header = [cell.strip() for cell in rows[0]] if rows else []
     if event not in header:
         return math.nan

@@ -1,7 +1,8 @@
-"""Intel VTune's CSV exports grouped by function: hotspots and micro-architecture exploration.
+"""Imports Intel VTune's CSV by function: hotspots and micro-architecture exploration.
 
-`vtune -report hotspots -group-by function -format csv -csv-delimiter comma|tab|semicolon`, or the
-grid of the graphical program exported. Seconds are plain or `1868.632s`, shares `41.5%`.
+The source is `vtune -report hotspots -group-by function -format csv -csv-delimiter
+comma|tab|semicolon`, or an export of the graphical program's grid. Seconds are plain or
+`1868.632s`, shares `41.5%`.
 """
 
 import io
@@ -46,7 +47,7 @@ _DELIMITERS = "\t,;|"
 
 
 def _header(text: str) -> str:
-    # VTune may print lines about itself before the table; the first of twenty with a metric is it.
+    # VTune may print other lines before the table; the header is the first of twenty with a metric.
     for line in itertools.islice(io.StringIO(text[:200_000]), 20):
         low = line.lower()
         if "function" in low and ("cpu time" in low or "clockticks" in low):
@@ -60,9 +61,9 @@ def detect(text: str) -> bool:
 
 
 def parse(text: str, source: str = "the export") -> Profile:
-    """The functions of a VTune export; kind 'vtune-uarch' where it has top-down shares.
+    """Return the functions of a VTune export; kind 'vtune-uarch' if it has top-down shares.
 
-    Unusable if it is no table of functions.
+    Raises Unusable if it is not a table of functions.
     """
     header = _header(text)
     if not header:
@@ -84,7 +85,7 @@ def parse(text: str, source: str = "the export") -> Profile:
     whole = [row for row in body if len(row) == len(names) and row[function].strip()]
     if len(whole) < len(body):
         notes.append(f"{len(body) - len(whole)} lines with missing or extra cells are left out")
-    # A call stack's rows are indented below their function, and already counted in it.
+    # Rows of call stacks are indented below their function, which includes them.
     top = [row for row in whole if not row[function].startswith((" ", "\t"))]
     if len(top) < len(whole):
         notes.append(f"{len(whole) - len(top)} rows of call stacks are counted in their functions")
@@ -105,7 +106,7 @@ def parse(text: str, source: str = "the export") -> Profile:
     if damaged:
         notes.append(f"{damaged} cells are not numbers and left out")
     if {"cycles", "instructions"} <= data.keys() and "cpi" in data:
-        del data["cpi"]  # follows from the two, and cannot be summed
+        del data["cpi"]  # can be computed from the two, and cannot be summed
         means.remove("cpi")
     rows = pd.DataFrame(data)
     rows.insert(0, "function", [function_of(row[function]) for row in top])
@@ -115,7 +116,7 @@ def parse(text: str, source: str = "the export") -> Profile:
 
 
 def _column(title: str, units: set[str], values: list[float]) -> tuple[str, bool, float]:
-    """`(name, is a mean, factor)` of a column by its title and the units of its cells."""
+    """Return (name, is a mean, factor) of a column, from its title and the units of its cells."""
     bare = title.replace("(%)", "").strip()
     name = _NAMED.get(bare.removesuffix(":self").strip(), slug(bare))
     share = "share" in units or "(%)" in title or name in TOPDOWN
@@ -123,11 +124,11 @@ def _column(title: str, units: set[str], values: list[float]) -> tuple[str, bool
         # `41.5` under `Retiring(%)` or among bare top-down numbers above one is a percentage.
         known = [value for value in values if not math.isnan(value)]
         percent = "share" not in units and ("(%)" in title or max(known, default=0.0) > 1.0)
-        # A share of the time is no time.
+        # A share of the time is not a time.
         name = f"{name}_share" if name in (*WEIGHTS, "instructions") else name
         return name, True, 0.01 if percent else 1.0
     if name == "cpu_ns" or title.startswith("cpu time:"):
-        # The command line's CSV writes plain seconds.
+        # CSV from the command line has plain seconds.
         return name if name == "cpu_ns" else f"{name}_ns", False, 1.0 if "ns" in units else 1e9
     if "ns" in units:
         return f"{name}_ns", False, 1.0

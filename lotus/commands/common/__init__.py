@@ -1,1 +1,1 @@
-"""What several verbs share: their protocol, types of arguments, options, output."""
+"""Shared by the verbs: their protocol, types of arguments, options, output."""

@@ -1,6 +1,6 @@
 """Types of arguments that verbs share.
 
-Each takes a text and raises argparse.ArgumentTypeError, which says what is accepted.
+Each converts a text, or raises argparse.ArgumentTypeError with the accepted form.
 """
 
 import argparse

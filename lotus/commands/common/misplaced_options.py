@@ -1,4 +1,4 @@
-"""The right line where an option of the program was written before `--`."""
+"""Suggests the correct command line if an option of the program stands before `--`."""
 
 import argparse
 import difflib
@@ -7,7 +7,7 @@ import shlex
 import shutil
 from collections.abc import Sequence
 
-# What starts programs, so that the words before it are options and their values.
+# Words that begin the program's command: those before are options and their values.
 _STARTS = re.compile(
     r"(.*/)?(python[\d.]*|torchrun|accelerate|deepspeed|bash|sh|srun|mpirun|mpiexec)|.*\.(py|sh|bash)"
 )
@@ -16,9 +16,9 @@ _STARTS = re.compile(
 def message(
     verb: str, parser: argparse.ArgumentParser, words: Sequence[str], unknown: Sequence[str]
 ) -> str:
-    """What to say of options that `lotus verb` does not have, with the line to type.
+    """Return the error for options that `lotus verb` does not have, with the line to type.
 
-    words: all after the verb; unknown: those that argparse did not know.
+    `words` are all words after the verb, `unknown` those that argparse did not accept.
     """
     wrong = next((word for word in unknown if word.startswith("-")), unknown[0])
     name = wrong.partition("=")[0]
@@ -44,7 +44,7 @@ def _options(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
 def _sorted_out(
     words: Sequence[str], options: dict[str, argparse.Action]
 ) -> tuple[list[str], list[str], list[str]]:
-    """Options of lotus, words that were meant for the program, and the program."""
+    """Return the options of lotus, words meant for the program, and the program."""
     before, command = list(words), []
     if "--" in before:
         place = before.index("--")
@@ -65,7 +65,7 @@ def _sorted_out(
         else:
             program_words.append(word)
     if not command:
-        # No interpreter that is known: the first word that the system would run.
+        # Not a known interpreter: take the first word that the system could run.
         starts = [
             k for k, word in enumerate(program_words) if word[:1] != "-" and shutil.which(word)
         ]

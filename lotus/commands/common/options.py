@@ -8,7 +8,7 @@ from lotus.common.stderr import say
 
 
 def add_run(parser: argparse.ArgumentParser, about: str = "", optional: bool = False) -> None:
-    """The run directory that a verb reads; with `optional`, the newest one by default."""
+    """Add the run directory that a verb reads; with `optional`, by default the newest one."""
     text = about or "run directory, as lotus trace made it"
     if optional:
         parser.add_argument(
@@ -23,7 +23,7 @@ def add_run(parser: argparse.ArgumentParser, about: str = "", optional: bool = F
 
 
 def newest_run(verb: str, sweeps: bool = False) -> Path:
-    """The newest run of lotus-runs/, for a verb without RUN; says on stderr which it is.
+    """Return the newest run of lotus-runs/, for a verb without RUN, and print its path to stderr.
 
     Raises LotusError if there is none.
     """
@@ -35,7 +35,7 @@ def newest_run(verb: str, sweeps: bool = False) -> Path:
 
 
 def add_trust(parser: argparse.ArgumentParser) -> None:
-    """The option --trust, of verbs that find the functions of samples."""
+    """Add --trust, for verbs that look up the functions of samples."""
     parser.add_argument(
         "--trust",
         action="store_true",
@@ -55,7 +55,7 @@ def add_perf_data(parser: argparse.ArgumentParser) -> None:
 
 
 def add_json(parser: argparse._ActionsContainer, schemas: str) -> None:
-    """The option --json; `schemas` names the schema of its document, as `lotus schema` knows it."""
+    """Add --json; `schemas` is the name of the document's schema in `lotus schema`."""
     parser.add_argument(
         "--json",
         action="store_true",
@@ -64,31 +64,31 @@ def add_json(parser: argparse._ActionsContainer, schemas: str) -> None:
 
 
 def add_output(parser: argparse.ArgumentParser, about: str, metavar: str = "DIR") -> None:
-    """The option -o of verbs that write; `about` says what, and where by default."""
+    """Add -o, for verbs that write; `about` describes the output and its default."""
     parser.add_argument("-o", "--output", type=Path, metavar=metavar, help=about)
 
 
 def add_force(
     parser: argparse.ArgumentParser, about: str = "overwrite an earlier run in the directory of -o"
 ) -> None:
-    """The option -f of verbs that refuse to overwrite without it."""
+    """Add -f, for verbs that otherwise refuse to overwrite."""
     parser.add_argument("-f", "--force", action="store_true", help=about)
 
 
 def add_command(parser: argparse.ArgumentParser, verb: str) -> None:
-    """The user's command, which stands after the options and `--`."""
+    """Add the user's command, which follows the options and `--`."""
     parser.usage = f"lotus {verb} [options] -- COMMAND ..."
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
 
 def command(args: argparse.Namespace) -> list[str]:
-    """The words of the user's command, without the `--` before it; empty if there is none."""
+    """Return the words of the user's command, without the `--`; empty if there is none."""
     words: list[str] = args.command
     return words[1:] if words[:1] == ["--"] else words
 
 
 def required_command(args: argparse.Namespace, verb: str, hint: str = "") -> list[str]:
-    """As `command`. Raises LotusError if there is none: `hint`, or an example, says what to do."""
+    """As `command`. Raises LotusError, with `hint` or an example, if there is none."""
     words = command(args)
     if not words:
         hint = hint or f"try `lotus {verb} -- python train.py`"

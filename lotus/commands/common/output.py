@@ -1,4 +1,4 @@
-"""Where the output of a verb goes: files of -o, the page of --html, the document of --json."""
+"""The output of a verb: files of -o, the page of --html, the document of --json."""
 
 import os
 import sys
@@ -20,12 +20,11 @@ def destination(
     directory: bool = False,
     stdout: bool = False,
 ) -> Path | None:
-    """Where `option` sends the output, decided before any work; None for the standard output.
+    """Return the path that `option` names, before any work; None for the standard output.
 
-    `overwrite` says whether something that is there already may be replaced: -f, of verbs that
-    have it. `stdout` says whether `-` stands for the standard output. Raises LotusError if nothing
-    can be written there. (A directory that is there is looked into by what writes it: it replaces
-    only what lotus wrote.)
+    `overwrite` (-f, for verbs that have it) allows replacing an existing file. `stdout` means that
+    `-` stands for the standard output. Raises LotusError if nothing can be written there. (An
+    existing directory is checked by the code that writes it, which replaces only files of lotus.)
     """
     if str(path) in _STDOUT and directory:
         raise LotusError(f"this makes a directory: name it with {option} DIR")
@@ -46,7 +45,7 @@ def print_document(document: Mapping[str, Any]) -> None:
 
 
 def replace_unprintable() -> None:
-    """Let a terminal that has no µ show a question mark."""
+    """Print a question mark on terminals that cannot show µ."""
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="replace")

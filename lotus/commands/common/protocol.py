@@ -13,7 +13,7 @@ class Command(Protocol):
 
     @property
     def NAME(self) -> str:
-        """The verb, as it is typed."""
+        """The verb, as typed."""
 
     @property
     def HELP(self) -> str:
@@ -25,11 +25,11 @@ class Command(Protocol):
 
     @property
     def add_arguments(self) -> "AddArguments":
-        """Adds the options of the verb to its parser."""
+        """Add the options of the verb to its parser."""
 
     @property
     def run(self) -> "Run":
-        """Does what the verb is for; returns the exit code. Raises LotusError for one line."""
+        """Run the verb and return the exit code. Raises LotusError with one line for the user."""
 
 
 class AddArguments(Protocol):

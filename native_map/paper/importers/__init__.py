@@ -1,4 +1,4 @@
-"""Profiles of other tools, which carry neither time nor thread, as tables of functions."""
+"""Imports profiles of other tools, without times and threads, as tables of functions."""
 
 from pathlib import Path
 
@@ -10,12 +10,12 @@ __all__ = ["Profile", "load", "loads"]
 
 
 def load(path: str | Path) -> Profile:
-    """Read an export of VTune, AMD uProf or `perf report`; its content tells which."""
+    """Read an export of VTune, AMD uProf or `perf report`, recognised by its content."""
     return loads(read_text(path), str(path))
 
 
 def loads(text: str, source: str = "the export") -> Profile:
-    """As `load`, from text that is already read; Unusable if no importer knows it."""
+    """As `load`, from a text. Raises Unusable if no importer recognises it."""
     if uprof.detect(text):
         return uprof.parse(text, source)
     if perf_report.detect(text):
