@@ -1,5 +1,7 @@
 """What the loop went through over time: each batch, and throughput; thinned out honestly."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
@@ -7,6 +9,8 @@ from lotus.analysis.common.columns import Floats, Ints, batch_rows, integer, num
 from lotus.analysis.common.scope import Scope
 
 MEASURES = ("wait", "step", "delay")
+_MOST_OF_EPOCHS = 0.2  # of the rows of a thinned series
+_LEAST_OF_BIN = 0.05  # a rate of less time says nothing
 _BATCHES_A_BIN = 4  # on average, for a rate that is more than the grain of single batches
 
 
@@ -54,29 +58,58 @@ def _begin_of_rank(scope: Scope, rank: Ints) -> Floats:
 
 
 def thinned(series: pd.DataFrame, most: int = 1500) -> pd.DataFrame:
-    """At most about `most` rows of a `batch_series`: rank time_ns batches, and of every measure
-    wait_ns (mean), wait_max_ns, and so on.
+    """At most about `most` rows of a `batch_series`: rank epoch time_ns batches, and of every
+    measure wait_ns (mean), wait_max_ns, and so on.
 
-    `batches` is how many stand behind a row: neighbours of one rank, equally many in each.
+    `batches` is how many stand behind a row: neighbours of one rank, equally many in each. They are
+    of one epoch, unless there are so many that a row would have few; `epoch` is that of the first.
     """
-    ranks = integer(series, "rank")
-    _, place = np.unique(ranks, return_inverse=True)
-    first = np.flatnonzero(np.diff(place, prepend=-1))
-    within = np.arange(len(series)) - first[place] if len(series) else place
+    keys = ["rank", "epoch"]
+    if len(series[keys].drop_duplicates()) > most * _MOST_OF_EPOCHS:
+        keys = ["rank"]
+    within = series.groupby(keys).cumcount()
     each = max(-(-len(series) // most), 1)
-    grouped = series.assign(part=within // each).groupby(["rank", "part"], sort=True)
+    grouped = series.assign(part=within // each).groupby([*keys, "part"], sort=True)
     columns = {"time_ns": ("time_ns", "mean"), "batches": ("time_ns", "size")}
+    if "epoch" not in keys:
+        columns["epoch"] = ("epoch", "first")
     for name in MEASURES:
         columns[f"{name}_ns"] = (f"{name}_ns", "mean")
         columns[f"{name}_max_ns"] = (f"{name}_ns", "max")
     return grouped.agg(**columns).reset_index().drop(columns="part")
 
 
-def throughput(series: pd.DataFrame, most: int = 200) -> pd.DataFrame:
+def loops(scopes: Sequence[Scope], rank: int) -> pd.DataFrame:
+    """The loops of one rank over these loaders, by time: loader title start_ns end_ns.
+
+    Times are from the first `iter()` of the first loader on. A loop without an end is left out.
+    """
+    rows = []
+    for scope in scopes:
+        mine = scope.epochs[integer(scope.epochs, "rank") == rank]
+        begin = _begin_of_rank(scopes[0], integer(mine, "rank"))
+        rows.append(
+            pd.DataFrame(
+                {
+                    "loader": scope.loader,
+                    "title": scope.title,
+                    "start_ns": number(mine, "start_ns") - begin,
+                    "end_ns": number(mine, "end_ns") - begin,
+                }
+            )
+        )
+    return pd.concat(rows, ignore_index=True).dropna().sort_values("start_ns", kind="stable")
+
+
+def throughput(
+    series: pd.DataFrame, most: int = 200, loops: pd.DataFrame | None = None
+) -> pd.DataFrame:
     """Samples a second over time, of a `batch_series`: rank start_ns end_ns samples samples_per_s.
 
     Bins of equal length, at most `most`, of four batches or more on average. The bins' samples add
     up to those of the series; a batch whose size was not recorded counts as large as the others.
+    With the `loops` of this loader, samples_per_s is of the time that they took of a bin; NaN in a
+    bin between them.
     """
     size = number(series, "size")
     usual = np.nanmean(size) if (~np.isnan(size)).any() else np.nan
@@ -99,12 +132,24 @@ def throughput(series: pd.DataFrame, most: int = 200) -> pd.DataFrame:
                     "start_ns": edges[:-1],
                     "end_ns": edges[1:],
                     "samples": samples,
-                    "samples_per_s": samples / np.diff(edges) * 1e9,
+                    "samples_per_s": samples / _time_in(loops, edges) * 1e9,
                 }
             )
         )
     columns = ["rank", "start_ns", "end_ns", "samples", "samples_per_s"]
     return pd.concat(rows, ignore_index=True) if rows else pd.DataFrame(columns=columns)
+
+
+def _time_in(loops: pd.DataFrame | None, edges: Floats) -> Floats:
+    """Nanoseconds of each bin that lie in loops; NaN where next to nothing does."""
+    width = np.diff(edges)
+    if loops is None or not len(loops):
+        return width
+    start, end = number(loops, "start_ns"), number(loops, "end_ns")
+    ticks = np.concatenate([[0.0], np.stack([start, end], axis=1).ravel()])
+    passed = np.concatenate([[0.0], np.cumsum(np.stack([0 * start, end - start], axis=1).ravel())])
+    inside = np.diff(np.interp(edges, np.maximum.accumulate(ticks), passed))
+    return np.where(inside >= _LEAST_OF_BIN * width, inside, np.nan)
 
 
 def memory(scope: Scope, most: int = 300) -> pd.DataFrame:

@@ -118,9 +118,12 @@ def _loader(run: Run, summary: Summary, loader: LoaderSummary) -> list[Section]:
         table = table[table["rank"].isin(ranks.index[:_MOST_RANKS])]
     if len(table):
         over_time.append(time_charts.batches(loader, time_series.thinned(table)))
-    rates = time_series.throughput(table)
+    scopes = [loader.scope, *(each.scope for each in summary.loaders if each is not loader)]
+    loops = time_series.loops(scopes, min(loader.scope.ranks, default=0))
+    own = loops["loader"] == loader.scope.loader
+    rates = time_series.throughput(table, loops=loops[own])
     if len(rates):
-        over_time.append(time_charts.throughput(rates))
+        over_time.append(time_charts.throughput(rates, loops[~own]))
     count = len(loader.workers) + 1
     bins = int(np.clip(_CELLS / (count * time_charts.lane_rows(count)), 400, 2000))
     made = lanes(run.intervals, run.workers, pd.DataFrame(run.manifest["ranks"]), bins)

@@ -1,6 +1,6 @@
 """Charts of one loader over time: batches, throughput, what every worker did, memory."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from lotus.analysis.batches.lanes import Lanes
 from lotus.analysis.batches.time_series import MEASURES
 from lotus.analysis.common.columns import number
 from lotus.analysis.summary import LoaderSummary
-from lotus.common.formatting import amount, duration, operation_name, size
+from lotus.common.formatting import amount, duration, operation_name, plain, size
 from lotus.reporters.base.chart_parts import (
     BLUE,
     GREY,
@@ -39,6 +39,7 @@ _KIND_COLOURS = {
 }
 _OPERATION_COLOURS = (BLUE, ORANGE, PINK, YELLOW, SKY)
 _MOST_LINES = 64
+_MOST_BANDS = 500
 _LANE_ROWS = 20  # parts of a lane's height, so a twentieth of a bin's time is a row of pixels
 
 
@@ -47,9 +48,10 @@ def batches(loader: LoaderSummary, thinned: pd.DataFrame) -> Chart:
     each = float(number(thinned, "batches").max()) if len(thinned) else 1.0
     data: list[dict[str, Any]] = []
     ranks = sorted(set(thinned["rank"]))
+    broken = _broken(thinned)
     for name, colour in zip(MEASURES, (WAIT, STEP, DELAY), strict=True):
         for place, rank in enumerate(ranks):
-            mine = thinned[thinned["rank"] == rank]
+            mine = broken[broken["rank"] == rank]
             text = name if len(ranks) == 1 else f"{name}, rank {rank}"
             shown = {"visible": True if name != "delay" else "legendonly"}
             data.append(
@@ -102,12 +104,19 @@ def batches(loader: LoaderSummary, thinned: pd.DataFrame) -> Chart:
     )  # fmt: skip
 
 
+def _broken(thinned: pd.DataFrame) -> pd.DataFrame:
+    """With an empty row between two epochs, so that no line joins them."""
+    last = ~thinned.duplicated(["rank", "epoch"], keep="last") & thinned.duplicated("rank", "last")
+    gaps = thinned.loc[last, ["rank", "time_ns"]]
+    return pd.concat([thinned, gaps]).sort_index(kind="stable")
+
+
 def _dash(place: int) -> str:
     return ("solid", "dash", "dashdot", "longdash")[place % 4]
 
 
-def throughput(frame: pd.DataFrame) -> Chart:
-    """Samples a second over time: of `series.throughput`."""
+def throughput(frame: pd.DataFrame, loops: pd.DataFrame) -> Chart:
+    """Samples a second over time: of `series.throughput`, beside the `loops` of other loaders."""
     data = []
     for rank in sorted(set(frame["rank"])):
         mine = frame[frame["rank"] == rank]
@@ -130,6 +139,7 @@ def throughput(frame: pd.DataFrame) -> Chart:
         "xaxis": {"title": {"text": "seconds since the first iter()"}},
         "yaxis": {"title": {"text": "samples/s"}, "rangemode": "tozero"},
         "showlegend": len(data) > 1,
+        "shapes": [_band(loop) for loop in rows_of(loops.head(_MOST_BANDS))],
     }
     columns = [("rank", LEFT), ("from", RIGHT), ("to", RIGHT), ("samples", RIGHT)]
     columns += [("samples/s", RIGHT)]
@@ -146,8 +156,32 @@ def throughput(frame: pd.DataFrame) -> Chart:
     width = float((frame["end_ns"] - frame["start_ns"]).max())
     return Chart(
         "throughput", "Throughput over time", {"data": data, "layout": layout},
-        Table(columns, rows), f"Samples that were taken, in parts of {duration(width)}.",
+        Table(columns, rows), _of_throughput(width, loops),
     )  # fmt: skip
+
+
+def _of_throughput(width: float, loops: pd.DataFrame) -> str:
+    note = f"Samples that were taken while the loop ran, in parts of {duration(width)}."
+    if len(loops):
+        titles = ", ".join(dict.fromkeys(plain(title) for title in loops["title"]))
+        note += f" Grey: the program was in another loop ({titles})."
+    return note
+
+
+def _band(loop: Mapping[str, Any]) -> dict[str, Any]:
+    """The time of a loop, behind the lines of a chart."""
+    return {
+        "type": "rect",
+        "layer": "below",
+        "yref": "paper",
+        "y0": 0,
+        "y1": 1,
+        "x0": loop["start_ns"] / 1e9,
+        "x1": loop["end_ns"] / 1e9,
+        "line": {"width": 0},
+        "fillcolor": IDLE_GREY,
+        "opacity": 0.5,
+    }
 
 
 def timeline(lanes: Lanes) -> Chart:

@@ -93,3 +93,29 @@ def test_quantiles_are_those_of_the_calls() -> None:
         assert row[name] == pytest.approx(calls.quantile(share))
     assert (row["min_ns"], row["max_ns"]) == (calls.min(), calls.max())
     assert set(table["name"]) == {"Slow", "collate", "send"}
+
+
+def test_a_rate_is_of_the_time_in_loops() -> None:
+    plan = Plan(batches=40, epochs=2, batch_size=4)
+    scope = scopes(plan.run())[0]
+    table, loops = time_series.batch_series(scope), time_series.loops([scope], 0)
+    assert len(loops) == 2
+    assert loops["start_ns"].iloc[0] == 0
+    gap = 10e9
+    later = table["epoch"] == 1
+    table.loc[later, "time_ns"] += gap
+    loops.loc[loops.index[1], ["start_ns", "end_ns"]] += gap
+    rates = time_series.throughput(table, loops=loops)
+    assert rates["samples"].sum() == 320
+    between = rates["samples_per_s"].isna()
+    assert between.sum() > 10
+    assert not rates["samples"][between].any()
+    whole = time_series.throughput(of(plan))["samples_per_s"]
+    assert rates["samples_per_s"].median() == pytest.approx(whole.median(), rel=0.5)
+
+
+def test_no_row_is_of_two_epochs_unless_there_are_very_many() -> None:
+    table = of(Plan(batches=11, epochs=4))
+    thin = time_series.thinned(table, 20)
+    assert thin.groupby("epoch")["batches"].sum().to_dict() == dict.fromkeys(range(4), 11)
+    assert len(time_series.thinned(table, 4)) <= 4
