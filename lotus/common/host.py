@@ -1,6 +1,7 @@
 """What the machine is and how much of it this process may use."""
 
 import os
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,25 @@ def facts(root: Path = Path("/")) -> dict[str, Any]:
         },
         "memory_bytes": _memory(root, "MemTotal"),
     }
+
+
+def limits(root: Path = Path("/")) -> dict[str, int | None]:
+    """Return limits of run.json that this process, and what it starts, may meet; None: unknown."""
+    return {"descriptor_limit": _descriptor_limit(), "shm_bytes": _shared_memory(root)}
+
+
+def _descriptor_limit() -> int | None:
+    """How many descriptors a process may have open; None: no limit."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return None if limit == resource.RLIM_INFINITY else limit
+
+
+def _shared_memory(root: Path) -> int | None:
+    try:
+        size = os.statvfs(root / "dev/shm")
+    except OSError:
+        return None
+    return size.f_blocks * size.f_frsize
 
 
 def cpu_quota(root: Path = Path("/")) -> float | None:

@@ -68,6 +68,7 @@ def begin(command: Sequence[str], settings: Settings, environ: Mapping[str, str]
         "metrics": (settings.cpu or {}).get("metrics"),
         "clock": "CLOCK_MONOTONIC",
         **host.facts(),
+        **host.limits(),
         "environment": redaction.environment(
             {
                 name: content
@@ -105,13 +106,14 @@ _TEXT, _TEXTS = (str,), (list, str)
 # The valid values of each field of a run.json besides None: a range of integers, types, or a
 # container and the types of its elements.
 _FIELDS: dict[str, Any] = {
-    **dict.fromkeys("start_ns start_wall_ns end_ns max_log memory_bytes".split(), _TIME),
+    **dict.fromkeys("start_ns start_wall_ns end_ns max_log memory_bytes shm_bytes".split(), _TIME),
     **dict.fromkeys("lotus state cwd level batches counters uarch clock".split(), _TEXT),
     **dict.fromkeys("boot_id host kernel".split(), _TEXT),
     **dict.fromkeys(("command", "ops"), _TEXTS),
     **dict.fromkeys(("rank", "local_rank", "world_size"), range(-1, 1 << 31)),
     "exit_code": range(-(1 << 31), 1 << 32),
     "signal": range(1 << 16),
+    "descriptor_limit": range(1, 1 << 40),
     "every": range(1, 1 << 31),
     "cpu": (dict, str, int, float),
     "metrics": (dict, str),

@@ -38,6 +38,8 @@ class Scope:
     made: int  # how many loaders the program made of it, one after the other
     cores: float  # that this loader's processes may use on one rank; NaN: not known
     machine_cores: float  # of the whole machine; NaN: not known
+    descriptor_limit: float  # of a process; NaN: none, or not known
+    shm_bytes: float  # size of /dev/shm; NaN: not known
     operations: pd.DataFrame
     ops: pd.DataFrame
     samples: pd.DataFrame
@@ -138,6 +140,8 @@ def _scope(
         made=made,
         cores=_cores(manifest, len(ranks), _allowed(mine["epochs"], workers[keep])),
         machine_cores=float((manifest.get("cpu") or {}).get("logical") or "nan"),
+        descriptor_limit=float(manifest.get("descriptor_limit") or "nan"),
+        shm_bytes=float(manifest.get("shm_bytes") or "nan"),
         operations=table(run, "operations"),
         ops=mine["ops"],
         samples=mine["samples"],

@@ -30,6 +30,7 @@ LEAST_SHARE = 0.002
 _OF_CORES = (WORKER_THREADS.kind, AFFINITY.kind, OTHERS.kind)
 _NARROW = 0.01  # an interval of less is not shown
 _WORTH = 0.02  # a gain of less is lost in what runs differ by
+_NEAR = 0.8  # of a limit
 _LITTLE = 0.02  # of the loop: a cause of less is ruled out
 # Causes that every recording measures; of workers only where there are any.
 _OF_WORKERS = ("send", "start-up", "shut-down")
@@ -103,7 +104,7 @@ class Verdict:
     shutdown_share: float
     causes: list[Cause]
     doubt: str = ""  # what to hold against all of it, in a sentence
-    flaws: tuple[str, ...] = ()  # what is wrong with the data that workers make, whatever it costs
+    flaws: tuple[str, ...] = ()  # what is wrong, whatever it costs: data, memory, limits
     ruled_out: tuple[str, ...] = ()  # what was measured, and is no cause
     input_low: float = math.nan
     input_high: float = math.nan
@@ -141,7 +142,11 @@ def judge(books: Account, around: Circumstances) -> Verdict:
         *shares,
         causes,
         doubt=_doubt(around.use),
-        flaws=(*_flaws(around), *(cause.reason for cause in causes if cause.is_silent)),
+        flaws=(
+            *_flaws(around),
+            *_near_limits(around),
+            *(cause.reason for cause in causes if cause.is_silent),
+        ),
         ruled_out=tuple(_ruled_out(books, around)),
         input_low=low,
         input_high=high,
@@ -175,6 +180,20 @@ def _flaws(around: Circumstances) -> Iterator[str]:
         yield (
             f"{workers} workers began with the same random numbers (of {plain(name)}): seed them "
             "differently, by torch.utils.data.get_worker_info().seed in worker_init_fn."
+        )
+
+
+def _near_limits(around: Circumstances) -> Iterator[str]:
+    if around.descriptors >= _NEAR * around.descriptor_limit:
+        yield (
+            f"A process had {around.descriptors:,.0f} of the {around.descriptor_limit:,.0f} "
+            "descriptors open that it may: raise the limit (ulimit -n), or send tensors by "
+            "torch.multiprocessing.set_sharing_strategy('file_system')."
+        )
+    if around.shm_share >= _NEAR:
+        yield (
+            f"/dev/shm was {around.shm_share:.0%} full, by which batches are sent: enlarge it "
+            "(docker run --shm-size), or have fewer batches made ahead."
         )
 
 

@@ -82,3 +82,13 @@ def test_a_worker_that_grows_all_the_time_fills_the_memory() -> None:
     assert any("50.0 s" in flaw for flaw in judgement.flaws)
     at_first = [(s, 0, 400 + 240 * (s > 1), 0, 400) for s in range(1, 7)]
     assert memory_growth(scopes(with_memory(at_first))[0]).seconds_left == float("inf")
+
+
+def test_what_nears_a_limit_is_a_flaw() -> None:
+    run = with_memory([])
+    run.resources["descriptors"], run.resources["shm"] = 900, 50 * MIB
+    run.manifest |= {"descriptor_limit": 1024, "shm_bytes": 64 * MIB}
+    (descriptors,) = judged(run).flaws
+    assert "900 of the 1,024 descriptors" in descriptors
+    run.resources["shm"] = 60 * MIB
+    assert any("/dev/shm was 94% full" in flaw for flaw in judged(run).flaws)

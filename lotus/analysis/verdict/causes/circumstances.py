@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from lotus.analysis.batches.components import core_taken
 from lotus.analysis.batches.core_use import CoreUse, core_use
@@ -47,6 +48,9 @@ class Circumstances:
     paths: dict[int, str]
     use: CoreUse
     wait_spread: tuple[float, float]  # as wait_spread has it
+    descriptors: float  # open in a process at a time, at most; NaN: not known
+    descriptor_limit: float
+    shm_share: float  # of /dev/shm that was filled, at most; NaN: not known
     without_data: int  # workers that made no batch while others made several each
 
 
@@ -92,8 +96,15 @@ def circumstances(scope: Scope) -> Circumstances:
         ),
         use=core_use(scope),
         wait_spread=wait_spread(scope),
+        descriptors=_most(scope.resources, "descriptors"),
+        descriptor_limit=scope.descriptor_limit,
+        shm_share=ratio(_most(scope.resources, "shm"), scope.shm_bytes),
         without_data=without_data(scope),
     )
+
+
+def _most(frame: pd.DataFrame, name: str) -> float:
+    return float(np.nanmax(number(frame, name), initial=-math.inf)) if len(frame) else math.nan
 
 
 def _most_batches(scope: Scope) -> float:
