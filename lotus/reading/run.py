@@ -1,5 +1,6 @@
 """Run: a run directory as documented pandas DataFrames."""
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -354,6 +355,12 @@ class Run:
         stolen_ns (sums over the CPUs that the program could use) and swapped_bytes (in and out);
         available_bytes of memory. -1 if unknown."""
         return launcher_readings.table(self._launcher_record, launcher_readings.MACHINE)
+
+    @property
+    def program_cpu_ns(self) -> float:
+        """CPU time of the program with all that it started and waited for; NaN: not known."""
+        value = self._launcher_record.values.get("program_ns")
+        return float(value) if type(value) is int and 0 <= value < 1 << 62 else math.nan
 
     @cached_property
     def children(self) -> pd.DataFrame:

@@ -9,6 +9,7 @@ the more processes there are, the rarer it looks.
 
 import contextlib
 import os
+import resource
 import threading
 import time
 from collections import Counter
@@ -75,11 +76,12 @@ class BlockingSampler:
         self._memory = ProcessMemory()
         self._children: dict[tuple[int, int], int] = {}  # (pid, worker) -> ns
         self._own_code = OwnCodeSampler(directory)
-        self._cost_ns = 0
+        self._cost_ns = self._ended_ns = 0
         self._problem = "" if calls else f"system calls of {os.uname().machine} are not known"
 
     def __enter__(self) -> "BlockingSampler":
         self._machine.read(now=True)
+        self._ended_ns = _cpu_of_ended()
         self._thread.start()
         return self
 
@@ -104,6 +106,7 @@ class BlockingSampler:
             "rows": rows,
             "machine": self._machine.rows,
             "memory": self._memory.rows,
+            "program_ns": _cpu_of_ended() - self._ended_ns,
             "children": [[*process, spent] for process, spent in self._children.items()],
             "own_code": self._own_code.stacks,
         }
@@ -227,6 +230,12 @@ class BlockingSampler:
         if known is None:
             known = self._descendants[pid] = _descends(pid)
         return known
+
+
+def _cpu_of_ended() -> int:
+    """CPU time of all that this process started and that has ended, with what that started."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return round((used.ru_utime + used.ru_stime) * 1e9)
 
 
 def _operation(words: memoryview) -> int:

@@ -21,6 +21,7 @@ LEAST_HELPERS = 0.2
 # Of a core: what feeder threads of workers that mostly wait use is less.
 _LEAST_HELPER_CORES = 0.05
 _OF_CORES = ("busy_ns", "stolen_ns", "idle_ns")
+_LEAST_OTHERS = 0.1  # of the cores' time
 _LEAST_NS = 1e9  # the machine's readings are that far apart
 _MOST_OF_IT = 0.8
 # The cores are full where the program itself uses more than this share of them.
@@ -71,8 +72,12 @@ class CoreUse:
 
     @property
     def rivals(self) -> bool:
-        """Whether threads waited for cores that the program itself did not keep busy."""
-        return not self.full and self.fetch.delay_share >= LEAST_DELAY
+        """Whether threads waited for cores that the program itself did not keep busy.
+
+        Where what others used was measured, and was little, the program was in its own way.
+        """
+        alone = self.others_share < _LEAST_OTHERS
+        return not self.full and not alone and self.fetch.delay_share >= LEAST_DELAY
 
 
 def core_use(scope: Scope) -> CoreUse:
@@ -93,7 +98,7 @@ def core_use(scope: Scope) -> CoreUse:
         if known
         else math.nan
     )
-    others = max(_used_share(scope, loop) - own, 0.0)
+    others = max(min(_used_share(scope, loop) - own, _most_of_others(scope, loop)), 0.0)
     return CoreUse(
         fetch=fetch,
         step=step,
@@ -106,6 +111,19 @@ def core_use(scope: Scope) -> CoreUse:
 def _of_children(scope: Scope) -> float:
     """CPU time of the processes that workers started; those of a main process are its workers."""
     return total(number(scope.children, "cpu_ns")[integer(scope.children, "worker") >= 0])
+
+
+def _most_of_others(scope: Scope, loop: pd.DataFrame) -> float:
+    """What others used in all of the run, as a share of the cores' time in the loops; inf: unknown.
+
+    What the program uses between and around its loops, as to start workers, is no one else's.
+    """
+    machine, spent = scope.machine, scope.program_cpu_ns
+    if len(machine) < 2 or math.isnan(spent):
+        return math.inf
+    used = number(machine, "busy_ns") + number(machine, "stolen_ns")
+    cores_ns = total(number(loop, "loop_ns")) * scope.cores
+    return max(ratio(float(used[-1] - used[0]) - spent, cores_ns), 0.0)
 
 
 def _used_share(scope: Scope, loop: pd.DataFrame) -> float:

@@ -1,5 +1,6 @@
 """One loader's part of a run: the tables of every rank, and what is known of it."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -40,6 +41,7 @@ class Scope:
     machine_cores: float  # of the whole machine; NaN: not known
     descriptor_limit: float  # of a process; NaN: none, or not known
     shm_bytes: float  # size of /dev/shm; NaN: not known
+    program_cpu_ns: float  # of all that ran in the program, until its end; NaN: not known
     operations: pd.DataFrame
     ops: pd.DataFrame
     samples: pd.DataFrame
@@ -142,6 +144,7 @@ def _scope(
         machine_cores=float((manifest.get("cpu") or {}).get("logical") or "nan"),
         descriptor_limit=float(manifest.get("descriptor_limit") or "nan"),
         shm_bytes=float(manifest.get("shm_bytes") or "nan"),
+        program_cpu_ns=float(getattr(run, "program_cpu_ns", math.nan)),
         operations=table(run, "operations"),
         ops=mine["ops"],
         samples=mine["samples"],

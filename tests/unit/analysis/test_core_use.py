@@ -8,6 +8,8 @@ import pytest
 
 from lotus.analysis.batches.components import core_taken, off_cpu
 from lotus.analysis.batches.core_use import core_use
+from lotus.analysis.batches.waits import loop_times
+from lotus.analysis.common.columns import number
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.summary import summarise
 from lotus.analysis.verdict.verdict import Verdict, verdict
@@ -115,6 +117,13 @@ def test_what_others_used_is_what_the_machine_used_beyond_the_program() -> None:
     run.machine["busy_ns"] = [7e9, 7e9 + 4 * use.own_share * ns]
     run.machine["idle_ns"] = [5e9, 5e9 + 4 * (1 - use.own_share) * ns]
     assert judged(run).doubt == ""  # nobody else used them
+    run.machine["busy_ns"] = columns["busy_ns"]
+    run.machine["idle_ns"] = columns["idle_ns"]
+    run.program_cpu_ns = 2.9 * ns  # most of it in starting workers, as an example
+    use = core_use(scopes(run)[0])
+    loop_ns = number(loop_times(run.epochs, run.waits), "loop_ns").sum()
+    assert use.others_share == pytest.approx(0.1 * ns / (4 * loop_ns))
+    assert not use.rivals
     run.machine["time_ns"] += 5e9  # read after the loop had begun
     assert np.isnan(core_use(scopes(run)[0]).others_share)
 
