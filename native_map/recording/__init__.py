@@ -1,1 +1,1 @@
-"""What perf and py-spy recorded: files, records, command lines, clocks."""
+"""Recordings of perf and py-spy: files, records, command lines, clocks."""

@@ -1,9 +1,9 @@
-"""A recording on another clock → CLOCK_MONOTONIC, through events that both sides saw.
+"""Converts a recording on another clock to CLOCK_MONOTONIC, by events that both sides recorded.
 
-Our side knows of each event a bracket: it happened no earlier and no later than two moments. Every
-pair of an event of theirs and a bracket of ours cuts away straight lines (offset + drift) that
-cannot be the relation of the clocks; what is left bounds the error without any assumption about how
-late we look at a clock.
+Our side has a bracket for each event: an earliest and a latest time. Each pair of an event of the
+other side and a bracket of ours excludes some straight lines (offset + drift) as the relation of
+the clocks. The remaining lines bound the error, without any assumption about delays in reading a
+clock.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from native_map.recording.perf_recording import Recording
 MOST_DRIFT = 1e-3  # NTP slews by 5e-4 at most; a counter's calibration is off by less than that
 MOST_ERROR_NS = 5_000_000
 FEWEST = 3
-RESOLUTION_NS = 1  # of both clocks: what is exact need not fit a line better than that
+RESOLUTION_NS = 1  # of both clocks: exact times need not fit a line better than this
 OPEN_BEFORE, OPEN_AFTER = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 RECORD_RIGHT = "record again with `perf record -k CLOCK_MONOTONIC ...`"
 
@@ -36,10 +36,10 @@ class Alignment:
     reference_ns: int
     error_ns: int
     matched: int  # events that took part
-    rejected: int  # events of both sides that contradict the others
+    rejected: int  # events whose times contradict the others
 
     def apply(self, times: Ints) -> Ints:
-        """Their times in ns on our clock."""
+        """Return times of the other clock as ns on our clock."""
         turned = np.rint((times - self.reference_ns) * self.drift).astype(np.int64)
         aligned: Ints = times + self.offset_ns + turned
         return aligned
@@ -52,8 +52,8 @@ class Alignment:
 
 
 def events_of(recording: Recording) -> pd.DataFrame:
-    """pid, tid, kind, time_ns of the forks, exits and comms in a recording, without those that
-    perf made up at its start (time 0)."""
+    """Return pid, tid, kind, time_ns of the forks, exits and comms in a recording, without those
+    that perf synthesised at its start (time 0)."""
     tables = []
     for kind, table in (
         ("fork", recording.forks),
@@ -74,15 +74,14 @@ def align(
     """Relate two clocks.
 
     ours            pid, tid, kind ("fork", "exit", "comm"), and earliest_ns, latest_ns on
-                    CLOCK_MONOTONIC (the smallest and largest int64 where not known); or time_ns
-                    alone, taken within the process itself: a fork or comm came before it, an exit
-                    after it.
+                    CLOCK_MONOTONIC (the smallest and largest int64 if unknown); or only time_ns,
+                    read in the process itself: after a fork or comm, before an exit.
     theirs          pid, tid, kind, time_ns on the other clock
-    span            first and last of their times for which the error shall hold; by default those
-                    of their events
+    span            first and last time on the other clock for which the error must hold; by
+                    default those of its events
 
-    Raises Unusable, with the command that records it right, where fewer than three events match,
-    where they contradict each other, or where the error would pass most_error_ns.
+    Raises Unusable, with the command for a usable recording, if fewer than three events match, if
+    they contradict each other, or if the error would exceed most_error_ns.
     """
     pairs = _match(_brackets(ours), theirs)
     if len(pairs) < FEWEST:
@@ -139,8 +138,8 @@ def _brackets(ours: pd.DataFrame) -> pd.DataFrame:
 
 
 def _match(ours: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:
-    """Pairs by (pid, tid, kind), the first with the first. Where one side saw more of a kind than
-    the other (a number used again), nobody knows which belong together: none is taken."""
+    """Pair the events by (pid, tid, kind), in order. If one side has more of a kind than the other
+    (a reused number), the pairing is ambiguous: none is used."""
     key = ["pid", "tid", "kind"]
     sides = []
     for side, order in ((ours, ["latest_ns", "earliest_ns"]), (theirs, ["time_ns"])):
@@ -157,7 +156,7 @@ def _match(ours: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _base(pairs: pd.DataFrame) -> int:
-    """A rough offset in whole ns: the rest is small enough for floats."""
+    """Return a rough offset in whole ns; the remainder is small enough for floats."""
     known = pairs[pairs["latest_ns"] != OPEN_AFTER]
     column = "latest_ns" if len(known) else "earliest_ns"
     known = known if len(known) else pairs
@@ -173,7 +172,7 @@ def _difference(ours: Ints, theirs: Ints, unknown: int, base: int) -> Floats:
 
 
 def _agreeing(x: Floats, low: Floats, high: Floats) -> npt.NDArray[np.bool_]:
-    """Which brackets hold the offset that most of them hold, whatever the drift."""
+    """Return which brackets contain the offset that most of them contain, with any drift."""
     slack = np.abs(x - np.median(x)) * MOST_DRIFT
     begin, end = low - slack, high + slack
     moments = np.concatenate([begin, end])
@@ -186,7 +185,7 @@ def _agreeing(x: Floats, low: Floats, high: Floats) -> npt.NDArray[np.bool_]:
 
 
 def _hull(x: Floats, y: Floats, upper: bool) -> list[tuple[float, float]]:
-    """The corners of the points' upper or lower convex hull: no other point bounds a line."""
+    """Return the corners of the points' upper or lower convex hull; only they can bound a line."""
     sign = 1.0 if upper else -1.0
     corners: list[tuple[float, float]] = []
     for px, py in sorted(zip(x.tolist(), (sign * y).tolist(), strict=True)):
@@ -195,7 +194,7 @@ def _hull(x: Floats, y: Floats, upper: bool) -> list[tuple[float, float]]:
             if (bx - ax) * (py - ay) < (by - ay) * (px - ax):
                 break
             corners.pop()
-        # Two points above each other: only the outer one counts.
+        # Of two points with the same x, only the outer one counts.
         if corners and corners[-1][0] == px:
             corners.pop()
         corners.append((px, py))
@@ -203,9 +202,9 @@ def _hull(x: Floats, y: Floats, upper: bool) -> list[tuple[float, float]]:
 
 
 def _corners(x: Floats, low: Floats, high: Floats) -> Floats | None:
-    """The corners (offset, drift) of the set of lines above all `low` and below all `high`.
+    """Return the corners (offset, drift) of the set of lines above all `low` and below all `high`.
 
-    None if there is no such line; infinite where the set has no bound.
+    None if there is no such line; infinite where the set is unbounded.
     """
     has_low, has_high = np.isfinite(low), np.isfinite(high)
     if not has_low.any() or not has_high.any():
@@ -227,7 +226,7 @@ def _corners(x: Floats, low: Floats, high: Floats) -> Floats | None:
 
     floor, ceiling = ranges(tried)
     room = ceiling - floor
-    # Where the room changes its sign, the limit lies between (it is linear in between).
+    # Where the room changes its sign, the limit lies in between (the room is linear there).
     met = []
     for at in np.flatnonzero(room[:-1] * room[1:] < 0).tolist():
         share = room[at] / (room[at] - room[at + 1])

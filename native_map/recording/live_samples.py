@@ -1,8 +1,8 @@
-"""Samples as they are taken, without a perf process: through the kernel's own Python binding.
+"""Takes samples live, without a perf process, through the kernel's Python binding.
 
-The binding (Linux tools/perf/util/python.c) comes with the system's perf for the system's Python,
-outside any virtual environment; it is used where its file fits this Python. It cannot choose the
-clock, so the kernel's is compared with CLOCK_MONOTONIC, by events that this thread causes itself.
+The binding (Linux tools/perf/util/python.c) is installed with the system's perf for the system's
+Python, outside virtual environments; it is used if its file fits this Python. It cannot select the
+clock, so the kernel's clock is compared with CLOCK_MONOTONIC, by events that this thread causes.
 """
 
 import contextlib
@@ -67,7 +67,7 @@ _MAPPINGS: dict[str, Any] = {
 
 
 def binding(places: tuple[str, ...] = _PLACES) -> ModuleType:
-    """Return the module `perf`; raises Unusable if there is none for this Python."""
+    """Return the module `perf`. Raises Unusable if there is none for this Python."""
     for place in places:
         for suffix in importlib.machinery.EXTENSION_SUFFIXES:
             path = Path(place) / f"perf{suffix}"
@@ -90,10 +90,10 @@ def binding(places: tuple[str, ...] = _PLACES) -> ModuleType:
 
 
 class Live:
-    """Samples a process, its threads and the children it has and will have.
+    """Samples a process, its threads and its present and future children.
 
-    Raises Unusable if the event cannot be opened. Of what a process starts in the very moment of
-    the attaching some may be missed, as by `perf record -p`. To be used from one thread.
+    Raises Unusable if the event cannot be opened. Threads and children that start while it attaches
+    may be missed, as by `perf record -p`. Use it from one thread only.
     """
 
     def __init__(
@@ -104,11 +104,11 @@ class Live:
         kernel: bool = False,
         module: ModuleType | None = None,
     ) -> None:
-        """`frequency` is in samples a second and CPU; `kernel` samples the kernel's work too."""
+        """`frequency` is in samples per second and CPU; `kernel` also samples the kernel."""
         self._perf: Any = module or binding()
         self.events = [event]
         self.lost = 0
-        """Samples that the kernel dropped as `read` was not called soon enough."""
+        """The number of samples that the kernel dropped because `read` was called too late."""
         self._mappings: list[tuple[Any, ...]] = []
         kind, config = self._encode(event)
         processes = [pid, *_descendants(pid)]
@@ -159,7 +159,7 @@ class Live:
         self.close()
 
     def close(self) -> None:
-        """End the sampling. What was not read is lost."""
+        """End the sampling. Samples that were not read are lost."""
         for events in (*self._lists, self._clock.events):
             events.close()
         self._lists.clear()
@@ -167,7 +167,7 @@ class Live:
     def read(self) -> pd.DataFrame:
         """Return the samples since the last call (time_ns, pid, tid, event, ip, period, cpu_mode).
 
-        They are sorted by time within one call; a sample of another CPU may come a call later.
+        They are sorted by time within one call; samples of another CPU may arrive a call later.
         """
         self._clock.calibrate()
         perf, to_monotonic = self._perf, self._clock.offset_ns
@@ -192,7 +192,7 @@ class Live:
                                 0,
                                 ip,
                                 event.sample_period,
-                                # The binding hides which it was; kernels live in the upper half.
+                                # The binding hides the mode; kernel addresses have the top bit set.
                                 _KERNEL if ip >> 63 else _USER,
                             )
                         )
@@ -206,9 +206,9 @@ class Live:
         return table.sort_values("time_ns", kind="stable", ignore_index=True)
 
     def mappings(self) -> pd.DataFrame:
-        """Return which files lay where, with the time from which on (columns as of perf.data).
+        """Return the mappings of files, with the time of each (columns as of perf.data).
 
-        The binding does not tell an exec: older mappings of a process stay, under newer ones.
+        The binding does not report an exec: older mappings of a process stay, below newer ones.
         """
         return pd.DataFrame(self._mappings, columns=list(_MAPPINGS)).astype(_MAPPINGS)
 
@@ -233,7 +233,7 @@ class Live:
 
 
 class _Clock:
-    """How far the kernel's clock of events is from CLOCK_MONOTONIC, to a few microseconds."""
+    """Return the offset of the kernel's event clock to CLOCK_MONOTONIC, to a few microseconds."""
 
     def __init__(self, perf: Any) -> None:
         self._perf = perf
@@ -258,7 +258,7 @@ class _Clock:
         self.calibrate()
 
     def calibrate(self) -> None:
-        """Give this thread the name it has, and see when the kernel says that was."""
+        """Set this thread's name to itself, and return the time that the kernel reports for it."""
         now_ns = time.monotonic_ns()
         if self._calibrated_ns is not None and now_ns - self._calibrated_ns < _RECALIBRATE_NS:
             return
@@ -289,20 +289,20 @@ class _Clock:
 class _Events:
     """An event opened for all threads of a process, or for one thread, and its buffers.
 
-    The binding never closes what it opened, and the kernel samples while it is open or mapped: so
-    it is seen here what is new among this process's descriptors and mappings.
+    The binding never closes its files, and the kernel samples while they are open or mapped. So
+    this class finds out which descriptors and mappings of this process are new.
     """
 
     def __init__(
         self, perf: Any, evsel: Any, threads: dict[str, int], pages: int, inherit: bool = False
     ) -> None:
-        """Raises OSError, or SystemError (the binding's way), where it cannot be opened."""
+        """Raises OSError, or SystemError (from the binding), if it cannot be opened."""
         descriptors, buffers = _perf_descriptors(), _perf_buffers()
         self._evsel, opened = evsel, False
         try:
             cpus, watched = perf.cpu_map(), perf.thread_map(**threads)
             with _no_stderr():
-                # Here and not in the event's own settings, which this overrides.
+                # Here and not in the event's settings, which this overrides.
                 evsel.open(cpus=cpus, threads=watched, inherit=int(inherit))
                 self._list = perf.evlist(cpus, watched)
                 self._list.add(evsel)
@@ -315,7 +315,7 @@ class _Events:
                 self.close()
 
     def read(self, cpu: int) -> Any:
-        """Return the next event of a CPU or None; raises OSError for one that cannot be parsed."""
+        """Return the next event of a CPU or None. Raises OSError if it cannot be parsed."""
         return self._list.read_on_cpu(cpu)
 
     def close(self) -> None:
@@ -351,7 +351,7 @@ def _perf_buffers() -> set[tuple[int, int]]:
 
 @contextlib.contextmanager
 def _no_stderr() -> Iterator[None]:
-    """Keep what the binding's library writes there, its notes for its own authors, off it."""
+    """Suppress output of the binding's library, which is meant for its authors."""
     try:
         kept = os.dup(2)
     except OSError:  # closed

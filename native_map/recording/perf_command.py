@@ -1,4 +1,4 @@
-"""The `perf record` command line, and what perf's words at its end mean. Starts nothing."""
+"""Builds `perf record` command lines and interprets perf's output. Starts nothing."""
 
 import re
 from collections.abc import Sequence
@@ -8,19 +8,19 @@ from typing import Any
 from native_map.errors import Unusable
 
 CLOCK = "CLOCK_MONOTONIC"
-# What may stand behind an event's last colon (perf-list(1), EVENT MODIFIERS).
+# Modifiers after an event's last colon (perf-list(1), EVENT MODIFIERS).
 _MODIFIERS = re.compile(r"[ukhIGHpPSDWeb]+")
 _EMPTY_WORDS = ("", "Error", "Events enabled")
-_SPACES = "ukhGH"  # those that choose user, kernel, hypervisor, guest or host
-# Events without a colon of their own would be taken for a tracepoint `system:name` otherwise.
+_SPACES = "ukhGH"  # modifiers that select user, kernel, hypervisor, guest or host
+# An event and what may be its modifiers; the colon may also be that of a tracepoint `system:name`.
 _TAIL = re.compile(r"^(?P<event>.*?[/}]|[^:/{}]+):?(?P<modifiers>[^:/{}]*)$", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """What is sampled: perf's names of events, each at `frequency` samples a second and CPU.
+    """What to sample: perf's names of events, each at `frequency` samples per second and CPU.
 
-    `kernel` includes the kernel's own work for events that carry no modifier that says so.
+    `kernel` includes the kernel for events without a modifier that selects a mode.
     """
 
     events: tuple[str, ...] = ("cpu-clock",)
@@ -75,22 +75,22 @@ def command(
     (perf 5.10 and later). Raises Unusable for group sampling, which drops the children.
     """
     words = [perf, "record", f"--pid={pid}", f"--output={output}", f"--clockid={CLOCK}"]
-    # The samples of all libraries go by build-id; copies of them in ~/.debug are not needed.
+    # Libraries are identified by build id; copies of them in ~/.debug are not needed.
     words += [f"--freq={sampling.frequency}", "--no-buildid-cache"]
     for event in sampling.events:
         _refuse_group_sampling(event)
         words.append(f"--event={event if sampling.kernel else user_space(event)}")
     if control is not None:
-        # Older ones than these know neither. The thread for BPF ends only after a second.
+        # Older versions support neither option. The thread for BPF ends only after a second.
         words += ["--no-bpf-event"]
         words.append(f"--control=fd:{control[0]},{control[1]}")
     return words
 
 
 def user_space(event: str) -> str:
-    """Return the event counted in user space only, unless it says itself where it is counted."""
+    """Return the event for user space only, unless it has a modifier that selects a mode."""
     match = _TAIL.match(event)
-    if match is None:  # a tracepoint: it happens where it happens
+    if match is None:  # a tracepoint with modifiers
         return event
     modifiers = match["modifiers"]
     if any(letter in _SPACES for letter in modifiers) and _MODIFIERS.fullmatch(modifiers):
@@ -102,25 +102,25 @@ def user_space(event: str) -> str:
 
 
 def bare(event: str) -> str:
-    """Return the event without what stands behind its last colon or slash."""
+    """Return the event without the part after its last colon or slash."""
     match = _TAIL.match(event)
     return match["event"] if match and _MODIFIERS.fullmatch(match["modifiers"]) else event
 
 
 def knows_no_control(text: str) -> bool:
-    """Whether this perf is too old for `control`, by what it wrote before it ended."""
+    """Return whether this perf is too old for `control`, judging by its output."""
     return re.search(r"unknown option .?control", text, re.IGNORECASE) is not None
 
 
 def finished(text: str) -> bool:
-    """Whether perf has written its file to the end, by what it wrote."""
+    """Return whether perf has completed its file, judging by its output."""
     return "Captured and wrote" in text
 
 
 def counts(text: str) -> dict[str, Any]:
-    """Return what perf wrote about itself: `samples` it counted, chunks `lost`, and `warnings`.
+    """Return figures from perf's output: the number of `samples`, chunks `lost`, and `warnings`.
 
-    What it did not write is absent.
+    Figures that it did not print are absent.
     """
     facts: dict[str, Any] = {}
     if match := re.search(r"\((\d+) samples\)", text):
@@ -140,12 +140,12 @@ def counts(text: str) -> dict[str, Any]:
 
 
 def reason(text: str, events: Sequence[str]) -> str:
-    """Return in a few words why perf recorded nothing, and what to type, by what it wrote."""
+    """Return from perf's output, in a few words, why it recorded nothing, and what to type."""
     low = text.lower()
     if "access to performance monitoring" in low or "perf_event_paranoid" in low:
         level = re.search(r"perf_event_paranoid setting is (-?\d+)", text)
         now = f" (perf_event_paranoid is {level[1]})" if level else ""
-        # At 2 a program of one's own may be sampled, but not the kernel's part of it.
+        # At level 2 users may sample their own programs, but not the kernel.
         needed = 1 if level and int(level[1]) == 2 else -1 if level and int(level[1]) < 2 else 2
         cure = f"sudo sysctl kernel.perf_event_paranoid={needed}"
         return f"perf may not sample this program{now}; {cure}"

@@ -1,7 +1,7 @@
-"""perf.data → samples and what a profile needs to make sense of them (numpy, in bounded memory).
+"""Reads perf.data: samples, mappings and processes, with numpy and in bounded memory.
 
-Files that it does not read (pipe mode, other byte order, layouts that tell no event apart) go
-through `perf script`, and `Recording.reader` and `Recording.notes` say so.
+Files that it cannot read (pipe mode, other byte order, layouts that do not identify events) are
+read through `perf script`; `Recording.reader` and `Recording.notes` say so.
 
 Source: Linux include/uapi/linux/perf_event.h and tools/lib/perf/include/perf/event.h.
 """
@@ -42,8 +42,8 @@ RECORDS = dict(
 def read(path: str | os.PathLike[str], perf: str = "perf", *, trusted: bool = True) -> Recording:
     """Read a perf.data file.
 
-    perf is the binary that is asked where the file is not for our own reader; a file that is not
-    `trusted` never reaches it. Raises Unusable if nothing can be read.
+    `perf` is the binary that reads files which this reader does not support; it never gets a file
+    that is not `trusted`. Raises Unusable if nothing can be read.
     """
     try:
         return _read_direct(Path(path))

@@ -1,8 +1,8 @@
 """The header of a perf.data file: events, features, layouts of the records.
 
 Source: Linux tools/perf/Documentation/perf.data-file-format.txt, tools/perf/util/header.c and
-include/uapi/linux/perf_event.h. Every size and offset is checked before it is used: a hostile
-header costs no more memory than the file has bytes, and ends in `Unusable`.
+include/uapi/linux/perf_event.h. Every size and offset is checked before use: a hostile header costs
+no more memory than the size of the file, and raises `Unusable`.
 """
 
 import struct
@@ -25,7 +25,7 @@ LONGEST_TEXT = 1 << 16
 AUXTRACE, COMPRESSED = 18, 27
 COMPRESSED_RECORDS = (81, 83)
 
-# perf_event_attr.sample_type in the order in which a sample carries the fields.
+# Bits of perf_event_attr.sample_type, in the order of the fields in a sample.
 FIXED_FIELDS = (
     ("identifier", 1 << 16),
     ("ip", 1 << 0),
@@ -60,7 +60,7 @@ SOFTWARE = (
 
 @dataclass(frozen=True)
 class Event:
-    """One perf_event_attr. `period` is 0 where the kernel adapts it to a frequency in Hz."""
+    """One perf_event_attr. `period` is 0 if the kernel adapts it to a frequency in Hz."""
 
     name: str
     type: int
@@ -74,13 +74,13 @@ class Event:
 
     @property
     def fields(self) -> dict[str, int]:
-        """Word number, from the record's start, of each field at a fixed place in a sample."""
+        """Return the word offset in the record of each field with a fixed place in a sample."""
         present = [name for name, bit in FIXED_FIELDS if self.sample_type & bit]
         return {name: 1 + at for at, name in enumerate(present)}
 
     @property
     def trailer(self) -> tuple[str, ...]:
-        """Names of the words at the end of records that are not samples."""
+        """Return the names of the words at the end of records that are not samples."""
         if not self.sample_id_all:
             return ()
         return tuple(name for name, bit in TRAILER_FIELDS if self.sample_type & bit)
@@ -88,7 +88,7 @@ class Event:
 
 @dataclass
 class Header:
-    """What stands around the records. `data` is where they lie: offset and size in bytes."""
+    """The contents of the header. `data` is the offset and size in bytes of the records."""
 
     events: list[Event]
     data: tuple[int, int]
@@ -104,7 +104,7 @@ class Header:
 
 
 class NeedsPerf(Exception):
-    """This file is not for our reader; `perf script` can read it. The text says why."""
+    """This reader does not support the file, but `perf script` does. The text says why."""
 
     def __init__(self, reason: str, header: Header | None = None) -> None:
         super().__init__(reason)
@@ -114,7 +114,7 @@ class NeedsPerf(Exception):
 def read_header(file: BinaryIO, length: int) -> Header:
     """Read the header of an open file of `length` bytes.
 
-    Raises Unusable if there is nothing to read, NeedsPerf where only perf can read on.
+    Raises Unusable if there is nothing to read, NeedsPerf if only perf can read the file.
     """
     fixed = file.read(FIXED_HEADER)
     if not fixed:
@@ -154,7 +154,7 @@ def read_header(file: BinaryIO, length: int) -> Header:
 
 
 def _pipe_header(file: BinaryIO) -> Header | None:
-    """What a file in pipe mode says of itself in its first records (types 64 and up)."""
+    """Read the header of a file in pipe mode from its first records (types 64 and up)."""
     header = Header([], (PIPE_HEADER, 0))
     file.seek(PIPE_HEADER)
     data = file.read(MOST_PIPE_HEADER)
@@ -185,7 +185,7 @@ def _pipe_header(file: BinaryIO) -> Header | None:
 
 
 def parse_attr(raw: bytes, ids: tuple[int, ...] = ()) -> Event:
-    """A perf_event_attr of at least 64 bytes (PERF_ATTR_SIZE_VER0); Unusable with fewer."""
+    """Parse a perf_event_attr. Raises Unusable below 64 bytes (PERF_ATTR_SIZE_VER0)."""
     if len(raw) < 64:
         raise Unusable("the perf.data file describes its events in too few bytes: record again")
     kind, _, config, period, sample_type, _, flags = struct.unpack_from("<IIQQQQQ", raw)
@@ -208,7 +208,7 @@ def parse_attr(raw: bytes, ids: tuple[int, ...] = ()) -> Event:
 
 
 def _plain_name(kind: int, config: int) -> str:
-    """perf's name of a generic event, for files that lost their own."""
+    """Return perf's name of a generic event, for files without names of events."""
     names = {0: HARDWARE, 1: SOFTWARE}.get(kind, [])
     if config < len(names):
         return names[config]
@@ -223,7 +223,7 @@ def _at(file: BinaryIO, length: int, offset: int, size: int, what: str) -> bytes
 
 
 def _events(file: BinaryIO, length: int, size: int, offset: int, total: int) -> list[Event]:
-    """The attr section: entries of a perf_event_attr and a section (offset, size) of ids."""
+    """Read the attr section: entries of a perf_event_attr and a section (offset, size) of ids."""
     number = total // size if 80 <= size <= 4096 else 0
     if not 0 < number <= MOST_EVENTS:
         raise Unusable("the perf.data file describes no event that can be read: record again")
@@ -243,7 +243,7 @@ def _events(file: BinaryIO, length: int, size: int, offset: int, total: int) -> 
 
 
 class _Cursor:
-    """Reads a feature's bytes; `struct.error` at their end is the caller's to catch."""
+    """Reads a feature's bytes; the caller catches `struct.error` at their end."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
@@ -264,7 +264,7 @@ class _Cursor:
 
 
 def text(raw: bytes) -> str:
-    """A C string; bytes that are not UTF-8 are shown escaped."""
+    """Return a C string; bytes that are not UTF-8 are escaped."""
     end = raw.find(b"\0", 0, LONGEST_TEXT)
     return raw[: LONGEST_TEXT if end < 0 else end].decode("utf-8", "backslashreplace")
 
@@ -309,12 +309,12 @@ _WANTED = {
 
 
 def add_feature(header: Header, number: int, data: bytes) -> None:
-    """Read one feature section into the header; struct.error where it is too short."""
+    """Read one feature section into the header. Raises struct.error if it is too short."""
     cursor = _Cursor(data)
     if number in _STRINGS:
         header.facts[_STRINGS[number]] = cursor.string()
     elif number == 7:
-        cursor.number()  # available; what counts is what was online
+        cursor.number()  # skip the available CPUs; online CPUs matter
         header.facts["nr_cpus"] = cursor.number()
     elif number == 10:
         header.facts["total_mem_kb"] = cursor.number("Q")
@@ -335,7 +335,7 @@ def add_feature(header: Header, number: int, data: bytes) -> None:
 
 
 def _names(header: Header, cursor: _Cursor) -> None:
-    """EVENT_DESC: the names of the events, which the attr section does not carry."""
+    """EVENT_DESC: the names of the events, which the attr section lacks."""
     number, attr_size = cursor.number(), cursor.number()
     if number != len(header.events):
         raise struct.error("another number of events")

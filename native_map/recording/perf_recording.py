@@ -1,4 +1,4 @@
-"""What a perf.data file holds, whoever read it."""
+"""The contents of a perf.data file, independent of the reader."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -13,31 +13,30 @@ from native_map.recording.perf_records import Columns, joined
 
 @dataclass
 class Recording:
-    """What a perf.data file holds. All times are ns of `clock`, addresses and counts uint64.
+    """The contents of a perf.data file. All times are ns of `clock`, addresses and counts uint64.
 
-    samples     whole, in the order of the file, not of time (see `chunks`): time_ns int64, pid
-                int32, tid int32, event int16 (number in `events`), ip uint64, period uint64 (count
-                that the sample stands for), cpu_mode int8 (perf's misc & 7: 1 kernel, 2 user,
-                4 guest kernel, 5 guest user)
+    samples     all samples, in the order of the file, not of time (see `chunks`): time_ns int64,
+                pid int32, tid int32, event int16 (index in `events`), ip uint64, period uint64
+                (count that the sample represents), cpu_mode int8 (perf's misc & 7: 1 kernel, 2
+                user, 4 guest kernel, 5 guest user)
     mappings    pid int32 (-1: the kernel's own), start, end, offset uint64, time_ns int64 (valid
-                from), until_ns int64 (valid before: an exec or the number's next process; the
-                largest int64 if never), path, build_id (hex or ""), executable bool. What a forked
-                process inherits is repeated for it. Later rows hide earlier ones that they overlap.
+                from), until_ns int64 (end of validity: an exec, or the next process of this pid;
+                the largest int64 if none), path, build_id (hex or ""), executable bool. Mappings
+                that a fork inherits are repeated. Later rows hide earlier ones that they overlap.
     comms       pid, tid, time_ns, comm, exec bool
     forks       pid, ppid, tid, ptid, time_ns; exits likewise. A thread's start has pid == ppid.
     lost        time_ns, event (-1: unknown), count, kind ("records" or "samples"). time_ns is
                 when the kernel reported it, not when it happened.
     throttles   time_ns, pid, tid, cpu (-1: not recorded), event, throttle bool (False: it ended)
-    clock       "monotonic", "other:NAME" or "default" (the kernel's own, not any that a program
-                can read)
-    facts       hostname, osrelease, arch, cpudesc, cpuid, cmdline, version, nr_cpus ... as far as
-                the file has them
+    clock       "monotonic", "other:NAME" or "default" (the kernel's, which programs cannot read)
+    facts       hostname, osrelease, arch, cpudesc, cpuid, cmdline, version, nr_cpus ... if the file
+                has them
     counted     number of records by type. counted["sample"] = len(samples) + unreadable.
     sampled     number of samples that can be read, for each event
-    unreadable  samples whose event is unknown or whose bytes are too few
-    unread      bytes of records behind a damaged one; what they held is not known
-    damage      texts: what of the file could not be read
-    notes       texts: how it was read, where that is worth a word
+    unreadable  number of samples with an unknown event or too few bytes
+    unread      bytes of records after a damaged one, whose contents are unknown
+    damage      texts: parts of the file that could not be read
+    notes       texts: remarks on how it was read
     reader      "direct" or "perf script"
     """
 
@@ -62,13 +61,13 @@ class Recording:
     pieces: Callable[[], Iterator[Columns]] = field(default=lambda: iter(()), repr=False)
 
     def __len__(self) -> int:
-        """The number of samples, known without reading them again."""
+        """Return the number of samples, without reading them again."""
         return sum(self.sampled)
 
     def chunks(self, rows: int = 1 << 20) -> Iterator[pd.DataFrame]:
-        """The samples in tables of `rows` (the last has fewer), in the file's order.
+        """Yield the samples in tables of `rows` (the last may have fewer), in the file's order.
 
-        Unusable if the file changes meanwhile.
+        Raises Unusable if the file changes meanwhile.
         """
         if rows < 1:
             raise ValueError("a chunk has at least one row")
@@ -90,9 +89,9 @@ class Recording:
 
     @cached_property
     def samples(self) -> pd.DataFrame:
-        """All samples at once: 34 bytes each. Use `chunks` where the file is large.
+        """Return all samples at once, 34 bytes each; for large files use `chunks`.
 
-        Unusable if the file has changed.
+        Raises Unusable if the file has changed.
         """
         pieces = list(self.pieces())
         whole = frame_of(joined(pieces))
@@ -102,5 +101,5 @@ class Recording:
 
 
 def frame_of(columns: Columns) -> pd.DataFrame:
-    """A table of these columns, which are not copied."""
+    """Return a table of these columns without copying them."""
     return pd.DataFrame(columns, copy=False)

@@ -1,7 +1,7 @@
-"""The records of a perf.data file: where they start, and the samples among them as columns.
+"""Finds the records of a perf.data file, and returns the samples among them as columns.
 
-The records have variable lengths, but mostly come in long runs of samples of one size: the reader
-hops over such a run with one comparison, and then gathers the wanted words of all records at once.
+Records have variable lengths, but mostly come in long runs of samples of one size. The reader
+passes over such a run with one comparison, and then gathers the fields of all records at once.
 Source: Linux include/uapi/linux/perf_event.h.
 """
 
@@ -19,7 +19,7 @@ from native_map.recording.record_bounds import Places, Words, boundaries
 
 Columns = dict[str, npt.NDArray[np.generic]]
 
-BLOCK = 1 << 20  # bytes of records that are looked at in one go
+BLOCK = 1 << 20  # bytes of records in a block
 LONGEST = 1 << 16  # bytes of the longest record
 SAMPLE = 9
 SAMPLE_COLUMNS: dict[str, str] = {
@@ -31,7 +31,7 @@ SAMPLE_COLUMNS: dict[str, str] = {
     "period": "uint64",
     "cpu_mode": "int8",
 }
-LAST_TYPE = 255  # a larger type is no record of any perf: the file is damaged there
+LAST_TYPE = 255  # no perf has larger types: the file is damaged there
 PERF_ONLY = {71: "it carries a hardware trace (AUXTRACE)", 81: "its records are compressed"}
 PERF_ONLY |= {66: "it was written to a pipe", 83: "its records are compressed"}
 
@@ -39,7 +39,7 @@ PERF_ONLY |= {66: "it was written to a pipe", 83: "its records are compressed"}
 def joined(
     pieces: list[Columns],
 ) -> Columns:
-    """Pieces as one, by column."""
+    """Return pieces as one, by column."""
     if len(pieces) == 1:
         return pieces[0]
     if not pieces:
@@ -49,7 +49,7 @@ def joined(
 
 @dataclass
 class Block:
-    """Some records: their bytes as words, and the word at which each record starts."""
+    """Records: their bytes as words, and the word at which each record starts."""
 
     words: Words
     starts: Places
@@ -58,7 +58,7 @@ class Block:
 
 
 class Reader:
-    """Reads the records of one file, block after block. What is wrong ends up in `damage`."""
+    """Reads the records of a file by blocks; problems are added to `damage`."""
 
     def __init__(self, path: Path, header: Header) -> None:
         self.path, self.header = path, header
@@ -76,9 +76,9 @@ class Reader:
         self._periods = np.array([max(event.period, 1) for event in header.events], np.uint64)
 
     def blocks(self) -> Iterator[Block]:
-        """All records in turn. The words of a block are overwritten by the next block's.
+        """Yield all records by blocks. The words of a block are overwritten by the next block.
 
-        The file is read and not mapped: a file that shrinks meanwhile must not end the process.
+        The file is read, not mapped: a file that shrinks meanwhile must not kill the process.
         """
         offset, size = self.header.data
         unpacking: Unpacking | None = None
@@ -107,11 +107,13 @@ class Reader:
                     yield Block(words, starts, heads, types.astype(np.uint8))
                 if not well and following < len(words):
                     kind = int(words[following] & np.uint64(0xFFFFFFFF))
-                    if kind in PERF_ONLY:  # the size of these need not be whole words
+                    if kind in PERF_ONLY:  # their size need not be a multiple of a word
                         raise NeedsPerf(PERF_ONLY[kind], self.header)
                 at += following * 8
                 left = got - following * 8
-                raw[:left] = bytes(raw[following * 8 : got])  # a record that the block cuts
+                raw[:left] = bytes(
+                    raw[following * 8 : got]
+                )  # a record that is cut by the end of the block
                 if not well or following == 0 or got < 8:
                     break
         if unpacking:
@@ -141,7 +143,7 @@ class Reader:
             self.damage.append(text)
 
     def sample_events(self, words: Words, starts: Places, heads: Words) -> npt.NDArray[np.int16]:
-        """The number of each sample's event, -1 where it is unknown or the sample is too short."""
+        """Return each sample's event index, -1 if it is unknown or the sample is too short."""
         if not len(starts):
             return np.empty(0, np.int16)
         sizes = (heads >> np.uint64(51)).astype(np.int16)
@@ -159,7 +161,7 @@ class Reader:
         return events
 
     def pieces(self) -> Iterator[Columns]:
-        """The samples of each block as columns."""
+        """Yield the samples of each block as columns."""
         for block in self.blocks():
             mine = np.flatnonzero(block.kinds == SAMPLE)
             starts, heads = block.starts[mine], block.heads[mine]
@@ -169,14 +171,14 @@ class Reader:
     def columns(
         self, words: Words, starts: Places, heads: Words, events: npt.NDArray[np.int16]
     ) -> Columns:
-        """The samples at these places, without those of event -1."""
+        """Return the samples at these places, without those of event -1."""
         if len(events) and events.min() < 0:
             known = events >= 0
             starts, heads, events = starts[known], heads[known], events[known]
         if len(self._layouts) == 1:
             only = next(iter(self._layouts))
             return _columns(words, starts, heads, events, only, self._periods)
-        # Several layouts: read each by its own, then back into the file's order.
+        # Several layouts: read each separately, then restore the file's order.
         parts, places = [], []
         for layout, numbers in self._layouts.items():
             mine = np.flatnonzero(np.isin(events, numbers))
@@ -188,10 +190,9 @@ class Reader:
 
 
 class Kept:
-    """The samples of a file of moderate size, written where they stay: no second reading.
+    """Keeps the samples of a file of moderate size, so that it is read only once.
 
-    The columns have room for the most samples that the file can hold; what is not written to costs
-    no memory.
+    The columns have space for as many samples as the file can hold; unused pages cost no memory.
     """
 
     def __init__(self, most: int) -> None:
@@ -199,14 +200,14 @@ class Kept:
         self._size = 0
 
     def add(self, piece: Columns) -> None:
-        """Take in a piece, which must fit."""
+        """Append a piece, which must fit."""
         end = self._size + len(piece["tid"])
         for name, column in self._columns.items():
             column[self._size : end] = piece[name]
         self._size = end
 
     def pieces(self) -> Iterator[Columns]:
-        """All that was taken in, as one piece."""
+        """Return all pieces as one."""
         yield {name: column[: self._size] for name, column in self._columns.items()}
 
 
@@ -243,7 +244,7 @@ def _columns(
 
 
 def _id_field(header: Header) -> int | None:
-    """At which word a sample names its event; None if there is one event only."""
+    """Return the word of a sample that identifies its event; None if there is only one event."""
     if len(header.events) == 1:
         return None
     places = {event.fields.get("identifier") or event.fields.get("id") for event in header.events}
@@ -254,7 +255,7 @@ def _id_field(header: Header) -> int | None:
 
 
 class _Lookup:
-    """ids → numbers of events. As perf does it: id 0, and any of a lone event, is the first."""
+    """Map ids to event indices. As in perf, id 0 and any id of a single event are the first."""
 
     SPAN = 1 << 20
 

@@ -1,7 +1,7 @@
-"""Reads through `perf script` what our own reader does not: slower, and `Recording` says so.
+"""Reads files that `perf_data` does not support through `perf script`, which is slower.
 
-perf prints the samples in order of time. Its text carries neither throttle records nor the CPU;
-the rest is as `perf_data.read` gives it. Source: Linux tools/perf/builtin-script.c and
+perf prints the samples by time. Its text has neither throttle records nor the CPU; the rest is as
+in `perf_data.read`. Source: Linux tools/perf/builtin-script.c and
 tools/perf/util/event.c (the functions perf_event__fprintf_*).
 """
 
@@ -23,8 +23,8 @@ from native_map.recording.perf_tasks import inherit, table
 
 ROWS = 1 << 16  # samples of one piece
 MOST_FACTS = 10_000  # lines about the machine
-KEPT = 8_000_000  # samples up to which they stay in memory once read
-MOST_ROWS = 1_000_000  # lines of processes and mappings; what is beyond is counted
+KEPT = 8_000_000  # largest number of samples to keep in memory
+MOST_ROWS = 1_000_000  # lines of processes and mappings; more are only counted
 FIELDS = "misc,pid,tid,time,event,ip,period"
 MODES = {"K": 1, "U": 2, "H": 3, "G": 4, "g": 5}
 
@@ -41,10 +41,9 @@ _LOST = re.compile(rb"lost(?: samples)? (\d+)")
 
 
 def limits_for(size: int) -> Limits:
-    """What `perf script` may take for a file of so many bytes.
+    """Return the limits of `perf script` for a file of this size.
 
-    perf maps the whole file, prints some 10 MB a second, and takes 5 s for what perf compressed
-    into a MB at most.
+    perf maps the whole file, prints about 10 MB a second, and takes up to 5 s for a compressed MB.
     """
     whole = -(-size >> 20)
     return Limits(
@@ -56,7 +55,7 @@ def limits_for(size: int) -> Limits:
 
 
 def read_script(path: Path, needs: NeedsPerf, perf: str = "perf") -> Recording:
-    """The recording as `perf script` prints it. Raises Unusable if perf cannot read it."""
+    """Read the recording from `perf script`. Raises Unusable if perf cannot read it."""
     text = _Text(path, perf, needs)
     kept: list[Columns] | None = []
     sampled: Counter[int] = Counter()
@@ -99,7 +98,7 @@ def read_script(path: Path, needs: NeedsPerf, perf: str = "perf") -> Recording:
 
 
 class _Text:
-    """The output of `perf script`, line by line: samples as pieces, the rest collected."""
+    """Parses the output of `perf script`: yields samples as pieces and collects the rest."""
 
     def __init__(self, path: Path, perf: str, needs: NeedsPerf) -> None:
         self.path, self.perf = path, perf
@@ -114,7 +113,7 @@ class _Text:
         self.lost: dict[str, list[object]] = {}
 
     def again(self) -> Iterator[Columns]:
-        """The samples once more, from another run of perf."""
+        """Yields the samples again, from another run of perf."""
         other = _Text(self.path, self.perf, NeedsPerf(""))
         other.events = list(self.events)
         return other.pieces()
@@ -206,7 +205,7 @@ class _Text:
             self.strange += 1
 
     def facts(self) -> Header:
-        """What `perf script --header-only` says of a file whose header is not for us."""
+        """Read the header from `perf script --header-only`, for headers that are not supported."""
         header = Header([], (0, 0))
         names = {b"hostname": "hostname", b"os release": "osrelease", b"perf version": "version"}
         names |= {b"arch": "arch", b"cpudesc": "cpudesc", b"cmdline": "cmdline", b"cpuid": "cpuid"}
@@ -225,7 +224,7 @@ class _Text:
 
 
 def signed(number: int) -> int:
-    """What 64 bits that perf prints as unsigned are in a signed column."""
+    """Convert an unsigned number of 64 bits, as perf prints it, to signed."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 

@@ -1,7 +1,7 @@
-"""The records of a perf.data file that are no samples: mappings, processes, losses.
+"""Reads the other records of a perf.data file: mappings, processes, losses.
 
-Source: Linux include/uapi/linux/perf_event.h (PERF_RECORD_*), tools/perf/util/thread.c for what a
-forked process inherits.
+Source: Linux include/uapi/linux/perf_event.h (PERF_RECORD_*); tools/perf/util/thread.c for
+inheritance by forked processes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +30,7 @@ MMAP, LOST, COMM, EXIT, THROTTLE, UNTHROTTLE, FORK, MMAP2, LOST_SAMPLES = (
     10,
     13,
 )
-# Words of a record before its trailer, the least; text takes one at least.
+# The fewest words of a record before its trailer; text takes at least one.
 LEAST = {
     MMAP: 6,
     LOST: 3,
@@ -44,9 +44,9 @@ LEAST = {
 }
 EXEC, DATA, BUILD_ID, NO_CLONE = 1 << 13, 1 << 13, 1 << 14, 1 << 13
 FOREVER = np.iinfo(np.int64).max
-MOST_MAPPINGS = 1_000_000  # rows; what forks would inherit beyond is left out and told
+MOST_MAPPINGS = 1_000_000  # rows; mappings that forks inherit beyond it are left out, with a note
 MOST_PATHS = 64 << 20  # bytes of their paths, likewise
-MOST_RECORDS = 1_000_000  # of processes and mappings; what is beyond is counted and not kept
+MOST_RECORDS = 1_000_000  # of processes and mappings; more are only counted
 LONGEST_PATH = 4096  # PATH_MAX of Linux
 
 COLUMNS: dict[str, dict[str, str]] = {
@@ -83,7 +83,7 @@ COLUMNS: dict[str, dict[str, str]] = {
 
 @dataclass
 class Tables:
-    """As `Recording` documents them."""
+    """Tables, as documented in `Recording`."""
 
     mappings: pd.DataFrame
     comms: pd.DataFrame
@@ -95,7 +95,7 @@ class Tables:
 
 
 def table(name: str, columns: Columns) -> pd.DataFrame:
-    """A table of `COLUMNS`, empty if there are no columns."""
+    """Return a table of `COLUMNS`, empty if there are no columns."""
     made = {}
     for key, kind in COLUMNS[name].items():
         values: Any = columns.get(key, [])
@@ -104,7 +104,7 @@ def table(name: str, columns: Columns) -> pd.DataFrame:
 
 
 class TaskRecords:
-    """Collects the records of all blocks; `tables` makes the tables of them."""
+    """Collects the records of all blocks; `tables` returns them."""
 
     def __init__(self, header: Header, events_of: Callable[[Words], npt.NDArray[np.int16]]) -> None:
         self._events_of = events_of
@@ -121,7 +121,7 @@ class TaskRecords:
         self._kept, self._refused = 0, 0
 
     def add(self, words: Words, starts: Places, kinds: npt.NDArray[np.uint8]) -> None:
-        """Take what is wanted of the records of a block."""
+        """Collect the relevant records of a block."""
         for kind in LEAST:
             mine = starts[kinds == kind]
             room = MOST_RECORDS - self._kept
@@ -167,12 +167,12 @@ class TaskRecords:
         else:
             body_time = words[starts + 1]
             columns["event"] = self._events_of(words[starts + 2])
-        if body_time is not None and not self._timed:  # the trailer's time is the one perf shows
+        if body_time is not None and not self._timed:  # perf shows the trailer's time
             columns["time_ns"] = body_time.view(np.int64)
         self._found[kind].append(columns)
 
     def _trailer(self, words: Words, ends: Places) -> tuple[dict[str, Column | list[str]], Places]:
-        """What the trailers say, and how many words each has."""
+        """Return the values of the trailers, and the number of words of each."""
         number = len(ends)
         kinds = np.zeros(number, np.int64)
         if len(set(self._trailers)) > 1:
@@ -197,7 +197,7 @@ class TaskRecords:
         return {"time_ns": time, "pid": pid, "tid": tid, "cpu": cpu, "event": event}, width
 
     def _all(self, *kinds: int) -> dict[str, Column | list[str]]:
-        """The records of these types, by time; those of one time stay in the file's order."""
+        """Return the records of these types by time, those of the same time in the file's order."""
         parts = [part for kind in kinds for part in self._found[kind]]
         if not parts:
             return {}
@@ -212,7 +212,7 @@ class TaskRecords:
         return joined
 
     def tables(self, build_ids: dict[str, str]) -> Tables:
-        """All of them. build_ids are those of the header, by path."""
+        """Return all tables. `build_ids` are those of the header, by path."""
         damage = []
         if self._short:
             damage.append(f"{self._short} records of processes and mappings are too short")
@@ -285,7 +285,7 @@ def inherit(
     build_ids: dict[str, str],
     damage: list[str],
 ) -> pd.DataFrame:
-    """The mappings of each process with those that a fork copied, without those an exec dropped."""
+    """Return the mappings of each process, with inherited ones, without those an exec dropped."""
     if not maps:
         return table("mappings", {})
     steps: list[tuple[int, int, int, int, int]] = []  # time, kind, row, pid, ppid
@@ -306,7 +306,7 @@ def inherit(
         ):
             if is_exec:
                 steps.append((time, 1, 0, pid, 0))
-    # What perf found running has time 0: its forks clone nothing that is mapped only afterwards.
+    # Processes that perf found running have time 0; their forks inherit no later mappings.
     steps.sort(key=lambda step: step[:2])
     origin: list[int] = []
     owner: list[int] = []

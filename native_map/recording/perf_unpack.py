@@ -1,9 +1,9 @@
-"""The records of a perf.data file that `perf record -z` compressed, unpacked within bounds.
+"""Unpacks the records of a perf.data file that `perf record -z` compressed, with limits.
 
-perf packs what it writes as one zstd stream, cut into records of 64 KiB at most, between which
-others may stand as they are. A few bytes of such a stream can stand for gigabytes: what is unpacked
-is bounded by the size of the file and absolutely, and is never held as a whole. libzstd is asked
-for when it is needed, by ctypes: perf brings it along.
+perf compresses its records as one zstd stream, split into records of at most 64 KiB, with other
+records in between. A few bytes of such a stream can expand to gigabytes. So the unpacked size is
+limited, relative to the file and absolutely, and never held as a whole. libzstd is loaded with
+ctypes when it is needed; it is installed with perf.
 Source: Linux tools/perf/util/zstd.c, tools/perf/util/tool.c, zstd.h of libzstd 1.4.
 """
 
@@ -19,9 +19,9 @@ import numpy as np
 from native_map.recording.perf_header import COMPRESSED_RECORDS, Header
 from native_map.recording.record_bounds import boundaries
 
-RATIO = 100  # perf's own recordings shrink to a fifth, very even ones to a fortieth
+RATIO = 100  # typical recordings shrink to a fifth, very regular ones to a fortieth
 LEAST_BOUND, MOST_BOUND = 16 << 20, 2 << 30
-MOST_PLAIN = 2_000_000  # records that stand uncompressed in such a file
+MOST_PLAIN = 2_000_000  # uncompressed records in such a file
 LONGEST = 1 << 16
 PIECE = 1 << 20
 WINDOW_LOG = 27  # 128 MiB, that of zstd's highest level
@@ -33,7 +33,7 @@ class _Buffer(ctypes.Structure):
 
 @cache
 def library() -> Any:
-    """libzstd with its functions declared; None if this machine has none."""
+    """Return libzstd with its functions declared; None if it is not installed."""
     for name in ("libzstd.so.1", "libzstd.so"):
         try:
             zstd = ctypes.CDLL(name)
@@ -52,7 +52,7 @@ def library() -> Any:
 
 
 class _Stream:
-    """One zstd stream, fed in parts."""
+    """A zstd stream that is fed in parts."""
 
     def __init__(self) -> None:
         self._library = library()
@@ -64,7 +64,7 @@ class _Stream:
         self._library.ZSTD_DCtx_setParameter(self._stream, 100, WINDOW_LOG)
 
     def unpack(self, packed: bytes) -> Iterator[bytes]:
-        """What these bytes stand for, in pieces. Raises ValueError if they are damaged."""
+        """Yield the unpacked bytes in pieces. Raises ValueError if the input is damaged."""
         held = ctypes.create_string_buffer(packed, len(packed))
         source = _Buffer(ctypes.cast(held, ctypes.c_void_p), len(packed), 0)
         while True:
@@ -74,7 +74,7 @@ class _Stream:
             )
             if self._library.ZSTD_isError(code):
                 raise ValueError("damaged")
-            # What it wants next: the header of a block, or nothing where a frame has ended.
+            # The size of its next input: the header of a block, or 0 at the end of a frame.
             self.between = code in (0, 3)
             if target.pos:
                 yield ctypes.string_at(self._out, target.pos)
@@ -86,7 +86,7 @@ class _Stream:
 
 
 class Unpacking:
-    """The records of one file, unpacked, as a stream of bytes. `damage` says what was not."""
+    """The unpacked records of a file as a stream of bytes. `damage` lists what is missing."""
 
     def __init__(self, file: FileIO, header: Header) -> None:
         self._file = file
@@ -98,7 +98,7 @@ class Unpacking:
         self._rest = memoryview(b"")
 
     def fill(self, into: memoryview) -> int:
-        """Fill the buffer as far as there is anything; return the number of bytes."""
+        """Fill the buffer as far as possible; return the number of bytes."""
         got = 0
         while got < len(into):
             if not len(self._rest):
@@ -113,7 +113,7 @@ class Unpacking:
         return got
 
     def skip(self) -> int:
-        """Unpack the rest for nothing, within bounds; return how many bytes it is."""
+        """Unpack the rest, within the limits, only to return its number of bytes."""
         rest, self._rest = len(self._rest), memoryview(b"")
         return rest + sum(len(piece) for piece in self._pieces)
 
@@ -165,7 +165,7 @@ class Unpacking:
             yield cut
 
     def _outer(self) -> Iterator[tuple[int, int, bytes]]:
-        """Place, type and bytes of each record as the file has them."""
+        """Yield place, type and bytes of each record in the file."""
         at, held, start = 0, b"", 0
         while at < self._size:
             if len(held) - start < min(LONGEST, self._size - at):
@@ -182,9 +182,9 @@ class Unpacking:
 
 
 def _whole_records(data: bytes) -> tuple[bytes, bytes]:
-    """The whole records that these bytes begin with, and the rest."""
+    """Return the whole records at the start of these bytes, and the rest."""
     words = np.frombuffer(data, "<u8", len(data) // 8)
     _, end, _ = boundaries(words, len(words))
     end *= 8
-    # A record that is longer than any is damaged: whoever reads on says so.
+    # An overlong record is damaged; the next reader reports it.
     return (data[:end], data[end:]) if len(data) - end < LONGEST else (data, b"")

@@ -1,16 +1,16 @@
-"""Python stacks with their times from `py-spy record --format chrometrace --threads`.
+"""Reads Python stacks with times from `py-spy record --format chrometrace --threads`.
 
-Of py-spy's formats only this one carries times: raw and flamegraph count whole stacks, speedscope
-numbers the samples of each thread. It writes what changed between two samples of a thread: an "E"
-for each frame left, a "B" for each entered, at microseconds since py-spy's own start. Three things
-of it must be undone (py-spy 0.4, src/chrometrace.rs):
+This is the only format of py-spy with times: raw and flamegraph count whole stacks, speedscope
+numbers the samples of each thread. The file has the changes between two samples of a thread: an "E"
+for each frame that was left, a "B" for each that was entered, with microseconds since the start of
+py-spy. The reader corrects three properties (py-spy 0.4, src/chrometrace.rs):
 
-- `tid` is the pthread's address (later versions: a number that stands for it), which the main
-  threads of forked processes share. Their stacks then alternate under one `tid`, and an "E" carries
-  the process id of the stack that follows. The frames "process PID:" and "thread (TID):" that
-  py-spy puts below a stack tell them apart; the thread id there is the kernel's.
-- A thread that has ended keeps its last stack until the file's end, which `ends` corrects.
-- py-spy's own start is not in the file. Whoever started it bounds it: after the start of its
+- `tid` is the address of the pthread (in later versions a number for it), which is the same for the
+  main threads of forked processes. Their stacks alternate under one `tid`, and an "E" has the
+  process id of the following stack. The frames "process PID:" and "thread (TID):" below each stack
+  distinguish them; that TID is the kernel's.
+- A thread that has ended keeps its last stack until the end of the file, which `ends` corrects.
+- The start of py-spy is not in the file. The caller bounds it: it lies after the start of the
   process, before its first line, and before its end by at least the last time in the file.
 """
 
@@ -31,13 +31,13 @@ _CHUNK = 1 << 20  # no event is longer than this
 _PROCESS = re.compile(r"process (\d{1,9}):")
 _THREAD = re.compile(r"thread \((\d{1,9})\)")
 _MAX_US = 1 << 52  # times are below a century and a half
-_MOST_EVENTS = 5_000_000  # 11 hours of 100 samples a second that each differ in one frame
-MOST_ROWS = 4_000_000  # of samples; of a longer recording each stands for several
+_MOST_EVENTS = 5_000_000  # 11 hours of 100 samples per second with one changed frame each
+MOST_ROWS = 4_000_000  # of samples; in a longer recording each represents several
 _HINT = "record again with `lotus trace --py-spy`"
 
 
 class Frame(NamedTuple):
-    """One line of a stack; `line` is 0 where py-spy knows none."""
+    """One line of a stack; `line` is 0 if py-spy does not know it."""
 
     function: str
     file: str
@@ -48,12 +48,12 @@ class Frame(NamedTuple):
 class Stacks:
     """Samples of Python stacks.
 
-    `samples`: time_ns (CLOCK_MONOTONIC), weight_ns (time that the row stands for), count (samples
-    that it stands for: 1, more where they would be too many rows), pid, tid (the kernel's), node
+    `samples`: time_ns (CLOCK_MONOTONIC), weight_ns (time that the row represents), count (samples
+    that it represents: 1, or more if there would be too many rows), pid, tid (the kernel's), node
     (row of `nodes`; -1: the thread was in no Python function); sorted by time.
-    `nodes`: parent (row or -1), function, file, line: a stack is a node and its parents.
-    `threads`: pid, tid, name. The clocks are `bound_ns` apart at most; beside that py-spy notes the
-    time after it has looked at all processes, which on a busy machine may be milliseconds later.
+    `nodes`: parent (row or -1), function, file, line; a stack is a node with its ancestors.
+    `threads`: pid, tid, name. The clocks differ by at most `bound_ns`. In addition, py-spy takes
+    the time after sampling all processes, which on a busy machine may be milliseconds later.
     """
 
     samples: pd.DataFrame
@@ -72,7 +72,7 @@ class Stacks:
 
 
 class _Tree:
-    """All stacks as one tree, so that memory grows with the file and not with its stacks."""
+    """All stacks as one tree, so that memory is proportional to the file."""
 
     def __init__(self) -> None:
         self.parents = array("q")
@@ -88,7 +88,7 @@ class _Tree:
 
 
 class _Thread:
-    """What py-spy takes for one thread: of forked processes, a main thread of each."""
+    """A thread according to py-spy, which may be the main threads of several forked processes."""
 
     def __init__(self) -> None:
         # (frame, node or -1 above a thread, pid, tid) from the bottom.
@@ -147,7 +147,7 @@ class _Reader:
             thread.stack.append((frame, self.tree.child(node, frame), pid, tid))
 
     def settle(self) -> None:
-        """Note the stack that a thread has after all events of one moment."""
+        """Record the stack of a thread after all events of one time."""
         if self._group is None:
             return
         key, time = self._group
@@ -156,7 +156,7 @@ class _Reader:
         if thread.stack and not tid:
             raise Unusable(f"py-spy's file names no threads: it was run without --threads; {_HINT}")
         if not thread.stack:
-            # The file's end. Of those that share this key only the last was there until now.
+            # The end of the file. Of the threads with this key, only the last was still running.
             for owner, (start, above) in thread.open.items():
                 end = time if owner == thread.current else min(time, start + self._period)
                 self._close(owner, start, end, above)
@@ -186,10 +186,10 @@ def read(
 ) -> Stacks:
     """Read one file.
 
-    py-spy was started not before `start_ns`, had written its first line at `seen_ns` and had ended
-    at `end_ns`, all of CLOCK_MONOTONIC; it samples each `period_ns`. `ends` gives the times at
-    which threads (by the kernel's id) have ended. Raises Unusable for what is no such file, OSError
-    where it cannot be read.
+    py-spy was started at `start_ns` or later, had written its first line at `seen_ns` and had ended
+    at `end_ns`, all of CLOCK_MONOTONIC; it samples every `period_ns`. `ends` has the times at which
+    threads (by the kernel's id) ended. Raises Unusable if it is not such a file, OSError if it
+    cannot be read.
     """
     if period_ns < 1000:
         raise ValueError("a period below a microsecond")
@@ -219,7 +219,7 @@ def read(
 def _samples(
     runs: Mapping[str, np.ndarray], origin_ns: int, period_ns: int, ends: Mapping[int, int]
 ) -> pd.DataFrame:
-    """Give each sampling period of a run a sample of its own, as several may fall in it."""
+    """Give each sampling period of a run a sample of its own; a run may span several."""
     start = runs["start"] * 1000 + origin_ns
     length = (runs["end"] - runs["start"]) * 1000
     if ends:
@@ -229,7 +229,7 @@ def _samples(
     keep = length > 0
     start, length = start[keep], length[keep]
     true = np.maximum(1, (length + period_ns // 2) // period_ns)
-    # What a file of a few bytes says to have lasted for weeks must not cost more than its bytes.
+    # A small file with a long duration must not cost more memory than its size.
     each = -(-int(true.sum()) // max(MOST_ROWS, len(true)))
     count = -(-true // max(each, 1))
     row = np.repeat(np.arange(len(count)), count)
@@ -249,7 +249,7 @@ def _samples(
 
 
 def _events(path: Path) -> Iterator[Any]:
-    """Yield the elements of a JSON array without holding it."""
+    """Yield the elements of a JSON array without loading it."""
     decoder = json.JSONDecoder()
     with open(path, encoding="utf-8", errors="replace") as file:
         text, at = file.read(_CHUNK).lstrip(), 1
@@ -262,7 +262,7 @@ def _events(path: Path) -> Iterator[Any]:
             if at < len(text) and text[at] == "]":
                 return
             try:
-                # A number at the very end of the text may go on in the next part.
+                # A number at the end of the text may continue in the next part.
                 event, after = decoder.raw_decode(text, at)
                 if after == len(text) and not complete:
                     raise ValueError
@@ -280,7 +280,7 @@ def _events(path: Path) -> Iterator[Any]:
 
 
 def _text(value: Any) -> str:
-    """A text as pandas can hold it: half of a surrogate pair becomes an escape."""
+    """Escape lone surrogates, which pandas cannot store."""
     return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else ""
 
 

@@ -1,4 +1,4 @@
-"""Where the records of a perf.data file start."""
+"""Finds where the records of a perf.data file start."""
 
 import numpy as np
 import numpy.typing as npt
@@ -8,9 +8,8 @@ Places = npt.NDArray[np.int64]
 
 
 def boundaries(words: Words, stop: int) -> tuple[Places, int, bool]:
-    """The words at which records start, up to word `stop`; where the next one starts; all well?
-
-    False: the record there has a size that cannot be, or ends behind the words.
+    """Return the words up to `stop` at which records start, the start of the next record, and
+    whether it is valid: False if its size is impossible or it ends after the last word.
     """
     sizes = words.view("<u2")[3::4]
     size_at = sizes.data
@@ -18,7 +17,7 @@ def boundaries(words: Words, stop: int) -> tuple[Places, int, bool]:
     bounds: list[Places] = []
     at, well = 0, True
     while at < stop and well:
-        # A run of records of one size: each of them says where the next one starts.
+        # A run of records of one size: each gives the start of the next one.
         size = size_at[at]
         step = size >> 3
         count, window = 0, 32
@@ -38,7 +37,7 @@ def boundaries(words: Words, stop: int) -> tuple[Places, int, bool]:
             at += count * step
         if count >= 32:
             continue
-        # Sizes that change: one by one is faster than many short runs.
+        # Changing sizes: single steps are faster than many short runs.
         single = []
         for _ in range(256):
             if at >= stop:

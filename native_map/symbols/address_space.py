@@ -1,8 +1,8 @@
-"""Which mapping of its process a sampled address lay in, at the time of the sample.
+"""Finds the mapping of each sampled address in its process at the time of the sample.
 
-Mappings come and go: a later one hides what it overlaps, a fork inherits the parent's as they are,
-an exec drops all (`until_ns` of a mapping, or the exec among the comms, says when). perf tells of
-no munmap, so an old mapping stands until something covers it.
+A later mapping hides those that it overlaps; a fork inherits the parent's mappings; an exec drops
+all (at `until_ns` of a mapping, or at the exec in comms). perf does not record munmap, so an old
+mapping remains until another covers it.
 """
 
 from collections import Counter
@@ -18,22 +18,22 @@ from native_map.symbols.elf import U64
 
 NOWHERE, BY_TIME = -1, -2
 FOREVER = np.iinfo(np.int64).max
-MOST_SPACES = 1 << 16  # processes whose mappings are looked at for one table of samples
-MOST_STEPS = 100_000_000  # of samples times the mappings that lay over them at some time
-STEPS_EACH = 500  # what one mapping costs by itself
+MOST_SPACES = 1 << 16  # processes whose mappings are considered for one table of samples
+MOST_STEPS = 100_000_000  # of samples times the mappings that covered them at some time
+STEPS_EACH = 500  # fixed cost of a mapping
 OVERLAPPING = "{n} mappings that overlap others where samples are were left out: too many"
 CROWDED = "{n} places of samples in processes beyond the first 65,536 were not looked up"
-LONGEST_LINE = 16  # generations of processes to go up for what a fork inherited
+LONGEST_LINE = 16  # generations of processes to search for inherited mappings
 
 Rows = NDArray[np.intp]
 
 
 @dataclass
 class Match:
-    """Unique places of samples. `pair` leads from each sample to its place.
+    """Unique places of samples. `pair` is the index of each sample's place.
 
-    `source` numbers the mapped file (`AddressSpaces.paths`), -1 where no mapping covers the
-    address; `offset` is the place in that file.
+    `source` is the index of the mapped file (`AddressSpaces.paths`), -1 if no mapping covers the
+    address; `offset` is the offset in that file.
     """
 
     pair: Rows
@@ -55,7 +55,7 @@ class _Space:
         self.first = np.flatnonzero(new)
         self.reach = np.maximum.reduceat(end, self.first) if len(self.first) else end
         self.execs = execs
-        # The same file mapped to the same place again changes nothing, unless one was dropped.
+        # Mapping the same file to the same place again changes nothing, unless one was dropped.
         other = ~new
         if not len(execs) and not (table.until[rows] < FOREVER).any():
             columns = (table.start, table.end, table.offset, table.source)
@@ -66,7 +66,7 @@ class _Space:
         self.by_time = np.logical_or.reduceat(other, self.first) if len(self.first) else other
 
     def at(self, ip: U64) -> Rows:
-        """The row for each address, NOWHERE, or BY_TIME where it depends on when."""
+        """Return the row for each address, NOWHERE, or BY_TIME if it depends on the time."""
         cluster = np.searchsorted(self.start[self.first], ip, "right") - 1
         inside = cluster >= 0
         inside[inside] = ip[inside] < self.reach[cluster[inside]]
@@ -78,7 +78,7 @@ class _Space:
         return result
 
     def at_time(self, ip: U64, time: NDArray[np.int64], table: "AddressSpaces") -> Rows:
-        """The row of each (address, time): the latest by then, else the first that follows."""
+        """Return the row of each (address, time): the latest before, else the first after."""
         order = np.argsort(ip, kind="stable")
         ip, time = ip[order], time[order]
         era = np.searchsorted(self.execs, time, "right")
@@ -88,7 +88,7 @@ class _Space:
         low = np.searchsorted(ip, table.start[by_time])
         high = np.searchsorted(ip, table.end[by_time])
         hit = low < high
-        # Of more than can be looked through the latest go first, as they hide the others.
+        # If there are too many, the latest are used, because they hide the others.
         steps = np.cumsum(np.where(hit, high - low + STEPS_EACH, 0)[::-1])[::-1]
         table.refused[OVERLAPPING] += int((hit & (steps > table.steps)).sum())
         hit &= steps <= table.steps
@@ -120,7 +120,7 @@ class AddressSpaces:
     ) -> None:
         count = len(mappings)
         self.steps = MOST_STEPS
-        self.refused: Counter[str] = Counter()  # what was left out, as texts with {n}
+        self.refused: Counter[str] = Counter()  # texts with {n} on what was left out
 
         def column(name: str, kind: type) -> NDArray[np.generic]:
             if name not in mappings:
@@ -157,7 +157,7 @@ class AddressSpaces:
                 self._parents.setdefault(child, (parent, when))
 
     def space(self, pid: int) -> _Space:
-        """The mappings of a process, made when first asked for."""
+        """Return the mappings of a process, built on first use."""
         if pid not in self._spaces:
             rows = self._rows.of(pid)
             execs = np.unique(self._execs.of(pid))
@@ -167,7 +167,7 @@ class AddressSpaces:
         return self._spaces[pid]
 
     def ancestors(self, pid: int) -> list[int]:
-        """The process and those that it was forked from, without an exec since."""
+        """Return the process and its ancestors by fork, without an exec in between."""
         line, last = [pid], pid
         while len(line) <= LONGEST_LINE and last in self._parents and not len(self._execs.of(last)):
             last = self._parents[last][0]
@@ -175,7 +175,7 @@ class AddressSpaces:
         return line
 
     def kernel_marks(self) -> list[tuple[str, int]]:
-        """Names and addresses of the recorded kernel (perf notes where `_text` or `_stext` lay)."""
+        """Return names and addresses of marks (`_text` or `_stext`) in the recorded kernel."""
         marks = []
         for row in self._rows.of(-1):
             path = self.paths[self.source[row]]
@@ -184,7 +184,7 @@ class AddressSpaces:
         return marks
 
     def match(self, pid: NDArray[np.int64], ip: U64, time: NDArray[np.int64]) -> Match:
-        """The mapped file and the offset in it of each sample."""
+        """Return the mapped file of each sample, and the offset in it."""
         pid_code, pids = pd.factorize(pid)
         ip_code, ips = pd.factorize(ip)
         pair, keys = pd.factorize(pid_code.astype(np.int64) * len(ips) + ip_code)
@@ -208,7 +208,7 @@ class AddressSpaces:
             pair[timed] = len(row) + code
             row = np.concatenate([row, codes % (len(self.start) + 1) - 1])
             of_pid, of_ip = (np.concatenate([each, each[base]]) for each in (of_pid, of_ip))
-            row[row == BY_TIME] = NOWHERE  # no sample leads there any more
+            row[row == BY_TIME] = NOWHERE  # no sample refers to it any more
         self._inherit(of_pid, of_ip, row)
         inside = row >= 0
         source, offset = np.full(len(row), NOWHERE), np.zeros(len(row), np.uint64)
@@ -217,7 +217,7 @@ class AddressSpaces:
         return Match(pair, of_pid, of_ip, source, offset)
 
     def _inherit(self, pid: NDArray[np.int64], ip: U64, row: Rows) -> None:
-        """Look for what no mapping of a process covers in its parent's, as of the fork."""
+        """Search addresses without a mapping in the parent's mappings, as of the fork."""
         children = np.fromiter(self._parents, np.int64, len(self._parents))
         lacking = np.flatnonzero((row == NOWHERE) & np.isin(pid, children))
         groups = _by_value(pid[lacking])
@@ -239,14 +239,14 @@ class AddressSpaces:
 
 
 class _Grouped:
-    """Values by key, found by search: as many keys as there are processes cost no memory each."""
+    """Values by key, found by binary search, without a Python object for each key."""
 
     def __init__(self, keys: NDArray[np.int64], values: NDArray[Any]) -> None:
         order = np.argsort(keys, kind="stable")
         self._keys, self._values = keys[order], values[order]
 
     def of(self, key: int) -> NDArray[Any]:
-        """The values of a key, in the order in which they were given."""
+        """Return the values of a key, in the order in which they were given."""
         low, high = (
             np.searchsorted(self._keys, key, "left"),
             np.searchsorted(self._keys, key, "right"),
@@ -254,7 +254,7 @@ class _Grouped:
         return self._values[low:high]
 
     def has(self, keys: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of the keys have a value."""
+        """Return which of the keys have a value."""
         at = np.searchsorted(self._keys, keys)
         known = at < len(self._keys)
         known[known] = self._keys[at[known]] == keys[known]
@@ -269,7 +269,7 @@ def _texts(frame: pd.DataFrame, name: str) -> tuple[NDArray[np.int64], list[str]
 
 
 def _by_value(values: NDArray[np.int64]) -> list[tuple[int, Rows]]:
-    """Each value and the rows that hold it."""
+    """Yield each value and its rows."""
     order = np.argsort(values, kind="stable")
     unique, first = np.unique(values[order], return_index=True)
     return list(zip(unique.tolist(), np.split(order, first[1:]), strict=True)) if len(order) else []

@@ -1,8 +1,9 @@
-"""C++ names as people read them, and a short form of them for tables.
+"""Demangles C++ names, and shortens them for tables.
 
-A mangled name of 200 characters can stand for gigabytes of text (each substitution may double what
-came before), so libstdc++'s `__cxa_demangle` runs in a child process with limits on its memory and
-on the CPU time of each name. This file is also that child's program: standard library only.
+A mangled name of 200 characters can expand to gigabytes of text (each substitution may double the
+text so far), so libstdc++'s `__cxa_demangle` runs in a child process with limits on its memory and
+on the CPU time of each name. This file is also the program of that child, so it imports only the
+standard library.
 """
 
 import re
@@ -16,10 +17,10 @@ CHILD_MEMORY = 512 << 20
 NAME_CPU_S = 0.5
 MOST_CHILDREN = 5
 CHILD_OUTPUT = 64 << 20
-CHILD_WAIT_S, CHILD_CPU_S = 60.0, 10  # libstdc++ reads some 200,000 names a second
+CHILD_WAIT_S, CHILD_CPU_S = 60.0, 10  # libstdc++ demangles about 200,000 names a second
 LONGEST = 1 << 16  # bytes of one demangled name; longer ones stay mangled
 
-# What gcc appends to the name of a copy or a part of a function (gcc/cgraphclones.cc, clone names).
+# Suffixes of gcc for copies and parts of a function (gcc/cgraphclones.cc, clone names).
 CLONE = re.compile(r"(\.(cold|part|isra|constprop|lto_priv|localalias|cfi)(\.\d+)*)+$")
 BRACKETS = re.compile(r"\[(clone|abi:)[^\]]*\]")
 OPERATOR = re.compile(
@@ -32,10 +33,10 @@ ANONYMOUS = "(anonymous namespace)"
 
 
 def demangle(names: Iterable[str]) -> dict[str, str]:
-    """The readable form of each name that has one (those that begin with `_Z`).
+    """Return the readable form of each mangled name (those that begin with `_Z`).
 
-    Names that cannot be demangled, or not to 64 KiB at most in half a second, are absent; so are
-    all that come after the fifth that stops the child, and after ten seconds of its CPU time.
+    Names that cannot be demangled to at most 64 KiB in half a second are absent, and so are all
+    names after the fifth that kills the child, or after ten seconds of its CPU time.
     """
     from native_map.programs import Limits, answer  # not for the child
 
@@ -50,18 +51,18 @@ def demangle(names: Iterable[str]) -> dict[str, str]:
             done = answer([sys.executable, "-I", "-S", __file__], limits, names_in)
         except OSError:
             break
-        # A line is complete only where another follows.
+        # A line is complete only if another follows.
         lines = done.out.decode("utf-8", "replace").split("\n")[:-1]
         demangled.update((a, b) for a, b in zip(wanted, lines, strict=False) if b)
         if done.code >= 0 or done.stopped:
             break
-        wanted = wanted[len(lines) + 1 :]  # without the name that it died of
+        wanted = wanted[len(lines) + 1 :]  # skip the name that killed it
     return demangled
 
 
 @lru_cache(maxsize=1 << 16)
 def short(name: str) -> str:
-    """The function's name without return type, parameters, template arguments and clone suffixes.
+    """Return a function's name without return type, parameters, template arguments and suffixes.
 
     >>> short("void at::native::f<float>(at::Tensor const&, int) [clone .cold]")
     'at::native::f'
@@ -84,7 +85,7 @@ def short(name: str) -> str:
 
 
 def _without_groups(text: str) -> str:
-    """`text` without what stands in (), <> and {}; of a lambda, `{lambda}` is left."""
+    """Return `text` without the contents of (), <> and {}; a lambda becomes `{lambda}`."""
     kept: list[str] = []
     depth = at = 0
     while at < len(text):

@@ -1,7 +1,7 @@
-"""Where functions begin and end, from `.eh_frame`: also in stripped libraries.
+"""Finds the bounds of functions in `.eh_frame`, also in stripped libraries.
 
-`.eh_frame_hdr` holds a sorted table of function starts (the unwinder's own); numpy reads it whole,
-and the sizes only for the functions that are asked for. Without that table `.eh_frame` is walked.
+`.eh_frame_hdr` has a sorted table of function starts for the unwinder; numpy reads all of it, but
+sizes only for the requested functions. Without that table, `.eh_frame` is read entry by entry.
 Format: Linux Standard Base Core 5.0, sections 10.5 and 10.6; DWARF 5, section 6.4.1.
 """
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from native_map.symbols.elf import PT_GNU_EH_FRAME, SHT_NOBITS, U64, Elf
 
-MOST_WALKED = 1 << 19  # entries where no linker made a table of them
+MOST_WALKED = 1 << 19  # entries to read if there is no table
 MOST_CIES = 1 << 16
 OMIT, DATAREL_SDATA4 = 0xFF, 0x3B
 WIDTHS = {0x0: 0, 0x2: 2, 0x3: 4, 0x4: 8, 0xA: 2, 0xB: 4, 0xC: 8}  # 0: the machine's word
@@ -21,7 +21,7 @@ PCREL, ABSOLUTE = 0x10, 0x00
 
 
 class Frames:
-    """Function bounds of one ELF file. Empty where it has no usable `.eh_frame`."""
+    """Function bounds of one ELF file. Empty if it has no usable `.eh_frame`."""
 
     def __init__(self, elf: Elf) -> None:
         self.elf = elf
@@ -36,7 +36,7 @@ class Frames:
         return np.frombuffer(self.elf.view, np.uint8)
 
     def bounds(self, addresses: U64) -> tuple[U64, U64, NDArray[np.bool_]]:
-        """Start and end of the function around each of the file's addresses, and whether any is."""
+        """Return start and end of the function at each address, and whether there is one."""
         row = np.searchsorted(self.starts, addresses, "right") - 1
         known = row >= 0
         start, end = np.zeros(len(addresses), np.uint64), np.zeros(len(addresses), np.uint64)
@@ -49,7 +49,7 @@ class Frames:
         return start, end, known & (addresses < end)
 
     def _table(self) -> tuple[U64, U64]:
-        """Starts and the addresses of their entries, from `.eh_frame_hdr`'s search table."""
+        """Return starts and the addresses of their entries from the table of `.eh_frame_hdr`."""
         nothing = np.zeros(0, np.uint64), np.zeros(0, np.uint64)
         places = [
             (s.offset, s.vaddr, s.filesz)
@@ -64,7 +64,7 @@ class Frames:
             if len(head) < 12 or head[0] != 1 or head[3] != DATAREL_SDATA4:
                 continue
             if head[1] & 0xF not in (0x3, 0xB) or head[2] != 0x03:
-                continue  # every linker writes 4-byte pointers and counts here
+                continue  # all linkers write 4-byte pointers and counts here
             order = "<" if self.elf.order == "<" else ">"
             count = int(np.frombuffer(head, order + "u4", 1, 8)[0])
             if count * 8 + 12 > size:
@@ -77,7 +77,7 @@ class Frames:
         return nothing
 
     def _gather(self, offsets: U64, width: int) -> NDArray[Any]:
-        """Unsigned integers of `width` bytes at those offsets; 0 where outside the file."""
+        """Return unsigned integers of `width` bytes at the offsets; 0 outside the file."""
         size = np.uint64(self.elf.size)
         inside = (offsets < size) & (size - np.minimum(offsets, size) >= np.uint64(width))
         at = np.where(inside, offsets, 0)
@@ -89,7 +89,7 @@ class Frames:
         return value
 
     def _end_of(self, rows: NDArray[np.intp]) -> U64:
-        """End of the function in each row of the table; its start where it cannot be told."""
+        """Return the end of the function in each row of the table; its start if unknown."""
         starts, entries = self.starts[rows], self._entries[rows]
         ends = starts.copy()
         offsets, known = self.elf.offsets(entries)
@@ -110,14 +110,14 @@ class Frames:
             if each & 0x70 == PCREL:
                 begin = begin + entries[mine] + np.uint64(8)
             length = self._gather(at + np.uint64(width), width)
-            # An entry that does not begin where the table says is not to be believed.
+            # Ignore an entry whose start differs from the table.
             good = begin == starts[mine]
             high = np.uint64(2**64 - 1) - starts[mine]
             ends[mine] = starts[mine] + np.where(good, np.minimum(length, high), 0)
         return ends
 
     def _width(self, encoding: int) -> int:
-        """Bytes of a pointer in this encoding; 0 if we cannot read it."""
+        """Return the bytes of a pointer in this encoding; 0 if it is not supported."""
         if encoding == OMIT or encoding & 0xF not in WIDTHS or encoding & 0x80:
             return 0
         if encoding & 0x70 not in (PCREL, ABSOLUTE):
@@ -130,7 +130,7 @@ class Frames:
         return self._encodings[offset]
 
     def _read_encoding(self, offset: int) -> int:
-        """How the CIE at this file offset says that its entries write addresses; OMIT if broken."""
+        """Return the encoding of addresses in entries of the CIE at this offset; OMIT if broken."""
         if offset >= self.elf.size:
             return OMIT
         raw = bytes(self.elf.view[offset : offset + 256])
@@ -163,7 +163,7 @@ class Frames:
         return ABSOLUTE
 
     def _walk(self) -> tuple[U64, U64]:
-        """Starts and ends from all entries of `.eh_frame`, one after the other."""
+        """Read starts and ends from all entries of `.eh_frame`, one by one."""
         section = self.elf.section(".eh_frame")
         raw = self.elf.content(section)
         ranges: list[tuple[int, int]] = []
@@ -175,7 +175,9 @@ class Frames:
         for _ in range(MOST_WALKED):
             size = int.from_bytes(raw[at : at + 4], ends)
             if size < 4 or size == 0xFFFFFFFF or at + 4 + size > len(raw):
-                if size == 0 and at + 4 < len(raw):  # a terminator of one object file amid others
+                if size == 0 and at + 4 < len(
+                    raw
+                ):  # the terminator of one object file among others
                     at += 4
                     continue
                 break

@@ -1,8 +1,8 @@
-"""One ELF file: segments, sections, build id, debug link, tables of functions, PLT entries.
+"""Reads an ELF file: segments, sections, build id, debug link, symbol tables, PLT entries.
 
-Read with numpy straight from the mapped file, as a symbol table of half a million entries must not
-be walked in Python. Every offset and size is checked against the file: a damaged part is absent, a
-file whose header is damaged is `Unusable`. Format: System V ABI, chapters 4 and 5 (`man 5 elf`),
+numpy reads the mapped file directly, because Python is too slow for symbol tables of half a million
+entries. Every offset and size is checked against the file: a damaged part is absent, a file with a
+damaged header is `Unusable`. Format: System V ABI, chapters 4 and 5 (`man 5 elf`),
 and Linux include/uapi/linux/elf.h. 32 and 64 bits, both byte orders.
 """
 
@@ -36,7 +36,7 @@ MOST_RELOCATIONS = 8  # sections of them
 MOST_NOTES = 64
 MINI_DEBUG_BYTES = 64 << 20
 MINI_DEBUG_MEMORY = 256 << 20
-MOST_SUMMED = 4 << 30  # bytes of a file whose checksum is made
+MOST_SUMMED = 4 << 30  # bytes of a file to compute a checksum of
 
 
 class Section(NamedTuple):
@@ -65,7 +65,7 @@ class Segment(NamedTuple):
 
 @dataclass
 class SymbolTable:
-    """The defined symbols that may be functions: addresses in the file, sizes, where the names are.
+    """The defined symbols that may be functions: addresses in the file, sizes, offsets of names.
 
     `kind` is 0 for FUNC and IFUNC, 1 for NOTYPE; `binding` 0 global, 1 weak, 2 local.
     """
@@ -78,7 +78,7 @@ class SymbolTable:
     strings: "Strings"
 
     def text(self, row: int) -> str:
-        """The name of the symbol in a row."""
+        """Return the name of the symbol in a row."""
         return self.strings.at(int(self.name[row]))
 
 
@@ -90,7 +90,7 @@ class Strings(NamedTuple):
     end: int
 
     def at(self, offset: int, longest: int = LONGEST_NAME) -> str:
-        """The NUL-ended string, without version (`@GLIBC_2.2`), safe to print; "" if outside."""
+        """Return the string, without version (`@GLIBC_2.2`), safe to print; "" if outside."""
         first = self.start + offset
         last = min(self.end, first + longest)
         if first >= last:
@@ -102,11 +102,11 @@ class Strings(NamedTuple):
 
 
 class Elf:
-    """An ELF file, from the bytes of `data`. Raises Unusable if the header makes no sense."""
+    """An ELF file, from the bytes of `data`. Raises Unusable if the header is invalid."""
 
     def __init__(self, data: "bytes | mmap.mmap", path: str = "") -> None:
         self.path = path
-        self.refused: list[str] = []  # what of the file was not read, with its size
+        self.refused: list[str] = []  # parts of the file that were not read, with their size
         self.data = data
         self.view = memoryview(data)
         self.size = len(self.view)
@@ -129,7 +129,7 @@ class Elf:
 
     @classmethod
     def open(cls, path: str) -> "Elf":
-        """Map a regular file. Raises Unusable if it cannot be opened or is no ELF file."""
+        """Map a regular file. Raises Unusable if it cannot be opened or is not an ELF file."""
         try:
             if not stat.S_ISREG(os.stat(path).st_mode):
                 raise Unusable(f"{path} is not a file; its samples have no names")
@@ -144,7 +144,7 @@ class Elf:
         return cls(data, path)
 
     def bytes_at(self, offset: int, size: int) -> memoryview:
-        """That part of the file; empty if any of it lies outside."""
+        """Return a part of the file; empty if it is not entirely inside."""
         if offset < 0 or size < 0 or offset + size > self.size:
             return self.view[:0]
         return self.view[offset : offset + size]
@@ -153,7 +153,7 @@ class Elf:
         return [int(each) for each in self.array(offset, np.dtype(self.order + kind), count)]
 
     def array(self, offset: int, kind: np.dtype[Any], count: int) -> NDArray[Any]:
-        """`count` items of the file, or none where any lies outside."""
+        """Return `count` items of the file, or none if one is outside."""
         part = self.bytes_at(offset, kind.itemsize * count)
         return np.frombuffer(part, kind)
 
@@ -208,7 +208,7 @@ class Elf:
         return next((s for s in self.sections if s.name == name), None)
 
     def content(self, section: Section | None) -> memoryview:
-        """The section's bytes in the file; none where it has none."""
+        """Return the section's bytes in the file; empty if it has none."""
         if section is None or section.type == SHT_NOBITS:
             return self.view[:0]
         return self.bytes_at(section.offset, section.size)
@@ -236,7 +236,7 @@ class Elf:
         return os.fsdecode(name), int.from_bytes(raw[at : at + 4], order)  # type: ignore[arg-type]
 
     def crc(self) -> int:
-        """CRC-32 of the whole file, as a debug link holds it; -1 of one that is too large."""
+        """Return the CRC-32 of the file, as in a debug link; -1 if the file is too large."""
         value = 0
         if self.size > MOST_SUMMED:
             return -1
@@ -245,14 +245,14 @@ class Elf:
         return value
 
     def addresses(self, offsets: U64) -> tuple[U64, NDArray[np.bool_]]:
-        """File offsets as the file's own addresses, and which of them lie in a loaded segment.
+        """Convert file offsets to the file's addresses; also return which are in a loaded segment.
 
-        Where segments overlap in the file, an executable one goes first.
+        If segments overlap in the file, an executable one takes precedence.
         """
         return self._translate(offsets, ("offset", "vaddr"))
 
     def offsets(self, addresses: U64) -> tuple[U64, NDArray[np.bool_]]:
-        """The file's addresses as file offsets, and which of them are in the file."""
+        """Convert the file's addresses to file offsets; also return which are in the file."""
         return self._translate(addresses, ("vaddr", "offset"))
 
     def _translate(self, positions: U64, fields: tuple[str, str]) -> tuple[U64, NDArray[np.bool_]]:
@@ -280,7 +280,7 @@ class Elf:
 
     @property
     def base(self) -> int:
-        """The lowest loaded address: what prelink changes."""
+        """The lowest loaded address, which prelink changes."""
         return min((s.vaddr for s in self.segments if s.type == PT_LOAD), default=0)
 
     @cached_property
@@ -296,9 +296,9 @@ class Elf:
         return [self._symbols(section) for section in chosen]
 
     def _apart(self, sections: list[Section], most: int, what: str) -> list[Section]:
-        """At most so many of the sections, of which none lies in another.
+        """Return a limited number of the sections, none of which overlaps another.
 
-        Whatever is made of them is then no more than a multiple of the file's bytes.
+        The memory for their contents is then limited to a multiple of the file's size.
         """
         chosen: list[Section] = []
         refused = size = 0
@@ -351,7 +351,7 @@ class Elf:
         )
 
     def mini_debug(self) -> "Elf | None":
-        """The symbols that Fedora keeps, packed, in .gnu_debugdata."""
+        """The compressed symbols in .gnu_debugdata, as on Fedora."""
         packed = self.content(self.section(".gnu_debugdata"))
         if not len(packed):
             return None
@@ -369,7 +369,7 @@ class Elf:
 
     @cached_property
     def _slots(self) -> tuple[U64, NDArray[np.uint32], NDArray[np.uint32]]:
-        """GOT addresses that the loader fills, sorted; symbol and symbol table of each."""
+        """The GOT addresses that the loader fills, sorted, with symbol and symbol table of each."""
         kind = self._table([("offset", "u8"), ("info", "u8"), ("addend", "u8")])
         sections = [s for s in self.sections if s.type == SHT_RELA and s.addr]
         sections = self._apart(sections, MOST_RELOCATIONS, "tables of relocations")
@@ -385,9 +385,9 @@ class Elf:
         return offset[order], symbol[order], table[order]
 
     def plt_name(self, address: int) -> str | None:
-        """`memcpy@plt` for an address in a PLT, "[plt]" if not known whose; None outside them.
+        """Return `memcpy@plt` for an address in a PLT, "[plt]" if unknown; None outside a PLT.
 
-        The entry's `jmp *slot(%rip)` names its GOT slot, the slot's relocation the symbol
+        The entry's `jmp *slot(%rip)` gives its GOT slot, the slot's relocation gives the symbol
         (x86-64 psABI 1.0, section 5.2).
         """
         for section in self.plts:
@@ -445,6 +445,6 @@ def build_id_in(notes: bytes, order: str) -> str:
 
 
 def same_build(first: str, second: str) -> bool:
-    """Whether two build ids in hex agree; perf pads short ones with zeros to 20 bytes."""
+    """Return whether two build ids in hex are equal; perf pads short ones with zeros (20 bytes)."""
     first, second = sorted((first.lower(), second.lower()), key=len)
     return bool(first) and second[: len(first)] == first and not second[len(first) :].strip("0")

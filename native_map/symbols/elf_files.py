@@ -1,7 +1,7 @@
-"""Finds the file that a mapping names, and its separate debug files, and checks they are the same.
+"""Finds the file of a mapping and its separate debug files, and checks that they are unchanged.
 
-A file that was replaced since the recording must not lend its names: where the recording knows the
-build id, the file's must agree.
+Names must not come from a file that was replaced since the recording: if the recording has a build
+id, the file's must be equal.
 """
 
 import os
@@ -22,9 +22,9 @@ WHEEL_DIRECTORIES = (".libs/", "/torch/lib/", "/nvidia/")
 
 @dataclass
 class Found:
-    """An opened file, or why there is none: `note`, where `{n}` stands for a number of samples.
+    """An opened file, or a `note` why there is none, in which `{n}` is the number of samples.
 
-    `hint` is the command that may name more of a stripped file.
+    `hint` is a command that may give a stripped file more names.
     """
 
     image: Image | None
@@ -33,7 +33,7 @@ class Found:
 
 
 class Files:
-    """Opens each file once. Arguments as of `Symbols`."""
+    """Opens each file once. Arguments as for `Symbols`."""
 
     def __init__(
         self, root: str, debug_dirs: "Sequence[str] | None", recorded_s: "float | None"
@@ -56,7 +56,7 @@ class Files:
         self._root_of: dict[tuple[int, int], str] = {}
 
     def by_root(self, pids: NDArray[np.int64]) -> list[tuple[str, NDArray[np.intp]]]:
-        """Rows of `pids` by the root directory that their processes see, as a prefix of paths."""
+        """Return rows of `pids` by the root directory of their processes, as a prefix of paths."""
         unique, back = np.unique(pids, return_inverse=True)
         groups: dict[str, list[int]] = {}
         for number, pid in enumerate(unique.tolist()):
@@ -74,12 +74,12 @@ class Files:
                     # One prefix for all processes of a container.
                     prefix = self._root_of.setdefault((its.st_dev, its.st_ino), f"/proc/{pid}/root")
             except OSError:
-                pass  # ended, or not ours to look at: our own root is the best guess
+                pass  # ended, or not accessible: our own root is the best guess
             self._roots[pid] = prefix
         return self._roots[pid]
 
     def find(self, path: str, build_id: str, prefix: str) -> Found:
-        """The file that was mapped and its debug files, looked for once."""
+        """Return the mapped file and its debug files, searched only once."""
         key = path, build_id, prefix
         if key not in self._found:
             self._found[key] = self._open(path, build_id, prefix)
@@ -114,7 +114,7 @@ class Files:
         return Found(None, f"{{n}} samples without names: {why}{help_}")
 
     def _refusal(self, elf: Elf, path: str, build_id: str, deleted: bool) -> str:
-        """Why this file cannot be the one that was mapped; "" if it can."""
+        """Return why this file cannot be the mapped one; "" if it can."""
         if build_id:
             if same_build(elf.build_id, build_id):
                 return ""
@@ -138,7 +138,7 @@ class Files:
         return Found(image, hint=hint)
 
     def _by_build_id(self, build_id: str, names: "tuple[str, ...]") -> list[str]:
-        """Where files of that build id may lie: gdb's, perf's and debuginfod's layouts."""
+        """Return paths for a build id in the layouts of gdb, perf and debuginfod."""
         if len(build_id) < 6 or not set(build_id) <= set("0123456789abcdef"):
             return []
         places = []
@@ -151,7 +151,7 @@ class Files:
         return places
 
     def _debug_file(self, elf: Elf, root: str, path: str) -> Elf | None:
-        """The separate debug file by build id, or by debug link if its checksum agrees."""
+        """Return the separate debug file by build id, or by debug link if its checksum matches."""
         for place in self._by_build_id(elf.build_id, ("debug", "debuginfo", "elf")):
             try:
                 candidate = Elf.open(place)
@@ -177,7 +177,7 @@ class Files:
 
 @cache
 def own_vdso() -> Image | None:
-    """The vdso of this process: the running kernel's, for this machine."""
+    """Return the vdso of this process, which is that of the running kernel."""
     try:
         with open("/proc/self/maps") as maps:
             line = next((line for line in maps if line.rstrip().endswith("[vdso]")), "")

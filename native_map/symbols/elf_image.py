@@ -1,7 +1,8 @@
-"""From addresses within one ELF file to the names of functions, with all that the file offers.
+"""Names the functions at addresses in one ELF file.
 
-In this order: a symbol with a size that covers the address; an entry of the PLT; a symbol without
-a size in the same function; the function's start from `.eh_frame`, as `0x59f00`; `[unknown]`.
+The name is the first available of: a symbol with a size that covers the address; an entry of the
+PLT; a symbol without a size in the same function; the function's start from `.eh_frame`, as
+`0x59f00`; `[unknown]`.
 """
 
 from collections.abc import Callable
@@ -19,20 +20,20 @@ Rows = NDArray[np.intp]
 
 UNKNOWN = "[unknown]"
 MOST_NESTED = 1000
-MOST_STEPS = 50_000_000  # of all addresses that are looked up at once, outwards
+MOST_STEPS = 50_000_000  # steps to enclosing symbols, over all addresses of a lookup
 MOST_ALIASES = 256
-MOST_TEXT = 32 << 20  # bytes of the names that are read of one file
+MOST_TEXT = 32 << 20  # bytes of names to read from one file
 # Arm and RISC-V assemblers mark code and data with local NOTYPE symbols ($x, $d).
 MARKED_MACHINES = (40, 183, 243)
 
 
 class _Group:
-    """Symbols of several tables, sorted by address; rows that share one are alternatives."""
+    """Symbols of several tables, sorted by address; those with the same one are alternatives."""
 
     def __init__(self, tables: list[SymbolTable], masks: list[NDArray[np.bool_]]) -> None:
         self.tables = tables
         self.left = MOST_TEXT
-        self.unread = 0  # groups whose names were not read, as those of others are too long
+        self.unread = 0  # groups whose names were not read, because of the limit
         self._names: dict[int, str] = {}
         pick = [np.flatnonzero(mask) for mask in masks]
         none = np.zeros(0, np.uint64)
@@ -56,11 +57,11 @@ class _Group:
         return np.maximum.accumulate(self.ends)
 
     def before(self, addresses: U64) -> Rows:
-        """The last group that starts at or before each address; -1 if none."""
+        """Return the last group that starts at or before each address; -1 if none."""
         return np.searchsorted(self.starts, addresses, "right") - 1
 
     def covering(self, addresses: U64) -> Rows:
-        """The innermost group that covers each address; -1 if none."""
+        """Return the innermost group that covers each address; -1 if none."""
         if not len(self.starts):
             return np.full(len(addresses), -1)
         group = self.before(addresses)
@@ -70,7 +71,7 @@ class _Group:
             steps += len(open_)
             if steps > MOST_STEPS:
                 break
-            # Beyond the nearest symbol, yet an earlier and longer one may reach as far.
+            # After the end of the nearest symbol, but an earlier, longer one may cover it.
             far = addresses[open_] < self._reach[group[open_]]
             group[open_[~far]] = -1
             open_ = open_[far]
@@ -82,7 +83,7 @@ class _Group:
         return group
 
     def name(self, group: int) -> str:
-        """The best of the group's names: longest code, then global, then shortest, then A to Z."""
+        """Return the best name of a group: longest code, global, shortest, first in A to Z."""
         if group not in self._names:
             self._names[group] = self._best(group)
         return self._names[group]
@@ -107,7 +108,7 @@ class _Group:
         return min(options)[2] if options else ""
 
     def names(self, group: int) -> set[str]:
-        """All names of the group."""
+        """Return all names of a group."""
         return {self.tables[self._table[at]].text(int(self._row[at])) for at in self._rows(group)}
 
 
@@ -125,7 +126,7 @@ class Image:
 
     @cached_property
     def _symbols(self) -> tuple[_Group, _Group]:
-        """Symbols with a size, and those without."""
+        """Return symbols with a size, and those without."""
         tables = self.elf.symbol_tables()
         for each in self.debug:
             moved = self.elf.base - each.base if each.segments else 0  # prelink moves the file
@@ -134,7 +135,7 @@ class Image:
                 tables.append(table)
         inside = [self.elf.executable(table.value) for table in tables]
         sized = [i & (t.size > 0) for i, t in zip(inside, tables, strict=True)]
-        # Beside a real function at the same address, what has no type says nothing.
+        # A symbol without a type is ignored if a function has the same address.
         functions = [t.value[s & (t.kind == 0)] for t, s in zip(tables, sized, strict=True)]
         starts = np.sort(np.concatenate([np.zeros(0, np.uint64), *functions]))
         for table, mask in zip(tables, sized, strict=True):
@@ -149,7 +150,7 @@ class Image:
         return _Group(tables, sized), _Group(tables, bare)
 
     def resolve(self, addresses: U64) -> tuple[Rows, list[str]]:
-        """For each of the file's own addresses the number of its name, and the (raw) names.
+        """Return the index of the name of each of the file's addresses, and the (raw) names.
 
         Name 0 is `[unknown]`.
         """
@@ -157,7 +158,7 @@ class Image:
         codes = np.zeros(len(addresses), np.intp)
 
         def give(rows: Rows, keys: NDArray[Any], text: Callable[[int], str]) -> None:
-            """Each row the name of its key; pandas' hash table is faster here than np.unique."""
+            """Set each row's name by its key; pandas' hash table is faster here than np.unique."""
             key, unique = pd.factorize(keys)
             texts = [text(int(each)) or UNKNOWN for each in unique]
             numbers = np.array([names.setdefault(each, len(names)) for each in texts], np.intp)
@@ -183,7 +184,7 @@ class Image:
 
     @property
     def refused(self) -> list[str]:
-        """What of the file and its debug files was not read, with its size, as texts."""
+        """Return texts on the parts of the file and its debug files that were not read."""
         texts = [text for elf in (self.elf, *self.debug) for text in elf.refused]
         unread = sum(group.unread for group in self._symbols)
         if unread:
@@ -191,7 +192,7 @@ class Image:
         return texts
 
     def aliases(self, address: int) -> set[str]:
-        """All (raw) names of the sized symbol that covers an address."""
+        """Return all (raw) names of the sized symbol that covers an address."""
         sized = self._symbols[0]
         group = int(sized.covering(np.array([address], np.uint64))[0])
         return sized.names(group) if group >= 0 else set()
@@ -210,13 +211,13 @@ class Image:
         group: Rows,
         addresses: U64,
     ) -> NDArray[np.bool_]:
-        """Whether the symbol without a size before each address can be of the same function."""
+        """Return whether the unsized symbol before each address can be of the same function."""
         near = group >= 0
         if not near.any():
             return near
         value = bare.starts[group]
         for starts in (self._frames.starts, sized.starts):
-            # No other function may begin in between.
+            # No other function must begin in between.
             last = np.searchsorted(starts, addresses, "right") - 1
             between = last >= 0
             between[between] = starts[last[between]] > value[between]

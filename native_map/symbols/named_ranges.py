@@ -1,4 +1,4 @@
-"""Names of address ranges from text: /proc/kallsyms and the perf maps of just-in-time compilers."""
+"""Reads names of address ranges from /proc/kallsyms and perf maps of just-in-time compilers."""
 
 import errno
 import os
@@ -22,7 +22,7 @@ LONGEST_NAME = 1 << 12
 
 
 class Ranges:
-    """Names of ranges that do not overlap; `marks` are addresses of all names asked for."""
+    """Names of ranges that do not overlap; `marks` has the addresses of requested names."""
 
     def __init__(
         self, starts: U64, ends: U64, names: list[str], marks: "dict[str, int] | None" = None
@@ -31,7 +31,7 @@ class Ranges:
         self.marks = marks or {}
 
     def names(self, addresses: U64) -> list[str | None]:
-        """The name of the range that holds each address; None if none does."""
+        """Return the name of the range that holds each address; None if there is none."""
         at = np.searchsorted(self._starts, addresses, "right") - 1
         inside = at >= 0
         inside[inside] = addresses[inside] < self._ends[at[inside]]
@@ -42,7 +42,7 @@ class Ranges:
 
 
 class MapBudget:
-    """What all perf maps of one recording may have together; `refused` says what was beyond."""
+    """The limits for all perf maps of a recording together; `refused` lists what exceeded them."""
 
     def __init__(self) -> None:
         self.bytes, self.lines = MAP_BYTES, MAP_LINES
@@ -50,11 +50,11 @@ class MapBudget:
 
 
 def perf_map(path: str, budget: MapBudget | None = None) -> "PerfMap | None":
-    """The map that a compiler wrote (Linux tools/perf/Documentation/jit-interface.txt), or None.
+    """Read the map of a compiler (Linux tools/perf/Documentation/jit-interface.txt), or None.
 
-    Lines `START SIZE name` in hex. Addresses are used again: a later line hides an earlier one.
-    As perf does, it believes only what this user or root has written, as everybody may write into
-    the directory of these files.
+    Lines are `START SIZE name` in hex. Addresses are reused: a later line hides an earlier one.
+    As in perf, only files of this user or root are read, because everybody can write to the
+    directory of these files.
     """
     budget = budget or MapBudget()
     try:
@@ -75,7 +75,7 @@ def perf_map(path: str, budget: MapBudget | None = None) -> "PerfMap | None":
 
 
 class PerfMap:
-    """Names of ranges of generated code, kept as the bytes that the file has of them."""
+    """Names of ranges of generated code, stored as the bytes of the file."""
 
     def __init__(self, file: BinaryIO, path: str, budget: MapBudget) -> None:
         starts, sizes, places = array("Q"), array("Q"), array("I")
@@ -101,15 +101,15 @@ class PerfMap:
         self._places = np.array(places, np.uint32)
 
     def _order(self, starts: U64, sizes: U64) -> None:
-        """Sort the lines; of those that begin at one address the last counts."""
+        """Sort the lines; of those with the same start the last counts."""
         order = np.lexsort((np.arange(len(starts)), starts))
         last = np.ones(len(order), bool)
         last[:-1] = starts[order[1:]] != starts[order[:-1]]
         rows = order[last]
         first = starts[rows]
         end = first + np.minimum(sizes[rows], np.uint64(2**64 - 1) - first)
-        # Of two that overlap the older has been overwritten: it ends where the newer begins, or is
-        # gone where the newer began first.
+        # If two overlap, the older has been overwritten: it ends at the start of the newer, or is
+        # gone if the newer starts first.
         keep: list[int] = []
         ends = end.tolist()
         begins, age = first.tolist(), rows.tolist()
@@ -125,7 +125,7 @@ class PerfMap:
         self._starts, self._ends = first[chosen], np.array(ends, np.uint64)[chosen]
 
     def names(self, addresses: U64) -> list[str | None]:
-        """The name of the range that holds each address; None if none does."""
+        """Return the name of the range that holds each address; None if there is none."""
         at = np.searchsorted(self._starts, addresses, "right") - 1
         inside = at >= 0
         inside[inside] = addresses[inside] < self._ends[at[inside]]
@@ -143,7 +143,7 @@ class PerfMap:
 
 
 def kernel_ranges() -> Ranges:
-    """The running kernel's functions. Raises Unusable if it hides or lacks them."""
+    """Return the running kernel's functions. Raises Unusable if they are hidden or missing."""
     try:
         with open("/proc/kallsyms", encoding="utf-8", errors="replace") as file:
             text = file.read(LARGEST_KALLSYMS)
@@ -157,7 +157,7 @@ def kernel_ranges() -> Ranges:
             "{n} samples without names, in the kernel, which hides them from this user; show them"
             " with: sudo sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1"
         )
-    # Of several names for one address: global before weak before local, then the shortest.
+    # Of several names for an address: global before weak before local, then the shortest.
     rows.sort(key=lambda r: (r[0], "TWwt".index(r[1]), len(r[2]), r[2]))
     starts_all = np.array([row[0] for row in rows], np.uint64)
     first = np.ones(len(rows), bool)

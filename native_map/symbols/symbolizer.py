@@ -1,8 +1,8 @@
-"""From sampled addresses to libraries and functions.
+"""Finds the libraries and functions of sampled addresses.
 
-A sample's process, address and time give the mapping that it fell in, the mapping a file and an
-offset, the program headers the file's own address, and `elf_image.py` its function. All of it on
-unique (process, address) pairs and sorted tables; time counts only where the mappings of a process
+A sample's process, address and time determine its mapping, the mapping a file and an offset, the
+program headers the file's address, and `elf_image.py` the function. All steps work on unique
+(process, address) pairs and sorted tables; the time matters only if mappings of a process
 overlapped at different times.
 """
 
@@ -26,23 +26,23 @@ KERNEL, VDSO, JIT = "[kernel]", "[vdso]", "[jit]"
 MANGLED = "{n} C++ names stay mangled: longer than libstdc++ reads, damaged, or it is not installed"
 UNTRUSTED = "{n} samples without names: files are not opened for a recording that is not trusted"
 MOST_NOTES = 200
-MOST_FILES = 10_000  # of one table of samples, those of most samples
+MOST_FILES = 10_000  # per table of samples, those with the most samples
 MANY_FILES = "{n} samples without names: they are in too many files to open them all"
-MOST_GENERATORS = 4096  # processes whose perf map is looked for
+MOST_GENERATORS = 4096  # processes whose perf map is searched
 CROWDED = "{n} samples in generated code of too many processes, whose names were not looked for"
 ANONYMOUS = ("//", "[heap", "[stack", "[anon", "anon_inode:", "/dev/zero", "/SYSV", "/anon_huge")
 MEMFD = "/memfd:"
 
 
 class Symbols:
-    """Names for samples. One object keeps the files that it has opened.
+    """Names for samples. An object keeps the files that it has opened.
 
-    `root` is where the recorded machine's files lie; `debug_dirs` where separate debug files are
-    (`.build-id/` trees, debuginfod's cache, and `objcopy`'s debug links); `kernel` asks for kernel
-    names from this machine's /proc/kallsyms; `perf_maps` is the directory of `perf-PID.map` files;
-    `recorded_s` (Unix time of the recording's end) makes a file without a build id to compare, and
-    changed since then, unusable. A recording that is not `trusted` has no file opened for it: it
-    says which ones it wants.
+    `root` is the directory of the recorded machine's files; `debug_dirs` are those of separate
+    debug files (`.build-id/` trees, debuginfod's cache, and `objcopy`'s debug links); `kernel`
+    requests kernel names from this machine's /proc/kallsyms; `perf_maps` is the directory of
+    `perf-PID.map` files; `recorded_s` is the Unix time of the recording's end: files changed since
+    then are not used if there is no build id to compare. For a recording that is not `trusted` no
+    file is opened, since the recording chooses the files.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Symbols:
 
     @property
     def notes(self) -> list[str]:
-        """What could not be named, most samples first, and what helps; the rarest as one."""
+        """Notes on samples without names, and fixes, most samples first; the rarest are merged."""
         texts = [
             text.replace("{n} samples", "1 sample" if n == 1 else f"{n:,} samples").replace(
                 "{n}", f"{n:,}"
@@ -87,13 +87,13 @@ class Symbols:
         forks: "pd.DataFrame | None" = None,
         comms: "pd.DataFrame | None" = None,
     ) -> pd.DataFrame:
-        """`library`, `function` and `path` (categories) of each sample, with the samples' index.
+        """Return `library`, `function` and `path` (categories) of each sample, with its index.
 
-        `mappings`, `samples`, `forks` and `comms` are those of a Recording. Forks serve where
-        `mappings` lacks what a child inherited, comms to end the mappings before an exec.
+        `mappings`, `samples`, `forks` and `comms` are those of a Recording. Forks supply inherited
+        mappings that `mappings` lacks, comms end the mappings before an exec.
         `library` is the file's name or `[kernel]`, `[vdso]`, `[jit]`, `[unknown]`; `function` is
-        demangled, or the hex of its start in the file, or `[unknown]`; `path` is "" where no file.
-        Never raises for what cannot be named: that is in `notes`.
+        demangled, or the hex of its start in the file, or `[unknown]`; `path` is "" without a file.
+        Never raises for samples that cannot be named; they are in `notes`.
         """
         targets = _Targets()
         ip = samples["ip"].to_numpy(np.uint64)
@@ -119,7 +119,7 @@ class Symbols:
         return self._frame(result, targets, samples.index)
 
     def _in_user(self, pairs: "_Pairs") -> NDArray[np.int64]:
-        """Name the pairs that `AddressSpaces.match` made: the number of each pair's target."""
+        """Name the pairs of `AddressSpaces.match`: return the index of each pair's target."""
         matches, table, weight = pairs.matches, pairs.table, pairs.weight
         used = np.flatnonzero(weight)
         used = used[np.argsort(matches.source[used], kind="stable")]
@@ -201,7 +201,7 @@ class Symbols:
         pairs.named[rows] = np.array([pairs.targets.add(VDSO, name, "") for name in names])[codes]
 
     def _generated(self, pairs: "_Pairs", rows: NDArray[np.intp], path: str) -> None:
-        """Code in no file: the process's perf map names it, or a parent's from before a fork."""
+        """Name code outside files by the perf map of the process, or of a parent before a fork."""
         library = JIT if path else UNKNOWN
         if path.startswith(MEMFD):
             library = _printable(path.removesuffix(DELETED)[1:])
@@ -283,7 +283,7 @@ class Symbols:
 
 
 class _Pairs:
-    """Unique (process, address) pairs of samples, and the number of each one's target."""
+    """Unique (process, address) pairs of samples, and the index of each one's target."""
 
     def __init__(self, matches: Match, table: AddressSpaces, targets: "_Targets") -> None:
         self.matches, self.table, self.targets = matches, table, targets
