@@ -22,7 +22,7 @@ HELP = "trace the training of a small model on generated data, and print the rep
 
 
 def _line(workload: Workload) -> str:
-    """A workload of the help, within 80 columns."""
+    """Return a workload's line of the help, at most 80 columns wide."""
     text = f"{workload.name:21} {workload.about}"
     return textwrap.fill(text, 80, initial_indent="  ", subsequent_indent=" " * 24)
 

@@ -13,7 +13,7 @@ HELP = "write a recorded run for another viewer: timeline, flame graph, tables"
 
 
 def _line(format: Format) -> str:
-    """A format of the help, within 80 columns."""
+    """Return a format's line of the help, at most 80 columns wide."""
     text = f"{format.name:12} {format.about}"
     return textwrap.fill(text, 80, initial_indent="  ", subsequent_indent=" " * 15)
 

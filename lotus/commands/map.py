@@ -100,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _one_word(first: str, second: str) -> str:
-    """The error for two words in place of one run."""
+    """Return the error for two words instead of one run."""
     for verb, other in ((second, first), (first, second)):
         if verb in _VERBS:
             return f"did you mean: {shlex.join(['lotus', 'map', verb, other])}"

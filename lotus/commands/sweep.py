@@ -163,7 +163,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _line() -> str:
-    """The end of the line on which a terminal shows ^C."""
+    """Return what ends the line on which a terminal shows ^C."""
     return "\n" if sys.stderr is not None and sys.stderr.isatty() else ""
 
 

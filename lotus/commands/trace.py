@@ -190,7 +190,7 @@ def _ticker(directory: Path) -> AbstractContextManager[object]:
 
 
 def _hint_of_dashes(counters: str | None) -> str:
-    """A hint for `lotus trace --counters python train.py`, where python is taken for a set."""
+    """Return a hint for `lotus trace --counters python train.py`, which reads python as a set."""
     if counters is None or counters == "auto":
         return ""
     if not shutil.which(counters) and not Path(counters).is_file():
@@ -199,7 +199,7 @@ def _hint_of_dashes(counters: str | None) -> str:
 
 
 def _misplaced(command: Sequence[str]) -> str:
-    """The first word of the command that is an option of ours.
+    """Return the first word of the command that is an option of lotus.
 
     The program may have the same option: so this is reported only if the program ended with code
     2, as argparse ends it for an option that it does not have.

@@ -204,7 +204,7 @@ def run(args: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _output(args: argparse.Namespace, command: Sequence[str]) -> Iterator[Path]:
-    """The file for the settings; a directory made for it is removed if it stays empty."""
+    """Yield the file for the settings; remove a directory made for it that stays empty."""
     if args.output is not None or not args.apply:
         path = args.output or DEFAULT
         outputs.destination(path, overwrite=args.force)

@@ -192,7 +192,7 @@ def _counters(facts: Facts) -> list[Finding]:
         area.add(OK, "count", named("counts"))
     if named("zero"):
         area.add(
-            GAP, "count nothing", f"{named('zero')}: open, but read 0 where they cannot be 0",
+            GAP, "count nothing", f"{named('zero')}: open, but read 0 where a count is certain",
             "sudo dmesg | grep -i -e pmu -e perf   # may say why",
             still="the others; these are left out, not shown as 0",
         )  # fmt: skip
@@ -209,7 +209,7 @@ def _counters(facts: Facts) -> list[Finding]:
         if any(one.state == "refused" for one in survey.hardware):
             area.add(GAP, "hardware", text, *sysctl(machine), still=still)
         elif machine.virtual:
-            text += ", which nothing inside it can change: its host must pass them on"
+            text += "; only its host can pass them on"
             area.add(GAP, "hardware", text, still=still, asks=host_asks(machine))
         else:
             fix = "sudo dmesg | grep -i -e pmu -e perf   # says why"
@@ -280,7 +280,7 @@ def _sampling(facts: Facts) -> list[Finding]:
         if all(one.monotonic for one in survey.samplers if one.samples):
             area.add(OK, "clock", "samples carry CLOCK_MONOTONIC, the clock of lotus")
         else:
-            text = "samples' times are not of CLOCK_MONOTONIC: they cannot be joined exactly"
+            text = "the samples' clock is not CLOCK_MONOTONIC: they cannot be joined exactly"
             area.add(NOTE, "clock", text)
     rate = machine.max_sample_rate
     if rate is not None and rate < 997:
@@ -312,7 +312,7 @@ def _sampling(facts: Facts) -> list[Finding]:
         )  # fmt: skip
     helpers = facts.helpers
     if helpers.perf_binding:
-        text = f"the kernel's Python binding is there: {helpers.perf_binding}"
+        text = f"the kernel's Python binding is installed: {helpers.perf_binding}"
         area.add(OK, "import perf", text)
     else:
         text, fixes = "no binding of perf for this Python", install_perf(machine)
@@ -331,7 +331,7 @@ def _perf(facts: Facts, area: _Area) -> None:
         area.add(GAP, "perf", text, *install_perf(machine), still=still)
         return
     text = f"{perf.version} ({perf.path})"
-    text += ", with capabilities of its own" if perf.capable else ""
+    text += ", whose file has capabilities" if perf.capable else ""
     if perf.recorded is False:
         event, rate, _ = facts.sampling
         fixes = sysctl(machine) if machine.paranoid is not None and machine.paranoid > 1 else ()
@@ -340,14 +340,14 @@ def _perf(facts: Facts, area: _Area) -> None:
         text += f" did not record: {why}"
         area.add(GAP, "perf", text, *fixes, f"{again}   # shows why", still=still)
     elif perf.recorded:
-        area.add(OK, "perf", f"{text} records, when tried")
+        area.add(OK, "perf", f"{text} records samples (tried)")
     else:
         area.add(NOTE, "perf", f"{text}, not tried")
 
 
 def _price(sampled: Sampled, virtual: bool) -> str:
     if sampled.interrupt_ns is None:
-        return "samples; an interrupt costs less than the noise here"
+        return "samples; the cost of an interrupt is below the noise here"
     word = "cheap" if sampled.interrupt_ns < CHEAP_NS else "dear"
     share = sampled.interrupt_ns * 997 / 1e9
     if virtual:  # includes the host's activity, so more digits would be meaningless
@@ -365,13 +365,13 @@ def _price(sampled: Sampled, virtual: bool) -> str:
 def _symbols(facts: Facts) -> list[Finding]:
     python, area = facts.python, _Area("symbols")
     if python is None or not python.version:
-        area.add(NOTE, "python", "no interpreter on PATH could be asked for its libraries")
+        area.add(NOTE, "python", "no interpreter on PATH could be run to list its libraries")
     else:
         area.add(NOTE, "python", f"{python.version} ({python.path})")
         for library in python.libraries:
             _library(library, area)
     if not facts.helpers.demangler:
-        text = "libstdc++ is not installed, which demangles C++ names"
+        text = "libstdc++, which demangles C++ names, is not installed"
         fix = "sudo apt install libstdc++6   # Fedora: sudo dnf install libstdc++"
         area.add(GAP, "C++ names", text, fix, still="all functions, by their mangled names")
     return area

@@ -73,7 +73,7 @@ class Run:
         self.trusted = trust or run_claim.is_ours(self.path, self.manifest)
         self._lost: list[Lost] = []
         if wrong:
-            what = f"run.json has what lotus does not write in {', '.join(wrong)}"
+            what = f"run.json has fields or values that lotus does not write: {', '.join(wrong)}"
             self._lost.append(Lost(what, -1, len(wrong), 0))
         self._reports = summary_tables.processes(self.path, self._lost)
         logs = self._logs()

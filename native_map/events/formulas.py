@@ -66,7 +66,7 @@ def negative_share_notes(metrics: pd.DataFrame) -> list[str]:
         if not METRICS[str(name)].is_share or not len(values):
             continue
         near = values[values >= -NEAR_ZERO]
-        text = f"{str(name).replace('_', ' ')} is what other counts leave over: "
+        text = f"{str(name).replace('_', ' ')} is the remainder of other counts: "
         if len(near):
             text += f"in {len(near)} of {len(metrics)} rows it is 0 ±{-near.min():.1%}"
         if len(values) > len(near):

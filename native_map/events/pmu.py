@@ -88,7 +88,7 @@ def choose(
         groups[:0] = [base] if _cost(base) <= fits else alone
     if not groups:
         if any(word != "software" for word in wanted):
-            reason = "no hardware counters" if fits <= 0 else "no hardware event counts rightly"
+            reason = "no hardware counters" if fits <= 0 else "no hardware event counts correctly"
             notes.append(f"{reason}: software events only")
         return Choice(
             (tuple(_unique([*software, *generic.SOFTWARE_SET.events])),), 1, (*_unique(notes),)
@@ -193,7 +193,7 @@ def _working(
         if working is None or event.type == SOFTWARE or event.name in working:
             kept.append(event)
         else:
-            notes.append(f"{event.name} does not count rightly on this machine: left out")
+            notes.append(f"{event.name} does not count correctly on this machine: left out")
     return tuple(kept)
 
 

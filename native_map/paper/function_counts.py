@@ -291,7 +291,7 @@ def gathered(
         if whole < stated[name] * (1 - _ROUNDED_ROWS):
             notes.append(
                 f"the export's total of {name} ({whole:g}) is less than its functions have "
-                f"({stated[name]:g}): theirs is the whole here"
+                f"({stated[name]:g}): their sum is used"
             )
         else:
             stated[name] = whole

@@ -143,7 +143,7 @@ def build(
         f"seen in {row.runs} of {row.of} runs, {minimum_runs} wanted"
         for row in functions[few].itertuples()
     ]
-    functions.loc[nameless, "reason"] = "the profiler knew no function's name"
+    functions.loc[nameless, "reason"] = "the profiler gave no name of the function"
     if not functions["kept"].any():
         raise Unusable(
             f"no function was seen in {minimum_runs} runs of its operation; "

@@ -114,7 +114,7 @@ def parse(text: str, source: str = "the report") -> Profile:
         totals[metric] = section.count
         parts.append(part)
     if damaged:
-        notes.append(f"{damaged} cells are not numbers and left out")
+        notes.append(f"{damaged} cells are not numbers and were left out")
     rows = pd.concat(parts, ignore_index=True)
     return gathered("perf-report", rows, (), notes, source, totals)
 

@@ -92,7 +92,7 @@ def parse(text: str, source: str = "the export") -> Profile:
             if name == "cpu_ns" and "samples" in data:
                 totals["samples"] = whole
     if damaged:
-        notes.append(f"{damaged} cells are not numbers and left out")
+        notes.append(f"{damaged} cells are not numbers and were left out")
     rows = pd.DataFrame(data)
     modules = [module_of(row[last]) for row in body]
     rows.insert(0, "function", [_function(r[0], m) for r, m in zip(body, modules, strict=True)])

@@ -104,7 +104,7 @@ def parse(text: str, source: str = "the export") -> Profile:
         if mean:
             means.append(name)
     if damaged:
-        notes.append(f"{damaged} cells are not numbers and left out")
+        notes.append(f"{damaged} cells are not numbers and were left out")
     if {"cycles", "instructions"} <= data.keys() and "cpi" in data:
         del data["cpi"]  # can be computed from the two, and cannot be summed
         means.remove("cpi")

@@ -275,7 +275,7 @@ class _Clock:
         if best is not None:
             self.offset_ns, self._calibrated_ns = best[1], now_ns
         elif self._calibrated_ns is None:
-            raise Unusable(f"the kernel's clock of events cannot be told; {_WITHOUT}")
+            raise Unusable(f"the kernel's clock of events could not be determined; {_WITHOUT}")
 
     def _last(self) -> int | None:
         latest = None

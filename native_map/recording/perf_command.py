@@ -46,7 +46,8 @@ def split(text: str) -> tuple[str, ...]:
     events.append(text[begin:].strip())
     if slash or depth or not all(events):
         raise Unusable(
-            f"{text!r} is no list of events such as cycles,cpu/event=0xc0/; `perf list` names them"
+            f"{text!r} is not a list of events such as cycles,cpu/event=0xc0/; "
+            "`perf list` names them"
         )
     for event in events:
         _refuse_group_sampling(event)
@@ -151,7 +152,7 @@ def reason(text: str, events: Sequence[str]) -> str:
         return f"perf may not sample this program{now}; {cure}"
     if "permission" in low or "not permitted" in low:
         if "perf_event_mlock_kb" in low:
-            return "perf may lock no more memory; sudo sysctl kernel.perf_event_mlock_kb=2048"
+            return "perf may not lock more memory; sudo sysctl kernel.perf_event_mlock_kb=2048"
         return "perf has no permission; sudo sysctl kernel.perf_event_paranoid=2"
     if "no space left" in low:
         return "the disk is full"
@@ -160,7 +161,7 @@ def reason(text: str, events: Sequence[str]) -> str:
     if "not supported" in low or "no such device" in low or "sys_perf_event_open" in low:
         return f"this machine cannot sample {','.join(events)}; --perf-events cpu-clock works"
     if "no such process" in low:
-        return "the program had ended already"
+        return "the program had already ended"
     lines = (line.strip() for line in text.splitlines())
     first = next((line for line in lines if line.strip(":") not in _EMPTY_WORDS), "")
-    return f"perf said {first[:200]!r}" if first else "perf ended without a word"
+    return f"perf said {first[:200]!r}" if first else "perf ended without a message"

@@ -50,7 +50,7 @@ def read(path: str | os.PathLike[str], perf: str = "perf", *, trusted: bool = Tr
     except NeedsPerf as reason:
         if not trusted:
             raise Unusable(
-                f"{path} can only be read by perf ({reason}), which does not get files of others:"
+                f"{path} can only be read by perf ({reason}), which is not run on files of others:"
                 " trust it, or record into a file with `perf record -k CLOCK_MONOTONIC -o FILE ...`"
             ) from None
         return read_script(Path(path), reason, perf)
@@ -69,7 +69,7 @@ def _read_direct(path: Path) -> Recording:
         length = os.fstat(file.fileno()).st_size
         header = read_header(file, length)
     if sys.byteorder != "little":
-        raise NeedsPerf("this machine's byte order is the other one", header)
+        raise NeedsPerf("this machine has the other byte order", header)
     for event in header.events:
         for wanted, option in (("tid", ""), ("ip", ""), ("time", " -T")):
             if wanted not in event.fields and event.type != 1 | 1 << 31:
@@ -103,7 +103,7 @@ def _read_direct(path: Path) -> Recording:
     tables = tasks.tables(header.build_ids)
     damage = header.damage + reader.damage + tables.damage
     if unreadable:
-        damage.append(f"{unreadable} samples are of no known event or too short")
+        damage.append(f"{unreadable} samples have an unknown event or are too short")
     return _recording(path, header, tables, counted, sampled, unreadable, damage, reader, kept)
 
 

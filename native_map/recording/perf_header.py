@@ -120,7 +120,7 @@ def read_header(file: BinaryIO, length: int) -> Header:
     if not fixed:
         raise Unusable("the perf.data file is empty: record again with `perf record`")
     if fixed[:8] == SWAPPED:
-        raise NeedsPerf("it was recorded on a machine of the other byte order")
+        raise NeedsPerf("it was recorded on a machine with the other byte order")
     if fixed[:8] != MAGIC:
         raise Unusable("not a perf.data file: it does not begin with PERFILE2")
     if len(fixed) < PIPE_HEADER:
@@ -217,7 +217,7 @@ def _plain_name(kind: int, config: int) -> str:
 
 def _at(file: BinaryIO, length: int, offset: int, size: int, what: str) -> bytes:
     if offset + size > length:
-        raise Unusable(f"the perf.data file is damaged: its {what} would lie behind its end")
+        raise Unusable(f"the perf.data file is damaged: its {what} would lie beyond its end")
     file.seek(offset)
     return file.read(size)
 

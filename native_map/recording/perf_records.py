@@ -250,7 +250,7 @@ def _id_field(header: Header) -> int | None:
     places = {event.fields.get("identifier") or event.fields.get("id") for event in header.events}
     place = places.pop()
     if places or place is None:
-        raise NeedsPerf("its samples do not say at one place which event they belong to", header)
+        raise NeedsPerf("its samples do not name their event at a fixed place", header)
     return place
 
 

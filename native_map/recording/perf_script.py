@@ -73,7 +73,9 @@ def read_script(path: Path, needs: NeedsPerf, perf: str = "perf") -> Recording:
     if text.failure:
         damage.append(f"perf script stopped: {text.failure}")
     if text.refused:
-        damage.append(f"{text.refused} records of processes and mappings are too many, not read")
+        damage.append(
+            f"{text.refused} records of processes and mappings were too many and not read"
+        )
     if text.strange:
         damage.append(f"{text.strange} lines of perf script were not understood")
     return Recording(

@@ -112,9 +112,7 @@ class TaskRecords:
         if len(set(self._trailers)) > 1 and any(
             "identifier" not in trailer for trailer in self._trailers
         ):
-            raise NeedsPerf(
-                "its records do not say at one place which event they belong to", header
-            )
+            raise NeedsPerf("its records do not name their event at a fixed place", header)
         self._found: dict[int, list[dict[str, Column | list[str]]]] = {kind: [] for kind in LEAST}
         self._timed = all("time" in trailer for trailer in self._trailers)
         self._short = 0
@@ -343,7 +341,7 @@ def inherit(
             since += [time] * len(parent)
             until += [FOREVER] * len(parent)
     if refused:
-        damage.append(f"too many mappings: {refused} processes are without their parent's")
+        damage.append(f"too many mappings: {refused} processes lack those of their parent")
     paths = maps["path"]
     own_ids = [
         str(known) or build_ids.get(str(path), "")

@@ -200,7 +200,7 @@ def read(
         reader.take(event)
     reader.settle()
     if any(thread.stack for thread in reader.threads.values()):
-        raise Unusable(f"{path} ends in the midst of a recording; {_HINT}")
+        raise Unusable(f"{path} ends in the middle of a recording; {_HINT}")
     latest_ns = min(seen_ns, end_ns - reader.last * 1000)
     if latest_ns < start_ns:
         raise Unusable(f"the times in {path} do not fit the run's; {_HINT}")

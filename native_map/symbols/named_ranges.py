@@ -69,7 +69,7 @@ def perf_map(path: str, budget: MapBudget | None = None) -> "PerfMap | None":
             return None
         if status.st_uid not in (0, os.geteuid()):
             size = f"{status.st_size:,} bytes"
-            budget.refused.append(f"{path} is another user's ({size}) and was not read")
+            budget.refused.append(f"{path} belongs to another user ({size}) and was not read")
             return None
         return PerfMap(file, path, budget)
 

@@ -313,7 +313,7 @@ def test_a_perf_that_did_not_end_well(torch, perf, tmp_path, monkeypatch):
     # THEN what it wrote is there, and a note says that there may be more
     assert set(result(run).operations["operation"]) == {"Loader", "collate"}
     notes = (tmp_path / "notes").read_text()
-    assert notes == "perf.data ends early: perf ended without a word"
+    assert notes == "perf.data ends early: perf ended without a message"
 
 
 def test_a_perf_that_may_not_sample(torch, tmp_path, monkeypatch):

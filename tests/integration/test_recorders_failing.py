@@ -50,9 +50,9 @@ def test_a_missing_perf_is_a_line() -> None:
     ("script", "expected"),
     [
         ("echo 'Error: Access to performance monitoring is limited' >&2; exit 255", "sysctl"),
-        ("exit 1", "without a word"),
-        ("kill -9 $$", "without a word"),
-        ("exec >/dev/null 2>&1; exit 129", "without a word"),
+        ("exit 1", "without a message"),
+        ("kill -9 $$", "without a message"),
+        ("exec >/dev/null 2>&1; exit 129", "without a message"),
     ],
 )
 def test_a_perf_that_fails_is_a_line(script: str, expected: str, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ def write(facts: dict[str, Any]) -> str:
         "",
         "## What counts",
         "",
-        f"{facts['counts_at_once']} hardware events count rightly at once, "
+        f"{facts['counts_at_once']} hardware events count correctly at once, "
         f"{facts['announced']} can be opened. Counted by `--counters`: "
         f"{', '.join(facts['chosen']) or 'nothing'}.",
         *(f"- {note}" for note in facts["notes"]),

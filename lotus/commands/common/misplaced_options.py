@@ -24,7 +24,9 @@ def message(
     name = wrong.partition("=")[0]
     options = _options(parser)
     near = difflib.get_close_matches(name, options, 1, 0.75)
-    text = f"{name} is no option of lotus {verb}" + (f" (did you mean {near[0]}?)" if near else "")
+    text = f"{name} is not an option of lotus {verb}" + (
+        f" (did you mean {near[0]}?)" if near else ""
+    )
     own, program_words, command = _sorted_out(words, options)
     line = [
         "lotus",

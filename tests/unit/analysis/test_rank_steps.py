@@ -20,7 +20,6 @@ from lotus.analysis.ranks.rank_steps import (
 
 MS = 1_000_000
 BASE = 10_000 * MS
-NOBODY = np.iinfo(np.int64).max
 
 
 @dataclass

@@ -38,13 +38,15 @@ from lotus.recording.launcher import CannotStart
 def test_the_right_line_is_shown(typed: str, line: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert cli.main(shlex.split(typed)) == 2
     error = capfd.readouterr().err
-    assert re.match(r"lotus: (--?\w+) is no option of lotus ", error)
+    assert re.match(r"lotus: (--?\w+) is not an option of lotus ", error)
     assert error.endswith(f"goes behind it: lotus {line}\n")
 
 
 def test_a_mistyped_option_of_lotus_is_named(capfd: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["trace", "--leve", "op", "--", "python", "train.py"]) == 2
-    assert "--leve is no option of lotus trace (did you mean --level?)" in capfd.readouterr().err
+    assert (
+        "--leve is not an option of lotus trace (did you mean --level?)" in capfd.readouterr().err
+    )
 
 
 def test_verbs_without_a_program_refuse_as_before(capfd: pytest.CaptureFixture[str]) -> None:

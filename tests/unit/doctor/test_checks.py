@@ -127,7 +127,7 @@ def test_a_vm_without_counters_asks_its_host():
         sampling=("cpu-clock:u", 997, "the software clock"),
     )
     finding = gaps(facts)["hardware"]
-    assert "nothing inside it can change" in finding.text
+    assert "only its host can pass them on" in finding.text
     assert finding.fixes == ()
     assert any("pmu=on" in ask for ask in finding.asks)
     assert not any("VMware" in ask for ask in finding.asks)

@@ -320,7 +320,7 @@ def test_only_maps_of_this_user_and_root_are_believed(
     monkeypatch.setattr(named_ranges.os, "fstat", others)
     symbols = Symbols(perf_maps=str(tmp_path))
     assert name_in(symbols) == "[unknown]"
-    assert f"{path} is another user's (8 bytes) and was not read" in symbols.notes
+    assert f"{path} belongs to another user (8 bytes) and was not read" in symbols.notes
     monkeypatch.undo()
     path.rename(tmp_path / "other")
     path.symlink_to(tmp_path / "other")

@@ -91,7 +91,7 @@ def test_the_page_says_what_was_not_measured(silicon):
             "instructions": [],
         }
     )
-    assert "0 hardware events count rightly at once" in page
+    assert "0 hardware events count correctly at once" in page
     assert "- this VM has no hardware counters" in page
     assert "Not measured: no C compiler." in page
     assert "Not measured: exit code 1." in page

@@ -309,7 +309,7 @@ def test_a_share_that_others_leave_over_is_never_below_zero() -> None:
     assert np.isnan(shares[1])
     assert shares[2] == pytest.approx(0.125)
     assert formulas.negative_share_notes(raw) == [
-        "bad speculation is what other counts leave over: in 1 of 3 rows it is 0 ±0.6% and in 1 "
+        "bad speculation is the remainder of other counts: in 1 of 3 rows it is 0 ±0.6% and in 1 "
         "of 3 rows it is not resolved"
     ]
     assert formulas.negative_share_notes(raw.iloc[2:]) == []

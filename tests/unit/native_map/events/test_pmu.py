@@ -130,13 +130,13 @@ def test_groups_share_what_room_there_is() -> None:
 def test_what_does_not_count_rightly_is_left_out_and_said() -> None:
     choice = pmu.choose("amd_zen5", 5, working={"cycles", "instructions", "slots_frontend"})
     assert names(choice) == [["cycles", "instructions", "slots_frontend", "task_clock"]]
-    assert any(note.startswith("ops_retired does not count rightly") for note in choice.notes)
+    assert any(note.startswith("ops_retired does not count correctly") for note in choice.notes)
 
 
 def test_nothing_that_counts_rightly_leaves_software_events() -> None:
     choice = pmu.choose("amd_zen5", 5, working=())
     assert names(choice) == [["task_clock", "page_faults", "context_switches"]]
-    assert choice.notes[-1] == "no hardware event counts rightly: software events only"
+    assert choice.notes[-1] == "no hardware event counts correctly: software events only"
 
 
 def test_an_unknown_cpu_gets_generic_events_and_is_told() -> None:

@@ -223,7 +223,7 @@ def test_damaged_lines_and_cells_are_counted():
     profile = loads(UARCH + "torn\t1.0s\nlast\tmany\t1\t1\t1\t1%\t1%\t1%\t1%\t1 GHz\t\t\t\t\n")
     assert len(profile.functions) == 3
     assert "1 lines with missing or extra cells are left out" in profile.notes
-    assert "1 cells are not numbers and left out" in profile.notes
+    assert "1 cells are not numbers and were left out" in profile.notes
     assert math.isnan(row(profile, "last")["cpu_ns"])
     assert profile.totals["cycles"] == 6_275_872_000_000 + 33_600_000 + 1
 

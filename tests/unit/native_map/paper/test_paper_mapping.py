@@ -81,7 +81,9 @@ def test_few_sightings_and_namelessness_are_dropped_with_the_reason():
     loop = entry(mapping, "Crop", "eval_loop")
     assert not loop["kept"]
     assert loop["reason"] == "seen in 1 of 4 runs, 2 wanted"
-    assert entry(mapping, "Crop", "[unknown]")["reason"] == "the profiler knew no function's name"
+    assert (
+        entry(mapping, "Crop", "[unknown]")["reason"] == "the profiler gave no name of the function"
+    )
     assert set(mapping.kept["function"]) == {"idct", "memmove", "resample"}
     assert entry(build(runs(), minimum_runs=1), "Crop", "eval_loop")["kept"]
 

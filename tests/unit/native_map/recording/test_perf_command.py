@@ -110,10 +110,10 @@ def test_what_perf_counted_lost_and_warned_of() -> None:
         ("failed to write perf data, error: No space left on device", "the disk is full"),
         ("event syntax error: 'nosuch:u'\n   \\___ parser error", "no event of this name: a,b"),
         ("Error:\nThe a event is not supported.", "cannot sample a,b"),
-        ("Couldn't create thread/CPU maps: No such process", "ended already"),
+        ("Couldn't create thread/CPU maps: No such process", "already ended"),
         ("Error:\nsomething new\nmore", "'something new'"),
-        ("Events enabled\n", "without a word"),
-        ("", "without a word"),
+        ("Events enabled\n", "without a message"),
+        ("", "without a message"),
     ],
 )
 def test_the_reason_is_a_line(text: str, expected: str) -> None:

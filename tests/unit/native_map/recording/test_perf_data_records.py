@@ -68,7 +68,7 @@ def test_forks_without_end_cost_a_bounded_number_of_mappings(
     records += b"".join(fork(10, 100 + n, 5) for n in range(10))
     recording = read(write(tmp_path / "f", records))
     assert len(recording.mappings) == 40
-    assert recording.damage == ["too many mappings: 9 processes are without their parent's"]
+    assert recording.damage == ["too many mappings: 9 processes lack those of their parent"]
 
 
 def test_losses_and_throttling_are_tables(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_samples_of_unknown_events_are_counted(tmp_path: Path) -> None:
     assert recording.samples["period"].tolist() == [7, 9, 7]  # not in the sample: the attr's
     assert recording.counted["sample"] == len(recording) + recording.unreadable == 6
     assert recording.sampled == [2, 1]
-    assert "3 samples are of no known event or too short" in recording.damage[-1]
+    assert "3 samples have an unknown event or are too short" in recording.damage[-1]
 
 
 def test_large_ids_are_found_too(tmp_path: Path) -> None:
