@@ -5,10 +5,8 @@ others put their own mode on, as `lotus run` would. For each case $TRUTH.RANK ha
 ask for.
 """
 
-import copy
 import gc
 import importlib
-import os
 import queue
 import sys
 import threading
@@ -22,178 +20,24 @@ if __name__ == "__main__":
 
 import torch
 import torch.distributed as dist
+from mode_expected import checked, far, simulated, whole_batches
+from mode_training import (
+    MANY,
+    RANK,
+    SIZE,
+    WORLD,
+    Net,
+    Straight,
+    Stream,
+    distributed,
+    fitted,
+    joined,
+    trained,
+    wrap,
+)
 from rank_training import Points, ahead, parameters
 from torch import nn
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, Subset
-
-RANK, WORLD = int(os.environ["RANK"]), 3
-MANY, SIZE, RATE = 203, 8, 0.05
-
-
-class Stream(IterableDataset):
-    """As many batches as the number of the rank and one: 1, 2, 3."""
-
-    def __iter__(self):
-        points = Points(MANY)
-        return iter([points[place] for place in range((RANK + 1) * SIZE)])
-
-
-class Net(nn.Module):
-    def __init__(self, options=()):
-        super().__init__()
-        torch.manual_seed(3)
-        kind = torch.float64
-        self.first, self.last = nn.Linear(6, 8, dtype=kind), nn.Linear(8, 3, dtype=kind)
-        self.norm = nn.BatchNorm1d(8, dtype=kind) if "norm" in options else None
-
-    def forward(self, x):
-        inner = torch.tanh(self.first(x))
-        return self.last(inner if self.norm is None else self.norm(inner))
-
-
-class Straight(nn.Module):
-    """A loss whose gradient is the same whatever the parameters are."""
-
-    def __init__(self):
-        super().__init__()
-        self.weights = nn.Parameter(torch.zeros(4, dtype=torch.float64))
-
-    def forward(self, x):
-        return (self.weights * torch.arange(4, dtype=torch.float64)).sum()
-
-
-def wrap(net, options=()):
-    model = DistributedDataParallel(
-        net, find_unused_parameters="unused" in options, static_graph="static" in options
-    )
-    if "hook" in options:
-        model.register_comm_hook(None, fp16_compress_hook)
-    if "sync_norm" in options:  # afterwards, as DDP refuses it on a CPU
-        net.idle = nn.SyncBatchNorm(8, affine=False, track_running_stats=False)
-    return model
-
-
-def loss_of(net, x, y):
-    made = net(x)
-    return made if made.dim() == 0 else nn.functional.cross_entropy(made, y)
-
-
-def trained(loader_of=None, net=None, options=(), epochs=2):
-    """Train as a user's script does; returns samples of each batch and parameters of all ranks."""
-    loader = distributed(options) if loader_of is None else loader_of()
-    net = Net(options) if net is None else net
-    model = wrap(net, options)
-    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
-    seen, ends = [], []
-    for epoch in range(epochs):
-        if isinstance(loader.sampler, DistributedSampler):
-            loader.sampler.set_epoch(epoch)
-        model.train()
-        seen.append([])
-        for x, y, samples in loader:
-            seen[-1].append(samples.tolist())
-            optimizer.zero_grad()
-            loss_of(model, x, y).backward()
-            optimizer.step()
-        ends.append(parameters(net).clone())
-        model.eval()
-        with torch.no_grad():  # a loader that is not trained on, of other lengths
-            for x, y, _ in DataLoader(Points(MANY), 50 + RANK):
-                loss_of(net, x, y)
-    every = [None] * WORLD
-    dist.all_gather_object(every, (seen, ends, [one.clone() for one in net.buffers()]))
-    return {
-        "seen": [one[0] for one in every],
-        "ends": [[end.tolist() for end in one[1]] for one in every],
-        "buffers": [[one.tolist() for one in rank[2]] for rank in every],
-    }
-
-
-def distributed(options=()):
-    points = Points(MANY)
-    return DataLoader(
-        points,
-        SIZE,
-        sampler=DistributedSampler(points, seed=7),
-        num_workers=2 if "workers" in options else 0,
-        persistent_workers="workers" in options,
-    )
-
-
-def stepped(net, batches):
-    """One step of plain SGD for each rank's batch, from the same start; None: no batch."""
-    points = Points(MANY)
-    made = []
-    for samples in batches:
-        replica = copy.deepcopy(net)
-        if samples:
-            loss_of(replica, points.x[samples], points.y[samples]).backward()
-            with torch.no_grad():
-                for parameter in replica.parameters():
-                    parameter -= RATE * parameter.grad
-                    parameter.grad = None
-        made.append(replica)
-    return made
-
-
-def mean(nets):
-    average = copy.deepcopy(nets[0])
-    with torch.no_grad():
-        for parameter, parts in zip(
-            average.parameters(), zip(*(net.parameters() for net in nets), strict=True), strict=True
-        ):
-            parameter.copy_(sum(parts) / len(parts))
-    return average
-
-
-def simulated(seen, every, after=0, groups=((0,), (1,), (2,))):
-    """What local and hybrid averaging comes to, in one process: parameters at each epoch's end."""
-    nets, ends, count, since = [Net() for _ in range(WORLD)], [], 0, 0
-    for epoch in range(len(seen[0])):
-        for batches in zip(*(rank[epoch] for rank in seen), strict=True):
-            together = [tuple(range(WORLD))] if count < after else groups
-            after_step = list(nets)
-            for group in together:
-                for rank in group:
-                    # The mean of gradients is the mean of steps that begin at one point.
-                    parts = [stepped(nets[rank], [batches[other]])[0] for other in group]
-                    after_step[rank] = mean(parts)
-            nets, count = after_step, count + 1
-            since += count > after
-            if since == every:
-                nets, since = [mean(nets)] * WORLD, 0
-        nets, since = [mean(nets)] * WORLD, 0
-        ends.append(parameters(nets[0]))
-    return ends
-
-
-def far(truth, ends):
-    return max(
-        float((torch.tensor(rank[epoch], dtype=torch.float64) - end).abs().max())
-        for rank in truth["ends"]
-        for epoch, end in enumerate(ends)
-    )
-
-
-def checked(every, after=0, groups=((0,), (1,), (2,)), options=()):
-    truth = trained(options=options)
-    truth["far"] = far(truth, simulated(truth["seen"], every, after, groups))
-    return truth
-
-
-def whole_batches():
-    """async where nobody is ahead: a round has a batch of each rank that has one left."""
-    truth = trained(options=("workers",))
-    net, ends = Net(), []
-    for epoch in range(2):
-        batches = [rank[epoch] for rank in truth["seen"]]
-        for turn in range(max(map(len, batches))):
-            net = mean(stepped(net, [one[turn] if turn < len(one) else [] for one in batches]))
-        ends.append(parameters(net))
-    truth["far"] = far(truth, ends)
-    return truth
+from torch.utils.data import DataLoader, DistributedSampler, Subset
 
 
 def uneven():
@@ -222,13 +66,6 @@ def folds():
     return joined([fitted(wrap(Net()), distributed(), epoch) for epoch in range(2)])
 
 
-def joined(truths):
-    return {
-        name: [[one for truth in truths for one in truth[name][rank]] for rank in range(WORLD)]
-        for name in ("seen", "ends", "buffers")
-    }
-
-
 def within_join():
     """Each epoch is in torch's Join, which ends by writing one rank's parameters to all."""
     model, loader, truths = wrap(Net()), distributed(), []
@@ -236,43 +73,6 @@ def within_join():
         with model.join():
             truths.append(fitted(model, loader, epoch))
     return joined(truths)
-
-
-def fitted(model, loader, epoch=0, options=()):
-    """One epoch, and what the options say that happens beside it; as `trained` returns it."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
-    loader.sampler.set_epoch(epoch)
-    seen = []
-    if "peek" in options and RANK == 0:
-        next(iter(loader))
-    for x, y, samples in loader:
-        seen.append(samples.tolist())
-        optimizer.zero_grad()
-        loss = loss_of(model, x, y)
-        loss.backward()
-        optimizer.step()
-        if "meet" in options:
-            dist.all_reduce(loss.detach())
-        if "leave" in options and len(seen) == (12 if RANK == 2 else 2):
-            break
-        if "leave" in options and RANK == 2 and len(seen) == 1:
-            while dist.distributed_c10d._get_default_store().add("left", 0) < 2:
-                time.sleep(0.01)
-    if "leave" in options:
-        dist.distributed_c10d._get_default_store().add("left", 1)
-    if "look" in options and RANK == 0:  # what one rank does alone
-        with torch.no_grad():
-            sum(float(model.module(x).sum()) for x, _, _ in loader)
-    if "copy" in options:
-        copy.deepcopy(model), copy.deepcopy(loader)
-    every = [None] * WORLD
-    buffers = [one.clone() for one in model.module.buffers()]
-    dist.all_gather_object(every, (seen, parameters(model.module), buffers))
-    return {
-        "seen": [[one[0]] for one in every],
-        "ends": [[one[1].tolist()] for one in every],
-        "buffers": [[one.tolist() for one in rank[2]] for rank in every],
-    }
 
 
 def beside(*options):
