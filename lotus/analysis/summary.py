@@ -190,7 +190,7 @@ def _times(scope: Scope, ledger: Account, ranks: pd.DataFrame) -> dict[str, floa
         "samples_per_s": samples / longest * 1e9 if longest > 0 else np.nan,
         # What the loop would do with data always ready, and what the making of batches would
         # deliver if nobody waited: as measured beside each other.
-        "step_limit_samples_per_s": ratio(samples * 1e9 * several, ledger.step_ns),
+        "step_limit_samples_per_s": ratio(samples * 1e9 * several, ledger.step_ns - ledger.own_ns),
         "input_limit_samples_per_s": ratio(total(made) * 1e9 * several, fetching),
         "workers_idle_share": idle_share(scope),
     }

@@ -29,10 +29,10 @@ SEND_NS, SEND_NS_PER_PIPE_BYTE, SEND_NS_PER_SHARED_BYTE = 0.5e6, 1e3, 2.0
 def loop_times(epochs: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
     """Add up each epoch: one row per (rank, loader, epoch), nanoseconds.
 
-    iter_ns (blocked in `iter()`), wait_ns (in `next`), step_ns (the training step), first_ns (the
-    wait for the first batch, part of wait_ns), tail_ns (the `next` that found no more batches, with
-    the shut-down), loop_ns (their sum), waits (how many `next`). An epoch of which no `iter()` was
-    recorded has iter_ns 0.
+    iter_ns (blocked in `iter()`), wait_ns (in `next`), step_ns (the training step), own_ns (lotus's
+    own work, part of step_ns), first_ns (the wait for the first batch, part of wait_ns), tail_ns
+    (the `next` that found no more batches, with the shut-down), loop_ns (their sum), waits (how
+    many `next`). An epoch of which no `iter()` was recorded has iter_ns 0.
     """
     keys = ["rank", "loader", "epoch"]
     rows = pd.DataFrame(
@@ -61,6 +61,7 @@ def loop_times(epochs: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
             "start_ns": number(epochs, "start_ns"),
             "startup_ns": number(epochs, "startup_ns"),
             "iter_ns": np.nan_to_num(number(epochs, "iter_ns")),
+            "own_ns": np.fmax(np.nan_to_num(number(epochs, "own_ns")), 0.0),
             "end_ns": number(epochs, "end_ns"),
             "shutdown_ns": np.nan_to_num(number(epochs, "shutdown_ns")),
             "exhausted": flag(epochs, "exhausted"),
@@ -68,7 +69,7 @@ def loop_times(epochs: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
         }
     ).drop_duplicates(keys)
     loop = begun.merge(added, on=keys, how="outer")
-    for name in ("iter_ns", "wait_ns", "step_ns", "first_ns", "shutdown_ns"):
+    for name in ("own_ns", "iter_ns", "wait_ns", "step_ns", "first_ns", "shutdown_ns"):
         loop[name] = loop[name].fillna(0.0)
     loop["waits"] = loop["waits"].fillna(0).astype(np.int64)
     exhausted = flag(loop, "exhausted")

@@ -132,7 +132,7 @@ def _scope(
     made = int(settings.pop("made", 1))
     ranks = sorted({int(rank) for rank in integer(batches, "rank")})
     paths, resources = tables["paths"], tables["resources"]
-    manifest = run.manifest
+    manifest, spent = run.manifest, getattr(run, "program_cpu_ns", None)
     return Scope(
         loader=loader,
         settings=settings,
@@ -144,7 +144,7 @@ def _scope(
         machine_cores=float((manifest.get("cpu") or {}).get("logical") or "nan"),
         descriptor_limit=float(manifest.get("descriptor_limit") or "nan"),
         shm_bytes=float(manifest.get("shm_bytes") or "nan"),
-        program_cpu_ns=float(getattr(run, "program_cpu_ns", math.nan)),
+        program_cpu_ns=spent if isinstance(spent, float) else math.nan,
         operations=table(run, "operations"),
         ops=mine["ops"],
         samples=mine["samples"],

@@ -24,6 +24,7 @@ class Account:
     iter_ns: float
     wait_ns: float
     step_ns: float
+    own_ns: float  # part of step_ns: lotus's own work
     tail_ns: float
     epochs: pd.DataFrame
     phases: pd.DataFrame
@@ -47,6 +48,7 @@ def account(scope: Scope) -> Account:
         iter_ns=ledger.iter_ns,
         wait_ns=ledger.wait_ns,
         step_ns=ledger.step_ns,
+        own_ns=ledger.own_ns,
         tail_ns=ledger.tail_ns,
         epochs=ledger.loop,
         phases=ledger.phases,

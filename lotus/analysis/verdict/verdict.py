@@ -15,7 +15,7 @@ from lotus.analysis.verdict.account import Account, account
 from lotus.analysis.verdict.causes import BY_KIND, CAUSES
 from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STARTUP, STEP, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances, circumstances
-from lotus.analysis.verdict.causes.edges import REST
+from lotus.analysis.verdict.causes.edges import REST, TRACING
 from lotus.analysis.verdict.causes.outside import OUTSIDE_PART
 from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED
 from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, STEP_THREADS, WORKER_THREADS
@@ -238,6 +238,8 @@ def _ranked(charges: list[Charge], kind: str) -> list[Charge]:
         group, part = 1, BY_KIND[charge.kind].part
         if charge.kind in _DEFECTS:
             return (-1, -charge.ns)
+        if charge.kind == TRACING.kind:
+            return (3, 0.0)  # nothing that a user could change
         if BY_KIND[charge.kind].silent:
             return (-1 if kind == "consumer-bound" else 2, 0.0)
         if kind == "start-up-bound":

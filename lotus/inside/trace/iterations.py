@@ -40,6 +40,7 @@ class Iteration:
         "gone",
         "last_next",
         "loader",
+        "own_ns",
         "pid",
         "pins",
         "taken",
@@ -58,6 +59,7 @@ class Iteration:
         self.arrivals: dict[int | str, int] = {}
         self.pins: list[tuple[int, int, int]] = []  # batch, start, end: from the pin thread
         self.last_next = 0  # start of the `next` in hand, 0 between two
+        self.own_ns = 0  # that our hook of `next` took in the training loop, beside `next` itself
         self.alive = True
 
 
@@ -197,6 +199,7 @@ class Loaders:
                 "last_next_ns": iteration.last_next if exhausted else 0,
                 "peak_rss": peak(),
                 "threads": _other_threads(),
+                "own_ns": iteration.own_ns,
             }
         )
         recorder.iteration_ended()

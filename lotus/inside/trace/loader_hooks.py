@@ -91,6 +91,7 @@ def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., A
         iteration: Iteration | None = self.__dict__.get(KEY)
         if iteration is None or not recorder.on or iteration.pid != recorder.pid:
             return original(self)
+        entered = clock()
         core_times = edge(recorder, rusage.core_times)
         page, here = recorder.page.words, recorder.here
         before = getattr(here, "where", None)
@@ -135,6 +136,7 @@ def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., A
         page[state_page.W_PHASE] = state_page.STEP
         page[state_page.W_SINCE] = end
         edge(recorder, record, recorder, iteration, self, start, end, core_times)
+        iteration.own_ns += start - entered + clock() - end
         return data
 
     return hook(_next_data)

@@ -5,6 +5,7 @@ import textwrap
 from typing import Any
 
 from lotus.analysis.summary import LoaderSummary, Summary, summarise
+from lotus.analysis.verdict.causes.edges import TRACING
 from lotus.analysis.verdict.causes.outside import OUTSIDE
 from lotus.analysis.verdict.verdict import Verdict
 from lotus.common.formatting import amount, duration, plain, plural, share, shorten
@@ -89,6 +90,8 @@ def _rates(loader: LoaderSummary) -> list[str]:
     text += f" ({', '.join(limits)})" if limits else ""
     if loader.scope.num_workers:
         text += f", workers idle {share(times['workers_idle_share'])}"
+    own = next((each for each in loader.verdict.causes if each.kind == TRACING.kind), None)
+    text += f", lotus's own work {share(own.share)}" if own is not None else ""
     return _wrap(text)
 
 

@@ -434,3 +434,14 @@ def test_what_was_measured_and_takes_nothing_is_ruled_out() -> None:
     assert "collate" in ruled_out
     assert "collate" not in judged(PLANTED["big collate"][0].run()).ruled_out
     assert "sending batches" not in judged(PLANTED["no workers"][0].run()).ruled_out
+
+
+def test_lotus_s_own_work_is_no_part_of_the_training_step() -> None:
+    run = Plan(batches=100, step=30).run()
+    whole = judged(run).causes[0]
+    run.epochs["own_ns"] = 0.1 * whole.ns
+    causes = {cause.kind: cause for cause in judged(run).causes}
+    assert causes["consumer"].ns == pytest.approx(0.9 * whole.ns)
+    assert causes["tracing"].ns == pytest.approx(0.1 * whole.ns)
+    assert next(iter(causes)) == "consumer"
+    assert list(causes)[-1] == "tracing"

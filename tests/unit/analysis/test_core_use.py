@@ -119,7 +119,7 @@ def test_what_others_used_is_what_the_machine_used_beyond_the_program() -> None:
     assert judged(run).doubt == ""  # nobody else used them
     run.machine["busy_ns"] = columns["busy_ns"]
     run.machine["idle_ns"] = columns["idle_ns"]
-    run.program_cpu_ns = 2.9 * ns  # most of it in starting workers, as an example
+    run.program_cpu_ns = float(2.9 * ns)  # most of it in starting workers, as an example
     use = core_use(scopes(run)[0])
     loop_ns = number(loop_times(run.epochs, run.waits), "loop_ns").sum()
     assert use.others_share == pytest.approx(0.1 * ns / (4 * loop_ns))

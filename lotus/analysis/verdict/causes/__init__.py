@@ -5,7 +5,7 @@ of the ordinary comes before the ordinary, and what nothing explains comes last.
 """
 
 from lotus.analysis.verdict.causes.cause_row import CauseRow
-from lotus.analysis.verdict.causes.edges import REST, SHUTDOWN, STARTUP, TRAINING_STEP
+from lotus.analysis.verdict.causes.edges import REST, SHUTDOWN, STARTUP, TRACING, TRAINING_STEP
 from lotus.analysis.verdict.causes.interpreter import INTERPRETER
 from lotus.analysis.verdict.causes.memory import MEMORY
 from lotus.analysis.verdict.causes.outliers import SLOW_BATCHES, SLOW_SAMPLES, SLOW_WORKER, STALLS
@@ -19,6 +19,7 @@ from lotus.analysis.verdict.causes.work import COLLATE, DATASET, FETCH, OPERATIO
 
 CAUSES: tuple[CauseRow, ...] = (
     OUTSIDE,
+    TRACING,
     SAMPLES_TWICE,
     STEP_THREADS,
     TRAINING_STEP,

@@ -35,6 +35,21 @@ TRAINING_STEP = CauseRow(
 )
 
 
+def _tracing(ledger: Ledger) -> Iterable[Charge]:
+    ns = min(ledger.own_ns, ledger.step_left_ns)
+    ledger.step_left_ns -= ns
+    yield Charge(TRACING.kind, TRACING.title, ns)
+
+
+TRACING = CauseRow(
+    kind="tracing",
+    title="lotus's own work around each batch, which an untraced run does not have",
+    part=cause_row.STEP,
+    charges=_tracing,
+    advice=fixed("Larger batches have less of it. Nothing of it is in a run without lotus."),
+)
+
+
 def _startup(ledger: Ledger) -> Iterable[Charge]:
     evidence = ledger.startup | {"epochs": float(len(ledger.loop))}
     yield Charge(STARTUP.kind, STARTUP.title, sum(ledger.startup.values()), evidence)

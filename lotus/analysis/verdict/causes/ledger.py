@@ -88,6 +88,11 @@ class Ledger:
         return total(number(self.loop, "step_ns"))
 
     @property
+    def own_ns(self) -> float:
+        """Of the training step: lotus's own work, which an untraced run does not have."""
+        return min(total(number(self.loop, "own_ns")), self.step_ns)
+
+    @property
     def tail_ns(self) -> float:
         """From the last batch of each epoch to its end."""
         return total(number(self.loop, "tail_ns"))
