@@ -79,7 +79,7 @@ class Tags(html.parser.HTMLParser):
         self.handlers += [name for name, _ in attrs if name.startswith("on")]
 
 
-def test_a_page_runs_nothing_of_a_name(run, tmp_path, capfd):
+def test_a_page_runs_nothing_of_a_name(run, tmp_path):
     path = tmp_path / "page.html"
     assert cli.main(["report", "--html", str(path), str(run)]) == 0
     text = path.read_text(encoding="utf-8")

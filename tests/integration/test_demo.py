@@ -73,7 +73,7 @@ def test_an_unknown_demo_is_answered_with_those_there_are(
     assert all(name in message for name in WORKLOADS)
 
 
-def test_the_training_script_knows_nothing_of_lotus(tmp_path: Path) -> None:
+def test_the_training_script_knows_nothing_of_lotus() -> None:
     tree = ast.parse(SCRIPT.read_text())
     imported = {
         name.name if isinstance(node, ast.Import) else str(node.module)

@@ -253,7 +253,7 @@ def test_the_run_directory_is_private_and_tells_what_runs(tmp_path: Path) -> Non
     assert (after["cwd"], after["level"], after["batches"]) == (str(tmp_path), "batch", "1:")
 
 
-def test_secrets_stay_out_of_the_run(tmp_path: Path) -> None:
+def test_secrets_stay_out_of_the_run() -> None:
     secret = "Zq7pXw2mKd9rTb4n"
     command = [
         "true",
@@ -321,7 +321,7 @@ def test_a_python_that_cannot_load_the_hook_is_told_so(flag: str) -> None:
     assert "-I, -E or -S" in line
 
 
-def test_a_program_without_torch_is_told_so(tmp_path: Path) -> None:
+def test_a_program_without_torch_is_told_so() -> None:
     (line,) = messages_of(trace("bash", "-c", f"{shlex.quote(sys.executable)} -c 'print(1)'"))
     assert "never imported torch.utils.data" in line
 

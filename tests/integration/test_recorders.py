@@ -76,7 +76,7 @@ def test_the_programs_process_is_as_without(tmp_path: Path) -> None:
 
 @needs_perf
 @pytest.mark.parametrize("redirection", ["2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
-def test_closed_streams_change_nothing(redirection: str, tmp_path: Path) -> None:
+def test_closed_streams_change_nothing(redirection: str) -> None:
     inner = words("sh", "-c", "ls /proc/$$/fd >o; exit 4")
     line = " ".join("'" + word.replace("'", "'\\''") + "'" for word in inner)
     for command in (line, "sh -c 'ls /proc/$$/fd >p; exit 4'"):
@@ -223,7 +223,7 @@ def test_the_manifest_says_what_was_recorded(tmp_path: Path) -> None:
 
 
 @needs_perf
-def test_it_records_from_the_programs_first_instruction(tmp_path: Path) -> None:
+def test_it_records_from_the_programs_first_instruction() -> None:
     assert trace("sh", "-c", "exit 0").returncode == 0
     script = ["perf", "script", "-i", "run/perf.data", "--show-task-events", "--show-mmap-events"]
     out = subprocess.run(script, check=True, capture_output=True, text=True).stdout

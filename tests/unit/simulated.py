@@ -1,6 +1,5 @@
 """A simulated DataLoader: tables as `Run` has them, of a loop whose cause is known."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -10,10 +9,6 @@ import pandas as pd
 
 MS = 1_000_000
 BASE = 5_000 * MS
-
-
-def constant(value: float) -> Callable[[int, int], float]:
-    return lambda sample, worker: value
 
 
 @dataclass

@@ -131,7 +131,7 @@ def test_an_error_is_one_line_that_steers_no_terminal(tmp_path, capfd):
     assert "a\\n\\x1b[2J\\u202eb" in error
 
 
-def test_a_full_disk_behind_stdout_is_said(tmp_path: Path) -> None:
+def test_a_full_disk_behind_stdout_is_said() -> None:
     if not Path("/dev/full").exists():
         pytest.skip("there is no /dev/full")
     with open("/dev/full", "w") as full:

@@ -364,7 +364,7 @@ def test_a_run_that_is_over_has_the_rates_of_its_report(tmp_path: Path, over: st
     assert "in the last" not in text
 
 
-def test_loops_that_are_no_longer_kept_one_by_one_count(tmp_path: Path) -> None:
+def test_loops_that_are_no_longer_kept_one_by_one_count() -> None:
     loops = Loops()
     for epoch in range(2500):
         loop = loops.of(0, epoch)

@@ -123,9 +123,7 @@ def test_two_newest_are_compared(capfd: pytest.CaptureFixture[str]) -> None:
     assert out.startswith(f"A: {older}\nB: {newer}\n")
 
 
-def test_the_page_goes_into_the_run(
-    capfd: pytest.CaptureFixture[str], here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_page_goes_into_the_run(capfd: pytest.CaptureFixture[str], here: Path) -> None:
     path = recorded("train-2", 2)
     assert cli.main(["report", "--html"]) == 0
     assert f"written: {path}/report.html (open it in a browser)" in capfd.readouterr().out

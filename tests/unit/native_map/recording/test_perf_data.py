@@ -179,7 +179,7 @@ def test_the_clock_and_the_machine_are_read() -> None:
     )
 
 
-def test_a_build_id_comes_from_the_mapping_or_the_header(tmp_path: Path) -> None:
+def test_a_build_id_comes_from_the_mapping_or_the_header() -> None:
     in_mappings = read(TRACES / "mixed.data").mappings
     libm = in_mappings[in_mappings["path"].str.contains("libm.so")]["build_id"].unique()
     assert [len(build_id) for build_id in libm] == [40]
