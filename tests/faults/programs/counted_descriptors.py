@@ -8,15 +8,11 @@ import resource
 import sys
 import tempfile
 
-from torch.utils.data import DataLoader, Dataset
+from pipeline import Add, Numbers
+from torch.utils.data import DataLoader
 
 FILES = []
 first_epoch = True
-
-
-class Add:
-    def __call__(self, value):
-        return value + 1
 
 
 class Close:
@@ -46,32 +42,11 @@ def look(what):
     print(what, len(FILES), "wrong:", wrong, flush=True)
 
 
-class Numbers(Dataset):
-    def __init__(self, *transforms):
-        self.transform = Compose(*transforms)
-
-    def __len__(self):
-        return 64
-
-    def __getitem__(self, index):
-        return self.transform(index)
-
-
-class Compose:
-    def __init__(self, *transforms):
-        self.transforms = transforms
-
-    def __call__(self, value):
-        for transform in self.transforms:
-            value = transform(value)
-        return value
-
-
 def main():
     global first_epoch
     if sys.argv[1] == "few":
         resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
-        print(list(DataLoader(Numbers(Add(), Add()), batch_size=4, collate_fn=list)))
+        print(list(DataLoader(Numbers(64, [Add(1), Add(1)]), batch_size=4, collate_fn=list)))
         free = []
         try:
             while True:
@@ -81,7 +56,7 @@ def main():
         for number in free:
             os.close(number)
         return
-    loader = DataLoader(Numbers(Add(), Close(), Add()), batch_size=4, collate_fn=list)
+    loader = DataLoader(Numbers(64, [Add(1), Close(), Add(1)]), batch_size=4, collate_fn=list)
     for number, batch in enumerate(loader):
         print(number, batch, flush=True)
         if number == 4:

@@ -4,25 +4,10 @@ import os
 import signal
 import sys
 
-from torch.utils.data import DataLoader, Dataset
+from pipeline import Add, Numbers
+from torch.utils.data import DataLoader
 
 HANDLE = "--handle" in sys.argv
-
-
-class Add:
-    def __call__(self, value):
-        return value + 1
-
-
-class Numbers(Dataset):
-    def __init__(self):
-        self.transform = Add()
-
-    def __len__(self):
-        return 32
-
-    def __getitem__(self, index):
-        return self.transform(index)
 
 
 def got(number, frame):
@@ -36,9 +21,10 @@ def main():
         for name in ("INT", "TERM", "HUP", "USR1", "USR2"):
             signal.signal(getattr(signal, f"SIG{name}"), got)
     workers = {"num_workers": 2, "persistent_workers": True}
+    data = Numbers(32, [Add(1)])
     loaders = [
-        DataLoader(Numbers(), batch_size=4, collate_fn=list),
-        DataLoader(Numbers(), batch_size=4, collate_fn=list, **workers),
+        DataLoader(data, batch_size=4, collate_fn=list),
+        DataLoader(data, batch_size=4, collate_fn=list, **workers),
     ]
     right = [list(range(first + 1, first + 5)) for first in range(0, 32, 4)]
     for loader in loaders:

@@ -4,25 +4,10 @@ import gc
 import resource
 import sys
 
-from torch.utils.data import DataLoader, Dataset
+from pipeline import Add, Numbers
+from torch.utils.data import DataLoader
 
 ROUNDS = 4_000
-
-
-class Add:
-    def __call__(self, value):
-        return value + 1
-
-
-class Numbers(Dataset):
-    def __init__(self):
-        self.transform = Add()
-
-    def __len__(self):
-        return 64
-
-    def __getitem__(self, index):
-        return self.transform(index)
 
 
 def used():
@@ -43,7 +28,7 @@ def epochs(data):
 def loaders(data):
     """Loaders that do not live long."""
     for _ in range(ROUNDS // 4):
-        list(DataLoader(Numbers(), batch_size=64, collate_fn=list))
+        list(DataLoader(data, batch_size=64, collate_fn=list))
 
 
 def by_hand(data):
@@ -65,7 +50,7 @@ def used_at(samples):
 
 
 def main():
-    data = Numbers()
+    data = Numbers(64, [Add(1)])
     for what in (epochs, loaders, by_hand):
         what(data)
         before = used()
