@@ -83,7 +83,7 @@ class Library:
     package: str
     path: str
     symbols: str  # "all", "exported", "none", or "unreadable"
-    bounds: bool  # whether .eh_frame tells where functions begin and end
+    bounds: bool  # whether .eh_frame has the bounds of functions
     debug: bool = False  # whether a separate debug file was found
 
 

@@ -354,7 +354,7 @@ class Names:
 
     def fill(self, out: dict[str, Array], here: slice, ids: Array) -> None:
         """Write the names of operations `ids` into the columns of `out`."""
-        places = np.minimum(ids, len(self.code) - 1)  # the last place stands for all unknown
+        places = np.minimum(ids, len(self.code) - 1)  # the last place is that of all unknown ids
         for name, table in (("operation", self.code), ("parent", self.parent)):
             out[name][here] = table[places]
         out["index"][here] = self.index[places]

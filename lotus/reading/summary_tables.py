@@ -329,10 +329,10 @@ def processes(path: Path, lost: list[Lost]) -> pd.DataFrame:
         lost.append(Lost(f"processes.jsonl cannot be read: {error.strerror}", -1, 1, 0))
     rows: dict[tuple[int, int], dict[str, Any]] = {}
     latest: dict[int, dict[str, Any]] = {}
-    nobody, nobody_bytes, faults = reports.torn, reports.torn_bytes, 0
+    unreadable, unreadable_bytes, faults = reports.torn, reports.torn_bytes, 0
     for event in reports.lines:
         if not is_a(event.get("pid"), int):
-            nobody, nobody_bytes = nobody + 1, nobody_bytes + len(json.dumps(event))
+            unreadable, unreadable_bytes = unreadable + 1, unreadable_bytes + len(json.dumps(event))
             continue
         pid = event["pid"]
         if event.get("event") == "python":
@@ -346,8 +346,8 @@ def processes(path: Path, lost: list[Lost]) -> pd.DataFrame:
             faults += 1
             what = f"tracer fault: {event.get('error')}"[:400]
             lost.append(Lost(what if faults <= _MOST_FAULTS else "tracer fault", pid, 1, 0))
-    if nobody:
-        lost.append(Lost("unreadable line of processes.jsonl", -1, nobody, nobody_bytes))
+    if unreadable:
+        lost.append(Lost("unreadable line of processes.jsonl", -1, unreadable, unreadable_bytes))
     if reports.left_bytes:
         what = "rest of processes.jsonl, which has more than lotus reads of it"
         lost.append(Lost(what, -1, 1, reports.left_bytes))

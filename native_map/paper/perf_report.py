@@ -39,7 +39,7 @@ _UNDERLINE = re.compile(r"\.\.+(?: +\.\.+)*")
 _ROW = re.compile(r"^ *[0-9]{1,3}[.,][0-9]+ ?%")
 # `[.] name`, and with -v `0x1af8c2           B [.] name`
 _SYMBOL = re.compile(r"^(?:0x[0-9a-f]+ +\S )?\[[.kgGuH]\] ")
-_ROUNDED = "{} is known to 0.01 % of its whole only; --show-total-period tells it exactly"
+_ROUNDED = "{} is rounded to 0.01 % of its total; --show-total-period gives exact counts"
 _COLUMNS = {
     "overhead": "share",
     "self": "share",

@@ -241,7 +241,9 @@ class Symbols:
     def _in_kernel(self, ip: U64, table: AddressSpaces, targets: "_Targets") -> NDArray[np.int64]:
         unknown = np.full(len(ip), targets.add(KERNEL, UNKNOWN, ""), np.int64)
         if not self.kernel:
-            self._notes["{n} samples in the kernel; its names were not asked for"] += len(ip)
+            self._notes["{n} samples in the kernel; names of its functions were not requested"] += (
+                len(ip)
+            )
             return unknown
         try:
             if self._kernel_ranges is None:
