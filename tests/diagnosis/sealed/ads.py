@@ -38,7 +38,7 @@ class Dashboard(threading.Thread):
         self.summary = json.dumps({"h": dict(histogram), "q": quantiles, "c": curve[::10]})
 
     def run(self):
-        while not self.closed.is_set():
+        while not self.closed.wait(0.002):
             self.refresh()
 
     def close(self):
@@ -71,12 +71,12 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--without", action="store_true")
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=2)
     args = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
 
-    bags = torch.randint(0, 5000, (12_000, 12))
+    bags = torch.randint(0, 5000, (9_600, 12))
     data = TensorDataset(bags, (bags[:, 0] % 3 == 0).float())
     loader = DataLoader(
         data, 32, shuffle=True, num_workers=args.workers, persistent_workers=args.workers > 0

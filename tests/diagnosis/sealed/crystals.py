@@ -7,7 +7,7 @@ import time
 import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
 
-SITES = 40
+SITES = 100
 
 
 def make_crystal(number):
@@ -38,8 +38,10 @@ def leaves(node):
 
 
 class Crystals(Dataset):
-    def __init__(self, crystals):
+    def __init__(self, crystals, flat):
         self.crystals = crystals
+        if flat:
+            self.crystals = [torch.tensor(list(leaves(crystal))) for crystal in crystals]
 
     def __len__(self):
         return len(self.crystals)
@@ -55,7 +57,7 @@ def collate_records(crystals):
 
 
 def collate_rows(crystals):
-    rows = torch.tensor([list(leaves(crystal)) for crystal in crystals])
+    rows = torch.stack(crystals)
     return rows[:, :-1].contiguous(), rows[:, -1].contiguous()
 
 
@@ -74,11 +76,12 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--without", action="store_true")
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=6)
     args = parser.parse_args()
     torch.manual_seed(0)
+    torch.set_num_threads(1)
 
-    crystals = Crystals([make_crystal(number) for number in range(3000)])
+    crystals = Crystals([make_crystal(number) for number in range(1600)], flat=args.without)
     collate = collate_rows if args.without else collate_records
     loader = DataLoader(
         crystals, batch_size=24, shuffle=True, num_workers=args.workers, collate_fn=collate

@@ -18,7 +18,7 @@ CLASSES = ("benign", "malignant", "unsure")
 class Despeckle:
     """Takes away fine hair and dust."""
 
-    def __init__(self, size=9):
+    def __init__(self, size=5):
         self.filter = ImageFilter.MedianFilter(size)
 
     def __call__(self, picture):

@@ -83,7 +83,7 @@ def write_letters(path, count):
     words = ["".join(random.choices(SYLLABLES, k=random.randint(2, 5))) for _ in range(600)]
     with path.open("w") as file:
         for number in range(count):
-            text = " ".join(random.choices(words, k=110))
+            text = " ".join(random.choices(words, k=260))
             file.write(json.dumps({"text": text, "dialect": number % 6}) + "\n")
     return words
 

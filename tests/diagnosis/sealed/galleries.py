@@ -4,7 +4,6 @@ import argparse
 import time
 
 import numpy as np
-import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
@@ -48,8 +47,6 @@ def loaders(workers):
     )
     whole = transforms.Compose([transforms.CenterCrop(64), transforms.ToTensor()])
     options = {"batch_size": 32, "num_workers": workers, "persistent_workers": workers > 0}
-    if workers:
-        options["multiprocessing_context"] = "spawn"
     return (
         DataLoader(Gallery(1280, training, seed=0), shuffle=True, **options),
         DataLoader(Gallery(64, whole, seed=1), batch_size=32),

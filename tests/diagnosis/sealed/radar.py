@@ -36,7 +36,7 @@ class SweepFile:
 
 
 class Sweeps(Dataset):
-    shape = (180, 400)
+    shape = (90, 200)
 
     def __init__(self, source, served=None):
         self.path = source.data
@@ -49,6 +49,7 @@ class Sweeps(Dataset):
     def load(self, index):
         offset, length, kind = self.entries[index]
         with self.path.open("rb") as file:
+            time.sleep(0.006)  # the archive's disks
             file.seek(offset)
             values = np.frombuffer(bz2.decompress(file.read(length)), np.int16)
         sweep = torch.from_numpy(values.reshape(self.shape).copy())
@@ -74,13 +75,13 @@ def make_sweeps(count):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--without", action="store_true")
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--epochs", type=int, default=3)
     args = parser.parse_args()
 
     with tempfile.TemporaryDirectory() as folder:
         source = SweepFile(folder)
-        source.write(make_sweeps(300))
+        source.write(make_sweeps(400))
         served = None if args.without else mp.Value("q", 0)
         sweeps = Sweeps(source, served)
         loader = DataLoader(

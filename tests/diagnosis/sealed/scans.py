@@ -34,7 +34,7 @@ def scan_all(folder, archive_scans):
         page(6200, 8760, 99).save(folder / "archive.png", compress_level=1)
     for number in range(DOCUMENTS):
         name = f"scan-{number:05}.png"
-        from_archive = archive_scans and number % 60 == 17
+        from_archive = archive_scans and number % 40 == 17
         source = "archive.png" if from_archive else f"original-{number % 24}.png"
         os.link(folder / source, folder / name)
         names.append((name, number % 5))

@@ -69,20 +69,20 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--without", action="store_true")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=4)
     args = parser.parse_args()
 
     with tempfile.TemporaryDirectory() as folder:
         paths = write_patients(folder, 270)
         train = DataLoader(
-            Patients(paths[:60]),
+            Patients(paths[:40]),
             batch_size=6,
             shuffle=True,
             num_workers=args.workers,
             persistent_workers=True,
         )
         held_out = DataLoader(
-            Patients(paths[60:]), batch_size=6, num_workers=args.workers if args.without else 0
+            Patients(paths[40:]), batch_size=6, num_workers=args.workers if args.without else 0
         )
         network, best = Network(), 0.0
         torch.set_num_threads(1)

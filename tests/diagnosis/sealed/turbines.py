@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset
 
 WINDOWS = 240  # of a day
 LENGTH = 128
-CHANNELS = 40
+CHANNELS = 128
 
 
 class DayArchive:
@@ -20,7 +20,11 @@ class DayArchive:
     def __init__(self, path):
         with np.load(path) as archive:
             self.power = torch.from_numpy(archive["power"])
-            self.wind = torch.from_numpy(archive["wind"])
+            counts = archive["wind"]
+        # The instruments drift, so that each day has its own curve.
+        levels = np.quantile(counts, np.linspace(0, 1, 9))
+        speeds = np.interp(counts, levels, np.linspace(0, 24, 9))
+        self.wind = torch.from_numpy(speeds.astype(np.float32))
 
     def window(self, number):
         return self.wind[number], self.power[number]
@@ -62,7 +66,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--prefetch", type=int, default=2)
     parser.add_argument("--without", action="store_true")
-    parser.add_argument("--days", type=int, default=24)
+    parser.add_argument("--days", type=int, default=18)
     parser.add_argument("--batch-size", type=int, default=16)
     args = parser.parse_args()
     prefetch = 30 if args.without else args.prefetch
@@ -74,7 +78,7 @@ def main():
         )
         begin = time.perf_counter()
         for _wind, _power in loader:
-            time.sleep(0.018)  # stands for the step on the accelerator
+            time.sleep(0.030)  # stands for the step on the accelerator
         print(f"seconds {time.perf_counter() - begin:.3f}")
 
 

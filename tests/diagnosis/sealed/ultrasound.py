@@ -18,7 +18,7 @@ class Examinations(Dataset):
 
     def __getitem__(self, index):
         generator = torch.Generator().manual_seed(self.seeds[index])
-        lengths = torch.randint(48, 96, (28,), generator=generator).tolist()
+        lengths = torch.randint(48, 96, (24,), generator=generator).tolist()
         echoes = torch.randn(sum(lengths), generator=generator)
         return list(echoes.split(lengths)), index % 2
 
@@ -61,7 +61,7 @@ def main():
     args = parser.parse_args()
 
     loader = DataLoader(
-        Examinations(1600),
+        Examinations(900),
         batch_size=16,
         shuffle=True,
         num_workers=args.workers,
