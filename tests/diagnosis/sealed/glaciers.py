@@ -57,6 +57,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=3)
     args = parser.parse_args()
     torch.manual_seed(0)
+    torch.set_num_threads(1)
 
     data = Tiles(640)
     loader = DataLoader(

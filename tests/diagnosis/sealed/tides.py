@@ -73,6 +73,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=2)
     args = parser.parse_args()
     torch.manual_seed(0)
+    torch.set_num_threads(1)
 
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "gauge.csv"
