@@ -66,7 +66,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--prefetch", type=int, default=2)
     parser.add_argument("--without", action="store_true")
-    parser.add_argument("--days", type=int, default=18)
+    parser.add_argument("--days", type=int, default=20)
     parser.add_argument("--batch-size", type=int, default=16)
     args = parser.parse_args()
     prefetch = 30 if args.without else args.prefetch
@@ -78,7 +78,7 @@ def main():
         )
         begin = time.perf_counter()
         for _wind, _power in loader:
-            time.sleep(0.030)  # stands for the step on the accelerator
+            time.sleep(0.024)  # stands for the step on the accelerator
         print(f"seconds {time.perf_counter() - begin:.3f}")
 
 
