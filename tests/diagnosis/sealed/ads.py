@@ -13,11 +13,11 @@ from torch.utils.data import DataLoader, TensorDataset
 
 
 class Dashboard(threading.Thread):
-    """Keeps a summary of the last losses ready for whoever looks."""
+    """Keeps a summary of the last losses, of earlier runs too, ready for whoever looks."""
 
     def __init__(self, window=4000):
         super().__init__(daemon=True)
-        self.losses = collections.deque(maxlen=window)
+        self.losses = collections.deque([0.7] * window, maxlen=window)
         self.summary = "{}"
         self.closed = threading.Event()
 
@@ -28,7 +28,7 @@ class Dashboard(threading.Thread):
         return sorted(values)[int(share * (len(values) - 1))]
 
     def refresh(self):
-        values = list(self.losses) or [0.0]
+        values = list(self.losses)
         histogram = collections.Counter(round(math.log1p(abs(value)), 2) for value in values)
         smooth, curve = values[0], []
         for value in values:
@@ -38,7 +38,7 @@ class Dashboard(threading.Thread):
         self.summary = json.dumps({"h": dict(histogram), "q": quantiles, "c": curve[::10]})
 
     def run(self):
-        while not self.closed.wait(0.002):
+        while not self.closed.is_set():
             self.refresh()
 
     def close(self):

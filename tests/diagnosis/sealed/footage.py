@@ -1,4 +1,4 @@
-"""Action recognition on clips that a storage node streams over one shared line."""
+"""Action recognition on clips that a storage node streams."""
 
 import argparse
 import multiprocessing
@@ -18,7 +18,7 @@ PIECE = 1 << 14
 
 
 class StorageNode(socketserver.ThreadingTCPServer):
-    """Sends clips piece by piece; all connections share the line."""
+    """Sends clips piece by piece."""
 
     allow_reuse_address = True
     daemon_threads = True

@@ -77,8 +77,13 @@ def main():
         path = os.path.join(folder, "ledger.db")
         write(path, 40_000)
         bookings = Bookings(path, 40_000, args.batch_size)
-        loader = DataLoader(bookings, batch_size=None, num_workers=args.workers)
-        model = autoencoder(1024)
+        loader = DataLoader(
+            bookings,
+            batch_size=None,
+            num_workers=args.workers,
+            persistent_workers=args.workers > 0,
+        )
+        model = autoencoder(1280)
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
         begin = time.perf_counter()
         for _ in range(args.epochs):

@@ -68,7 +68,7 @@ def main():
     torch.set_num_threads(1)
 
     plays = [1 + int(random.paretovariate(1.2)) for _ in range(SONGS)]
-    sampler = PopularitySampler(plays, draws=16_000, at_once=args.without)
+    sampler = PopularitySampler(plays, draws=13_000, at_once=args.without)
     loader = DataLoader(
         Neighbours(), batch_size=64, sampler=sampler, num_workers=args.workers, drop_last=True
     )
