@@ -1,6 +1,6 @@
 """How often the verdict is right: programs with a planted cause, and what the next step gains.
 
-    PYTHONPATH=. python tools/bench/diagnosis.py [--corpus own open blind] [--busy 0] [--pairs 1]
+    PYTHONPATH=. python tools/bench/diagnosis.py [--corpus own open blind sealed] [--busy 0] [--pairs 1]
         [--rows FILE] [NAME ...]
 
 Each program of tests/diagnosis/CORPUS is traced once; its label in CORPUS.json, written before the
@@ -27,7 +27,7 @@ from typing import Any
 import provenance
 
 PROGRAMS = provenance.ROOT / "tests" / "diagnosis"
-CORPORA = ("own", "open", "blind")
+CORPORA = ("own", "open", "blind", "sealed")
 _LIMIT_S = 600
 
 

@@ -29,9 +29,9 @@ class LoaderObserver:
         self.in_next = 0  # the thread that is inside `next`
         self.began = 0.0  # time of this epoch's `iter()`
         self.first = 0.0  # when the very first batch arrived
-        self.returned: tuple[float, float] | None = (
-            None  # wall and CPU time when the last batch was returned
-        )
+        # Wall time, CPU time and that of this thread when the last batch was returned.
+        self.returned: tuple[float, float, float] | None = None
+        self.helpers_s = 0.0  # CPU time of other threads in the steps
         self.quiet: Quiet | None = None  # current or finished
         # Effects of fetches on this process, if it has no workers.
         self.fetching = file_offsets.Fetching() if not loader.num_workers else None
@@ -51,10 +51,11 @@ class LoaderObserver:
     def next_called(self) -> None:
         """The program calls `next`."""
         if self.returned is not None:
-            now, cpu = clock(), time.process_time()
+            now, cpu, own = _times()
             to = self.quiet if self.quiet is not None and self.quiet.on else self
             to.steps.append(now - self.returned[0])
             to.cpu.append(cpu - self.returned[1])
+            self.helpers_s += max(cpu - self.returned[1] - (own - self.returned[2]), 0.0)
             self.returned = None
 
     def quieter(self, iterator: Any) -> bool:
@@ -80,13 +81,17 @@ class LoaderObserver:
             self.first = now
             self.startup_s = now - self.began
         if self.quiet is not None and self.quiet.on:
-            self.returned = (clock(), time.process_time())
+            self.returned = _times()
             return
         self.waits.append(now - start)
         self.sizes.append(samples_in(batch, self.loader))
         if self.fetching is not None:
             self.fetching.finish(batch_contents.measures(batch)["batch_bytes"])
-        self.returned = (clock(), time.process_time())
+        self.returned = _times()
+
+
+def _times() -> tuple[float, float, float]:
+    return clock(), time.process_time(), time.thread_time()
 
 
 def samples_in(batch: Any, loader: Any) -> int:

@@ -192,6 +192,7 @@ class TrialSession:
             "waits_s": observer.waits[:count],
             "steps_s": observer.steps,
             "step_cpu_s": observer.cpu,
+            "helpers_s": observer.helpers_s,
             "sizes": observer.sizes[:count],
             "startup_s": observer.startup_s,
             "loop_s": observer.loop_s,

@@ -46,6 +46,7 @@ class Watched:
     step_cpu_s: tuple[float, ...] = ()
     alone_s: tuple[float, ...] = ()
     alone_cpu_s: tuple[float, ...] = ()
+    helpers_s: float = 0.0  # CPU time of other threads than the main one in all these steps
     sizes: tuple[int, ...] = ()  # samples of each batch
     startup_s: float | None = None  # from `iter()` to the first batch of the first iteration
     loop_s: float | None = None  # of an epoch that ended while it was watched, from `iter()`

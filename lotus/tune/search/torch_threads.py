@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from lotus.settings.space import Measurement, Setting
+from lotus.tune.program.program import Watched
 from lotus.tune.search import search_notes
 from lotus.tune.search.decision import is_faster
 from lotus.tune.search.default_space import step_of
@@ -20,6 +21,7 @@ from lotus.tune.search.trial_rates import Checked
 from lotus.tune.strategies.preference import TIE
 
 _THREADED = 1.1  # cores kept busy by a step, alone, from which it counts as multi-threaded
+_HELPERS = 0.2  # or share of its CPU time in other threads, where others keep it from the cores
 _EQUAL = 1.05  # rates of loaders alone that count as equal
 
 
@@ -36,7 +38,7 @@ def variants(result: Result) -> tuple[Setting, ...]:
     cores that its workers leave, and with one thread.
     """
     watched = result.watched
-    if watched.threads < 2 or step_of(watched)[1] <= _THREADED or result.untried or result.failure:
+    if not _is_threaded(watched) or result.untried or result.failure:
         return ()
     settings = [result.own.normal()]
     busy = _with_workers(result)
@@ -51,6 +53,14 @@ def variants(result: Result) -> tuple[Setting, ...]:
         if threads < watched.threads
     ]
     return tuple(dict.fromkeys(found))
+
+
+def _is_threaded(watched: Watched) -> bool:
+    """Whether several threads compute in a step."""
+    if watched.threads < 2:
+        return False
+    spent = sum(watched.step_cpu_s) + sum(watched.alone_cpu_s)
+    return step_of(watched)[1] > _THREADED or watched.helpers_s > _HELPERS * spent
 
 
 def _with_workers(result: Result) -> Setting | None:
