@@ -21,6 +21,7 @@ _IN_CHILDREN = 0.3  # of the time that batches take, in processes that it starts
 _WAITING = 0.5  # off the CPU for more than this share: waits, does not compute
 # What a thread may be blocked in: in words, and what helps.
 _OVERLAPS = "more workers overlap it at no cost in cores. "
+_BY_LINE = "more workers overlap it at no cost in cores, while its bandwidth lasts. "
 _STORAGE = (
     "keep the files on a faster or local disk, in memory, or in fewer and larger files. More "
     "workers read more at a time. "
@@ -29,8 +30,8 @@ _REASONS = {
     SHARED_LOCK: ("takes turns at a lock that processes share", ""),
     "lock": ("waits for other threads of its process", "look at what they do. "),
     "sleep": ("sleeps", _OVERLAPS),
-    "socket": ("waits for the network", _OVERLAPS),
-    "events": ("waits for the network or for another process", _OVERLAPS),
+    "socket": ("waits for the network", _BY_LINE),
+    "events": ("waits for the network or for another process", _BY_LINE),
     "pipe": ("waits for another process", _OVERLAPS),
     "child": ("waits for another process", _OVERLAPS),
     "file": ("waits for files", _STORAGE),
