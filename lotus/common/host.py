@@ -1,7 +1,6 @@
 """What the machine is and how much of it this process may use."""
 
 import os
-import resource
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +24,8 @@ def facts(root: Path = Path("/")) -> dict[str, Any]:
     }
 
 
-def limits(root: Path = Path("/")) -> dict[str, int | None]:
-    """Return limits of run.json that this process, and what it starts, may meet; None: unknown."""
-    return {"descriptor_limit": _descriptor_limit(), "shm_bytes": _shared_memory(root)}
-
-
-def _descriptor_limit() -> int | None:
-    """How many descriptors a process may have open; None: no limit."""
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return None if limit == resource.RLIM_INFINITY else limit
-
-
-def _shared_memory(root: Path) -> int | None:
+def shared_memory(root: Path = Path("/")) -> int | None:
+    """Return the size of /dev/shm in bytes, by which workers send batches; None if unknown."""
     try:
         size = os.statvfs(root / "dev/shm")
     except OSError:

@@ -68,7 +68,7 @@ def begin(command: Sequence[str], settings: Settings, environ: Mapping[str, str]
         "metrics": (settings.cpu or {}).get("metrics"),
         "clock": "CLOCK_MONOTONIC",
         **host.facts(),
-        **host.limits(),
+        "shm_bytes": host.shared_memory(),
         "environment": redaction.environment(
             {
                 name: content
@@ -113,7 +113,6 @@ _FIELDS: dict[str, Any] = {
     **dict.fromkeys(("rank", "local_rank", "world_size"), range(-1, 1 << 31)),
     "exit_code": range(-(1 << 31), 1 << 32),
     "signal": range(1 << 16),
-    "descriptor_limit": range(1, 1 << 40),
     "every": range(1, 1 << 31),
     "cpu": (dict, str, int, float),
     "metrics": (dict, str),

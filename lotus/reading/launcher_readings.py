@@ -7,7 +7,17 @@ from lotus.reading.launcher_record import LauncherRecord
 MACHINE, MEMORY, CHILDREN = "machine", "memory", "children"  # as in the record
 COLUMNS = {
     MACHINE: ("time_ns", "busy_ns", "idle_ns", "stolen_ns", "swapped_bytes", "available_bytes"),
-    MEMORY: ("time_ns", "pid", "worker", "rss", "pss", "private", "shared"),
+    MEMORY: (
+        "time_ns",
+        "pid",
+        "worker",
+        "rss",
+        "pss",
+        "private",
+        "shared",
+        "anonymous",
+        "descriptor_limit",
+    ),
     CHILDREN: ("pid", "worker", "cpu_ns"),
 }
 

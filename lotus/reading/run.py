@@ -372,9 +372,12 @@ class Run:
 
     @cached_property
     def memory(self) -> pd.DataFrame:
-        """The memory of the program's processes, every few seconds: time_ns, pid, worker (-1: a
-        main process), and in bytes rss, pss, private (pages that no other process uses) and shared
-        (pages that were written to and are still used by another process)."""
+        """Readings of the program's processes by the launcher, every few seconds.
+
+        time_ns, pid, worker (-1: a main process), and in bytes rss, pss, private and shared (pages
+        that were written to, and that no other process uses, or another one too), anonymous (pages
+        of no file); descriptor_limit (descriptors that it may have open; -1: no limit, or unknown).
+        """
         return launcher_readings.table(self._launcher_record, launcher_readings.MEMORY)
 
     @cached_property

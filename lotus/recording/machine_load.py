@@ -5,6 +5,8 @@ import os
 import resource
 import time
 
+from lotus.common import host
+
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _MOST = 2048  # readings; then every second one is dropped, and they are made half as often
 _PERIOD_NS = 1_000_000_000
@@ -63,8 +65,5 @@ def _swapped() -> int:
 
 
 def _available() -> int:
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        for line in _lines("/proc/meminfo"):
-            if line.startswith(b"MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    return -1
+    available = host.available_memory()
+    return -1 if available is None else available

@@ -1,21 +1,24 @@
 """How much memory the program's processes hold, read from outside every few seconds."""
 
 import contextlib
+import resource
 import time
+from collections import Counter
 from collections.abc import Iterable
 
-_FIELDS = (b"Rss:", b"Pss:", b"Shared_Dirty:", b"Private_Clean:", b"Private_Dirty:")
+_FIELDS = (b"Rss:", b"Pss:", b"Private_Dirty:", b"Shared_Dirty:", b"Anonymous:")
 _PERIOD_NS = 500_000_000
 # Reading walks all pages of a process: 8 ms for 600 MB.
-_AT_ONCE_NS, _SHARE = 100_000_000, 0.003
+_AT_ONCE_NS, _SHARE, _NS_PER_BYTE = 100_000_000, 0.003, 0.0133
 _MOST = 4096  # readings; then every second one is dropped, and they are made half as often
 
 
 class ProcessMemory:
-    """Readings of /proc/PID/smaps_rollup; they take at most 0.1 s and 0.3 % of a core.
+    """Readings of /proc/PID/smaps_rollup; they take about 0.1 s and 0.3 % of a core at most.
 
-    `rows` holds [time, pid, worker (-1: main process), rss, pss, private, shared] in ns and bytes;
-    shared: pages that were written to, and that another process still uses as well.
+    `rows` holds [time, pid, worker (-1: main process), rss, pss, private, shared, anonymous,
+    descriptor limit] in ns and bytes. private, shared: pages that were written to, and that no
+    other process uses, or that another one uses too; anonymous: pages of no file.
     """
 
     def __init__(self) -> None:
@@ -27,7 +30,8 @@ class ProcessMemory:
     def read(self, processes: Iterable[tuple[int, int]]) -> None:
         """Read the one of these processes (pid, worker) that was not read for longest."""
         now = time.monotonic_ns()
-        if self._cost_ns > _AT_ONCE_NS + _SHARE * (now - self._begun_ns):
+        credit = _AT_ONCE_NS + _SHARE * (now - self._begun_ns) - self._cost_ns
+        if credit < 0:
             return
         last, pid, worker = min(
             ((self._read_ns.get(pid, 0), pid, worker) for pid, worker in processes),
@@ -36,21 +40,48 @@ class ProcessMemory:
         if now - last < self._period_ns:
             return
         self._read_ns[pid] = now
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            self.rows.append([now, pid, worker, *_sizes(pid)])
+        with contextlib.suppress(OSError, ValueError, KeyError, IndexError):
+            if _resident(pid) * _NS_PER_BYTE <= credit:
+                self.rows.append([now, pid, worker, *_sizes(pid), _descriptor_limit(pid)])
         self._cost_ns += time.monotonic_ns() - now
         if len(self.rows) >= _MOST:
-            del self.rows[1::2]
+            self.rows = _thinned(self.rows)
             self._period_ns *= 2
 
 
-def _sizes(pid: int) -> tuple[int, int, int, int]:
-    """(rss, pss, private, shared and written), bytes. Raises OSError, ValueError, KeyError."""
+def _thinned(rows: list[list[int]]) -> list[list[int]]:
+    """Every second row of each process, its first among them."""
+    seen: Counter[int] = Counter()
+    kept = []
+    for row in rows:
+        if seen[row[1]] % 2 == 0:
+            kept.append(row)
+        seen[row[1]] += 1
+    return kept
+
+
+def _resident(pid: int) -> int:
+    """Bytes. Raises OSError, ValueError, IndexError."""
+    with open(f"/proc/{pid}/statm", "rb") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+
+def _sizes(pid: int) -> tuple[int, ...]:
+    """The sizes of `_FIELDS`, bytes. Raises OSError, ValueError, KeyError."""
     sizes: dict[bytes, int] = {}
     with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
         for line in file:
             name, _, rest = line.partition(b" ")
             if name in _FIELDS:
                 sizes[name] = int(rest.split()[0]) * 1024
-    rss, pss, shared, clean, dirty = (sizes[name] for name in _FIELDS)
-    return rss, pss, clean + dirty, shared
+    return tuple(sizes[name] for name in _FIELDS)
+
+
+def _descriptor_limit(pid: int) -> int:
+    """How many descriptors it may have open; -1: no limit, or not known."""
+    quiet = contextlib.suppress(OSError, ValueError, IndexError)
+    with quiet, open(f"/proc/{pid}/limits", "rb") as file:
+        for line in file:
+            if line.startswith(b"Max open files"):
+                return int(line.split()[3])
+    return -1

@@ -64,6 +64,12 @@ class CoreUse:
     own_share: float
     others_share: float
     children_share: float = 0.0
+    used_share: float = math.nan  # by anybody
+
+    @property
+    def all_used(self) -> bool:
+        """Whether somebody keeps the cores busy."""
+        return self.used_share > _FULL
 
     @property
     def full(self) -> bool:
@@ -98,13 +104,15 @@ def core_use(scope: Scope) -> CoreUse:
         if known
         else math.nan
     )
-    others = max(min(_used_share(scope, loop) - own, _most_of_others(scope, loop)), 0.0)
+    used = _used_share(scope, loop)
+    others = max(min(used - own, _most_of_others(scope, loop)), 0.0)
     return CoreUse(
         fetch=fetch,
         step=step,
         own_share=own,
         others_share=others,
         children_share=ratio(children, total(number(batches, "fetch_ns"))),
+        used_share=used,
     )
 
 

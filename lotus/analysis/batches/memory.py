@@ -1,12 +1,13 @@
 """How the memory of a loader's workers grows: by copies of what they share, or by allocation."""
 
+import math
 import mmap
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Floats, integer, number, ratio
+from lotus.analysis.common.columns import Floats, flag, integer, number, ratio
 from lotus.analysis.common.scope import Scope
 
 _LEAST_COPIED = 64 << 20  # bytes a worker: imports and a garbage collection copy some 50 MB
@@ -15,7 +16,7 @@ _PART_COPIED = 0.2  # of what the worker shared at first
 _LEAST_ALLOCATED = 64 << 20
 _STEADY = 0.5  # the second half of the time grows by at least this much of the first
 _LEAST_READINGS = 4
-_MOST_HOURS = 24  # what would fill the memory later than that is no matter of this run
+_MOST_S = 86_400.0  # what would fill the memory later than in a day is no matter of this run
 
 
 @dataclass(frozen=True)
@@ -24,15 +25,18 @@ class MemoryGrowth:
 
     `copied_bytes`: pages that it shared with the main process and wrote to, as CPython does to
     count references. `shared_bytes`: what it may still copy. `allocated_bytes`: what it grew by
-    otherwise. `per_s`: bytes a second by which all workers together go on to grow; 0.0 if they do
-    not, or not steadily. `available_bytes`: of the machine, in the end; NaN if not known.
+    otherwise, without pages of files. `whole_bytes`: copied, and what may be, of all workers.
+    `available_bytes`: of the machine, at the last reading of a worker; NaN if not known.
+    `seconds_left`: from then until the memory is full, if the workers grow as they did; inf if they
+    do not, or not steadily, or end before.
     """
 
     copied_bytes: float
     shared_bytes: float
     allocated_bytes: float
-    per_s: float
+    whole_bytes: float
     available_bytes: float
+    seconds_left: float
 
     @property
     def copies(self) -> bool:
@@ -41,16 +45,17 @@ class MemoryGrowth:
         much = self.copied_bytes >= _MUCH_COPIED or part >= _PART_COPIED
         return self.copied_bytes >= _LEAST_COPIED and much
 
-    @property
-    def seconds_left(self) -> float:
-        """Until the machine's memory is full, if they grow as before; inf: not in a day."""
-        if not self.per_s > 0 or not np.isfinite(self.available_bytes):
-            return float("inf")
-        left = self.available_bytes / self.per_s
-        return left if left < _MOST_HOURS * 3600 else float("inf")
+
+NOTHING = MemoryGrowth(0.0, 0.0, 0.0, 0.0, math.nan, math.inf)
 
 
-NOTHING = MemoryGrowth(0.0, 0.0, 0.0, 0.0, float("nan"))
+@dataclass(frozen=True)
+class _Process:
+    copied: float
+    shared: float
+    allocated: float
+    per_s: float
+    last_ns: float
 
 
 def memory_growth(scope: Scope) -> MemoryGrowth:
@@ -60,43 +65,68 @@ def memory_growth(scope: Scope) -> MemoryGrowth:
     each = [
         growth
         for pid in dict.fromkeys(integer(readings, "pid").tolist())
-        if (growth := _of_process(readings[readings["pid"] == pid], faulted.get(pid, np.inf)))
+        if (growth := _of_process(readings[readings["pid"] == pid], faulted.get(pid, math.inf)))
     ]
     if not each:
         return NOTHING
-    copied, shared, allocated, per_s = max(each, key=lambda growth: growth[0] + growth[2])
-    available = number(scope.machine, "available_bytes")
-    available = available[available >= 0]
+    # With one worker, what the main process writes to becomes the worker's own as well.
+    several = scope.num_workers > 1
+    most = max(each, key=lambda process: process.copied * several + process.allocated)
+    workers = max(scope.num_workers, 1) * max(len(scope.ranks), 1)
+    available = _available(scope, max(process.last_ns for process in each))
+    per_s = max(process.per_s for process in each) * workers
+    left = available / per_s if per_s > 0 and available == available else math.inf
     return MemoryGrowth(
-        copied_bytes=copied,
-        shared_bytes=shared,
-        allocated_bytes=allocated,
-        per_s=per_s * max(scope.num_workers, 1) * max(len(scope.ranks), 1),
-        available_bytes=float(available[-1]) if available.size else float("nan"),
+        copied_bytes=most.copied if several else 0.0,
+        shared_bytes=most.shared,
+        allocated_bytes=most.allocated,
+        whole_bytes=(most.copied + most.shared) * workers if several else 0.0,
+        available_bytes=available,
+        seconds_left=left if left < min(_MOST_S, _longest_s(scope)) else math.inf,
     )
 
 
+def _available(scope: Scope, last_ns: float) -> float:
+    """Of the machine when the workers were read last; once they have ended it is theirs again."""
+    before = number(scope.machine, "time_ns") <= last_ns
+    available = number(scope.machine, "available_bytes")[before]
+    available = available[available >= 0]
+    return float(available[-1]) if available.size else math.nan
+
+
+def _longest_s(scope: Scope) -> float:
+    """How long a worker lives: until its epoch ends, unless workers are kept."""
+    complete = flag(scope.epochs, "exhausted")
+    if scope.settings.get("persistent_workers") or not len(complete) or not complete.all():
+        return math.inf
+    took = number(scope.epochs, "end_ns") - number(scope.epochs, "start_ns")
+    return float(np.nanmax(took, initial=0.0)) / 1e9
+
+
 def _of_workers(scope: Scope) -> pd.DataFrame:
-    """Readings of workers by time: pid, time, rss, private, shared; a worker's own come first."""
+    """Readings of workers by time: pid, time, rss, private, shared, anonymous.
+
+    First that which a worker made of itself just after the fork; anonymous is NaN in it.
+    """
     memory, own = scope.memory, scope.resources
     outside = pd.DataFrame(
         {
             "pid": integer(memory, "pid"),
             "time": number(memory, "time_ns"),
-            **{name: number(memory, name) for name in ("rss", "private", "shared")},
+            **{name: number(memory, name) for name in ("rss", "private", "shared", "anonymous")},
         }
     )[integer(memory, "worker") >= 0]
     pss, rss = number(own, "pss"), number(own, "rss")
     # Just after the fork all processes share about the same pages.
     sharers = max(scope.num_workers, 1) + 1
-    private = np.maximum(sharers * pss - rss, 0.0) / (sharers - 1)
     inside = pd.DataFrame(
         {
             "pid": integer(own, "pid"),
             "time": number(own, "time_ns"),
             "rss": rss,
-            "private": private,
+            "private": np.maximum(sharers * pss - rss, 0.0) / (sharers - 1),
             "shared": np.nan,
+            "anonymous": np.nan,
         }
     )[(integer(own, "worker") >= 0) & (pss > 0)]
     inside = inside.sort_values("time").drop_duplicates("pid")
@@ -105,10 +135,7 @@ def _of_workers(scope: Scope) -> pd.DataFrame:
 
 
 def _faulted(scope: Scope) -> dict[int, float]:
-    """Bytes of the pages that each process touched anew while it made batches, where known.
-
-    What the main process copies after the fork, as it writes to a model's weights, is its own.
-    """
+    """Bytes of the pages that each process touched anew while it made batches, where known."""
     if scope.partial:
         return {}
     pid, faults = integer(scope.batches, "pid"), number(scope.batches, "minor_faults")
@@ -116,24 +143,33 @@ def _faulted(scope: Scope) -> dict[int, float]:
     return dict(zip(integer(sums.reset_index(), "index").tolist(), sums.tolist(), strict=True))
 
 
-def _of_process(readings: pd.DataFrame, faulted: float) -> tuple[float, float, float, float] | None:
-    """(copied, still shared, allocated, allocated per second) bytes of one worker."""
-    if len(readings) < 2:
+def _of_process(readings: pd.DataFrame, faulted: float) -> _Process | None:
+    rss, private, shared, anonymous, time = (
+        number(readings, name) for name in ("rss", "private", "shared", "anonymous", "time")
+    )
+    outside = np.isfinite(anonymous)
+    if len(readings) < 2 or not outside.any():
         return None
-    rss, private, shared = (number(readings, name) for name in ("rss", "private", "shared"))
-    allocated = max(float(rss[-1] - rss[0]), 0.0)
-    copied = min(max(float(private[-1] - private[0]) - allocated, 0.0), faulted)
-    shared = shared[np.isfinite(shared)]
-    left = float(shared[-1]) if shared.size else 0.0
-    return copied, left, allocated, _rate(number(readings, "time"), rss)
+    anonymous, time = anonymous[outside], time[outside]
+    allocated = max(float(anonymous[-1] - anonymous[0]), 0.0)
+    # Until the first reading from outside, all that came was allocated, as by imports.
+    before = max(float(rss[outside][0] - rss[0]), 0.0)
+    copied = max(float(private[-1] - private[0]) - allocated - before, 0.0)
+    return _Process(
+        copied=min(copied, faulted),
+        shared=float(shared[-1]),
+        allocated=allocated,
+        per_s=_rate(time, anonymous),
+        last_ns=float(time[-1]),
+    )
 
 
-def _rate(times: Floats, rss: Floats) -> float:
+def _rate(times: Floats, sizes: Floats) -> float:
     """Bytes a second by which a process still grows; 0.0 unless it grew all the time."""
     if len(times) < _LEAST_READINGS:
         return 0.0
-    middle = float(np.interp((times[0] + times[-1]) / 2, times, rss))
-    early, late = middle - float(rss[0]), float(rss[-1]) - middle
+    middle = float(np.interp((times[0] + times[-1]) / 2, times, sizes))
+    early, late = middle - float(sizes[0]), float(sizes[-1]) - middle
     if early + late < _LEAST_ALLOCATED or late < _STEADY * early or early < _STEADY * late:
         return 0.0
     return late / float(times[-1] - times[0]) * 2e9

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Floats, Ints, integer, number
+from lotus.analysis.common.columns import Floats, Ints, integer, median, number
 from lotus.analysis.common.scope import Scope
 
 _LEAST_BATCHES = 16  # of an epoch
@@ -55,11 +55,14 @@ def enough_prefetch(scope: Scope) -> Prefetch:
     """Find the prefetch factor that hides bursts of costly batches; NOTHING where none does."""
     workers = scope.num_workers
     now = int(scope.settings.get("prefetch_factor") or 2)
+    most = min(_MOST_PREFETCH, _fitting(scope))
     if scope.partial or workers < 1 or scope.settings.get("in_order") is False:
+        return NOTHING
+    if not _has_bursts(scope.batches):
         return NOTHING
     epochs = list(_epochs(scope))
     measured = sum(float(epoch.wait[1:].sum()) for epoch in epochs)
-    if measured <= 0 or not _has_bursts(epochs):
+    if measured <= 0:
         return NOTHING
 
     def waits(prefetch: int) -> float:
@@ -68,19 +71,28 @@ def enough_prefetch(scope: Scope) -> Prefetch:
     today = waits(now)
     if abs(today - measured) > _TOLERANCE * measured:
         return NOTHING
-    least = waits(_MOST_PREFETCH)
+    least = waits(most)
     factor = now
-    while factor < _MOST_PREFETCH:
-        factor = min(2 * factor, _MOST_PREFETCH)
+    while factor < most:
+        factor = min(2 * factor, most)
         saved = today - waits(factor)
         if saved >= _ENOUGH * (today - least):
             return Prefetch(factor, saved, measured) if saved > 0 else NOTHING
     return NOTHING
 
 
-def _has_bursts(epochs: list[_Epoch]) -> bool:
-    made = np.concatenate([epoch.made for epoch in epochs])
-    return bool((made > _COSTLY_TIMES * np.median(made)).mean() >= _COSTLY_SHARE)
+def _fitting(scope: Scope) -> int:
+    """The prefetch factor at which the batches that are held fill half of /dev/shm."""
+    a_turn = median(number(scope.batches, "bytes")) * scope.num_workers
+    return int(scope.shm_bytes / 2 / a_turn) if scope.shm_bytes > 0 and a_turn > 0 else 1 << 30
+
+
+def _has_bursts(batches: pd.DataFrame) -> bool:
+    made = number(batches, "ready_ns") - number(batches, "fetch_start_ns")
+    made = made[np.isfinite(made)]
+    return bool(made.size) and bool(
+        (made > _COSTLY_TIMES * np.median(made)).mean() >= _COSTLY_SHARE
+    )
 
 
 def _epochs(scope: Scope) -> list[_Epoch]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from lotus.analysis.batches.waits import loop_times
 from lotus.analysis.common.columns import Floats, Ints, batch_rows, integer, number
 from lotus.analysis.common.scope import Scope
 
@@ -82,19 +83,22 @@ def thinned(series: pd.DataFrame, most: int = 1500) -> pd.DataFrame:
 def loops(scopes: Sequence[Scope], rank: int) -> pd.DataFrame:
     """The loops of one rank over these loaders, by time: loader title start_ns end_ns.
 
-    Times are from the first `iter()` of the first loader on. A loop without an end is left out.
+    Times are from the first `iter()` of the first loader on. A loop that was broken off ends with
+    its last step.
     """
     rows = []
     for scope in scopes:
-        mine = scope.epochs[integer(scope.epochs, "rank") == rank]
+        loop = loop_times(scope.epochs, scope.waits)
+        mine = loop[integer(loop, "rank") == rank]
         begin = _begin_of_rank(scopes[0], integer(mine, "rank"))
+        end = number(mine, "end_ns")
         rows.append(
             pd.DataFrame(
                 {
                     "loader": scope.loader,
                     "title": scope.title,
-                    "start_ns": number(mine, "start_ns") - begin,
-                    "end_ns": number(mine, "end_ns") - begin,
+                    "start_ns": np.fmin(number(mine, "start_ns"), number(mine, "begin_ns")) - begin,
+                    "end_ns": np.where(np.isnan(end), number(mine, "last_ns"), end) - begin,
                 }
             )
         )

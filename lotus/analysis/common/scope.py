@@ -39,7 +39,6 @@ class Scope:
     made: int  # how many loaders the program made of it, one after the other
     cores: float  # that this loader's processes may use on one rank; NaN: not known
     machine_cores: float  # of the whole machine; NaN: not known
-    descriptor_limit: float  # of a process; NaN: none, or not known
     shm_bytes: float  # size of /dev/shm; NaN: not known
     program_cpu_ns: float  # of all that ran in the program, until its end; NaN: not known
     operations: pd.DataFrame
@@ -142,7 +141,6 @@ def _scope(
         made=made,
         cores=_cores(manifest, len(ranks), _allowed(mine["epochs"], workers[keep])),
         machine_cores=float((manifest.get("cpu") or {}).get("logical") or "nan"),
-        descriptor_limit=float(manifest.get("descriptor_limit") or "nan"),
         shm_bytes=float(manifest.get("shm_bytes") or "nan"),
         program_cpu_ns=spent if isinstance(spent, float) else math.nan,
         operations=table(run, "operations"),

@@ -31,6 +31,7 @@ _OF_CORES = (WORKER_THREADS.kind, AFFINITY.kind, OTHERS.kind)
 _NARROW = 0.01  # an interval of less is not shown
 _WORTH = 0.02  # a gain of less is lost in what runs differ by
 _NEAR = 0.8  # of a limit
+_GRAVE = 0.02  # of the memory that is left: copies of less are no matter where nothing else is
 _LITTLE = 0.02  # of the loop: a cause of less is ruled out
 # Causes that every recording measures; of workers only where there are any.
 _OF_WORKERS = ("send", "start-up", "shut-down")
@@ -184,7 +185,7 @@ def _flaws(around: Circumstances) -> Iterator[str]:
 
 
 def _near_limits(around: Circumstances) -> Iterator[str]:
-    if around.descriptors >= _NEAR * around.descriptor_limit:
+    if around.descriptor_limit >= around.descriptors >= _NEAR * around.descriptor_limit:
         yield (
             f"A process had {around.descriptors:,.0f} of the {around.descriptor_limit:,.0f} "
             "descriptors open that it may: raise the limit (ulimit -n), or send tensors by "
@@ -241,7 +242,10 @@ def _ranked(charges: list[Charge], kind: str) -> list[Charge]:
         if charge.kind == TRACING.kind:
             return (3, 0.0)  # nothing that a user could change
         if BY_KIND[charge.kind].silent:
-            return (-1 if kind == "consumer-bound" else 2, 0.0)
+            known = charge.evidence
+            much = known["whole_bytes"] >= _GRAVE * known["available_bytes"]
+            grave = much or "left_ns" in known
+            return (-1 if kind == "consumer-bound" and grave else 2, 0.0)
         if kind == "start-up-bound":
             group = 0 if part in (STARTUP, SHUTDOWN) else 1
         if charge.kind == OTHERS.kind:

@@ -11,23 +11,27 @@ from lotus.analysis.verdict.verdict import Verdict, verdict
 from tests.unit.simulated import Plan
 
 MIB = 1 << 20
-COLUMNS = ["time_ns", "worker", "rss", "private", "shared"]
+COLUMNS = ["time_ns", "worker", "anonymous", "private", "shared"]
 
 
 def with_memory(rows: list[tuple[float, int, float, float, float]], **plan: float):
-    """A run with readings of (s, worker, rss, private, shared in MiB), and many page faults."""
-    run = Plan(**({"step": 30} | plan)).run()
+    """A run with readings of (s, worker, anonymous, private, shared in MiB), and many faults."""
+    run = Plan(**({"step": 30, "persistent": True} | plan)).run()
+    run.loaders["persistent_workers"] = plan.get("persistent", True)
     pids = run.batches[run.batches["worker"] >= 0].groupby("worker")["pid"].first()
     run.batches["minor_faults"] = 1e6
     table = pd.DataFrame(rows, columns=COLUMNS)
     table["time_ns"] *= 1e9
-    for name in ("rss", "private", "shared"):
+    for name in ("anonymous", "private", "shared"):
         table[name] *= MIB
-    run.memory = table.assign(pid=table["worker"].map(pids), pss=0)
+    known = {"pid": table["worker"].map(pids), "pss": 0, "rss": 400 * MIB, "descriptor_limit": 1024}
+    run.memory = table.assign(**known)
     start = {"rss": 400 * MIB, "pss": 400 * MIB / (run.loaders["num_workers"][0] + 1)}
     own = [{"worker": w, "pid": pid, "rank": 0, "time_ns": 0, **start} for w, pid in pids.items()]
     run.resources = pd.DataFrame(own)
-    run.machine = pd.DataFrame({"time_ns": [0, 1], "available_bytes": [8000 * MIB, 4000 * MIB]})
+    # When the program has ended, its memory is free again.
+    available = {"time_ns": [0, 1, 1e12], "available_bytes": [8e3 * MIB, 4e3 * MIB, 9e3 * MIB]}
+    run.machine = pd.DataFrame(available)
     return run
 
 
@@ -40,7 +44,7 @@ COPIES = [(1, 0, 400, 100, 300), (2, 0, 410, 160, 250)]
 
 def test_copies_of_shared_pages_are_told_from_what_a_worker_allocates() -> None:
     growth = memory_growth(scopes(with_memory(COPIES))[0])
-    assert growth.copied_bytes == 150 * MIB  # 160 private, 10 more than at first in all
+    assert growth.copied_bytes == 150 * MIB  # 160 private, 10 of them allocated
     assert growth.allocated_bytes == 10 * MIB
     assert growth.shared_bytes == 250 * MIB
     assert growth.copies
@@ -74,7 +78,7 @@ def test_copies_come_first_where_the_loop_does_not_wait_and_are_a_flaw_elsewhere
 def test_a_worker_that_grows_all_the_time_fills_the_memory() -> None:
     steady = [(s, 0, 400 + 40 * s, 40 * s, 400) for s in range(1, 7)]
     growth = memory_growth(scopes(with_memory(steady))[0])
-    assert growth.allocated_bytes == 240 * MIB
+    assert growth.allocated_bytes == 200 * MIB  # between the first and the last reading
     assert growth.seconds_left == 4000 / (2 * 40)  # of two workers
     judgement = judged(with_memory(steady))
     assert judgement.causes[0].kind == "memory"
@@ -87,8 +91,40 @@ def test_a_worker_that_grows_all_the_time_fills_the_memory() -> None:
 def test_what_nears_a_limit_is_a_flaw() -> None:
     run = with_memory([])
     run.resources["descriptors"], run.resources["shm"] = 900, 50 * MIB
-    run.manifest |= {"descriptor_limit": 1024, "shm_bytes": 64 * MIB}
+    run.manifest |= {"shm_bytes": 64 * MIB}
+    assert judged(run).flaws == ()  # the limit is not known
+    pid = int(run.resources["pid"].iloc[0])
+    run.memory = pd.DataFrame({"pid": [pid], "worker": 0, "time_ns": 1, "descriptor_limit": 1024})
     (descriptors,) = judged(run).flaws
     assert "900 of the 1,024 descriptors" in descriptors
+    run.resources["descriptors"] = 1500  # it has raised its limit since
+    assert judged(run).flaws == ()
     run.resources["shm"] = 60 * MIB
     assert any("/dev/shm was 94% full" in flaw for flaw in judged(run).flaws)
+
+
+def test_what_one_worker_alone_holds_may_be_the_main_process_s_doing() -> None:
+    growth = memory_growth(scopes(with_memory(COPIES, workers=1))[0])
+    assert not growth.copies
+
+
+def test_pages_of_files_do_not_fill_the_memory() -> None:
+    run = with_memory([(s, 0, 400, 0, 400) for s in range(1, 7)])
+    run.memory["rss"] = [(400 + 500 * s) * MIB for s in range(1, 7)]  # mapped ever more
+    growth = memory_growth(scopes(run)[0])
+    assert growth.allocated_bytes == 0
+    assert growth.seconds_left == float("inf")
+
+
+def test_workers_that_end_with_their_epoch_give_their_memory_back() -> None:
+    steady = [(s, 0, 400 + 40 * s, 40 * s, 400) for s in range(1, 7)]
+    growth = memory_growth(scopes(with_memory(steady, persistent=False))[0])
+    assert growth.seconds_left == float("inf")
+
+
+def test_copies_that_the_machine_has_room_for_do_not_come_first() -> None:
+    run = with_memory(COPIES)
+    run.machine["available_bytes"] *= 100
+    judgement = judged(run)
+    assert judgement.causes[0].kind == "consumer"
+    assert any("copies" in flaw for flaw in judgement.flaws)

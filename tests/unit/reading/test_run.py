@@ -43,7 +43,7 @@ COLUMNS = {
     "operations": "operation parent index kind file first last",
     "blocking": "pid worker operation reason looks",
     "own_code": "part stack depth function file line samples",
-    "memory": "time_ns pid worker rss pss private shared",
+    "memory": "time_ns pid worker rss pss private shared anonymous descriptor_limit",
     "children": "pid worker cpu_ns",
     "machine": "time_ns busy_ns idle_ns stolen_ns swapped_bytes available_bytes",
     "first_batches": WHOSE + "worker loader epoch content generator state",
@@ -66,7 +66,7 @@ def full_run(path):
     worker.event("sample_path", sample=3, path="/data/cat.jpg", duration_ns=9)
     row = {"pid": worker.pid, "worker": 0, "operation": -1, "reason": "sleep", "looks": 5}
     own = ["fetch (<lotus hook, as importlib._bootstrap>:1);__getitem__ (data.py:4) 3"]
-    memory = [[START_NS, 7, 0, 9, 8, 4, 5], [START_NS, 7, 0, -2, 8, 4, 5], [START_NS, 7]]
+    memory = [[START_NS, 7, 0, 9, 8, 4, 5, 6, -1], [START_NS, 7, 0, -2, 8, 4, 5, 6, -1], [START_NS]]
     machine = [[START_NS, 1, 2, 0, 0, 3], [START_NS + 1, 2, 2, 0, -1, -1]]
     (path / "blocking.json").write_text(
         json.dumps(

@@ -11,11 +11,13 @@ from lotus.recording.process_memory import ProcessMemory
 def test_a_reading_has_the_sizes_of_a_process() -> None:
     memory = ProcessMemory()
     memory.read([(os.getpid(), 3)])
-    ((_, pid, worker, rss, pss, private, shared),) = memory.rows
+    ((_, pid, worker, rss, pss, private, shared, anonymous, limit),) = memory.rows
     assert (pid, worker) == (os.getpid(), 3)
     assert rss >= private > 0
     assert rss >= pss > 0
     assert shared >= 0
+    assert rss >= anonymous > 0
+    assert limit == -1 or limit > 2
 
 
 def test_what_has_ended_is_no_reading() -> None:
@@ -25,24 +27,48 @@ def test_what_has_ended_is_no_reading() -> None:
     assert memory.rows == []
 
 
-def test_processes_take_turns_and_wait_for_their_period(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_memory, "_sizes", lambda pid: (pid, 0, 0, 0))
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The time of the readings, in place of the real one; sizes without a process."""
+    now = [10**12]
+    monkeypatch.setattr(process_memory.time, "monotonic_ns", lambda: now[0])
+    monkeypatch.setattr(process_memory, "_resident", lambda pid: pid)
+    monkeypatch.setattr(process_memory, "_sizes", lambda pid: (pid, 0, 0, 0, 0))
+    monkeypatch.setattr(process_memory, "_descriptor_limit", lambda pid: -1)
+    return now
+
+
+def test_processes_take_turns_and_wait_for_their_period(clock: list[int]) -> None:
     memory = ProcessMemory()
     for _ in range(3):
         memory.read([(11, 0), (12, 1)])
     assert [row[1] for row in memory.rows] == [11, 12]  # none of them is due again
+    clock[0] += 10**9
+    memory.read([(11, 0), (12, 1)])
+    assert [row[1] for row in memory.rows] == [11, 12, 11]
 
 
-def test_costly_readings_are_rare_and_their_number_is_bounded(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(process_memory, "_sizes", lambda pid: (pid, 0, 0, 0))
+def test_costly_readings_are_rare(clock: list[int]) -> None:
     memory = ProcessMemory()
     memory._cost_ns = 10**12  # as if they had taken that long
     memory.read([(11, 0)])
     assert memory.rows == []
     memory = ProcessMemory()
+    memory.read([(10**13, 0), (11, 1)])  # so large that it would take minutes
+    memory.read([(10**13, 0), (11, 1)])
+    assert [row[1] for row in memory.rows] == [11]
+
+
+@pytest.mark.parametrize("processes", [2, 3, 4])
+def test_readings_are_bounded_and_each_process_keeps_its_own(
+    clock: list[int], processes: int
+) -> None:
+    memory = ProcessMemory()
     memory._cost_ns = -(10**15)
-    for pid in range(1, 6000):
-        memory.read([(pid, 0)])
-    assert 1000 < len(memory.rows) < 4200
+    for _ in range(9000):
+        clock[0] += 10**10
+        memory.read([(pid, 0) for pid in range(1, processes + 1)])
+    assert len(memory.rows) < 4200
+    counts = [sum(row[1] == pid for row in memory.rows) for pid in range(1, processes + 1)]
+    assert min(counts) > 0.7 * max(counts)
+    assert [row[1] for row in memory.rows[:2]] == [1, 2]  # the first of each

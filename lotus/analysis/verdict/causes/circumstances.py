@@ -45,11 +45,12 @@ class Circumstances:
     batch_bytes: float
     pipe_bytes: float
     iterable: bool
+    in_sequence: bool  # the sampler takes the samples in their order
     paths: dict[int, str]
     use: CoreUse
     wait_spread: tuple[float, float]  # as wait_spread has it
     descriptors: float  # open in a process at a time, at most; NaN: not known
-    descriptor_limit: float
+    descriptor_limit: float  # the highest of a process; NaN: none, or not known
     shm_share: float  # of /dev/shm that was filled, at most; NaN: not known
     without_data: int  # workers that made no batch while others made several each
 
@@ -87,6 +88,7 @@ def circumstances(scope: Scope) -> Circumstances:
         batch_bytes=median(number(batches, "bytes")),
         pipe_bytes=median(number(batches, "send_bytes")),
         iterable=settings.get("dataset_kind") == "iterable",
+        in_sequence=settings.get("sampler") == "SequentialSampler",
         paths=dict(
             zip(
                 integer(paths, "sample").tolist(),
@@ -97,10 +99,15 @@ def circumstances(scope: Scope) -> Circumstances:
         use=core_use(scope),
         wait_spread=wait_spread(scope),
         descriptors=_most(scope.resources, "descriptors"),
-        descriptor_limit=scope.descriptor_limit,
+        descriptor_limit=_descriptor_limit(scope),
         shm_share=ratio(_most(scope.resources, "shm"), scope.shm_bytes),
         without_data=without_data(scope),
     )
+
+
+def _descriptor_limit(scope: Scope) -> float:
+    limits = number(scope.memory, "descriptor_limit")
+    return float(limits.max()) if limits.size and (limits > 0).all() else math.nan
 
 
 def _most(frame: pd.DataFrame, name: str) -> float:

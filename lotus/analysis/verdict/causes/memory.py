@@ -17,6 +17,8 @@ def _charges(ledger: Ledger) -> Iterable[Charge]:
         "copied_bytes": growth.copied_bytes,
         "shared_bytes": growth.shared_bytes,
         "allocated_bytes": growth.allocated_bytes,
+        "whole_bytes": growth.whole_bytes,
+        "available_bytes": growth.available_bytes,
     }
     if growth.seconds_left < float("inf"):
         evidence["left_ns"] = growth.seconds_left * 1e9
@@ -40,7 +42,7 @@ def _reason(evidence: Evidence) -> str:
     text += ". It costs the loop little time"
     if evidence.has("left_ns"):
         return f"{text}, but would fill the machine's memory in {duration(evidence['left_ns'])}."
-    return f"{text} until the memory is full."
+    return f"{text}, but each worker more needs as much."
 
 
 def _advice(charge: Charge, around: Circumstances) -> str:
@@ -66,6 +68,8 @@ MEMORY = CauseRow(
         "copied_bytes": "Pages that a worker had shared with the main process and copied, bytes.",
         "shared_bytes": "Pages that it may still copy, bytes.",
         "allocated_bytes": "What it grew by otherwise, bytes.",
+        "whole_bytes": "What all workers copied or may copy, bytes.",
+        "available_bytes": "Memory of the machine that was left then, bytes.",
         "left_ns": "Until the memory would be full if they grew on, nanoseconds.",
     },
     reason=_reason,

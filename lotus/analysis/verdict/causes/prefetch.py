@@ -46,7 +46,9 @@ def _advice(charge: Charge, around: Circumstances) -> str:
     text = f"Raise prefetch_factor from {around.prefetch} to {factor}"
     if around.batch_bytes > 0:
         text += f": up to {plural(held, 'batch')} are held ({size(held * around.batch_bytes)})"
-    return f"{text}. Or order the data so that costly samples do not come together: shuffle=True."
+    if around.in_sequence:
+        text += ". Or order the data so that costly samples do not come together: shuffle=True"
+    return f"{text}."
 
 
 PREFETCH = CauseRow(

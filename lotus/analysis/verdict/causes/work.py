@@ -21,6 +21,7 @@ _IN_CHILDREN = 0.3  # of the time that batches take, in processes that it starts
 _WAITING = 0.5  # off the CPU for more than this share: waits, does not compute
 # What a thread may be blocked in: in words, and what helps.
 _OVERLAPS = "more workers overlap it at no cost in cores. "
+_BY_PROCESS = "more workers overlap it, as far as that process leaves cores free. "
 _BY_LINE = "more workers overlap it at no cost in cores, while its bandwidth lasts. "
 _STORAGE = (
     "keep the files on a faster or local disk, in memory, or in fewer and larger files. More "
@@ -32,8 +33,8 @@ _REASONS = {
     "sleep": ("sleeps", _OVERLAPS),
     "socket": ("waits for the network", _BY_LINE),
     "events": ("waits for the network or for another process", _BY_LINE),
-    "pipe": ("waits for another process", _OVERLAPS),
-    "child": ("waits for another process", _OVERLAPS),
+    "pipe": ("waits for another process", _BY_PROCESS),
+    "child": ("waits for another process", _BY_PROCESS),
     "file": ("waits for files", _STORAGE),
     "storage": ("waits for storage", _STORAGE),
     "page-fault": ("waits for memory pages", _STORAGE),
@@ -153,6 +154,12 @@ def _against_work(charge: Charge, around: Circumstances, look: str = "") -> str:
             "It starts a program for each sample or batch, which computes: do it in the worker by "
             "a library, for many samples at a time, or once, ahead of time. "
             f"{more_workers(around)}{look}"
+        )
+    if _waits(charge, around) and reason in ("child", "pipe") and around.use.all_used:
+        return (
+            "It waits for another process while all cores are in use: if that process computes, "
+            "more workers will not help. Do its work in the worker by a library, or once, ahead of "
+            f"time.{look}"
         )
     if _waits(charge, around):
         words, helps = _REASONS.get(reason, ("waits (network, lock, sleep)", _OVERLAPS))
