@@ -39,11 +39,11 @@ class ProcessMemory:
         )
         if now - last < self._period_ns:
             return
-        self._read_ns[pid] = now
+        self._read_ns[pid], begun_ns = now, time.thread_time_ns()
         with contextlib.suppress(OSError, ValueError, KeyError, IndexError):
             if _resident(pid) * _NS_PER_BYTE <= credit:
                 self.rows.append([now, pid, worker, *_sizes(pid), _descriptor_limit(pid)])
-        self._cost_ns += time.monotonic_ns() - now
+        self._cost_ns += time.thread_time_ns() - begun_ns
         if len(self.rows) >= _MOST:
             self.rows = _thinned(self.rows)
             self._period_ns *= 2

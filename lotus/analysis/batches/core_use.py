@@ -55,8 +55,8 @@ class CoreUse:
     """The cores during a loop, as shares of all cores' time, 0 to 1; NaN: not measured.
 
     `own_share`: used by the program. `others_share`: used by other programs, or taken from this
-    virtual machine. `children_share`: CPU time of processes that workers started, as a share of the
-    time in which batches were made; 0.0 where that is not known.
+    virtual machine. `children_share`: CPU time of processes that workers started, as a share of
+    that in which batches were made; 0.0 where that is not known.
     """
 
     fetch: Threads
@@ -111,7 +111,7 @@ def core_use(scope: Scope) -> CoreUse:
         step=step,
         own_share=own,
         others_share=others,
-        children_share=ratio(children, total(number(batches, "fetch_ns"))),
+        children_share=ratio(children, children + total(number(batches, "cpu_ns"))),
         used_share=used,
     )
 

@@ -64,3 +64,20 @@ def test_a_loop_that_the_replay_does_not_follow_is_not_judged_by_it() -> None:
     run = loop()
     run.batches = run.batches.drop(index=5)  # a batch without a record
     assert enough_prefetch(scopes(run)[0]) == NOTHING
+
+
+def test_no_prefetch_is_advised_that_shared_memory_cannot_hold() -> None:
+    run = loop()
+    run.batches["bytes"] = 10_000_000
+    free = enough_prefetch(scopes(run)[0]).prefetch_factor
+    run.manifest["shm_bytes"] = 2 * 2 * 10_000_000 * (free - 1)
+    limited = enough_prefetch(scopes(run)[0]).prefetch_factor
+    assert limited < free
+
+
+def test_only_what_is_taken_in_order_can_be_shuffled() -> None:
+    run = loop()
+    run.loaders["sampler"] = "SequentialSampler"
+    assert "shuffle=True" in judged(run).causes[0].advice
+    run.loaders["sampler"] = "RandomSampler"
+    assert "shuffle" not in judged(run).causes[0].advice

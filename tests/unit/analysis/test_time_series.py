@@ -119,3 +119,14 @@ def test_no_row_is_of_two_epochs_unless_there_are_very_many() -> None:
     thin = time_series.thinned(table, 20)
     assert thin.groupby("epoch")["batches"].sum().to_dict() == dict.fromkeys(range(4), 11)
     assert len(time_series.thinned(table, 4)) <= 4
+
+
+def test_a_loop_that_was_broken_off_ends_with_its_last_step() -> None:
+    run = Plan(batches=40, epochs=2).run()
+    run.epochs["end_ns"] = run.epochs["end_ns"].where(run.epochs["epoch"] == 0)
+    scope = scopes(run)[0]
+    loops = time_series.loops([scope], 0)
+    assert len(loops) == 2
+    rates = time_series.throughput(time_series.batch_series(scope), loops=loops)
+    last = rates[rates["start_ns"] > loops["start_ns"].iloc[1]]
+    assert last["samples_per_s"].notna().all()

@@ -17,7 +17,7 @@ from lotus.common.formatting import amount, operation_name, share
 OWN_CODE = ""  # its name in the table of looks
 _CHAIN = 4  # innermost calls that are named
 _SEEN = 0.1  # of the looks: less is not told
-_IN_CHILDREN = 0.3  # of the time that batches take, in processes that it starts: they compute
+_IN_CHILDREN = 0.5  # of the CPU time, in processes that it starts: they compute
 _WAITING = 0.5  # off the CPU for more than this share: waits, does not compute
 # What a thread may be blocked in: in words, and what helps.
 _OVERLAPS = "more workers overlap it at no cost in cores. "
