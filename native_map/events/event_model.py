@@ -61,7 +61,8 @@ class EventSet:
 class Models:
     """CPUs of one micro-architecture: `models` of a `family` of a `vendor`, as in /proc/cpuinfo.
 
-    On Arm the vendor is "ARM", the family the implementer and the models are part numbers.
+    On Arm the family is the implementer and the models are part numbers; the vendor is "ARM" for
+    Arm's own cores (implementer 0x41), and else the implementer as text, such as "0xc0".
     """
 
     vendor: str

@@ -7,6 +7,7 @@ import pytest
 
 import lotus
 from lotus import cli
+from lotus.export.formats import FORMATS
 from tests.logs import RunBuilder
 from tests.simulation import simulate
 
@@ -96,9 +97,7 @@ def test_a_page_runs_nothing_of_a_name(run, tmp_path):
     assert "\x1b" not in text
 
 
-@pytest.mark.parametrize(
-    "form", ["chrome", "perfetto", "folded", "speedscope", "pprof", "csv", "parquet"]
-)
+@pytest.mark.parametrize("form", sorted(FORMATS))
 def test_exports_hold_such_names(run, tmp_path, capfd, form):
     if form == "parquet":
         pytest.importorskip("pyarrow")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from lotus import cli
 from lotus.common import redaction
+from lotus.export.formats import FORMATS
 from lotus.inside.common import urls
 from lotus.inside.common.config import Config
 from lotus.inside.trace.recorder import Fetch, Recorder
@@ -227,7 +228,7 @@ def test_an_earlier_lotus_s_run_is_redacted_when_it_is_read(
         assert cli.main([*words, str(path)]) == 0
         out = capsys.readouterr()
         assert SECRET not in out.out + out.err
-    for shape in ("csv", "perfetto", "chrome", "speedscope", "pprof"):
+    for shape in sorted(FORMATS):
         target = tmp_path / "out" / shape
         target.parent.mkdir(exist_ok=True)
         if cli.main(["export", "--format", shape, "-o", str(target), str(path)]):
