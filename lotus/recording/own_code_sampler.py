@@ -50,11 +50,18 @@ class OwnCodeSampler:
     def _start(self, pid: int) -> None:
         beside = os.path.dirname(sys.executable)  # where pip installed it
         search = os.pathsep.join([beside, os.environ.get("PATH", os.defpath)])
-        found = shutil.which("py-spy", path=search)
-        if found is None or forbidden_by_yama(os.geteuid()):
+        program = shutil.which("py-spy", path=search)
+        if program is None or forbidden_by_yama(os.geteuid()):
             return
         with contextlib.suppress(OSError):
-            words = [found, "record", f"--pid={pid}", "--nonblocking", "--idle", "--full-filenames"]
+            words = [
+                program,
+                "record",
+                f"--pid={pid}",
+                "--nonblocking",
+                "--idle",
+                "--full-filenames",
+            ]
             words += ["--format=raw", f"--rate={_RATE}", f"--duration={_SECONDS}"]
             self._child = subprocess.Popen(
                 [*words, f"--output={self._output}"],

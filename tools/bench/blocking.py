@@ -134,16 +134,16 @@ def judged(folder: Path) -> tuple[dict[str, str], list[float]]:
     from lotus.reading.run import load
 
     run = load(folder)
-    told: dict[str, str] = {}
+    seen: dict[str, str] = {}
     for scope in scopes(run):
         charges = [charge for charge in account(scope).charges if charge.kind == OPERATION.kind]
         largest = max(charges, key=lambda charge: charge.ns, default=None)
         if largest is not None:
-            told[largest.name] = _reason(largest.evidence)
+            seen[largest.name] = _reason(largest.evidence)
     loader = run.loaders.loc[run.loaders["dataset"].notna(), "loader"].max()
     batches = run.batches[run.batches["loader"] == loader]
     on_cores = (batches["cpu_ns"] + batches["run_delay_ns"]) / batches["fetch_ns"]
-    return told, [float(share) for share in on_cores.dropna()]
+    return seen, [float(share) for share in on_cores.dropna()]
 
 
 def _reason(evidence: dict[str, float]) -> str:
@@ -181,14 +181,14 @@ def main() -> None:
     from diagnosis import busy
 
     print(provenance.header(more=f"; {args.busy} computing processes beside"))
-    told: dict[str, Counter[str]] = {name: Counter() for name in REASONS}
+    counts_of: dict[str, Counter[str]] = {name: Counter() for name in REASONS}
     sums: list[float] = []
     with busy(args.busy):
         for reasons, on_cores in runs(args.runs):
             sums += on_cores
             for name in REASONS:
-                told[name][reasons.get(name, "(nothing)")] += 1
-    for name, counts in told.items():
+                counts_of[name][reasons.get(name, "(nothing)")] += 1
+    for name, counts in counts_of.items():
         right = sum(counts[reason] for reason in REASONS[name])
         print(f"{name:7} {right:3} of {args.runs}   {dict(counts)}")
     low, *_, high = statistics.quantiles(sums, n=100)

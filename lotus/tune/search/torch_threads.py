@@ -46,13 +46,13 @@ def variants(result: Result) -> tuple[Setting, ...]:
         settings.insert(0, busy.normal())
     cores = int(result.cores)
     counts = [[max(cores - setting.num_workers, 1) for setting in settings], [1] * len(settings)]
-    found = [
+    settings_with_fewer = [
         dataclasses.replace(setting, torch_threads=threads)
         for row in counts
         for setting, threads in zip(settings, row, strict=True)
         if threads < watched.threads
     ]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(settings_with_fewer))
 
 
 def _is_threaded(watched: Watched) -> bool:
