@@ -12,6 +12,7 @@ from lotus.analysis.batches.waits import loop_times
 from lotus.analysis.common.columns import number
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.summary import summarise
+from lotus.analysis.verdict.account import account
 from lotus.analysis.verdict.verdict import Verdict, verdict
 from tests.unit.simulated import Plan
 
@@ -201,3 +202,12 @@ def test_a_feeder_thread_beside_samples_that_wait_is_no_helper() -> None:
     run = cores(Plan(operations={"Ask": 20.0}, cores=2).run(), (0.02, 0.3, 0.4), QUIET)
     assert not core_use(scopes(run)[0]).fetch.crowded
     assert judged(run).causes[0].kind == "operation"
+
+
+def test_what_others_took_of_the_main_process_is_charged_once() -> None:
+    plan = Plan(operations={"Slow": 5.0}, pickle=10, batches=100, workers=2, cores=8, step=1)
+    run = cores(plan.run(), (0.3, 0.6, 0.0), QUIET)
+    run.waits["wait_run_delay_ns"] = 0.3 * run.waits["wait_ns"]
+    books = account(scopes(run)[0])
+    assert "other-programs" in {charge.kind for charge in books.charges}
+    assert sum(charge.ns for charge in books.charges) == pytest.approx(books.loop_ns, rel=1e-6)

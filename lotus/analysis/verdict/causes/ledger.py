@@ -71,6 +71,7 @@ class Ledger:
         self.step_left_ns = self.step_ns  # that no cause has taken
         self._split_waits(excess)
         self._storage = self._storage_limit()
+        self.main_without_core = self._main_without_core()
 
     @property
     def iter_ns(self) -> float:
@@ -164,6 +165,15 @@ class Ledger:
         own = (self.making * self.own_part[:, None]).sum(axis=0)
         waited: Floats = self.storage.sum(axis=0)
         return np.asarray((waited > 0) & (waited >= COLD_SHARE * own), np.bool_)
+
+    def _main_without_core(self) -> float:
+        """Take the waits for batches that were made, in which others had the main process's core.
+
+        Before the sending and the hand-over are charged, of which they would be a part.
+        """
+        if not self.use.rivals or not self.scope.num_workers:
+            return 0.0
+        return self.take_made(total(number(self.scope.waits, "wait_run_delay_ns")))
 
     def take(self, part: Floats) -> float:
         """Take from `making` (n, c), as far as there is as much; return how much it was."""

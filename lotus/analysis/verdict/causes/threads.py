@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 
 from lotus.analysis.batches.core_use import LEAST_DELAY, Threads
-from lotus.analysis.common.columns import number, total
 from lotus.analysis.verdict.causes import cause_row
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
 from lotus.analysis.verdict.causes.circumstances import Circumstances
@@ -137,9 +136,7 @@ def _of_others(ledger: Ledger) -> Iterable[Charge]:
     """Waits in which whoever makes or takes the batch was ready, and others had the cores."""
     use = ledger.use
     if use.rivals:
-        main = total(number(ledger.scope.waits, "wait_run_delay_ns"))
-        ns = ledger.take_made(main) if ledger.scope.num_workers else 0.0
-        ns += ledger.take(ledger.making * min(use.fetch.delay_share, 1.0))
+        ns = ledger.main_without_core + ledger.take(ledger.making * min(use.fetch.delay_share, 1.0))
         evidence = {
             "run_delay_share": use.fetch.delay_share,
             "others_share": use.others_share,
