@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from lotus.format.run_directory import OWN_CODE
 from lotus.recording.sidecars import forbidden_by_yama
 
 _RATE, _SECONDS = 50, 2
@@ -27,7 +28,7 @@ class OwnCodeSampler:
     def __init__(self, directory: Path) -> None:
         self.stacks: list[str] = []
         self._child: subprocess.Popen[bytes] | None = None
-        self._output = directory / "own_code.txt"
+        self._output = directory / OWN_CODE
         self._done = False
 
     def consider(self, own: dict[int, int], everything: int) -> None:

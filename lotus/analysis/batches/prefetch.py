@@ -104,7 +104,6 @@ def _epochs(scope: Scope) -> list[_Epoch]:
             "end": number(batches, "ready_ns"),
             "arrival": number(batches, "arrival_ns"),
             "wait": number(batches, "wait_ns"),
-            "idle": np.nan_to_num(number(batches, "idle_ns")),
         }
     )
     waits = scope.waits
