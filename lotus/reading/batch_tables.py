@@ -191,10 +191,59 @@ def waits(a: Assembly, follows: Waits) -> pd.DataFrame:
     )
 
 
+class _Joined(NamedTuple):
+    """Batches as they were made and as they were taken, in the order of their keys."""
+
+    made: Ints  # row of a.batch; -1: its making was not recorded
+    taken: Ints  # row of a.wait; -1: it was not taken
+    rank: Ints
+    loader: Ints
+    epoch: Ints
+    batch: Ints
+
+
 def batches(a: Assembly, follows: Waits) -> pd.DataFrame:
     """Return a row per batch that was made or taken; the side that is not recorded is NaN."""
+    joined = _join(a)
+    made, taken = joined.made, joined.taken
+    owner = np.where(
+        made >= 0, pick_int(a.batch_process, made, -1), pick_int(a.wait_process, taken, -1)
+    )
+    flags = pick_int(a.batch["flags"], made, 0) | pick_int(a.wait["flags"], taken, 0)
+    making, sending = _making(a, made), _sending(a, made)
+    pin_start, pin_end = _pinned(a, joined)
+    ready = np.where(
+        pick_int(a.batch["loader"], made, -1) >= 0,
+        making["fetch_start_ns"] + making["fetch_ns"],
+        making["put_ns"],
+    )
+    sent = sending["send_start_ns"] + sending["pickle_ns"]
+    ready = np.where(np.isnan(sent), ready, sent)
+    ready = np.where(np.isnan(pin_end), ready, pin_end)
+    return frame(
+        {
+            **whose(a, lambda values: values[owner]),
+            "pid": np.where(made >= 0, a.places["pid"][owner], -1).astype(_I32),
+            "worker": pick_int(a.batch["worker"], made, -1).astype(_I32),
+            "loader": joined.loader.astype(_I32),
+            "epoch": joined.epoch.astype(_I32),
+            "batch": joined.batch,
+            "size": making.pop("size"),
+            "bytes": making.pop("bytes"),
+            "flags": flags.astype(_I32),
+            **making,
+            **sending,
+            "pin_start_ns": pin_start,
+            "pin_ns": pin_end - pin_start,
+            "ready_ns": ready,
+            **_taking(a, joined, follows, ready),
+        }
+    )
+
+
+def _join(a: Assembly) -> _Joined:
     made = np.flatnonzero((a.batch["flags"] & SENDS) == 0)
-    wait_keys = (a.ranks[a.wait_process], a.wait_loader, a.wait_epoch, signed(a.wait["batch"]))
+    wait_keys = _wait_keys(a)
     rank = a.ranks[a.batch_process[made]]
     keys = (rank, a.batch_loader[made], a.batch_epoch[made], signed(a.batch["batch"][made]))
     taken = match(keys, wait_keys)
@@ -206,101 +255,98 @@ def batches(a: Assembly, follows: Waits) -> pd.DataFrame:
     left = np.ones(len(a.wait), np.bool_)
     left[taken[taken >= 0]] = False
     alone = np.flatnonzero(left)
-    # `m` is the row of a.batch and `w` that of a.wait, -1 where there is none.
-    m = np.concatenate((made, np.full(len(alone), -1, np.int64)))
-    w = np.concatenate((taken, alone))
+    rows = (
+        np.concatenate((made, np.full(len(alone), -1, np.int64))),
+        np.concatenate((taken, alone)),
+    )
     key = [
         np.concatenate((mine, theirs[alone])) for mine, theirs in zip(keys, wait_keys, strict=True)
     ]
     order = np.lexsort((key[3], key[2], key[1], key[0]))
-    m, w = m[order], w[order]
-    rank, loader, epoch, batch = (values[order] for values in key)
+    return _Joined(*(values[order] for values in (*rows, *key)))
 
-    fixed, wait = a.batch, a.wait
-    owner = np.where(m >= 0, pick_int(a.batch_process, m, -1), pick_int(a.wait_process, w, -1))
+
+def _wait_keys(a: Assembly) -> tuple[Ints, Ints, Ints, Ints]:
+    return a.ranks[a.wait_process], a.wait_loader, a.wait_epoch, signed(a.wait["batch"])
+
+
+def _making(a: Assembly, made: Ints) -> dict[str, Array]:
+    """The columns of what the process that made each batch recorded; `made`: rows of a.batch."""
+    fixed = a.batch
 
     def maker(name: str) -> Array:
-        return pick(fixed[name], m)
+        return pick(fixed[name], made)
 
     def time(name: str) -> Array:
         values = maker(name)
         return np.where(values > 0, values, np.nan)
 
-    flags = pick_int(fixed["flags"], m, 0) | pick_int(wait["flags"], w, 0)
-    fetch_start, fetch = maker("fetch_start_ns"), maker("fetch_ns")
-    sampled = (a.batch["n_samples"] > 0) | (a.batch["size"] == 0)
-    inside = _samples_ns(a)
-    samples_ns = np.where(pick_int(sampled, m, 0) > 0, pick(inside, m), np.nan)
-    collate = maker("collate_ns")
-    at_home = pick_int(fixed["loader"], m, -1) >= 0
+    sampled = (fixed["n_samples"] > 0) | (fixed["size"] == 0)
+    samples_ns = pick(_samples_ns(a), made)
+    samples_ns = np.where(pick_int(sampled, made, 0) > 0, samples_ns, np.nan)
+    fetch, collate = maker("fetch_ns"), maker("collate_ns")
+    counted = ("cpu_ns", "minor_faults", "major_faults", "read_bytes")
+    switched = ("voluntary_switches", "involuntary_switches")
+    return {
+        "size": maker("size"),
+        "bytes": maker("bytes"),
+        "idle_ns": np.where(np.isnan(time("idle_start_ns")), np.nan, maker("idle_ns")),
+        "fetch_start_ns": maker("fetch_start_ns"),
+        "fetch_ns": fetch,
+        "samples_ns": samples_ns,
+        "collate_start_ns": time("collate_start_ns"),
+        "collate_ns": collate,
+        "self_ns": fetch - samples_ns - collate,
+        **{name: maker(name) for name in (*counted, *switched)},
+        "run_delay_ns": known_time(fixed["run_delay_ns"], made),
+        "process_cpu_ns": known_time(fixed["process_cpu_ns"], made),
+        "put_ns": time("put_ns"),
+    }
 
+
+def _sending(a: Assembly, made: Ints) -> dict[str, Array]:
+    """The columns of how each batch was sent; `made`: rows of a.batch."""
     sends, of_batch = a.sends
-    send = pick_int(of_batch, m, -1)
-    send_start, pickle = pick(sends["start_ns"], send), pick(sends["pickle_ns"], send)
-    lock, write = pick(sends["lock_ns"], send), pick(sends["write_ns"], send)
+    send = pick_int(of_batch, made, -1)
+    pickle, lock, write = (pick(sends[f"{name}_ns"], send) for name in ("pickle", "lock", "write"))
+    return {
+        "send_start_ns": pick(sends["start_ns"], send),
+        "pickle_ns": pickle,
+        "lock_ns": lock,
+        "write_ns": write,
+        "send_ns": pickle + lock + write,
+        "send_bytes": pick(sends["bytes"], send),
+        "send_tid": pick(sends["tid"], send),
+    }
 
+
+def _pinned(a: Assembly, joined: _Joined) -> tuple[Array, Array]:
+    """When the copy of each batch to pinned memory began and ended; NaN without one."""
     pins, pin_keys = _pins(a)
-    pin = match((rank, loader, epoch, batch), pin_keys, last=True)
-    pin_start, pin_end = pick(pins["start_ns"], pin), pick(pins["end_ns"], pin)
+    keys = (joined.rank, joined.loader, joined.epoch, joined.batch)
+    pin = match(keys, pin_keys, last=True)
+    return pick(pins["start_ns"], pin), pick(pins["end_ns"], pin)
 
-    ready = np.where(at_home, fetch_start + fetch, time("put_ns"))
-    ready = np.where(send >= 0, send_start + pickle, ready)
-    ready = np.where(pin >= 0, pin_end, ready)
-    end = pick(wait["end_ns"], w)
-    arrival = pick(wait["arrival_ns"], w)
-    code = pick_int(follows.order, w, -1).astype(np.int8)
+
+def _taking(a: Assembly, joined: _Joined, follows: Waits, ready: Array) -> dict[str, Array]:
+    """The columns of how the training loop took each batch; `ready`: when it could have."""
+    wait, taken = a.wait, joined.taken
+    end, arrival = pick(wait["end_ns"], taken), pick(wait["arrival_ns"], taken)
+    code = pick_int(follows.order, taken, -1).astype(np.int8)
     # Not taken: the first of its epoch only if no batch of the epoch was taken.
-    waited = match((rank, loader, epoch), wait_keys[:3])
-    first = np.where(w >= 0, pick_int(follows.first, w, 0) > 0, (batch == 0) & (waited < 0))
-
-    return frame(
-        {
-            **whose(a, lambda values: values[owner]),
-            "pid": np.where(m >= 0, a.places["pid"][owner], -1).astype(_I32),
-            "worker": pick_int(fixed["worker"], m, -1).astype(_I32),
-            "loader": loader.astype(_I32),
-            "epoch": epoch.astype(_I32),
-            "batch": batch,
-            "size": maker("size"),
-            "bytes": maker("bytes"),
-            "flags": flags.astype(_I32),
-            "idle_ns": np.where(np.isnan(time("idle_start_ns")), np.nan, maker("idle_ns")),
-            "fetch_start_ns": fetch_start,
-            "fetch_ns": fetch,
-            "samples_ns": samples_ns,
-            "collate_start_ns": time("collate_start_ns"),
-            "collate_ns": collate,
-            "self_ns": fetch - samples_ns - collate,
-            "cpu_ns": maker("cpu_ns"),
-            "minor_faults": maker("minor_faults"),
-            "major_faults": maker("major_faults"),
-            "read_bytes": maker("read_bytes"),
-            "voluntary_switches": maker("voluntary_switches"),
-            "involuntary_switches": maker("involuntary_switches"),
-            "run_delay_ns": known_time(fixed["run_delay_ns"], m),
-            "process_cpu_ns": known_time(fixed["process_cpu_ns"], m),
-            "put_ns": time("put_ns"),
-            "send_start_ns": send_start,
-            "pickle_ns": pickle,
-            "lock_ns": lock,
-            "write_ns": write,
-            "send_ns": pickle + lock + write,
-            "send_bytes": pick(sends["bytes"], send),
-            "send_tid": pick(sends["tid"], send),
-            "pin_start_ns": pin_start,
-            "pin_ns": pin_end - pin_start,
-            "ready_ns": ready,
-            "arrival_ns": np.where(arrival > 0, arrival, np.nan),
-            "wait_start_ns": pick(wait["start_ns"], w),
-            "wait_ns": pick(signed(wait["end_ns"]) - signed(wait["start_ns"]), w),
-            "taken_ns": end,
-            "delay_ns": np.maximum(end - ready, 0.0),
-            "step_ns": pick(follows.step_ns, w),
-            "out_of_order": code == ORDERS.index("early"),
-            "order": categories(code, ORDERS),
-            "first": first,
-        }
-    )
+    waited = match((joined.rank, joined.loader, joined.epoch), _wait_keys(a)[:3])
+    alone = (joined.batch == 0) & (waited < 0)
+    return {
+        "arrival_ns": np.where(arrival > 0, arrival, np.nan),
+        "wait_start_ns": pick(wait["start_ns"], taken),
+        "wait_ns": pick(signed(wait["end_ns"]) - signed(wait["start_ns"]), taken),
+        "taken_ns": end,
+        "delay_ns": np.maximum(end - ready, 0.0),
+        "step_ns": pick(follows.step_ns, taken),
+        "out_of_order": code == ORDERS.index("early"),
+        "order": categories(code, ORDERS),
+        "first": np.where(taken >= 0, pick_int(follows.first, taken, 0) > 0, alone),
+    }
 
 
 def _samples_ns(a: Assembly) -> Ints:
