@@ -19,8 +19,8 @@ from lotus.analysis.common.scope import RunLike, Scope, iterated, scopes, table
 from lotus.analysis.ranks.rank_verdict import RankSummary, rank_summary
 from lotus.analysis.verdict.account import Account, account
 from lotus.analysis.verdict.causes.circumstances import circumstances
-from lotus.analysis.verdict.outside import with_outside
 from lotus.analysis.verdict.run_time import RunTime, run_time
+from lotus.analysis.verdict.time_outside import with_outside
 from lotus.analysis.verdict.verdict import MODERATE, Verdict, judge
 from lotus.analysis.verdict.worker_balance import idle_share, rank_table, worker_table
 

@@ -9,7 +9,7 @@ import pandas as pd
 from lotus.analysis.batches.components import core_taken
 from lotus.analysis.batches.core_use import CoreUse, core_use
 from lotus.analysis.batches.own_code import HotFunction, hot_functions
-from lotus.analysis.batches.repetition import shared_generators, times_read
+from lotus.analysis.batches.repeated_samples import shared_generators, times_read
 from lotus.analysis.batches.wait_spread import wait_spread
 from lotus.analysis.common.columns import flag, integer, median, number, ratio, total
 from lotus.analysis.common.scope import Scope

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from lotus.analysis.batches.memory import memory_growth
+from lotus.analysis.batches.memory_growth import memory_growth
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger

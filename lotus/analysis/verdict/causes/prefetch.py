@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from lotus.analysis.batches.prefetch import enough_prefetch
+from lotus.analysis.batches.prefetch_replay import enough_prefetch
 from lotus.analysis.common.columns import ratio, total
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from lotus.analysis.batches.repetition import times_read
+from lotus.analysis.batches.repeated_samples import times_read
 from lotus.analysis.common.columns import ratio
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances, without_data

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lotus.analysis.batches.prefetch import NOTHING, enough_prefetch
+from lotus.analysis.batches.prefetch_replay import NOTHING, enough_prefetch
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.verdict.verdict import Verdict, verdict
 from tests.unit.simulated import Plan

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pandas as pd
 
-from lotus.analysis.batches.repetition import shared_generators, times_read
+from lotus.analysis.batches.repeated_samples import shared_generators, times_read
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.verdict.verdict import Verdict, verdict
 from tests.unit.simulated import Plan
