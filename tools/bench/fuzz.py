@@ -129,12 +129,12 @@ def _readers() -> list[Reader]:
 
     def read_small(folder: Path, data: bytes, passed: Passed) -> None:
         from lotus.format import process_reports
-        from lotus.reading.run import _manifest
+        from lotus.reading.run_json import read as read_manifest
 
         (folder / "R").mkdir(exist_ok=True)
         for name, part in zip(("run.json", "processes.jsonl"), unpacked(data), strict=True):
             (folder / "R" / name).write_bytes(part)
-        _manifest(folder / "R")
+        read_manifest(folder / "R")
         passed()
         process_reports.read(folder / "R")
 
