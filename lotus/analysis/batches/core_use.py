@@ -20,7 +20,6 @@ LEAST_DELAY = 0.1
 LEAST_HELPERS = 0.2
 # Of a core: what feeder threads of workers that mostly wait use is less.
 _LEAST_HELPER_CORES = 0.05
-_OF_CORES = ("busy_ns", "stolen_ns", "idle_ns")
 _LEAST_OTHERS = 0.1  # of the cores' time
 _LEAST_NS = 1e9  # the machine's readings are that far apart
 _MOST_OF_IT = 0.8
@@ -129,7 +128,7 @@ def _most_of_others(scope: Scope, loop: pd.DataFrame) -> float:
     machine, spent = scope.machine, scope.program_cpu_ns
     if len(machine) < 2 or math.isnan(spent):
         return math.inf
-    used = number(machine, "busy_ns") + number(machine, "stolen_ns")
+    used, _ = _machine_time(machine)
     cores_ns = total(number(loop, "loop_ns")) * scope.cores
     return max(ratio(float(used[-1] - used[0]) - spent, cores_ns), 0.0)
 
@@ -150,15 +149,17 @@ def _used_share(scope: Scope, loop: pd.DataFrame) -> float:
     times = number(machine, "time_ns")
     if last - begin < _LEAST_NS or begin < times[0] or last > times[-1]:
         return math.nan
-    whole = sum(number(machine, name)[-1] - number(machine, name)[0] for name in _OF_CORES)
-    if whole > (times[-1] - times[0]) * (scope.cores + 0.5):
+    used, whole = _machine_time(machine)
+    if whole[-1] - whole[0] > (times[-1] - times[0]) * (scope.cores + 0.5):
         return math.nan  # these are not the cores that the program kept to
-    used = number(machine, "busy_ns") + number(machine, "stolen_ns")
-    all_of_it = used + number(machine, "idle_ns")
-    part, everything = (
-        np.diff(np.interp([begin, last], times, each))[0] for each in (used, all_of_it)
-    )
+    part, everything = (np.diff(np.interp([begin, last], times, each))[0] for each in (used, whole))
     return ratio(float(part), float(everything))
+
+
+def _machine_time(machine: pd.DataFrame) -> tuple[Floats, Floats]:
+    """(used by anybody, used and idle) of the machine's cores since its boot, at each reading."""
+    used = number(machine, "busy_ns") + number(machine, "stolen_ns")
+    return used, used + number(machine, "idle_ns")
 
 
 def _columns(wall: str, prefix: str) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from lotus.analysis.verdict.causes import BY_KIND, CAUSES
 from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STARTUP, STEP, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances, circumstances
 from lotus.analysis.verdict.causes.edges import REST, TRACING
+from lotus.analysis.verdict.causes.memory import is_grave
 from lotus.analysis.verdict.causes.outside import OUTSIDE_PART
 from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED
 from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, STEP_THREADS, WORKER_THREADS
@@ -31,7 +32,6 @@ _OF_CORES = (WORKER_THREADS.kind, AFFINITY.kind, OTHERS.kind)
 _NARROW = 0.01  # an interval of less is not shown
 _WORTH = 0.02  # a gain of less is lost in what runs differ by
 _NEAR = 0.8  # of a limit
-_GRAVE = 0.02  # of the memory that is left: copies of less are no matter where nothing else is
 _LITTLE = 0.02  # of the loop: a cause of less is ruled out
 # Causes that every recording measures; of workers only where there are any.
 _OF_WORKERS = ("send", "start-up", "shut-down")
@@ -242,10 +242,7 @@ def _ranked(charges: list[Charge], kind: str) -> list[Charge]:
         if charge.kind == TRACING.kind:
             return (3, 0.0)  # nothing that a user could change
         if BY_KIND[charge.kind].silent:
-            known = charge.evidence
-            much = known["whole_bytes"] >= _GRAVE * known["available_bytes"]
-            grave = much or "left_ns" in known
-            return (-1 if kind == "consumer-bound" and grave else 2, 0.0)
+            return (-1 if kind == "consumer-bound" and is_grave(charge) else 2, 0.0)
         if kind == "start-up-bound":
             group = 0 if part in (STARTUP, SHUTDOWN) else 1
         if charge.kind == OTHERS.kind:

@@ -8,6 +8,8 @@ from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
 from lotus.common.formatting import duration, size
 
+_GRAVE = 0.02  # of the memory that is left: copies of less do no harm
+
 
 def _charges(ledger: Ledger) -> Iterable[Charge]:
     growth = memory_growth(ledger.scope)
@@ -23,6 +25,13 @@ def _charges(ledger: Ledger) -> Iterable[Charge]:
     if growth.seconds_left < float("inf"):
         evidence["left_ns"] = growth.seconds_left * 1e9
     yield Charge(MEMORY.kind, MEMORY.title, 0.0, evidence)
+
+
+def is_grave(charge: Charge) -> bool:
+    """Whether it is worth a change where the loop waits for nothing else."""
+    evidence = charge.evidence
+    much = evidence["whole_bytes"] >= _GRAVE * evidence["available_bytes"]
+    return much or "left_ns" in evidence
 
 
 def _title(charge: Charge, around: Circumstances) -> str:
